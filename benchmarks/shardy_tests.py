@@ -58,9 +58,17 @@ class Case:
         return next(named, "user-priority")
 
     @property
+    def is_conservative(self) -> bool:
+        """Whether the test's file runs conservative propagation."""
+        return self.file.endswith("conservative")
+
+    @property
     def pipeline(self) -> str:
         """Shardy's pipeline with the pass of the strategy, as the test's file runs it."""
-        return PIPELINE.replace(PASSES["user-priority"], PASSES[self.strategy])
+        name = PASSES[self.strategy]
+        if self.is_conservative:
+            name += "{conservative-propagation=true}"
+        return PIPELINE.replace(PASSES["user-priority"], name)
 
     def compare(self) -> tuple[list[tuple[Lying, Lying]], int]:
         """The values that differ, and how many there are; raises where it is not comparable."""
@@ -70,7 +78,9 @@ class Case:
             raise ValueError(str(error)) from None
 
     def _compare(self) -> tuple[list[tuple[Lying, Lying]], int]:
-        return compare(self.text, f"propagate{{strategy={self.strategy}}}", self.pipeline)
+        conservative = " conservative=true" if self.is_conservative else ""
+        ours = f"propagate{{strategy={self.strategy}{conservative}}}"
+        return compare(self.text, ours, self.pipeline)
 
 
 class _Worker:
@@ -189,7 +199,10 @@ def _callees(function: ir.Operation) -> set[str]:
 
 def _git(checkout: Path, *arguments: str) -> str:
     command = ["git", "-C", str(checkout), *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    if done.returncode:
+        raise SystemExit(f"error: '{checkout}' is no checkout of Shardy: {done.stderr.strip()}")
+    return done.stdout
 
 
 def kind_of(ours: Lying, theirs: Lying) -> str:

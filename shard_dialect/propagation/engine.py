@@ -247,6 +247,7 @@ class Engine:
             grid,
             self.strategy.aggressive,
             until_full=self.strategy.until_full,
+            conservative=self.strategy.conservative,
         )
         annotations = outcome.annotations
         if self._costs and outcome.contested:
@@ -279,6 +280,7 @@ class Engine:
                 grid,
                 first=first,
                 until_full=self.strategy.until_full,
+                conservative=self.strategy.conservative,
             ).annotations
             for first in default.contested[1:]
         ]

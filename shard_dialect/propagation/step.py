@@ -127,26 +127,34 @@ def step(
     aggressive: bool = True,
     first: int | None = None,
     until_full: bool = False,
+    conservative: bool = False,
 ) -> Outcome:
     """Propagate between the tensors of one op; `directions` has one for each factor.
 
     In a conflict the factor `first` goes first, if it is given. With `until_full`, no factor is
-    split further than into shards of one element.
+    split further than into shards of one element. If `conservative`, only by whole axes that divide
+    it, and not at all if it is permuted.
     """
     tensors = [_projected(prepared, index, each, grid) for index, each in enumerate(annotations)]
     # Shards at offsets have the sizes that somebody chose, of which some may be 0.
     until_full = until_full and not any(each and each.sharding.offsets for each in annotations)
+    if conservative:
+        directions = [
+            "none" if factor in prepared.rule.permuted else direction
+            for factor, direction in enumerate(directions)
+        ]
     candidates = _candidates(prepared, tensors, directions, grid, until_full)
     if not any(candidates):
         return Outcome({})
     contested = _contested(tensors, candidates)
+    on = grid if conservative else None
     if aggressive:
         order = _order(prepared, tensors, candidates)
         order.sort(key=lambda factor: factor != first)
-        changed = _grow_each(prepared, tensors, candidates, order)
+        changed = _grow_each(prepared, tensors, candidates, order, on)
         contested = [factor for factor in order if factor in contested]
     else:
-        changed = _grow_together(prepared, tensors, candidates)
+        changed = _grow_together(prepared, tensors, candidates, on)
     new_annotations = {}
     for index in sorted(changed):
         new = _annotation(prepared, index, tensors[index], annotations[index], grid)
@@ -249,10 +257,33 @@ def _until_full(axes: SubAxisTriples, size: int) -> SubAxisTriples:
     return axes
 
 
+def _whole_axes(axes: SubAxisTriples, size: int, grid: Grid) -> SubAxisTriples:
+    """The axes up to the first that is a sub-axis, or does not divide what is left of `size`.
+
+    >>> grid = Grid("g", (2, 4))
+    >>> _whole_axes(((0, 1, 2), (1, 1, 4)), 8, grid), _whole_axes(((0, 1, 2), (1, 1, 4)), 4, grid)
+    (((0, 1, 2), (1, 1, 4)), ((0, 1, 2),))
+    >>> _whole_axes(((1, 1, 2),), 8, grid)
+    ()
+    """
+    count = 1
+    for index, (axis, _, part) in enumerate(axes):
+        count *= part
+        if part != grid.axes_size((axis,)) or size % count:
+            return axes[:index]
+    return axes
+
+
 def _grow_together(
-    prepared: PreparedRule, tensors: list[_Tensor], candidates: list[SubAxisTriples]
+    prepared: PreparedRule,
+    tensors: list[_Tensor],
+    candidates: list[SubAxisTriples],
+    whole_on: Grid | None,
 ) -> set[int]:
-    """Basic: split a factor only as far as all tensors can; returns the changed tensors."""
+    """Basic: split a factor only as far as all tensors can; returns the changed tensors.
+
+    With a grid `whole_on`, only by whole axes of it that divide.
+    """
     changed = set()
     for factor, axes in enumerate(candidates):
 
@@ -267,6 +298,8 @@ def _grow_together(
             return kept
 
         axes = _truncated(axes, largest_fit)
+        if whole_on is not None:
+            axes = _whole_axes(axes, prepared.sizes[factor], whole_on)
         for index, tensor in enumerate(tensors):
             if _extend(tensor, factor, axes):
                 changed.add(index)
@@ -278,6 +311,7 @@ def _grow_each(
     tensors: list[_Tensor],
     candidates: list[SubAxisTriples],
     order: Sequence[int],
+    whole_on: Grid | None,
 ) -> set[int]:
     """Aggressive: each tensor takes what it can, factors in this order, results first."""
     changed = set()
@@ -287,6 +321,8 @@ def _grow_each(
             if factor not in tensor.factors:
                 continue
             axes = _longest(prepared, tensor, factor, candidates[factor])
+            if whole_on is not None:
+                axes = _whole_axes(axes, prepared.sizes[factor], whole_on)
             if axes and index < prepared.results and prepared.is_elementwise:
                 axes = _no_further_than_results(prepared, tensors, factor, axes)
             if _extend(tensor, factor, axes):

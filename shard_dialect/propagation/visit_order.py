@@ -39,7 +39,8 @@ STAGES = 5
 class Strategy:
     """What a strategy does: resolve conflicts, run in stages, by priority, and by cost.
 
-    With `until_full` a dimension whose shards have one element is not split further.
+    With `until_full` a dimension whose shards have one element is not split further. If
+    `conservative`, axes are not taken apart, and dimensions that they do not divide not split.
     """
 
     aggressive: bool = True
@@ -47,6 +48,7 @@ class Strategy:
     priorities: bool = True
     by_cost: bool = False
     until_full: bool = False
+    conservative: bool = False
 
 
 STRATEGIES = {

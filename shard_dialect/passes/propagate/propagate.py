@@ -62,7 +62,7 @@ from shard_dialect.propagation.engine import Engine
 from shard_dialect.propagation.graph import NO_TENSOR
 from shard_dialect.propagation.spread_extents import spread_extents
 from shard_dialect.propagation.upstream_propagation import Traversal, Upstream
-from shard_dialect.propagation.visit_order import STRATEGIES
+from shard_dialect.propagation.visit_order import STRATEGIES, Strategy
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,9 @@ class Propagate(Pass):
     stop_after_priority: int | None = None
     """Propagate only the annotations of the priorities up to this one."""
 
+    conservative: bool = False
+    """Pass on whole axes alone, and only where they divide the dimension."""
+
     remarks: bool = False
     """Report each conflict: the op, both sides, which side was kept, and why."""
 
@@ -92,6 +95,11 @@ class Propagate(Pass):
             raise ShardError(
                 f"pass 'propagate' has strategy={self.strategy} and traversal={self.traversal}: "
                 "give one of the two"
+            )
+        if self.traversal is not None and self.conservative:
+            raise ShardError(
+                f"pass 'propagate' has traversal={self.traversal} and conservative: a traversal "
+                "goes as upstream's pass does; give one of the two"
             )
         if self.stop_after_priority is not None:
             self._check_priority(self.stop_after_priority)
@@ -140,7 +148,8 @@ class Propagate(Pass):
         self, handles: Sequence[ir.Operation], shardings: Shardings
     ) -> tuple[ModuleGraph, Engine]:
         """Write the propagated shardings; again where that makes merges worth taking apart."""
-        how = (self.strategy, self.traversal, self.stop_after_priority)
+        strategy = replace(STRATEGIES[self.strategy], conservative=self.conservative)
+        how = (strategy, self.traversal, self.stop_after_priority)
         may_rewrite = self.strategy == "cost" and self.traversal is None
         while True:
             functions, constraints = _read(handles, shardings)
@@ -214,7 +223,7 @@ def _propagated(
     functions: Sequence[Function],
     constraints: Sequence[Constraints],
     shardings: Shardings,
-    strategy: str = "cost",
+    strategy: Strategy = STRATEGIES["cost"],
     traversal: Traversal | None = None,
     last_priority: int | None = None,
 ) -> tuple[ModuleGraph, Engine]:
@@ -226,7 +235,7 @@ def _propagated(
     grids = [_grid_of(*each, shardings) for each in zip(functions, constraints, strict=True)]
     if traversal is None:
         graph = module_graph(functions, constraints, grids, shardings)
-        engine = Engine(graph.graph, shardings.grids, STRATEGIES[strategy])
+        engine = Engine(graph.graph, shardings.grids, strategy)
     else:  # users' annotations do not reach the value; no constant is copied
         unconstrained = [replace(each, constrained={}) for each in constraints]
         graph = module_graph(functions, unconstrained, grids, shardings, copies_constants=False)
