@@ -67,6 +67,14 @@ def is_between_devices(op: ir.Operation) -> bool:
     return op.name in _READ or op.name in _UNKNOWN or op.name in POSITION_OPS or is_local(op)
 
 
+def on_global_tensors(op: ir.Operation) -> str:
+    """What is wrong with such an op in a function that is not of the local form."""
+    return (
+        f"'{op.name}' op is of the local form: here tensors are global, and what it gives differs "
+        'between devices; if the function is one device\'s, give it {mesh.form = "local"}'
+    )
+
+
 def is_local(op: ir.Operation) -> bool:
     """Whether it is a collective of the local form."""
     return op.name in LOCAL_COLLECTIVES or (

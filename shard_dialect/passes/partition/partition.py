@@ -62,6 +62,7 @@ from shard_dialect.passes.manual.manual_bodies import inline_bodies
 from shard_dialect.passes.manual.replica_group_collectives import (
     check_between_devices,
     is_between_devices,
+    on_global_tensors,
     write_device_collective,
     write_stablehlo_collectives,
 )
@@ -184,10 +185,7 @@ def _device_grid(op: ir.Operation, shardings: Shardings) -> Grid | None:
     around = next(computations_around(op), None) if is_between_devices(op) else None
     if around is None:
         if is_between_devices(op) and not op.name.startswith("stablehlo."):
-            raise ShardingError(
-                f"'{op.name}' op is of the local form: here tensors are global, and what it gives "
-                "differs between devices"
-            )
+            raise ShardingError(on_global_tensors(op))
         return None
     grid = grid_of(around, shardings)
     check_between_devices(op, grid)

@@ -35,6 +35,7 @@ from shard_dialect.model.axis import full_axis
 from shard_dialect.passes.manual.replica_group_collectives import (
     check_between_devices,
     is_between_devices,
+    on_global_tensors,
 )
 
 _SCALAR_CODE = ("linalg", "stablehlo", "tosa")
@@ -186,11 +187,7 @@ def _check_device_op(op: Op, shardings: Shardings) -> None:
     if around is None:
         if op.name.startswith("stablehlo."):
             return  # it stays unchanged, and lowering refuses it
-        raise error_at(
-            op.location,
-            f"'{op.name}' op is of the local form: here tensors are global, and what it gives "
-            "differs between devices",
-        )
+        raise error_at(op.location, on_global_tensors(op.handle))
     with located(op.handle):
         check_between_devices(op.handle, grid_of(around, shardings))
 
