@@ -61,6 +61,16 @@ _SHRINKING = 60.0
 """The largest number of seconds to shrink a failure."""
 
 
+_FEATURES = {
+    "a second grid": re.compile(r"shard\.grid .*shard\.grid ", re.DOTALL),
+    "devices in an order of their own": re.compile("device_ids"),
+    "halos": re.compile("halo"),
+    "shards at offsets": re.compile("offsets"),
+    "stages on parts of the devices": re.compile("stage|sub_cluster"),
+}
+"""What a program's text has, beside its ops."""
+
+
 class _Failed(Exception):
     """A program failed, so that hypothesis shrinks it."""
 
@@ -99,6 +109,9 @@ class Fuzzer:
     """The number of passed programs with each op."""
     drawn: Counter[str] = field(default_factory=Counter)
     collectives: Counter[str] = field(default_factory=Counter)
+    features: Counter[str] = field(default_factory=Counter)
+    """The number of drawn programs with each feature."""
+    passed_with: Counter[str] = field(default_factory=Counter)
     judges: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Passed programs by who ran them unsharded and whether they have floats of 16 bits."""
     refusals: Counter[str] = field(default_factory=Counter)
@@ -185,7 +198,10 @@ class Fuzzer:
     def _count(self, program: Program, result: Result) -> None:
         self.counts[result.kind] += 1
         self.drawn.update(set(program.ops))
+        found = [name for name, pattern in _FEATURES.items() if pattern.search(program.text)]
+        self.features.update(found)
         if result.kind == "passed":
+            self.passed_with.update(found)
             self.ops.update(set(program.ops))
             self.collectives += result.collectives
             is_narrow = re.search(r"xb?f16|<b?f16", program.text) is not None
@@ -205,10 +221,12 @@ class Fuzzer:
         drawn_count = len(self.names) - len(missing)
         drawn = [(name, count, self.ops[name]) for name, count in sorted(self.drawn.items())]
         judged = [(*who, count) for who, count in sorted(self.judges.items())]
+        featured = [(each, self.features[each], self.passed_with[each]) for each in _FEATURES]
         undrawn = [name for name in self.names if not self.drawn[name]]
         sections = [
             _table(["op", "programs", "that passed"], drawn),
             _table(["collective", "in programs"], sorted(self.collectives.items())),
+            _table(["programs with", "", "that passed"], featured),
             _table(["refused", "programs"], self.refusals.most_common()),
             _table(["judged by", "", "programs that passed"], judged),
             f"{total} programs: {endings or 'none'}",
