@@ -27,7 +27,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from shard_dialect import __version__, plugins
-from shard_dialect.cli.flags import STDIN, STDOUT, Parser, add_debug
+from shard_dialect.cli.flags import STDIN, STDOUT, Parser, add_debug, seconds_above_0
 from shard_dialect.cli.printing import guarded, write_output
 from shard_dialect.errors import ShardError
 from shard_dialect.processes.output_files import Output
@@ -225,7 +225,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--suggest-seconds",
-        type=_seconds,
+        type=seconds_above_0,
         default=30.0,
         metavar="N",
         help="how long --suggest may look; it says what it has not tried (default: 30)",
@@ -319,16 +319,6 @@ class _Report(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Report
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not seconds > 0:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0")
-    return seconds
 
 
 def _count(text: str) -> int:

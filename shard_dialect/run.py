@@ -28,7 +28,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from shard_dialect import __version__, plugins
-from shard_dialect.cli.flags import Parser, add_debug
+from shard_dialect.cli.flags import Parser, add_debug, seconds_above_0
 from shard_dialect.cli.printing import guarded
 from shard_dialect.errors import ShardError
 from shard_dialect.processes.exit_messages import message_of
@@ -184,7 +184,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--timeout",
-        type=_seconds,
+        type=seconds_above_0,
         default=math.inf,
         metavar="SECONDS",
         help="end all ranks if they are not done by then",
@@ -205,16 +205,6 @@ def _seed(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0 on")
     return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not seconds > 0:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0")
-    return seconds
 
 
 class _Run(ModuleType):

@@ -400,6 +400,17 @@ def _on_or_off(text: str) -> bool:
     return text in ("1", "true")
 
 
+def seconds_above_0(text: str) -> float:
+    """A number of seconds, for `argparse`."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0")
+    return seconds
+
+
 def _count(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0 on")
