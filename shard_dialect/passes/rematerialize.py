@@ -25,6 +25,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.mesh import annotation_ops
+from shard_dialect.ir.no_grid import declares_no_grid
 from shard_dialect.ir.numbered_function import Function, Op
 from shard_dialect.ir.read_function import read_function
 from shard_dialect.passes.framework.base import Pass
@@ -44,7 +45,9 @@ class Rematerialize(Pass):
     name = "rematerialize"
 
     def rewrite(self, module: ir.Operation) -> None:
-        """Change the functions in the annotated form that have one block."""
+        """Change the functions in the annotated form that have one block, on some grid."""
+        if declares_no_grid(module):
+            return
         for handle in functions_of(module):
             if form_of(handle) == "annotated" and len(handle.regions[0].blocks) == 1:
                 for _ in range(_ROUNDS):

@@ -82,9 +82,7 @@ def auto(
     best = _best_of(problems, end, tell)
     if options.memory_limit is not None and best[0] is not None and best[0].score.excess:
         # Some values may be computed again instead: in the search's time once more.
-        copy = ir.Module.parse(module.operation.get_asm(enable_debug_info=True), module.context)
-        run_pipeline(copy, "import,rematerialize")
-        again = Problem.of(copy, replace(options, grid=best[1].options.grid), name)
+        again = Problem.of(module, best[1].options, name, "rematerialize")
         found = again.search(options.seconds, tell)
         if found is not None and found.score < best[0].score:
             best = found, again
@@ -136,10 +134,15 @@ class Problem:
     evaluator: Evaluator
 
     @classmethod
-    def of(cls, module: ir.Module, options: AutoOptions, entry: str) -> Problem:
-        """Read a module; it gets the grid that is asked for. Raises `ShardError` as `auto`."""
+    def of(cls, module: ir.Module, options: AutoOptions, entry: str, pipeline: str = "") -> Problem:
+        """Read a module, which gets the grid that is asked for, after some passes.
+
+        Raises `ShardError` as `auto`.
+        """
         text = _with_grid(module.operation.get_asm(enable_debug_info=True), module, options)
         start = imported(text)
+        if pipeline:
+            run_pipeline(start, pipeline)
         grid = _grid_of(start)
         text = start.operation.get_asm(enable_debug_info=True)
         free = _free(start.operation, entry)
