@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
 
 from shard_dialect.model import Annotation, Sharding
 from shard_dialect.propagation.graph import NO_TENSOR
@@ -109,7 +108,7 @@ class PlanMaker:
 
     def _bytes(self, number: int) -> int:
         value = self.program.classes.values[number]
-        return prod(value.shape) * value.itemsize * value.count
+        return value.bytes * value.count
 
 
 def _is(known: Annotation | None, sharding: Sharding) -> bool:

@@ -8,12 +8,13 @@ for the fewest bytes are tried for each objective.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from shard_dialect.model import Grid
 from shard_dialect.model.devices.device_model import DeviceModel
-from shard_dialect.search.choices.live_values import live_values
+from shard_dialect.search.choices.live_values import LiveValues, live_values
 from shard_dialect.search.choices.op_classes import Classes, classes_of
 from shard_dialect.search.choices.prices import Prices
 from shard_dialect.search.choices.sharding_program import (
@@ -132,6 +133,8 @@ class Guide:
 
     def _program(self, objective: Objective, limit: int | None) -> ShardingProgram:
         prices = Prices(self.grid, self.device_model, objective)
-        return ShardingProgram(
-            self.classes, prices, limit, live_values(self.function, self.classes)
-        )
+        return ShardingProgram(self.classes, prices, limit, self._peaks)
+
+    @cached_property
+    def _peaks(self) -> Sequence[LiveValues]:
+        return live_values(self.function, self.classes)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Literal
 
 from shard_dialect.analysis.changes.annotations import (
@@ -161,7 +162,7 @@ def _changes(text: str, entry: str, file_text: str | None) -> list[_Change]:
             _text(placed.annotation, grids[edit.annotation.grid]),
             _text(edit.annotation, grids[edit.annotation.grid]),
             1,
-            lambda module, edit=edit: apply_edit(module.operation, edit),  # type: ignore[misc]
+            partial(_apply, edit),
         )
         for placed, edit in _edits(start, entry)
     ]
@@ -169,6 +170,10 @@ def _changes(text: str, entry: str, file_text: str | None) -> list[_Change]:
     if len(usable) == 1:
         changes += [_change(each, entry, usable[0]) for each in decisions(text, entry, usable[0])]
     return changes
+
+
+def _apply(edit: Edit, module: ir.Module) -> None:
+    apply_edit(module.operation, edit)
 
 
 def _change(decision: Decision, entry: str, grid: Grid) -> _Change:

@@ -15,6 +15,7 @@ from shard_dialect.search.choices.live_values import live_values
 from shard_dialect.search.choices.op_classes import classes_of
 from shard_dialect.search.choices.prices import Prices
 from shard_dialect.search.choices.sharding_program import ShardingProgram
+from shard_dialect.search.evaluate import Objective
 from shard_dialect.search.follow_solution import PlanMaker
 from shard_dialect.search.searched_function import SearchedFunction, searched_function
 from tests.search.test_auto import random_chain
@@ -138,7 +139,7 @@ def test_values_inside_are_annotated_where_propagation_chooses_otherwise() -> No
 
 
 @pytest.mark.parametrize("objective", ["bytes", "time", "memory"])
-def test_no_plan_is_better_than_the_bound(objective: str) -> None:
+def test_no_plan_is_better_than_the_bound(objective: Objective) -> None:
     met = 0
     for seed in range(8):
         text = random_chain(seed)
@@ -147,7 +148,7 @@ def test_no_plan_is_better_than_the_bound(objective: str) -> None:
             found = sd.auto(
                 sd.parse(text),
                 grid=(4,),
-                objective=objective,  # type: ignore[arg-type]
+                objective=objective,
                 memory_limit=int(0.7 * replicated),
                 seconds=2,
             ).found

@@ -35,10 +35,7 @@ def live_values(function: SearchedFunction, classes: Classes) -> list[LiveValues
     end = max(last for _, _, last in ranges) + 1
     changes = [0] * (end + 1)
     for value, first, last in ranges:
-        kind = classes.values[classes.of_value[value]]
-        size = kind.itemsize
-        for each in kind.shape:
-            size *= each
+        size = classes.values[classes.of_value[value]].bytes
         changes[first] += size
         changes[last + 1] -= size
     totals = list(accumulate(changes))[:end]

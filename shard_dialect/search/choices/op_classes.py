@@ -16,6 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from math import prod
 
 from shard_dialect.model import Annotation
 from shard_dialect.model.sharding import Shape
@@ -65,6 +66,11 @@ class ValueClass:
     annotation: Annotation | None
     is_free: bool
     """Whether no op with a rule makes it, but it may have any sharding: arguments, constants."""
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of one of the tensors, unsharded."""
+        return prod(self.shape) * self.itemsize
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from shard_dialect.model import Annotation, Axes, Sharding
 from shard_dialect.propagation.graph import NO_TENSOR
 from shard_dialect.search.choices.integer_program import IntegerProgram, Solved
 from shard_dialect.search.choices.live_values import LiveValues
-from shard_dialect.search.choices.op_classes import Classes, OpClass, ValueClass
+from shard_dialect.search.choices.op_classes import Classes, OpClass
 from shard_dialect.search.choices.op_strategies import Modes, Strategy, modes_of, strategies
 from shard_dialect.search.choices.prices import Prices
 
@@ -182,9 +182,8 @@ class _Problem:
         for number, value in enumerate(op.results):
             if value == NO_TENSOR:
                 continue
-            for sharding, chosen in self._by_sharding(
-                len(self.chosen) - 1, number, "result"
-            ).items():
+            made = [(variable, each.results[number]) for variable, each in self.chosen[-1]]
+            for sharding, chosen in _by_sharding(made).items():
                 if sharding is not None:
                     self.program.equal(chosen, [self._variable_of(value, sharding)])
 
@@ -197,14 +196,6 @@ class _Problem:
         """Bytes in hundreds of KB, seconds in microseconds: solvers like numbers around 1."""
         return price * (1e6 if self.model.prices.objective == "time" else 1e-5)
 
-    def _by_sharding(self, op: int, number: int, side: str) -> Mapping[Sharding | None, list[int]]:
-        """The variables of an op's strategies, by the sharding of one operand or result."""
-        found: dict[Sharding | None, list[int]] = defaultdict(list)
-        for variable, strategy in self.chosen[op]:
-            tensors = strategy.operands if side == "operand" else strategy.results
-            found[tensors[number]].append(variable)
-        return found
-
     def _variable_of(self, value: int, sharding: Sharding) -> int:
         known = self.has[value]
         if sharding not in known:
@@ -215,12 +206,12 @@ class _Problem:
 
     def _value(self, value: int) -> None:
         wanted = [
-            (number, self._by_sharding(number, index, "operand"))
-            for number, index in self.readers[value]
+            _by_sharding([(variable, each.operands[index]) for variable, each in self.chosen[op]])
+            for op, index in self.readers[value]
         ]
         kind = self.values[value]
         if not self.makers[value]:
-            self._unmade(value, [each for _, each in wanted])
+            self._unmade(value, wanted)
         annotation = kind.annotation if self._holds(value) else None
         variables = list(self.has[value].values())
         self.program.row(variables, [1.0] * len(variables), 1.0, 1.0)
@@ -228,8 +219,8 @@ class _Problem:
             if annotation is not None and not _fits(sharding, annotation):
                 self.program.row([variable], [1.0], 0.0, 0.0)
         shared: dict[tuple[Sharding, Sharding], int] = {}
-        for _, by_sharding in wanted:
-            self._reader(value, by_sharding, shared if len(wanted) > 1 else None)
+        for each in wanted:
+            self._reader(value, each, shared if len(wanted) > 1 else None)
 
     def _unmade(self, value: int, wanted: Iterable[Mapping[Sharding | None, list[int]]]) -> None:
         """A value that no op makes has any sharding that a reader wants, or is replicated."""
@@ -312,7 +303,7 @@ class _Problem:
 
     def _unsplit_peak(self) -> int:
         sizes = [
-            sum(count * _bytes(self.values[value]) for value, count in peak.items())
+            sum(count * self.values[value].bytes for value, count in peak.items())
             for peak in self.model.peaks
         ]
         return max(sizes, default=0)
@@ -332,18 +323,21 @@ class _Problem:
         )
 
 
+def _by_sharding(
+    tensors: Iterable[tuple[int, Sharding | None]],
+) -> Mapping[Sharding | None, list[int]]:
+    """The variables of strategies, by the sharding that each has for one tensor."""
+    found: dict[Sharding | None, list[int]] = defaultdict(list)
+    for variable, sharding in tensors:
+        found[sharding].append(variable)
+    return found
+
+
 def _blocks(order: Axes) -> Iterator[list[Axes]]:
     """The axes of an order one by one, and if there are more than two, two at a time."""
     yield [(axis,) for axis in order]
     if len(order) > 2:
         yield [order[n : n + 2] for n in range(0, len(order), 2)]
-
-
-def _bytes(value: ValueClass) -> int:
-    size = value.itemsize
-    for each in value.shape:
-        size *= each
-    return size
 
 
 def _fits(sharding: Sharding, annotation: Annotation) -> bool:
