@@ -163,7 +163,13 @@ class Problem:
 
     def search(self, seconds: float, tell: Callable[[Plan, Costs, int], None]) -> Found | None:
         """The best plan; `None` if none can be partitioned."""
-        guide = Guide.of(
+        guide = self._guide() if is_available() else None
+        dimensions = dimensions_of(self.function)
+        search = Search(self.evaluator, dimensions, self.grid, self.free, seconds, tell, guide)
+        return search.run()
+
+    def _guide(self) -> Guide:
+        return Guide.of(
             self.function,
             self.simplified,
             self.grid,
@@ -172,10 +178,6 @@ class Problem:
             self.options.memory_limit,
             self.free,
         )
-        dimensions = dimensions_of(self.function)
-        with_scipy = guide if is_available() else None
-        search = Search(self.evaluator, dimensions, self.grid, self.free, seconds, tell, with_scipy)
-        return search.run()
 
     def checked(self, found: Found | None) -> AutoResult:
         """The module with the plan. Raises `ShardError` for none, or one that needs too much."""
