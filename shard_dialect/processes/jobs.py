@@ -63,7 +63,7 @@ class Hub:
     """Receives from each rank's watch. They connect to `listener`, `None` if there is one rank.
 
     `timeout` is in seconds, for all that the ranks do. `before_end` is called before their end is
-    reported.
+    reported; `others` with each other rank that comes and its watch's process, 0 when it leaves.
     """
 
     def __init__(
@@ -73,8 +73,10 @@ class Hub:
         timeout: float,
         listener: socket.socket | None,
         before_end: Callable[[], None] = lambda: None,
+        others: Callable[[int, int], None] = lambda rank, process: None,
     ) -> None:
         self._before_end = before_end
+        self._others = others
         self._selector = selector
         self._own = own
         self._timeout = timeout
@@ -189,6 +191,8 @@ class Hub:
             self._gone(member)
             return
         rank, kind, text = message.split("\n", 2)
+        if member.rank < 0 and int(rank) != self._own.number:
+            self._others(int(rank), _peer(member.link)[0])
         member.rank = int(rank)
         if kind == INVITED:
             if self._accept_invitation is not None:
@@ -207,6 +211,8 @@ class Hub:
         member.link.close()
         if not self.has_failed and self._states.get(member.rank) != len(STATES) - 1:
             self._fail(killed(member.rank), is_cause=True)
+        elif member.rank not in (-1, self._own.number):
+            self._others(member.rank, 0)
 
     def _fail(self, text: str, *, is_cause: bool) -> None:
         """Handle a failure; one that follows from another is reported only if no cause comes.
@@ -340,9 +346,15 @@ def is_own_user(link: socket.socket) -> bool:
 
 def user_of(link: socket.socket) -> int:
     """The user id of the peer's process, by the system."""
+    return _peer(link)[1]
+
+
+def _peer(link: socket.socket) -> tuple[int, int]:
+    """The peer's process and its user id, by the system."""
     size = struct.calcsize("3i")
-    _, user, _ = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
-    return int(user)
+    credentials = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    process, user, _ = struct.unpack("3i", credentials)
+    return int(process), int(user)
 
 
 def send(link: socket.socket, text: str) -> None:

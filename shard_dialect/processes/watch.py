@@ -256,8 +256,14 @@ class _Watch:
     def _have_hub(self, listener: socket.socket | None) -> socket.socket:
         self._is_greeted = True
         self._guard.guarded()
-        left = self._guard.left
-        self._hub = jobs.Hub(self._selector, self._rank, self._timeout, listener, left)
+        self._hub = jobs.Hub(
+            self._selector,
+            self._rank,
+            self._timeout,
+            listener,
+            self._guard.left,
+            self._guard.other,
+        )
         own_end, hub_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._hub.add(hub_end)
         return own_end

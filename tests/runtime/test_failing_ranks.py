@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -361,6 +362,25 @@ def test_a_launched_process_that_is_killed(launch: Launch, rank: int, start: Sta
     said = job.end()
     assert errors(said) == [f"error: rank {rank} was killed"], said
     assert job.child.returncode != 0
+
+
+@on(*LAUNCHED, torch=[()], rank={"0": 0, "1": 1})
+def test_the_first_of_several_killed_is_named(launch: Launch, rank: int, start: Start) -> None:
+    """Launchers kill the others at once, so the watch that has the hub may not see which."""
+    job = start(launch, "collective sleep")
+    job.wait_for("collective 0", "fault")
+    begin = time.time()
+    os.utime(job.marks / "fault", (begin, begin))
+    killed, other = (job.processes("collective", each)[1] for each in (rank, 1 - rank))
+    os.kill(other, signal.SIGSTOP)
+    os.kill(killed, signal.SIGKILL)
+    with suppress(OSError):  # its launcher has taken note of its end
+        while ") Z " not in Path(f"/proc/{killed}/stat").read_text():
+            time.sleep(0.01)
+    with suppress(ProcessLookupError):  # so has this one's
+        os.kill(other, signal.SIGKILL)
+    said = job.end()
+    assert errors(said) == [f"error: rank {rank} was killed"], said
 
 
 @on(*ALL, torch=[("SIGTERM",)], number={"SIGINT": signal.SIGINT, "SIGTERM": signal.SIGTERM})
