@@ -132,6 +132,13 @@ def write_cluster(grid: Grid, replaced: ir.Operation | None = None) -> ir.Operat
     return create("mesh.cluster", [], [], attributes | _visibility(replaced))
 
 
+def erase_cluster(module: ir.Operation, name: str) -> None:
+    """Erase the declaration `mesh.cluster` of a grid that nothing uses."""
+    for op in list(body(module).operations):
+        if op.operation.name == "mesh.cluster" and op.attributes["sym_name"].value == name:
+            op.operation.erase()
+
+
 def write_grid(grid: Grid, replaced: ir.Operation | None = None) -> ir.Operation:
     """Create the `shard.grid` of a grid; one without axes gets an axis of size 1 for upstream.
 

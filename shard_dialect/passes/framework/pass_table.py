@@ -20,7 +20,7 @@ PASSES = {
     "rematerialize": "rematerialize:Rematerialize",
     "propagate": "propagate.propagate:Propagate",
     "split-reductions": "materialize.split_reductions:SplitReductions",
-    "shift-slices": "materialize.shift_slices:ShiftSlices",
+    "shift-slices": "shifts.shift_slices:ShiftSlices",
     "materialize": "materialize.materialize:Materialize",
     "share-collectives": "optimize.share_collectives:ShareCollectives",
     "fold-collectives": "optimize.fold_collectives:FoldCollectives",

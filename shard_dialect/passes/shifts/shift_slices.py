@@ -16,6 +16,9 @@ repeating its edge, is along a dimension. A slice of a padded tensor is a shift 
     %p = pad %x, %f, low = [1], high = [1]
     %s = slice %p [0:64]                                becomes pad %x, %f, low = [1], high = [-1]
 
+What a stencil computes of the inside of a tensor is computed where it lies there
+(`parts_in_place`), and not distributed anew when it is put between the edges.
+
 Elements that come from near by are read in halos; a few from far away are added up. Where both
 would be more than a quarter of a shard the ops stay, as one exchange of the tensor, which several
 of them share, may be cheaper; so all views of that tensor stay.
@@ -28,22 +31,25 @@ from dataclasses import dataclass, replace
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import form_of, functions_of
+from shard_dialect.ir.grids import erase_cluster
 from shard_dialect.ir.mesh.attributes import RULE, SHARDINGS
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.read_function import read_functions
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Annotation, Sharding
 from shard_dialect.passes.framework.base import Pass
-from shard_dialect.passes.materialize.inline_views import inline_views
-from shard_dialect.passes.materialize.shift_building import (
+from shard_dialect.passes.materialize.target_shardings import TargetShardings, read_target_shardings
+from shard_dialect.passes.shifts.inline_views import inline_views
+from shard_dialect.passes.shifts.parts_in_place import PartsInPlace
+from shard_dialect.passes.shifts.placed_parts import ASSEMBLIES, OF_CONSTANTS
+from shard_dialect.passes.shifts.shift_building import (
     ShiftBuilder,
     Shifts,
     is_identity,
     may_shift,
     shifts_of,
 )
-from shard_dialect.passes.materialize.target_shardings import TargetShardings, read_target_shardings
-from shard_dialect.rules.stablehlo.shifted_views import VIEWS, View, view_of
+from shard_dialect.passes.shifts.shifted_views import VIEWS, View, view_of
 
 
 @dataclass(frozen=True)
@@ -58,17 +64,24 @@ class ShiftSlices(Pass):
         functions = [
             function
             for function in functions_of(module)
-            if form_of(function) == "propagated" and any(map(_is_view, walk(function)))
+            if form_of(function) == "propagated" and any(map(_may_change, walk(function)))
         ]
         if not functions:
             return
         shardings = Shardings.of(module)
+        grids = set(shardings.grids)
         for each in read_target_shardings(module, read_functions(functions), shardings):
             _Function(each, shardings).rewrite()
+        for name in set(shardings.grids) - grids:
+            erase_cluster(module, name)  # what is written has the grids that were there
 
 
 def _is_view(op: ir.Operation) -> bool:
     return op.name in VIEWS and SHARDINGS in op.attributes and RULE not in op.attributes
+
+
+def _may_change(op: ir.Operation) -> bool:
+    return _is_view(op) or op.name in ASSEMBLIES
 
 
 class _Function:
@@ -76,8 +89,11 @@ class _Function:
 
     def __init__(self, targets: TargetShardings, shardings: Shardings) -> None:
         self.targets, self.shardings = targets, shardings
-        self.ops = [op.handle for op in targets.function.ops]
+        self.ops = [op.handle.operation for op in targets.function.ops]
         self.of: dict[ir.Value, Sharding] = {}
+        self.replaced: dict[ir.Value, ir.Value] = {}
+        self.unused: dict[ir.Value, ir.Operation] = {}
+        """What is to be erased, users first, by its result: the hash of an op is its contents'."""
         self.far: set[ir.Value] = set()
         """The tensors of which a view needs more than halos: all their views stay."""
         for op in targets.function.ops:
@@ -89,22 +105,61 @@ class _Function:
                         self.of[value] = targets.of[number]
 
     def rewrite(self) -> None:
-        """Replace each view whose shifts are near, then drop the ops that nothing uses."""
+        """Compute parts in place, replace the views whose shifts are near, and drop the rest."""
         views = [op for op in self.ops if _is_view(op)]
-        found: dict[ir.Operation, tuple[View, dict[int, Shifts]]] = {}
-        stops: set[ir.Value] = set()
+        found: dict[ir.Value, tuple[View, dict[int, Shifts]]] = {}
         for op in views:
-            view = view_of(op.results[0], stops)
+            view = view_of(op.results[0], found.keys())
             shifts = self._shifts(op, view)
             if shifts is not None:
-                found[op] = view, shifts
-                stops.add(op.results[0])
-        replaced: dict[ir.Value, ir.Value] = {}
-        for op, (view, shifts) in found.items():
-            if view.root not in self.far:
-                view = replace(view, root=replaced.get(view.root, view.root))
-                replaced[op.results[0]] = self._replace(op, view, shifts)
-        _erase_unused(reversed(views))
+                found[op.results[0]] = view, shifts
+        assemblies = [op for op in self.ops if op.name in ASSEMBLIES]
+        self._place_parts([op for op in assemblies if op.results[0] not in found])
+        for value, (view, shifts) in found.items():
+            if view.root not in self.far and value not in self.unused:
+                op = value.owner.operation
+                here = replace(view, root=self._current(view.root))
+                self._replace(op, self._shifted(op, here, shifts))
+        self._drop(reversed(views))
+        for op in self.unused.values():
+            op.erase()
+
+    def _place_parts(self, queue: list[ir.Operation]) -> None:
+        """Compute the parts of tensors in place, the last first, which may reach the others."""
+        while queue:
+            op = queue.pop()
+            parts = PartsInPlace(self.of, self.shardings)
+            make = parts.plan(op) if op.results[0] not in self.unused else None
+            if make is None:
+                continue
+            with ir.InsertionPoint(op):
+                self._replace(op, make())
+            self._drop([op, *reversed(parts.visited)])
+            queue += [each.owner.operation for each in parts.assembled]
+
+    def _replace(self, op: ir.Operation, value: ir.Value) -> None:
+        self.of[value] = self.of[op.results[0]]
+        self.replaced[op.results[0]] = value
+        op.results[0].replace_all_uses_with(value)
+
+    def _drop(self, ops: Iterable[ir.Operation]) -> None:
+        """Note which of `ops`, users first, are used by none that is kept, and their indices."""
+        stack = list(ops)[::-1]
+        while stack:
+            op = stack.pop()
+            users = (use.owner.operation for use in op.results[0].uses)
+            is_used = any(not user.results or user.results[0] not in self.unused for user in users)
+            if is_used or op.results[0] in self.unused:
+                continue
+            self.unused[op.results[0]] = op
+            makers = [value.owner for value in op.operands if not isinstance(value.owner, ir.Block)]
+            stack += [each.operation for each in makers if each.name in OF_CONSTANTS]
+
+    def _current(self, value: ir.Value) -> ir.Value:
+        """What took the place of a value, and of that, or itself."""
+        while value in self.replaced:
+            value = self.replaced[value]
+        return value
 
     def _shifts(self, op: ir.Operation, view: View) -> dict[int, Shifts] | None:
         """How each split dimension that is changed is made; `None` if the op is to stay."""
@@ -135,7 +190,7 @@ class _Function:
             found[dim] = shifts
         return found if found or is_resized else None
 
-    def _replace(self, op: ir.Operation, view: View, found: dict[int, Shifts]) -> ir.Value:
+    def _shifted(self, op: ir.Operation, view: View, found: dict[int, Shifts]) -> ir.Value:
         (attribute,) = op.attributes[SHARDINGS]
         rank = op.results[0].type.rank
         annotation = self.shardings.read_annotation(attribute, rank)
@@ -150,7 +205,6 @@ class _Function:
                     value = builder.shifted(value, found[dim])
                 else:
                     value = builder.joined(value, view.dims[dim])
-        op.results[0].replace_all_uses_with(value)
         return value
 
 
@@ -159,9 +213,3 @@ def _without(annotation: Annotation, dim: int) -> Annotation:
     sharding = annotation.sharding
     axes = (*sharding.split_axes[:dim], (), *sharding.split_axes[dim + 1 :])
     return Annotation(replace(sharding, split_axes=axes))
-
-
-def _erase_unused(ops: Iterable[ir.Operation]) -> None:
-    for op in ops:
-        if not any(True for _ in op.results[0].uses):
-            op.erase()

@@ -15,9 +15,9 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create, resized
 from shard_dialect.ir.building.reductions import reduction_with_identity
 from shard_dialect.ir.mesh.attributes import SHARDINGS
+from shard_dialect.passes.shifts.shifted_views import Span, Spans
 from shard_dialect.rules.stablehlo.combiner import is_additive
 from shard_dialect.rules.stablehlo.index_arithmetic import repeated
-from shard_dialect.rules.stablehlo.shifted_views import Span, Spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +85,9 @@ class ShiftBuilder:
 
     def shifted(self, value: ir.Value, shifts: Shifts) -> ir.Value:
         """`value` shifted, of the same type."""
-        result = self._shift(value, shifts.base)
+        result = self.shifted_by(value, shifts.base)
         for each in shifts.near:
-            result = self._select(each, self._shift(value, each.shift), result)
+            result = self._select(each, self.shifted_by(value, each.shift), result)
         for each in shifts.padding:
             if not self._is_padded(each, shifts.base, value.type.shape[self.dim]):
                 assert self.fill is not None, "padding has an element to pad with"
@@ -116,7 +116,8 @@ class ShiftBuilder:
         along = {"dimension": _number(self.dim)}
         return self._create("stablehlo.concatenate", resized(value.type, shape), parts, along)
 
-    def _shift(self, value: ir.Value, by: int) -> ir.Value:
+    def shifted_by(self, value: ir.Value, by: int) -> ir.Value:
+        """`value` with its elements `by` further; the fill, or zero, where none come from."""
         if not by:
             return value
         ends = [[0] * value.type.rank for _ in range(3)]
@@ -146,22 +147,27 @@ class ShiftBuilder:
 
     def _select(self, placed: Placed, inside: ir.Value, outside: ir.Value) -> ir.Value:
         """`inside` where `placed` is, `outside` elsewhere."""
-        shape, size = outside.type.shape, outside.type.shape[self.dim]
-        counted = ir.RankedTensorType.get(shape, ir.IntegerType.get_signless(64))
+        where = self.between(outside.type.shape, placed.at, placed.at + placed.span.size)
+        if where is None:
+            return inside
+        return self._create("stablehlo.select", outside.type, [where, inside, outside])
+
+    def between(
+        self, shape: Sequence[int], begin: int, end: int, also: ir.Value | None = None
+    ) -> ir.Value | None:
+        """A mask of `shape`: the indices from `begin` to `end` where `also` is; `None`: all."""
+        conditions = [("GE", begin)] if begin > 0 else []
+        conditions += [("LT", end)] if end < shape[self.dim] else []
+        if not conditions:
+            return also
+        counted = ir.RankedTensorType.get(list(shape), ir.IntegerType.get_signless(64))
         dim = {"iota_dimension": _number(self.dim)}
         at = self._create("stablehlo.iota", counted, [], dim)
-        end = placed.at + placed.span.size
-        conditions = []
-        if placed.at:
-            conditions.append(self._compare(at, "GE", placed.at))
-        if end < size:
-            conditions.append(self._compare(at, "LT", end))
-        if not conditions:
-            return inside
-        where = conditions[0]
-        for each in conditions[1:]:
-            where = self._create("stablehlo.and", where.type, [where, each])
-        return self._create("stablehlo.select", outside.type, [where, inside, outside])
+        for direction, number in conditions:
+            where = self._compare(at, direction, number)
+            both = [also, where] if also is not None else []
+            also = self._create("stablehlo.and", where.type, both) if both else where
+        return also
 
     def _compare(self, at: ir.Value, direction: str, number: int) -> ir.Value:
         bits = ir.RankedTensorType.get(at.type.shape, ir.IntegerType.get_signless(1))

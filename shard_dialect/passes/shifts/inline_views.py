@@ -17,7 +17,7 @@ from __future__ import annotations
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.walk import body, walk
-from shard_dialect.rules.stablehlo.shifted_views import VIEWS
+from shard_dialect.passes.shifts.shifted_views import VIEWS
 
 _INLINED = VIEWS | {"stablehlo.constant", "stablehlo.convert", "stablehlo.broadcast_in_dim"}
 

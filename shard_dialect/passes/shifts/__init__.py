@@ -1,0 +1,1 @@
+"""Slices and parts of split tensors become shifts, which read halos."""

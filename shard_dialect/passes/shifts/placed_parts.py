@@ -1,0 +1,187 @@
+"""The parts that concatenations, paddings, updates and scatters put together.
+
+%1 = concatenate %a, %b, dim = 0        %a at 0, then %b where it ends
+%2 = dynamic_update_slice %x, %a, 1, 1  %a at 1 and 1, %x elsewhere
+%3 = scatter %x, dense<1>, %a           %a at 1, if the indices are constants
+%4 = pad %a, %f, low = [1], high = [1]  %a at 1, %f elsewhere
+%5 = slice %1 [1:64]                    the same parts, each 1 before
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.build import splat_value
+from shard_dialect.ir.walk import body, operations
+from shard_dialect.model.sharding import Shape
+from shard_dialect.rules.stablehlo.attribute_reading import integer, integers
+from shard_dialect.rules.stablehlo.gather_scatter import Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """`value` lies in a tensor from the indices `begins` on, and has the sizes `sizes` there.
+
+    `dims` has the value's dimension for each of the tensor's, and `None` for one that it does not
+    have, whose size is 1. `combine` is the elementwise op that makes the elements of those that
+    were there and the value's; `None`: the value's take their place.
+    """
+
+    value: ir.Value
+    begins: Shape
+    sizes: Shape
+    dims: tuple[int | None, ...]
+    combine: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """A tensor of parts; what no part covers is `base`, or `fill` in all elements."""
+
+    parts: tuple[Part, ...]
+    base: ir.Value | None = None
+    fill: ir.Value | None = None
+
+
+def assembly_of(op: ir.Operation) -> Assembly | None:
+    """What `op` puts together; `None` if it does not, or not at places known now."""
+    reader = _READERS.get(op.name)
+    shapes = [each.type.shape for each in (*op.operands, *op.results)] if reader else []
+    if reader is None or not all(type(size) is int and size > 0 for s in shapes for size in s):
+        return None
+    return reader(op)
+
+
+def _whole(value: ir.Value, begins: Sequence[int], combine: str | None = None) -> Part:
+    shape = tuple(value.type.shape)
+    return Part(value, tuple(begins), shape, tuple(range(len(shape))), combine)
+
+
+def _concatenate(op: ir.Operation) -> Assembly:
+    dim, parts, at = integer(op, "dimension"), [], 0
+    for value in op.operands:
+        begins = [at if each == dim else 0 for each in range(value.type.rank)]
+        parts.append(_whole(value, begins))
+        at += value.type.shape[dim]
+    return Assembly(tuple(parts))
+
+
+def _pad(op: ir.Operation) -> Assembly | None:
+    low, high = integers(op, "edge_padding_low"), integers(op, "edge_padding_high")
+    if any(integers(op, "interior_padding")) or min((*low, *high), default=0) < 0:
+        return None
+    return Assembly((_whole(op.operands[0], low),), fill=op.operands[1])
+
+
+def _slice(op: ir.Operation) -> Assembly | None:
+    """Of what another op puts together, only for slices of one size: the parts in the slice."""
+    source = op.operands[0].owner
+    if isinstance(source, ir.Block) or any(each != 1 for each in integers(op, "strides")):
+        return None
+    users = [use.owner.operation for use in op.operands[0].uses]
+    if any(each.name != op.name or each.results[0].type != op.results[0].type for each in users):
+        return None
+    of = assembly_of(source.operation)
+    if of is None or of.base is not None:
+        return None
+    starts, ends = integers(op, "start_indices"), integers(op, "limit_indices")
+    parts = []
+    for part in of.parts:
+        begins = tuple(a - b for a, b in zip(part.begins, starts, strict=True))
+        bounds = zip(part.begins, part.sizes, starts, ends, strict=True)
+        if all(begin < end and begin + size > start for begin, size, start, end in bounds):
+            parts.append(replace(part, begins=begins))
+    return Assembly(tuple(parts), fill=of.fill)
+
+
+def _dynamic_update_slice(op: ir.Operation) -> Assembly | None:
+    base, update, *indices = op.operands
+    begins = [constant_integers(index) for index in indices]
+    if None in begins:
+        return None
+    room = [size - new for size, new in zip(base.type.shape, update.type.shape, strict=True)]
+    placed = [min(max(at[0], 0), most) for at, most in zip(begins, room, strict=True) if at]
+    return Assembly((_whole(update, placed),), base)
+
+
+def _scatter(op: ir.Operation) -> Assembly | None:
+    """One slice at constant indices, which are in bounds: others are not written."""
+    if len(op.operands) != 3:
+        return None
+    base, indices, update = op.operands
+    dims, at, combine = Numbers.of_scatter(op), constant_integers(indices), _combine(op)
+    if at is None or len(at) != len(dims.indexed) or dims.batching or combine is None:
+        return None
+    if len(dims.window) != update.type.rank:
+        return None
+    windows = {of_base: dim for dim, of_base in dims.windows(base.type.rank).items()}
+    of_value = tuple(windows.get(dim) for dim in range(base.type.rank))
+    sizes = tuple(1 if dim is None else update.type.shape[dim] for dim in of_value)
+    begins = [0] * base.type.rank
+    for dim, index in zip(dims.indexed, at, strict=True):
+        begins[dim] = index
+    ends = (begin + size for begin, size in zip(begins, sizes, strict=True))
+    if min(begins) < 0 or any(end > n for end, n in zip(ends, base.type.shape, strict=True)):
+        return None
+    return Assembly((Part(update, tuple(begins), sizes, of_value, combine or None),), base)
+
+
+def _combine(op: ir.Operation) -> str | None:
+    """The op by which a scatter combines elements; "" if it replaces them, `None` if unknown."""
+    block = body(op)
+    old, new = block.arguments
+    *inside, last = operations(block)
+    if not inside and last.operands[0] == new:
+        return ""
+    if (
+        len(inside) == 1
+        and inside[0].name in _COMBINERS
+        and list(last.operands) == [inside[0].result]
+    ):
+        return inside[0].name if list(inside[0].operands) == [old, new] else None
+    return None
+
+
+_COMBINERS = frozenset(
+    f"stablehlo.{name}" for name in ("add", "subtract", "multiply", "maximum", "minimum")
+)
+
+
+def constant_integers(value: ir.Value) -> list[int] | None:
+    """The elements of an integer tensor of rank 0 or 1 that constants make; `None` if unknown."""
+    if value.type.rank > 1:
+        return None
+    repeated = splat_value(value)
+    if repeated is not None:
+        return [repeated.value] * (value.type.shape[0] if value.type.rank else 1)
+    owner = value.owner
+    if isinstance(owner, ir.Block):
+        return None
+    op = owner.operation
+    if op.name == "stablehlo.constant":
+        return list(op.attributes["value"])
+    parts = [constant_integers(each) for each in op.operands]
+    if None in parts or op.name not in _KEEPING:
+        return None
+    known = [each for part in parts if part for each in part]
+    if op.name == "stablehlo.broadcast_in_dim" and len(known) == 1:
+        return known * (value.type.shape[0] if value.type.rank else 1)
+    return known
+
+
+_KEEPING = ("stablehlo.broadcast_in_dim", "stablehlo.concatenate", "stablehlo.reshape")
+"""The ops whose results have the elements of their operands, in order."""
+OF_CONSTANTS = frozenset({"stablehlo.constant", *_KEEPING})
+"""The ops that make constant indices."""
+
+_READERS: dict[str, Callable[[ir.Operation], Assembly | None]] = {
+    "stablehlo.concatenate": _concatenate,
+    "stablehlo.dynamic_update_slice": _dynamic_update_slice,
+    "stablehlo.pad": _pad,
+    "stablehlo.scatter": _scatter,
+    "stablehlo.slice": _slice,
+}
+ASSEMBLIES = frozenset(_READERS)
+"""The ops that put tensors together."""
