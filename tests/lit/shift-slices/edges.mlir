@@ -53,9 +53,10 @@ func.func @added(%x: tensor<64x8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>})
 
 // -----
 
-// A divisor of integers might be zero outside of the inside, and end the program: the ops stay.
+// Outside of the inside the divisor is zero on the last device, which ends no program of StableHLO.
 // CHECK-LABEL: func.func @divided(
-// CHECK: stablehlo.dynamic_update_slice
+// CHECK: %[[QUOTIENT:.*]] = stablehlo.divide {{.*}} : tensor<64xi32>
+// CHECK: stablehlo.select {{.*}}, %[[QUOTIENT]], %arg0
 shard.grid @g(shape = 4)
 func.func @divided(%x: tensor<64xi32> {mesh.sharding = #mesh.shard<@g, [[0]]>})
     -> (tensor<64xi32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) {
