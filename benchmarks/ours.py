@@ -122,7 +122,7 @@ def _sites(op: ir.Operation, shardings: Shardings, tally: Tally) -> Iterator[Sit
             source, target = (TensorType(each, dtype_of(type_.element_type)) for each in shapes)
             yield Site(step, grid, source, target, str(source), str(target))
             now = after
-    elif op.name in LOCAL_COLLECTIVES:
+    elif op.name in (*LOCAL_COLLECTIVES, "mesh.collective_permute"):
         read = read_local(op.name, op.attributes)
         if read is None:
             tally.note(f"without {op.name}, which is not counted")

@@ -42,6 +42,7 @@ from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.erase_permutation import erase_permutation
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.specialize.device_positions import fold_sizes
+from shard_dialect.rules.dialects.rolls import erase_roll
 
 _ALIASES = (
     *annotation_ops.OPS,
@@ -119,6 +120,8 @@ def _erase_from_ops(handle: ir.Operation, shardings: Shardings) -> None:
     for op, is_permutation in zip(ops, permutes, strict=True):
         if is_permutation:
             erase_permutation(op, shardings)
+        elif op.name == "mesh.roll":
+            erase_roll(op)
         else:
             _erase_from(op, shardings)
 

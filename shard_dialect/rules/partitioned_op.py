@@ -23,7 +23,8 @@ class Shard:
     the identity of `fill` outside of the tensor.
 
     `own(dim, numbers)` creates, at the insertion point, a `tensor<1xi64>`: the entry of `numbers`
-    for this device's index along the dimension.
+    for this device's index along the dimension. `from_before(dim, distance, value)` creates the
+    `value` of the device that is `distance` before this one along the dimension, around its ends.
     """
 
     global_shape: Shape
@@ -33,6 +34,7 @@ class Shard:
     devices: tuple[int, ...]
     offsets: tuple[tuple[int, ...], ...] = ()
     fill: Reduction = "sum"
+    from_before: Callable[[int, int, ir.Value], ir.Value] = lambda _, __, value: value
 
     def is_split(self, dim: int) -> bool:
         """Whether dimension `dim` has several shards."""

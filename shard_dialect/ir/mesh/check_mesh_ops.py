@@ -91,6 +91,14 @@ def _collective(op: ir.Operation) -> None:
     _same_global_tensor(op)
 
 
+def _roll(op: ir.Operation) -> None:
+    _ranked(op)
+    dim, rank = integer(op.attributes["tensor_axis"]), op.operands[0].type.rank
+    integer(op.attributes["by"])
+    if not 0 <= dim < rank:
+        raise ShardingError(f"rolls dimension {dim} of a tensor of rank {rank}")
+
+
 def _start(op: ir.Operation) -> None:
     what = expect(op, "collective", ir.DictAttr, "a dictionary")
     read = read_local(kind_of(what), what)
@@ -138,6 +146,7 @@ MESH_OPS: dict[str, Check] = {
     "mesh.sub_cluster": _sub_cluster,
     "mesh.annotate": _annotate,
     "mesh.reshard": _ranked,
+    "mesh.roll": _roll,
     "mesh.sharding_group": _group,
     "mesh.propagation_barrier": _barrier,
     **dict.fromkeys(GRID_QUERIES, _grid_query),

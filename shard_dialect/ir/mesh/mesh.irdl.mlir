@@ -161,6 +161,15 @@ irdl.dialect @mesh {
     irdl.attributes {"mesh_axis" = %axes, "reduction" = %reduction}
     irdl.results(result: %to)
   }
+  // The tensor, whose elements are `by` further along a dimension; those at its end come to its beginning.
+  irdl.operation @roll {
+    %type = irdl.any
+    %axis = irdl.base "#builtin.integer"
+    %by = irdl.base "#builtin.integer"
+    irdl.operands(source: %type)
+    irdl.attributes {"tensor_axis" = %axis, "by" = %by}
+    irdl.results(result: %type)
+  }
   // Starts a collective of the local form; `done` returns its result.
   irdl.operation @start {
     %from = irdl.any

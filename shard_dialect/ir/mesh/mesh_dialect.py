@@ -55,6 +55,7 @@ PURE = (
     "mesh.idx",
     "mesh.propagation_barrier",
     "mesh.reshard",
+    "mesh.roll",
     "mesh.size",
     "mesh.start",
     "mesh.to_global",

@@ -10,8 +10,9 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.shard.local_collectives import write_local
-from shard_dialect.model import AllSlice, Axes, ShardingRule
+from shard_dialect.model import AllSlice, Axes, Permute, ShardingRule
 from shard_dialect.rules import PartitionedOp, Shard
+from shard_dialect.rules.partitioned_op import device_indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +47,18 @@ def _shard(type_: ir.Type, shardings: Shardings) -> Shard | None:
     def own(dim: int, numbers: Sequence[int]) -> ir.Value:
         return own_number(numbers, split[dim], grid.name)
 
+    def from_before(dim: int, distance: int, value: ir.Value) -> ir.Value:
+        devices = grid.axes_size(split[dim])
+        to = tuple((device + distance) % devices for device in device_indices(devices))
+        return write_local(Permute(split[dim], to), grid.name, value, value.type)
+
     halos = tuple(map(sharding.halo, range(len(global_shape))))
     offsets = tuple(
         sharding.bounds(dim, global_shape[dim], grid) if at else ()
         for dim, at in enumerate(sharding.offsets)
     )
     devices = tuple(map(grid.axes_size, split))
-    return Shard(global_shape, shape, own, halos, devices, offsets, sharding.fill)
+    return Shard(global_shape, shape, own, halos, devices, offsets, sharding.fill, from_before)
 
 
 def _same_on_all(dim: int, numbers: Sequence[int]) -> ir.Value:

@@ -36,23 +36,31 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Shifts:
-    """The tensor shifted by `base`; `near` and `padding` replace parts of it, then `edges`."""
+    """The tensor shifted by `base`; `near` and `padding` replace parts of it, then `edges`.
+
+    If it is rolled, what is shifted out at one end comes back at the other.
+    """
 
     base: int
-    near: tuple[Placed, ...]
-    edges: tuple[Placed, ...]
-    padding: tuple[Placed, ...]
+    near: tuple[Placed, ...] = ()
+    edges: tuple[Placed, ...] = ()
+    padding: tuple[Placed, ...] = ()
+    is_rolled: bool = False
 
 
-def shifts_of(spans: Spans, shard: int) -> Shifts | None:
-    """How to make a dimension of `spans`, in shards of `shard` elements, from shifts.
+def shifts_of(spans: Spans, size: int, devices: int) -> Shifts | None:
+    """How to make a dimension of `spans` from shifts of one of `size` elements on `devices`.
 
     `None` if that would move more than a quarter of a shard.
 
-    >>> shifts_of((Span(63, 1), Span(0, 63)), 16).base
-    1
-    >>> shifts_of((Span(32, 32), Span(0, 32)), 16)
+    >>> shifts_of((Span(63, 1), Span(0, 63)), 64, 4)
+    Shifts(base=1, near=(), edges=(), padding=(), is_rolled=True)
+    >>> shifts_of((Span(32, 32), Span(0, 32)), 64, 4)
     """
+    shard = -(-size // devices)
+    by = _roll(spans, size) if size % devices == 0 else None
+    if by is not None and 4 * abs(by) <= shard:
+        return Shifts(by, is_rolled=True)
     placed, at = [], 0
     for span in spans:
         placed.append(Placed(span, at))
@@ -71,6 +79,16 @@ def shifts_of(spans: Spans, shard: int) -> Shifts | None:
     return Shifts(base, others, tuple(edges), padding)
 
 
+def _roll(spans: Spans, size: int) -> int | None:
+    """How far the elements of a dimension are rolled, the shorter way; `None` if they are not."""
+    if len(spans) != 2:
+        return None
+    first, second = spans
+    if second.start != 0 or first.start != second.size or first.size + second.size != size:
+        return None
+    return first.size if 2 * first.size <= size else first.size - size
+
+
 @dataclass(frozen=True, slots=True)
 class ShiftBuilder:
     """Creates the ops along `dim`, at the insertion point, for tensors of sharding `sharding`.
@@ -85,6 +103,9 @@ class ShiftBuilder:
 
     def shifted(self, value: ir.Value, shifts: Shifts) -> ir.Value:
         """`value` shifted, of the same type."""
+        if shifts.is_rolled:
+            along = {"tensor_axis": _number(self.dim), "by": _number(shifts.base)}
+            return self._create("mesh.roll", value.type, [value], along)
         result = self.shifted_by(value, shifts.base)
         for each in shifts.near:
             result = self._select(each, self.shifted_by(value, each.shift), result)

@@ -6,12 +6,20 @@
 
 becomes
 
-    %b = pad %x, %zero, low = [1], high = [-1]          reads a halo of one element
-    %a = dynamic_slice %x, 63, sizes = [1]              one element, added up over the shards
-    %c = dynamic_update_slice %b, %a, 0
+    %c = mesh.roll %x, by 1 along 0                     each device sends its last element
 
-so that neither the slices nor the result are distributed anew. This is what rolling a tensor, or
-repeating its edge, is along a dimension. A slice of a padded tensor is a shift that is padded:
+so that neither the slices nor the result are distributed anew. Where the edge is repeated, say, or
+the devices do not divide the dimension, the tensor is shifted, and its edges are replaced:
+
+    %a = slice %x [63:64]
+    %b = slice %x [1:64]
+    %c = concatenate %b, %a, dim = 0
+becomes
+
+    %b = pad %x, %zero, low = [-1], high = [1]          reads a halo of one element
+    %c = select %is_last, %x, %b
+
+A slice of a padded tensor is a shift that is padded:
 
     %p = pad %x, %f, low = [1], high = [1]
     %s = slice %p [0:64]                                becomes pad %x, %f, low = [1], high = [-1]
@@ -19,7 +27,8 @@ repeating its edge, is along a dimension. A slice of a padded tensor is a shift 
 What a stencil computes of the inside of a tensor is computed where it lies there
 (`parts_in_place`), and not distributed anew when it is put between the edges.
 
-Elements that come from near by are read in halos; a few from far away are added up. Where both
+Elements that come from near by are read in halos; a few from far away are added up, each device
+adding zeros for those that it has not. Where both
 would be more than a quarter of a shard the ops stay, as one exchange of the tensor, which several
 of them share, may be cheaper; so all views of that tensor stay.
 """
@@ -183,7 +192,7 @@ class _Function:
             if size != view.root.type.shape[dim]:
                 return None
             grid = self.shardings.grid(sharding.grid)
-            shifts = shifts_of(view.dims[dim], -(-size // grid.axes_size(axes)))
+            shifts = shifts_of(view.dims[dim], size, grid.axes_size(axes))
             if shifts is None:
                 self.far.add(view.root)
                 return None

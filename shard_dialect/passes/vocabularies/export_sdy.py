@@ -45,7 +45,7 @@ from shard_dialect.passes.vocabularies.export_common import (
 )
 
 _TARGET = "Shardy's sdy dialect"
-_BEYOND = ("mesh.collective_permute", "mesh.idx", "mesh.size", "mesh.sub_cluster")
+_BEYOND = ("mesh.collective_permute", "mesh.idx", "mesh.roll", "mesh.size", "mesh.sub_cluster")
 
 
 @dataclass(frozen=True)

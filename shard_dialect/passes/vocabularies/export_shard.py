@@ -36,6 +36,7 @@ _BEYOND = (
     "mesh.collective_permute",
     "mesh.idx",
     "mesh.propagation_barrier",
+    "mesh.roll",
     "mesh.sharding_group",
     "mesh.size",
     "mesh.sub_cluster",

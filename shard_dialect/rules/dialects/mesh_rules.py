@@ -5,6 +5,7 @@ from __future__ import annotations
 from shard_dialect.ir.mesh.attributes import STAGES
 from shard_dialect.model import ShardingRule
 from shard_dialect.rules.dialects.arith_math import elementwise
+from shard_dialect.rules.dialects.rolls import partition_roll, roll
 from shard_dialect.rules.op_record import OpRecord
 from shard_dialect.rules.rule_query import Query
 
@@ -17,4 +18,5 @@ def passed_on(query: Query) -> ShardingRule | None:
 
 RECORDS: dict[str, OpRecord] = {
     "mesh.collective_permute": OpRecord(passed_on),
+    "mesh.roll": OpRecord(roll, partition=partition_roll),
 }

@@ -1,8 +1,10 @@
-// A rolled tensor is shifted, which reads a halo, and gets the elements that wrap around from a small sum.
+// A rolled tensor is a `mesh.roll`, for which each device sends its last rows to the next. Where the devices do not
+// divide the dimension it is shifted, which reads a halo, and gets the elements that wrap around from a small sum.
 //
 // RUN: shard-opt %s --propagate --shift-slices | filecheck %s
 // RUN: shard-opt %s --spmd | filecheck %s --check-prefix=LOCAL
 // RUN: shard-run %s --entry=roll --check | filecheck %s --check-prefix=RUNS
+// RUN: shard-run %s --entry=even --check | filecheck %s --check-prefix=RUNS
 
 shard.grid @g(shape = 4)
 
@@ -24,6 +26,26 @@ func.func @roll(%x: tensor<61x8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>})
   %b = stablehlo.slice %x [0:60, 0:8] : (tensor<61x8xf32>) -> tensor<60x8xf32>
   %c = stablehlo.concatenate %a, %b, dim = 0 : (tensor<1x8xf32>, tensor<60x8xf32>) -> tensor<61x8xf32>
   return %c : tensor<61x8xf32>
+}
+
+// CHECK-LABEL: func.func @even(
+// CHECK-DAG: "mesh.roll"(%arg0) {by = 1 : i64, {{.*}} tensor_axis = 0 : i64}
+// CHECK-DAG: "mesh.roll"(%arg0) {by = -1 : i64, {{.*}} tensor_axis = 0 : i64}
+// CHECK-NOT: stablehlo.slice
+// LOCAL-LABEL: func.func @even(
+// LOCAL: "mesh.collective_permute"({{.*}} permutation = [1, 2, 3, 0]} : (tensor<1x8xf32>)
+// LOCAL: "mesh.collective_permute"({{.*}} permutation = [3, 0, 1, 2]} : (tensor<1x8xf32>)
+// LOCAL-NOT: shard.all_reduce
+func.func @even(%x: tensor<64x8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>})
+    -> (tensor<64x8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) {
+  %a = stablehlo.slice %x [63:64, 0:8] : (tensor<64x8xf32>) -> tensor<1x8xf32>
+  %b = stablehlo.slice %x [0:63, 0:8] : (tensor<64x8xf32>) -> tensor<63x8xf32>
+  %before = stablehlo.concatenate %a, %b, dim = 0 : (tensor<1x8xf32>, tensor<63x8xf32>) -> tensor<64x8xf32>
+  %c = stablehlo.slice %x [1:64, 0:8] : (tensor<64x8xf32>) -> tensor<63x8xf32>
+  %d = stablehlo.slice %x [0:1, 0:8] : (tensor<64x8xf32>) -> tensor<1x8xf32>
+  %after = stablehlo.concatenate %c, %d, dim = 0 : (tensor<63x8xf32>, tensor<1x8xf32>) -> tensor<64x8xf32>
+  %sum = stablehlo.add %before, %after : tensor<64x8xf32>
+  return %sum : tensor<64x8xf32>
 }
 
 // Half of the tensor moves: the ops stay.
