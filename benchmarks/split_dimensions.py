@@ -4,7 +4,8 @@
     python -m benchmarks.communication --programs FOLDER
 
 In some a reshape merges dimensions of which the minor one is split. In others attention is computed
-along a split sequence, where heads can be exchanged for it. docs/communication.md has the table.
+along a split sequence, where heads can be exchanged for it; or two steps of a stencil along a split
+dimension, with several kinds of edges. docs/communication.md has the table.
 """
 
 from __future__ import annotations
@@ -76,6 +77,39 @@ def attention_gradients(q: jax.Array, k: jax.Array, v: jax.Array) -> tuple[jax.A
     return jax.grad(loss, argnums=(0, 1, 2))(q, k, v)
 
 
+def neighbours(x: jax.Array) -> jax.Array:
+    """The mean of each inner element and its four neighbours."""
+    sides = x[2:, 1:-1] + x[:-2, 1:-1] + x[1:-1, 2:] + x[1:-1, :-2]
+    return 0.2 * (x[1:-1, 1:-1] + sides)
+
+
+def twice(step: Function) -> Function:
+    return lambda x: step(step(x))
+
+
+def with_kept_edges(x: jax.Array) -> jax.Array:
+    return x.at[1:-1, 1:-1].set(neighbours(x))
+
+
+def with_joined_edges(x: jax.Array) -> jax.Array:
+    inner = jnp.concatenate([x[:1, 1:-1], neighbours(x), x[-1:, 1:-1]], 0)
+    return jnp.concatenate([x[:, :1], inner, x[:, -1:]], 1)
+
+
+def with_repeated_edges(x: jax.Array) -> jax.Array:
+    return neighbours(jnp.pad(x, 1, mode="edge"))
+
+
+def around(x: jax.Array) -> jax.Array:
+    sides = jnp.roll(x, 1, 0) + jnp.roll(x, -1, 0) + jnp.roll(x, 1, 1) + jnp.roll(x, -1, 1)
+    return 0.2 * (x + sides)
+
+
+def differences(x: jax.Array) -> jax.Array:
+    return jnp.gradient(x, axis=0)
+
+
+_FIRST, _SQUARE = P("x"), (((64, 64), P("x")),)
 _HEADS, _SHARED_HEADS = ((2, 64, 8, 16), SECOND), ((2, 64, 4, 16), SECOND)
 PROGRAMS: dict[str, tuple[Function, P, tuple[tuple[Shape, P], ...]]] = {
     "merged_rows_product": (
@@ -94,6 +128,11 @@ PROGRAMS: dict[str, tuple[Function, P, tuple[tuple[Shape, P], ...]]] = {
     "causal_attention": (causal_attention, SECOND, (_HEADS,) * 3),
     "grouped_attention": (grouped_attention, SECOND, (_HEADS, _SHARED_HEADS, _SHARED_HEADS)),
     "attention_gradients": (attention_gradients, SECOND, (_HEADS,) * 3),
+    "stencil_kept_edges": (twice(with_kept_edges), _FIRST, _SQUARE),
+    "stencil_joined_edges": (twice(with_joined_edges), _FIRST, _SQUARE),
+    "stencil_repeated_edges": (twice(with_repeated_edges), _FIRST, _SQUARE),
+    "stencil_around": (twice(around), _FIRST, _SQUARE),
+    "differences": (differences, _FIRST, _SQUARE),
 }
 """Each function with the split of its results, and its arguments' shapes and splits."""
 

@@ -19,20 +19,31 @@ from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.walk import body, walk
 from shard_dialect.passes.shifts.shifted_views import VIEWS
 
-_INLINED = VIEWS | {"stablehlo.constant", "stablehlo.convert", "stablehlo.broadcast_in_dim"}
+_MOVING = VIEWS | {"stablehlo.reverse"}
+_INLINED = _MOVING | {
+    "stablehlo.broadcast_in_dim",
+    "stablehlo.constant",
+    "stablehlo.convert",
+    "stablehlo.reshape",
+}
 
 
 def inline_views(module: ir.Operation) -> None:
     """Replace the calls of such functions in the propagated form by what they do."""
+    while _inline_innermost(module):
+        pass  # callers of these are such functions now
+
+
+def _inline_innermost(module: ir.Operation) -> bool:
+    """Whether anything was inlined."""
     functions = functions_of(module)
     made_of_views = {
         function.attributes["sym_name"].value: function
         for function in functions
         if form_of(function) == "propagated" and _only_views(function)
     }
-    if not made_of_views:
-        return
     called = set()
+    is_inlined = False
     for function in functions:
         for op in list(walk(function)):
             if op.name != "func.call":
@@ -40,11 +51,13 @@ def inline_views(module: ir.Operation) -> None:
             name = op.attributes["callee"].value
             if name in made_of_views and form_of(function) == "propagated":
                 _inline(op, made_of_views[name])
+                is_inlined = True
             else:
                 called.add(name)
     for name, function in made_of_views.items():
         if name not in called:
             function.erase()
+    return is_inlined
 
 
 def _only_views(function: ir.Operation) -> bool:
@@ -53,7 +66,7 @@ def _only_views(function: ir.Operation) -> bool:
         return False
     *ops, last = (op.operation for op in body(function).operations)
     names = {op.name for op in ops}
-    return bool(names & VIEWS) and names <= _INLINED and last.name == "func.return"
+    return bool(names & _MOVING) and names <= _INLINED and last.name == "func.return"
 
 
 def _inline(call: ir.Operation, function: ir.Operation) -> None:

@@ -28,10 +28,16 @@ from shard_dialect.ir.mesh.annotation_ops import has_loops
 from shard_dialect.ir.mesh.attributes import RULE, SHARDINGS
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.model import Sharding
-from shard_dialect.model.sharding import Shape
 from shard_dialect.passes.shifts.framed_ops import FramedOps
 from shard_dialect.passes.shifts.frames import Frame
-from shard_dialect.passes.shifts.placed_parts import ASSEMBLIES, Assembly, Part, assembly_of
+from shard_dialect.passes.shifts.placed_parts import (
+    ASSEMBLIES,
+    Assembly,
+    Part,
+    assembly_of,
+    behind_copies,
+    copied_by,
+)
 from shard_dialect.passes.shifts.shift_building import may_shift
 from shard_dialect.rules import rule_of
 from shard_dialect.rules.stablehlo.attribute_reading import integer, integers
@@ -68,14 +74,15 @@ class PartsInPlace:
             return None
         shape = tuple(result.type.shape)
         assembly = assembly_of(op)
-        if assembly is None or not _is_split(op, assembly, sharding):
+        is_copy = copied_by(result) is not None
+        if assembly is None or not (is_copy or _is_split(op, assembly, sharding)):
             return None
         (attribute,) = op.attributes[SHARDINGS]
         annotated = self._shardings.read_annotation(attribute, len(shape)).sharding
         frame = Frame((0,) * len(shape), shape, sharding, annotated)
         self._block = op.block
         make = self._assembled(op, assembly, frame)
-        has_slices = self.has_slices or op.name == "stablehlo.slice"
+        has_slices = self.has_slices or is_copy or op.name == "stablehlo.slice"
         is_better = make is not None and has_slices and self._are_near(sharding)
         return make if is_better else None
 
@@ -163,6 +170,10 @@ class PartsInPlace:
         op = value.owner.operation
         if op.block != self._block or has_loops(op) or len(op.results) != 1:
             return None
+        same = self._copied_from(value)
+        if same is not None:
+            self.visited.append(op)
+            return self._place(same, frame)
         make: _Make | None
         if splat_value(value) is not None:
             make = partial(self._ops.constant, value, frame)
@@ -177,6 +188,15 @@ class PartsInPlace:
             return None
         self.visited.append(op)
         return self._at(op, make)
+
+    def _copied_from(self, value: ir.Value) -> ir.Value | None:
+        """Another value of the same shape and elements."""
+        source, shape = value, tuple(value.type.shape)
+        while (copied := copied_by(source)) is not None:
+            source = copied
+            if tuple(source.type.shape) == shape:
+                return source
+        return None
 
     def _at(self, op: ir.Operation, make: _Make) -> _Make:
         def located() -> ir.Value:
@@ -230,9 +250,11 @@ class PartsInPlace:
 
     def _broadcast(self, op: ir.Operation, frame: Frame) -> _Make | None:
         dims, operand = integers(op, "broadcast_dimensions"), op.operands[0]
-        inner = frame.of_dims(dims)
+        inner, annotated = frame.of_dims(dims), self._annotated(operand)
         for dim, size in enumerate(operand.type.shape):
             if size == 1:  # repeated, wherever it lies
+                if annotated is None or annotated.split_axes[dim]:
+                    return None
                 inner = inner.with_dim(dim, 0, 1)
                 inner = inner.whole([dim])
         return self._copied(op, [inner], frame)
@@ -283,7 +305,8 @@ class PartsInPlace:
 
     def _assembled(self, op: ir.Operation, assembly: Assembly, frame: Frame) -> _Make | None:
         """Its parts, each where it lies, over what they leave."""
-        parts = sorted(assembly.parts, key=lambda part: -prod(part.sizes))
+        parts = [part for part in assembly.parts if _is_inside(part, frame)]
+        parts.sort(key=lambda part: -prod(part.sizes))
         makes = [self._part(part, frame.moved(part.begins)) for part in parts]
         base = self._place(assembly.base, frame) if assembly.base is not None else None
         if None in makes or (assembly.base is not None and base is None):
@@ -307,7 +330,7 @@ class PartsInPlace:
 
     def _part(self, part: Part, frame: Frame) -> _Make | None:
         """A part in its frame, which may lack dimensions of size 1."""
-        value = _behind_reshapes(part.value, part.sizes)
+        value = behind_copies(part.value, part.sizes)
         if value is not None:
             return self._place(value, frame)
         dims = [dim for dim, of_value in enumerate(part.dims) if of_value is not None]
@@ -323,6 +346,13 @@ def _itself(value: ir.Value) -> ir.Value:
     return value
 
 
+def _is_inside(part: Part, frame: Frame) -> bool:
+    """Whether any of the part's elements are in the frame's tensor."""
+    begins = [at + begin for at, begin in zip(frame.at, part.begins, strict=True)]
+    bounds = zip(begins, part.sizes, frame.shape, strict=True)
+    return all(begin < size and begin + own > 0 for begin, own, size in bounds)
+
+
 def _is_split(op: ir.Operation, assembly: Assembly, sharding: Sharding) -> bool:
     """Whether the parts differ from the result along a dimension that is split."""
     shape = op.results[0].type.shape
@@ -331,16 +361,6 @@ def _is_split(op: ir.Operation, assembly: Assembly, sharding: Sharding) -> bool:
         axes and any(each[dim] != shape[dim] for each in sizes)
         for dim, axes in enumerate(sharding.split_axes)
     )
-
-
-def _behind_reshapes(value: ir.Value, shape: Shape) -> ir.Value | None:
-    """The value of this shape that reshapes make `value` from, or itself."""
-    while tuple(value.type.shape) != shape:
-        owner = value.owner
-        if isinstance(owner, ir.Block) or owner.operation.name != "stablehlo.reshape":
-            return None
-        value = owner.operation.operands[0]
-    return value
 
 
 _PLANNERS: Mapping[str, Callable[[PartsInPlace, ir.Operation, Frame], _Make | None]] = {

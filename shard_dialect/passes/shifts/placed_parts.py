@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import splat_value
@@ -49,9 +50,69 @@ def assembly_of(op: ir.Operation) -> Assembly | None:
     """What `op` puts together; `None` if it does not, or not at places known now."""
     reader = _READERS.get(op.name)
     shapes = [each.type.shape for each in (*op.operands, *op.results)] if reader else []
-    if reader is None or not all(type(size) is int and size > 0 for s in shapes for size in s):
+    if reader is None or not all(type(size) is int for shape in shapes for size in shape):
         return None
-    return reader(op)
+    if 0 in op.results[0].type.shape:
+        return None
+    assembly = reader(op)
+    if assembly is None:
+        return None
+    parts = tuple(each for part in assembly.parts for each in _single(part))
+    return replace(assembly, parts=parts)
+
+
+def behind_copies(value: ir.Value, shape: Shape | None = None) -> ir.Value | None:
+    """The value whose elements `value` has in the same order: the first of this shape, or any."""
+    while shape is None or tuple(value.type.shape) != shape:
+        source = copied_by(value)
+        if source is None:
+            return value if shape is None else None
+        value = source
+    return value
+
+
+def copied_by(value: ir.Value) -> ir.Value | None:
+    """The operand whose elements, in the same order, an op makes `value` of; `None` for others."""
+    if isinstance(value.owner, ir.Block):
+        return None
+    op = value.owner.operation
+    if op.name == "stablehlo.concatenate":
+        filled = [each for each in op.operands if 0 not in each.type.shape]
+        return filled[0] if len(filled) == 1 else None
+    if op.name == "stablehlo.reverse":
+        shape = op.results[0].type.shape
+        return op.operands[0] if all(shape[d] == 1 for d in integers(op, "dimensions")) else None
+    if op.name == "stablehlo.broadcast_in_dim":
+        dims = integers(op, "broadcast_dimensions")
+        sizes = [prod(value.type.shape) for value in (op.operands[0], op.results[0])]
+        return op.operands[0] if dims == sorted(dims) and sizes[0] == sizes[1] else None
+    return op.operands[0] if op.name == "stablehlo.reshape" else None
+
+
+def _single(part: Part) -> list[Part]:
+    """The part, or several if it repeats one row, say: an edge, as a stencil's padding."""
+    value = behind_copies(part.value)
+    assert value is not None, "of any shape"
+    owner = value.owner
+    if isinstance(owner, ir.Block) or owner.operation.name != "stablehlo.broadcast_in_dim":
+        return [part]
+    row, dims = owner.operation.operands[0], integers(owner.operation, "broadcast_dimensions")
+    shape = tuple(row.type.shape)
+    differing = [dim for dim, size in enumerate(part.sizes) if shape[dim : dim + 1] != (size,)]
+    if len(shape) != len(part.sizes) or len(differing) != 1 or dims != sorted(dims):
+        return [part]
+    (along,) = differing
+    if shape[along] != 1 or part.sizes[along] > _MOST_ROWS:
+        return [part]
+    single = replace(part, value=row, sizes=shape, dims=tuple(range(len(shape))))
+    begins = [[*part.begins] for _ in range(part.sizes[along])]
+    for number, begin in enumerate(begins):
+        begin[along] += number
+    return [replace(single, begins=tuple(begin)) for begin in begins]
+
+
+_MOST_ROWS = 8
+"""The largest number of times that a repeated row is placed by itself."""
 
 
 def _whole(value: ir.Value, begins: Sequence[int], combine: str | None = None) -> Part:
@@ -63,7 +124,8 @@ def _concatenate(op: ir.Operation) -> Assembly:
     dim, parts, at = integer(op, "dimension"), [], 0
     for value in op.operands:
         begins = [at if each == dim else 0 for each in range(value.type.rank)]
-        parts.append(_whole(value, begins))
+        if value.type.shape[dim]:
+            parts.append(_whole(value, begins))
         at += value.type.shape[dim]
     return Assembly(tuple(parts))
 
@@ -173,8 +235,8 @@ def constant_integers(value: ir.Value) -> list[int] | None:
 
 _KEEPING = ("stablehlo.broadcast_in_dim", "stablehlo.concatenate", "stablehlo.reshape")
 """The ops whose results have the elements of their operands, in order."""
-OF_CONSTANTS = frozenset({"stablehlo.constant", *_KEEPING})
-"""The ops that make constant indices."""
+MOVING = frozenset({"stablehlo.constant", "stablehlo.reverse", *_KEEPING})
+"""Ops that make constants, or move elements, which nobody misses if nothing uses them."""
 
 _READERS: dict[str, Callable[[ir.Operation], Assembly | None]] = {
     "stablehlo.concatenate": _concatenate,

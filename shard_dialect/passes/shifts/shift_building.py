@@ -38,10 +38,11 @@ class Placed:
 class Shifts:
     """The tensor shifted by `base`; `near` and `padding` replace parts of it, then `edges`.
 
-    If it is rolled, what is shifted out at one end comes back at the other.
+    If `base` is `None`, edges alone replace parts of what is filled with padding. If the tensor is
+    rolled, what is shifted out at one end comes back at the other.
     """
 
-    base: int
+    base: int | None
     near: tuple[Placed, ...] = ()
     edges: tuple[Placed, ...] = ()
     padding: tuple[Placed, ...] = ()
@@ -67,9 +68,9 @@ def shifts_of(spans: Spans, size: int, devices: int) -> Shifts | None:
         at += span.size
     read = [each for each in placed if each.span.start is not None]
     near = [each for each in read if 4 * abs(each.shift) <= shard]
-    if not near:
+    if len(read) == len(placed) and not near:
         return None
-    base = max(near, key=lambda each: each.span.size).shift
+    base = max(near, key=lambda each: each.span.size).shift if near else None
     edges = [each for each in read if each not in near]
     moved = sum(map(abs, {each.shift for each in near})) + 2 * sum(each.span.size for each in edges)
     if 4 * moved > shard:
@@ -103,15 +104,17 @@ class ShiftBuilder:
 
     def shifted(self, value: ir.Value, shifts: Shifts) -> ir.Value:
         """`value` shifted, of the same type."""
-        if shifts.is_rolled:
+        if shifts.base is None:
+            result = self._filled(value.type)
+        elif shifts.is_rolled:
             along = {"tensor_axis": _number(self.dim), "by": _number(shifts.base)}
             return self._create("mesh.roll", value.type, [value], along)
-        result = self.shifted_by(value, shifts.base)
+        else:
+            result = self.shifted_by(value, shifts.base)
         for each in shifts.near:
             result = self._select(each, self.shifted_by(value, each.shift), result)
         for each in shifts.padding:
             if not self._is_padded(each, shifts.base, value.type.shape[self.dim]):
-                assert self.fill is not None, "padding has an element to pad with"
                 result = self._select(each, self._filled(value.type), result)
         for each in shifts.edges:
             result = self._update(each, value, result)
@@ -154,8 +157,10 @@ class ShiftBuilder:
             return self.fill
         return repeated(0, ir.RankedTensorType.get([], type_.element_type))
 
-    def _is_padded(self, placed: Placed, base: int, size: int) -> bool:
+    def _is_padded(self, placed: Placed, base: int | None, size: int) -> bool:
         """Whether the shift by `base` has the fill there already."""
+        if base is None:
+            return True
         if not is_identity(self.fill):
             return False
         first, end = placed.at - base, placed.at - base + placed.span.size

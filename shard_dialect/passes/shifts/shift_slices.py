@@ -50,7 +50,7 @@ from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.materialize.target_shardings import TargetShardings, read_target_shardings
 from shard_dialect.passes.shifts.inline_views import inline_views
 from shard_dialect.passes.shifts.parts_in_place import PartsInPlace
-from shard_dialect.passes.shifts.placed_parts import ASSEMBLIES, OF_CONSTANTS
+from shard_dialect.passes.shifts.placed_parts import ASSEMBLIES, MOVING
 from shard_dialect.passes.shifts.shift_building import (
     ShiftBuilder,
     Shifts,
@@ -101,6 +101,8 @@ class _Function:
         self.ops = [op.handle.operation for op in targets.function.ops]
         self.of: dict[ir.Value, Sharding] = {}
         self.replaced: dict[ir.Value, ir.Value] = {}
+        self.shifted: dict[tuple[ir.Value, int, Shifts | None], ir.Value] = {}
+        """What has been shifted along a dimension, for other views that are shifted alike."""
         self.unused: dict[ir.Value, ir.Operation] = {}
         """What is to be erased, users first, by its result: the hash of an op is its contents'."""
         self.far: set[ir.Value] = set()
@@ -152,7 +154,7 @@ class _Function:
         op.results[0].replace_all_uses_with(value)
 
     def _drop(self, ops: Iterable[ir.Operation]) -> None:
-        """Note which of `ops`, users first, are used by none that is kept, and their indices."""
+        """Note which of `ops`, users first, and what they read, are used by none that is kept."""
         stack = list(ops)[::-1]
         while stack:
             op = stack.pop()
@@ -162,7 +164,7 @@ class _Function:
                 continue
             self.unused[op.results[0]] = op
             makers = [value.owner for value in op.operands if not isinstance(value.owner, ir.Block)]
-            stack += [each.operation for each in makers if each.name in OF_CONSTANTS]
+            stack += [each.operation for each in makers if each.name in ASSEMBLIES | MOVING]
 
     def _current(self, value: ir.Value) -> ir.Value:
         """What took the place of a value, and of that, or itself."""
@@ -183,7 +185,8 @@ class _Function:
         if op.name == "stablehlo.pad" and view.root == op.operands[0] and is_identity(view.fill):
             return None
         found: dict[int, Shifts] = {}
-        is_resized = False
+        is_root = not any(map(view.is_changed, range(len(view.dims))))
+        is_resized = is_root and view.root.type == result.type
         for dim, axes in enumerate(sharding.split_axes):
             size = result.type.shape[dim]
             is_resized |= bool(axes) and op.operands[0].type.shape[dim] != size
@@ -210,8 +213,12 @@ class _Function:
                     continue
                 edges = self.shardings.write(_without(annotation, dim))
                 builder = ShiftBuilder(dim, attribute, edges, view.fill)
-                if dim in found:
-                    value = builder.shifted(value, found[dim])
+                key = value, dim, found.get(dim)
+                known = self.shifted.get(key)
+                if known is not None and known.owner.operation.block == op.block:
+                    value = known
+                elif dim in found:
+                    value = self.shifted[key] = builder.shifted(value, found[dim])
                 else:
                     value = builder.joined(value, view.dims[dim])
         return value
