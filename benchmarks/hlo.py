@@ -22,7 +22,7 @@ _KINDS = {
     "all-reduce": "all_reduce",
     "reduce-scatter": "reduce_scatter",
     "all-to-all": "all_to_all",
-    "collective-permute": "permute",
+    "collective-permute": "collective_permute",
 }
 """Each also as `-start`; its `-done` moves nothing."""
 _OTHERS = ("collective-broadcast", "ragged-all-to-all", "send", "recv")

@@ -20,7 +20,7 @@ COSTS: dict[str, Cost] = {
     "reduce_scatter": _of(ReduceScatter(0, ())),
     "all_reduce": _of(AllReduce(())),
     "all_to_all": _of(AllToAll(0, 1, ())),
-    "permute": lambda n, operand_bytes: operand_bytes,
+    "collective_permute": lambda n, operand_bytes: operand_bytes,
 }
 """The cost model: bytes moved per device, of the size of a group and the bytes of the operand."""
 
