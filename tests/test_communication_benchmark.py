@@ -248,14 +248,14 @@ def test_hlo_is_counted() -> None:
         "all_reduce": 1,
         "reduce_scatter": 1,
         "all_to_all": 1,
-        "permute": 5,
+        "collective_permute": 5,
     }
     assert tally.moved == {
         "all_gather": 16 * 8 * 2,
         "all_reduce": 2 * 7 * (16 * 4 * 4) // 8,
         "reduce_scatter": 3 * (16 * 4 * 4) // 4,
         "all_to_all": (2 * 8 * 4) // 2,
-        "permute": 5 * (16 * 4 * 4),
+        "collective_permute": 5 * (16 * 4 * 4),
     }
     assert tally.flops == 2 * 16 * 4 * 8
     assert tally.notes == [
@@ -271,7 +271,7 @@ def test_an_all_reduce_that_is_also_returned_stays_one() -> None:
 
 def test_a_loop_of_unknown_length_counts_once() -> None:
     tally = hlo.tally_of(HLO.replace("known_trip_count", "unknown"))
-    assert tally.count["permute"] == 1
+    assert tally.count["collective_permute"] == 1
     assert "the body of a loop counts once: how often it runs is not known" in tally.notes
 
 
