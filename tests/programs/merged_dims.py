@@ -59,6 +59,7 @@ class MergedDims:
 
     def step(self, value: str, shape: Shape) -> tuple[str, Shape]:
         steps = [self.elementwise, self.product, self.batched_product, self.transpose]
+        steps += [self.moved, self.moved, self.clamp, self.cumulative, self.sorted]
         if len(shape) > 1:
             steps += [self.reduce, self.softmax]
         return self.random.choice(steps)(value, shape)
@@ -105,6 +106,77 @@ class MergedDims:
         self.random.shuffle(order)
         after = tuple(shape[dim] for dim in order)
         return self.op("transpose", value, shape, after, f", dims = {order}"), after
+
+    def moved(self, value: str, shape: Shape) -> tuple[str, Shape]:
+        """A slice, a concatenation, a padding or a reversal along a dimension."""
+        dim, size = (at := self.random.randrange(len(shape))), shape[at]
+        kind = self.random.choice(("slice", "concatenate", "pad", "reverse"))
+        if kind == "reverse":
+            return self.op("reverse", value, shape, shape, f", dims = [{dim}]"), shape
+        if kind == "slice":
+            begin = self.random.randrange(size)
+            bounds = [f"{begin if d == dim else 0}:{n}" for d, n in enumerate(shape)]
+            after = (*shape[:dim], size - begin, *shape[dim + 1 :])
+            return self.op("slice", value, shape, after, f" [{', '.join(bounds)}]"), after
+        if kind == "concatenate":
+            other = self.random.choice((value, self.argument(shape)))
+            after = (*shape[:dim], 2 * size, *shape[dim + 1 :])
+            result = f"%v{len(self.lines)}"
+            types = f"({type_of(shape)}, {type_of(shape)}) -> {type_of(after)}"
+            self.lines.append(
+                f"{result} = stablehlo.concatenate {value}, {other}, dim = {dim} : {types}"
+            )
+            return result, after
+        zero, result = f"%v{len(self.lines)}", f"%v{len(self.lines) + 1}"
+        low = [self.random.choice((-1, 1, 2)) if d == dim else 0 for d in range(len(shape))]
+        low[dim] = max(low[dim], 1 - size)
+        after = (*shape[:dim], size + low[dim], *shape[dim + 1 :])
+        none = [0] * len(shape)
+        types = f"({type_of(shape)}, tensor<f32>) -> {type_of(after)}"
+        self.lines.append(f"{zero} = stablehlo.constant dense<0.5> : tensor<f32>")
+        self.lines.append(
+            f"{result} = stablehlo.pad {value}, {zero}, low = {low}, high = {none}, "
+            f"interior = {none} : {types}"
+        )
+        return result, after
+
+    def clamp(self, value: str, shape: Shape) -> tuple[str, Shape]:
+        """Elementwise, between scalars."""
+        low, high, result = (f"%v{len(self.lines) + number}" for number in range(3))
+        scalar = type_of(())
+        types = f"({scalar}, {type_of(shape)}, {scalar}) -> {type_of(shape)}"
+        self.lines.append(f"{low} = stablehlo.constant dense<-0.5> : {scalar}")
+        self.lines.append(f"{high} = stablehlo.constant dense<0.5> : {scalar}")
+        self.lines.append(f"{result} = stablehlo.clamp {low}, {value}, {high} : {types}")
+        return result, shape
+
+    def cumulative(self, value: str, shape: Shape) -> tuple[str, Shape]:
+        """The sums of the elements up to each, as JAX lowers them."""
+        dim = self.random.randrange(len(shape))
+        sizes = [n if d == dim else 1 for d, n in enumerate(shape)]
+        widths = [[n - 1 if d == dim else 0, 0] for d, n in enumerate(shape)]
+        zero, result = f"%v{len(self.lines)}", f"%v{len(self.lines) + 1}"
+        scalar, type_ = type_of(()), type_of(shape)
+        self.lines.append(f"{zero} = stablehlo.constant dense<0.0> : {scalar}")
+        self.lines.append(
+            f'{result} = "stablehlo.reduce_window"({value}, {zero}) <{{'
+            f"padding = dense<{widths}> : tensor<{len(shape)}x2xi64>, "
+            f"window_dimensions = array<i64: {', '.join(map(str, sizes))}>}}> ({{\n"
+            f"  ^bb0(%l: {scalar}, %r: {scalar}):\n    %s = stablehlo.add %l, %r : {scalar}\n"
+            f"    stablehlo.return %s : {scalar}\n  }}) : ({type_}, {scalar}) -> {type_}"
+        )
+        return result, shape
+
+    def sorted(self, value: str, shape: Shape) -> tuple[str, Shape]:
+        dim, result = self.random.randrange(len(shape)), f"%v{len(self.lines)}"
+        scalar, type_ = type_of(()), type_of(shape)
+        self.lines.append(
+            f'{result} = "stablehlo.sort"({value}) <{{dimension = {dim} : i64}}> ({{\n'
+            f"  ^bb0(%l: {scalar}, %r: {scalar}):\n"
+            f"    %s = stablehlo.compare LT, %l, %r : ({scalar}, {scalar}) -> tensor<i1>\n"
+            f"    stablehlo.return %s : tensor<i1>\n  }}) : ({type_}) -> {type_}"
+        )
+        return result, shape
 
     def reduce(self, value: str, shape: Shape) -> tuple[str, Shape]:
         dim = self.random.randrange(len(shape))

@@ -26,13 +26,16 @@ from shard_dialect.model import ShardingRule
 from shard_dialect.model.sharding import Shape
 from shard_dialect.rules import rule_of
 from shard_dialect.rules.reshape_factors import reshaped
-from shard_dialect.rules.stablehlo.attribute_reading import integers, numbers
+from shard_dialect.rules.stablehlo.attribute_reading import integer, integers, numbers
 
 RESHAPE = "stablehlo.reshape"
 _BROADCAST = "stablehlo.broadcast_in_dim"
 _DIALECTS = ("stablehlo.", "arith.", "math.")
 """Dialects whose elementwise ops have shapes only in their types, not in attributes."""
 _CONSTANTS = ("arith.constant", "stablehlo.constant")
+
+_OF_SEVERAL = ("stablehlo.dot_general", "stablehlo.reduce")
+"""Ops that do along several dimensions what they do along one."""
 
 _Parts = Mapping[int, Shape]
 """The sizes that each factor is taken apart into, major to minor."""
@@ -73,23 +76,44 @@ def is_elementwise(op: ir.Operation) -> bool:
     if len(op.results) != 1 or is_annotated(op):
         return False
     shape = shape_of(op.results[0])
-    if shape is None or any(shape_of(operand) != shape for operand in op.operands):
+    if shape is None or any(shape_of(operand) not in (shape, ()) for operand in op.operands):
         return False
     rule = rule_of(op)
     return rule is not None and rule.role == "elementwise"
 
 
-def compute_before_merge(
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """An op's rule, of which the factors in `parts` are taken apart into these sizes."""
+
+    rule: ShardingRule
+    parts: _Parts
+
+    @property
+    def reduces(self) -> bool:
+        """Whether a reduction is over what is taken apart."""
+        return not self.parts.keys().isdisjoint(self.rule.reduction_of)
+
+    def merged_by(self, result: int) -> tuple[Shape, ...]:
+        """The sizes that each dimension of a result then merges; empty if none does."""
+        dims = self.rule.results[result] or ()
+        sizes = tuple(self.parts.get(dim[0], ()) if dim else () for dim in dims)
+        if not any(sizes):
+            return ()
+        whole = (self.rule.sizes[dim[0]] if dim else 1 for dim in dims)
+        return tuple(each or (size,) for each, size in zip(sizes, whole, strict=True))
+
+
+def apart_before_merge(
     op: ir.Operation,
     number: int,
     sizes: Sequence[Shape],
     may_reshape: Callable[[ir.Value, Shape], bool] = lambda _, __: True,
-) -> list[ir.Value] | None:
-    """Compute `op` before the merge that makes its operand `number`.
+) -> Apart | None:
+    """How to compute `op` before the merge that makes its operand `number`.
 
-    `sizes` are those that each dimension of the operand merges. Returns the merged results, which
-    take the place of the op's; `None` if the op must have its operand merged, or if `may_reshape`
-    is false of another operand and the shape that it would have.
+    `sizes` are those that each dimension of the operand merges. `None` if the op must have its
+    operand merged, or if `may_reshape` is false of another operand and the shape it would have.
     """
     rule = _rule_of(op)
     dims = rule.operands[number] if rule is not None else None
@@ -101,16 +125,19 @@ def compute_before_merge(
             if len(dim) != 1:
                 return None
             parts[dim[0]] = each
-    if not _can_take_apart(rule, parts):
+    if not _can_take_apart(op.name, rule, parts):
         return None
     shapes = [
         _Dims.of(dims or (), parts).shape(value)
         for value, dims in zip(op.operands, rule.operands, strict=True)
     ]
-    if not all(map(may_reshape, op.operands, shapes)):
-        return None
+    return Apart(rule, parts) if all(map(may_reshape, op.operands, shapes)) else None
+
+
+def compute_before_merge(op: ir.Operation, apart: Apart) -> list[ir.Value]:
+    """Compute `op` on what `apart` makes of it; returns the merged results, which replace its."""
     with ir.InsertionPoint(op), op.location:
-        moved = _taken_apart(op, rule, parts)
+        moved = _taken_apart(op, apart.rule, apart.parts)
         merged = []
         for old, new in zip(op.results, moved.results, strict=True):
             if new.type == old.type:
@@ -131,8 +158,11 @@ def _rule_of(op: ir.Operation) -> ShardingRule | None:
     return rule_of(op) if all(shape_of(each) is not None for each in tensors) else None
 
 
-def _can_take_apart(rule: ShardingRule, parts: _Parts) -> bool:
+def _can_take_apart(name: str, rule: ShardingRule, parts: _Parts) -> bool:
     tensors = (*rule.operands, *rule.results)
+    special = rule.need_replication | rule.permuted | rule.windowed_factors
+    if name not in _OF_SEVERAL and not special.isdisjoint(parts):
+        return False
     return all(
         len(dim) == 1 or not any(factor in parts for factor in dim)
         for dims in tensors
@@ -154,8 +184,8 @@ def _taken_apart(op: ir.Operation, rule: ShardingRule, parts: _Parts) -> ir.Oper
     for result, dims in zip(copy.results, results, strict=True):
         result.set_type(_type(result.type, dims.shape(result)))
     if op.name in _ATTRIBUTES:
-        name, attribute = _ATTRIBUTES[op.name](op, operands, results)
-        copy.attributes[name] = attribute
+        for name, attribute in _ATTRIBUTES[op.name](op, operands, results).items():
+            copy.attributes[name] = attribute
     return copy
 
 
@@ -177,6 +207,13 @@ class _Dims:
         """The numbers of the dimensions that take the place of `dim`."""
         start = sum(len(each) or 1 for each in self.sizes[:dim])
         return list(range(start, start + (len(self.sizes[dim]) or 1)))
+
+    def spread(self, listed: Sequence[int], whole: int | None) -> list[int]:
+        """`listed`, with `whole`, or the size, for each dimension that one is taken apart into."""
+        result: list[int] = []
+        for number, parts in zip(listed, self.sizes, strict=True):
+            result += [size if whole is None else whole for size in parts] or [number]
+        return result
 
     def of_dims(self, dims: Sequence[int]) -> list[int]:
         return [each for dim in dims for each in self.of_dim(dim)]
@@ -205,7 +242,7 @@ def _broadcast(value: ir.Value, shape: Shape) -> ir.Value | None:
         return None
     pairs = zip(rule.results[0], sizes, strict=True)
     parts = {dim[0]: each for dim, each in pairs if len(dim) == 1 and len(each) > 1}
-    if not _can_take_apart(rule, parts):
+    if not _can_take_apart(op.name, rule, parts):
         return None
     copy = _taken_apart(op, rule, parts)
     return copy.results[0] if shape_of(copy.results[0]) == shape else None
@@ -225,10 +262,10 @@ def _sizes_apart(merged: Shape, shape: Shape) -> list[Shape] | None:
     return None if rest else result
 
 
-_Attribute = tuple[str, ir.Attribute]
+_Attributes = dict[str, ir.Attribute]
 
 
-def _dot_general(op: ir.Operation, operands: Sequence[_Dims], _: Sequence[_Dims]) -> _Attribute:
+def _dot_general(op: ir.Operation, operands: Sequence[_Dims], _: Sequence[_Dims]) -> _Attributes:
     name = "dot_dimension_numbers"
     dims = numbers(op, name, "DotDimensionNumbers")
     listed = [
@@ -236,38 +273,83 @@ def _dot_general(op: ir.Operation, operands: Sequence[_Dims], _: Sequence[_Dims]
         for kind in ("batching", "contracting")
         for side, of in zip(("lhs", "rhs"), operands, strict=True)
     ]
-    return name, ir.Attribute.parse(f"#stablehlo.dot<{', '.join(listed)}>")
+    return {name: ir.Attribute.parse(f"#stablehlo.dot<{', '.join(listed)}>")}
 
 
-def _reduce(op: ir.Operation, operands: Sequence[_Dims], _: Sequence[_Dims]) -> _Attribute:
-    dims = operands[0].of_dims(integers(op, "dimensions"))
-    return "dimensions", ir.DenseI64ArrayAttr.get(dims)
+def _listing(name: str) -> _Renumber:
+    """For an attribute that lists dimensions of the first operand."""
+
+    def renumber(op: ir.Operation, operands: Sequence[_Dims], _: Sequence[_Dims]) -> _Attributes:
+        return {name: ir.DenseI64ArrayAttr.get(operands[0].of_dims(integers(op, name)))}
+
+    return renumber
 
 
-def _transpose(op: ir.Operation, operands: Sequence[_Dims], _: Sequence[_Dims]) -> _Attribute:
-    dims = operands[0].of_dims(integers(op, "permutation"))
-    return "permutation", ir.DenseI64ArrayAttr.get(dims)
+def _naming(name: str) -> _Renumber:
+    """For an attribute that is the number of a dimension of the first operand."""
+
+    def renumber(op: ir.Operation, operands: Sequence[_Dims], _: Sequence[_Dims]) -> _Attributes:
+        (dim,) = operands[0].of_dim(integer(op, name))
+        return {name: ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)}
+
+    return renumber
+
+
+def _for_each(**whole: int | None) -> _Renumber:
+    """For attributes with a number for each dimension of the first operand.
+
+    `whole` has, for each, the number that keeps a dimension whole; `None`: its size.
+    """
+
+    def renumber(op: ir.Operation, operands: Sequence[_Dims], _: Sequence[_Dims]) -> _Attributes:
+        return {
+            name: ir.DenseI64ArrayAttr.get(operands[0].spread(integers(op, name), number))
+            for name, number in whole.items()
+            if name in op.attributes
+        }
+
+    return renumber
+
+
+def _reduce_window(
+    op: ir.Operation, operands: Sequence[_Dims], results: Sequence[_Dims]
+) -> _Attributes:
+    changed = _ONE_ELEMENT(op, operands, results)
+    if "padding" in op.attributes:
+        flat = list(op.attributes["padding"])
+        ends = [operands[0].spread(flat[end::2], 0) for end in (0, 1)]
+        pairs = [list(pair) for pair in zip(*ends, strict=True)]
+        changed["padding"] = ir.Attribute.parse(f"dense<{pairs}> : tensor<{len(pairs)}x2xi64>")
+    return changed
 
 
 def _broadcast_in_dim(
     op: ir.Operation, operands: Sequence[_Dims], results: Sequence[_Dims]
-) -> _Attribute:
+) -> _Attributes:
     (operand,), (result,) = operands, results
     dims: list[int] = []
     for dim, of_result in enumerate(integers(op, "broadcast_dimensions")):
         dims += result.of_dim(of_result)[: len(operand.of_dim(dim))]
-    return "broadcast_dimensions", ir.DenseI64ArrayAttr.get(dims)
+    return {"broadcast_dimensions": ir.DenseI64ArrayAttr.get(dims)}
 
 
-_ATTRIBUTES: Mapping[
-    str, Callable[[ir.Operation, Sequence[_Dims], Sequence[_Dims]], _Attribute]
-] = {
+_Renumber = Callable[[ir.Operation, Sequence[_Dims], Sequence[_Dims]], _Attributes]
+_ONE_ELEMENT = _for_each(
+    window_dimensions=1, window_strides=1, base_dilations=1, window_dilations=1
+)
+_ATTRIBUTES: Mapping[str, _Renumber] = {
+    "stablehlo.concatenate": _naming("dimension"),
     "stablehlo.dot_general": _dot_general,
-    "stablehlo.reduce": _reduce,
-    "stablehlo.transpose": _transpose,
+    "stablehlo.pad": _for_each(edge_padding_low=0, edge_padding_high=0, interior_padding=0),
+    "stablehlo.reduce": _listing("dimensions"),
+    "stablehlo.reduce_window": _reduce_window,
+    "stablehlo.reverse": _listing("dimensions"),
+    "stablehlo.slice": _for_each(start_indices=0, limit_indices=None, strides=1),
+    "stablehlo.sort": _naming("dimension"),
+    "stablehlo.transpose": _listing("permutation"),
     _BROADCAST: _broadcast_in_dim,
 }
-"""The ops that number dimensions in an attribute, with its name and what it becomes."""
+"""The ops that number dimensions in attributes, and what these become."""
 
 
 def _type(like: ir.RankedTensorType, shape: Shape) -> ir.RankedTensorType:

@@ -24,6 +24,7 @@ from shard_dialect.ir.walk import walk
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.propagate.merged_dims import (
     RESHAPE,
+    apart_before_merge,
     compute_before_merge,
     is_annotated,
     is_elementwise,
@@ -61,7 +62,9 @@ def _compute_before(op: ir.Operation) -> None:
         source = source_of_reshape(operand)
         sizes = merged_sizes(source, operand) if source is not None else ()
         if sizes and is_elementwise(op):
-            compute_before_merge(op, number, sizes)
+            apart = apart_before_merge(op, number, sizes)
+            if apart is not None:
+                compute_before_merge(op, apart)
             return
 
 

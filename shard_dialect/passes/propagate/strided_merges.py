@@ -11,15 +11,20 @@ parts cannot be. Which merges are strided is known once shardings have been prop
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.model import ShardingError
 from shard_dialect.model.sharding import Shape
 from shard_dialect.passes.propagate.merged_dims import (
     RESHAPE,
+    apart_before_merge,
     compute_before_merge,
+    is_annotated,
     merged_sizes,
     shape_of,
     source_of_reshape,
@@ -62,6 +67,14 @@ class _Known:
         for result in op.results:
             self.numbers.pop(result, None)
 
+    def beside(
+        self, value: ir.Value, reached: AbstractSet[ir.Value] = frozenset()
+    ) -> Callable[[ir.Value, Shape], bool]:
+        """Whether another operand than `value`, or what is reached, may have another shape."""
+        return lambda other, shape: (
+            other == value or other in reached or self.survives(other, shape)
+        )
+
     def is_strided(self, merge: ir.Operation) -> bool:
         """Whether a reshape merges dimensions, and a split of its operand ends there."""
         source = source_of_reshape(merge.results[0])
@@ -90,22 +103,62 @@ class _Known:
 
 def _take_apart(merge: ir.Operation, known: _Known) -> bool:
     """Compute the ops that use the merged value before the merge, and so on with their results."""
+    if not _is_worth_it(merge, known):
+        return False
     changed = False
     merged = [merge.results[0]]
     while merged:
         value = merged.pop()
         source = source_of_reshape(value)
         sizes = merged_sizes(source, value) if source is not None else ()
-
-        def may_reshape(other: ir.Value, shape: Shape, merged: ir.Value = value) -> bool:
-            return other == merged or known.survives(other, shape)
-
-        for op, number in {use.owner.operation: use.operand_number for use in value.uses}.items():
+        for op, number in _users(value):
             if op.name == RESHAPE:
                 remove_inverse(op)
             elif sizes:
-                known.forget(op)
-                results = compute_before_merge(op, number, sizes, may_reshape)
-                changed |= results is not None
-                merged += results or ()
+                apart = apart_before_merge(op, number, sizes, known.beside(value))
+                if apart is not None:
+                    known.forget(op)
+                    merged += compute_before_merge(op, apart)
+                    changed = True
     return changed
+
+
+def _is_worth_it(merge: ir.Operation, known: _Known) -> bool:
+    """Whether what is to be merged in the end, and reduced, has no more elements than the source.
+
+    If all uses of the merged value lead to smaller ones, or to the shape before the merge, nothing
+    as large is gathered. A reduction along what is taken apart is one over devices, at twice the
+    cost of a gather.
+    """
+    source = merge.operands[0]
+    elements = 0
+    queue = [(merge.results[0], merged_sizes(source, merge.results[0]))]
+    reached = {merge.results[0]}
+    while queue:
+        value, sizes = queue.pop()
+        before = tuple(size for each in sizes for size in each)
+        stays = False
+        for op, number in _users(value):
+            if op.name == RESHAPE:
+                stays |= is_annotated(op) or tuple(op.results[0].type.shape) != before
+                continue
+            apart = apart_before_merge(op, number, sizes, known.beside(value, reached))
+            if apart is None:
+                stays = True
+                continue
+            for index, result in enumerate(op.results):
+                merged = apart.merged_by(index)
+                elements += 2 * prod(result.type.shape) if apart.reduces else 0
+                if merged and result not in reached:
+                    reached.add(result)
+                    queue.append((result, merged))
+        elements += prod(value.type.shape) if stays else 0
+    return elements <= prod(source.type.shape)
+
+
+def _users(value: ir.Value) -> list[tuple[ir.Operation, int]]:
+    """The ops that use a value, each once, with an operand number."""
+    uses = [(use.owner.operation, use.operand_number) for use in value.uses]
+    return [
+        each for place, each in enumerate(uses) if each[0] not in [op for op, _ in uses[:place]]
+    ]
