@@ -30,12 +30,6 @@ func.func @no_elementwise_op(%x: tensor<2x4xf32>) -> tensor<8xf32> {
   return %1 : tensor<8xf32>
 }
 
-func.func @by_a_scalar(%x: tensor<2x4xf32>, %p: tensor<i1>) -> tensor<8xf32> {
-  %0 = stablehlo.reshape %x : (tensor<2x4xf32>) -> tensor<8xf32>
-  %1 = stablehlo.select %p, %0, %0 : tensor<i1>, tensor<8xf32>
-  return %1 : tensor<8xf32>
-}
-
 func.func @other_parts(%x: tensor<4x6xf32>) -> tensor<3x8xf32> {
   %0 = stablehlo.reshape %x : (tensor<4x6xf32>) -> tensor<3x8xf32>
   %1 = stablehlo.tanh %0 : tensor<3x8xf32>
