@@ -158,8 +158,8 @@ def _check_permute(op: ir.Operation, shardings: Shardings) -> None:
     if "cluster" in op.attributes and source is None and target is None:
         _check_plain_permute(op, shardings)
         return
-    if STAGES in op.attributes and source == target:
-        return
+    if STAGES in op.attributes and (source == target or "mesh_axis" not in op.attributes):
+        return  # its stages tell what it moves
     if source is None or target is None:
         raise ShardingError("permutes a tensor that is not sharded")
     grids = [shardings.grid(sharding.grid) for sharding in (source, target)]

@@ -19,6 +19,28 @@ from shard_dialect.ir.numbered_function import Function, Op
 from shard_dialect.model import Axes, Grid, Sharding, SubCluster
 from shard_dialect.model.axis import full_axis
 from shard_dialect.passes.stages.assign_stages import StageAnnotations, Stages
+from shard_dialect.planner.transfer_plan import End
+
+
+@dataclass(frozen=True)
+class StageEnd:
+    """The stage that has a tensor before or after a transfer: where it is on the grid."""
+
+    grid: Grid
+    fixed: Mapping[int, int]
+
+    def allowed(self, sharding: Sharding) -> Sharding:
+        """The sharding without the fixed axes, and reduced where it is partial."""
+        return without_axes(sharding.with_partial(()), self.fixed)
+
+    @property
+    def free(self) -> Axes:
+        """The axes along which tensors of the stage may be sharded."""
+        return tuple(axis for axis in range(self.grid.rank) if axis not in self.fixed)
+
+    def with_sharding(self, sharding: Sharding) -> End:
+        """The end of a transfer, for a tensor sharded in this way."""
+        return End.on_stage(sharding, self.grid, self.fixed)
 
 
 @dataclass(frozen=True)
@@ -41,15 +63,17 @@ class StageShardings:
         """The names of the grids that transfers are on."""
         return {symbol(op.handle.attributes["cluster"]) for op in self.transfers}
 
-    def fixed(self, stage: str, grid: Grid) -> Collection[int]:
-        """The axes of `grid` along which a stage has one index; none of all devices."""
+    def fixed(self, stage: str, grid: Grid) -> Mapping[int, int]:
+        """The axes of `grid` along which a stage has one index, with it; none of all devices."""
         part = self._sub_clusters.get(stage)
-        return part.fixed_axes(self.shardings.grid(part.of), grid) if part is not None else ()
+        return part.fixed_axes(self.shardings.grid(part.of), grid) if part is not None else {}
 
-    def fixed_by_either(self, transfer: Op, grid: Grid) -> set[int]:
-        """The axes of `grid` that the source or the target of a transfer fixes."""
-        names = stages_named(transfer.handle) or ()
-        return {axis for name in names for axis in self.fixed(name, grid)}
+    def ends(self, transfer: Op, grid: Grid) -> tuple[StageEnd, StageEnd]:
+        """The source and the target of a transfer on `grid`."""
+        names = stages_named(transfer.handle)
+        assert names is not None, "a transfer names its stages"
+        source, target = (StageEnd(grid, self.fixed(name, grid)) for name in names)
+        return source, target
 
     def allowed(self, of: Mapping[int, Sharding]) -> dict[int, Sharding]:
         """The shardings `of` values, without the fixed axes of the values' stages."""
