@@ -7,7 +7,7 @@ STAGED = frozenset(
     f"stablehlo.{name}"
     for name in ("add", "dot_general", "maximum", "multiply", "sine", "subtract", "tanh")
 )
-"""The ops of these programs, besides `scf.for`."""
+"""The ops of these programs, besides `scf.for` and calls."""
 GRIDS = ((2,), (3,), (4,), (2, 2), (3, 2), (2, 4), (2, 2, 2), (8,))
 SIZE = 24
 """Divided by all devices of a stage."""
@@ -24,6 +24,10 @@ class Staged:
     values: list[list[str]]
     lines: list[str] = field(default_factory=list)
     count: int = 0
+    functions: list[str] = field(default_factory=list)
+    """Functions that are called."""
+    lands: list[int | None] = field(default_factory=list)
+    """The stage on which each function's result is; `None` where it is that of the argument."""
     said: set[str] = field(default_factory=set)
     """Values of which something is said: a second word would have to agree."""
 
@@ -116,6 +120,26 @@ def _passed(program: Staged, stage: int) -> None:
     program.said.add(program.emit(target, f"{text} : ({TYPE}) -> {TYPE}"))
 
 
+def _called(program: Staged, stage: int) -> None:
+    """A call of a function, which may say that it is on another stage."""
+    value, number = program.draw.choice(program.values[stage]), len(program.functions)
+    target = program.draw.choice((stage, *range(len(program.values))))
+    is_said = target != stage or program.draw.random() < 0.3
+    said = f" {{mesh.sharding = {program.sharding(target)}}}" if is_said else ""
+    inner = [f"%0 = stablehlo.sine %x : {TYPE}", f"return %0 : {TYPE}"]
+    if number and program.draw.random() < 0.4:
+        inner.insert(1, f"%1 = call @f{number - 1}(%0) : ({TYPE}) -> {TYPE}")
+        inner[-1] = f"return %1 : {TYPE}"
+        target = program.lands[number - 1] if program.lands[number - 1] is not None else target
+    program.lands.append(target if is_said or len(inner) > 2 else None)
+    program.functions.append(
+        f"func.func private @f{number}(%x: {TYPE}{said}) -> {TYPE} {{\n  "
+        + "\n  ".join(inner)
+        + "\n}"
+    )
+    program.said |= {value, program.emit(target, f"call @f{number}({value}) : ({TYPE}) -> {TYPE}")}
+
+
 def _to_and_fro(program: Staged, stage: int) -> None:
     """A loop that passes what it carries to another stage and back."""
     value, count = program.draw.choice(program.values[stage]), program.count
@@ -133,7 +157,7 @@ def _to_and_fro(program: Staged, stage: int) -> None:
 
 _STEPS = (
     *(_binary, _binary, _product, _scaled, _repeated),
-    *(_annotated, _passed, _passed, _passed, _to_and_fro),
+    *(_annotated, _passed, _passed, _passed, _to_and_fro, _called),
 )
 
 
@@ -192,5 +216,6 @@ def staged_program(draw: Random) -> str:
             *program.lines,
             f"  return {', '.join(returned)} : {', '.join([TYPE] * len(returned))}",
             "}",
+            *program.functions,
         ]
     )

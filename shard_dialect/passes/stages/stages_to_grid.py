@@ -56,6 +56,7 @@ from shard_dialect.model.collectives import NOBODY
 from shard_dialect.model.rooted_collectives import flat_index
 from shard_dialect.model.sub_cluster import refine_for, whole_axis
 from shard_dialect.passes.stages.assign_stages import StageAnnotations, Stages
+from shard_dialect.passes.stages.inline_calls import inline_where_called
 from shard_dialect.passes.stages.rewrite_annotations import rewrite_annotations
 
 PERMUTE = "mesh.collective_permute"
@@ -70,6 +71,16 @@ def stages_to_grid_axis(module: ir.Operation) -> None:
     shardings = Shardings.of(module)
     if len(shardings.grids) < 2:
         return
+    parts = {
+        *sub_clusters_of(module),
+        *(name for name in shardings.grids if is_maximal(shardings.grid(name))),
+    }
+    staged = set()
+    for function in functions_of(module):
+        with located(function):
+            if form_of(function) == "annotated" and parts & set(_grids_in(function, shardings)):
+                staged.add(name_of(function))
+    inline_where_called(module, staged)
     functions = [each for each in functions_of(module) if form_of(each) == "annotated"]
     for function in functions:
         with located(function):
@@ -84,8 +95,6 @@ def stages_to_grid_axis(module: ir.Operation) -> None:
                 _StagesToGrid(function, stages, names, shardings).run()
             else:
                 _transfers_to_annotations(function, shardings)
-    if sub_clusters:
-        _refuse_calls(module)
 
 
 def _maximal_to_parts(names: Collection[str], module: ir.Operation, shardings: Shardings) -> None:
@@ -284,10 +293,6 @@ class _StagesToGrid:
                 "expected one block"
             )
         for op in walk(self.function):
-            if op.name == "func.call":
-                raise error_at(
-                    op.location, "'func.call' op is in a function with stages: run --inline first"
-                )
             if is_manual(op):
                 raise error_at(
                     op.location,
@@ -371,18 +376,6 @@ class _StagesToGrid:
             sharding=refinement.refined(annotation.sharding),
             replicated=refinement.refined_axes(annotation.replicated),
         )
-
-
-def _refuse_calls(module: ir.Operation) -> None:
-    """Raise for calls of functions with stages, whose results no single device would have."""
-    staged = {name_of(function) for function in functions_of(module) if has_stages(function)}
-    for op in walk(module) if staged else ():
-        if op.name == "func.call" and op.attributes["callee"].value in staged:
-            raise error_at(
-                op.location,
-                f"'func.call' op calls @{op.attributes['callee'].value}, which has stages: run "
-                "--inline first",
-            )
 
 
 def has_stages(function: ir.Operation) -> bool:
