@@ -85,6 +85,28 @@ CASES = {
         program("4", "#mesh.shard<@b, [[], []]>", "#mesh.shard<@a, [[], []]>", parts=FIRST),
         BYTES,
     ),
+    # Devices 0 to 3 of 6 hold halves, two of them each; 1 to 3 are to hold all of it.
+    "parts that are no multiples": (
+        program(
+            "6",
+            '#mesh.shard<@a, [["0:(2)2"], []]>',
+            "#mesh.shard<@b, [[], []]>",
+            parts=part("a", "0", "4") + "\n" + part("b", "1", "3"),
+        ),
+        BYTES // 2,
+    ),
+    # Half of a row: device 2 lacks the shards of 0 and 1, and 3 that of 2.
+    "a part of a part": (
+        program(
+            "2x4",
+            "#mesh.shard<@a, [[1], []]>",
+            "#mesh.shard<@b, [[1], []]>",
+            parts=part("a", "0, 0", "1, 4")
+            + "\n"
+            + part("b", "0, 2", "1, 2").replace("cluster = @g", "cluster = @a"),
+        ),
+        BYTES // 2,
+    ),
     # Shards of two rows and of one: they are sent as columns, and padded to be exchanged.
     "uneven rows": (
         program(
@@ -113,9 +135,12 @@ def test_numbers_are_those_of_the_unsharded_program(name: str) -> None:
 
 
 @pytest.mark.parametrize("launch", launches(sys.executable), ids=lambda each: each.name)
-def test_it_runs_on_every_backend(launch: Launch, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "ranks"), [("a row to a column", 9), ("parts that are no multiples", 6)]
+)
+def test_it_runs_on_every_backend(name: str, ranks: int, launch: Launch, tmp_path: Path) -> None:
     path = tmp_path / "transfer.mlir"
-    path.write_text(CASES["a row to a column"][0])
-    command = launch.command(9, "-m", "shard_dialect.run", str(path), "--check")
+    path.write_text(CASES[name][0])
+    command = launch.command(ranks, "-m", "shard_dialect.run", str(path), "--check")
     done = run(command, capture_output=True, text=True, timeout=300)
     assert "check passed" in done.stdout, done.stdout + done.stderr

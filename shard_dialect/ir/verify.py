@@ -12,6 +12,7 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, location_text, readable_strings
 from shard_dialect.ir.function import form_of, functions_of, name_of
+from shard_dialect.ir.grids import sub_clusters_of
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.attributes import (
     ARGUMENT,
@@ -142,6 +143,7 @@ def _check_sub_cluster(op: ir.Operation, shardings: Shardings) -> None:
         known = cluster.shape[axis]
         if offset < 0 or size < 1 or (known is not None and offset + size > known):
             raise ShardingError(f"has {size} devices from {offset} on axis {axis} of {cluster}")
+    sub_clusters_of(op.parent)  # raises for parts of each other
 
 
 def _check_grid_query(op: ir.Operation, shardings: Shardings) -> None:

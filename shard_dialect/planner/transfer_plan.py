@@ -22,6 +22,7 @@ from shard_dialect.model.axis import Axes
 from shard_dialect.model.grid import Grid
 from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.sharding import Shape, Sharding
+from shard_dialect.model.sub_cluster import Place
 
 _Box = tuple[tuple[int, int], ...]
 """Where a box of a tensor begins and ends in each dimension."""
@@ -43,18 +44,14 @@ class End:
     ranks: tuple[int | None, ...]
 
     @classmethod
-    def on_stage(cls, sharding: Sharding, grid: Grid, fixed: Mapping[int, int]) -> End:
-        """The end on a stage, the devices of `grid` with the index `fixed` along these axes.
+    def on_part(cls, sharding: Sharding, place: Place) -> End:
+        """The end on the part of the devices that is at `place`.
 
-        >>> End.on_stage(Sharding("g", ((1,),)), Grid("g", (2, 2)), {0: 1}).ranks
+        >>> End.on_part(Sharding("g", ((1,),)), Place(Grid("g", (2, 2)), (0,), {(1,)})).ranks
         (None, None, 2, 3)
         """
-        at = map(grid.coordinates, range(grid.size))
-        ranks = tuple(
-            rank if all(each[axis] == index for axis, index in fixed.items()) else None
-            for rank, each in enumerate(at)
-        )
-        return cls(sharding, grid, ranks)
+        ranks = tuple(rank if place.holds(rank) else None for rank in range(place.grid.size))
+        return cls(sharding, place.grid, ranks)
 
     def parts(self, shape: Shape) -> dict[int, _Part]:
         """What each device holds, in the order of the ranks."""

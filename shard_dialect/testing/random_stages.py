@@ -1,6 +1,8 @@
 """Random programs whose ops are spread over the stages of a pipeline, as text."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import add, le, sub
 from random import Random
 
 STAGED = frozenset(
@@ -8,7 +10,9 @@ STAGED = frozenset(
     for name in ("add", "dot_general", "maximum", "multiply", "sine", "subtract", "tanh")
 )
 """The ops of these programs, besides `scf.for` and calls."""
-GRIDS = ((2,), (3,), (4,), (2, 2), (3, 2), (2, 4), (2, 2, 2), (8,))
+_Part = tuple[list[int], list[int]]
+"""Offsets and sizes of a box of devices."""
+GRIDS = ((2,), (3,), (4,), (2, 2), (3, 2), (2, 4), (2, 2, 2), (8,), (6,), (5,))
 SIZE = 24
 """Divided by all devices of a stage."""
 TYPE = f"tensor<{SIZE}x{SIZE}xf32>"
@@ -19,7 +23,7 @@ class Staged:
     """A function under construction: the values that each stage has."""
 
     draw: Random
-    parts: list[tuple[list[int], list[int]]]
+    parts: list[_Part]
     """The offsets and sizes of each stage; the last one is the whole grid."""
     values: list[list[str]]
     lines: list[str] = field(default_factory=list)
@@ -161,8 +165,11 @@ _STEPS = (
 )
 
 
-def _parts(draw: Random, grid: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
-    """Two or three parts of a grid: the devices with one index, or boxes of several sizes."""
+def _parts(draw: Random, grid: tuple[int, ...]) -> list[_Part]:
+    """Two or three parts of a grid: the devices with one index, or boxes of several sizes.
+
+    Boxes need not begin at a multiple of their size.
+    """
     if draw.random() < 0.5:
         axis = draw.choice([axis for axis, size in enumerate(grid) if size < 4 or len(grid) == 1])
         indices = draw.sample(range(grid[axis]), draw.randint(2, min(3, grid[axis])))
@@ -174,13 +181,33 @@ def _parts(draw: Random, grid: tuple[int, ...]) -> list[tuple[list[int], list[in
             for index in indices
         ]
     parts = []
+    is_aligned = draw.random() < 0.5
     for _ in range(draw.randint(2, 3)):
+        if not is_aligned:
+            sizes = [draw.randint(1, size) for size in grid]
+            offsets = [
+                draw.randint(0, whole - size) for whole, size in zip(grid, sizes, strict=True)
+            ]
+            parts.append((offsets, sizes))
+            continue
         sizes = [
             draw.choice([each for each in (1, 2, 4, size) if size % each == 0]) for size in grid
         ]
         offsets = [draw.randrange(0, whole, size) for whole, size in zip(grid, sizes, strict=True)]
         parts.append((offsets, sizes))
     return parts
+
+
+def _declared(parts: list[_Part]) -> Iterator[tuple[str, list[int], list[int]]]:
+    """The cluster, offsets and sizes of each part: those within the first are parts of that."""
+    around, most = parts[0]
+    for number, (offsets, sizes) in enumerate(parts):
+        inner = list(map(sub, offsets, around))
+        ends = map(add, inner, sizes)
+        if number and min(inner) >= 0 and all(map(le, ends, most)):
+            yield "s0", inner, sizes
+        else:
+            yield "g", offsets, sizes
 
 
 def staged_program(draw: Random) -> str:
@@ -206,9 +233,9 @@ def staged_program(draw: Random) -> str:
             f'"mesh.cluster"() {{sym_name = "g", rank = {len(grid)} : i64, '
             f"dim_sizes = {list(grid)}}} : () -> ()",
             *(
-                f'"mesh.sub_cluster"() {{sym_name = "s{number}", cluster = @g, '
+                f'"mesh.sub_cluster"() {{sym_name = "s{number}", cluster = @{cluster}, '
                 f"offsets = {offsets}, sizes = {sizes}}} : () -> ()"
-                for number, (offsets, sizes) in enumerate(parts[:-1])
+                for number, (cluster, offsets, sizes) in enumerate(_declared(parts[:-1]))
             ),
             f"func.func @main({', '.join(arguments)}) -> ({', '.join([TYPE] * len(returned))}) {{",
             f"  %half = stablehlo.constant dense<0.5> : {TYPE}",

@@ -8,10 +8,15 @@ from random import Random
 import pytest
 
 from shard_dialect.model import Grid, Sharding
+from shard_dialect.model.sub_cluster import Place
 from shard_dialect.planner.transfer_plan import End, Message, TransferPlan, plan_transfer
 
 Elements = dict[tuple[int, ...], int]
 """Where a device has each element of a tensor: its place in the shard."""
+
+
+def on_stage(sharding: Sharding, grid: Grid, fixed: dict[int, int]) -> End:
+    return End.on_part(sharding, Place(grid, tuple(fixed), frozenset({tuple(fixed.values())})))
 
 
 def shards(end: End, shape: tuple[int, ...]) -> dict[int, dict[tuple[int, ...], tuple[int, ...]]]:
@@ -68,7 +73,7 @@ def random_end(draw: Random, grid: Grid, rank: int) -> End:
     for axis in range(grid.rank):
         if axis not in fixed and draw.random() < 0.7:
             draw.choice(dims).append(axis)
-    return End.on_stage(Sharding(grid.name, tuple(map(tuple, dims))), grid, fixed)
+    return on_stage(Sharding(grid.name, tuple(map(tuple, dims))), grid, fixed)
 
 
 @pytest.mark.parametrize("seed", range(80))
@@ -118,8 +123,8 @@ def least_load(had: dict, wanted: dict) -> int:
 
 def test_a_row_of_a_grid_to_a_column() -> None:
     grid, shape = Grid("g", (3, 3)), (12, 9)
-    row = End.on_stage(Sharding("g", ((), (1,))), grid, {0: 0})
-    column = End.on_stage(Sharding("g", ((0,), ())), grid, {1: 0})
+    row = on_stage(Sharding("g", ((), (1,))), grid, {0: 0})
+    column = on_stage(Sharding("g", ((0,), ())), grid, {1: 0})
     plan = plan_transfer(row, column, shape)
     assert plan.bytes_moved(4) == 144  # each of the row sends a third of its columns to each other
     assert sum(len(each.messages) for each in plan.rounds if not each.stays) == 8
@@ -127,8 +132,8 @@ def test_a_row_of_a_grid_to_a_column() -> None:
 
 def test_loads_are_those_of_the_rounds() -> None:
     grid = Grid("g", (4,))
-    one = End.on_stage(Sharding("g", ((),)), grid, {0: 2})
-    every = End.on_stage(Sharding("g", ((0,),)), grid, {})
+    one = on_stage(Sharding("g", ((),)), grid, {0: 2})
+    every = on_stage(Sharding("g", ((0,),)), grid, {})
     plan = plan_transfer(one, every, (8,))
     assert plan.bytes_moved(4) == 3 * 2 * 4
     assert prod(plan.rounds[0].shape) == 2

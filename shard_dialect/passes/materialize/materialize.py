@@ -258,7 +258,7 @@ class _Materializer:
         if value not in self.target_of or result not in self.target_of:
             return
         grid = self.shardings.grid(symbol(op.handle.attributes["cluster"]))
-        passed = choose_passed(self.stages.ends(op, grid), self.resharded, op, self.target_of)
+        passed = choose_passed(self.stages.places(op, grid), self.resharded, op, self.target_of)
         if passed.source != passed.target and "mesh_axis" in op.handle.attributes:
             del op.handle.attributes["mesh_axis"], op.handle.attributes["permutation"]
         op.handle.operands[0] = self.resharded.get(value, passed.source, op)

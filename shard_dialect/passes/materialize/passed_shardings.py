@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from shard_dialect.ir.numbered_function import Op
 from shard_dialect.model import Sharding
+from shard_dialect.model.sub_cluster import Place
 from shard_dialect.passes.materialize.resharded_values import ReshardedValues
-from shard_dialect.passes.materialize.stage_shardings import StageEnd
-from shard_dialect.planner.transfer_plan import plan_transfer
+from shard_dialect.passes.materialize.stage_shardings import without_axes
+from shard_dialect.planner.transfer_plan import End, plan_transfer
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Passed:
 
 
 def choose_passed(
-    ends: tuple[StageEnd, StageEnd],
+    places: tuple[Place, Place],
     resharded: ReshardedValues,
     op: Op,
     target_of: Mapping[int, Sharding],
@@ -35,25 +36,25 @@ def choose_passed(
     """The shardings for which the reshards before and after a transfer, and it, move least."""
     (value,), (result,) = op.operands, op.results
     shape, itemsize = resharded.shape(value), resharded.itemsize(value)
-    at_source, at_target = ends
+    at_source, at_target = places
     grid = at_source.grid
     wanted, had = target_of[result], target_of[value]
     unsharded = Sharding.replicated(grid.name, had.rank)
     sources = dict.fromkeys(
-        at_source.allowed(each)
+        _allowed(each, at_source)
         for known in (had, *resharded.shardings(value))
         for each in (known.bare, *_scattered(known.bare))
     )
     targets = dict.fromkeys(
-        at_target.allowed(each)
+        _allowed(each, at_target)
         for known in (wanted.bare, had.bare)
-        for each in (known, *_split_further(at_target.allowed(known), at_target))
+        for each in (known, *_split_further(_allowed(known, at_target), at_target))
     )
 
     def price(passed: Passed) -> tuple[int, int]:
         """The bytes that move, and how many permutations and copies move them."""
         plan = plan_transfer(
-            at_source.with_sharding(passed.source), at_target.with_sharding(passed.target), shape
+            End.on_part(passed.source, at_source), End.on_part(passed.target, at_target), shape
         )
         total = (
             resharded.price(value, passed.source)
@@ -70,6 +71,11 @@ def choose_passed(
     return min(pairs, key=price)
 
 
+def _allowed(sharding: Sharding, place: Place) -> Sharding:
+    """The sharding along free axes alone, and reduced where it is partial."""
+    return without_axes(sharding.with_partial(()), place.axes)
+
+
 def _scattered(sharding: Sharding) -> Iterator[Sharding]:
     """Shardings that a reduce-scatter makes of a partial one."""
     reduced = sharding.with_partial(())
@@ -77,8 +83,8 @@ def _scattered(sharding: Sharding) -> Iterator[Sharding]:
         yield reduced.with_dim(dim, axes + sharding.partial)
 
 
-def _split_further(sharding: Sharding, end: StageEnd) -> Iterator[Sharding]:
+def _split_further(sharding: Sharding, place: Place) -> Iterator[Sharding]:
     """The sharding, with a dimension split also along the axes along which it is replicated."""
-    unused = tuple(axis for axis in end.free if axis not in sharding.axes)
+    unused = tuple(axis for axis in place.free if axis not in sharding.axes)
     for dim, axes in enumerate(sharding.split_axes) if unused and not sharding.offsets else ():
         yield sharding.with_dim(dim, axes + unused)

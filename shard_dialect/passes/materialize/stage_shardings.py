@@ -1,4 +1,4 @@
-"""The axes along which tensors of stages are not sharded: the fixed axes of their stages.
+"""The axes along which tensors of stages are not sharded: those that their stages have not all of.
 
 Propagation knows no stages. Where a constant is used by all devices and by a stage, say, it may
 have given a tensor of the stage a split along an axis along which the stage has one index.
@@ -18,29 +18,8 @@ from shard_dialect.ir.mesh.stage_attributes import stages_at, stages_named
 from shard_dialect.ir.numbered_function import Function, Op
 from shard_dialect.model import Axes, Grid, Sharding, SubCluster
 from shard_dialect.model.axis import full_axis
+from shard_dialect.model.sub_cluster import Place
 from shard_dialect.passes.stages.assign_stages import StageAnnotations, Stages
-from shard_dialect.planner.transfer_plan import End
-
-
-@dataclass(frozen=True)
-class StageEnd:
-    """The stage that has a tensor before or after a transfer: where it is on the grid."""
-
-    grid: Grid
-    fixed: Mapping[int, int]
-
-    def allowed(self, sharding: Sharding) -> Sharding:
-        """The sharding without the fixed axes, and reduced where it is partial."""
-        return without_axes(sharding.with_partial(()), self.fixed)
-
-    @property
-    def free(self) -> Axes:
-        """The axes along which tensors of the stage may be sharded."""
-        return tuple(axis for axis in range(self.grid.rank) if axis not in self.fixed)
-
-    def with_sharding(self, sharding: Sharding) -> End:
-        """The end of a transfer, for a tensor sharded in this way."""
-        return End.on_stage(sharding, self.grid, self.fixed)
 
 
 @dataclass(frozen=True)
@@ -63,20 +42,20 @@ class StageShardings:
         """The names of the grids that transfers are on."""
         return {symbol(op.handle.attributes["cluster"]) for op in self.transfers}
 
-    def fixed(self, stage: str, grid: Grid) -> Mapping[int, int]:
-        """The axes of `grid` along which a stage has one index, with it; none of all devices."""
+    def place(self, stage: str, grid: Grid) -> Place:
+        """Where a stage is on `grid`, or all devices are."""
         part = self._sub_clusters.get(stage)
-        return part.fixed_axes(self.shardings.grid(part.of), grid) if part is not None else {}
+        return Place(grid) if part is None else part.place(self.shardings.grid(part.of), grid)
 
-    def ends(self, transfer: Op, grid: Grid) -> tuple[StageEnd, StageEnd]:
-        """The source and the target of a transfer on `grid`."""
+    def places(self, transfer: Op, grid: Grid) -> tuple[Place, Place]:
+        """Where the source and the target of a transfer are on `grid`."""
         names = stages_named(transfer.handle)
         assert names is not None, "a transfer names its stages"
-        source, target = (StageEnd(grid, self.fixed(name, grid)) for name in names)
+        source, target = (self.place(name, grid) for name in names)
         return source, target
 
     def allowed(self, of: Mapping[int, Sharding]) -> dict[int, Sharding]:
-        """The shardings `of` values, without the fixed axes of the values' stages."""
+        """The shardings `of` values, without axes that the values' stages have not all of."""
         if not self.transfers:
             return dict(of)
         arguments, results = (stages_at(self.function.handle, key) for key in BOUNDARY)
@@ -89,7 +68,7 @@ class StageShardings:
             stage, grid = stages.of_value(value), self.shardings.grid(sharding.grid)
             # Of a constant, say, which several stages may use, no axis of a stage.
             is_shared = stage is None and not stages.is_bound(value)
-            axes = grid.stage_axes if is_shared else self.fixed(stage or whole, grid)
+            axes = grid.stage_axes if is_shared else self.place(stage or whole, grid).axes
             allowed[value] = without_axes(sharding, axes)
         return allowed
 
