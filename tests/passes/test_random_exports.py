@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from random import Random
 
+import pytest
+
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.mesh.attributes import BLOCKS
@@ -11,6 +13,8 @@ from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.testing.random_program import any_program
 from shard_dialect.testing.sample_table import runnable
 from tests.extras import needs
+
+pytestmark = pytest.mark.filterwarnings("ignore::shard_dialect.errors.ShardWarning")
 
 STABLEHLO = [name for name in runnable() if name.startswith("stablehlo.")]
 UNSAID = ("which Shardy cannot say", "'mesh.sub_cluster' op cannot be expressed")
