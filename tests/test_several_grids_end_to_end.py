@@ -81,6 +81,19 @@ def test_numbers_are_right(seed: int, extents: bool, results: str) -> None:
     assert collectives
 
 
+@needs("jax", "torch")
+@pytest.mark.parametrize("seed", range(6))
+def test_numbers_in_emitted_python_are_right(seed: int) -> None:
+    """Devices in any order: emitted programs list the ranks by their positions."""
+    rng = Random(seed)
+    programs = (any_program(rng) for _ in range(40))
+    ordered = [text for text in programs if "device_ids" in text][:3]
+    assert len(ordered) == 3
+    for text in ordered:
+        outcome = run_and_check(text, "spmd", reference=reference_of(text), compiler="torch")
+        assert outcome.verdict.passed, f"{outcome.verdict}\n{text}"
+
+
 MANUAL = """
 "mesh.cluster"() {{sym_name = "a", rank = 1 : i64, dim_sizes = [4]}} : () -> ()
 "sdy.mesh"() <{{mesh = #sdy.mesh<["x"=2, "y"=2]{order}>, sym_name = "b"}}> : () -> ()

@@ -154,9 +154,8 @@ def _shards(
         sharding = shardings.of_type(global_type)
         if sharding is not None and (sharding.partial or sharding.halos or sharding.offsets):
             raise error_at(function.location, f"a tensor sharded as {sharding} has no Python")
-        grid = (
-            w.grid_names[sharding.grid] if sharding else next(iter(w.grid_names.values()), "(1,)")
-        )
+        first = next(iter(w.grid_names.values()), "np.arange(1)")
+        grid = w.grid_names[sharding.grid] if sharding else first
         split = (
             [list(each) for each in sharding.split_axes]
             if sharding

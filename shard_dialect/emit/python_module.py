@@ -34,6 +34,7 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.no_grid import declares_no_grid
 from shard_dialect.ir.shard.local_collectives import one_by_one
 from shard_dialect.ir.walk import operations, walk
+from shard_dialect.model import Grid
 from shard_dialect.passes.lower.expansions import lower_registered
 from shard_dialect.passes.lower.refuse_custom_calls import refuse_custom_calls
 from shard_dialect.passes.lower.tosa_zero_points import expand_matmuls
@@ -125,13 +126,6 @@ def _written(
     root: ir.Operation, target: Target, shardings: Shardings, entry: ir.Operation
 ) -> Writer:
     """Write all functions, the entry last."""
-    for grid in shardings.grids.values():
-        if grid.device_ids and grid.shape:
-            raise error_at(
-                entry.location,
-                f"grid {grid} has its devices in an order of its own, which emitted Python does "
-                "not follow: run the program with shard-run",
-            )
     w = Writer(target, shardings.grids, Names(shared_functions.names(target) | {"main"}))
     for name in w.grids:
         w.grid_names[name] = w.names.new(f"grid_{name}").upper() if len(w.grids) > 1 else "GRID"
@@ -215,10 +209,16 @@ def _head(w: Writer, entry: ir.Operation) -> list[str]:
     ]
 
 
+def _ranks(grid: Grid) -> str:
+    """The expression for the ranks of a grid's devices, by their positions."""
+    devices = f"array({list(grid.device_ids)})" if grid.device_ids else f"arange({grid.size})"
+    return f"np.{devices}" if grid.rank == 1 else f"np.{devices}.reshape({grid.shape})"
+
+
 def _file(w: Writer, body: str) -> tuple[str, str, str]:
     """The imports, an empty line, and the rest: helpers, groups, and the functions in `body`."""
     used = shared_functions.needed(w.target, body + ("\njoin(" if w.groups else ""))
-    grids = [f"{w.grid_names[name]} = {tuple(grid.shape)}" for name, grid in w.grids.items()]
+    grids = [f"{w.grid_names[name]} = {_ranks(grid)}" for name, grid in w.grids.items()]
     start = [
         *shared_functions.start(w.target),
         f"if {w.pick('MPI.COMM_WORLD.Get_size()', 'dist.get_world_size()')} != {_devices(w)}:",

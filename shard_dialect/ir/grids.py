@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
+from operator import add
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
@@ -47,14 +49,28 @@ def grids_of(module: ir.Operation) -> dict[str, Grid]:
 
 
 def sub_clusters_of(module: ir.Operation) -> dict[str, SubCluster]:
-    """The sub-clusters that the module declares, by name."""
-    sub_clusters = {}
+    """The sub-clusters that the module declares, by name.
+
+    A part of a part is one of the cluster that this is a part of. Raises `ShardError` for parts of
+    each other.
+    """
+    declared = {}
     for op in operations(body(module)):
         if op.name == "mesh.sub_cluster":
             name = expect(op, "sym_name", ir.StringAttr, "a string").value
             offsets, sizes = (tuple(ints(op.attributes[key])) for key in ("offsets", "sizes"))
-            sub_clusters[name] = SubCluster(name, symbol(op.attributes["cluster"]), offsets, sizes)
-    return sub_clusters
+            declared[name] = SubCluster(name, symbol(op.attributes["cluster"]), offsets, sizes)
+    return {name: _in_cluster(part, declared) for name, part in declared.items()}
+
+
+def _in_cluster(part: SubCluster, declared: Mapping[str, SubCluster]) -> SubCluster:
+    around, offsets = part.of, part.offsets
+    for _ in declared:
+        if around not in declared:
+            return replace(part, of=around, offsets=offsets)
+        outer = declared[around]
+        around, offsets = outer.of, tuple(map(add, offsets, outer.offsets))
+    raise ShardError(f"sub-cluster {part} is a part of itself, through @{part.of}")
 
 
 def read_grid(op: ir.Operation) -> Grid | None:

@@ -12,6 +12,7 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, location_text, readable_strings
 from shard_dialect.ir.function import form_of, functions_of, name_of
+from shard_dialect.ir.grids import sub_clusters_of
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.attributes import (
     ARGUMENT,
@@ -142,6 +143,7 @@ def _check_sub_cluster(op: ir.Operation, shardings: Shardings) -> None:
         known = cluster.shape[axis]
         if offset < 0 or size < 1 or (known is not None and offset + size > known):
             raise ShardingError(f"has {size} devices from {offset} on axis {axis} of {cluster}")
+    sub_clusters_of(op.parent)  # raises for parts of each other
 
 
 def _check_grid_query(op: ir.Operation, shardings: Shardings) -> None:
@@ -158,8 +160,8 @@ def _check_permute(op: ir.Operation, shardings: Shardings) -> None:
     if "cluster" in op.attributes and source is None and target is None:
         _check_plain_permute(op, shardings)
         return
-    if STAGES in op.attributes and source == target:
-        return
+    if STAGES in op.attributes and (source == target or "mesh_axis" not in op.attributes):
+        return  # its stages tell what it moves
     if source is None or target is None:
         raise ShardingError("permutes a tensor that is not sharded")
     grids = [shardings.grid(sharding.grid) for sharding in (source, target)]

@@ -3,14 +3,18 @@
     @g(4)      0 1 | 2 3      @a = the first two, @b = the last two
     @g(2x2)    0 1 | 2 3      the same devices on a refined grid: @a has index 0 of axis 0, @b has 1
 
-A sub-cluster has one index along some axes of a refined grid, its **fixed axes**, and all indices
-along the others. A tensor of a sub-cluster is sharded over the others.
+Along some axes of a refined grid a sub-cluster has all indices: its **free axes**. A tensor of a
+sub-cluster is sharded over these. Along the others it has one index, mostly:
+
+    @g(6)      0 1 2 3 | 4 5  @a = the first four
+    @g(3x2)    0 1 2 3 | 4 5  @a has 0 and 1 of axis 0: two devices hold each shard along axis 1
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import gcd
 
 from shard_dialect.model.axis import Axis, SubAxis
 from shard_dialect.model.grid import Grid
@@ -37,77 +41,140 @@ class SubCluster:
         at = zip(grid.coordinates(rank), self.offsets, self.sizes, strict=True)
         return all(begin <= position < begin + size for position, begin, size in at)
 
-    def fixed_axes(self, grid: Grid, fine: Grid) -> dict[int, int]:
-        """The axes of `fine`, a refinement of `grid`, along which it has one index, with the index.
+    def place(self, grid: Grid, fine: Grid) -> Place:
+        """Where it is on `fine`, a refinement of `grid`.
 
-        Raises `ShardingError` if it is no box of `fine` with all or one index along each axis.
-
-        >>> SubCluster("a", "g", (2,), (2,)).fixed_axes(Grid("g", (4,)), Grid("h", (2, 2)))
+        >>> SubCluster("a", "g", (2,), (2,)).place(Grid("g", (4,)), Grid("h", (2, 2))).fixed
         {0: 1}
         """
-        at = [fine.coordinates(rank) for rank in range(grid.size) if self.holds(rank, grid)]
-        fixed = {}
-        for axis, size in enumerate(fine.sizes_along(range(fine.rank))):
-            indices = {coordinates[axis] for coordinates in at}
-            if len(indices) == 1 < size:
-                fixed[axis] = indices.pop()
-            elif len(indices) != size:
-                raise ShardingError(
-                    f"{self} of {grid} has {len(indices)} of {size} devices along axis {axis} of "
-                    f"{fine}: expected one or all"
-                )
-        return fixed
+        at = {fine.coordinates(rank) for rank in range(grid.size) if self.holds(rank, grid)}
+        axes = [
+            axis
+            for axis, size in enumerate(fine.sizes_along(range(fine.rank)))
+            if len({_without(each, axis) for each in at}) * size != len(at)
+        ]
+        indices = {tuple(each[axis] for axis in axes) for each in at}
+        return Place(fine, tuple(axes), frozenset(indices))
 
     def refinement(self, of_grid: Refinement) -> Refinement:
-        """The refinement of the sub-cluster's own grid, given that of the grid it is a part of."""
+        """The refinement of the sub-cluster's own grid, given that of the grid it is a part of.
+
+        What is sharded along an axis is so along the free axes that this consists of, alone.
+        """
+        free = self.place(of_grid.grid, of_grid.fine).free
         axes: list[tuple[tuple[int, int, int], ...]] = []
         for axis, size in enumerate(self.sizes):
-            outer = of_grid.grid.axes_size((axis,)) // size
+            whole = of_grid.grid.axes_size((axis,))
             factors = of_grid.axes[axis] if size > 1 else ()
-            inner = [(pre // outer, count, new) for pre, count, new in factors if pre >= outer]
+            # Of the same stride as in the whole axis, whose indices begin at the offset.
+            inner = [
+                (size * pre // whole, count, new) for pre, count, new in factors if new in free
+            ]
             axes.append(tuple(inner))
         grid = Grid(self.name, self.sizes)
         return Refinement(grid, of_grid.fine, tuple(axes))
+
+    def text_in(self, grid: Grid) -> str:
+        """What it is of `grid`, along the axes of which it has a part that is no multiple.
+
+        >>> SubCluster("a", "g", (1, 0), (2, 2)).text_in(Grid("g", (3, 2)))
+        'devices 1 to 2 of 3 along axis 0, no multiple of 2'
+        """
+        texts = []
+        for axis, (offset, size) in enumerate(zip(self.offsets, self.sizes, strict=True)):
+            whole = grid.axes_size((axis,))
+            if whole % size or offset % size:
+                which = f"devices {offset} to {offset + size - 1} of {whole}"
+                texts.append(f"{which} along axis {axis}, no multiple of {size}")
+        return " and ".join(texts) or f"axes of {grid} that cross those of others"
 
     def __str__(self) -> str:
         return f"@{self.name}({'x'.join(map(str, self.sizes))})"
 
 
-def refine_for(parts: Sequence[SubCluster], grid: Grid, used: Iterable[Axis]) -> Refinement:
-    """The refinement of `grid` on which each part has fixed axes; it has the axes `used`, too.
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a part of the devices is on a grid.
 
-    Raises `ShardingError` for a part that does not begin at a multiple of its size, or whose size
-    does not divide that of the grid, and for parts that need axes which cross each other.
+    `indices` are those of its devices along `axes`; along the others, it has all.
+    """
+
+    grid: Grid
+    axes: tuple[int, ...] = ()
+    indices: frozenset[tuple[int, ...]] = frozenset({()})
+
+    @property
+    def free(self) -> tuple[int, ...]:
+        """The axes along which tensors of the part may be sharded."""
+        return tuple(axis for axis in range(self.grid.rank) if axis not in self.axes)
+
+    @property
+    def fixed(self) -> dict[int, int] | None:
+        """The index along each of `axes`; `None` if there are several."""
+        if len(self.indices) > 1:
+            return None
+        (index,) = self.indices
+        return dict(zip(self.axes, index, strict=True))
+
+    def holds(self, rank: int) -> bool:
+        """Whether device `rank` is of the part."""
+        at = self.grid.coordinates(rank)
+        return tuple(at[axis] for axis in self.axes) in self.indices
+
+
+def refine_for(parts: Sequence[SubCluster], grid: Grid, used: Iterable[Axis]) -> Refinement:
+    """The refinement of `grid` on which parts have as many free axes as they can.
+
+    It has the axes `used`, too. Of parts that need axes which cross each other, the first has them.
 
     >>> halves = [SubCluster("a", "g", (0,), (2,)), SubCluster("b", "g", (2,), (2,))]
     >>> print(refine_for(halves, Grid("g", (4,)), ()).fine)
     @g_2x2(2x2)
+    >>> print(refine_for([SubCluster("a", "g", (0,), (4,))], Grid("g", (6,)), ()).fine)
+    @g_3x2(3x2)
     """
     sub_axes = list(used)
+    refinement = Refinement.of(grid, sub_axes)
     for part in parts:
         for axis, (offset, size) in enumerate(zip(part.offsets, part.sizes, strict=True)):
             whole = grid.axes_size((axis,))
-            if whole % size or offset % size:
-                raise ShardingError(
-                    f"{part} of {grid} has {size} of {whole} devices along axis {axis}, from "
-                    f"{offset} on: expected a size that divides {whole}, and an offset that it "
-                    "divides"
-                )
-            if 1 < size < whole:
-                sub_axes.append(SubAxis(axis, 1, whole // size))
-    refinement = Refinement.of(grid, sub_axes)
+            unit = gcd(whole, size, offset)
+            if 1 < unit < whole:
+                try:
+                    refinement = Refinement.of(
+                        grid, [*sub_axes, SubAxis(axis, whole // unit, unit)]
+                    )
+                except ShardingError:  # it crosses another one
+                    continue
+                sub_axes.append(SubAxis(axis, whole // unit, unit))
     if refinement is not None:
         return refinement
     axes = tuple(((1, size, axis),) for axis, size in enumerate(grid.sizes_along(range(grid.rank))))
     return Refinement(grid, grid, axes)
 
 
-def whole_axis(axis: Axis, part: SubCluster, grid: Grid) -> Axis:
-    """The (sub-)axis of `grid` that a (sub-)axis of the part's own grid is."""
+def whole_axis(axis: Axis, part: SubCluster, grid: Grid) -> Axis | None:
+    """The (sub-)axis of `grid` that a (sub-)axis of the part's own grid is.
+
+    `None` if there is none, where the part does not begin at a multiple of what it consists of.
+
+    >>> line = Grid("g", (6,))
+    >>> whole_axis(0, SubCluster("a", "g", (2,), (2,)), line)
+    SubAxis(axis=0, pre=3, size=2)
+    >>> whole_axis(0, SubCluster("a", "g", (1,), (2,)), line) is None
+    True
+    """
     number, pre, size = (
         (axis.axis, axis.pre, axis.size)
         if isinstance(axis, SubAxis)
         else (axis, 1, part.sizes[axis])
     )
     whole = grid.axes_size((number,))
-    return number if size == whole else SubAxis(number, whole // part.sizes[number] * pre, size)
+    outer = part.sizes[number] // pre  # the devices that one index of what is major consists of
+    if whole % outer or part.offsets[number] % outer:
+        return None
+    return number if size == whole else SubAxis(number, whole // outer, size)
+
+
+def _without(coordinates: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return coordinates[:axis] + coordinates[axis + 1 :]

@@ -6,6 +6,7 @@ layout, moves   shardings and steps in the form that the searches use
 search, greedy  the cheapest steps, and the first guess that bounds them
 permutation     the `Permute` from one sharding to another
 halos           steps between shardings that differ in their halos
+transfer_plan   what a transfer between parts of the devices moves
 device_groups   from lists of devices to grid axes
 """
 

@@ -1,14 +1,18 @@
 """Random programs whose ops are spread over the stages of a pipeline, as text."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import add, le, sub
 from random import Random
 
 STAGED = frozenset(
     f"stablehlo.{name}"
     for name in ("add", "dot_general", "maximum", "multiply", "sine", "subtract", "tanh")
 )
-"""The ops of these programs, besides `scf.for`."""
-GRIDS = ((2,), (3,), (4,), (2, 2), (3, 2), (2, 4), (2, 2, 2), (8,))
+"""The ops of these programs, besides `scf.for` and calls."""
+_Part = tuple[list[int], list[int]]
+"""Offsets and sizes of a box of devices."""
+GRIDS = ((2,), (3,), (4,), (2, 2), (3, 2), (2, 4), (2, 2, 2), (8,), (6,), (5,))
 SIZE = 24
 """Divided by all devices of a stage."""
 TYPE = f"tensor<{SIZE}x{SIZE}xf32>"
@@ -19,11 +23,15 @@ class Staged:
     """A function under construction: the values that each stage has."""
 
     draw: Random
-    parts: list[tuple[list[int], list[int]]]
+    parts: list[_Part]
     """The offsets and sizes of each stage; the last one is the whole grid."""
     values: list[list[str]]
     lines: list[str] = field(default_factory=list)
     count: int = 0
+    functions: list[str] = field(default_factory=list)
+    """Functions that are called."""
+    lands: list[int | None] = field(default_factory=list)
+    """The stage on which each function's result is; `None` where it is that of the argument."""
     said: set[str] = field(default_factory=set)
     """Values of which something is said: a second word would have to agree."""
 
@@ -116,6 +124,26 @@ def _passed(program: Staged, stage: int) -> None:
     program.said.add(program.emit(target, f"{text} : ({TYPE}) -> {TYPE}"))
 
 
+def _called(program: Staged, stage: int) -> None:
+    """A call of a function, which may say that it is on another stage."""
+    value, number = program.draw.choice(program.values[stage]), len(program.functions)
+    target = program.draw.choice((stage, *range(len(program.values))))
+    is_said = target != stage or program.draw.random() < 0.3
+    said = f" {{mesh.sharding = {program.sharding(target)}}}" if is_said else ""
+    inner = [f"%0 = stablehlo.sine %x : {TYPE}", f"return %0 : {TYPE}"]
+    if number and program.draw.random() < 0.4:
+        inner.insert(1, f"%1 = call @f{number - 1}(%0) : ({TYPE}) -> {TYPE}")
+        inner[-1] = f"return %1 : {TYPE}"
+        target = program.lands[number - 1] if program.lands[number - 1] is not None else target
+    program.lands.append(target if is_said or len(inner) > 2 else None)
+    program.functions.append(
+        f"func.func private @f{number}(%x: {TYPE}{said}) -> {TYPE} {{\n  "
+        + "\n  ".join(inner)
+        + "\n}"
+    )
+    program.said |= {value, program.emit(target, f"call @f{number}({value}) : ({TYPE}) -> {TYPE}")}
+
+
 def _to_and_fro(program: Staged, stage: int) -> None:
     """A loop that passes what it carries to another stage and back."""
     value, count = program.draw.choice(program.values[stage]), program.count
@@ -133,12 +161,15 @@ def _to_and_fro(program: Staged, stage: int) -> None:
 
 _STEPS = (
     *(_binary, _binary, _product, _scaled, _repeated),
-    *(_annotated, _passed, _passed, _passed, _to_and_fro),
+    *(_annotated, _passed, _passed, _passed, _to_and_fro, _called),
 )
 
 
-def _parts(draw: Random, grid: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
-    """Two or three parts of a grid: the devices with one index, or boxes of several sizes."""
+def _parts(draw: Random, grid: tuple[int, ...]) -> list[_Part]:
+    """Two or three parts of a grid: the devices with one index, or boxes of several sizes.
+
+    Boxes need not begin at a multiple of their size.
+    """
     if draw.random() < 0.5:
         axis = draw.choice([axis for axis, size in enumerate(grid) if size < 4 or len(grid) == 1])
         indices = draw.sample(range(grid[axis]), draw.randint(2, min(3, grid[axis])))
@@ -150,13 +181,33 @@ def _parts(draw: Random, grid: tuple[int, ...]) -> list[tuple[list[int], list[in
             for index in indices
         ]
     parts = []
+    is_aligned = draw.random() < 0.5
     for _ in range(draw.randint(2, 3)):
+        if not is_aligned:
+            sizes = [draw.randint(1, size) for size in grid]
+            offsets = [
+                draw.randint(0, whole - size) for whole, size in zip(grid, sizes, strict=True)
+            ]
+            parts.append((offsets, sizes))
+            continue
         sizes = [
             draw.choice([each for each in (1, 2, 4, size) if size % each == 0]) for size in grid
         ]
         offsets = [draw.randrange(0, whole, size) for whole, size in zip(grid, sizes, strict=True)]
         parts.append((offsets, sizes))
     return parts
+
+
+def _declared(parts: list[_Part]) -> Iterator[tuple[str, list[int], list[int]]]:
+    """The cluster, offsets and sizes of each part: those within the first are parts of that."""
+    around, most = parts[0]
+    for number, (offsets, sizes) in enumerate(parts):
+        inner = list(map(sub, offsets, around))
+        ends = map(add, inner, sizes)
+        if number and min(inner) >= 0 and all(map(le, ends, most)):
+            yield "s0", inner, sizes
+        else:
+            yield "g", offsets, sizes
 
 
 def staged_program(draw: Random) -> str:
@@ -182,9 +233,9 @@ def staged_program(draw: Random) -> str:
             f'"mesh.cluster"() {{sym_name = "g", rank = {len(grid)} : i64, '
             f"dim_sizes = {list(grid)}}} : () -> ()",
             *(
-                f'"mesh.sub_cluster"() {{sym_name = "s{number}", cluster = @g, '
+                f'"mesh.sub_cluster"() {{sym_name = "s{number}", cluster = @{cluster}, '
                 f"offsets = {offsets}, sizes = {sizes}}} : () -> ()"
-                for number, (offsets, sizes) in enumerate(parts[:-1])
+                for number, (cluster, offsets, sizes) in enumerate(_declared(parts[:-1]))
             ),
             f"func.func @main({', '.join(arguments)}) -> ({', '.join([TYPE] * len(returned))}) {{",
             f"  %half = stablehlo.constant dense<0.5> : {TYPE}",
@@ -192,5 +243,6 @@ def staged_program(draw: Random) -> str:
             *program.lines,
             f"  return {', '.join(returned)} : {', '.join([TYPE] * len(returned))}",
             "}",
+            *program.functions,
         ]
     )

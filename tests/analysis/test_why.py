@@ -45,6 +45,7 @@ def test_random_programs() -> None:
     assert explained / total > 0.95
 
 
+@pytest.mark.filterwarnings("ignore::shard_dialect.errors.ShardWarning")
 @pytest.mark.parametrize("first", range(0, 120, 20))
 def test_programs_of_any_dialect_have_a_report(first: int) -> None:
     """Loops, branches, blocks, stages, several grids: no report fails but with a located error."""

@@ -59,6 +59,7 @@ def random_staged_program(seed: int) -> str:
     return staged_program(random.Random(seed))
 
 
+@pytest.mark.filterwarnings("ignore::shard_dialect.errors.ShardWarning")
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("passes", ["import", "propagate", "propagate,materialize"])
 @pytest.mark.parametrize("program", [random_program, random_flow_program, random_staged_program])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shard_dialect.model import Grid, Sharding, ShardingError, SubCluster
+from shard_dialect.model import Grid, Sharding, SubCluster
 from shard_dialect.model.sub_cluster import refine_for
 from shard_dialect.planner import plan
 
@@ -11,7 +11,7 @@ GRID = Grid("g", (2, 4))
 
 def test_each_device_is_in_one_stage() -> None:
     stages = [SubCluster(f"s{at}", "g", (0, at), (2, 1)) for at in range(4)]
-    assert [stage.fixed_axes(GRID, GRID) for stage in stages] == [{1: at} for at in range(4)]
+    assert [stage.place(GRID, GRID).fixed for stage in stages] == [{1: at} for at in range(4)]
     for rank in range(GRID.size):
         assert [part.name for part in stages if part.holds(rank, GRID)] == [f"s{rank % 4}"]
 
@@ -33,7 +33,7 @@ def test_parts_have_fixed_axes_on_a_refined_grid(
     stages = [SubCluster(f"s{at}", "g", *each) for at, each in enumerate(parts)]
     refinement = refine_for(stages, GRID, ())
     assert refinement.fine.shape == shape
-    assert [each.fixed_axes(GRID, refinement.fine) for each in stages] == fixed
+    assert [each.place(GRID, refinement.fine).fixed for each in stages] == fixed
     for stage in stages:
         own = stage.refinement(refinement)
         split = own.refined_axes((0, 1))
@@ -42,10 +42,39 @@ def test_parts_have_fixed_axes_on_a_refined_grid(
         assert shards == list(range(len(devices)))
 
 
-@pytest.mark.parametrize(("offset", "size"), [((0, 1), (2, 2)), ((0, 0), (2, 3)), ((0, 3), (1, 2))])
-def test_other_parts_are_refused(offset: tuple[int, int], size: tuple[int, int]) -> None:
-    with pytest.raises(ShardingError, match="expected a size that divides 4"):
-        refine_for([SubCluster("a", "g", offset, size)], GRID, ())
+@pytest.mark.parametrize(
+    ("shape", "offsets", "sizes", "free"),
+    [
+        ((6,), (0,), (4,), 2),  # devices 0, 1 | 2, 3: along the minor factor of 2
+        ((6,), (2,), (4,), 2),
+        ((4,), (0,), (3,), 1),
+        ((4,), (1,), (2,), 1),
+        ((3, 2), (1, 0), (2, 2), 2),  # all of axis 1
+        ((8,), (2,), (6,), 2),
+        ((12,), (4,), (8,), 4),
+    ],
+)
+def test_what_is_no_multiple_has_fewer_free_axes(
+    shape: tuple[int, ...], offsets: tuple[int, ...], sizes: tuple[int, ...], free: int
+) -> None:
+    grid, part = Grid("g", shape), SubCluster("a", "g", offsets, sizes)
+    fine = refine_for([part], grid, ()).fine
+    place = part.place(grid, fine)
+    assert fine.axes_size(place.free) == free
+    assert place.fixed is None
+    members = [rank for rank in range(grid.size) if part.holds(rank, grid)]
+    assert [rank for rank in range(grid.size) if place.holds(rank)] == members
+    for group in fine.groups(place.free):  # so a collective along them is within the part
+        assert set(group) <= set(members) or set(group).isdisjoint(members)
+
+
+def test_the_first_of_parts_that_cross_has_its_axes() -> None:
+    grid = Grid("g", (6,))
+    parts = [SubCluster("a", "g", (0,), (2,)), SubCluster("b", "g", (3,), (3,))]
+    fine = refine_for(parts, grid, ()).fine
+    assert fine.shape == (3, 2)
+    assert parts[0].place(grid, fine).fixed == {0: 0}
+    assert parts[1].place(grid, fine).free == ()
 
 
 def test_plans_leave_the_axis_of_stages_alone() -> None:

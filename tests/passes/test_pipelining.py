@@ -195,9 +195,8 @@ def test_each_microbatch_has_its_own_indices(stages: int) -> None:
         (
             """
 shard.grid @grid(shape = 2)
-func.func @main(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {
+func.func @main(%x: tensor<8x4xf32>, %c3: index) -> tensor<8x4xf32> {
   %c0 = arith.constant 0 : index
-  %c3 = arith.constant 3 : index
   %k = stablehlo.constant dense<2.0> : tensor<8x4xf32>
   %0 = scf.for %i = %c0 to %c3 step %c3 iter_args(%a = %k) -> (tensor<8x4xf32>) {
     %1 = stablehlo.multiply %a, %x : tensor<8x4xf32>

@@ -52,10 +52,11 @@ class _Explanation:
         self.op = collective
         self.source = self.values.made_as(collective.operands[0])
         self.readers = _distinct(self.values.read_by(collective.results[0]))
-        read = read_collective(collective.handle)
-        self.grid = read.source.grid
-        self.axes = tuple(dict.fromkeys(axis for step in read.steps for axis in step.axes))
         self.stages = stages_named(collective.handle)
+        if self.stages is None:
+            read = read_collective(collective.handle)
+            self.grid = read.source.grid
+            self.axes = tuple(dict.fromkeys(axis for step in read.steps for axis in step.axes))
 
     def why(self) -> Why:
         if self.stages is not None:

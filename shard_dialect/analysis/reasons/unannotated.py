@@ -7,6 +7,7 @@ reduce_scatter, all_gather  what an all_reduce sends, but the ops between comput
 from __future__ import annotations
 
 from shard_dialect.analysis.reasons.function_values import FunctionValues
+from shard_dialect.ir.mesh.attributes import STAGES
 from shard_dialect.ir.mesh.mesh_collectives import read_collective
 from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES
 from shard_dialect.ir.numbered_function import Op
@@ -62,11 +63,13 @@ class Unannotated:
         return any(
             isinstance(step, ReduceScatter)
             for op in self.values.readers.get(self.source, ())
-            if op.name in COLLECTIVES
+            if op.name in COLLECTIVES and STAGES not in op.handle.attributes
             for step in read_collective(op.handle).steps
         )
 
     def _gathers(self, op: Op) -> bool:
+        if STAGES in op.handle.attributes:  # what it moves follows from its stages
+            return False
         return any(
             isinstance(step, AllGather) and any(axis in step.axes for axis in self.axes)
             for step in read_collective(op.handle).steps

@@ -15,14 +15,14 @@ from mpi4py import MPI
 rank = MPI.COMM_WORLD.Get_rank()
 
 
-def join(grid: tuple[int, ...], *axes: int) -> MPI.Comm:
+def join(grid: np.ndarray, *axes: int) -> MPI.Comm:
     """The devices that differ from this one along `axes` only, the last one fastest."""
-    index = [int(each) for each in np.unravel_index(rank, grid)]
+    index = [int(each) for each in np.argwhere(grid == rank)[0]]
     key = 0
     for axis in axes:
-        key = key * grid[axis] + index[axis]
+        key = key * grid.shape[axis] + index[axis]
         index[axis] = 0
-    color = int(np.ravel_multi_index(tuple(index), grid))
+    color = int(np.ravel_multi_index(tuple(index), grid.shape))
     return MPI.COMM_WORLD.Split(color, key)
 
 
@@ -263,14 +263,15 @@ def total_order(x: np.ndarray) -> np.ndarray:
 
 
 def shard_slices(
-    grid: tuple[int, ...], rank: int, shape: list[int], split: list[list[int]]
+    grid: np.ndarray, rank: int, shape: list[int], split: list[list[int]]
 ) -> tuple[slice, ...]:
     """A device's slice of a tensor whose dimensions are split along grid axes."""
-    index, values = np.unravel_index(rank, grid), []
+    index, values = np.argwhere(grid == rank)[0], []
     for size, axes in zip(shape, split, strict=True):
         shard, slices = 0, 1
         for axis in axes:
-            shard, slices = shard * grid[axis] + int(index[axis]), slices * grid[axis]
+            shard = shard * grid.shape[axis] + int(index[axis])
+            slices *= grid.shape[axis]
         length = -(-size // slices)
         values.append(slice(min(shard * length, size), min((shard + 1) * length, size)))
     return tuple(values)
@@ -278,7 +279,7 @@ def shard_slices(
 
 def take(
     global_array: np.ndarray,
-    grid: tuple[int, ...],
+    grid: np.ndarray,
     split: list[list[int]],
     local: list[int],
 ) -> np.ndarray:
@@ -291,7 +292,7 @@ def take(
 
 def put(
     shards: list[np.ndarray | None],
-    grid: tuple[int, ...],
+    grid: np.ndarray,
     shape: list[int],
     split: list[list[int]],
 ) -> np.ndarray:

@@ -41,10 +41,10 @@ class Group:
     size: int
 
 
-def join(grid: tuple[int, ...], *axes: int) -> Group:
+def join(grid: np.ndarray, *axes: int) -> Group:
     """The devices that differ from this one along `axes` only, the last one fastest."""
-    numbers = torch.arange(dist.get_world_size()).reshape(grid)
-    sizes = [grid[axis] for axis in axes]
+    numbers = torch.from_numpy(grid)
+    sizes = [grid.shape[axis] for axis in axes]
     by_member = numbers.movedim(axes, tuple(range(-len(axes), 0))).reshape(-1, *sizes)
     forever = timedelta(days=365)  # a rank may compute for as long as it takes
     for row in (
@@ -358,14 +358,15 @@ def total_order(x: Tensor) -> Tensor:
 
 
 def shard_slices(
-    grid: tuple[int, ...], rank: int, shape: list[int], split: list[list[int]]
+    grid: np.ndarray, rank: int, shape: list[int], split: list[list[int]]
 ) -> tuple[slice, ...]:
     """A device's slice of a tensor whose dimensions are split along grid axes."""
-    index, values = np.unravel_index(rank, grid), []
+    index, values = np.argwhere(grid == rank)[0], []
     for size, axes in zip(shape, split, strict=True):
         shard, slices = 0, 1
         for axis in axes:
-            shard, slices = shard * grid[axis] + int(index[axis]), slices * grid[axis]
+            shard = shard * grid.shape[axis] + int(index[axis])
+            slices *= grid.shape[axis]
         length = -(-size // slices)
         values.append(slice(min(shard * length, size), min((shard + 1) * length, size)))
     return tuple(values)
@@ -373,7 +374,7 @@ def shard_slices(
 
 def take(
     global_array: Tensor,
-    grid: tuple[int, ...],
+    grid: np.ndarray,
     split: list[list[int]],
     local: list[int],
 ) -> Tensor:
@@ -386,7 +387,7 @@ def take(
 
 def put(
     shards: list[Tensor | None],
-    grid: tuple[int, ...],
+    grid: np.ndarray,
     shape: list[int],
     split: list[list[int]],
 ) -> Tensor:

@@ -100,8 +100,7 @@ class Shardings:
         """
         if BLOCKS not in op.attributes:
             return []
-        blocks = [block for region in op.regions for block in region.blocks]
-        blocks = blocks[1:] if op.name == "func.func" else blocks
+        blocks = annotated_blocks(op)
         by_block = list(op.attributes[BLOCKS])
         if [len(each) for each in by_block] != [len(block.arguments) for block in blocks]:
             return []
@@ -136,6 +135,12 @@ class Shardings:
             shape = sharding.local_shape(tuple(type_.shape), self.grid(sharding.grid))
             self._local[type_] = _tensor(shape, type_.element_type)
         return self._local[type_]
+
+
+def annotated_blocks(op: ir.Operation) -> list[ir.Block]:
+    """The blocks whose arguments the attribute `mesh.block_shardings` of an op is about."""
+    blocks = [block for region in op.regions for block in region.blocks]
+    return blocks[1:] if op.name == "func.func" else blocks
 
 
 def _tensor(

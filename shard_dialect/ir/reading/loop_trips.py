@@ -31,6 +31,16 @@ class Runs:
     open_loop: ir.Operation | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """What counts the trips of a loop: an argument of its body, its first value, and its step."""
+
+    place: int
+    first: int
+    step: int
+    trips: int
+
+
 def runs_in(op: ir.Operation) -> Iterator[Runs]:
     """The ops inside `op`, as `walk` has them, each with its runs; all branches run."""
     return _inside(Runs(op))
@@ -51,8 +61,9 @@ def _inside(outer: Runs) -> Iterator[Runs]:
 
 def trips_of(op: ir.Operation) -> int | None:
     """How often the body of a loop runs, `None` where that is not static; 1 for other ops."""
-    if op.name == "scf.for":
-        return _steps(*(_constant(operand) for operand in list(op.operands)[:3]))
+    if op.name in ("scf.for", "stablehlo.while"):
+        counter = counter_of(op)
+        return None if counter is None else counter.trips
     if op.name == "scf.forall":
         bounds = [
             list(op.attributes[f"static{key}"]) for key in ("LowerBound", "UpperBound", "Step")
@@ -60,11 +71,17 @@ def trips_of(op: ir.Operation) -> int | None:
         if any(_DYNAMIC in each for each in bounds):
             return None
         return prod(int(-(-(high - low) // step)) for low, high, step in zip(*bounds, strict=True))
-    if op.name == "stablehlo.while":
-        return _counted_while(op)
     if op.name == "scf.while":
         return _noted(op)
     return None if op.name == "tosa.while_loop" else 1
+
+
+def counter_of(op: ir.Operation) -> Counter | None:
+    """What counts the trips of an `scf.for` or `stablehlo.while`; `None` if they are not static."""
+    if op.name == "stablehlo.while":
+        return _counted_while(op)
+    low, high, step = (_constant(operand) for operand in list(op.operands)[:3])
+    return _counter(0, low, high, step)
 
 
 def _noted(op: ir.Operation) -> int | None:
@@ -81,7 +98,14 @@ def _steps(low: int | None, high: int | None, step: int | None) -> int | None:
     return max(0, -(-(high - low) // step))
 
 
-def _counted_while(op: ir.Operation) -> int | None:
+def _counter(place: int, low: int | None, high: int | None, step: int | None) -> Counter | None:
+    trips = _steps(low, high, step)
+    if trips is None or low is None or step is None:
+        return None
+    return Counter(place, low, step, trips)
+
+
+def _counted_while(op: ir.Operation) -> Counter | None:
     """`while i < bound`, where the body adds a constant to `i`, as JAX writes its loops."""
     condition, body = (region.blocks[0] for region in op.regions)
     flag = _maker(operations(condition)[-1].operands[0], "stablehlo.compare")
@@ -101,7 +125,7 @@ def _counted_while(op: ir.Operation) -> int | None:
     by = step.operands[1 if step.operands[0] == argument else 0]
     high = _before(op, bound)
     past = None if high is None else high + (direction == "LE")
-    return _steps(_constant(op.operands[place]), past, _constant(by))
+    return _counter(place, _constant(op.operands[place]), past, _constant(by))
 
 
 def _before(loop: ir.Operation, value: ir.Value) -> int | None:

@@ -53,8 +53,8 @@ from shard_dialect.model import Grid, Sharding
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.materialize.choose_op_sharding import Choice, Choices
 from shard_dialect.passes.materialize.manual_boundaries import ManualBoundaries
+from shard_dialect.passes.materialize.passed_shardings import choose_passed
 from shard_dialect.passes.materialize.resharded_values import FRESH, ReshardedValues, is_fresh
-from shard_dialect.passes.materialize.stage_shardings import without_axes
 from shard_dialect.passes.materialize.target_shardings import (
     Signature,
     TargetShardings,
@@ -199,7 +199,7 @@ class _Materializer:
         }
         if op.name in by_name:
             return by_name[op.name]
-        if STAGES in op.handle.attributes and "mesh_axis" not in op.handle.attributes:
+        if STAGES in op.handle.attributes:
             return self._transfer
         if op.name in (*annotation_ops.OPS, BARRIER):
             return self._annotate
@@ -253,25 +253,16 @@ class _Materializer:
             self._define(op, op.results[0], sharding)
 
     def _transfer(self, op: Op) -> None:
-        """Pass a tensor on in a sharding that the devices of both stages can have."""
+        """Pass a tensor on, between the shardings with which the fewest bytes move."""
         (value,), (result,) = op.operands, op.results
         if value not in self.target_of or result not in self.target_of:
             return
         grid = self.shardings.grid(symbol(op.handle.attributes["cluster"]))
-        fixed = self.stages.fixed_by_either(op, grid)
-        wanted = (self.target_of[result], self.target_of[value], *self.resharded.shardings(value))
-        candidates = dict.fromkeys(
-            without_axes(each.with_partial(()).bare, fixed) for each in wanted if not each.offsets
-        )
-        through = min(
-            [*candidates, Sharding.replicated(grid.name, self.target_of[value].rank)],
-            key=lambda each: (
-                self.resharded.price(value, each)
-                + self.resharded.plan(result, each, self.target_of[result]).bytes_moved
-            ),
-        )
-        op.handle.operands[0] = self.resharded.get(value, through, op)
-        self._define(op, result, through)
+        passed = choose_passed(self.stages.places(op, grid), self.resharded, op, self.target_of)
+        if passed.source != passed.target and "mesh_axis" in op.handle.attributes:
+            del op.handle.attributes["mesh_axis"], op.handle.attributes["permutation"]
+        op.handle.operands[0] = self.resharded.get(value, passed.source, op)
+        self._define(op, result, passed.target)
 
     def _annotate(self, op: Op) -> None:
         target = self.target_of[op.results[0]]

@@ -255,9 +255,12 @@ class ReshardedValues:
 
     def plan(self, value: int, source: Sharding, target: Sharding) -> Plan:
         """The plan from `source` to `target`; raises `ReshardError` if there is none."""
-        kind = self.function.values[value].kind
         grids = self._attributes.grid(source.grid), self._attributes.grid(target.grid)
-        return plan_between(source, target, self.shape(value), kind.itemsize, *grids)
+        return plan_between(source, target, self.shape(value), self.itemsize(value), *grids)
+
+    def itemsize(self, value: int) -> int:
+        """The bytes of an element of `value`."""
+        return self.function.values[value].kind.itemsize
 
     def shape(self, value: int) -> Shape:
         """The global shape of `value`, a tensor of static shape."""

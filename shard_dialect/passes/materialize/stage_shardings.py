@@ -1,4 +1,4 @@
-"""The axes along which tensors of stages are not sharded: the fixed axes of their stages.
+"""The axes along which tensors of stages are not sharded: those that their stages have not all of.
 
 Propagation knows no stages. Where a constant is used by all devices and by a stage, say, it may
 have given a tensor of the stage a split along an axis along which the stage has one index.
@@ -18,6 +18,7 @@ from shard_dialect.ir.mesh.stage_attributes import stages_at, stages_named
 from shard_dialect.ir.numbered_function import Function, Op
 from shard_dialect.model import Axes, Grid, Sharding, SubCluster
 from shard_dialect.model.axis import full_axis
+from shard_dialect.model.sub_cluster import Place
 from shard_dialect.passes.stages.assign_stages import StageAnnotations, Stages
 
 
@@ -41,18 +42,20 @@ class StageShardings:
         """The names of the grids that transfers are on."""
         return {symbol(op.handle.attributes["cluster"]) for op in self.transfers}
 
-    def fixed(self, stage: str, grid: Grid) -> Collection[int]:
-        """The axes of `grid` along which a stage has one index; none of all devices."""
+    def place(self, stage: str, grid: Grid) -> Place:
+        """Where a stage is on `grid`, or all devices are."""
         part = self._sub_clusters.get(stage)
-        return part.fixed_axes(self.shardings.grid(part.of), grid) if part is not None else ()
+        return Place(grid) if part is None else part.place(self.shardings.grid(part.of), grid)
 
-    def fixed_by_either(self, transfer: Op, grid: Grid) -> set[int]:
-        """The axes of `grid` that the source or the target of a transfer fixes."""
-        names = stages_named(transfer.handle) or ()
-        return {axis for name in names for axis in self.fixed(name, grid)}
+    def places(self, transfer: Op, grid: Grid) -> tuple[Place, Place]:
+        """Where the source and the target of a transfer are on `grid`."""
+        names = stages_named(transfer.handle)
+        assert names is not None, "a transfer names its stages"
+        source, target = (self.place(name, grid) for name in names)
+        return source, target
 
     def allowed(self, of: Mapping[int, Sharding]) -> dict[int, Sharding]:
-        """The shardings `of` values, without the fixed axes of the values' stages."""
+        """The shardings `of` values, without axes that the values' stages have not all of."""
         if not self.transfers:
             return dict(of)
         arguments, results = (stages_at(self.function.handle, key) for key in BOUNDARY)
@@ -65,7 +68,7 @@ class StageShardings:
             stage, grid = stages.of_value(value), self.shardings.grid(sharding.grid)
             # Of a constant, say, which several stages may use, no axis of a stage.
             is_shared = stage is None and not stages.is_bound(value)
-            axes = grid.stage_axes if is_shared else self.fixed(stage or whole, grid)
+            axes = grid.stage_axes if is_shared else self.place(stage or whole, grid).axes
             allowed[value] = without_axes(sharding, axes)
         return allowed
 

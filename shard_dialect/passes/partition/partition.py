@@ -45,7 +45,7 @@ from shard_dialect.ir.function import (
     update_type,
 )
 from shard_dialect.ir.grids import sub_clusters_of, write_grid
-from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT
+from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT, STAGES
 from shard_dialect.ir.mesh.manual_computation import computations_around, grid_of, manual_axes_at
 from shard_dialect.ir.mesh.mesh_collectives import Collective
 from shard_dialect.ir.mesh.mesh_dialect import is_reshard, permutes_shards
@@ -151,6 +151,9 @@ def partition_function(function: Function, checks: TypeChecks, shardings: Shardi
     grids: list[Grid | None] = []
     for op in function.ops:
         with located(op.handle):
+            if STAGES in op.handle.attributes:  # what a transfer moves follows from the shardings
+                op.handle.attributes[ARGUMENT] = ir.TypeAttr.get(op.handle.operands[0].type)
+                op.handle.attributes[RESULT] = ir.TypeAttr.get(op.handle.results[0].type)
             rule = checks.rule_of(op, function.values)
             is_collective = is_reshard(op.handle) or permutes_shards(op.handle)
             collectives.append(exact_steps(op.handle, shardings) if is_collective else None)

@@ -32,7 +32,7 @@ from shard_dialect.model import (
     UpdateHalo,
 )
 from shard_dialect.passes.partition.op_shards import own_number
-from shard_dialect.planner import nests, plan
+from shard_dialect.planner import bytes_moved, nests, plan
 from shard_dialect.rules.partitioned_op import device_indices
 
 
@@ -40,19 +40,27 @@ def exact_steps(op: ir.Operation, shardings: Shardings) -> Collective:
     """What a `mesh` op does, by other steps where its own do not give the shards of its result.
 
     Splitting uneven shards further does not, if these do not nest: 3, 2 elements become 2, 1 | 1, 1
-    and not 2, 2 | 1, 0.
+    and not 2, 2 | 1, 0. An op that is several steps, such as a gather along a major axis, is the
+    cheapest steps between its shardings.
     """
     collective = read_collective(op)
     if not op.results[0].type.has_static_shape:
         return collective
-    shape, now = tuple(op.results[0].type.shape), collective.source
-    grid = shardings.grid(now.grid)
-    for step in collective.steps:
+    source, steps = collective.source, collective.steps
+    shape, grid = tuple(op.results[0].type.shape), shardings.grid(source.grid)
+    ends = (source, collective.target)
+    is_plain = not any(each.halos or each.offsets for each in ends)
+    if len(steps) > 1 and is_plain and collective.target.grid == source.grid:
+        best = plan(source, collective.target, shape, 1, grid, sub_axes=False)
+        if best.bytes_moved < bytes_moved(steps, source, shape, 1, grid):
+            return replace(collective, steps=best.steps)
+    now = source
+    for step in steps:
         before, now = now, step.after(now)
         if before.grid == now.grid and not nests(before, now, shape, grid):
             # Costs are compared with one another, so the size of elements does not matter.
-            steps = plan(collective.source, collective.target, shape, 1, grid, sub_axes=False).steps
-            return replace(collective, steps=steps)
+            best = plan(source, collective.target, shape, 1, grid, sub_axes=False)
+            return replace(collective, steps=best.steps)
     return collective
 
 

@@ -16,33 +16,35 @@ device of two stages takes their branches in that order, too. The ops of a stage
 front as possible, so that there is one branch per stage between two transfers. Loops and branches
 with several stages inside are run by all devices, and their blocks are branched by stage.
 
-A transfer without `mesh_axis` is between stages with different fixed axes. It becomes a permutation
-along the axes that both fix at different indices, and a broadcast, by the devices of the target,
-along those that the target does not fix.
+A transfer moves to each device what it lacks of its shard (`planner.transfer_plan`). So it becomes
+one permutation or several, of slices, outside of branches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
 from shard_dialect.ir.building.masking import as_index
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import BOUNDARY, boundary, returns_of, set_boundary
-from shard_dialect.ir.mesh.attributes import STAGE, STAGES, i64_array, symbol
+from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT, STAGE, STAGES, symbol
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.mesh.stage_attributes import check_stage, stages_at, stages_named
 from shard_dialect.ir.numbered_function import Block, Op
 from shard_dialect.ir.read_function import read_function
-from shard_dialect.ir.shard.local_collectives import write_local
 from shard_dialect.ir.walk import body, walk
-from shard_dialect.model import Grid, ShardingError, SubCluster
-from shard_dialect.model.collectives import NOBODY
-from shard_dialect.model.rooted_collectives import Broadcast, flat_index
+from shard_dialect.model import Axes, Grid, ShardingError, SubCluster
+from shard_dialect.model.axis import full_axis
+from shard_dialect.model.rooted_collectives import flat_index
+from shard_dialect.model.sub_cluster import Place
 from shard_dialect.passes.partition.op_shards import own_number
+from shard_dialect.passes.partition.write_transfers import write_transfer
 from shard_dialect.passes.stages.assign_stages import StageAnnotations, Stages
+from shard_dialect.planner.transfer_plan import End, plan_transfer
 from shard_dialect.rules.partitioned_op import device_indices
 
 
@@ -66,66 +68,20 @@ def branch_by_stage(
         if stages:
             whole = shardings.grid(stages[0].of)
             grid = shardings.grid(fine) if fine else _finest(stages, whole, shardings)
-            fixed = {each.name: each.fixed_axes(whole, grid) for each in stages}
-            fixed[whole.name] = {}
-            for op in walk(function):
-                transfer = stages_named(op)
-                if transfer is not None and "mesh_axis" not in op.attributes:
-                    _expand(op, fixed[transfer[0]], fixed[transfer[1]], grid)
+            places = {each.name: each.place(whole, grid) for each in stages}
+            places[whole.name] = Place(grid)
             annotations = StageAnnotations(arguments, results, stages_named)
             of = Stages(read_function(function), annotations, whole.name)
-            _Branches(function, grid, fixed, of).write()
+            _Branches(function, shardings, grid, places, of).write()
 
 
 def _finest(stages: Sequence[SubCluster], whole: Grid, shardings: Shardings) -> Grid:
     """A grid of the module on which the stages, without transfers, have fixed axes."""
     for grid in (whole, *shardings.grids.values()):
         same_devices = grid.is_static and grid.size == whole.size and not grid.device_ids
-        if same_devices and all(_is_box(stage, whole, grid) for stage in stages):
+        if same_devices and all(stage.place(whole, grid).fixed is not None for stage in stages):
             return grid
     return whole
-
-
-def _is_box(stage: SubCluster, whole: Grid, grid: Grid) -> bool:
-    try:
-        stage.fixed_axes(whole, grid)
-    except ShardingError:
-        return False
-    return True
-
-
-def _expand(
-    transfer: ir.Operation, begin: Mapping[int, int], end: Mapping[int, int], grid: Grid
-) -> None:
-    """Write a transfer between stages with these fixed axes as a permutation and a broadcast.
-
-    The tensor is sharded along axes that neither fixes.
-    """
-    axes = tuple(sorted(axis for axis in end if begin.get(axis, end[axis]) != end[axis]))
-    permutation = [NOBODY] * grid.axes_size(axes)
-    sizes = grid.sizes_along(axes)
-    a, b = (flat_index(tuple(at[axis] for axis in axes), sizes) for at in (begin, end))
-    permutation[a] = b
-    transfer.attributes["mesh_axis"] = i64_array(axes)
-    transfer.attributes["permutation"] = i64_array(permutation)
-    groups = tuple(sorted(axis for axis in begin if axis not in end))
-    if not groups:
-        return
-    value = transfer.results[0]
-    users = [(use.owner.operation, use.operand_number) for use in value.uses]
-    with ir.InsertionPoint.after(transfer), transfer.location:
-        root = Broadcast(groups, tuple(begin[axis] for axis in groups))
-        shared = write_local(root, grid.name, value, value.type)
-    for user, number in users:
-        user.operands[number] = shared
-
-
-def _finish(transfer: ir.Operation) -> None:
-    """Leave of a transfer the permutation, if it moves anything."""
-    del transfer.attributes[STAGES]
-    if not list(transfer.attributes["mesh_axis"]):
-        transfer.results[0].replace_all_uses_with(transfer.operands[0])
-        transfer.erase()
 
 
 @dataclass
@@ -138,27 +94,35 @@ class _Segment:
 
 @dataclass
 class _Branches:
-    """Branches one function; `fixed` has the fixed axes of each stage, and none of all devices."""
+    """Branches one function; `places` tells where each stage is, and all devices are."""
 
     function: ir.Operation
+    shardings: Shardings
     grid: Grid
-    fixed: Mapping[str, Mapping[int, int]]
+    places: Mapping[str, Place]
     of: Stages
-    own: dict[tuple[int, ...], ir.Value] = field(default_factory=dict)
-    """The index of this device along fixed axes."""
+    own: dict[Place | Axes, ir.Value] = field(default_factory=dict)
+    """The index of this device along the axes of stages that have one index along each; whether it
+    is of a stage that has several, as 1 or 0."""
 
     def write(self) -> None:
         self._note_boundary()
         with ir.InsertionPoint.at_block_begin(body(self.function)), self.function.location:
-            for axes in sorted({tuple(each) for each in self.fixed.values()} - {()}):
+            fixed = {place.axes for place in self.places.values() if place.fixed}
+            for axes in sorted(fixed):
                 indices = device_indices(self.grid.axes_size(axes))
                 self.own[axes] = as_index(own_number(indices, axes, self.grid.name))
+            for place in dict.fromkeys(self.places.values()):
+                if place.fixed is None:
+                    sizes = map(range, self.grid.sizes_along(place.axes))
+                    flags = [int(index in place.indices) for index in product(*sizes)]
+                    self.own[place] = as_index(own_number(flags, place.axes, self.grid.name))
         self._write_block(self.of.function.blocks[0])
 
     def _write_block(self, block: Block) -> None:
         end = block.end.handle
         for segment in self._segments(block):
-            if self.fixed[segment.stage]:
+            if self.places[segment.stage].axes:
                 self._branch(segment, block)
                 continue
             for op in segment.ops:
@@ -167,7 +131,31 @@ class _Branches:
                     for inner in op.blocks:
                         self._write_block(inner)
                 if STAGES in op.handle.attributes:
-                    _finish(op.handle)
+                    self._move(op.handle)
+
+    def _move(self, transfer: ir.Operation) -> None:
+        """Replace a transfer by what it moves between the shards of its two shardings."""
+        with ir.InsertionPoint(transfer), located(transfer), transfer.location:
+            named = stages_named(transfer) or ()
+            types = [transfer.attributes[key].value for key in (ARGUMENT, RESULT)]
+            source, target = (self._end(*each) for each in zip(named, types, strict=True))
+            if source.sharding.partial or target.sharding.partial:
+                partial = [end.sharding for end in (source, target) if end.sharding.partial]
+                raise ShardingError(f"passes on a tensor sharded as {partial[0]}, a partial one")
+            plan = plan_transfer(source, target, tuple(types[0].shape))
+            value, result = transfer.operands[0], transfer.results[0]
+            moved = write_transfer(plan, value, result.type, self.grid)
+        result.replace_all_uses_with(moved)
+        transfer.erase()
+
+    def _end(self, stage: str, type_: ir.RankedTensorType) -> End:
+        """The source or target of a transfer; raises for a sharding that its stage cannot have."""
+        sharding, place = self.shardings.sharding_of(type_, self.grid), self.places[stage]
+        barred = [axis for axis in sharding.axes if full_axis(axis) in place.axes]
+        if barred or sharding.halos:
+            why = f"@{stage} has not all of axis {barred[0]}" if barred else "it has halos"
+            raise ShardingError(f"passes on a tensor sharded as {sharding}, but {why}")
+        return End.on_part(sharding, place)
 
     def _note_boundary(self) -> None:
         """Record the stage of each argument and result, for whoever runs the program."""
@@ -177,7 +165,7 @@ class _Branches:
             entries = boundary(self.function, key)
             for entry, value in zip(entries, values, strict=True):
                 stage = self.of.of_value(value)
-                if stage is not None and self.fixed[stage]:
+                if stage is not None and self.places[stage].axes:
                     entry[STAGE] = ir.FlatSymbolRefAttr.get(stage)
             set_boundary(self.function, key, entries)
 
@@ -211,11 +199,8 @@ class _Branches:
             for value in op.results
             if (uses := _uses_outside(value, inside, block.handle))
         ]
-        fixed = self.fixed[segment.stage]
-        axes = tuple(fixed)
-        number = flat_index(tuple(fixed[axis] for axis in axes), self.grid.sizes_along(axes))
         with ir.InsertionPoint(block.end.handle), handles[0].location:
-            is_own = build.compare("eq", self.own[axes], build.index(number))
+            is_own = self._is_of(self.places[segment.stage])
             types = [value.type for value, _ in captured]
             branch = build.create("scf.if", types, [is_own], regions=2)
         for (_, uses), result in zip(captured, branch.results, strict=True):
@@ -229,6 +214,14 @@ class _Branches:
                 build.create("scf.yield", [], [_zeros(value) for value, _ in captured])
         for op in handles:
             op.move_before(last)
+
+    def _is_of(self, place: Place) -> ir.Value:
+        """Whether this device is of a stage."""
+        if place.fixed is None:
+            return build.compare("eq", self.own[place], build.index(1))
+        (index,) = place.indices
+        number = flat_index(index, self.grid.sizes_along(place.axes))
+        return build.compare("eq", self.own[place.axes], build.index(number))
 
 
 def _uses_outside(

@@ -21,6 +21,8 @@ from shard_dialect.passes.pipelining.microbatch_program import MicrobatchProgram
 from shard_dialect.rules.op_kinds import OpKinds
 
 _ONE_DEVICE = Grid("one", ())
+SLICES = ("stablehlo.slice", "tensor.extract_slice")
+"""Of an argument that holds the weights of several layers, they take those of one."""
 
 
 @dataclass
@@ -49,9 +51,7 @@ class StageChoice:
         values = self.program.function.values
         tensors = [value for value in self.program.function.arguments if values[value].is_tensor]
         self._roots = {value: {value} for value in tensors}
-        for op in self.program.once:
-            roots = set().union(*(self._roots.get(value, set()) for value in self._read(op)))
-            self._roots |= dict.fromkeys(op.results, roots)
+        self._find_roots()
         count = self._find_forward()
         self._choose_forward(self.program.ops[:count])
         self.forward += self.program.ops[:count]
@@ -76,6 +76,14 @@ class StageChoice:
             self.of_value[total] = self.of_value[added]
         for op in self.program.after:
             self._place(op)
+
+    def _find_roots(self) -> None:
+        """Find the arguments that each value depends on which is made once."""
+        for op in self.program.once:
+            roots = set().union(*(self._roots.get(value, set()) for value in self._read(op)))
+            if roots and op.name in SLICES:  # the weights of one layer, of those of all
+                roots = {op.results[0]}
+            self._roots |= dict.fromkeys(op.results, roots)
 
     def _read(self, op: Op) -> list[int]:
         """The values that an op reads, or reads slices of."""
@@ -135,6 +143,18 @@ class StageChoice:
                 total += prod(kind.shape or ()) * kind.itemsize
         return total
 
+    def _stage_for(self, maker: Op, stage: int) -> int:
+        """Where to make a value that `stage` needs: there, or where it is made of less to send."""
+        values = self.program.function.values
+        kinds = [values[value].kind for value in maker.results]
+        made = sum(prod(kind.shape or ()) * kind.itemsize for kind in kinds)
+        others = {self.of_value[v] for v in self._read(maker) if v in self.of_value} - {stage}
+
+        def bytes_sent(at: int) -> int:
+            return self._bytes_to(maker, at) + (made if at != stage else 0)
+
+        return min((stage, *sorted(others)), key=bytes_sent)
+
     def _put(self, op: Op, stage: int) -> None:
         self.of_op[id(op)] = stage
         for value in self._read(op):
@@ -149,6 +169,6 @@ class StageChoice:
             self.of_value[value] = stage
             maker = self._maker.get(value)
             if maker is not None and id(maker) not in self.of_op:
-                self._put(maker, stage)
+                self._put(maker, self._stage_for(maker, stage))
         if self.of_value[value] != stage:
             self.needed.setdefault(value, set()).add(stage)

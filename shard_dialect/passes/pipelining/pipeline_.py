@@ -12,8 +12,9 @@
     %y0 = stablehlo.dot_general %p0, %v                       microbatch 0 on @stage1, ...
 
 What the microbatches of a reduction over the batch give, gradients, say, is added up on the stage
-that makes it. Results that have the batch as a dimension are concatenated. `propagate` goes on from
-there: the result is in the annotated form, as somebody would write it by hand.
+that makes it. Results that have the batch as a dimension are concatenated. Calls are inlined, and
+loops over layers unrolled. `propagate` goes on from there: the result is in the annotated form, as
+somebody would write it by hand.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.function import (
     form_of,
     functions_of,
+    is_private,
     name_of,
     returns_of,
     update_type,
@@ -44,8 +46,11 @@ from shard_dialect.passes.pipelining.choose_stages import StageChoice
 from shard_dialect.passes.pipelining.microbatch_program import MicrobatchProgram
 from shard_dialect.passes.pipelining.schedules import schedule
 from shard_dialect.passes.pipelining.split_batch import split_batch
+from shard_dialect.passes.pipelining.unroll_loops import unroll_loops
 from shard_dialect.passes.pipelining.write_tasks import TaskWriter
 from shard_dialect.passes.propagate.constraints import default_grid
+from shard_dialect.passes.specialize.clone_per_call import Calls, callee_of
+from shard_dialect.passes.stages.inline_calls import drop_uncalled, inline_calls
 from shard_dialect.passes.vocabularies.import_ import import_annotations
 
 
@@ -69,13 +74,7 @@ class Pipeline(Pass):
         import_annotations(module)
         if declares_no_grid(module):
             return
-        functions = functions_of(module)
-        if len(functions) != 1:
-            raise ShardError(
-                f"pass 'pipeline' divides one function, and the module has {len(functions)}: run "
-                "--inline first"
-            )
-        function = functions[0]
+        function = _inlined(module)
         if form_of(function) != "annotated":
             raise error_at(function.location, "a pipeline is made before --propagate")
         if min(self.stages, self.microbatches) < 1:
@@ -89,6 +88,7 @@ class Pipeline(Pass):
         self._divide(function, sorted(set(map(int, texts))))
 
     def _divide(self, function: ir.Operation, batched: Sequence[int]) -> None:
+        unroll_loops(function, batched)
         shardings = Shardings.of(function.parent)
         names = set(shardings.grids)
         microbatches = _fresh("microbatches", names)
@@ -118,6 +118,24 @@ class Pipeline(Pass):
         annotations.annotate_boundary(
             program.function.arguments, program.returned, choice.of_value.get
         )
+
+
+def _inlined(module: ir.Operation) -> ir.Operation:
+    """The module's one function that no other calls, with all calls in it inlined."""
+    functions = functions_of(module)
+    calls = Calls(module)
+    called = {callee_of(call) for its in calls.calls.values() for call in its}
+    entries = [each for each in functions if name_of(each) not in called or not is_private(each)]
+    if len(entries) != 1:
+        raise ShardError(
+            f"pass 'pipeline' divides one function, and the module has {len(entries)} that others "
+            "may call"
+        )
+    if any(calls.calls.values()):
+        calls.refuse_recursion()
+        inline_calls(entries[0], module)
+        drop_uncalled(module, called)
+    return entries[0]
 
 
 def _drop(grid: str, module: ir.Operation) -> None:

@@ -13,7 +13,7 @@ def read_values(function: Function) -> dict[int, tuple[int, ...]]:
     """The values that each op of the function's first block reads, by the op's id."""
     numbers = {value.handle: number for number, value in enumerate(function.values)}
     return {
-        id(op): (*op.operands, *(numbers[value] for value in _captured(op.handle)))
+        id(op): (*op.operands, *(numbers[value] for value in captured(op.handle)))
         for op in function.blocks[0].ops
     }
 
@@ -26,7 +26,7 @@ def replace_captured(op: ir.Operation, by: Mapping[ir.Value, ir.Value]) -> None:
                 inner.operands[number] = by[value]
 
 
-def _captured(op: ir.Operation) -> list[ir.Value]:
+def captured(op: ir.Operation) -> list[ir.Value]:
     """The values from outside of `op` that the ops in its regions read."""
     inside = walk(op) if len(op.regions) else []
     made = {value for each in inside for value in each.results}

@@ -20,12 +20,12 @@ and from all devices too, have no `mesh_axis`: `partition` finds out what they m
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
-from shard_dialect.ir.diagnostics import error_at, located
+from shard_dialect.ir.diagnostics import error_at, located, warn
 from shard_dialect.ir.function import (
     BOUNDARY,
     boundary,
@@ -53,9 +53,11 @@ from shard_dialect.ir.sdy.convert import is_maximal
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation, Axis, Grid, SubCluster
 from shard_dialect.model.collectives import NOBODY
+from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.rooted_collectives import flat_index
-from shard_dialect.model.sub_cluster import refine_for, whole_axis
+from shard_dialect.model.sub_cluster import Place, refine_for, whole_axis
 from shard_dialect.passes.stages.assign_stages import StageAnnotations, Stages
+from shard_dialect.passes.stages.inline_calls import inline_where_called
 from shard_dialect.passes.stages.rewrite_annotations import rewrite_annotations
 
 PERMUTE = "mesh.collective_permute"
@@ -70,6 +72,16 @@ def stages_to_grid_axis(module: ir.Operation) -> None:
     shardings = Shardings.of(module)
     if len(shardings.grids) < 2:
         return
+    parts = {
+        *sub_clusters_of(module),
+        *(name for name in shardings.grids if is_maximal(shardings.grid(name))),
+    }
+    staged = set()
+    for function in functions_of(module):
+        with located(function):
+            if form_of(function) == "annotated" and parts & set(_grids_in(function, shardings)):
+                staged.add(name_of(function))
+    inline_where_called(module, staged)
     functions = [each for each in functions_of(module) if form_of(each) == "annotated"]
     for function in functions:
         with located(function):
@@ -84,8 +96,6 @@ def stages_to_grid_axis(module: ir.Operation) -> None:
                 _StagesToGrid(function, stages, names, shardings).run()
             else:
                 _transfers_to_annotations(function, shardings)
-    if sub_clusters:
-        _refuse_calls(module)
 
 
 def _maximal_to_parts(names: Collection[str], module: ir.Operation, shardings: Shardings) -> None:
@@ -198,6 +208,8 @@ class _StagesToGrid:
     stages: Sequence[SubCluster]
     names: Collection[str]
     shardings: Shardings
+    warned: set[str] = field(default_factory=set)
+    """The stages of which the user was told that they are no multiples."""
 
     def run(self) -> None:
         """Rewrite the function; raise `ShardError` for what stages do not support."""
@@ -206,8 +218,8 @@ class _StagesToGrid:
         self.fine = refined.fine
         self.refinement = {each.name: each.refinement(refined) for each in self.stages}
         self.refinement[self.grid.name] = refined
-        self.fixed = {each.name: each.fixed_axes(self.grid, self.fine) for each in self.stages}
-        self.fixed[self.grid.name] = {}
+        self.places = {each.name: each.place(self.grid, self.fine) for each in self.stages}
+        self.places[self.grid.name] = Place(self.fine)
         self._refuse_without_stage()
         arguments, results = (
             _boundary_annotations(self.function, key, self.shardings) for key in BOUNDARY
@@ -239,7 +251,7 @@ class _StagesToGrid:
     def _used_axes(self) -> list[Axis]:
         """The axes of the grid that annotations use."""
         stages = {each.name: each for each in self.stages}
-        used: list[Axis] = []
+        used: list[Axis | None] = []
         for annotation in _annotations_in(self.function, self.shardings):
             stage = stages.get(annotation.grid)
             for axis in (*annotation.sharding.axes, *annotation.replicated):
@@ -247,11 +259,11 @@ class _StagesToGrid:
                     used.append(axis)
                 elif self.shardings.grid(stage.name).axes_size((axis,)) > 1:
                     used.append(whole_axis(axis, stage, self.grid))
-        return used
+        return [axis for axis in used if axis is not None]
 
     def _declare(self) -> None:
         """Declare the grid to be on, with the axes along which stages differ."""
-        fixed = {axis for each in self.fixed.values() for axis in each}
+        fixed = {axis for each in self.places.values() for axis in each.axes}
         fine = self.shardings.grids.get(self.fine.name, self.fine)
         fine = replace(fine, stage_axes=tuple(sorted({*fine.stage_axes, *fixed})))
         for op in operations(self.function.block):
@@ -284,10 +296,6 @@ class _StagesToGrid:
                 "expected one block"
             )
         for op in walk(self.function):
-            if op.name == "func.call":
-                raise error_at(
-                    op.location, "'func.call' op is in a function with stages: run --inline first"
-                )
             if is_manual(op):
                 raise error_at(
                     op.location,
@@ -326,7 +334,7 @@ class _StagesToGrid:
     def _pass(self, op: ir.Operation, source: str | None, target: str) -> None:
         source = source or self.grid.name  # what is on no stage, all devices have
         for name in (source, target):
-            if name not in self.fixed:
+            if name not in self.places:
                 raise ShardError(
                     f"'{op.name}' op passes a tensor from @{source} to @{target}: expected stages "
                     f"of {self.grid}"
@@ -334,18 +342,17 @@ class _StagesToGrid:
         op.attributes["cluster"] = ir.FlatSymbolRefAttr.get(self.fine.name)
         named = [ir.FlatSymbolRefAttr.get(name) for name in (source, target)]
         op.attributes[STAGES] = ir.ArrayAttr.get(named)
-        axes = tuple(self.fixed[source])
-        if axes and axes == tuple(self.fixed[target]):
-            a, b = (self._index(name, axes) for name in (source, target))
+        places = [self.places[name] for name in (source, target)]
+        axes = places[0].axes
+        if axes and axes == places[1].axes and all(place.fixed for place in places):
+            a, b = (
+                flat_index(next(iter(place.indices)), self.fine.sizes_along(axes))
+                for place in places
+            )
             permutation = [NOBODY] * self.fine.axes_size(axes)
             permutation[a] = b
             op.attributes["mesh_axis"] = i64_array(axes)
             op.attributes["permutation"] = i64_array(permutation)
-
-    def _index(self, stage: str, axes: Sequence[int]) -> int:
-        return flat_index(
-            tuple(self.fixed[stage][axis] for axis in axes), self.fine.sizes_along(axes)
-        )
 
     def _note_boundary(self, key: str, values: Sequence[int]) -> None:
         """Record the stage of each argument, or result."""
@@ -364,25 +371,30 @@ class _StagesToGrid:
             op.attributes[annotation_ops.LOOPS] = ir.ArrayAttr.get(axes)
 
     def _on_grid(self, annotation: Annotation) -> Annotation:
-        """The annotation on the refined grid, without the fixed axes of its stage."""
+        """The annotation on the refined grid, along the free axes of its stage alone."""
         refinement = self.refinement[annotation.grid]
+        self._check_kept(annotation, refinement)
         return replace(
             annotation,
             sharding=refinement.refined(annotation.sharding),
             replicated=refinement.refined_axes(annotation.replicated),
         )
 
-
-def _refuse_calls(module: ir.Operation) -> None:
-    """Raise for calls of functions with stages, whose results no single device would have."""
-    staged = {name_of(function) for function in functions_of(module) if has_stages(function)}
-    for op in walk(module) if staged else ():
-        if op.name == "func.call" and op.attributes["callee"].value in staged:
-            raise error_at(
-                op.location,
-                f"'func.call' op calls @{op.attributes['callee'].value}, which has stages: run "
-                "--inline first",
-            )
+    def _check_kept(self, annotation: Annotation, refinement: Refinement) -> None:
+        """Warn if a tensor of a stage is split less than annotated; raise if it must not be."""
+        sharding = annotation.sharding
+        kept = self.fine.axes_size(refinement.refined_axes(sharding.axes))
+        if kept == refinement.grid.axes_size(sharding.axes):
+            return
+        part = next(each for each in self.stages if each.name == annotation.grid)
+        what = part.text_in(self.grid)
+        text = f"stage {part} has {what}, so a tensor sharded as {sharding} on it"
+        if sharding.halos or sharding.offsets or sharding.partial:
+            raise ShardError(f"{text} cannot be")
+        if part.name not in self.warned:
+            self.warned.add(part.name)
+            how = f"split among {kept} devices" if kept > 1 else "unsharded on each device"
+            warn(f"{text} is {how}", self.function.location)
 
 
 def has_stages(function: ir.Operation) -> bool:

@@ -17,8 +17,8 @@ from shard_dialect.ir.building.build import create
 from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.function import boundary, functions_of, returns_of, set_boundary
 from shard_dialect.ir.grids import read_grid, write_grid
-from shard_dialect.ir.mesh.attributes import SHARDING, SHARDINGS, STANDS_FOR
-from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
+from shard_dialect.ir.mesh.attributes import BLOCKS, SHARDING, SHARDINGS, STANDS_FOR
+from shard_dialect.ir.mesh.sharding_attributes import Shardings, annotated_blocks, rank_of
 from shard_dialect.ir.shard.sharding_ops import write_sharding_op
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation, SubAxis
@@ -58,6 +58,7 @@ class ExportShard(Pass):
         _export_grids(module)
         for op in walk(module):
             _export_results(op, shardings)
+            _export_blocks(op, shardings)
         for function in functions_of(module):
             _export_boundary(function, shardings)
         for op, annotated in annotations_by_op(module, shardings):
@@ -98,6 +99,20 @@ def _export_results(op: ir.Operation, shardings: Shardings) -> None:
     for number, annotation in annotations.items():
         with ir.InsertionPoint.after(op), op.location:
             _interpose(op.results[number], annotation, "op")
+
+
+def _export_blocks(op: ir.Operation, shardings: Shardings) -> None:
+    """Turn the annotations of block arguments into `shard.shard` ops at the blocks' beginnings."""
+    if BLOCKS not in op.attributes:
+        return
+    with located(op):
+        by_block = shardings.of_blocks(op)
+    del op.attributes[BLOCKS]
+    for block, by_number in zip(annotated_blocks(op), by_block, strict=False):
+        first = operations(block)[0]
+        for number, annotation in by_number.items():
+            with ir.InsertionPoint(first), op.location:
+                _interpose(block.arguments[number], annotation, "block")
 
 
 def _export_boundary(function: ir.Operation, shardings: Shardings) -> None:
@@ -163,6 +178,11 @@ def _refuse_what_upstream_lacks(annotation: Annotation) -> None:
         lacks = "what fills a halo"
     elif sharding.halos and sharding.offsets:
         lacks = "halos beside offsets"
+    elif any(
+        len(axes) > 1 and at
+        for axes, at in zip(sharding.split_axes, sharding.offsets, strict=False)
+    ):
+        lacks = "offsets along several axes"  # upstream's verifier adds up the axes' sizes
     elif sharding.partial:
         lacks = f"the partial {sharding.reduction}"
     elif any(isinstance(axis, SubAxis) for axis in sharding.axes):

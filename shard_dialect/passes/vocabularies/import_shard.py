@@ -9,8 +9,8 @@ from shard_dialect.ir.building.build import annotate, create
 from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.function import boundary, name_of, set_boundary
 from shard_dialect.ir.grids import read_grid, write_cluster
-from shard_dialect.ir.mesh.attributes import SHARDING, SHARDINGS, STANDS_FOR, symbol
-from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.mesh.attributes import BLOCKS, SHARDING, SHARDINGS, STANDS_FOR, symbol
+from shard_dialect.ir.mesh.sharding_attributes import Shardings, annotated_blocks
 from shard_dialect.ir.shard.sharding_ops import Layout, grid_name, sharding_behind
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import Annotation, ShardingError
@@ -127,6 +127,22 @@ class _Importer:
         for (name, key), entries in self.boundaries.items():
             set_boundary(self.functions[name], key, entries)
 
+    def to_block(self, op: ir.Operation, sharding: ir.Attribute) -> bool:
+        """Note the sharding of an argument of a block that is not a function's first one."""
+        value = op.operands[0]
+        if not isinstance(value.owner, ir.Block):
+            return False
+        owner = value.owner.owner.operation
+        blocks = annotated_blocks(owner)
+        if value.owner not in blocks:
+            return False
+        lists = [[ir.UnitAttr.get()] * len(block.arguments) for block in blocks]
+        if BLOCKS in owner.attributes:
+            lists = [list(each) for each in owner.attributes[BLOCKS]]
+        lists[blocks.index(value.owner)][value.arg_number] = sharding
+        owner.attributes[BLOCKS] = ir.ArrayAttr.get([ir.ArrayAttr.get(each) for each in lists])
+        return True
+
     def to_op(self, op: ir.Operation, sharding: ir.Attribute) -> bool:
         value = op.operands[0]
         if isinstance(value.owner, ir.Block):
@@ -142,6 +158,7 @@ class _Importer:
 
 _RESTORE: dict[str, Callable[[_Importer, ir.Operation, ir.Attribute], bool]] = {
     "argument": _Importer.to_argument,
+    "block": _Importer.to_block,
     "op": _Importer.to_op,
     "result": _Importer.to_result,
 }

@@ -81,3 +81,9 @@ func.func @f() {
 func.func @axis_that_the_part_has_not(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@s, [[1]]>}) {
   return
 }
+
+// -----
+
+// expected-error@+1 {{sub-cluster @a(2) is a part of itself, through @b}}
+"mesh.sub_cluster"() {sym_name = "a", cluster = @b, offsets = [0], sizes = [2]} : () -> ()
+"mesh.sub_cluster"() {sym_name = "b", cluster = @a, offsets = [0], sizes = [2]} : () -> ()

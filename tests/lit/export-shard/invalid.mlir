@@ -184,3 +184,11 @@ func.func @a_later_form(%x: tensor<16x16xf32>) attributes {mesh.form = "distribu
 func.func @a_local_form(%x: tensor<16x16xf32>) attributes {mesh.form = "local"} {
   return
 }
+
+// -----
+
+"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 2]} : () -> ()
+// expected-error@+1 {{offsets along several axes of [[0, 1], {offsets = [[0, 1, 2, 3, 8]]}] cannot be expressed in upstream's shard dialect}}
+func.func @offsets_along_several_axes(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@g, [[0, 1], {offsets = [[0, 1, 2, 3, 8]]}]>}) {
+  return
+}

@@ -11,6 +11,12 @@ gives the result of rounding to a neighbour there, as a sum in another order may
 factors: values rounded to 16 bits; sums, which may be added in any order; elementary functions,
 which each library computes differently; and f32 or f64 values computed from narrow floats, as if
 they were inputs.
+
+What is added up also gets factors before it is: each operand of a product, a sum or a solve, if it
+is not an input already. For terms may cancel in one order, whatever they are, and not in another:
+
+    stablehlo.triangular_solve(%a, %a)      zeros, or 6e-8, beside the diagonal
+    the sum of x - mean(x)                  0, or 1e-7
 """
 
 from __future__ import annotations
@@ -71,6 +77,21 @@ _VARYING = frozenset(
 """Ops whose result depends on the implementation, by themselves or in their regions."""
 
 
+_SOLVES = frozenset(f"stablehlo.{name}" for name in ("cholesky", "triangular_solve"))
+"""Ops that add up what they have computed of floats of any size, in the type of the floats."""
+_SUMS = _SOLVES | frozenset(
+    f"{dialect}.{name}"
+    for dialect, names in {
+        "arith": "addf",
+        "stablehlo": "add batch_norm_grad batch_norm_training convolution dot dot_general fft",
+        "tosa": "avg_pool2d conv2d conv3d depthwise_conv2d fft2d matmul reduce_sum rfft2d"
+        " transpose_conv2d",
+    }.items()
+    for name in names.split()
+)
+"""Ops that add up their operands' elements, by themselves or in their regions."""
+
+
 def add_factors(module: ir.Operation, function: ir.Operation) -> None:
     """Multiply the values that may be rounded differently by further, last arguments.
 
@@ -82,13 +103,19 @@ def add_factors(module: ir.Operation, function: ir.Operation) -> None:
     factors: dict[tuple[ir.Type, int], ir.Value] = {}
     counts: Counter[ir.Type] = Counter()
     before = len(body(function).arguments)
+
+    def factors_for(type_: ir.Type) -> ir.Value:
+        key = type_, counts[type_] % _KINDS
+        counts[type_] += 1
+        if key not in factors:
+            factors[key] = body(function).add_argument(type_, function.location)
+        return factors[key]
+
     for op in _ops(function):
+        for number in _added_up(op):
+            _multiply_operand(op, number, factors_for(op.operands[number].type))
         for value in _rounded(op):
-            key = value.type, counts[value.type] % _KINDS
-            counts[value.type] += 1
-            if key not in factors:
-                factors[key] = body(function).add_argument(value.type, function.location)
-            _multiply(value, factors[key])
+            _multiply(value, factors_for(value.type))
     entries = boundary(function, "arg_attrs")
     update_type(function)
     added = len(body(function).arguments) - before
@@ -163,6 +190,28 @@ def _is_float(value: ir.Value) -> bool:
     return is_static and isinstance(type_.element_type, ir.FloatType)
 
 
+def _added_up(op: ir.Operation) -> list[int]:
+    """The numbers of the operands whose elements the op adds up, unless they are inputs already."""
+    is_sum = op.name in _SUMS and op.name not in ("arith.addf", "stablehlo.add")
+    if not is_sum and not (_computes(op) and any(each.name in _SUMS for each in _inside(op))):
+        return []
+    values = list(op.operands)
+    if op.name.startswith(("linalg.", "stablehlo.reduce")):  # what they start from comes last
+        values = values[: len(values) - len(op.results)]
+    return [
+        number
+        for number, value in enumerate(values)
+        if _is_float(value)
+        and (op.name in _SOLVES or not _is_narrow(value))
+        and (values.count(value) > 1 or not _is_moved_already(value))
+    ]
+
+
+def _is_moved_already(value: ir.Value) -> bool:
+    """Whether each element is perturbed by itself, as an input is; or is given, and exact."""
+    return isinstance(value.owner, ir.Block) or value.owner.name in build.CONSTANTS
+
+
 def _computes(op: ir.Operation) -> bool:
     """Whether the op computes new elements, rather than moving its operands'."""
     if op.name in _EXACT or op.name.startswith((*_MOVES, *_HOLDS_OPS)):
@@ -180,6 +229,13 @@ def _rounds_elements(op: ir.Operation) -> bool:
 
 def _element(type_: ir.Type) -> ir.Type:
     return type_.element_type if isinstance(type_, ir.ShapedType) else type_
+
+
+def _multiply_operand(op: ir.Operation, number: int, factors: ir.Value) -> None:
+    name = "stablehlo.multiply" if op.name.startswith("stablehlo.") else "arith.mulf"
+    value = op.operands[number]
+    with ir.InsertionPoint(op), op.location:
+        op.operands[number] = build.create(name, [value.type], [value, factors]).results[0]
 
 
 def _multiply(value: ir.OpResult, factors: ir.Value) -> None:

@@ -1,0 +1,298 @@
+"""What a transfer between parts of the devices moves: for each device only what it lacks, once.
+
+    devices 2, 3 hold the columns of a 4x8 tensor, and all four are to hold quarters of it:
+
+    to 0: 2 rows of device 2     device 2 keeps 2 of its rows
+    to 1: 2 rows of device 3     device 3 keeps 2 of its rows
+
+A transfer is a list of **rounds**. In a round each device sends one box of its shard, and receives
+one, at most; all boxes of a round have one shape. So a round is a permutation of the devices, and
+the bytes of all rounds together are what the most loaded device sends or receives.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+from shard_dialect.model.axis import Axes
+from shard_dialect.model.grid import Grid
+from shard_dialect.model.grid_refinement import Refinement
+from shard_dialect.model.sharding import Shape, Sharding
+from shard_dialect.model.sub_cluster import Place
+
+_Box = tuple[tuple[int, int], ...]
+"""Where a box of a tensor begins and ends in each dimension."""
+_Part = tuple[int, _Box]
+"""The box that a device holds, and which addend of the tensor, if that is partial."""
+MAX_IMPROVED = 4096
+"""The most boxes of one shape whose senders are chosen anew, which takes quadratic time."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A tensor before or after a transfer: its sharding, and the ranks of the devices that have it.
+
+    `ranks` are by the position in `grid`; a device that is not of the stage has `None`.
+    """
+
+    sharding: Sharding
+    grid: Grid
+    ranks: tuple[int | None, ...]
+
+    @classmethod
+    def on_part(cls, sharding: Sharding, place: Place) -> End:
+        """The end on the part of the devices that is at `place`.
+
+        >>> End.on_part(Sharding("g", ((1,),)), Place(Grid("g", (2, 2)), (0,), {(1,)})).ranks
+        (None, None, 2, 3)
+        """
+        ranks = tuple(rank if place.holds(rank) else None for rank in range(place.grid.size))
+        return cls(sharding, place.grid, ranks)
+
+    def parts(self, shape: Shape) -> dict[int, _Part]:
+        """What each device holds, in the order of the ranks."""
+        sharding, grid = self.sharding, Grid(self.grid.name, self.grid.shape)
+        refinement = Refinement.of(grid, sharding.axes)
+        if refinement is not None:
+            sharding, grid = refinement.refined(sharding), refinement.fine
+        bounds = [sharding.bounds(dim, size, grid) for dim, size in enumerate(shape)]
+        parts = {}
+        for position, rank in enumerate(self.ranks):
+            if rank is None:
+                continue
+            indices = [grid.index_along(position, axes) for axes in sharding.split_axes]
+            box = tuple(
+                (each[index], each[index + 1]) for each, index in zip(bounds, indices, strict=True)
+            )
+            parts[rank] = (grid.index_along(position, sharding.partial), box)
+        return dict(sorted(parts.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A box that one device sends to another, or keeps: where it is in the two shards."""
+
+    sender: int
+    receiver: int
+    taken_at: tuple[int, ...]
+    put_at: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Messages of one shape, at most one from each device and one to each."""
+
+    shape: Shape
+    messages: tuple[Message, ...]
+
+    @property
+    def stays(self) -> bool:
+        """Whether each device keeps what it has: then nothing is sent."""
+        return all(each.sender == each.receiver for each in self.messages)
+
+    def varying_axes(self, grid: Grid) -> Axes:
+        """The axes of `grid` without those along which all devices do the same, among themselves.
+
+        >>> along = [Message(sender, sender + 2, (0,), (0,)) for sender in (0, 1)]
+        >>> Round((4,), tuple(along)).varying_axes(Grid("g", (2, 2)))
+        (0,)
+        """
+        at = [
+            (grid.coordinates(each.sender), grid.coordinates(each.receiver), each)
+            for each in self.messages
+        ]
+        axes = list(range(grid.rank))
+        for axis in range(grid.rank):
+            kept = [each for each in axes if each != axis]
+            alike = {
+                (
+                    *(begin[each] for each in kept),
+                    *(end[each] for each in kept),
+                    message.taken_at,
+                    message.put_at,
+                )
+                for begin, end, message in at
+            }
+            others = prod(grid.sizes_along([each for each in range(grid.rank) if each not in kept]))
+            if all(begin[axis] == end[axis] for begin, end, _ in at) and (
+                len(alike) * others == len(at)
+            ):
+                axes = kept
+        return tuple(axes)
+
+
+@dataclass(frozen=True, slots=True)
+class TransferPlan:
+    """The rounds of a transfer: what stays, and then what is sent."""
+
+    rounds: tuple[Round, ...]
+
+    def bytes_moved(self, itemsize: int) -> int:
+        """The bytes that the most loaded device sends or receives; elements have `itemsize`."""
+        return sum(prod(each.shape) for each in self.rounds if not each.stays) * itemsize
+
+
+@lru_cache(maxsize=4096)
+def plan_transfer(source: End, target: End, shape: Shape) -> TransferPlan:
+    """The rounds by which the devices of `target` get their shards from those of `source`.
+
+    Both are partial in as many addends. `shape` is the global shape.
+
+    >>> g, two = Grid("g", (4,)), Sharding("g", ((),))
+    >>> one, all_ = End(two, g, (0, None, None, None)), End(Sharding("g", ((0,),)), g, (0, 1, 2, 3))
+    >>> plan = plan_transfer(one, all_, (8,))
+    >>> [(each.shape, len(each.messages)) for each in plan.rounds], plan.bytes_moved(4)
+    ([((2,), 1), ((2,), 1), ((2,), 1), ((2,), 1)], 24)
+    """
+    held = source.parts(shape)
+    holders: dict[_Part, list[int]] = defaultdict(list)
+    for rank, part in held.items():
+        holders[part].append(rank)
+    kept: dict[Shape, list[Message]] = defaultdict(list)
+    lacking: dict[Shape, list[tuple[int, _Part, _Box]]] = defaultdict(list)
+    for receiver, (addend, wanted) in target.parts(shape).items():
+        for part in holders:
+            box = _common(part[1], wanted) if part[0] == addend else None
+            if box is None:
+                continue
+            size = tuple(end - begin for begin, end in box)
+            if held.get(receiver) == part:
+                kept[size].append(_message(receiver, receiver, box, part[1], wanted))
+            else:
+                lacking[size].append((receiver, part, box))
+    wanted_by = {rank: box for rank, (_, box) in target.parts(shape).items()}
+    rounds = [Round(size, tuple(messages)) for size, messages in sorted(kept.items())]
+    load: Counter[int] = Counter()
+    for size, boxes in sorted(lacking.items(), key=lambda each: -prod(each[0])):
+        choices = [holders[part] for _, part, _ in boxes]
+        senders = _choose_senders(choices, prod(size), load)
+        messages = [
+            _message(sender, receiver, box, part[1], wanted_by[receiver])
+            for sender, (receiver, part, box) in zip(senders, boxes, strict=True)
+        ]
+        rounds += [Round(size, tuple(each)) for each in _in_rounds(messages)]
+    return TransferPlan(tuple(rounds))
+
+
+def _common(a: _Box, b: _Box) -> _Box | None:
+    """The box that two boxes have in common, or `None` if it has no elements."""
+    box = tuple(
+        (max(begin, other), min(end, last))
+        for (begin, end), (other, last) in zip(a, b, strict=True)
+    )
+    return None if any(begin >= end for begin, end in box) else box
+
+
+def _message(sender: int, receiver: int, box: _Box, held: _Box, wanted: _Box) -> Message:
+    taken_at, put_at = (
+        tuple(begin - first for (begin, _), (first, _) in zip(box, whole, strict=True))
+        for whole in (held, wanted)
+    )
+    return Message(sender, receiver, taken_at, put_at)
+
+
+def _choose_senders(choices: Sequence[Sequence[int]], size: int, load: Counter[int]) -> list[int]:
+    """One of the holders of each box, so that the most loaded device sends least.
+
+    `load` is what each device sends already; it is updated. The boxes have one size, so moving a
+    box from a device to another along a chain of boxes that both hold improves the choice until it
+    is best.
+
+    >>> _choose_senders([[0], [0, 1], [0, 1]], 1, Counter())
+    [0, 1, 0]
+    """
+    senders = []
+    for holders in choices:
+        sender = min(holders, key=lambda rank: (load[rank], rank))
+        senders.append(sender)
+        load[sender] += size
+    while len(choices) <= MAX_IMPROVED and _relieve(senders, choices, size, load):
+        pass
+    return senders
+
+
+def _relieve(
+    senders: list[int], choices: Sequence[Sequence[int]], size: int, load: Counter[int]
+) -> bool:
+    """Let a device that sends most send one box less, if others can take over."""
+    if not senders:
+        return False
+    most = max(load[sender] for sender in senders)
+    starts = [rank for rank in dict.fromkeys(senders) if load[rank] == most]
+    boxes_of: dict[int, list[int]] = defaultdict(list)
+    for box, sender in enumerate(senders):
+        boxes_of[sender].append(box)
+    for start in starts:
+        came: dict[int, tuple[int, int]] = {start: (-1, -1)}
+        queue = [start]
+        for rank in queue:
+            for box in boxes_of[rank]:
+                for other in choices[box]:
+                    if other not in came:
+                        came[other] = (rank, box)
+                        queue.append(other)
+        end = next((rank for rank in queue if load[rank] + size < most), None)
+        if end is not None:
+            load[start] -= size
+            load[end] += size
+            while end != start:
+                before, box = came[end]
+                senders[box], end = end, before
+            return True
+    return False
+
+
+def _in_rounds(messages: Iterable[Message]) -> list[list[Message]]:
+    """The messages in as few rounds as the busiest device has messages (König's theorem).
+
+    >>> pairs = [(0, 2), (0, 3), (1, 2), (1, 3)]
+    >>> rounds = _in_rounds([Message(a, b, (), ()) for a, b in pairs])
+    >>> [[(each.sender, each.receiver) for each in messages] for messages in rounds]
+    [[(0, 3), (1, 2)], [(0, 2), (1, 3)]]
+    """
+    sends: dict[int, dict[int, Message]] = defaultdict(dict)
+    receives: dict[int, dict[int, Message]] = defaultdict(dict)
+    count = 0
+    for message in messages:
+        own, other = sends[message.sender], receives[message.receiver]
+        free, there = (_first_free(each) for each in (own, other))
+        if free != there:  # swap the two rounds along the path that begins at the receiver
+            _swap(message.receiver, free, there, sends, receives)
+        own[free] = other[free] = message
+        count = max(count, free + 1, there + 1)
+    rounds: list[list[Message]] = [[] for _ in range(count)]
+    for by_round in sends.values():
+        for number, message in by_round.items():
+            rounds[number].append(message)
+    return [sorted(each, key=lambda m: (m.sender, m.receiver)) for each in rounds if each]
+
+
+def _first_free(rounds: Mapping[int, Message]) -> int:
+    return next(number for number in range(len(rounds) + 1) if number not in rounds)
+
+
+def _swap(
+    receiver: int,
+    a: int,
+    b: int,
+    sends: dict[int, dict[int, Message]],
+    receives: dict[int, dict[int, Message]],
+) -> None:
+    """Free round `a` of a receiver whose round `b` is free: its messages alternate between both."""
+    path, rank, at_receiver, number = [], receiver, True, a
+    while True:
+        message = (receives if at_receiver else sends)[rank].get(number)
+        if message is None:
+            break
+        path.append((message, number))
+        rank = message.sender if at_receiver else message.receiver
+        at_receiver, number = not at_receiver, b if number == a else a
+    for message, number in path:
+        del sends[message.sender][number], receives[message.receiver][number]
+    for message, number in path:
+        other = b if number == a else a
+        sends[message.sender][other] = receives[message.receiver][other] = message

@@ -1,0 +1,202 @@
+"""Pipelines of loops over layers, and of functions that call others, compute the same."""
+
+import re
+from collections import Counter
+from random import Random
+
+import pytest
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.reading.source import Source
+from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.testing.check_program import reference_of, run_and_check
+from tests.extras import needs
+
+H, W, WS = "tensor<8x4xf32>", "tensor<4x4xf32>", "tensor<{layers}x4x4xf32>"
+
+# As JAX writes a scan over stacked weights, with functions that it calls.
+SCAN = """
+shard.grid @grid(shape = {grid})
+func.func public @main(%x: tensor<8x4xf32>, %w: tensor<{layers}x4x4xf32>) -> tensor<8x4xf32> {{
+  %c = stablehlo.constant dense<0> : tensor<i32>
+  %0:3 = stablehlo.while(%ws = %w, %i = %c, %h = %x) : tensor<{layers}x4x4xf32>, tensor<i32>, tensor<8x4xf32>
+  cond {{
+    %n = stablehlo.constant dense<{layers}> : tensor<i32>
+    %1 = stablehlo.compare LT, %i, %n, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %1 : tensor<i1>
+  }} do {{
+    %1 = func.call @weights(%ws, %i) : (tensor<{layers}x4x4xf32>, tensor<i32>) -> tensor<4x4xf32>
+    %2 = func.call @layer(%h, %1) : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+    %one = stablehlo.constant dense<1> : tensor<i32>
+    %3 = stablehlo.add %i, %one : tensor<i32>
+    stablehlo.return %ws, %3, %2 : tensor<{layers}x4x4xf32>, tensor<i32>, tensor<8x4xf32>
+  }}
+  return %0#2 : tensor<8x4xf32>
+}}
+func.func private @weights(%w: tensor<{layers}x4x4xf32>, %i: tensor<i32>) -> tensor<4x4xf32> {{
+  %c = stablehlo.constant dense<0> : tensor<i32>
+  %0 = stablehlo.dynamic_slice %w, %i, %c, %c, sizes = [1, 4, 4] : (tensor<{layers}x4x4xf32>, tensor<i32>, tensor<i32>, tensor<i32>) -> tensor<1x4x4xf32>
+  %1 = stablehlo.reshape %0 : (tensor<1x4x4xf32>) -> tensor<4x4xf32>
+  return %1 : tensor<4x4xf32>
+}}
+func.func private @layer(%h: tensor<8x4xf32>, %w: tensor<4x4xf32>) -> tensor<8x4xf32> {{
+  %0 = stablehlo.dot_general %h, %w, contracting_dims = [1] x [0] : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+  %1 = stablehlo.tanh %0 : tensor<8x4xf32>
+  return %1 : tensor<8x4xf32>
+}}
+"""  # noqa: E501
+FOR = """
+shard.grid @grid(shape = {grid})
+func.func @main(%x: tensor<8x4xf32>, %w: tensor<{layers}x4x4xf32>) -> tensor<8x4xf32> {{
+  %c0 = arith.constant 0 : index
+  %n = arith.constant {layers} : index
+  %c1 = arith.constant 1 : index
+  %z = arith.constant 0.0 : f32
+  %0 = scf.for %i = %c0 to %n step %c1 iter_args(%h = %x) -> (tensor<8x4xf32>) {{
+    %1 = tensor.extract_slice %w[%i, 0, 0] [1, 4, 4] [1, 1, 1] : tensor<{layers}x4x4xf32> to tensor<4x4xf32>
+    %e = tensor.empty() : tensor<8x4xf32>
+    %f = linalg.fill ins(%z : f32) outs(%e : tensor<8x4xf32>) -> tensor<8x4xf32>
+    %2 = linalg.matmul ins(%h, %1 : tensor<8x4xf32>, tensor<4x4xf32>) outs(%f : tensor<8x4xf32>) -> tensor<8x4xf32>
+    %3 = math.tanh %2 : tensor<8x4xf32>
+    scf.yield %3 : tensor<8x4xf32>
+  }}
+  return %0 : tensor<8x4xf32>
+}}
+"""  # noqa: E501
+
+
+def pipeline(text: str, options: str) -> str:
+    with make_context():
+        module = Source.of(text).parse()
+        run_pipeline(module, f"pipeline{{{options}}}")
+        return str(module)
+
+
+@pytest.mark.usefixtures("unoptimized")
+@pytest.mark.parametrize("text", [SCAN, FOR], ids=["stablehlo.while", "scf.for"])
+@pytest.mark.parametrize(
+    ("grid", "layers", "options"),
+    [
+        ("2", 4, "stages=2 microbatches=4"),
+        ("2x2", 3, "stages=2 microbatches=2"),
+        ("4", 4, "stages=4 microbatches=8 schedule=gpipe"),
+    ],
+)
+@needs("jax")
+def test_a_loop_over_layers_is_divided(text: str, grid: str, layers: int, options: str) -> None:
+    text = text.format(grid=grid, layers=layers)
+    made = pipeline(text, options)
+    assert "while" not in made
+    assert "scf.for" not in made
+    outcome = run_and_check(made, "spmd,lower", reference=reference_of(text))
+    assert outcome.verdict.passed, f"{outcome.verdict}\n{made}"
+
+
+@pytest.mark.parametrize("text", [SCAN, FOR], ids=["stablehlo.while", "scf.for"])
+def test_each_stage_has_its_trips(text: str) -> None:
+    made = pipeline(text.format(grid="4", layers=4), "stages=4 microbatches=2")
+    targets = Counter(re.findall(r"collective_permute.*cluster = @stage(\d)", made))
+    # The weights of its layer, not those of all layers, and two microbatches.
+    assert targets == {"1": 3, "2": 3, "3": 3}
+    assert not re.search(r"collective_permute.*-> tensor<4x4x4xf32>", made)
+
+
+@needs("jax")
+def test_the_backward_pass_of_a_scan_is_divided() -> None:
+    import jax
+    import jax.numpy as jnp
+
+    def loss(w: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
+        def layer(h: jax.Array, w: jax.Array) -> tuple[jax.Array, None]:
+            return jnp.tanh(h @ w), None
+
+        return jnp.sum((jax.lax.scan(layer, x, w)[0] - y) ** 2)
+
+    def step(x: jax.Array, y: jax.Array, w: jax.Array) -> tuple[jax.Array, jax.Array]:
+        value, gradient = jax.value_and_grad(loss)(w, x, y)
+        return value, w - 0.1 * gradient
+
+    shapes = [jax.ShapeDtypeStruct(shape, "float32") for shape in ((8, 4), (8, 4), (4, 4, 4))]
+    text = jax.jit(step).lower(*shapes).as_text()
+    head, rest = text.split("{\n", 1)
+    text = f"{head}{{\nshard.grid @g(shape = 4)\n{rest}"
+    made = pipeline(text, "stages=4 microbatches=4 arguments='0,1'")
+    outcome = run_and_check(made, "spmd,lower", reference=reference_of(text))
+    assert outcome.verdict.passed, outcome.verdict
+    # What a layer keeps for its backward pass stays on its stage: no stack of it is passed on.
+    assert not re.search(r"collective_permute.*-> tensor<4x2x4xf32>", made)
+
+
+def random_loop(draw: Random) -> str:
+    """A loop over layers of one to three ops, some of which read the layer's own weights."""
+    layers, first, step = draw.randint(2, 5), draw.randrange(3), draw.choice((1, 2))
+    ops, now = [], "%h"
+    for number in range(draw.randint(1, 3)):
+        kind = draw.choice(("dot", "scale", "tanh", "count"))
+        made = f"%r{number}"
+        if kind == "dot":
+            ops.append(
+                f"{made} = stablehlo.dot_general {now}, %m, contracting_dims = [1] x [0] "
+                f": ({H}, {W}) -> {H}"
+            )
+        elif kind == "scale":
+            ops.append(f"{made} = stablehlo.multiply {now}, %x : {H}")
+        elif kind == "tanh":
+            ops.append(f"{made} = stablehlo.tanh {now} : {H}")
+        else:
+            ops += [
+                f"%f{number} = stablehlo.convert %i : (tensor<i32>) -> tensor<f32>",
+                f"%b{number} = stablehlo.broadcast_in_dim %f{number}, dims = [] : (tensor<f32>) -> {H}",  # noqa: E501
+                f"{made} = stablehlo.add {now}, %b{number} : {H}",
+            ]
+        now = made
+    all_weights = WS.format(layers=layers)
+    body = "\n    ".join(ops)
+    reverse = draw.random() < 0.5
+    at = "%back" if reverse else "%i"
+    return f"""
+shard.grid @grid(shape = {draw.choice(("2", "4", "2x2"))})
+func.func @main(%x: {H}, %w: {all_weights}) -> {H} {{
+  %c = stablehlo.constant dense<{first}> : tensor<i32>
+  %z = stablehlo.constant dense<0> : tensor<i32>
+  %last = stablehlo.constant dense<{layers - 1}> : tensor<i32>
+  %0:2 = stablehlo.while(%i = %c, %h = %x) : tensor<i32>, {H}
+  cond {{
+    %n = stablehlo.constant dense<{first + step * layers - draw.randrange(step)}> : tensor<i32>
+    %1 = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %1 : tensor<i1>
+  }} do {{
+    %back = stablehlo.subtract %last, %i : tensor<i32>
+    %s = stablehlo.dynamic_slice %w, {at}, %z, %z, sizes = [1, 4, 4] : ({all_weights}, tensor<i32>, tensor<i32>, tensor<i32>) -> tensor<1x4x4xf32>
+    %m = stablehlo.reshape %s : (tensor<1x4x4xf32>) -> {W}
+    {body}
+    %by = stablehlo.constant dense<{step}> : tensor<i32>
+    %next = stablehlo.add %i, %by : tensor<i32>
+    stablehlo.return %next, {now} : tensor<i32>, {H}
+  }}
+  return %0#1 : {H}
+}}
+"""  # noqa: E501
+
+
+@pytest.mark.usefixtures("unoptimized")
+@pytest.mark.parametrize("seed", range(24))
+@needs("jax")
+def test_random_loops_compute_the_same(seed: int) -> None:
+    text = random_loop(Random(seed))
+    made = pipeline(text, f"stages=2 microbatches={(2, 4, 8)[seed % 3]}")
+    outcome = run_and_check(made, "spmd,lower", reference=reference_of(text))
+    assert outcome.verdict.passed, f"{outcome.verdict}\n{text}\n{made}"
+
+
+def test_a_loop_of_too_many_trips_is_refused() -> None:
+    text = FOR.format(grid="2", layers=2000)
+    with pytest.raises(ShardError, match=r"runs 2000 times: at most 1024 trips"):
+        pipeline(text, "stages=2 microbatches=2")
+
+
+def test_two_functions_for_others_are_refused() -> None:
+    text = FOR.format(grid="2", layers=2) + "func.func @other() {\n  return\n}"
+    with pytest.raises(ShardError, match="the module has 2 that others may call"):
+        pipeline(text, "")

@@ -1,0 +1,140 @@
+"""A transfer moves to each device what it lacks, once, and loads the devices evenly."""
+
+from collections import Counter, defaultdict
+from itertools import product
+from math import prod
+from random import Random
+
+import pytest
+
+from shard_dialect.model import Grid, Sharding
+from shard_dialect.model.sub_cluster import Place
+from shard_dialect.planner.transfer_plan import End, Message, TransferPlan, plan_transfer
+
+Elements = dict[tuple[int, ...], int]
+"""Where a device has each element of a tensor: its place in the shard."""
+
+
+def on_stage(sharding: Sharding, grid: Grid, fixed: dict[int, int]) -> End:
+    return End.on_part(sharding, Place(grid, tuple(fixed), frozenset({tuple(fixed.values())})))
+
+
+def shards(end: End, shape: tuple[int, ...]) -> dict[int, dict[tuple[int, ...], tuple[int, ...]]]:
+    """For each device, where in its shard each element of the tensor is, worked out apart."""
+    found = {}
+    for position, rank in enumerate(end.ranks):
+        if rank is None:
+            continue
+        at = end.sharding.shard(position, shape, end.grid)
+        begins = [each.start for each in at]
+        elements = product(*(range(each.start, each.stop) for each in at))
+        found[rank] = {
+            element: tuple(e - b for e, b in zip(element, begins, strict=True))
+            for element in elements
+        }
+    return found
+
+
+def moved(message: Message, shape: tuple[int, ...]) -> list[tuple[tuple[int, ...], ...]]:
+    """The places in the sender's and in the receiver's shard of each element of a box."""
+    return [
+        tuple(
+            tuple(a + b for a, b in zip(begin, at, strict=True))
+            for begin in (message.taken_at, message.put_at)
+        )
+        for at in product(*map(range, shape))
+    ]
+
+
+def check(plan: TransferPlan, source: End, target: End, shape: tuple[int, ...]) -> None:
+    had, wanted = shards(source, shape), shards(target, shape)
+    got: Counter[tuple[int, tuple[int, ...]]] = Counter()
+    for each in plan.rounds:
+        for key in ("sender", "receiver"):
+            ranks = [getattr(message, key) for message in each.messages]
+            assert len(set(ranks)) == len(ranks)
+        for message in each.messages:
+            assert each.stays == (message.sender == message.receiver)
+            for taken, put in moved(message, each.shape):
+                element = next(e for e, at in had[message.sender].items() if at == taken)
+                assert wanted[message.receiver][element] == put
+                assert each.stays or element not in had.get(message.receiver, {})
+                got[message.receiver, put] += 1
+    assert got == {(rank, at): 1 for rank, each in wanted.items() for at in each.values()}
+
+
+def random_end(draw: Random, grid: Grid, rank: int) -> End:
+    fixed = {
+        axis: draw.randrange(size)
+        for axis, size in enumerate(grid.sizes_along(range(grid.rank)))
+        if draw.random() < 0.4
+    }
+    dims: list[list[int]] = [[] for _ in range(rank)]
+    for axis in range(grid.rank):
+        if axis not in fixed and draw.random() < 0.7:
+            draw.choice(dims).append(axis)
+    return on_stage(Sharding(grid.name, tuple(map(tuple, dims))), grid, fixed)
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_each_element_arrives_once_where_it_lacks(seed: int) -> None:
+    draw = Random(seed)
+    grid = Grid("g", draw.choice(((2, 2), (4,), (3, 2), (2, 2, 2), (3, 3))))
+    shape = tuple(draw.choice((1, 3, 4, 6)) for _ in range(draw.randint(1, 2)))
+    source, target = (random_end(draw, grid, len(shape)) for _ in range(2))
+    check(plan_transfer(source, target, shape), source, target, shape)
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_no_choice_of_senders_loads_a_device_less(seed: int) -> None:
+    """Of the boxes that divide evenly, as a search through all loads finds."""
+    draw = Random(seed)
+    grid = Grid("g", draw.choice(((2, 2), (4,), (2, 2, 2), (2, 4))))
+    shape = (8, 8)
+    source, target = (random_end(draw, grid, 2) for _ in range(2))
+    plan = plan_transfer(source, target, shape)
+    had, wanted = shards(source, shape), shards(target, shape)
+    receives = max(len(set(each) - set(had.get(rank, ()))) for rank, each in wanted.items())
+    assert plan.bytes_moved(1) == max(receives, least_load(had, wanted))
+
+
+def least_load(had: dict, wanted: dict) -> int:
+    """The fewest elements that the most loaded device sends: all sets of holders tell it.
+
+    What only devices of a set hold, these send, by Hall's theorem; loads are whole boxes.
+    """
+    lacking: dict[frozenset[int], int] = defaultdict(int)
+    boxes = set()
+    for rank, each in wanted.items():
+        by_holders: dict[frozenset[int], int] = defaultdict(int)
+        for element in set(each) - set(had.get(rank, ())):
+            holders = frozenset(other for other, its in had.items() if element in its)
+            by_holders[holders] += 1
+        boxes |= set(by_holders.values())
+        for holders, count in by_holders.items():
+            lacking[holders] += count
+    if not lacking:
+        return 0
+    assert len(boxes) == 1, "all dimensions are divided evenly, so all boxes are alike"
+    (box,) = boxes
+    # Tiles are disjoint, so holders are either the same or have no device in common.
+    return max(-(-count // box // len(holders)) * box for holders, count in lacking.items())
+
+
+def test_a_row_of_a_grid_to_a_column() -> None:
+    grid, shape = Grid("g", (3, 3)), (12, 9)
+    row = on_stage(Sharding("g", ((), (1,))), grid, {0: 0})
+    column = on_stage(Sharding("g", ((0,), ())), grid, {1: 0})
+    plan = plan_transfer(row, column, shape)
+    assert plan.bytes_moved(4) == 144  # each of the row sends a third of its columns to each other
+    assert sum(len(each.messages) for each in plan.rounds if not each.stays) == 8
+
+
+def test_loads_are_those_of_the_rounds() -> None:
+    grid = Grid("g", (4,))
+    one = on_stage(Sharding("g", ((),)), grid, {0: 2})
+    every = on_stage(Sharding("g", ((0,),)), grid, {})
+    plan = plan_transfer(one, every, (8,))
+    assert plan.bytes_moved(4) == 3 * 2 * 4
+    assert prod(plan.rounds[0].shape) == 2
+    assert plan.rounds[0].stays
