@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 from shard_dialect.analysis.changes.annotations import Placed
@@ -19,6 +20,8 @@ from shard_dialect.analysis.costs.schedule import Schedule, schedule_of
 from shard_dialect.analysis.costs.timed_ops import TimedOps
 from shard_dialect.analysis.costs.xla_memory import xla_memory
 from shard_dialect.analysis.drawing.named_shardings import NamedSharding
+from shard_dialect.analysis.layers.layered_costs import OpCost, costs_of
+from shard_dialect.analysis.layers.layered_program import LayeredProgram
 from shard_dialect.analysis.measurement import MeasuredCollective, Measurement, read_measurement
 from shard_dialect.analysis.reasons.communication import Collective, read_collectives
 from shard_dialect.analysis.reasons.explained_passes import partition_explained
@@ -60,6 +63,8 @@ class ProgramReport:
     """The program that each device runs."""
     prices: DeviceModel = field(repr=False)
     """The device model itself."""
+    layers: LayeredProgram = field(repr=False)
+    """Its ops before it was partitioned, by layers and regions."""
     tensors: tuple[NamedSharding, ...] = field(repr=False)
     """The global tensors with their shardings; none if the module came without."""
     places: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -78,6 +83,11 @@ class ProgramReport:
     def communication_seconds(self) -> float:
         """The time of all collectives, one after the other."""
         return sum(each.seconds for each in self.communication)
+
+    @cached_property
+    def layer_costs(self) -> tuple[OpCost, ...]:
+        """What each op of `layers` costs."""
+        return costs_of(self.layers, self.program, self.prices, self.communication, self.memory)
 
     def __str__(self) -> str:
         head = f"@{self.entry} on {self.devices} devices, times on {self.device_model}"
@@ -108,7 +118,7 @@ class ProgramReport:
                 )
             ],
             "bytes": self.bytes_moved,
-            "memory": asdict(self.memory),
+            "memory": self.memory.as_json(),
             "compute": asdict(self.compute),
             "seconds": self.schedule.as_json(),
             **({"measured": self.measurement.as_json()} if self.measurement else {}),
@@ -167,6 +177,7 @@ def report_on(
         schedule_of(program, prices),
         program,
         prices,
+        explained.layers,
         explained.tensors or tuple(_boundary(program)),
         explained.places,
         removals,

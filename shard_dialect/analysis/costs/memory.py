@@ -15,7 +15,7 @@ element take none.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from shard_dialect.analysis.costs.flat_program import FlatProgram, Slot, Step, flatten
@@ -44,6 +44,14 @@ class Moment:
     location: str | None
     bytes: int
     temporaries: int
+    shown: int | None = None
+    """The number of the op of the graph from which it comes (`analysis.layers`)."""
+
+    def as_json(self) -> dict[str, object]:
+        """The fields of the JSON report."""
+        fields = asdict(self)
+        del fields["shown"]
+        return fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +71,10 @@ class Memory:
     """The largest first."""
     timeline: tuple[Moment, ...]
     """One entry for each op, in order; a loop's body is there once."""
+
+    def as_json(self) -> dict[str, object]:
+        """The fields of the JSON report."""
+        return asdict(self) | {"timeline": [each.as_json() for each in self.timeline]}
 
 
 @dataclass(slots=True)
@@ -260,7 +272,7 @@ def _summary(flat: FlatProgram, buffers: Iterable[_Buffer]) -> Memory:
         sum(results) - made,
         tuple(sorted((_live(each, at) for each in live), key=lambda each: -each.bytes)),
         tuple(
-            Moment(step.op.name, step.op.location, total, temporary)
+            Moment(step.op.name, step.op.location, total, temporary, step.op.shown)
             for step, total, temporary in zip(steps, totals, temporaries, strict=True)
         ),
     )

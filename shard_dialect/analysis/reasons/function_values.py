@@ -10,7 +10,7 @@ from shard_dialect.ir.diagnostics import location_text, name_in
 from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Function, Op
-from shard_dialect.model import Axes, Axis, Sharding
+from shard_dialect.model import Axes, Axis, Grid, Sharding
 from shard_dialect.model.axis import overlap
 from shard_dialect.passes.propagate.origins import Origins
 from shard_dialect.propagation.graph import NO_TENSOR
@@ -92,15 +92,7 @@ class FunctionValues:
 
     def text(self, sharding: Sharding) -> str:
         """A sharding with the names of the grid's axes."""
-        grid = self.shardings.grid(sharding.grid)
-        split = ", ".join(grid.axes_text(axes) for axes in sharding.split_axes)
-        text = f"[{split}]"
-        for dim in range(sharding.rank):
-            low, high = sharding.halo(dim)
-            text += f", halo of {low} and {high} in dimension {dim}" if low or high else ""
-        if sharding.partial:
-            text += f", {partial_results(sharding)} along {grid.axes_text(sharding.partial)}"
-        return text
+        return sharding_text(sharding, self.shardings.grid(sharding.grid))
 
     def argument_text(self, number: int) -> str:
         """An argument of the function, with the name that a framework has given it."""
@@ -135,6 +127,18 @@ _PARTIAL = {
     "min": ("partial minima", "takes the minimum"),
 }
 """For reductions: what devices have before it, and what an op does that leaves this."""
+
+
+def sharding_text(sharding: Sharding, grid: Grid) -> str:
+    """A sharding with the names of its grid's axes: `[["data"], []]`."""
+    split = ", ".join(grid.axes_text(axes) for axes in sharding.split_axes)
+    text = f"[{split}]"
+    for dim in range(sharding.rank):
+        low, high = sharding.halo(dim)
+        text += f", halo of {low} and {high} in dimension {dim}" if low or high else ""
+    if sharding.partial:
+        text += f", {partial_results(sharding)} along {grid.axes_text(sharding.partial)}"
+    return text
 
 
 def partial_results(sharding: Sharding) -> str:
