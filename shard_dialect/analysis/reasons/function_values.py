@@ -56,8 +56,8 @@ class FunctionValues:
         """A sharding after a verb: ` as [[0], []]`."""
         return f" as {self.text(sharding) if sharding else 'replicated'}"
 
-    def in_type(self, number: int) -> Reason:
-        """What the type of an argument says, where nothing was propagated."""
+    def in_type(self, number: int) -> Reason | None:
+        """What the type of an argument says, where nothing was propagated; `None` for nothing."""
         argument = self.function.handle.regions[0].blocks[0].arguments[number]
         sharding = self.sharding(self.function.arguments[number])
         shown = self.text(sharding) if sharding else "replicated"

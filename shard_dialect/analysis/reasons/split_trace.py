@@ -38,7 +38,8 @@ class SplitTrace:
         """
         sharding, number = self.values.sharding(value), self.values.graph_value(value)
         if self.values.origins is None and value in self.values.function.arguments:
-            return [self.values.in_type(self.values.function.arguments.index(value))]
+            given = self.values.in_type(self.values.function.arguments.index(value))
+            return [given] if given else []
         known = self.values.known(number)
         dims: dict[tuple[int, Axis | None], None] = {}
         others = []
