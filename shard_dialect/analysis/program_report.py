@@ -15,6 +15,7 @@ from shard_dialect.analysis.costs.arena_memory import arena_memory
 from shard_dialect.analysis.costs.compute import Compute, compute_of, uneven_dims
 from shard_dialect.analysis.costs.local_ops import LocalProgram
 from shard_dialect.analysis.costs.local_program import read_program
+from shard_dialect.analysis.costs.lowered_ops import read_lowered
 from shard_dialect.analysis.costs.memory import Live, Memory, memory_of
 from shard_dialect.analysis.costs.schedule import Schedule, schedule_of
 from shard_dialect.analysis.costs.timed_ops import TimedOps
@@ -25,6 +26,7 @@ from shard_dialect.analysis.layers.layered_program import LayeredProgram
 from shard_dialect.analysis.measurement import MeasuredCollective, Measurement, read_measurement
 from shard_dialect.analysis.reasons.communication import Collective, read_collectives
 from shard_dialect.analysis.reasons.explained_passes import partition_explained
+from shard_dialect.analysis.reasons.lowered_communication import lowered_collectives
 from shard_dialect.analysis.report_text import (
     communication_text,
     compute_text,
@@ -32,8 +34,9 @@ from shard_dialect.analysis.report_text import (
     memory_text,
     schedule_text,
 )
-from shard_dialect.codegen.lowered_program import choose_entry
+from shard_dialect.codegen.lowered_program import choose_entry, find_function
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.function import form_of, refuse_form
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.model.devices.device_model import DeviceModel
 from shard_dialect.passes.framework.pipeline import run_pipeline
@@ -152,8 +155,17 @@ def report_on(
     what cannot be partitioned.
     """
     prices = DeviceModel.read(device_model)
-    text = module.operation.get_asm(enable_debug_info=True)
     name = choose_entry(module.operation, entry)
+    if form_of(find_function(module.operation, name)) == "lowered":
+        if suggest or allocator == "xla":
+            asked = (
+                "--suggest changes annotations" if suggest else "--allocator=xla models StableHLO"
+            )
+            raise refuse_form(
+                find_function(module.operation, name), f", but {asked}: report on an earlier form"
+            )
+        return _on_lowered(module, name, prices, measured)
+    text = module.operation.get_asm(enable_debug_info=True)
     give_grid(module.operation)
     mark_local(module.operation)
     explained = partition_explained(module, name, file_text)
@@ -184,6 +196,29 @@ def report_on(
         explained.places,
         removals,
         None if measured is None else read_measurement(measured, collectives),
+    )
+
+
+def _on_lowered(
+    module: ir.Module, name: str, prices: DeviceModel, measured: str | None
+) -> ProgramReport:
+    """The report on the lowered form, whose memory is that of our own code."""
+    program, types = read_lowered(module.operation, name)
+    collectives = tuple(lowered_collectives(program, types, prices))
+    timed = TimedOps(program, prices)
+    return ProgramReport(
+        name,
+        program.devices,
+        prices.name,
+        collectives,
+        arena_memory(module, program),
+        compute_of(program, lambda op: timed(op).bound),
+        schedule_of(program, prices),
+        program,
+        prices,
+        LayeredProgram(()),
+        tuple(_boundary(program)),
+        measurement=None if measured is None else read_measurement(measured, collectives),
     )
 
 

@@ -13,7 +13,7 @@ from shard_dialect.analysis.layers.layered_costs import OpCost
 from shard_dialect.analysis.layers.layered_program import LayeredOp, Output
 from shard_dialect.analysis.program_report import ProgramReport
 from shard_dialect.analysis.reasons.communication import Collective
-from shard_dialect.errors import MissingExtra
+from shard_dialect.errors import MissingExtra, ShardError
 
 COMMUNICATES = "#ffd9a8"
 """The colour of ops that communicate."""
@@ -22,6 +22,10 @@ COMMUNICATES = "#ffd9a8"
 def graph_of_report(report: ProgramReport) -> Any:
     """The `Graph` of the entry. Raises `MissingExtra` without Model Explorer."""
     build = builder()
+    if not report.layers.ops:
+        raise ShardError(
+            f"function @{report.entry} is in the lowered form, on buffers: show an earlier form"
+        )
     costs = report.layer_costs
     nodes = [
         build.GraphNode(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from shard_dialect.analysis.program_report import ProgramReport
-from shard_dialect.errors import MissingExtra
+from shard_dialect.errors import MissingExtra, ShardError
 
 _FROM, _TO = "#fff7e6", "#e8590c"
 
@@ -22,6 +22,10 @@ def node_data_of(report: ProgramReport) -> dict[str, str]:
         from model_explorer import node_data_builder as build
     except ImportError:
         raise MissingExtra("ai-edge-model-explorer", "explorer") from None
+    if not report.layers.ops:
+        raise ShardError(
+            f"function @{report.entry} is in the lowered form, on buffers: it has no such graph"
+        )
     costs = list(enumerate(report.layer_costs))
     values: dict[str, dict[int, float]] = {
         "bytes sent": {number: cost.bytes_sent for number, cost in costs if cost.collectives},

@@ -147,6 +147,15 @@ def test_later_forms_are_shown_too(manager: Any, tmp_path: Path, passes: str) ->
     assert {each.split(".")[1] for each in shown} == {"all_gather", "reduce_scatter"}
 
 
+def test_buffers_have_no_graph(manager: Any, tmp_path: Path) -> None:
+    module = sd.parse(EXAMPLE)
+    sd.run_pipeline(module, "spmd,lower")
+    path = tmp_path / "lowered.mlir"
+    path.write_text(sd.to_text(module))
+    with pytest.raises(sd.ShardError, match="in the lowered form, on buffers"):
+        graph(manager, path)
+
+
 def test_what_cannot_be_read_is_said_with_its_place(manager: Any, tmp_path: Path) -> None:
     path = tmp_path / "broken.mlir"
     path.write_text("func.func @main(")
