@@ -39,19 +39,22 @@ def lowered(layers: int, mesh: Mesh | AbstractMesh, training: bool) -> jax.stage
         return x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + 1e-6)
 
     def layer(x: jax.Array, w: Weights) -> jax.Array:
-        y = norm(x)
-        q, k, v = (jnp.einsum("bse,ehd->bshd", y, w[name]) for name in "qkv")
-        scores = jnp.einsum("bshd,bthd->bhst", q, k) / (WIDTH // HEADS) ** 0.5
-        mask = jnp.tril(jnp.ones(scores.shape[-2:], bool))
-        scores = jnp.where(mask, scores, -1e9)
-        weights = jax.nn.softmax(scores, axis=-1)
-        x = x + jnp.einsum("bhst,bthd,hde->bse", weights, v, w["o"])
-        x = x + jax.nn.gelu(norm(x) @ w["up"]) @ w["down"]
+        with jax.named_scope("attention"):
+            y = norm(x)
+            q, k, v = (jnp.einsum("bse,ehd->bshd", y, w[name]) for name in "qkv")
+            scores = jnp.einsum("bshd,bthd->bhst", q, k) / (WIDTH // HEADS) ** 0.5
+            mask = jnp.tril(jnp.ones(scores.shape[-2:], bool))
+            scores = jnp.where(mask, scores, -1e9)
+            weights = jax.nn.softmax(scores, axis=-1)
+            x = x + jnp.einsum("bhst,bthd,hde->bse", weights, v, w["o"])
+        with jax.named_scope("mlp"):
+            x = x + jax.nn.gelu(norm(x) @ w["up"]) @ w["down"]
         return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P("data", None, None)))
 
     def model(ws: list[Weights], x: jax.Array) -> jax.Array:
-        for w in ws:
-            x = layer(x, w)
+        for number, w in enumerate(ws):
+            with jax.named_scope(f"layer_{number}"):
+                x = layer(x, w)
         return x
 
     def step(ws: list[Weights], x: jax.Array, target: jax.Array) -> tuple[list[Weights], jax.Array]:
@@ -73,9 +76,12 @@ def lowered(layers: int, mesh: Mesh | AbstractMesh, training: bool) -> jax.stage
     return (traced or jax.jit(model).trace([one] * layers, x)).lower(lowering_platforms=("cpu",))
 
 
-def decoder(layers: int, training: bool = False) -> str:
-    """The text of a decoder of so many layers: its forward pass, or a step of training."""
-    return str(lowered(layers, AbstractMesh(_SHAPE, _AXES), training).as_text())
+def decoder(layers: int, training: bool = False, *, scopes: bool = False) -> str:
+    """The text of a decoder of so many layers: its forward pass, or a step of training.
+
+    With `scopes`, the ops have their layers in their locations.
+    """
+    return str(lowered(layers, AbstractMesh(_SHAPE, _AXES), training).as_text(debug_info=scopes))
 
 
 def xla(layers: int, training: bool) -> float:

@@ -23,7 +23,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         os.chdir(folder)  # so that locations are short
         program = Path("decoder.mlir")
-        program.write_text(decoder(LAYERS, training=True))
+        program.write_text(decoder(LAYERS, scopes=True).replace(f"{IMAGES.parents[1]}/", ""))
         file = Path(folder, "report.html")
         file.write_text(sd.report_html(sd.report(sd.parse(program), suggest=True)))
         browser = playwright.chromium.launch(
@@ -32,7 +32,9 @@ def main() -> None:
         page = browser.new_page(viewport={"width": 1280, "height": 760})
         page.goto(file.as_uri())
         _shoot(page, "overview")
-        page.locator("#program .collective").nth(2).click()
+        page.locator("#program .layer", has_text="layer_0").first.click()
+        page.locator("#program .layer", has_text="mlp").first.click()
+        page.locator("#program .collective").first.click()
         page.locator("#program").scroll_into_view_if_needed()
         _shoot(page, "why")
         page.set_viewport_size({"width": 1280, "height": 480})

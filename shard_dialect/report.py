@@ -23,13 +23,14 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from shard_dialect import __version__, plugins
 from shard_dialect.cli.flags import STDIN, STDOUT, Parser, add_debug, seconds_above_0
 from shard_dialect.cli.printing import guarded, write_output
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, cannot
 from shard_dialect.processes.output_files import Output
 from shard_dialect.processes.supervise import doing, supervised
 
@@ -64,6 +65,8 @@ def _main(arguments: Sequence[str]) -> int:
             _write(json.dumps(trace_of(report)), options.trace)
         if options.html is not None:
             _write(report_html(report), options.html)
+        if options.explorer_data is not None:
+            _write_explorer_data(report, Path(options.explorer_data))
     if options.json:
         text = json.dumps(report.as_json(), indent=2) + "\n"
     elif options.explain is not None and isinstance(report, ProgramReport):
@@ -80,10 +83,12 @@ def _check(options: argparse.Namespace) -> None:
     alone = ("what_if", "compare", "suggest", "show", "measure")
     given = [flag for flag in alone if getattr(options, flag)]
     if given and given != ["suggest"]:
-        others = ("trace", "html", "measured", "explain")
+        others = ("trace", "html", "explorer_data", "measured", "explain")
         given += [flag for flag in others if getattr(options, flag) is not None]
     if options.json and options.explain is not None:
         given = ["json", "explain"]
+    if options.explorer_data is not None and options.allocator == "arena":
+        given = ["explorer_data", "allocator=arena"]  # its buffers are not those of single ops
     if len(given) > 1:
         first, second = (f"--{flag.replace('_', '-')}" for flag in given[:2])
         raise ShardError(f"{first} is given together with {second}: use one of them")
@@ -202,6 +207,18 @@ def _measure(options: argparse.Namespace) -> int:
     return 0
 
 
+def _write_explorer_data(report: ProgramReport, folder: Path) -> None:
+    from shard_dialect.explorer.node_data import node_data_of
+
+    texts = node_data_of(report)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot("write", str(folder), error) from None
+    for name, text in texts.items():
+        _write(text, str(folder / name))
+
+
 def _write(text: str, path: str) -> None:
     if path == STDOUT:
         write_output(text)
@@ -299,6 +316,12 @@ def _parser() -> argparse.ArgumentParser:
         "--html",
         metavar="FILE",
         help="write the report, too, as one page to look at: graph, tensors, memory, time",
+    )
+    parser.add_argument(
+        "--explorer-data",
+        metavar="FOLDER",
+        help="write bytes sent, microseconds and live bytes of each op, too, as files for Model "
+        "Explorer's --node_data_paths",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
     parser.add_argument("-o", "--output", default=STDOUT, metavar="FILE", help="write to a file")

@@ -19,6 +19,7 @@ from tests.runtime.launching import launches
 _BRINGS = {
     "browser": "playwright",
     "examples": "flax",
+    "explorer": "model_explorer",
     "jax": "jaxlib",
     "mpi": "mpi4py",
     "torch": "torch",

@@ -24,7 +24,7 @@ LAYERS = (
     ("search",),
     ("runtime",),
     ("plugins",),
-    ("jax", "torch"),
+    ("jax", "torch", "explorer"),
     ("api",),
     ("testing",),
     ("cli",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 from shard_dialect.analysis.changes.annotations import Placed
@@ -14,14 +15,18 @@ from shard_dialect.analysis.costs.arena_memory import arena_memory
 from shard_dialect.analysis.costs.compute import Compute, compute_of, uneven_dims
 from shard_dialect.analysis.costs.local_ops import LocalProgram
 from shard_dialect.analysis.costs.local_program import read_program
+from shard_dialect.analysis.costs.lowered_ops import read_lowered
 from shard_dialect.analysis.costs.memory import Live, Memory, memory_of
 from shard_dialect.analysis.costs.schedule import Schedule, schedule_of
 from shard_dialect.analysis.costs.timed_ops import TimedOps
 from shard_dialect.analysis.costs.xla_memory import xla_memory
 from shard_dialect.analysis.drawing.named_shardings import NamedSharding
+from shard_dialect.analysis.layers.layered_costs import OpCost, costs_of
+from shard_dialect.analysis.layers.layered_program import LayeredProgram
 from shard_dialect.analysis.measurement import MeasuredCollective, Measurement, read_measurement
 from shard_dialect.analysis.reasons.communication import Collective, read_collectives
 from shard_dialect.analysis.reasons.explained_passes import partition_explained
+from shard_dialect.analysis.reasons.lowered_communication import lowered_collectives
 from shard_dialect.analysis.report_text import (
     communication_text,
     compute_text,
@@ -29,11 +34,13 @@ from shard_dialect.analysis.report_text import (
     memory_text,
     schedule_text,
 )
-from shard_dialect.codegen.lowered_program import choose_entry
+from shard_dialect.codegen.lowered_program import choose_entry, find_function
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.function import form_of, refuse_form
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.model.devices.device_model import DeviceModel
 from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.passes.partition.flat_grid import give_grid
 from shard_dialect.passes.partition.written_for_one_device import mark_local
 
 SCHEMA = 1
@@ -60,6 +67,8 @@ class ProgramReport:
     """The program that each device runs."""
     prices: DeviceModel = field(repr=False)
     """The device model itself."""
+    layers: LayeredProgram = field(repr=False)
+    """Its ops before it was partitioned, by layers and regions."""
     tensors: tuple[NamedSharding, ...] = field(repr=False)
     """The global tensors with their shardings; none if the module came without."""
     places: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -78,6 +87,11 @@ class ProgramReport:
     def communication_seconds(self) -> float:
         """The time of all collectives, one after the other."""
         return sum(each.seconds for each in self.communication)
+
+    @cached_property
+    def layer_costs(self) -> tuple[OpCost, ...]:
+        """What each op of `layers` costs."""
+        return costs_of(self.layers, self.program, self.prices, self.communication, self.memory)
 
     def __str__(self) -> str:
         head = f"@{self.entry} on {self.devices} devices, times on {self.device_model}"
@@ -108,7 +122,7 @@ class ProgramReport:
                 )
             ],
             "bytes": self.bytes_moved,
-            "memory": asdict(self.memory),
+            "memory": self.memory.as_json(),
             "compute": asdict(self.compute),
             "seconds": self.schedule.as_json(),
             **({"measured": self.measurement.as_json()} if self.measurement else {}),
@@ -141,8 +155,18 @@ def report_on(
     what cannot be partitioned.
     """
     prices = DeviceModel.read(device_model)
-    text = module.operation.get_asm(enable_debug_info=True)
     name = choose_entry(module.operation, entry)
+    if form_of(find_function(module.operation, name)) == "lowered":
+        if suggest or allocator == "xla":
+            asked = (
+                "--suggest changes annotations" if suggest else "--allocator=xla models StableHLO"
+            )
+            raise refuse_form(
+                find_function(module.operation, name), f", but {asked}: report on an earlier form"
+            )
+        return _on_lowered(module, name, prices, measured)
+    text = module.operation.get_asm(enable_debug_info=True)
+    give_grid(module.operation)
     mark_local(module.operation)
     explained = partition_explained(module, name, file_text)
     program = read_program(module.operation, name)
@@ -167,10 +191,34 @@ def report_on(
         schedule_of(program, prices),
         program,
         prices,
+        explained.layers,
         explained.tensors or tuple(_boundary(program)),
         explained.places,
         removals,
         None if measured is None else read_measurement(measured, collectives),
+    )
+
+
+def _on_lowered(
+    module: ir.Module, name: str, prices: DeviceModel, measured: str | None
+) -> ProgramReport:
+    """The report on the lowered form, whose memory is that of our own code."""
+    program, types = read_lowered(module.operation, name)
+    collectives = tuple(lowered_collectives(program, types, prices))
+    timed = TimedOps(program, prices)
+    return ProgramReport(
+        name,
+        program.devices,
+        prices.name,
+        collectives,
+        arena_memory(module, program),
+        compute_of(program, lambda op: timed(op).bound),
+        schedule_of(program, prices),
+        program,
+        prices,
+        LayeredProgram(()),
+        tuple(_boundary(program)),
+        measurement=None if measured is None else read_measurement(measured, collectives),
     )
 
 

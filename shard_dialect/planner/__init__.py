@@ -4,6 +4,9 @@ reshard_plan    a plan on one grid
 across_grids    a plan from one grid to another
 layout, moves   shardings and steps in the form that the searches use
 search, greedy  the cheapest steps, and the first guess that bounds them
+time_search     the fastest steps on a device model
+step_prices     what plans are compared by: bytes, or time
+grid_steps      what a search found, as steps on a grid
 permutation     the `Permute` from one sharding to another
 halos           steps between shardings that differ in their halos
 transfer_plan   what a transfer between parts of the devices moves
@@ -21,12 +24,16 @@ from shard_dialect.planner.device_groups import Moves, axes_of_groups, moves_of_
 from shard_dialect.planner.greedy import common_prefix
 from shard_dialect.planner.halos import halo_steps
 from shard_dialect.planner.layout import nests
-from shard_dialect.planner.reshard_plan import Plan, bytes_moved, plan
+from shard_dialect.planner.operands import bytes_moved
+from shard_dialect.planner.reshard_plan import Plan, plan
+from shard_dialect.planner.step_prices import BYTES, Prices
 
 __all__ = [
+    "BYTES",
     "CrossGridPlan",
     "Moves",
     "Plan",
+    "Prices",
     "Transfer",
     "axes_of_groups",
     "bytes_moved",

@@ -24,9 +24,11 @@ from shard_dialect.model.grid import Grid
 from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.sharding import Shape, Sharding
 from shard_dialect.planner.greedy import greedy
+from shard_dialect.planner.grid_steps import step_on_grid
 from shard_dialect.planner.layout import Layout, Problem
+from shard_dialect.planner.operands import bytes_moved
 from shard_dialect.planner.permutation import MAX_POSITIONS
-from shard_dialect.planner.reshard_plan import EXACT, Plan, bytes_moved, plan, step_on_grid
+from shard_dialect.planner.reshard_plan import EXACT, Plan, plan
 from shard_dialect.planner.search import (
     Path,
     SearchTooLong,
@@ -34,6 +36,7 @@ from shard_dialect.planner.search import (
     cheapest_with_permute,
     cheapest_without_move,
 )
+from shard_dialect.planner.step_prices import BYTES, Prices
 
 Kind = Literal["same", "collective_permute", "send_recv"]
 
@@ -117,26 +120,36 @@ def plan_across_grids(
 
 @lru_cache(maxsize=65536)
 def plan_between(
-    source: Sharding, target: Sharding, shape: Shape, itemsize: int, grid: Grid, target_grid: Grid
+    source: Sharding,
+    target: Sharding,
+    shape: Shape,
+    itemsize: int,
+    grid: Grid,
+    target_grid: Grid,
+    prices: Prices = BYTES,
 ) -> Plan:
     """The cheapest steps from `source` on `grid` to `target` on `target_grid`, of the same devices.
 
     The steps use no sub-axes; a `Permute` leads from one grid to the other. `shape` is the global
-    shape, `itemsize` is in bytes. Raises `ReshardError` where no plan is known.
+    shape, `itemsize` is in bytes. From one grid to another, a plan for time is one for bytes, with
+    its time. Raises `ReshardError` where no plan is known.
     """
     if source.is_replicated:
-        return plan(replace(source, grid=target.grid), target, shape, itemsize, target_grid, False)
+        source = replace(source, grid=target.grid)
+        return plan(source, target, shape, itemsize, target_grid, False, prices=prices)
     if grid == target_grid or target.is_replicated:
-        return plan(source, replace(target, grid=source.grid), shape, itemsize, grid, False)
+        target = replace(target, grid=source.grid)
+        return plan(source, target, shape, itemsize, grid, False, prices=prices)
     every = tuple(range(grid.rank))
     is_plain = not any((source.halos, source.offsets, target.halos, target.offsets))
     if not is_plain or grid.size > MAX_POSITIONS:
         through = Sharding.replicated(grid.name, len(shape))
-        first = plan(source, through, shape, itemsize, grid, False)
-        last = plan_between(through, target, shape, itemsize, grid, target_grid)
+        first = plan(source, through, shape, itemsize, grid, False, prices=prices)
+        last = plan_between(through, target, shape, itemsize, grid, target_grid, prices)
         same = Permute(every, tuple(range(grid.size)), through.split_axes, grid=target.grid)
         steps = (*first.steps, same, *last.steps)
-        return Plan(steps, first.bytes_moved + last.bytes_moved, grid, False)
+        time = first.cost + last.cost if prices.is_time else None
+        return Plan(steps, first.bytes_moved + last.bytes_moved, grid, False, time)
     across = plan_across_grids(source, target, shape, itemsize, grid, target_grid, sub_axes=False)
     transfer = across.transfer
     to = transfer.target
@@ -144,7 +157,10 @@ def plan_between(
     permutation = tuple(positions[transfer.destinations[device]] for device in _devices(grid))
     permute = Permute(every, permutation, to.split_axes, to.partial, to.reduction, to.grid)
     steps = (*across.before.steps, permute, *across.after.steps)
-    return Plan(steps, across.bytes_moved, grid, across.exact)
+    if not prices.is_time:
+        return Plan(steps, across.bytes_moved, grid, across.exact)
+    time = prices.steps(steps, source, shape, itemsize, grid, target_grid)
+    return Plan(steps, across.bytes_moved, grid, False, time)
 
 
 def permutes_across(

@@ -5,35 +5,35 @@
     [[], []]   ->  [[0], [], {halo = [[1, 2], []]}]
                                     all_slice dim 0 axes [0]; update_halo dim 0 axes [0] [1, 2]
 
-`plan` compares bytes moved, then the number of steps, then peak memory. A plan is exact if no
-sequence of steps with at most one permutation is better. It is exact as long as each search visits
-at most `EXACT` layouts. Beyond that, the plan comes from the search on full axes, or from the
-greedy steps: it is correct, but maybe not the cheapest (`Plan.exact` is false).
+`plan` compares bytes moved, or time on a device model, then the number of steps, then peak memory.
+A plan is exact if no sequence of steps with at most one permutation is better. It is exact as long
+as each search visits at most `EXACT` layouts. Beyond that, the plan comes from the search on full
+axes, or from the greedy steps: it is correct, but maybe not the cheapest (`Plan.exact` is false).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import gcd, prod
 
 from shard_dialect.model.axis import SubAxis, full_axis
 from shard_dialect.model.collectives import (
-    AllReduce,
     AllToAll,
-    Mask,
     ReduceScatter,
     ReshardError,
     Step,
 )
 from shard_dialect.model.grid import Grid
 from shard_dialect.model.grid_refinement import Refinement
-from shard_dialect.model.sharding import Reduction, Shape, Sharding
+from shard_dialect.model.sharding import Shape, Sharding
 from shard_dialect.planner.greedy import applied, common_prefix, greedy
+from shard_dialect.planner.grid_steps import step_on_grid, steps_on_grid
 from shard_dialect.planner.halos import halo_steps, sliced_with_halos
 from shard_dialect.planner.layout import AxisNumbers, Layout, Problem
 from shard_dialect.planner.offsets import ways_through_equal_shards
+from shard_dialect.planner.operands import bytes_moved
 from shard_dialect.planner.permutation import may_permute, permute, without_size_one
 from shard_dialect.planner.search import (
     Path,
@@ -42,6 +42,8 @@ from shard_dialect.planner.search import (
     cheapest_with_permute,
     missing,
 )
+from shard_dialect.planner.step_prices import BYTES, Prices
+from shard_dialect.planner.time_search import TimedProblem, fastest
 
 EXACT = 2000
 """The most layouts that one search may visit."""
@@ -59,6 +61,13 @@ class Plan:
     bytes_moved: int
     grid: Grid
     exact: bool = True
+    picoseconds: int | None = None
+    """Of a plan for time, how long it takes on the device model."""
+
+    @property
+    def cost(self) -> int:
+        """What the plan was to keep low: its bytes, or its picoseconds."""
+        return self.bytes_moved if self.picoseconds is None else self.picoseconds
 
     def __str__(self) -> str:
         return "; ".join(map(str, self.steps)) or "nothing"
@@ -73,37 +82,38 @@ def plan(
     grid: Grid,
     sub_axes: bool = True,
     limit: int = EXACT,
+    prices: Prices = BYTES,
 ) -> Plan:
     """The cheapest steps from `source` to `target` for a tensor of global `shape` on `grid`.
 
     `itemsize` is in bytes. Without `sub_axes` the steps use no finer axes than the shardings do. A
     search visits at most `limit` layouts. A plan from or to offsets is correct, but may not be the
-    cheapest. Raises `ReshardError` for shardings on two grids, and `ShardingError` for halos and
-    offsets of unknown size.
+    cheapest. `prices` say what is cheap. Raises `ReshardError` for shardings on two grids, and
+    `ShardingError` for halos and offsets of unknown size.
     """
     _refuse(source, target)
     if source == target:
-        return Plan((), 0, grid)
+        return _planned((), source, shape, itemsize, grid, prices)
     if source.halos or target.halos:
-        return _with_halos(source, target, shape, itemsize, grid, limit)
+        return _with_halos(source, target, shape, itemsize, grid, limit, prices)
     if source.offsets or target.offsets:
         if any(isinstance(axis, SubAxis) for axis in (*source.axes, *target.axes)):
             raise ReshardError(f"cannot reshard from {source} to {target}: offsets beside sub-axes")
-        return _with_offsets(source, target, shape, itemsize, grid, limit)
+        return _with_offsets(source, target, shape, itemsize, grid, limit, prices)
     used = [axis for axis in (*source.axes, *target.axes) if isinstance(axis, SubAxis)]
     coarse = Refinement.of(grid, used)
     if coarse is not None:
         grid, source, target = coarse.fine, coarse.refined(source), coarse.refined(target)
     if any(_without_ones(each, grid) != each for each in (source, target)):
-        return _ignoring_ones(source, target, shape, itemsize, grid, sub_axes, limit)
-    best, bound = _on_full_axes(source, target, shape, itemsize, grid, limit)
+        return _ignoring_ones(source, target, shape, itemsize, grid, sub_axes, limit, prices)
+    best, bound = _on_full_axes(source, target, shape, itemsize, grid, limit, prices)
     finest = Refinement.finest(grid) if sub_axes else None
-    if finest is None or (best.bytes_moved <= bound and len(best.steps) == 1):
+    if finest is None or (best.cost <= bound and len(best.steps) == 1):
         return best
     fine, _ = _on_full_axes(
-        finest.refined(source), finest.refined(target), shape, itemsize, finest.fine, limit
+        finest.refined(source), finest.refined(target), shape, itemsize, finest.fine, limit, prices
     )
-    cheaper = (fine.bytes_moved, len(fine.steps)) < (best.bytes_moved, len(best.steps))
+    cheaper = (fine.cost, len(fine.steps)) < (best.cost, len(best.steps))
     return fine if cheaper else replace(best, exact=fine.exact)
 
 
@@ -121,14 +131,15 @@ def _ignoring_ones(
     grid: Grid,
     sub_axes: bool,
     limit: int,
+    prices: Prices,
 ) -> Plan:
     """The plan without the axes of size 1, which permutations that move nothing add or remove.
 
     Or the plan that treats them like other axes, if it has fewer steps.
     """
-    best, _ = _on_full_axes(source, target, shape, itemsize, grid, limit)
+    best, _ = _on_full_axes(source, target, shape, itemsize, grid, limit, prices)
     bare_source, bare_target = _without_ones(source, grid), _without_ones(target, grid)
-    between = plan(bare_source, bare_target, shape, itemsize, grid, sub_axes, limit)
+    between = plan(bare_source, bare_target, shape, itemsize, grid, sub_axes, limit, prices)
     fine = Refinement.finest(grid) if between.grid != grid else None
     if fine is not None:
         grid, source, target = fine.fine, fine.refined(source), fine.refined(target)
@@ -138,38 +149,9 @@ def _ignoring_ones(
         *between.steps,
         *([permute(end, target, grid)] if target != end else []),
     ]
-    if (between.bytes_moved, len(steps)) < (best.bytes_moved, len(best.steps)):
+    if (between.cost, len(steps)) < (best.cost, len(best.steps)):
         return replace(between, steps=tuple(steps))
-    return replace(best, exact=between.exact and best.bytes_moved == between.bytes_moved)
-
-
-def bytes_moved(
-    steps: Sequence[Step], source: Sharding, shape: Shape, itemsize: int, grid: Grid
-) -> int:
-    """The bytes per device that `steps` move, for a tensor of global `shape` sharded as `source`.
-
-    For uneven shardings these are the bytes of the largest shard, padded to what a step divides.
-    """
-    total, now = 0, source
-    for step in steps:
-        operand = operand_shape(step, now, shape, grid)
-        total += step.bytes_moved(grid.axes_size(step.axes), operand, itemsize)
-        now = step.after(now)
-    return total
-
-
-def operand_shape(step: Step, now: Sharding, shape: Shape, grid: Grid) -> Shape:
-    """The local shape of the operand of `step`: the largest shard, padded to what it divides.
-
-    >>> operand_shape(ReduceScatter(0, (0,)), Sharding("g", ((),), (0,)), (7,), Grid("g", (4,)))
-    (8,)
-    """
-    operand = list(now.local_shape(shape, grid))
-    if isinstance(step, ReduceScatter | AllToAll):
-        dim = step.dim if isinstance(step, ReduceScatter) else step.target_dim
-        count = grid.axes_size(step.axes)
-        operand[dim] = step.after(now).local_shape(shape, grid)[dim] * count
-    return tuple(operand)
+    return replace(best, exact=between.exact and best.cost == between.cost)
 
 
 def _refuse(source: Sharding, target: Sharding) -> None:
@@ -181,7 +163,13 @@ def _refuse(source: Sharding, target: Sharding) -> None:
 
 
 def _with_halos(
-    source: Sharding, target: Sharding, shape: Shape, itemsize: int, grid: Grid, limit: int
+    source: Sharding,
+    target: Sharding,
+    shape: Shape,
+    itemsize: int,
+    grid: Grid,
+    limit: int,
+    prices: Prices,
 ) -> Plan:
     """A plan that crops halos first, reshards without halos, and then updates the missing halos.
 
@@ -191,7 +179,7 @@ def _with_halos(
     coarse = Refinement.of(grid, used)
     if coarse is not None:
         source, target = coarse.refined(source), coarse.refined(target)
-        return _with_halos(source, target, shape, itemsize, coarse.fine, limit)
+        return _with_halos(source, target, shape, itemsize, coarse.fine, limit, prices)
     if source.bare == target.bare:
         steps, exact = halo_steps(source, target), True
     else:
@@ -199,17 +187,37 @@ def _with_halos(
         last = target.bare
         for each in slices:
             last = last.with_dim(each.dim, ())
-        between = plan(source.bare, last, shape, itemsize, grid, False, limit)
+        between = plan(source.bare, last, shape, itemsize, grid, False, limit, prices)
         for each in slices:
             last = each.after(last)
         crops, updates = halo_steps(source, source.bare), halo_steps(last, target)
         steps, exact = (*crops, *between.steps, *slices, *updates), between.exact
+    return _planned(steps, source, shape, itemsize, grid, prices, exact)
+
+
+def _planned(
+    steps: tuple[Step, ...],
+    source: Sharding,
+    shape: Shape,
+    itemsize: int,
+    grid: Grid,
+    prices: Prices,
+    exact: bool = True,
+) -> Plan:
+    """The plan of these steps, with what it costs."""
     total = bytes_moved(steps, source, shape, itemsize, grid)
-    return Plan(steps, total, grid, exact)
+    time = prices.steps(steps, source, shape, itemsize, grid) if prices.is_time else None
+    return Plan(steps, total, grid, exact, time)
 
 
 def _with_offsets(
-    source: Sharding, target: Sharding, shape: Shape, itemsize: int, grid: Grid, limit: int
+    source: Sharding,
+    target: Sharding,
+    shape: Shape,
+    itemsize: int,
+    grid: Grid,
+    limit: int,
+    prices: Prices,
 ) -> Plan:
     """The cheapest plan whose steps between equal shards are planned without the offsets.
 
@@ -218,41 +226,78 @@ def _with_offsets(
     best: Plan | None = None
     for way in ways_through_equal_shards(source, target, shape, grid):
         try:
-            between = plan(way.first, way.last, way.shape, itemsize, grid, False, limit)
+            between = plan(way.first, way.last, way.shape, itemsize, grid, False, limit, prices)
             steps = (*way.before, *between.steps, *way.after)
-            total = bytes_moved(steps, source, shape, itemsize, grid)
+            found = _planned(steps, source, shape, itemsize, grid, prices, False)
         except ReshardError:  # a step would cut a dimension further whose offsets stay
             continue
-        if best is None or (total, len(steps)) < (best.bytes_moved, len(best.steps)):
-            best = Plan(steps, total, grid, False)
+        if best is None or (found.cost, len(steps)) < (best.cost, len(best.steps)):
+            best = found
     if best is None:
         raise ReshardError(f"cannot reshard from {source} to {target}")
     return best
 
 
 def _on_full_axes(
-    source: Sharding, target: Sharding, shape: Shape, itemsize: int, grid: Grid, limit: int
+    source: Sharding,
+    target: Sharding,
+    shape: Shape,
+    itemsize: int,
+    grid: Grid,
+    limit: int,
+    prices: Prices,
 ) -> tuple[Plan, int]:
-    """The best plan on the axes of `grid`, and a lower bound on bytes without permutations."""
+    """The best plan on the axes of `grid`, and a lower bound on the cost without permutations."""
     between = target
     if source.partial and target.partial and source.reduction != target.reduction:
         between = target.with_partial(())
     problem, axes, scale = _problem(source, between, shape, grid)
     solution = _solve(problem, limit)
-    steps: list[Step] = []
-    now = source
     kind = source.reduction if source.partial else between.reduction
-    for each in solution.steps:
-        step = step_on_grid(each, now, kind, axes, grid)
-        steps.append(step)
-        now = step.after(now)
-    if between != target:
-        steps.append(Mask(target.partial, target.reduction))
-        now = steps[-1].after(now)
-    assert now == target, f"the plan from {source} to {target} ends at {now}"
-    total = bytes_moved(steps, source, shape, itemsize, grid)
-    bound = solution.bound * scale * itemsize // problem.unit
-    return Plan(tuple(steps), total, grid, solution.exact), bound
+    steps = steps_on_grid(solution.steps, source, target, kind, axes, grid)
+    found = _planned(steps, source, shape, itemsize, grid, prices, solution.exact)
+    if prices.is_time:
+        found = _fastest(found, source, between, target, shape, itemsize, grid, limit, prices)
+        return found, 0
+    return found, solution.bound * scale * itemsize // problem.unit
+
+
+def _fastest(
+    known: Plan,
+    source: Sharding,
+    between: Sharding,
+    target: Sharding,
+    shape: Shape,
+    itemsize: int,
+    grid: Grid,
+    limit: int,
+    prices: Prices,
+) -> Plan:
+    """The fastest plan, or the `known` one, which is for bytes, if the search takes too long.
+
+    From `between` a mask leads to the target.
+    """
+    problem, axes = _whole_problem(source, between, shape, grid)
+    kind = source.reduction if source.partial else between.reduction
+
+    @cache
+    def sharding(layout: Layout) -> Sharding:
+        split = tuple(tuple(axes[axis] for axis in each) for each in layout[0])
+        return Sharding(source.grid, split, tuple(axes[axis] for axis in layout[1]), kind)
+
+    @cache
+    def price(step: Step | Layout, layout: Layout) -> int:
+        now = sharding(layout)
+        if isinstance(step, tuple) and not may_permute(now, sharding(step), grid):
+            return known.cost + 1  # which is too much
+        return prices.step(step_on_grid(step, now, kind, axes, grid), now, shape, itemsize, grid)
+
+    try:
+        path = fastest(TimedProblem(problem, price), known.cost, limit)
+    except SearchTooLong:
+        return replace(known, exact=False)
+    steps = steps_on_grid(path.steps, source, target, kind, axes, grid)
+    return _planned(steps, source, shape, itemsize, grid, prices)
 
 
 def _problem(
@@ -300,6 +345,28 @@ def _problem(
         layout(target),
     )
     return problem, axes, prod(sizes) // prod(small)
+
+
+def _whole_problem(
+    source: Sharding, target: Sharding, shape: Shape, grid: Grid
+) -> tuple[Problem, AxisNumbers]:
+    """The search problem with all axes and sizes, and the grid axes that its axes stand for."""
+    barred = {*grid.stage_axes} - {*source.axes, *target.axes}
+    axes = tuple(axis for axis in range(grid.rank) if axis not in barred)
+    numbers = {axis: number for number, axis in enumerate(axes)}
+
+    def layout(sharding: Sharding) -> Layout:
+        split = tuple(
+            tuple(numbers[full_axis(axis)] for axis in each) for each in sharding.split_axes
+        )
+        return split, tuple(sorted(numbers[full_axis(axis)] for axis in sharding.partial))
+
+    uneven = tuple(
+        any(size % grid.axes_size(end.split_axes[dim]) for end in (source, target))
+        for dim, size in enumerate(shape)
+    )
+    sizes = tuple(grid.axes_size((axis,)) for axis in axes)
+    return Problem(sizes, shape, uneven, layout(source), layout(target)), axes
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,29 +430,3 @@ def _cost(problem: Problem, steps: Sequence[Step]) -> int:
         total += step.bytes_moved(n, (operand,), problem.unit)
         now = after
     return total
-
-
-def step_on_grid(
-    step: Step | Layout, now: Sharding, kind: Reduction, axes: AxisNumbers, grid: Grid
-) -> Step:
-    """The step of a reshard for a step of the search, which numbers axes within its problem.
-
-    `axes` are the grid axes of the problem's, `now` is the sharding before, `kind` the reduction.
-    """
-    if isinstance(step, tuple):
-        return _permute(step, now, kind, axes, grid)
-    on_grid = replace(step, axes=tuple(axes[axis] for axis in step.axes))  # type: ignore[index]
-    if isinstance(on_grid, AllReduce | ReduceScatter | Mask):
-        return replace(on_grid, reduction=kind)
-    return on_grid
-
-
-def _permute(layout: Layout, now: Sharding, kind: Reduction, axes: AxisNumbers, grid: Grid) -> Step:
-    fixed = [tuple(axis for axis in split if axis not in axes) for split in now.split_axes]
-    split = tuple(
-        stays + tuple(axes[axis] for axis in split)
-        for stays, split in zip(fixed, layout[0], strict=True)
-    )
-    partial = tuple(axis for axis in now.partial if axis not in axes)
-    partial += tuple(axes[axis] for axis in layout[1])
-    return permute(now, Sharding(now.grid, split, partial, kind), grid)

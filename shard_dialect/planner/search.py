@@ -101,9 +101,16 @@ def cheapest_with_permute(
     if every such path moves more than `most`. Raises `SearchTooLong` past `limit` layouts.
     """
     smallest = prod(first.shard(dim, first.unit) for dim in range(len(first.shape))) * first.unit
-    from_source = _reachable(first, first.source, forward, most, smallest, limit, _Shards(first))
-    from_target = _reachable(
-        second, second.target, backward, most, smallest, limit, _Shards(second)
+    from_source = reachable(first, first.source, forward, most, smallest, limit, _Shards(first))
+    from_target = reachable(
+        second,
+        second.target,
+        backward,
+        most,
+        smallest,
+        limit,
+        _Shards(second),
+        is_backward=True,
     )
     best: SplitPath | None = None
     for shards, (layout, before) in from_source.items():
@@ -133,8 +140,10 @@ def cheapest_without_move(
     It changes grids at two layouts for which `held_first` and `held_second` are equal: each device
     holds the same shard. `None` if there are none. Raises `SearchTooLong` past `limit` layouts.
     """
-    from_source = _reachable(first, first.source, forward, None, 0, limit, _Layouts(first))
-    from_target = _reachable(second, second.target, backward, None, 0, limit, _Layouts(second))
+    from_source = reachable(first, first.source, forward, None, 0, limit, Layouts(first))
+    from_target = reachable(
+        second, second.target, backward, None, 0, limit, Layouts(second), is_backward=True
+    )
     ends = {held_second(layout): (layout, after) for layout, after in from_target.values()}
     best: SplitPath | None = None
     for layout, before in from_source.values():
@@ -168,7 +177,7 @@ class _Shards:
         return (*map(count, layout[0]), count(layout[1]))
 
 
-class _Layouts(_Shards):
+class Layouts(_Shards):
     """Classes of layouts for a search without a permutation: each layout is its own."""
 
     def __init__(self, problem: Problem) -> None:
@@ -176,6 +185,7 @@ class _Layouts(_Shards):
         self.labels = range(len(problem.sizes))
 
     def key(self, layout: Layout) -> object:
+        """The layout itself."""
         return layout
 
     end = key
@@ -184,7 +194,7 @@ class _Layouts(_Shards):
 _Moves = Callable[[Problem, Layout, Sequence[object]], Iterator[Move]]
 
 
-def _reachable(
+def reachable(
     problem: Problem,
     start: Layout,
     moves: _Moves,
@@ -192,10 +202,13 @@ def _reachable(
     smallest: int,
     limit: int,
     classes: _Shards,
+    *,
+    is_backward: bool = False,
 ) -> dict[object, tuple[Layout, Path]]:
     """For each `end`, the cheapest layout that steps lead to from `start`, and the path.
 
-    `moves` is `forward`, or `backward`: then the steps lead from the layout to `start`.
+    `moves` has the steps from a layout, or, if it `is_backward`, those to it: then the paths lead
+    from the layout to `start`. What costs more than `most` with `smallest` is left out.
     """
     reached: dict[object, tuple[Layout, Path]] = {}
     done = set()
@@ -212,7 +225,7 @@ def _reachable(
             raise SearchTooLong
         end = classes.end(layout)
         if end not in reached:
-            path = Path(steps if moves is forward else steps[::-1], cost)
+            path = Path(steps[::-1] if is_backward else steps, cost)
             reached[end] = (layout, path)
         possible = moves(problem, layout, classes.labels)
         for step, after, new in _with_costs(problem, layout, cost, possible):

@@ -142,6 +142,59 @@ def test_groups_show_their_ops_and_the_collectives_inside(opened: Any) -> None:
 
 @in_browser
 @needs("browser", "jax")
+def test_layers_open_and_close(opened: Any) -> None:
+    from benchmarks.decoders import decoder
+
+    report = sd.report(sd.parse(decoder(2, scopes=True)))
+    page = opened(sd.report_html(report))
+    layers = page.locator("#program .layer")
+    names = layers.all_text_contents()
+    assert [name.split()[0] for name in names if name] == ["layer_0", "layer_1"]
+    assert page.locator("#program .sharding").count()
+    layers.first.click()
+    inside = [name.split()[0] for name in page.locator("#program .layer").all_text_contents()]
+    assert set(inside) == {"attention", "mlp"}
+    page.locator("#program .layer", has_text="mlp").first.click()
+    assert page.locator("#program .collective").count()
+    shardings = page.locator("#program .sharding").all_text_contents()
+    assert '[["data", "model"], [], []]' in shardings
+    page.locator("#program .ops").first.click()
+    assert "stablehlo." in page.inner_text("#panel")
+    page.locator("#program .layers button").first.click()
+    assert page.locator("#program .layer").all_text_contents() == names
+
+
+@in_browser
+@needs("browser")
+def test_memory_has_kinds_apart_and_axes(opened: Any) -> None:
+    report = sd.report(sd.parse(EXAMPLES / "mlp_2d.mlir"))
+    page = opened(sd.report_html(report))
+    chart = page.locator("#memory .chart")
+    kinds = [each.get_attribute("class") for each in chart.locator("polygon").all()]
+    assert kinds == ["argument", "result", "temporary"]
+    ticks = chart.locator(".tick").all_text_contents()
+    assert "672 bytes" in ticks
+    assert any("ops, by their number" in each for each in ticks)
+    heights = {
+        kind: chart.locator(f"polygon.{kind}").bounding_box()["height"] for kind in kinds if kind
+    }
+    whole = chart.locator(".moment").first.bounding_box()["height"]
+    assert heights["argument"] / whole == pytest.approx(288 / 672, abs=0.02)
+    # Of the temporaries the bounding box is from the arguments on to the peak.
+    assert heights["temporary"] / whole == pytest.approx(384 / 672, abs=0.08)
+
+
+def test_what_is_live_is_of_some_kind() -> None:
+    for allocator in ("unfused", "arena", "xla"):
+        memory = sd.report(sd.parse(EXAMPLES / "mlp_2d.mlir"), allocator=allocator).memory
+        for each in memory.timeline:
+            kinds = each.arguments + each.results + each.constants + each.temporaries
+            assert kinds == each.bytes or allocator == "arena"
+            assert kinds <= each.bytes
+
+
+@in_browser
+@needs("browser", "jax")
 def test_a_decoder_of_24_layers_opens(opened: Any, tmp_path: Path) -> None:
     from benchmarks.decoders import decoder
 

@@ -36,7 +36,8 @@ def arena_memory(module: ir.Module, program: LocalProgram) -> Memory:
         places = [(op.name, location_text(op.location)) for op in ops]
     arguments = [each for each in program.entry.arguments if each.tensor]
     results = [each for each in program.entry.results if each.tensor]
-    held = sum(_bytes(each) for each in (*arguments, *results)) + constants
+    given, returned = (sum(map(_bytes, each)) for each in (arguments, results))
+    held = given + returned + constants
     temporaries = code.arena.bytes + sum(each.bytes for each in outside)
     used = _used(code.arena, len(places))
     at = max(range(len(used)), key=used.__getitem__)
@@ -55,7 +56,7 @@ def arena_memory(module: ir.Module, program: LocalProgram) -> Memory:
         0,
         tuple(sorted(live, key=lambda each: -each.bytes)),
         tuple(
-            Moment(name, place, held + temporaries, bytes_)
+            Moment(name, place, held + temporaries, bytes_, given, returned, constants)
             for (name, place), bytes_ in zip(places, used, strict=True)
         ),
     )

@@ -127,9 +127,9 @@ def compute_of(
 
 
 _NOT_IN_MEMORY = frozenset(
-    "arith.constant func.call func.return mesh.done scf.condition scf.yield stablehlo.constant "
-    "stablehlo.optimization_barrier stablehlo.reshape stablehlo.return tensor.cast "
-    "tensor.collapse_shape tensor.empty tensor.expand_shape tensor.reshape tosa.const "
+    "arith.constant func.call func.return memref.alloc mesh.done scf.condition scf.yield "
+    "stablehlo.constant stablehlo.optimization_barrier stablehlo.reshape stablehlo.return "
+    "tensor.cast tensor.collapse_shape tensor.empty tensor.expand_shape tensor.reshape tosa.const "
     "tosa.const_shape tosa.reshape tosa.yield".split()
 )
 """Ops that touch no memory: views, constants, and what passes values on."""

@@ -100,6 +100,8 @@ class Op:
     callee: Function | None = None
     step: LocalStep | None = None
     grid: Grid | None = None
+    shown: int | None = None
+    """The number of the op of the graph from which it comes (`analysis.layers`)."""
 
     @property
     def reads(self) -> tuple[Value, ...]:

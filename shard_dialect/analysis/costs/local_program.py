@@ -14,6 +14,7 @@ from shard_dialect.analysis.costs.local_ops import (
     Value,
 )
 from shard_dialect.analysis.costs.op_flops import Query, flops_of
+from shard_dialect.analysis.reasons.marks import shown_in
 from shard_dialect.errors import ShardError
 from shard_dialect.ir import numbered_function as numbered
 from shard_dialect.ir.bindings import ir
@@ -140,6 +141,7 @@ class _Reader:
             self._callee(op),
             step,
             grid,
+            shown_in(op.location),
         )
 
     def _collective(self, op: numbered.Op) -> tuple[LocalStep | None, Grid | None]:

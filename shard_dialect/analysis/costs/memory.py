@@ -15,7 +15,7 @@ element take none.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from shard_dialect.analysis.costs.flat_program import FlatProgram, Slot, Step, flatten
@@ -38,12 +38,23 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The live bytes while one op runs."""
+    """The live bytes while one op runs, of all kinds and of each."""
 
     op: str
     location: str | None
     bytes: int
     temporaries: int
+    arguments: int = 0
+    results: int = 0
+    constants: int = 0
+    shown: int | None = None
+    """The number of the op of the graph from which it comes (`analysis.layers`)."""
+
+    def as_json(self) -> dict[str, object]:
+        """The fields of the JSON report."""
+        fields = asdict(self)
+        del fields["shown"]
+        return fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +74,10 @@ class Memory:
     """The largest first."""
     timeline: tuple[Moment, ...]
     """One entry for each op, in order; a loop's body is there once."""
+
+    def as_json(self) -> dict[str, object]:
+        """The fields of the JSON report."""
+        return asdict(self) | {"timeline": [each.as_json() for each in self.timeline]}
 
 
 @dataclass(slots=True)
@@ -245,7 +260,10 @@ def _summary(flat: FlatProgram, buffers: Iterable[_Buffer]) -> Memory:
     buffers = list(buffers)
     count = len(flat.steps)
     totals = _sums(buffers, count)
-    temporaries = _sums([each for each in buffers if each.kind == "temporary"], count)
+    temporaries, arguments, results_now, constants = (
+        _sums([each for each in buffers if each.kind == kind], count)
+        for kind in ("temporary", "argument", "result", "constant")
+    )
     at = max(range(count), key=totals.__getitem__)
     live = [each for each in buffers if _first(each) <= at <= _last(each, count)]
     steps = flat.steps
@@ -260,8 +278,17 @@ def _summary(flat: FlatProgram, buffers: Iterable[_Buffer]) -> Memory:
         sum(results) - made,
         tuple(sorted((_live(each, at) for each in live), key=lambda each: -each.bytes)),
         tuple(
-            Moment(step.op.name, step.op.location, total, temporary)
-            for step, total, temporary in zip(steps, totals, temporaries, strict=True)
+            Moment(
+                step.op.name,
+                step.op.location,
+                totals[number],
+                temporaries[number],
+                arguments[number],
+                results_now[number],
+                constants[number],
+                step.op.shown,
+            )
+            for number, step in enumerate(steps)
         ),
     )
 

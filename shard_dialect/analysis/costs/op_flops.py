@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from math import prod
 
 from shard_dialect.analysis.costs.local_ops import Flops, TensorInfo
-from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.bindings import ir, linalg_queries
 from shard_dialect.ir.walk import operations
 from shard_dialect.rules import rule_of
 from shard_dialect.rules.stablehlo.attribute_reading import integers, numbers
@@ -114,12 +114,27 @@ def _body(op: ir.Operation, number: int = 0) -> Flops:
 
 def _loops(op: Query) -> Flops | None:
     """A `linalg` op: each step of its loops runs its body, which named ops have, too."""
-    rule = rule_of(op.handle)
-    if rule is None:
+    sizes = _loop_sizes(op)
+    if sizes is None:
         return None
     if not len(op.handle.regions):
         return NONE
-    return _body(op.handle) * prod(rule.sizes)
+    return _body(op.handle) * prod(sizes)
+
+
+def _loop_sizes(op: Query) -> tuple[int, ...] | None:
+    """The sizes of the loops; on buffers, of which a rule knows nothing, from the maps."""
+    if not any(isinstance(each.type, ir.MemRefType) for each in op.handle.operands):
+        rule = rule_of(op.handle)
+        return rule.sizes if rule else None
+    sizes: dict[int, int] = {}
+    maps = [each.value for each in linalg_queries.get_indexing_maps(op.handle) or ()]
+    for map_, tensor in zip(maps, op.operands, strict=False):
+        for expr, size in zip(map_.results, tensor.shape if tensor else (), strict=False):
+            if isinstance(expr, ir.AffineDimExpr):
+                sizes[expr.position] = size
+    loops = range(maps[0].n_dims if maps else 0)
+    return tuple(sizes[loop] for loop in loops) if all(loop in sizes for loop in loops) else None
 
 
 def _product(op: Query) -> Flops | None:
@@ -241,7 +256,7 @@ def _named(dialect: str, names: Iterable[str]) -> list[str]:
     return [f"{dialect}.{name}" for name in names]
 
 
-_WITHOUT_ARITHMETIC = ("bufferization", "cf", "func", "mesh", "scf", "shard", "tensor")
+_WITHOUT_ARITHMETIC = ("bufferization", "cf", "func", "memref", "mesh", "scf", "shard", "tensor")
 _MOVEMENT = frozenset(
     _named(
         "stablehlo",

@@ -74,6 +74,8 @@ class _Labelling:
         return self._of_ops
 
     def _argument(self, info: BoundaryInfo) -> Labels:
+        if info.global_shape is None and info.tensor is not None:
+            return self._each  # nothing says what devices get
         if info.sharding is None:
             return self._same
         grid = self._program.grids[info.sharding.grid]

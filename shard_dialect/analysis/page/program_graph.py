@@ -1,10 +1,12 @@
-"""The graph that the page draws: collectives, and between them the ops that need none.
+"""The graphs that the page draws: one for each layer, of the ops and the layers in it.
 
-    arguments -> [12 ops] -> all_gather -> [8 ops] -> reduce_scatter -> results
+    decoder:   [layers_0] -> [layers_1] -> [3 ops]
+    layers_0:  [12 ops] -> all_gather -> [8 ops] -> reduce_scatter
 
-A program has thousands of ops, and few collectives. Ops with no collective between them are one
-group, if they are connected; a loop or branch is an op. Each node is in a row below all that it
-needs, as near as possible to what needs it.
+A program has thousands of ops, and few collectives. Ops of one layer with no collective or other
+layer between them are one group, if they are connected. Each node is in a row below all that it
+needs, as near as possible to what needs it. What follows on ops of another layer is another node,
+so that a graph has no circle.
 """
 
 from __future__ import annotations
@@ -12,103 +14,141 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shard_dialect.analysis.costs.local_ops import Block, LocalProgram
-from shard_dialect.analysis.costs.schedule import items_of
-from shard_dialect.analysis.costs.timed_ops import TimedOps
-from shard_dialect.analysis.costs.timeline import Item
-from shard_dialect.model import AllSlice, Mask
-from shard_dialect.model.devices.device_model import DeviceModel
+from shard_dialect.analysis.layers.layered_costs import OpCost
+from shard_dialect.analysis.layers.layered_program import LayeredOp, LayeredProgram, Output
+from shard_dialect.analysis.layers.scopes import Layers
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A collective of the report, by its number there, or a group of ops."""
+    """An op that communicates, a group of other ops, or all of a layer in it that follow on."""
 
     row: int
-    items: tuple[Item, ...]
-    collective: int | None
-    """The position in the report's list, if it is a collective."""
-    inside: tuple[int, ...] = ()
-    """The collectives in loops and branches of a group."""
+    ops: tuple[int, ...]
+    """The positions of its ops in the program."""
+    layer: Layers | None = None
+    collectives: tuple[int, ...] = ()
+    """The positions in the report's list of all collectives in it."""
 
     @property
-    def seconds(self) -> float:
-        """The time of all its ops."""
-        return sum(
-            item.time.seconds if item.inside is None else item.inside.total for item in self.items
-        )
+    def is_collective(self) -> bool:
+        """Whether it is one op that communicates."""
+        return self.layer is None and bool(self.collectives)
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A value that one node makes and another reads; nodes are given by position."""
+    """The values that one node makes and another reads; nodes are given by position."""
 
     source: int
     target: int
-    bytes: int
-    type: str
+    values: tuple[Output, ...]
+
+    @property
+    def label(self) -> str:
+        """The shardings of the values, each once."""
+        return ", ".join(dict.fromkeys(each.sharding for each in self.values if each.sharding))
+
+    @property
+    def title(self) -> str:
+        """All of the values."""
+        return "\n".join(f"{each.name}: {each.type} {each.sharding}" for each in self.values)
 
 
 @dataclass(frozen=True)
-class ProgramGraph:
-    """The nodes in the order of the program, and the values between them."""
+class LayerGraph:
+    """The nodes of one layer in the order of the program, and the values between them."""
 
+    layer: Layers
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
 
 
-def graph_of(program: LocalProgram, device_model: DeviceModel) -> ProgramGraph:
-    """The graph of the program's entry."""
-    items = list(items_of(program.entry.blocks, TimedOps(program, device_model)))
-    returns = {number for number, item in enumerate(items) if item.op.name == "func.return"}
-    rows = _rows(items)
-    owner = _groups(items, rows)
-    numbers, inside = _collective_numbers(items)
+def graphs_of(program: LayeredProgram, costs: Sequence[OpCost]) -> tuple[LayerGraph, ...]:
+    """The graph of the whole program, then those of the layers, each after that which it is in."""
     kept = [
         number
-        for number, item in enumerate(items)
-        if number not in returns and (item.needs or _reads_argument(item))
+        for number, op in enumerate(program.ops)
+        if op.inputs and op.name not in ("func.return", "block arguments")
     ]
-    first: dict[int, list[int]] = {}
-    for number in kept:
-        first.setdefault(owner[number], []).append(number)
-    position = {root: at for at, root in enumerate(first)}
+    paths = dict.fromkeys(
+        program.ops[number].layers[:depth]
+        for number in kept
+        for depth in range(len(program.ops[number].layers) + 1)
+    )
+    return tuple(_graph(program.ops, costs, kept, path) for path in sorted(paths) or [()])
+
+
+def _graph(
+    ops: Sequence[LayeredOp], costs: Sequence[OpCost], kept: Sequence[int], path: Layers
+) -> LayerGraph:
+    units = _units(ops, kept, path)
+    owner = {number: unit for unit, (_, members) in enumerate(units) for number in members}
+    needs = [
+        sorted(
+            {
+                owner[each.op]
+                for number in members
+                for each in ops[number].inputs
+                if owner.get(each.op, unit) != unit
+            }
+        )
+        for unit, (_, members) in enumerate(units)
+    ]
+    collectives = [
+        tuple(sorted({found for number in members for found in costs[number].collectives}))
+        for _, members in units
+    ]
+    alone = [
+        layer is not None or bool(found)
+        for (layer, _), found in zip(units, collectives, strict=True)
+    ]
+    rows = _rows(needs, alone)
+    groups: dict[int, list[int]] = {}
+    for unit, first in enumerate(_groups(needs, rows, alone)):
+        groups.setdefault(first, []).append(unit)
     nodes = tuple(
         Node(
-            rows[root],
-            tuple(items[number] for number in members),
-            numbers.get(root),
-            tuple(each for number in members for each in inside.get(number, ())),
+            rows[first],
+            tuple(number for unit in members for number in units[unit][1]),
+            units[first][0],
+            collectives[first],
         )
-        for root, members in first.items()
+        for first, members in groups.items()
     )
-    return ProgramGraph(nodes, tuple(_edges(items, kept, owner, position)))
+    return LayerGraph(path, nodes, tuple(_edges(ops, nodes)))
 
 
-def _is_collective(item: Item) -> bool:
-    op = item.op
-    is_step = op.step is not None and not isinstance(op.step, AllSlice | Mask)
-    return is_step and op.name != "mesh.done"
+def _units(
+    ops: Sequence[LayeredOp], kept: Sequence[int], path: Layers
+) -> list[tuple[Layers | None, list[int]]]:
+    """The ops of a layer, those of a layer in it together as far as they follow each other."""
+    depth = len(path)
+    units: list[tuple[Layers | None, list[int]]] = []
+    for number in kept:
+        layers = ops[number].layers
+        if layers[:depth] != path:
+            continue
+        child = layers[: depth + 1] if len(layers) > depth else None
+        if child is not None and units and units[-1][0] == child:
+            units[-1][1].append(number)
+        else:
+            units.append((child, [number]))
+    return units
 
 
-def _reads_argument(item: Item) -> bool:
-    """Whether it reads a tensor that no item makes."""
-    return any(value.tensor for value in item.op.reads)
-
-
-def _rows(items: Sequence[Item]) -> list[int]:
-    """Collectives in odd rows, other ops in even ones, each as late as its readers allow."""
-    readers: list[list[int]] = [[] for _ in items]
-    for number, item in enumerate(items):
-        for each in item.needs:
-            readers[each].append(number)
-    heights = [0] * len(items)  # from below
-    for number in range(len(items) - 1, -1, -1):
-        is_collective = _is_collective(items[number])
-        height = int(is_collective)
+def _rows(needs: Sequence[Sequence[int]], alone: Sequence[bool]) -> list[int]:
+    """Collectives and layers in odd rows, other ops in even ones, as late as readers allow."""
+    readers: list[list[int]] = [[] for _ in needs]
+    for number, each in enumerate(needs):
+        for source in each:
+            readers[source].append(number)
+    heights = [0] * len(needs)  # from below
+    for number in range(len(needs) - 1, -1, -1):
+        height = int(alone[number])
         for reader in readers[number]:
             other = heights[reader]
-            if is_collective:
+            if alone[number]:
                 height = max(height, other + (1 if other % 2 == 0 else 2))
             else:
                 height = max(height, other + other % 2)
@@ -117,9 +157,11 @@ def _rows(items: Sequence[Item]) -> list[int]:
     return [top - height for height in heights]
 
 
-def _groups(items: Sequence[Item], rows: Sequence[int]) -> list[int]:
-    """For each item the first of its group: ops of one row that are connected."""
-    parent = list(range(len(items)))
+def _groups(
+    needs: Sequence[Sequence[int]], rows: Sequence[int], alone: Sequence[bool]
+) -> list[int]:
+    """For each unit the first of its group: ops of one row that are connected."""
+    parent = list(range(len(needs)))
 
     def root(number: int) -> int:
         while parent[number] != number:
@@ -127,55 +169,21 @@ def _groups(items: Sequence[Item], rows: Sequence[int]) -> list[int]:
             number = parent[number]
         return number
 
-    for number, item in enumerate(items):
-        for each in item.needs:
-            if rows[each] == rows[number] and not _is_collective(item):
-                one, other = sorted((root(each), root(number)))
+    for number, sources in enumerate(needs):
+        for source in sources:
+            if rows[source] == rows[number] and not alone[number]:
+                one, other = sorted((root(source), root(number)))
                 parent[other] = one
-    return [root(number) for number in range(len(items))]
+    return [root(number) for number in range(len(needs))]
 
 
-def _collective_numbers(items: Sequence[Item]) -> tuple[dict[int, int], dict[int, list[int]]]:
-    """The report's number of each collective, and of those inside of loops and branches."""
-    own: dict[int, int] = {}
-    inside: dict[int, list[int]] = {}
-    count = 0
-    for number, item in enumerate(items):
-        if _is_collective(item):
-            own[number] = count
-            count += 1
-        within = _count(item.op.blocks)
-        if within:
-            inside[number] = list(range(count, count + within))
-            count += within
-    return own, inside
-
-
-def _count(blocks: tuple[Block, ...]) -> int:
-    total = 0
-    for op in (each for block in blocks for each in block.ops):
-        is_step = op.step is not None and not isinstance(op.step, AllSlice | Mask)
-        total += int(is_step and op.name != "mesh.done")
-        total += _count(op.blocks) + (_count(op.callee.blocks) if op.callee else 0)
-    return total
-
-
-def _edges(
-    items: Sequence[Item], kept: Sequence[int], owner: Sequence[int], position: dict[int, int]
-) -> list[Edge]:
-    sizes: dict[tuple[int, int], dict[int, tuple[int, str]]] = {}
-    for number in kept:
-        for each in items[number].needs:
-            source, target = position.get(owner[each]), position[owner[number]]
-            results = [value for value in items[each].op.results if value.tensor]
-            if source is None or source == target or not results:
-                continue
-            moved = sum(value.bytes for value in results)
-            found = sizes.setdefault((source, target), {})
-            found[each] = (moved, str(results[0].tensor))
-    return [
-        Edge(
-            source, target, sum(size for size, _ in values.values()), next(iter(values.values()))[1]
-        )
-        for (source, target), values in sizes.items()
-    ]
+def _edges(ops: Sequence[LayeredOp], nodes: Sequence[Node]) -> list[Edge]:
+    owner = {number: place for place, node in enumerate(nodes) for number in node.ops}
+    found: dict[tuple[int, int], dict[Output, None]] = {}
+    for target, node in enumerate(nodes):
+        for each in (each for number in node.ops for each in ops[number].inputs):
+            source = owner.get(each.op)
+            outputs = ops[each.op].outputs
+            if source is not None and source != target and each.output < len(outputs):
+                found.setdefault((source, target), {})[outputs[each.output]] = None
+    return [Edge(source, target, tuple(values)) for (source, target), values in found.items()]

@@ -15,15 +15,25 @@ function show(element) {
   for (const each of same) each.classList.add("shown");
 }
 
+function open(element) {
+  const source = document.getElementById(element.dataset.opens);
+  document.getElementById("graph").replaceChildren(source.content.cloneNode(true));
+}
+
+function act(element) {
+  if (element.dataset.opens) open(element);
+  else show(element);
+}
+
 document.addEventListener("click", (event) => {
-  const element = event.target.closest("[data-shows]");
-  if (element) show(element);
+  const element = event.target.closest("[data-shows], [data-opens]");
+  if (element) act(element);
 });
 document.addEventListener("keydown", (event) => {
-  const element = event.target.closest("[data-shows]");
+  const element = event.target.closest("[data-shows], [data-opens]");
   if (element && element.tagName !== "BUTTON" && (event.key === "Enter" || event.key === " ")) {
     event.preventDefault();
-    show(element);
+    act(element);
   }
 });
 const filter = document.getElementById("filter");

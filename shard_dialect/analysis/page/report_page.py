@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from shard_dialect.analysis.costs.timeline import Item
 from shard_dialect.analysis.drawing.drawn_sharding import DrawnSharding
 from shard_dialect.analysis.drawing.named_shardings import NamedSharding
+from shard_dialect.analysis.layers.scopes import Layers
 from shard_dialect.analysis.page import page_layout
-from shard_dialect.analysis.page.program_graph import Node, ProgramGraph, graph_of
+from shard_dialect.analysis.page.program_graph import LayerGraph, Node, graphs_of
 from shard_dialect.analysis.program_report import ProgramReport
 from shard_dialect.errors import MissingExtra, ShardError
 
@@ -71,44 +71,79 @@ def report_html(report: ProgramReport) -> str:
     )
 
 
+@dataclass(frozen=True)
+class _Drawn:
+    """A graph, its layout, and the graphs of the layers that it is in, by number and name."""
+
+    graph: LayerGraph
+    layout: page_layout.GraphLayout
+    around: tuple[tuple[int, str], ...]
+
+
 class _Page:
     """What the template asks for."""
 
     def __init__(self, report: ProgramReport) -> None:
         self._report = report
+        self.ops = report.layers.ops
+        self.costs = report.layer_costs
 
     @cached_property
-    def graph(self) -> ProgramGraph:
-        return graph_of(self._report.program, self._report.prices)
+    def graphs(self) -> list[_Drawn]:
+        """The graph of the program, and those of its layers."""
+        graphs = graphs_of(self._report.layers, self.costs)
+        self._numbers = {graph.layer: number for number, graph in enumerate(graphs)}
+        return [
+            _Drawn(
+                graph,
+                page_layout.layout_of(graph),
+                tuple(
+                    (self._numbers[graph.layer[:depth]], graph.layer[depth - 1] if depth else "")
+                    for depth in range(len(graph.layer) + 1)
+                ),
+            )
+            for graph in graphs
+        ]
 
-    @cached_property
-    def graph_layout(self) -> page_layout.GraphLayout:
-        return page_layout.layout_of(self.graph)
+    def number_of(self, layer: Layers) -> int:
+        """The number of a layer's graph."""
+        return self._numbers[layer]
 
     @property
     def most_bytes(self) -> int:
         """The bytes of the collective that moves most."""
         return max((each.bytes for each in self._report.communication), default=0) or 1
 
+    def bytes_in(self, node: Node) -> int:
+        """What is sent in a node."""
+        return sum(self._report.communication[number].bytes for number in node.collectives)
+
     def title(self, node: Node) -> str:
         """The first line in a node's box."""
-        if node.collective is not None:
-            return f"#{node.collective + 1} {self._report.communication[node.collective].kind}"
-        if len(node.items) == 1:
-            return node.items[0].op.name
-        return f"{len(node.items)} ops"
+        if node.layer is not None:
+            return node.layer[-1]
+        if node.is_collective:
+            number = node.collectives[0]
+            return f"#{number + 1} {self._report.communication[number].kind}"
+        if len(node.ops) == 1:
+            return self.ops[node.ops[0]].name
+        return f"{len(node.ops)} ops"
 
     def subtitle(self, node: Node) -> str:
         """The second line in a node's box."""
-        if node.collective is not None:
-            found = self._report.communication[node.collective]
+        seconds = sum(self.costs[number].seconds for number in node.ops)
+        if node.is_collective:
+            found = self._report.communication[node.collectives[0]]
             return f"{', '.join(found.axes)} · {bytes_text(found.bytes)}"
-        costly = max(node.items, key=lambda item: item.time.seconds)
-        return f"{time_text(node.seconds)} · {costly.op.name.split('.')[-1]}"
+        if node.layer is not None:
+            return f"{time_text(seconds)} · sends {bytes_text(self.bytes_in(node))}"
+        costly = max(node.ops, key=lambda number: self.costs[number].seconds)
+        return f"{time_text(seconds)} · {self.ops[costly].name.split('.')[-1]}"
 
-    def result(self, item: Item) -> str:
-        """The local type of an op's first result."""
-        return next((str(each.tensor) for each in item.op.results if each.tensor), "")
+    def result(self, number: int) -> str:
+        """The type and the sharding of an op's first result."""
+        first = next(iter(self.ops[number].outputs), None)
+        return f"{first.type} {first.sharding}" if first else ""
 
 
 def bytes_text(number: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from shard_dialect.analysis.reasons.marks import collective_of
+from shard_dialect.analysis.reasons.marks import collective_of, shown_in
 from shard_dialect.analysis.reasons.why import Reason, Why
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import located, location_text
@@ -46,6 +46,8 @@ class Collective:
     """The ops that share its result."""
     step: LocalStep
     grid: Grid
+    shown: int | None = None
+    """The number of the op of the graph from which it comes (`analysis.layers`)."""
 
     def as_json(self) -> dict[str, object]:
         """The fields of the JSON report."""
@@ -123,6 +125,7 @@ def _collective(
         why.readers,
         step,
         grid,
+        shown_in(op.location),
     )
 
 

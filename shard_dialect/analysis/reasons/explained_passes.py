@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from shard_dialect.analysis.changes.annotations import Placed, annotations_in, mark_annotations
 from shard_dialect.analysis.drawing.named_shardings import NamedSharding, named_shardings
 from shard_dialect.analysis.drawing.typed_shardings import typed_shardings
+from shard_dialect.analysis.layers.layered_program import LayeredProgram, read_layers
 from shard_dialect.analysis.reasons.borrowed_locations import borrow_locations
 from shard_dialect.analysis.reasons.explanation import Reasons
 from shard_dialect.analysis.reasons.inferred_shardings import forget_inferred
@@ -38,6 +39,8 @@ class Explained:
     """Those of the entry after propagation; none if the module was partitioned already."""
     arguments: Mapping[int, Placed]
     """The entry's arguments by number, with their places in the file."""
+    layers: LayeredProgram
+    """The ops of the program as it was before `partition`."""
     places: Mapping[str, str]
     """The places of the entry's values, by their names in a module that came in a later form."""
 
@@ -68,6 +71,7 @@ def partition_explained(module: ir.Module, entry: str, text: str | None = None) 
     recording = _Recording()
     reasons: dict[int, Why] = {}
     tensors: tuple[NamedSharding, ...] = ()
+    layers = LayeredProgram(())
     for name in PIPELINES["spmd"]:
         if name == "propagate":
             recording.run(module)
@@ -76,13 +80,14 @@ def partition_explained(module: ir.Module, entry: str, text: str | None = None) 
                 tensors = tuple(named_shardings(module.operation, entry, text, recording.origins))
         elif name == "partition":
             reasons = _mark_collectives(module, recording.origins)
+            layers = read_layers(module.operation, entry)
             run_pipeline(module, f"{name},canonicalize,cse")  # nobody runs what nobody uses
         else:
             make_pass(name).run(module)
         if name == "propagate" and recording.origins is None:
             tensors = tuple(typed_shardings(module.operation, entry, text))
     given = places if recording.origins is None else {}
-    return Explained(reasons, recording.origins, tensors, arguments, given)
+    return Explained(reasons, recording.origins, tensors, arguments, layers, given)
 
 
 def _places(module: ir.Operation, entry: str) -> dict[str, str]:

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from shard_dialect.analysis.reasons.function_values import FunctionValues, at
+from shard_dialect.analysis.reasons.local_values import LocalValues, signatures_of
 from shard_dialect.analysis.reasons.marks import mark_of
 from shard_dialect.analysis.reasons.split_trace import SplitTrace
 from shard_dialect.analysis.reasons.whole_readers import WholeReaders
 from shard_dialect.analysis.reasons.why import Reason, Why
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import location_text
-from shard_dialect.ir.function import functions_of
-from shard_dialect.ir.mesh.mesh_collectives import read_collective
+from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.mesh.stage_attributes import stages_named
@@ -27,6 +27,9 @@ from shard_dialect.ir.read_function import read_functions
 from shard_dialect.model import Sharding
 from shard_dialect.passes.propagate.origins import Origins
 
+_DONE = "mesh.done"
+"""The end of a collective that is there already, by its start."""
+
 
 class Reasons:
     """The reasons of the collectives of a module in the distributed form."""
@@ -34,13 +37,19 @@ class Reasons:
     def __init__(self, module: ir.Operation, origins: Origins | None) -> None:
         shardings = Shardings.of(module)
         functions = read_functions(functions_of(module))
-        self._functions = [FunctionValues(each, shardings, origins) for each in functions]
+        signatures = signatures_of(module, shardings)
+        self._functions = [
+            LocalValues(each, shardings, signatures)
+            if form_of(each.handle) == "local"
+            else FunctionValues(each, shardings, origins)
+            for each in functions
+        ]
 
     def of_collectives(self) -> Iterator[tuple[ir.Operation, Why]]:
         """Each collective of the module with its reason."""
         for values in self._functions:
             for op in values.function.ops:
-                if op.name in COLLECTIVES and op.operands and op.results:
+                if values.is_collective(op) and op.operands and op.results and op.name != _DONE:
                     yield op.handle, _Explanation(values, op).why()
 
 
@@ -54,9 +63,7 @@ class _Explanation:
         self.readers = _distinct(self.values.read_by(collective.results[0]))
         self.stages = stages_named(collective.handle)
         if self.stages is None:
-            read = read_collective(collective.handle)
-            self.grid = read.source.grid
-            self.axes = tuple(dict.fromkeys(axis for step in read.steps for axis in step.axes))
+            self.grid, self.axes = self.values.collective(collective)
 
     def why(self) -> Why:
         if self.stages is not None:
@@ -115,10 +122,9 @@ class _Explanation:
             what = f"{self.values.argument_text(number)} comes"
         else:
             what = "the argument of a block comes"
-        text = f"{what} as {self.values.text(made) if made else 'replicated'}"
+        text = f"{what}{self.values.as_text(made)}"
         if self.readers:
-            is_as = self.values.text(needed) if needed else "replicated"
-            text += f", '{self.readers[0].name}' op takes it as {is_as}"
+            text += f", '{self.readers[0].name}' op takes it{self.values.as_text(needed)}"
         return at(text, self.readers[0] if self.readers else self.op)
 
     def _needed(self) -> Sharding | None:

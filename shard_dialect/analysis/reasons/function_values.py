@@ -7,13 +7,18 @@ from collections.abc import Iterator
 from shard_dialect.analysis.reasons.marks import mark_of
 from shard_dialect.analysis.reasons.why import Reason
 from shard_dialect.ir.diagnostics import location_text, name_in
+from shard_dialect.ir.mesh.mesh_collectives import read_collective
 from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Function, Op
-from shard_dialect.model import Axes, Axis, Sharding
+from shard_dialect.ir.shard.local_collectives import LOCAL_COLLECTIVES
+from shard_dialect.model import Axes, Axis, Grid, Sharding
 from shard_dialect.model.axis import overlap
 from shard_dialect.passes.propagate.origins import Origins
 from shard_dialect.propagation.graph import NO_TENSOR
+
+_COLLECTIVES = (*COLLECTIVES, *LOCAL_COLLECTIVES, "mesh.start", "mesh.done")
+"""Those of the distributed form, and those of the local one."""
 
 
 class FunctionValues:
@@ -36,6 +41,37 @@ class FunctionValues:
         }
         names = [each.name for each in origins.graph.functions] if origins else []
         self._index = names.index(function.name) if function.name in names else None
+
+    def is_collective(self, op: Op) -> bool:
+        """Whether an op changes the sharding of a value, and nothing else."""
+        return op.name in _COLLECTIVES
+
+    def collective(self, op: Op) -> tuple[str, Axes]:
+        """The grid of a collective, and its axes."""
+        read = read_collective(op.handle)
+        axes = dict.fromkeys(axis for step in read.steps for axis in step.axes)
+        return read.source.grid, tuple(axes)
+
+    def as_text(self, sharding: Sharding | None) -> str:
+        """A sharding after a verb: ` as [[0], []]`."""
+        return f" as {self.text(sharding) if sharding else 'replicated'}"
+
+    def in_type(self, number: int) -> Reason | None:
+        """What the type of an argument says, where nothing was propagated; `None` for nothing."""
+        argument = self.function.handle.regions[0].blocks[0].arguments[number]
+        sharding = self.sharding(self.function.arguments[number])
+        shown = self.text(sharding) if sharding else "replicated"
+        text = f"{self.argument_text(number)} is annotated {shown} by its type"
+        return Reason(text, location_text(argument.location), annotation=True)
+
+    def returned(self, number: int) -> Reason | None:
+        """What the type of a result says, where nothing was propagated; `None` for nothing."""
+        (end,) = self.function.returns[:1]
+        sharding = self.sharding(end.operands[number])
+        if sharding is None:
+            return None
+        text = f"result {number} is annotated {self.text(sharding)} by its type"
+        return Reason(text, location_text(end.location), annotation=True)
 
     def sharding(self, value: int) -> Sharding | None:
         """The sharding in the value's type."""
@@ -92,15 +128,7 @@ class FunctionValues:
 
     def text(self, sharding: Sharding) -> str:
         """A sharding with the names of the grid's axes."""
-        grid = self.shardings.grid(sharding.grid)
-        split = ", ".join(grid.axes_text(axes) for axes in sharding.split_axes)
-        text = f"[{split}]"
-        for dim in range(sharding.rank):
-            low, high = sharding.halo(dim)
-            text += f", halo of {low} and {high} in dimension {dim}" if low or high else ""
-        if sharding.partial:
-            text += f", {partial_results(sharding)} along {grid.axes_text(sharding.partial)}"
-        return text
+        return sharding_text(sharding, self.shardings.grid(sharding.grid))
 
     def argument_text(self, number: int) -> str:
         """An argument of the function, with the name that a framework has given it."""
@@ -114,14 +142,14 @@ class FunctionValues:
 
     def made_as(self, value: int) -> int:
         """The value that collectives have turned into `value`."""
-        while value in self.maker and self.maker[value].name in COLLECTIVES:
+        while value in self.maker and self.is_collective(self.maker[value]):
             value = self.maker[value].operands[0]
         return value
 
     def read_by(self, value: int) -> Iterator[Op]:
         """The ops that read `value`, also after further collectives."""
         for op in self.readers.get(value, ()):
-            if op.name in COLLECTIVES:
+            if self.is_collective(op):
                 yield from self.read_by(op.results[0])
             else:
                 yield op
@@ -135,6 +163,18 @@ _PARTIAL = {
     "min": ("partial minima", "takes the minimum"),
 }
 """For reductions: what devices have before it, and what an op does that leaves this."""
+
+
+def sharding_text(sharding: Sharding, grid: Grid) -> str:
+    """A sharding with the names of its grid's axes: `[["data"], []]`."""
+    split = ", ".join(grid.axes_text(axes) for axes in sharding.split_axes)
+    text = f"[{split}]"
+    for dim in range(sharding.rank):
+        low, high = sharding.halo(dim)
+        text += f", halo of {low} and {high} in dimension {dim}" if low or high else ""
+    if sharding.partial:
+        text += f", {partial_results(sharding)} along {grid.axes_text(sharding.partial)}"
+    return text
 
 
 def partial_results(sharding: Sharding) -> str:

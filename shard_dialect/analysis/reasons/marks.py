@@ -14,6 +14,7 @@ from shard_dialect.ir.bindings import ir
 _OP = "shard_dialect.op"
 _COLLECTIVE = "shard_dialect.collective"
 _ANNOTATION = "shard_dialect.annotation"
+_SHOWN = "shard_dialect.shown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,20 @@ def annotation_of(location: ir.Location) -> int | None:
     """The number of the annotation op that a location is of."""
     for name in names_in(location):
         match = re.fullmatch(rf"{_ANNOTATION} (\d+)", name)
+        if match:
+            return int(match[1])
+    return None
+
+
+def mark_shown(handle: ir.Operation, number: int) -> None:
+    """Mark an op of the graph that is shown."""
+    handle.location = ir.Location.name(f"{_SHOWN} {number}", handle.location)
+
+
+def shown_in(location: ir.Location) -> int | None:
+    """The number of the op of the graph that a location is of."""
+    for name in names_in(location):
+        match = re.fullmatch(rf"{_SHOWN} (\d+)", name)
         if match:
             return int(match[1])
     return None

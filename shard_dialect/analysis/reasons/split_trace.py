@@ -12,8 +12,6 @@ from shard_dialect.analysis.reasons.function_values import (
     reducing,
 )
 from shard_dialect.analysis.reasons.why import Reason
-from shard_dialect.ir.diagnostics import location_text
-from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES
 from shard_dialect.ir.numbered_function import Op
 from shard_dialect.model import Axes, Axis, Sharding
 from shard_dialect.model.axis import overlap
@@ -40,7 +38,8 @@ class SplitTrace:
         """
         sharding, number = self.values.sharding(value), self.values.graph_value(value)
         if self.values.origins is None and value in self.values.function.arguments:
-            return self._in_type(value)
+            given = self.values.in_type(self.values.function.arguments.index(value))
+            return [given] if given else []
         known = self.values.known(number)
         dims: dict[tuple[int, Axis | None], None] = {}
         others = []
@@ -53,15 +52,6 @@ class SplitTrace:
                 others.append(axis)
         chains = [step for dim, axis in dims for step in self.chain(number, dim, axis)]
         return [*self._on_through(value, others), *chains]
-
-    def _in_type(self, value: int) -> list[Reason]:
-        """Where nothing was propagated, the type of an argument says how it is sharded."""
-        number = self.values.function.arguments.index(value)
-        argument = self.values.function.handle.regions[0].blocks[0].arguments[number]
-        sharding = self.values.sharding(value)
-        shown = self.values.text(sharding) if sharding else "replicated"
-        text = f"{self.values.argument_text(number)} is annotated {shown} by its type"
-        return [Reason(text, location_text(argument.location), annotation=True)]
 
     def _on_through(self, value: int, axes: Sequence[Axis]) -> list[Reason]:
         """Why the op that makes `value` splits it along `axes`: because of its operands."""
@@ -92,7 +82,7 @@ class SplitTrace:
                 and self._is_made_along(value, axis) == self._is_made_along(value, axes[0])
             ]
             further = self.steps(value, tuple(alike))
-            if further and op.name in COLLECTIVES:
+            if further and self.values.is_collective(op):
                 return alike, further
             if further:
                 if made is not None and any(overlap(axes[0], each) for each in made.partial):
@@ -149,7 +139,8 @@ class SplitTrace:
 
     def _sliced_for(self, op: Op, axis: Axis) -> list[Reason]:
         """Why a device takes a slice of a whole value: a result of the op has the axis."""
-        readers = list(self.values.read_by(op.results[0])) if op.name in COLLECTIVES else [op]
+        is_own = not self.values.is_collective(op)
+        readers = [op] if is_own else list(self.values.read_by(op.results[0]))
         for reader in readers:
             found = self._result_along(reader, axis)
             if found is not None:

@@ -8,7 +8,6 @@ from shard_dialect.analysis.reasons.function_values import FunctionValues, at, d
 from shard_dialect.analysis.reasons.split_trace import SplitTrace
 from shard_dialect.analysis.reasons.unannotated import Unannotated
 from shard_dialect.analysis.reasons.why import Reason
-from shard_dialect.ir.diagnostics import location_text
 from shard_dialect.ir.numbered_function import Function, Op
 from shard_dialect.model import Axes, Axis, Sharding
 from shard_dialect.passes.propagate.origins import Origin
@@ -76,16 +75,12 @@ class WholeReaders:
         return []
 
     def _returned_by_type(self, reader: Op) -> list[Reason]:
-        return [
-            Reason(
-                f"result {number} is annotated {self.values.text(sharding)} by its type",
-                location_text(reader.location),
-                annotation=True,
-            )
+        found = (
+            self.values.returned(number)
             for number, value in enumerate(reader.operands)
             if self.values.made_as(value) == self.source
-            and (sharding := self.values.sharding(value)) is not None
-        ]
+        )
+        return [each for each in found if each is not None]
 
     def _other_uses(self, reader: Op) -> Iterator[list[Reason]]:
         """The other tensors or dimensions that the reader splits along the axes."""

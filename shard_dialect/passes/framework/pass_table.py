@@ -55,6 +55,8 @@ PIPELINES = {
     )
 }
 """Names for several passes in a row."""
+PIPELINE_OPTIONS = {"spmd": ("objective", "device-model")}
+"""The options of such a name, each of which is for all passes in it that have it."""
 
 _registered: dict[str, type[Pass]] = {}
 

@@ -18,8 +18,13 @@ from shard_dialect.ir.bindings import PassManager, ir
 from shard_dialect.ir.diagnostics import from_mlir, reporting
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.framework.instruments import Instruments
-from shard_dialect.passes.framework.options import options_of, read_options
-from shard_dialect.passes.framework.pass_table import PIPELINES, pass_class, pass_names
+from shard_dialect.passes.framework.options import options_of, read_options, written
+from shard_dialect.passes.framework.pass_table import (
+    PIPELINE_OPTIONS,
+    PIPELINES,
+    pass_class,
+    pass_names,
+)
 from shard_dialect.passes.framework.pipeline_text import (
     Element,
     Group,
@@ -140,10 +145,21 @@ def _expanded(nodes: Sequence[Node]) -> Iterator[Node]:
             yield Group(node.anchor, tuple(_expanded(node.inside)))
         elif node.name not in PIPELINES:
             yield node
-        elif node.options:
-            raise ShardError(f"pipeline '{node.name}' has no options: give them to its passes")
         else:
-            yield from map(Element, PIPELINES[node.name])
+            yield from _elements(node)
+
+
+def _elements(node: Element) -> Iterator[Element]:
+    """The passes that a name stands for, each with those of the name's options that it has."""
+    parts = [(name, options_of(pass_class(name))) for name in PIPELINES[node.name]]
+    allowed = PIPELINE_OPTIONS[node.name]
+    known = {each.name: each for _, options in parts for each in options if each.name in allowed}
+    given = read_options(node.options, tuple(known.values()), node.name)
+    for name, options in parts:
+        own = (
+            f"{each.name}={written(given[each.field])}" for each in options if each.field in given
+        )
+        yield Element(name, " ".join(own))
 
 
 @dataclass(frozen=True)

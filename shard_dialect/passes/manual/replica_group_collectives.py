@@ -113,7 +113,7 @@ def check_between_devices(op: ir.Operation, grid: Grid) -> None:
 def refuse_stablehlo_collectives(function: ir.Operation) -> None:
     """Raise for what StableHLO says of devices, in a function of a module without a grid."""
     for op in walk(function):
-        if _is_of_stablehlo(op):
+        if is_of_stablehlo(op):
             raise error_at(
                 op.location,
                 f"'{op.name}' op is on devices of no grid: declare one, as in "
@@ -121,15 +121,23 @@ def refuse_stablehlo_collectives(function: ir.Operation) -> None:
             )
 
 
-def _is_of_stablehlo(op: ir.Operation) -> bool:
+def is_of_stablehlo(op: ir.Operation) -> bool:
+    """Whether it is a collective of StableHLO, or asks for the device's number."""
     return op.name in (*_READ, *_UNKNOWN, "stablehlo.partition_id")
+
+
+def axes_of_collective(op: ir.Operation, grid: Grid) -> Axes:
+    """The axes along which a collective of StableHLO goes. Raises `ShardingError`."""
+    if op.name in _UNKNOWN:
+        raise ShardingError(f"'{op.name}' op is not supported: no collective does the same")
+    return _read(op, grid, range(grid.rank)).step.axes
 
 
 def write_stablehlo_collectives(function: ir.Operation, shardings: Shardings) -> None:
     """Replace StableHLO's collectives in a function of the local form by those of this form."""
     names = sorted(shardings.grids)
     for op in walk(function):
-        if not _is_of_stablehlo(op):
+        if not is_of_stablehlo(op):
             continue
         with located(op):
             if "mesh_cluster" not in function.attributes and len(names) != 1:

@@ -1,4 +1,4 @@
-"""Choose how to split one op's factors so that the fewest bytes move.
+"""Choose how to split one op's factors so that the fewest bytes move, or the least time is taken.
 
 The candidates for a factor are its splits in the available and the target shardings of the operands
 and results. Every combination that uses no axis twice has a cost: the reshards of the operands from
@@ -37,12 +37,6 @@ from shard_dialect.model.sharding import Sizes
 from shard_dialect.passes.materialize.resharded_values import ReshardedValues
 from shard_dialect.rules.op_kinds import OpKind
 from shard_dialect.rules.uneven_shards import may_be_uneven, may_have_halos, may_have_offsets
-
-FLOPS_PER_BYTE = 100
-"""Floating-point operations that cost as much as one byte moved, per device.
-
-A product is therefore not computed redundantly just to save a few bytes.
-"""
 
 MAX_COMBINATIONS = 20_000
 """Above this number of combinations, each factor keeps only its longest candidate and none."""
@@ -261,7 +255,7 @@ class _Problem:
         return Choice(tuple(operands), results, tuple(late))
 
     def price(self, assignment: Assignment, extents: Extents) -> float:
-        """The bytes that each device sends for this choice, plus its arithmetic counted in bytes.
+        """The price of this choice's reshards, plus that of its arithmetic.
 
         Infinite if some reshard has no plan.
         """
@@ -274,7 +268,7 @@ class _Problem:
                 if target is not None
             )
             total += sum(
-                resharded.plan(value, produced, self.target_of[value]).bytes_moved
+                resharded.plan(value, produced, self.target_of[value]).cost
                 for value, produced in zip(self.op.results, choice.results, strict=True)
                 if produced is not None
             )
@@ -285,7 +279,20 @@ class _Problem:
                 total += resharded.price(self.op.operands[number], target)
         except ShardingError:
             return inf
-        return total + self.rule.flops(assignment, self.grid) / FLOPS_PER_BYTE
+        return total + (self._work(assignment, choice) if self.rule.is_product else 0)
+
+    def _work(self, assignment: Assignment, choice: Choice) -> float:
+        """The price of the arithmetic of a product on one device."""
+        values = (*self.op.operands, *self.op.results)
+        kinds = [self.resharded.function.values[value].kind for value in values]
+        touched = sum(
+            sharding.local_elements(kind.shape, self.grid) * kind.itemsize
+            for kind, sharding in zip(kinds, (*choice.operands, *choice.results), strict=True)
+            if sharding is not None and kind.shape is not None
+        )
+        element = str(self.op.handle.results[0].type.element_type)
+        flops = self.rule.flops(assignment, self.grid)
+        return self.resharded.prices.work(flops, element, touched)
 
 
 def _prefixes_that_divide(size: int, axes: Axes, grid: Grid) -> Iterator[Axes]:

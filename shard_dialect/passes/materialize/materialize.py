@@ -11,14 +11,17 @@ becomes, with %x split along the reduced dimension and %w along both
 
 For each op in turn, `choose_op_sharding.choose` splits the factors of its sharding rule so that the
 fewest bytes move. It counts the reshards of the operands to the shardings that the split requires,
-and those of the results to the target shardings that propagation chose. An op without a rule gets
-replicated operands and runs replicated, with a warning (`strict`: an error).
+and those of the results to the target shardings that propagation chose. With `objective=time`, the
+least time is chosen, of collectives and products on a device model, and reshards are planned for
+time (docs/planner.md). An op without a rule gets replicated operands and runs replicated, with a
+warning (`strict`: an error).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
@@ -60,9 +63,11 @@ from shard_dialect.passes.materialize.target_shardings import (
     TargetShardings,
     read_target_shardings,
 )
+from shard_dialect.passes.objective import prices_for
 from shard_dialect.passes.propagate.module_graph import BARRIER, GROUP
 from shard_dialect.passes.propagate.propagate import complete_again
 from shard_dialect.passes.vocabularies.import_ import import_annotations
+from shard_dialect.planner import Prices
 from shard_dialect.rules.op_kinds import OpKinds
 
 _DROPPABLE = (
@@ -84,6 +89,10 @@ class Materialize(Pass):
 
     strict: bool = False
     """Make an op without a sharding rule an error."""
+    objective: Literal["bytes", "time"] = "bytes"
+    """What to keep low: the bytes that a device sends, or the time on a device model."""
+    device_model: str = "h100"
+    """The device model for `objective=time`: its name, or a file that ends in .toml."""
 
     def rewrite(self, module: ir.Operation) -> None:
         """Materialize each function in the propagated form; raises a located `ShardError`."""
@@ -92,11 +101,12 @@ class Materialize(Pass):
             for handle in functions_of(module):
                 _drop_barriers(handle)
             return
+        prices = prices_for(self.objective, self.device_model)
         handles, shardings = complete_again(module)
         targets = read_target_shardings(module, read_functions(handles), shardings)
         signatures = {each.function.name: each.signature for each in targets}
         for each in targets:
-            _Materializer(each, shardings, signatures, self.strict).run()
+            _Materializer(each, shardings, signatures, self.strict, prices).run()
 
 
 def _drop_barriers(function: ir.Operation) -> None:
@@ -117,6 +127,7 @@ class _Materializer:
         shardings: Shardings,
         signatures: dict[str, Signature],
         strict: bool,
+        prices: Prices,
     ) -> None:
         self.function = targets.function
         self.shardings = shardings
@@ -128,7 +139,7 @@ class _Materializer:
         self.stages, self.refinement_of = targets.stages, targets.refinement_of
         self.grid = targets.grid
         self.kinds = OpKinds()
-        self.resharded = ReshardedValues(targets.function, shardings, targets.grid)
+        self.resharded = ReshardedValues(targets.function, shardings, targets.grid, prices)
         self.boundaries = ManualBoundaries(
             shardings, self.resharded, self.target_of, targets.refinement_of
         )

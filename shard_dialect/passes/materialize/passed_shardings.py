@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 
 from shard_dialect.ir.numbered_function import Op
 from shard_dialect.model import Sharding
@@ -52,14 +53,15 @@ def choose_passed(
     )
 
     def price(passed: Passed) -> tuple[int, int]:
-        """The bytes that move, and how many permutations and copies move them."""
+        """What it costs, and how many permutations and copies there are."""
         plan = plan_transfer(
             End.on_part(passed.source, at_source), End.on_part(passed.target, at_target), shape
         )
+        sent = [prod(each.shape) for each in plan.rounds if not each.stays]
         total = (
             resharded.price(value, passed.source)
-            + plan.bytes_moved(itemsize)
-            + resharded.plan(result, passed.target, wanted).bytes_moved
+            + resharded.prices.rounds(sent, itemsize, grid)
+            + resharded.plan(result, passed.target, wanted).cost
         )
         return total, len(plan.rounds)
 

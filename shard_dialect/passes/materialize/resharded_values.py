@@ -24,7 +24,7 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Function, Op
 from shard_dialect.model import AllSlice, Grid, ReshardError, Sharding
 from shard_dialect.model.sharding import Shape
-from shard_dialect.planner import Plan, plan_between
+from shard_dialect.planner import BYTES, Plan, Prices, plan_between
 
 FRESH = ("tensor.empty", "linalg.fill")
 
@@ -48,8 +48,11 @@ class _Level:
 class ReshardedValues:
     """The resharded values of one function; `grid` is that of replicated ones."""
 
-    def __init__(self, function: Function, shardings: Shardings, grid: Grid) -> None:
+    def __init__(
+        self, function: Function, shardings: Shardings, grid: Grid, prices: Prices = BYTES
+    ) -> None:
         self.function = function
+        self.prices = prices
         self.grid = grid
         self._attributes = shardings
         self._of: dict[int, dict[Sharding, ir.Value]] = {}
@@ -130,7 +133,7 @@ class ReshardedValues:
         return name, value in self._fresh, repeated
 
     def price(self, value: int, target: Sharding) -> int:
-        """The bytes that each device sends to have `value` in `target`: 0 if it is available.
+        """What it costs each device to have `value` in `target`: 0 if it is available.
 
         A halo that is sliced off a whole tensor, which is free, counts as if it was exchanged. Else
         ops would be split because this costs nothing, and their results gathered later. Raises
@@ -140,19 +143,19 @@ class ReshardedValues:
             return 0
         if value in self._fresh:
             is_new = self._may_be_repeated(value, target)
-            return 0 if is_new else self.plan(value, target.bare, target).bytes_moved
+            return 0 if is_new else self.plan(value, target.bare, target).cost
         if target.partial and self.can_be_partial(value, target):
             return 0
         _, best = self._best(value, target)
-        return best.bytes_moved + (self._bytes_of_halos(value, best, target) if target.halos else 0)
+        return best.cost + (self._price_of_halos(value, best, target) if target.halos else 0)
 
-    def _bytes_of_halos(self, value: int, best: Plan, target: Sharding) -> int:
-        """The bytes that exchanging the halos of slices in the plan would move."""
+    def _price_of_halos(self, value: int, best: Plan, target: Sharding) -> int:
+        """What exchanging the halos of slices in the plan would cost."""
         dims = [step.dim for step in best.steps if isinstance(step, AllSlice) and any(step.halo)]
         without = target
         for dim in dims:
             without = without.with_halo(dim, (0, 0), target.fill)
-        return self.plan(value, without, target).bytes_moved
+        return self.plan(value, without, target).cost
 
     def get(self, value: int, target: Sharding, before: Op) -> ir.Value:
         """`value` in `target`, resharded in front of `before` if it is not available.
@@ -251,12 +254,14 @@ class ReshardedValues:
                 refusal = error
         if not plans:
             raise refusal or ReshardError(f"no version of the value leads to {target}")
-        return min(plans, key=lambda each: each[1].bytes_moved)
+        return min(plans, key=lambda each: each[1].cost)
 
     def plan(self, value: int, source: Sharding, target: Sharding) -> Plan:
         """The plan from `source` to `target`; raises `ReshardError` if there is none."""
         grids = self._attributes.grid(source.grid), self._attributes.grid(target.grid)
-        return plan_between(source, target, self.shape(value), self.itemsize(value), *grids)
+        return plan_between(
+            source, target, self.shape(value), self.itemsize(value), *grids, self.prices
+        )
 
     def itemsize(self, value: int) -> int:
         """The bytes of an element of `value`."""

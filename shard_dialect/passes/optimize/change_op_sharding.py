@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from shard_dialect.ir.building import reductions
 from shard_dialect.model import Grid, Sharding
-from shard_dialect.passes.materialize.choose_op_sharding import FLOPS_PER_BYTE
 from shard_dialect.passes.optimize.graph.function_graph import FunctionGraph
 from shard_dialect.passes.optimize.graph.graph_elements import (
     GraphOp,
@@ -21,7 +20,7 @@ from shard_dialect.passes.optimize.graph.graph_elements import (
     InsertionPoint,
     OpSharding,
 )
-from shard_dialect.planner import Plan, bytes_moved, plan_between
+from shard_dialect.planner import Plan, plan_between
 
 _NOTHING: Mapping[GraphValue, Sharding] = {}
 
@@ -29,30 +28,25 @@ _NOTHING: Mapping[GraphValue, Sharding] = {}
 class Change(NamedTuple):
     """What a rewrite adds for each device; less is better, in the order of the fields."""
 
-    bytes_moved: int = 0
-    """The bytes moved."""
-    flops: float = 0
-    """The floating-point operations of products."""
+    price: int = 0
+    """The price of collectives: bytes, or time (`planner.step_prices`)."""
+    work: float = 0
+    """The price of the arithmetic of products."""
     elements: int = 0
     """The elements that ops compute."""
 
     def plus(self, other: Change) -> Change:
         """What both rewrites add."""
         return Change(
-            self.bytes_moved + other.bytes_moved,
-            self.flops + other.flops,
+            self.price + other.price,
+            self.work + other.work,
             self.elements + other.elements,
         )
 
     @property
     def key(self) -> tuple[float, int]:
-        """The cost to compare changes by: bytes, with FLOPs as bytes, then elements."""
-        return self.bytes_moved + self.flops / FLOPS_PER_BYTE, self.elements
-
-    @property
-    def is_better(self) -> bool:
-        """Whether the change moves no more bytes, and costs less."""
-        return self.bytes_moved <= 0 and self.key < (0, 0)
+        """The cost to compare changes by: the price of all, then elements."""
+        return self.price + self.work, self.elements
 
 
 def reshard_before(op: GraphOp, value: GraphValue) -> GraphOp | None:
@@ -72,6 +66,13 @@ class Resharder:
     grid: Grid
     _resharded: dict[tuple[GraphValue, Sharding], GraphValue] = field(default_factory=dict)
 
+    def is_better(self, change: Change) -> bool:
+        """Whether all of a change costs less, and no more bytes move.
+
+        Time may move from products to collectives, as both are the same time.
+        """
+        return change.key < (0, 0) and (change.price <= 0 or self.graph.prices.is_time)
+
     def sharding_of(self, value: GraphValue) -> Sharding:
         """The present sharding of a tensor."""
         return self.graph.sharding_on(self.grid.name, value)
@@ -85,26 +86,33 @@ class Resharder:
             assert shape is not None, "only tensors of static shape are resharded"
             grid_of = self.graph.shardings.grid
             grids = grid_of(source.grid), grid_of(target.grid)
-            known = plan_between(source, target, shape, value.kind.itemsize, *grids)
+            known = plan_between(
+                source, target, shape, value.kind.itemsize, *grids, self.graph.prices
+            )
             self.graph.plans[key] = known
         return known
 
-    def bytes_between(self, value: GraphValue, source: Sharding, target: Sharding) -> int:
-        """The bytes that a reshard from `source` to `target` moves."""
-        return self.plan(value, source, target).bytes_moved
+    def price_between(self, value: GraphValue, source: Sharding, target: Sharding) -> int:
+        """What a reshard from `source` to `target` costs."""
+        return self.plan(value, source, target).cost
 
-    def bytes_of(self, reshard: GraphOp) -> int:
-        """The bytes that an existing reshard moves."""
+    def price_of(self, reshard: GraphOp) -> int:
+        """What an existing reshard costs."""
         collective, kind = self.graph.collective_of(reshard), reshard.results[0].kind
         key = (kind, collective.steps, collective.source)
-        known = self.graph.bytes_moved.get(key)
+        known = self.graph.known_prices.get(key)
         if known is None:
             assert kind.shape is not None, "only tensors of static shape are resharded"
-            grid = self.graph.shardings.grid(collective.source.grid)
-            known = bytes_moved(
-                collective.steps, collective.source, kind.shape, kind.itemsize, grid
+            grid_of = self.graph.shardings.grid
+            known = self.graph.prices.steps(
+                collective.steps,
+                collective.source,
+                kind.shape,
+                kind.itemsize,
+                grid_of(collective.source.grid),
+                grid_of(collective.target.grid),
             )
-            self.graph.bytes_moved[key] = known
+            self.graph.known_prices[key] = known
         return known
 
     def operands_change(
@@ -118,7 +126,7 @@ class Resharder:
 
         `done` has their new shardings, from which they may be resharded further.
         """
-        extra_bytes = 0
+        extra = 0
         needs: dict[GraphValue, set[Sharding]] = {}
         for value, sharding in zip(op.operands, then.operands, strict=True):
             if sharding is not None and value is not None and value not in done:
@@ -126,25 +134,25 @@ class Resharder:
         for value, targets in needs.items():
             reshard = reshard_before(op, value)
             if reshard is not None and self.graph.is_only_for(value, op):
-                extra_bytes -= self.bytes_of(reshard)
-            extra_bytes += sum(self.bytes_for(op, value, target, done) for target in targets)
-        return Change(extra_bytes, then.flops - now.flops, then.elements - now.elements)
+                extra -= self.price_of(reshard)
+            extra += sum(self.price_for(op, value, target, done) for target in targets)
+        return Change(extra, then.work - now.work, then.elements - now.elements)
 
-    def bytes_for(
+    def price_for(
         self,
         op: GraphOp,
         value: GraphValue,
         target: Sharding,
         done: Mapping[GraphValue, Sharding] = _NOTHING,
     ) -> int:
-        """The bytes that it takes to give `op` the operand `value` in the sharding `target`.
+        """What it costs to give `op` the operand `value` in the sharding `target`.
 
         `done` has the shardings that values will have by then.
         """
         if self._may_be_created(value, target):
             return 0
         source = self._source(op, value, target)
-        return self.bytes_between(source, done.get(source) or self.sharding_of(source), target)
+        return self.price_between(source, done.get(source) or self.sharding_of(source), target)
 
     def _source(self, op: GraphOp, value: GraphValue, target: Sharding) -> GraphValue:
         """The value to reshard to `target` for `op`: `value`, or the source of the reshard before.
@@ -156,8 +164,8 @@ class Resharder:
         if source is None:
             return value
         if not self.graph.is_only_for(value, op):
-            here = self.bytes_between(value, self.sharding_of(value), target)
-            there = self.bytes_between(source, self.sharding_of(source), target)
+            here = self.price_between(value, self.sharding_of(value), target)
+            there = self.price_between(source, self.sharding_of(source), target)
             source = value if here < there else source
         return self._cheapest_behind(op, source, target) if target.halos else source
 
@@ -171,21 +179,21 @@ class Resharder:
             source = reshard.operands[0]
             assert source is not None, "a reshard has one operand, a tensor"
             found.append(source)
-        return min(found, key=lambda each: self.bytes_between(each, self.sharding_of(each), target))
+        return min(found, key=lambda each: self.price_between(each, self.sharding_of(each), target))
 
-    def bytes_out(
+    def price_out(
         self, value: GraphValue, sharding: Sharding, inside: Container[GraphOp] = ()
     ) -> int:
-        """The bytes added by resharding `value` from `sharding` for its users not in `inside`."""
-        extra_bytes = 0
+        """What it adds to reshard `value` from `sharding` for its users not in `inside`."""
+        extra = 0
         outside = [user for user in self.graph.users(value) if user not in inside]
         if any(not user.is_reshard for user in outside):
-            extra_bytes += self.bytes_between(value, sharding, self.sharding_of(value))
+            extra += self.price_between(value, sharding, self.sharding_of(value))
         for user in outside:
             if user.is_reshard:
                 target = self.sharding_of(user.results[0])
-                extra_bytes += self.bytes_between(value, sharding, target) - self.bytes_of(user)
-        return extra_bytes
+                extra += self.price_between(value, sharding, target) - self.price_of(user)
+        return extra
 
     def do(self, op: GraphOp, then: OpSharding) -> None:
         """Reshard the operands of `op` and set its results' types, without resharding results."""

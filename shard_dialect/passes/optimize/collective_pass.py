@@ -15,6 +15,7 @@ from shard_dialect.passes.materialize.type_consistency import read_distributed
 from shard_dialect.passes.optimize.graph.function_graph import FunctionGraph
 from shard_dialect.passes.optimize.graph.graph_elements import GraphOp
 from shard_dialect.passes.optimize.graph.write_graph import write_graph
+from shard_dialect.planner import BYTES, Prices
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,12 @@ class CollectivePass(Pass):
         """
 
 
-def read_graphs(module: ir.Operation) -> Iterator[FunctionGraph]:
+def read_graphs(module: ir.Operation, prices: Prices = BYTES) -> Iterator[FunctionGraph]:
     """The functions of the module in the distributed form, checked, one after the other."""
     shardings = Shardings.of(module)
     for handle in functions_of(module):
         if form_of(handle) == "distributed":
-            yield FunctionGraph(read_distributed(handle, shardings), shardings)
+            yield FunctionGraph(read_distributed(handle, shardings), shardings, prices)
 
 
 def sources(reshard: GraphOp, graph: FunctionGraph) -> tuple[Sharding, Sharding]:

@@ -44,7 +44,7 @@ class ComputeHalos(CollectivePass):
         best: tuple[Change, list[GraphOp]] | None = None
         while ops and len(region.then) <= LARGEST:
             change = region.change()
-            if change.is_better and (best is None or change.key < best[0].key):
+            if resharder.is_better(change) and (best is None or change.key < best[0].key):
                 best = change, list(region.then)
             ops = region.grow(ops)
         if best is None:
@@ -123,7 +123,7 @@ class _Region:
             total = total.plus(resharder.operands_change(op, self.now[op], then, done))
             for value, sharding in zip(op.results, then.results, strict=True):
                 assert sharding is not None, "the results of elementwise ops are tensors"
-                total = total.plus(Change(resharder.bytes_out(value, sharding, self.then)))
+                total = total.plus(Change(resharder.price_out(value, sharding, self.then)))
         return total
 
     def do(self, ops: list[GraphOp]) -> None:

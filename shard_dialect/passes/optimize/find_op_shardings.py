@@ -174,7 +174,7 @@ class OpShardingFinder:
         results: tuple[Sharding | None, ...],
         grid: Grid,
     ) -> OpSharding | None:
-        elements = 0
+        elements, touched = 0, 0
         values = (*op.operands, *op.results)
         for value, sharding in zip(values, operands + results, strict=True):
             if sharding is not None and value is not None:
@@ -184,9 +184,14 @@ class OpShardingFinder:
                     return None
                 if any(isinstance(axis, SubAxis) for axis in sharding.axes):
                     return None  # the distributed form has its sub-axes as grid axes
-                elements = max(elements, sharding.local_elements(shape, grid))
-        flops = rule.flops(tuple(assignment), grid)
-        return OpSharding(self._interned(operands), self._interned(results), flops, elements)
+                held = sharding.local_elements(shape, grid)
+                elements, touched = max(elements, held), touched + held * value.kind.itemsize
+        work = 0.0
+        if rule.is_product:
+            flops = rule.flops(tuple(assignment), grid)
+            element = str(op.results[0].kind.type.element_type)
+            work = self.graph.prices.work(flops, element, touched)
+        return OpSharding(self._interned(operands), self._interned(results), work, elements)
 
     def _interned(self, shardings: Sequence[Sharding | None]) -> tuple[Sharding | None, ...]:
         return tuple([None if each is None else self.graph.interned(each) for each in shardings])

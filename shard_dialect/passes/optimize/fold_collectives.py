@@ -38,11 +38,11 @@ class FoldCollectives(CollectivePass):
         first, second = graph.collective_of(before), graph.collective_of(reshard)
         resharder = Resharder(graph, graph.shardings.grid(first.source.grid))
         direct = resharder.plan(value, first.source, second.target)
-        total_bytes, steps = resharder.bytes_of(reshard), len(second.steps)
+        total, steps = resharder.price_of(reshard), len(second.steps)
         if graph.is_only_for(between, reshard):
-            total_bytes += resharder.bytes_of(before)
+            total += resharder.price_of(before)
             steps += len(first.steps)
-        if (direct.bytes_moved, len(direct.steps)) >= (total_bytes, steps):
+        if (direct.cost, len(direct.steps)) >= (total, steps):
             return False
         at = InsertionPoint.at(reshard)
         folded = resharder.write(value, first.source, second.target, at)

@@ -46,8 +46,10 @@ def move_past(
     region = _Region(reshard, target, Resharder(graph, grid), OpShardingFinder(graph, narrow))
     best, length = Change(), 0
     for size, change in region.grow(largest):
-        if not change.is_better or (change.bytes_moved == 0 and region.reduces_more(size)):
-            continue  # of plans that move as much, one that gathers has fewer steps
+        if not region.resharder.is_better(change) or (
+            change.price == 0 and region.reduces_more(size)
+        ):
+            continue  # of plans that cost as much, one that gathers has fewer steps
         if length == 0 or change.key <= best.key:
             best, length = change, size
     region.do(length)
@@ -72,8 +74,8 @@ def move_before(reshard: GraphOp, graph: FunctionGraph) -> bool:
     change = resharder.operands_change(op, now, then)
     for result, sharding in zip(op.results, then.results, strict=True):
         if sharding is not None:
-            change = change.plus(Change(resharder.bytes_out(result, sharding)))
-    if not change.is_better:
+            change = change.plus(Change(resharder.price_out(result, sharding)))
+    if not resharder.is_better(change):
         return False
     resharder.do(op, then)
     resharder.finish(op, now)
@@ -91,8 +93,8 @@ class _Region:
     values: dict[GraphValue, Sharding] = field(default_factory=dict)
     """The tensors of the region whose sharding changes, with the new one."""
     inside: set[GraphOp] = field(default_factory=set)
-    bytes_out: dict[GraphValue, int] = field(default_factory=dict)
-    """The bytes that it adds to reshard each result for its users outside."""
+    price_out: dict[GraphValue, int] = field(default_factory=dict)
+    """What it adds to reshard each result for its users outside."""
 
     def grow(self, largest: int) -> Iterator[tuple[int, Change]]:
         """Add users one by one; yield the number of ops, and what rewriting them would change."""
@@ -124,13 +126,13 @@ class _Region:
         self.inside.add(op)
 
     def _include_before(self, user: GraphOp, value: GraphValue, target: Sharding) -> Change:
-        """Let the region have what makes `value` for `user` alone, if that costs fewer bytes.
+        """Let the region have what makes `value` for `user` alone, if that costs less.
 
         A mask that is made of nothing, say, is made in the sharding `target`. Returns the cost.
         """
-        bytes_moved = self.resharder.bytes_for(user, value, target, self.values)
-        before = self._before(user, value, target) if bytes_moved else None
-        if before is None or before[0].bytes_moved >= bytes_moved:
+        price = self.resharder.price_for(user, value, target, self.values)
+        before = self._before(user, value, target) if price else None
+        if before is None or before[0].price >= price:
             return Change()
         change, ops = before
         for op, now, then in ops:
@@ -158,7 +160,7 @@ class _Region:
         if now is None or then is None or len(op.results) != 1:
             return None
         ops: list[tuple[GraphOp, OpSharding, OpSharding]] = []
-        total = Change(0, then.flops - now.flops, then.elements - now.elements)
+        total = Change(0, then.work - now.work, then.elements - now.elements)
         for operand, sharding in zip(op.operands, then.operands, strict=True):
             if operand is None or sharding is None:
                 continue
@@ -166,9 +168,9 @@ class _Region:
                 if self.values[operand] != sharding:
                     return None
                 continue
-            reshard = Change(resharder.bytes_for(op, operand, sharding, self.values))
-            before = self._before(op, operand, sharding) if reshard.bytes_moved else None
-            if before is None or before[0].bytes_moved >= reshard.bytes_moved:
+            reshard = Change(resharder.price_for(op, operand, sharding, self.values))
+            before = self._before(op, operand, sharding) if reshard.price else None
+            if before is None or before[0].price >= reshard.price:
                 total = total.plus(reshard)
             else:
                 total = total.plus(before[0])
@@ -196,18 +198,18 @@ class _Region:
         return now, then
 
     def _out(self, last: GraphOp) -> int:
-        """The bytes that it adds to reshard all results for users outside, after adding `last`."""
+        """What it adds to reshard all results for users outside, after adding `last`."""
         resharder, resharded = self.resharder, self.reshard.results[0]
         for value in (*last.operands, *last.results):
             if value is not None and value in self.values and value is not resharded:
                 sharding = self.values[value]
-                self.bytes_out[value] = resharder.bytes_out(value, sharding, self.inside)
+                self.price_out[value] = resharder.price_out(value, sharding, self.inside)
         origin = self.reshard.operands[0]
         assert origin is not None, "a reshard has one operand, a tensor"
-        extra_bytes = resharder.bytes_between(origin, resharder.sharding_of(origin), self.target)
+        extra = resharder.price_between(origin, resharder.sharding_of(origin), self.target)
         if all(user in self.inside for user in resharder.graph.users(resharded)):
-            extra_bytes -= resharder.bytes_of(self.reshard)
-        return extra_bytes + sum(self.bytes_out.values())
+            extra -= resharder.price_of(self.reshard)
+        return extra + sum(self.price_out.values())
 
     def reduces_more(self, count: int) -> bool:
         """Whether results of the first `count` ops are to be partial that are not yet."""

@@ -18,9 +18,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle
+from typing import Literal
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.passes.framework.base import Pass
+from shard_dialect.passes.objective import prices_for
 from shard_dialect.passes.optimize.collective_pass import CollectivePass, read_graphs
 from shard_dialect.passes.optimize.compute_halos import ComputeHalos
 from shard_dialect.passes.optimize.compute_on_slices import ComputeOnSlices
@@ -44,6 +46,10 @@ class OptimizeCollectives(Pass):
 
     narrow: bool = False
     """Let a conversion to narrower floats round partial sums before they are reduced."""
+    objective: Literal["bytes", "time"] = "bytes"
+    """What to keep low: the bytes that a device sends, or the time on a device model."""
+    device_model: str = "h100"
+    """The device model for `objective=time`: its name, or a file that ends in .toml."""
 
     def rewrite(self, module: ir.Operation) -> None:
         """Apply all rewrites to each function until none changes anything."""
@@ -58,8 +64,9 @@ class OptimizeCollectives(Pass):
             ComputeOnSlices(),
             ComputeHalos(),
         )
+        prices = prices_for(self.objective, self.device_model)
         BundleCollectives().rewrite(module)
-        for graph in read_graphs(module):
+        for graph in read_graphs(module, prices):
             _until_nothing_changes(rewrites, graph)
             write_graph(graph)
 

@@ -12,7 +12,7 @@ from shard_dialect.model.devices.collective_time import seconds
 from shard_dialect.model.devices.device_model import DeviceModel
 from shard_dialect.model.sharding import Shape
 from shard_dialect.planner import plan
-from shard_dialect.planner.reshard_plan import operand_shape
+from shard_dialect.planner.operands import operand_shape
 from shard_dialect.search.choices.op_classes import OpClass, ValueClass
 from shard_dialect.search.choices.op_strategies import Strategy
 from shard_dialect.search.evaluate import Objective

@@ -22,7 +22,7 @@
 // COMMA: error: the pipeline 'cse,,cse' should have the name of a pass at ',cse'
 // NESTING: error: pass 'llvm-request-c-wrappers' runs on 'func.func', but stands in 'builtin.module(...)': write func.func(llvm-request-c-wrappers)
 // ANY: error: 'any(propagate)' has a pass in Python: name the ops in place of 'any'
-// SPMD: error: pipeline 'spmd' has no options: give them to its passes
+// SPMD: error: pass 'spmd' has no option 'strict': its options are objective, device-model
 // BOTH: error: --pass-pipeline is given together with --cse: use one of them
 
 // CHECK: func.func @main

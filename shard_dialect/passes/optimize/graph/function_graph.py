@@ -33,7 +33,7 @@ from shard_dialect.passes.optimize.graph.graph_elements import (
     OpSharding,
     use_operands,
 )
-from shard_dialect.planner import Plan
+from shard_dialect.planner import BYTES, Plan, Prices
 from shard_dialect.rules.op_kinds import OpKind, OpKinds
 
 _DROPPABLE = (*COLLECTIVES, "arith.constant", "tensor.empty", "linalg.fill")
@@ -42,8 +42,9 @@ _DROPPABLE = (*COLLECTIVES, "arith.constant", "tensor.empty", "linalg.fill")
 class FunctionGraph:
     """A function in the distributed form, to be rewritten."""
 
-    def __init__(self, function: Function, shardings: Shardings) -> None:
+    def __init__(self, function: Function, shardings: Shardings, prices: Prices = BYTES) -> None:
         self.shardings = shardings
+        self.prices = prices
         self.retyped: dict[GraphValue, None] = {}
         """The values whose sharding has changed."""
         self.ops_with_new_operands: dict[GraphOp, None] = {}
@@ -56,8 +57,8 @@ class FunctionGraph:
         self._shardings: dict[Sharding, Sharding] = {}
         self.plans: dict[tuple[Kind, Sharding, Sharding], Plan] = {}
         """The reshard plans of tensors of a kind, by source and target."""
-        self.bytes_moved: dict[tuple[Kind, tuple[Step, ...], Sharding], int] = {}
-        """The bytes that collectives move, by the tensor's kind and their source."""
+        self.known_prices: dict[tuple[Kind, tuple[Step, ...], Sharding], int] = {}
+        """The prices of collectives, by the tensor's kind and their source."""
         self.op_shardings: dict[Hashable, OpSharding | None] = {}
         """The shardings of ops, by their kinds and the shardings of their values."""
         self._op_kinds = OpKinds()

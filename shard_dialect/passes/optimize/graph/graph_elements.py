@@ -106,8 +106,8 @@ class OpSharding:
 
     operands: tuple[Sharding | None, ...]
     results: tuple[Sharding | None, ...]
-    flops: float
-    """The floating-point operations of one device; 0 for an op that is not a product."""
+    work: float
+    """The price of the arithmetic of one device; 0 for an op that is not a product."""
     elements: int
     """The elements that one device computes: of the largest operand or result."""
 
