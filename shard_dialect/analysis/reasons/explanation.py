@@ -29,6 +29,8 @@ from shard_dialect.passes.propagate.origins import Origins
 
 _DONE = "mesh.done"
 """The end of a collective that is there already, by its start."""
+_ROLL = "mesh.roll"
+"""An op that sends elements to the next devices."""
 
 
 class Reasons:
@@ -49,8 +51,25 @@ class Reasons:
         """Each collective of the module with its reason."""
         for values in self._functions:
             for op in values.function.ops:
-                if values.is_collective(op) and op.operands and op.results and op.name != _DONE:
+                if op.name == _ROLL:
+                    yield op.handle, _why_rolled(values, op)
+                elif values.is_collective(op) and op.operands and op.results and op.name != _DONE:
                     yield op.handle, _Explanation(values, op).why()
+
+
+def _why_rolled(values: FunctionValues, op: Op) -> Why:
+    """Why devices send elements to the next: the split of the dimension that the op rolls."""
+    dim, by = (op.handle.attributes[name].value for name in ("tensor_axis", "by"))
+    source = values.made_as(op.operands[0])
+    sharding, trace = values.sharding(source), SplitTrace(values)
+    text = f"the program rolls dimension {dim} by {by}, from one shard to another"
+    steps = trace.steps(source, sharding.split_axes[dim] if sharding is not None else ())
+    readers = tuple(
+        at(f"'{each.name}' op reads it", each) for each in values.read_by(op.results[0])
+    )
+    origins = dict.fromkeys(trace.origins)
+    others = tuple(each for each in dict.fromkeys(trace.others) if each not in origins)
+    return Why(_once([at(text, op), *steps]), readers, tuple(origins), others, ())
 
 
 class _Explanation:

@@ -61,7 +61,7 @@ class FramedOps:
     def shifted(self, value: ir.Value, shifts: Iterable[tuple[int, int]], frame: Frame) -> ir.Value:
         """`value` moved along each dimension by a number of elements."""
         for dim, by in shifts:
-            builder = ShiftBuilder(dim, self._attribute(frame), self._attribute(frame), None)
+            builder = self._builder(dim, frame)
             value = self._known(builder.shifted_by(value, by), frame)
         return value
 
@@ -73,12 +73,10 @@ class FramedOps:
 
     def selected(self, part: Part, frame: Frame, inside: ir.Value, outside: ir.Value) -> ir.Value:
         """`inside` where the part lies, `outside` elsewhere."""
-        attribute = self._attribute(frame)
         where = None
         for dim, (begin, size) in enumerate(zip(part.begins, part.sizes, strict=True)):
             first, end = frame.at[dim] + begin, frame.at[dim] + begin + size
-            builder = ShiftBuilder(dim, attribute, attribute, None)
-            where = builder.between(frame.shape, first, end, where)
+            where = self._builder(dim, frame).between(frame.shape, first, end, where)
         if where is None:
             return inside
         return self.create("stablehlo.select", frame, [where, inside, outside], None, inside.type)
@@ -93,6 +91,10 @@ class FramedOps:
         widths = {name: ir.DenseI64ArrayAttr.get(list(each)) for name, each in lists.items()}
         type_ = resized(value.type, frame.shape)
         return self.create("stablehlo.pad", frame, [value, zero], widths, type_)
+
+    def _builder(self, dim: int, frame: Frame) -> ShiftBuilder:
+        attribute, line = self._attribute(frame), self._attribute(frame.of_dims([dim]))
+        return ShiftBuilder(dim, attribute, attribute, line, None)
 
     def _known(self, value: ir.Value, frame: Frame) -> ir.Value:
         self.of[value] = frame.sharding

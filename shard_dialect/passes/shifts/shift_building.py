@@ -94,12 +94,14 @@ def _roll(spans: Spans, size: int) -> int | None:
 class ShiftBuilder:
     """Creates the ops along `dim`, at the insertion point, for tensors of sharding `sharding`.
 
-    `edge_sharding` is the sharding without a split of `dim`; `fill` is what padding holds.
+    `edge_sharding` is the sharding without a split of `dim`, `line_sharding` that of a tensor which
+    has only `dim`; `fill` is what padding holds.
     """
 
     dim: int
     sharding: ir.Attribute
     edge_sharding: ir.Attribute
+    line_sharding: ir.Attribute
     fill: ir.Value | None
 
     def shifted(self, value: ir.Value, shifts: Shifts) -> ir.Value:
@@ -186,25 +188,31 @@ class ShiftBuilder:
         conditions += [("LT", end)] if end < shape[self.dim] else []
         if not conditions:
             return also
-        counted = ir.RankedTensorType.get(list(shape), ir.IntegerType.get_signless(64))
-        dim = {"iota_dimension": _number(self.dim)}
-        at = self._create("stablehlo.iota", counted, [], dim)
+        line = [shape[self.dim]]
+        counted = ir.RankedTensorType.get(line, ir.IntegerType.get_signless(64))
+        at = self._along("stablehlo.iota", counted, [], {"iota_dimension": _number(0)})
+        where = None
         for direction, number in conditions:
-            where = self._compare(at, direction, number)
-            both = [also, where] if also is not None else []
-            also = self._create("stablehlo.and", where.type, both) if both else where
-        return also
+            each = self._compare(at, direction, number)
+            if where is not None:
+                each = self._along("stablehlo.and", each.type, [where, each])
+            where = each
+        assert where is not None, "there are conditions"
+        type_ = ir.RankedTensorType.get(list(shape), where.type.element_type)
+        along = {"broadcast_dimensions": ir.DenseI64ArrayAttr.get([self.dim])}
+        where = self._create("stablehlo.broadcast_in_dim", type_, [where], along)
+        return self._create("stablehlo.and", type_, [also, where]) if also is not None else where
 
     def _compare(self, at: ir.Value, direction: str, number: int) -> ir.Value:
         bits = ir.RankedTensorType.get(at.type.shape, ir.IntegerType.get_signless(1))
-        than = self._create(
+        than = self._along(
             "stablehlo.broadcast_in_dim",
             at.type,
             [repeated(number, ir.RankedTensorType.get([], at.type.element_type))],
             {"broadcast_dimensions": ir.DenseI64ArrayAttr.get([])},
         )
         kind = ir.Attribute.parse(f"#stablehlo<comparison_direction {direction}>")
-        return self._create("stablehlo.compare", bits, [at, than], {"comparison_direction": kind})
+        return self._along("stablehlo.compare", bits, [at, than], {"comparison_direction": kind})
 
     def _update(self, placed: Placed, value: ir.Value, result: ir.Value) -> ir.Value:
         """`result` with the elements of `value` in `placed`, which every device gets."""
@@ -224,6 +232,17 @@ class ShiftBuilder:
         scalar = ir.RankedTensorType.get([], ir.IntegerType.get_signless(64))
         zero, index = repeated(0, scalar), repeated(at, scalar)
         return [index if dim == self.dim else zero for dim in range(rank)]
+
+    def _along(
+        self,
+        name: str,
+        type_: ir.Type,
+        operands: Sequence[ir.Value],
+        attributes: dict[str, ir.Attribute] | None = None,
+    ) -> ir.Value:
+        """An op on tensors of the one dimension."""
+        listed = {SHARDINGS: ir.ArrayAttr.get([self.line_sharding])}
+        return create(name, [type_], operands, (attributes or {}) | listed).results[0]
 
     def _create(
         self,

@@ -212,7 +212,8 @@ class _Function:
                 if not view.is_changed(dim):
                     continue
                 edges = self.shardings.write(_without(annotation, dim))
-                builder = ShiftBuilder(dim, attribute, edges, view.fill)
+                line = self.shardings.write(_only(annotation, dim))
+                builder = ShiftBuilder(dim, attribute, edges, line, view.fill)
                 key = value, dim, found.get(dim)
                 known = self.shifted.get(key)
                 if known is not None and known.owner.operation.block == op.block:
@@ -229,3 +230,9 @@ def _without(annotation: Annotation, dim: int) -> Annotation:
     sharding = annotation.sharding
     axes = (*sharding.split_axes[:dim], (), *sharding.split_axes[dim + 1 :])
     return Annotation(replace(sharding, split_axes=axes))
+
+
+def _only(annotation: Annotation, dim: int) -> Annotation:
+    """The annotation of a tensor that has only dimension `dim`."""
+    sharding = annotation.sharding
+    return Annotation(Sharding(sharding.grid, (sharding.split_axes[dim],)))
