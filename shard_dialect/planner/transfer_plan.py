@@ -13,8 +13,8 @@ the bytes of all rounds together are what the most loaded device sends or receiv
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
 
@@ -152,19 +152,19 @@ def plan_transfer(source: End, target: End, shape: Shape) -> TransferPlan:
     holders: dict[_Part, list[int]] = defaultdict(list)
     for rank, part in held.items():
         holders[part].append(rank)
+    by_bounds = _ByBounds.of(holders)
     kept: dict[Shape, list[Message]] = defaultdict(list)
     lacking: dict[Shape, list[tuple[int, _Part, _Box]]] = defaultdict(list)
-    for receiver, (addend, wanted) in target.parts(shape).items():
-        for part in holders:
-            box = _common(part[1], wanted) if part[0] == addend else None
-            if box is None:
-                continue
+    wanted_parts = target.parts(shape)
+    for receiver, (addend, wanted) in wanted_parts.items():
+        for part in by_bounds.overlapping(((addend, addend + 1), *wanted)):
+            box = _common(part[1], wanted)
             size = tuple(end - begin for begin, end in box)
             if held.get(receiver) == part:
                 kept[size].append(_message(receiver, receiver, box, part[1], wanted))
             else:
                 lacking[size].append((receiver, part, box))
-    wanted_by = {rank: box for rank, (_, box) in target.parts(shape).items()}
+    wanted_by = {rank: box for rank, (_, box) in wanted_parts.items()}
     rounds = [Round(size, tuple(messages)) for size, messages in sorted(kept.items())]
     load: Counter[int] = Counter()
     for size, boxes in sorted(lacking.items(), key=lambda each: -prod(each[0])):
@@ -178,13 +178,40 @@ def plan_transfer(source: End, target: End, shape: Shape) -> TransferPlan:
     return TransferPlan(tuple(rounds))
 
 
-def _common(a: _Box, b: _Box) -> _Box | None:
-    """The box that two boxes have in common, or `None` if it has no elements."""
-    box = tuple(
+@dataclass(frozen=True, slots=True)
+class _ByBounds:
+    """Parts by the bounds of their addend, and of their box in each dimension."""
+
+    inner: dict[tuple[int, int], _ByBounds] = field(default_factory=dict)
+    parts: list[_Part] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, parts: Iterable[_Part]) -> _ByBounds:
+        root = cls()
+        for addend, box in parts:
+            node = root
+            for bounds in ((addend, addend + 1), *box):
+                node = node.inner.setdefault(bounds, cls())
+            node.parts.append((addend, box))
+        return root
+
+    def overlapping(self, bounds: _Box) -> Iterator[_Part]:
+        """The parts that have an element within `bounds`, in their order along each dimension."""
+        if not bounds:
+            yield from self.parts
+            return
+        (begin, end), *rest = bounds
+        for (first, last), node in self.inner.items():
+            if max(begin, first) < min(end, last):
+                yield from node.overlapping(tuple(rest))
+
+
+def _common(a: _Box, b: _Box) -> _Box:
+    """The box that two boxes have in common."""
+    return tuple(
         (max(begin, other), min(end, last))
         for (begin, end), (other, last) in zip(a, b, strict=True)
     )
-    return None if any(begin >= end for begin, end in box) else box
 
 
 def _message(sender: int, receiver: int, box: _Box, held: _Box, wanted: _Box) -> Message:

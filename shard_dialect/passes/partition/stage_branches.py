@@ -65,11 +65,14 @@ def branch_by_stage(
         for name in named:
             check_stage(name, function.parent, or_grid=True)
         stages = [sub_clusters[name] for name in sorted(named & sub_clusters.keys())]
-        if stages:
-            whole = shardings.grid(stages[0].of)
+        if named:
+            whole = shardings.grid(stages[0].of if stages else min(named))
             grid = shardings.grid(fine) if fine else _finest(stages, whole, shardings)
             places = {each.name: each.place(whole, grid) for each in stages}
             places[whole.name] = Place(grid)
+            others = sorted(name for name in named if name not in places)
+            if others or any(stage.of != whole.name for stage in stages):
+                raise ShardingError(f"has stages of {whole} and others: {', '.join(sorted(named))}")
             annotations = StageAnnotations(arguments, results, stages_named)
             of = Stages(read_function(function), annotations, whole.name)
             _Branches(function, shardings, grid, places, of).write()

@@ -75,3 +75,14 @@ func.func @scalars(%x: tensor<4xf32> {mesh.sharding = #mesh.shard<@first, [[1]]>
   }
   return %0, %1 : tensor<4xf32>, tensor<4xf32>
 }
+
+// A transfer may be written between all devices, too: each gets what it lacks.
+//
+// CHECK-LABEL: func.func @among_all
+// CHECK: "mesh.collective_permute"({{.*}}) {cluster = @g, mesh_axis = [0], permutation = [1, 0]} : (tensor<2x4xf32>) -> tensor<2x4xf32>
+func.func @among_all(%x: tensor<4x8xf32, #mesh.shard<@g, [[0], [1]]>>)
+    -> tensor<4x8xf32, #mesh.shard<@g, [[], [1]]>> attributes {mesh.form = "distributed"} {
+  %0 = "mesh.collective_permute"(%x) {cluster = @g, mesh.stages = [@g, @g]}
+    : (tensor<4x8xf32, #mesh.shard<@g, [[0], [1]]>>) -> tensor<4x8xf32, #mesh.shard<@g, [[], [1]]>>
+  return %0 : tensor<4x8xf32, #mesh.shard<@g, [[], [1]]>>
+}
