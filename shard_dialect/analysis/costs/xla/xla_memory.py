@@ -7,8 +7,8 @@
 An op that moves or computes elements is not stored where only ops read it that XLA fuses it into; a
 costly one only where there is one such reader. XLA copies what a collective joins or splits along
 another dimension than the first. Its results have their memory from the beginning, and temporaries
-may be in it. XLA also orders ops anew, which is not modelled: docs/limits.md has the differences
-that were measured.
+may be in it. Ops run as soon as what they need is there (`costs.xla.breadth_first`). An exchange
+among devices cuts its operand to pieces, and makes pieces. docs/limits.md has what is left.
 """
 
 from __future__ import annotations
