@@ -19,7 +19,7 @@ from shard_dialect.analysis.costs.lowered_ops import read_lowered
 from shard_dialect.analysis.costs.memory import Live, Memory, memory_of
 from shard_dialect.analysis.costs.schedule import Schedule, schedule_of
 from shard_dialect.analysis.costs.timed_ops import TimedOps
-from shard_dialect.analysis.costs.xla_memory import xla_memory
+from shard_dialect.analysis.costs.xla.xla_memory import xla_memory
 from shard_dialect.analysis.drawing.named_shardings import NamedSharding
 from shard_dialect.analysis.layers.layered_costs import OpCost, costs_of
 from shard_dialect.analysis.layers.layered_program import LayeredProgram

@@ -73,7 +73,7 @@ def _why(number: int, each: Collective, removal: Tried, *, asked: bool) -> Itera
     elif removal:
         yield f"  {removal}"
     elif asked:
-        yield "  no change of one annotation removes it"
+        yield "  no change of one annotation behind it removes it"
 
 
 _FIRST = 3

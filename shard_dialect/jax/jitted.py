@@ -167,16 +167,25 @@ class Jitted:
         return self._committed[key]
 
     def lower(self, *arguments: Any, **keywords: Any) -> ir.Module:
-        """Return the function as a module in the annotated form, for arguments of these shapes."""
-        return self._lowered(arguments, keywords).module
+        """Return the function as a module in the annotated form, for arguments of these shapes.
+
+        Donated arguments are marked, as JAX marks them: a report counts their memory once.
+        """
+        return self._lowered(arguments, keywords, self._donated).module
 
     def compiled(self, *arguments: Any, **keywords: Any) -> Any:
         """Return JAX's compiled function, with XLA's text of it, its memory and its cost."""
         return self._partitioned.lower(*arguments, **keywords).compile()
 
-    def _lowered(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> LoweredFunction:
+    def _lowered(
+        self,
+        arguments: Sequence[Any],
+        keywords: Mapping[str, Any],
+        donated: int | Sequence[int] = (),
+    ) -> LoweredFunction:
         jax = jax_of_user()
-        jitted = jax.jit(self._function, keep_unused=True, **self._given, **self._options)
+        options = {**self._given, **self._options, "donate_argnums": donated}
+        jitted = jax.jit(self._function, keep_unused=True, **options)
         return lower_function(jitted, arguments, keywords)
 
     def _partition(self, *arguments: Any, **keywords: Any) -> Any:

@@ -109,6 +109,22 @@ def test_under_other_traces_it_is_the_function(mesh: Mesh) -> None:
     assert_equal(jax.vmap(lambda x: plain(x, W))(many), jax.vmap(lambda x: two_layers(x, W))(many))
 
 
+def test_donated_arguments_reach_the_report(mesh: Mesh) -> None:
+    def step(w: jax.Array, x: jax.Array) -> jax.Array:
+        return w - 0.1 * (x.T @ (x @ w))
+
+    given = {"mesh": mesh, "in_shardings": (P(None, "b"), P("a", None))}
+    arguments = np.zeros((64, 64), np.float32), np.zeros((16, 64), np.float32)
+    kept = sd.report(sd.jax.lower(step, *arguments, **given), allocator="xla").memory
+    module = sd.jax.lower(step, *arguments, donate_argnums=(0,), **given)
+    donated = sd.report(module, allocator="xla").memory
+    assert (kept.donated, donated.donated) == (0, donated.results)
+    assert donated.peak < kept.peak
+    compiled = sd.jax.jit(step, donate_argnums=0, **given).compiled(*arguments)
+    sizes = compiled.memory_analysis()
+    assert sizes.alias_size_in_bytes == donated.donated
+
+
 def test_donated_arguments_are_gone(mesh: Mesh) -> None:
     x = jax.device_put(X, NamedSharding(mesh, P("a", "b")))
     f = sd.jax.jit(lambda x: x + 1, mesh=mesh, in_shardings=P("a", "b"), donate_argnums=0)

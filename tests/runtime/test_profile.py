@@ -114,8 +114,47 @@ def test_xla_is_profiled_by_its_own_profiler(run: Program, tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     names = {each["name"] for each in json.loads(trace.read_text())["traceEvents"]}
     assert any("endezvous" in name for name in names), names  # of its collectives
+    collectives, kernels = events_of(trace, "xla collective"), events_of(trace, "xla kernel")
+    for rank in range(2):
+        own = [each["name"].split()[0] for each in collectives if each["pid"] == rank]
+        assert sorted(own) == ["all-gather", "reduce-scatter"]
+        assert any(each["pid"] == rank and each["dur"] > 0 for each in kernels)
+    assert device_names(trace) == {0: "device 0", 1: "device 1"}
+    others = [each for each in json.loads(trace.read_text())["traceEvents"] if "cat" not in each]
+    assert not {0, 1} & {each["pid"] for each in others if each["ph"] == "X"}
     with pytest.raises(sd.ShardError, match="has no run of ours"):
         sd.report(sd.parse(EXAMPLES / "mlp_1d.mlir"), measured=trace)
+
+
+@pytest.mark.parametrize("launch", launched("torch"))
+def test_torch_is_profiled_by_its_own_profiler(launch: Launch, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    program = ["-m", "shard_dialect.run", str(EXAMPLES / "mlp_1d.mlir"), f"--profile={trace}"]
+    done = subprocess.run(
+        launch.command(2, *program, "--compiler=torch"),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    events = json.loads(trace.read_text())["traceEvents"]
+    assert device_names(trace) == {0: "device 0", 1: "device 1"}
+    for rank in range(2):
+        own = {each["name"] for each in events if each["pid"] == rank and each["ph"] == "X"}
+        assert any("all_gather" in name or "allgather" in name for name in own), own
+        assert any(name.startswith("aten::") for name in own)
+    with pytest.raises(sd.ShardError, match="has no run of ours"):
+        sd.report(sd.parse(EXAMPLES / "mlp_1d.mlir"), measured=trace)
+
+
+def device_names(trace: Path) -> dict[int, str]:
+    """The names of the processes of devices."""
+    return {
+        each["pid"]: each["args"]["name"]
+        for each in json.loads(trace.read_text())["traceEvents"]
+        if each["name"] == "process_name" and each["args"]["name"].startswith("device")
+    }
 
 
 def test_traces_of_others_are_refused(run: Program, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ class NotTried:
 
 
 Tried = Removal | NotTried | None
-"""What is known to remove a collective; `None` if no change of one annotation does."""
+"""What is known to remove a collective; `None` if no change of one annotation behind it does."""
 SECONDS = 30.0
 """How long removals are looked for where no limit is given."""
 
@@ -162,11 +162,27 @@ class Removals:
                 moved = with_axes(left, dim, own, self._grids[edit.annotation.grid])
                 if moved is not None and dim != origin.dim:
                     yield placed, moved
+                yield from self._along_others(placed, left, dim, own)
         for origin in why.whole:
             placed = self._placed.get(site) if (site := site_of(origin)) else None
             for dim in range(len(placed.shape) if placed else 0):
                 assert placed is not None, "it has dimensions"
                 edit = with_axes(placed, dim, axes, grid) if grid.name in self._grids else None
+                if edit is not None:
+                    yield placed, edit
+
+    def _along_others(
+        self, placed: Placed, left: Placed, dim: int, own: Axes
+    ) -> Iterator[tuple[Placed, Edit]]:
+        """The annotation with a dimension split along another axis of the grid, in place of `own`.
+
+        Then there may be a collective along that axis instead.
+        """
+        assert left.annotation is not None, "its axes are left out"
+        grid = self._grids[left.annotation.sharding.grid]
+        for axis in range(grid.rank):
+            if axis not in own and grid.axes_size((axis,)) > 1:
+                edit = with_axes(left, dim, (axis,), grid)
                 if edit is not None:
                     yield placed, edit
 

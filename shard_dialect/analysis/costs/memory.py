@@ -87,6 +87,8 @@ class _Buffer:
     first: int
     last: int
     slots: list[Slot] = field(default_factory=list)
+    is_in_pieces: bool = False
+    """Whether it is several buffers, which do not fit into another one at once."""
 
 
 InPlace = Callable[[Op], bool]
@@ -107,14 +109,21 @@ def memory_of_steps(
     scratch: Scratch = lambda op: 0,
     *,
     results_first: bool = False,
+    in_pieces: Callable[[Op], bool] = lambda op: False,
 ) -> Memory:
     """The same for a list of steps; `in_place` tells which ops may overwrite what they read.
 
     With `results_first`, the memory of results is there from the beginning, and temporaries that
-    are not needed any more when the result is made take it.
+    are not needed any more when the result is made take it; but not the results of ops that make
+    them `in_pieces`.
     """
-    buffers = _Planning(flat, entry, in_place).run()
-    buffers += _scratch(flat, scratch)
+    planning = _Planning(flat, entry, in_place)
+    buffers = planning.run()
+    for slot in (slot for step in flat.steps if in_pieces(step.op) for slot in step.writes):
+        planning.buffer_of(slot).is_in_pieces = True
+    for each in _scratch(flat, scratch):
+        each.is_in_pieces = in_pieces(flat.steps[each.first].op)
+        buffers.append(each)
     if results_first:
         buffers = _within_results(buffers)
     return _summary(flat, buffers)
@@ -125,7 +134,7 @@ def _within_results(buffers: list[_Buffer]) -> list[_Buffer]:
     taken = {id(each): [each] for each in buffers if each.kind == "result"}
     results = [each for each in buffers if each.kind == "result"]
     for buffer in sorted(buffers, key=lambda each: -each.bytes):
-        if buffer.kind != "temporary":
+        if buffer.kind != "temporary" or buffer.is_in_pieces:
             continue
         for result in results:
             others = taken[id(result)]
@@ -169,6 +178,10 @@ class _Planning:
                 self._place(slot, step, now)
         copies = self._results()
         return [*{id(each): each for each in self._buffers.values()}.values(), *copies]
+
+    def buffer_of(self, slot: int) -> _Buffer:
+        """Where a slot is stored."""
+        return self._buffers[slot]
 
     def _arguments(self) -> None:
         """Donated arguments may be overwritten; a result prefers the one that it is to take."""

@@ -76,9 +76,9 @@ class TorchFunction:
         tensors = found if len(results) > 1 else [found] if results else []
         return [_array(each, own.local) for each, own in zip(tensors, results, strict=True)]
 
-    def profile(self, shards: Sequence[Array]) -> tuple[list[Array], list[Event]]:
-        """As a call, with the events of torch's profiler."""
-        return traced_by_torch(torch, lambda: self(shards))
+    def profile(self, shards: Sequence[Array], rank: int) -> tuple[list[Array], list[Event]]:
+        """As a call, with the events of torch's profiler, as those of the device `rank`."""
+        return traced_by_torch(torch, rank, lambda: self(shards))
 
     def _tensor(self, shard: Array, type_: TensorType) -> Any:
         own = np.array(shard, order="C")  # which may be a part of a file

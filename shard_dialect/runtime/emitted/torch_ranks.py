@@ -35,5 +35,5 @@ class TorchRanks(TorchWorld):
         assert isinstance(executable, TorchExecutable), "compiled for this world"
         function = TorchFunction(executable, compiles=self._compiles)
         function(inputs[0])  # which compiles
-        outputs, events = function.profile(inputs[0])
-        return [outputs], [{**each, "pid": f"device {self.rank}"} for each in events]
+        outputs, events = function.profile(inputs[0], self.rank)
+        return [outputs], events

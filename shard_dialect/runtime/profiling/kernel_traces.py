@@ -1,12 +1,17 @@
-"""Traces that the profilers of JAX and torch make, read from the files that they write."""
+"""Traces that the profilers of JAX and torch make, read from the files that they write.
+
+Beside what they recorded of threads, each device has a process of its own, whose number is its
+rank: with the kernels that it ran, and with what it ran of collectives.
+"""
 
 from __future__ import annotations
 
 import gzip
 import json
+import re
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,8 +20,21 @@ from shard_dialect.runtime.profiling.recorder import Event
 _Result = TypeVar("_Result")
 
 
-def traced_by_jax(jax: Any, run: Callable[[], _Result]) -> tuple[_Result, list[Event]]:
-    """What `run` returns, and the events of JAX's profiler."""
+_OP = re.compile(r"^ *(?:ROOT )?%(?P<name>[\w.-]+) = .*? (?P<opcode>[a-z-]+)\(", re.MULTILINE)
+_COLLECTIVES = (
+    "all-gather",
+    "all-reduce",
+    "all-to-all",
+    "collective-broadcast",
+    "collective-permute",
+    "reduce-scatter",
+)
+_COMPUTE, _NETWORK = 0, 1
+"""The tracks of a device."""
+
+
+def traced_by_jax(jax: Any, hlo: str, run: Callable[[], _Result]) -> tuple[_Result, list[Event]]:
+    """What `run` returns, and the events of JAX's profiler; `hlo` is XLA's text of the program."""
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         options = jax.profiler.ProfileOptions()
@@ -25,11 +43,70 @@ def traced_by_jax(jax: Any, run: Callable[[], _Result]) -> tuple[_Result, list[E
             result = run()
         (file,) = Path(folder).rglob("perfetto_trace.json.gz")
         events = json.loads(gzip.decompress(file.read_bytes()))["traceEvents"]
-    return result, _on_our_clock(events, begin)
+    events = _on_our_clock(_of_threads(events), begin)
+    return result, [*_of_devices(events, opcodes_in(hlo)), *events]
 
 
-def traced_by_torch(torch: Any, run: Callable[[], _Result]) -> tuple[_Result, list[Event]]:
-    """What `run` returns, and the events of torch's profiler."""
+def opcodes_in(hlo: str) -> dict[str, str]:
+    """The opcodes of the ops in a text of XLA's, by their names.
+
+    >>> opcodes_in("  %sum.1 = f32[4]{0} all-reduce(%x), replica_groups={{0,1}}")
+    {'sum.1': 'all-reduce'}
+    """
+    return {match["name"]: match["opcode"] for match in _OP.finditer(hlo)}
+
+
+def _of_threads(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The events, in processes whose numbers are those of no device."""
+    return [each | {"pid": _THREADS + each["pid"]} if "pid" in each else each for each in events]
+
+
+_THREADS = 1 << 32
+"""What is added to the number of a process: more than there are devices."""
+
+
+def _of_devices(
+    events: list[dict[str, Any]], opcodes: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
+    """The ops that XLA ran on devices, each in the process of its device."""
+    ranks = set()
+    for each in events:
+        args = each.get("args") or {}
+        if each["ph"] != "X" or "hlo_op" not in args or "device_ordinal" not in args:
+            continue
+        rank, name = int(args["device_ordinal"]), args["hlo_op"]
+        opcode = opcodes.get(name, "")
+        is_collective = opcode.removesuffix("-start").removesuffix("-done") in _COLLECTIVES
+        ranks.add(rank)
+        yield {
+            "name": f"{opcode} {name}" if is_collective else name,
+            "cat": f"xla {'collective' if is_collective else 'kernel'}",
+            "ph": "X",
+            "pid": rank,
+            "tid": _NETWORK if is_collective else _COMPUTE,
+            "ts": each["ts"],
+            "dur": each["dur"],
+            "args": {"opcode": opcode},
+        }
+    for rank in sorted(ranks):
+        yield from _names(rank, {_COMPUTE: "compute", _NETWORK: "network"})
+
+
+def _names(rank: int, tracks: Mapping[int, str]) -> Iterator[dict[str, Any]]:
+    """The names of a device's process, and of its tracks."""
+    yield _name("process_name", rank, 0, f"device {rank}")
+    for track, name in tracks.items():
+        yield _name("thread_name", rank, track, name)
+
+
+def _name(kind: str, process: int, track: int, name: str) -> dict[str, Any]:
+    return {"name": kind, "ph": "M", "pid": process, "tid": track, "args": {"name": name}}
+
+
+def traced_by_torch(
+    torch: Any, rank: int, run: Callable[[], _Result]
+) -> tuple[_Result, list[Event]]:
+    """What `run` returns, and the events of torch's profiler, as those of the device `rank`."""
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         with torch.profiler.profile() as profiler:
@@ -37,7 +114,9 @@ def traced_by_torch(torch: Any, run: Callable[[], _Result]) -> tuple[_Result, li
         file = Path(folder, "trace.json")
         profiler.export_chrome_trace(str(file))
         events = json.loads(file.read_text())["traceEvents"]
-    return result, _on_our_clock(events, begin)
+    kept = [each for each in events if each.get("ph") == "X" or each.get("name") == "thread_name"]
+    own = [each | {"pid": rank} for each in kept]
+    return result, [*_names(rank, {}), *_on_our_clock(own, begin)]
 
 
 def _on_our_clock(events: list[dict[str, Any]], begin: float) -> list[Event]:

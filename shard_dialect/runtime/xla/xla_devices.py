@@ -68,6 +68,11 @@ class XlaExecutable:
             except jax.errors.JaxRuntimeError as error:
                 raise ShardError(f"XLA refuses the program: {first_line_of(error)}") from None
 
+    @property
+    def hlo(self) -> str:
+        """XLA's text of the program that it compiled."""
+        return str(self._compiled.as_text())
+
     def memory(self) -> int:
         """The bytes of a device for arguments, results and temporaries, as XLA counts them."""
         sizes = self._compiled.memory_analysis()
@@ -158,7 +163,8 @@ class XlaDevices(InProcess):
         self, executable: Runnable, inputs: Sequence[Shards]
     ) -> tuple[list[list[Array]], list[Event]]:
         """As `World.profile`, by JAX's profiler."""
-        return traced_by_jax(jax_of_user(), lambda: self.run(executable, inputs))
+        assert isinstance(executable, XlaExecutable), "compiled for this world"
+        return traced_by_jax(jax_of_user(), executable.hlo, lambda: executable.run(inputs))
 
 
 def devices(count: int) -> list[Any]:

@@ -1,0 +1,1 @@
+"""The memory of a device where XLA compiles the program."""
