@@ -72,7 +72,7 @@ class Inside:
             begins += [0, *low[dim + 1 :]]
             ends += [low[dim]]
             ends += [n - h for n, h in zip(self.shape[dim + 1 :], high[dim + 1 :], strict=True)]
-            first = self.slice(value, begins, ends) if low[dim] else None
+            first = self.edge(value, begins, ends, dim) if low[dim] else None
             begins[dim], ends[dim] = self.shape[dim] - high[dim], self.shape[dim]
             last = self.slice(value, begins, ends) if high[dim] else None
             parts = [part for part in (first, inside, last) if part is not None]
@@ -83,6 +83,25 @@ class Inside:
             op = f"stablehlo.concatenate {names}, dim = {dim} : ({types}) -> {self.type(shape)}"
             inside = self.add(op), shape
         return inside[0]
+
+    def edge(self, value: str, begins: list[int], ends: list[int], dim: int) -> Term:
+        """A slice, or its first row as often as the slice has rows."""
+        count = ends[dim] - begins[dim]
+        term = self.slice(value, begins, ends)
+        if self.rng.random() < 0.6:
+            return term
+        row, one = self.slice(value, begins, [*ends[:dim], begins[dim] + 1, *ends[dim + 1 :]])
+        dims = list(range(len(one)))
+        if self.rng.random() < 0.5:
+            types = f"({self.type(one)}) -> {self.type(term[1])}"
+            return self.add(f"stablehlo.broadcast_in_dim {row}, dims = {dims} : {types}"), term[1]
+        at = self.rng.choice([dim, dim + 1])
+        more = (*one[:at], count, *one[at:])
+        dims = [each + (each >= at) for each in dims]
+        types = f"({self.type(one)}) -> {self.type(more)}"
+        repeated = self.add(f"stablehlo.broadcast_in_dim {row}, dims = {dims} : {types}")
+        types = f"({self.type(more)}) -> {self.type(term[1])}"
+        return self.add(f"stablehlo.reshape {repeated} : {types}"), term[1]
 
     def scatter(self, value: str, inside: Term, low: list[int], kind: str) -> str:
         rank = len(low)
@@ -173,3 +192,23 @@ def test_random_insides(seed: int) -> None:
     assert sd.compile(sd.parse(text)).check().passed
     # On shards of few elements, halos of three reads are more than the exchange that they share.
     assert bytes_moved(text, "spmd") <= 1.1 * bytes_moved(text, WITHOUT)
+
+
+@needs("jax")
+def test_a_column_that_is_repeated_and_reshaped_is_not_a_repeated_column() -> None:
+    """The edge has the rows a b, c d, a b, c d of a column a b c d."""
+    text = """
+shard.grid @g(shape = 4)
+func.func @main(%x: tensor<4x16xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>})
+    -> (tensor<4x16xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>}) {
+  %column = stablehlo.slice %x [0:4, 0:1] : (tensor<4x16xf32>) -> tensor<4x1xf32>
+  %twice = stablehlo.broadcast_in_dim %column, dims = [1, 2]
+      : (tensor<4x1xf32>) -> tensor<2x4x1xf32>
+  %edge = stablehlo.reshape %twice : (tensor<2x4x1xf32>) -> tensor<4x2xf32>
+  %rest = stablehlo.slice %x [0:4, 2:16] : (tensor<4x16xf32>) -> tensor<4x14xf32>
+  %0 = stablehlo.concatenate %edge, %rest, dim = 1
+      : (tensor<4x2xf32>, tensor<4x14xf32>) -> tensor<4x16xf32>
+  return %0 : tensor<4x16xf32>
+}
+"""
+    assert sd.compile(sd.parse(text)).check().passed

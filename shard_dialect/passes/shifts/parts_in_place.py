@@ -168,7 +168,9 @@ class PartsInPlace:
         if isinstance(value.owner, ir.Block):
             return None
         op = value.owner.operation
-        if op.block != self._block or has_loops(op) or len(op.results) != 1:
+        if op.block != self._block or len(op.results) != 1:
+            return None
+        if has_loops(op) or RULE in op.attributes:
             return None
         same = self._copied_from(value)
         if same is not None:

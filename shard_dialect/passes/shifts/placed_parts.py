@@ -96,19 +96,32 @@ def _single(part: Part) -> list[Part]:
     owner = value.owner
     if isinstance(owner, ir.Block) or owner.operation.name != "stablehlo.broadcast_in_dim":
         return [part]
-    row, dims = owner.operation.operands[0], integers(owner.operation, "broadcast_dimensions")
-    shape = tuple(row.type.shape)
-    differing = [dim for dim, size in enumerate(part.sizes) if shape[dim : dim + 1] != (size,)]
-    if len(shape) != len(part.sizes) or len(differing) != 1 or dims != sorted(dims):
+    row = owner.operation.operands[0]
+    shape, times = tuple(row.type.shape), _repeated(owner.operation)
+    if times is None or len(shape) != len(part.sizes):
         return [part]
-    (along,) = differing
-    if shape[along] != 1 or part.sizes[along] > _MOST_ROWS:
-        return [part]
-    single = replace(part, value=row, sizes=shape, dims=tuple(range(len(shape))))
-    begins = [[*part.begins] for _ in range(part.sizes[along])]
-    for number, begin in enumerate(begins):
-        begin[along] += number
-    return [replace(single, begins=tuple(begin)) for begin in begins]
+    before, count = times
+    for dim, size in enumerate(part.sizes):
+        is_it = size == count and shape[dim] == 1 and prod(part.sizes[:dim]) == before
+        others = (*part.sizes[:dim], 1, *part.sizes[dim + 1 :])
+        if is_it and shape == others and count <= _MOST_ROWS:
+            single = replace(part, value=row, sizes=shape, dims=tuple(range(len(shape))))
+            return [replace(single, begins=_moved(part.begins, dim, by)) for by in range(count)]
+    return [part]
+
+
+def _repeated(op: ir.Operation) -> tuple[int, int] | None:
+    """How often a broadcast repeats each element, along one dimension, and the size before it."""
+    dims, shape = integers(op, "broadcast_dimensions"), list(op.results[0].type.shape)
+    of_dim = dict(zip(dims, op.operands[0].type.shape, strict=True))
+    repeated = [dim for dim, size in enumerate(shape) if of_dim.get(dim, 1) != size]
+    if len(repeated) != 1 or dims != sorted(dims):
+        return None
+    return prod(shape[: repeated[0]]), shape[repeated[0]]
+
+
+def _moved(begins: Shape, dim: int, by: int) -> Shape:
+    return (*begins[:dim], begins[dim] + by, *begins[dim + 1 :])
 
 
 _MOST_ROWS = 8
