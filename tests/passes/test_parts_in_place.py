@@ -48,6 +48,8 @@ class Inside:
         low = [rng.choice([0, 1, 1, 2]) if dim in dims else 0 for dim in range(len(self.shape))]
         high = [rng.choice([0, 1, 1, 2]) if dim in dims else 0 for dim in range(len(self.shape))]
         inside = self.inside(value, low, high)
+        if rng.random() < 0.2:
+            value = self.rolled(value)
         kind = rng.choice(["scatter", "add", "update", "pad", "join", "join"])
         if kind in ("scatter", "add"):
             return self.scatter(value, inside, low, kind)
@@ -83,6 +85,18 @@ class Inside:
             op = f"stablehlo.concatenate {names}, dim = {dim} : ({types}) -> {self.type(shape)}"
             inside = self.add(op), shape
         return inside[0]
+
+    def rolled(self, value: str) -> str:
+        """Rolled by an element, or shifted, with another element at its end."""
+        dim = self.rng.randrange(len(self.shape))
+        begins, ends = [0] * len(self.shape), list(self.shape)
+        at = 0 if self.rng.random() < 0.6 else 1
+        ends[dim], begins[dim] = at + 1, at
+        first = self.slice(value, begins, ends)
+        begins[dim], ends[dim] = 1, self.shape[dim]
+        rest = self.slice(value, begins, ends)
+        types = f"({self.type(rest[1])}, {self.type(first[1])}) -> {self.type(self.shape)}"
+        return self.add(f"stablehlo.concatenate {rest[0]}, {first[0]}, dim = {dim} : {types}")
 
     def edge(self, value: str, begins: list[int], ends: list[int], dim: int) -> Term:
         """A slice, or its first row as often as the slice has rows."""

@@ -127,13 +127,14 @@ class _Function:
         assemblies = [op for op in self.ops if op.name in ASSEMBLIES]
         self._place_parts([op for op in assemblies if op.results[0] not in found])
         for value, (view, shifts) in found.items():
-            if view.root not in self.far and value not in self.unused:
+            root = self._current(view.root)
+            if view.root not in self.far and not {value, root} & self.unused.keys():
                 op = value.owner.operation
-                here = replace(view, root=self._current(view.root))
-                self._replace(op, self._shifted(op, here, shifts))
+                self._replace(op, self._shifted(op, replace(view, root=root), shifts))
         self._drop(reversed(views))
         for op in self.unused.values():
-            op.erase()
+            if not any(True for _ in op.results[0].uses):  # a constant may have a use again
+                op.erase()
 
     def _place_parts(self, queue: list[ir.Operation]) -> None:
         """Compute the parts of tensors in place, the last first, which may reach the others."""
