@@ -24,7 +24,7 @@ from shard_dialect.ir.reading.loop_trips import trips_of
 from shard_dialect.ir.shard.local_collectives import LOCAL_COLLECTIVES, read_local
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.passes.framework.pass_table import PIPELINES
-from shard_dialect.planner.reshard_plan import operand_shape
+from shard_dialect.planner.operands import operand_shape
 from shard_dialect.rules import rule_of
 from shard_dialect.rules.stablehlo.attribute_reading import numbers
 from shard_dialect.runtime.communication_report import Report
