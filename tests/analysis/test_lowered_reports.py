@@ -86,3 +86,77 @@ def test_what_needs_an_earlier_form_is_refused(options: dict[str, object]) -> No
     sd.run_pipeline(module, "spmd,lower")
     with pytest.raises(sd.ShardError, match="is in the lowered form, but "):
         sd.report(module, **options)  # type: ignore[arg-type]
+
+
+BLOCKS = """
+shard.grid @g(shape = 2)
+func.func @main(%p: tensor<i1>, %x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>})
+    -> (tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[], []]>}) {
+  %c = tensor.extract %p[] : tensor<i1>
+  cf.cond_br %c, ^bb1(%x : tensor<4x8xf32>), ^bb2(%x : tensor<4x8xf32>)
+^bb1(%a: tensor<4x8xf32>):
+  %0 = math.exp %a : tensor<4x8xf32>
+  cf.br ^bb2(%0 : tensor<4x8xf32>)
+^bb2(%b: tensor<4x8xf32>):
+  return %b : tensor<4x8xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("passes", ["", "spmd"])
+def test_values_of_later_blocks_have_no_maker(passes: str) -> None:
+    module = sd.parse(BLOCKS)
+    if passes:
+        sd.run_pipeline(module, passes)
+    report = sd.report(module)
+    assert [each.kind for each in report.communication] == ["all_gather"]
+    assert report.communication[0].why[0].text.startswith("the argument of a block comes")
+
+
+def test_blocks_that_lowering_makes_branches_of_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "blocks.mlir"
+    path.write_text(BLOCKS)
+    local, lowered = both(path)
+    assert lowered.bytes_moved == local.bytes_moved > 0
+
+
+def test_several_blocks_on_buffers_are_refused() -> None:
+    module = sd.parse("""
+      shard.grid @g(shape = 2)
+      func.func @main(%x: memref<4xf32> {mesh.argument = tensor<4xf32>},
+                      %r: memref<4xf32> {mesh.result = tensor<4xf32>})
+          attributes {mesh.form = "lowered"} {
+        cf.br ^bb1
+      ^bb1:
+        memref.copy %x, %r : memref<4xf32> to memref<4xf32>
+        return
+      }
+    """)
+    with pytest.raises(sd.ShardError, match="a report on several blocks needs the local form"):
+        sd.report(module)
+
+
+FORALL = """
+shard.grid @g(shape = 2)
+func.func @main(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>})
+    -> (tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[], []]>}) {
+  %e = tensor.empty() : tensor<4x8xf32>
+  %r = scf.forall (%i) in (4) shared_outs(%o = %e) -> tensor<4x8xf32> {
+    %s = tensor.extract_slice %x[%i, 0] [1, 8] [1, 1] : tensor<4x8xf32> to tensor<1x8xf32>
+    %y = math.exp %s : tensor<1x8xf32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %y into %o[%i, 0] [1, 8] [1, 1]
+        : tensor<1x8xf32> into tensor<4x8xf32>
+    }
+  }
+  return %r : tensor<4x8xf32>
+}
+"""
+
+
+def test_loops_that_run_at_once_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "forall.mlir"
+    path.write_text(FORALL)
+    local, lowered = both(path)
+    assert lowered.bytes_moved == local.bytes_moved > 0
+    assert lowered.memory.peak == local.memory.peak

@@ -225,7 +225,7 @@ class _Function:
         if name == "memref.load":
             read = (_element(operands[0]), *operands[1:], *where)
             return Op(name, read, results, place, Flops())
-        if not blocks:
+        if not any(block.ops for block in blocks):
             return self._computed(handle, operands, results, where)
         return self._with_writes(handle, operands, results, blocks, first)
 
@@ -271,13 +271,7 @@ class _Function:
             if value.number < first
         }
         extra = tuple(written.values())
-        ended = tuple(
-            replace(
-                each,
-                ops=(*each.ops[:-1], replace(each.ops[-1], operands=each.ops[-1].operands + extra)),
-            )
-            for each in blocks
-        )
+        ended = tuple(_ending_with(each, extra) for each in blocks)
         trips = trips_of(handle) if handle.name in LOOPS else 1
         place = location_text(handle.location)
         return Op(
@@ -330,6 +324,14 @@ class _Function:
 def _tensor_of(type_: ir.RankedTensorType) -> TensorInfo:
     element = type_.element_type
     return TensorInfo(tuple(type_.shape), str(element), itemsize(element))
+
+
+def _ending_with(block: Block, extra: tuple[Value, ...]) -> Block:
+    """The block, which passes further values on."""
+    if not block.ops:
+        return block
+    *ops, end = block.ops
+    return replace(block, ops=(*ops, replace(end, operands=end.operands + extra)))
 
 
 def _element(memory: Value) -> Value:

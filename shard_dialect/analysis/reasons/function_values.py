@@ -107,6 +107,8 @@ class FunctionValues:
                 return None
             arguments = original[1].blocks[block].arguments
             return (original[0], arguments[number]) if number < len(arguments) else None
+        if value not in self.maker:  # an argument of a later block of the function
+            return None
         op = self.maker[value]
         original = self.original(op)
         if original is None:

@@ -117,6 +117,10 @@ class LocalValues(FunctionValues):
         """As `[[0], []]`, after a verb; nothing where it is not known."""
         return f" as {self.text(sharding)}" if sharding else ""
 
+    def is_collective(self, op: Op) -> bool:
+        """Whether an op is a collective of the local form, or the end of one."""
+        return super().is_collective(op) and (op.name == "mesh.done" or _step_of(op) is not None)
+
     def collective(self, op: Op) -> tuple[str, Axes]:
         """The grid of a collective, and its axes."""
         read = _step_of(op)

@@ -17,7 +17,7 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.diagnostics import error_at, located
-from shard_dialect.ir.function import form_of, functions_of, set_form
+from shard_dialect.ir.function import drop_from_boundary, form_of, functions_of, set_form
 from shard_dialect.ir.grids import grids_of, write_grid
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.walk import body, walk
@@ -29,6 +29,8 @@ from shard_dialect.passes.manual.replica_group_collectives import (
 )
 
 NAME = "devices"
+_CLUSTER = "mesh_cluster"
+"""The grid of a function, which a program in StableHLO may name, and does not have."""
 _COUNTS = ("mhlo.num_replicas", "mhlo.num_partitions")
 
 
@@ -57,6 +59,9 @@ def give_grid(module: ir.Operation) -> None:
     with ir.InsertionPoint.at_block_begin(body(module)), ir.Location.unknown(module.context):
         write_grid(grid)
     for each in functions:
+        drop_from_boundary(each, "mesh.")  # shardings on grids that are not declared
+        if _CLUSTER in each.attributes:
+            del each.attributes[_CLUSTER]
         set_form(each, "local")
         write_stablehlo_collectives(each, Shardings.of(module))
 
