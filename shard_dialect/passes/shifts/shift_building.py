@@ -190,7 +190,7 @@ class ShiftBuilder:
             return also
         line = [shape[self.dim]]
         counted = ir.RankedTensorType.get(line, ir.IntegerType.get_signless(64))
-        at = self._along("stablehlo.iota", counted, [], {"iota_dimension": _number(0)})
+        at = self._along("stablehlo.iota", counted, [], iota_dimension=_number(0))
         where = None
         for direction, number in conditions:
             each = self._compare(at, direction, number)
@@ -209,10 +209,10 @@ class ShiftBuilder:
             "stablehlo.broadcast_in_dim",
             at.type,
             [repeated(number, ir.RankedTensorType.get([], at.type.element_type))],
-            {"broadcast_dimensions": ir.DenseI64ArrayAttr.get([])},
+            broadcast_dimensions=ir.DenseI64ArrayAttr.get([]),
         )
         kind = ir.Attribute.parse(f"#stablehlo<comparison_direction {direction}>")
-        return self._along("stablehlo.compare", bits, [at, than], {"comparison_direction": kind})
+        return self._along("stablehlo.compare", bits, [at, than], comparison_direction=kind)
 
     def _update(self, placed: Placed, value: ir.Value, result: ir.Value) -> ir.Value:
         """`result` with the elements of `value` in `placed`, which every device gets."""
@@ -234,15 +234,10 @@ class ShiftBuilder:
         return [index if dim == self.dim else zero for dim in range(rank)]
 
     def _along(
-        self,
-        name: str,
-        type_: ir.Type,
-        operands: Sequence[ir.Value],
-        attributes: dict[str, ir.Attribute] | None = None,
+        self, name: str, type_: ir.Type, operands: Sequence[ir.Value], **attributes: ir.Attribute
     ) -> ir.Value:
         """An op on tensors of the one dimension."""
-        listed = {SHARDINGS: ir.ArrayAttr.get([self.line_sharding])}
-        return create(name, [type_], operands, (attributes or {}) | listed).results[0]
+        return self._create(name, type_, operands, attributes, self.line_sharding)
 
     def _create(
         self,
@@ -250,8 +245,9 @@ class ShiftBuilder:
         type_: ir.Type,
         operands: Sequence[ir.Value],
         attributes: dict[str, ir.Attribute] | None = None,
+        sharding: ir.Attribute | None = None,
     ) -> ir.Value:
-        listed = {SHARDINGS: ir.ArrayAttr.get([self.sharding])}
+        listed = {SHARDINGS: ir.ArrayAttr.get([sharding or self.sharding])}
         return create(name, [type_], operands, (attributes or {}) | listed).results[0]
 
 
