@@ -204,12 +204,17 @@ def _added_up(op: ir.Operation) -> list[int]:
         if _is_float(value)
         and (op.name in _SOLVES or not _is_narrow(value))
         and (values.count(value) > 1 or not _is_moved_already(value))
+        and not (op.name.startswith("tosa.") and _is_constant(value))  # a zero point stays one
     ]
 
 
 def _is_moved_already(value: ir.Value) -> bool:
     """Whether each element is perturbed by itself, as an input is; or is given, and exact."""
-    return isinstance(value.owner, ir.Block) or value.owner.name in build.CONSTANTS
+    return isinstance(value.owner, ir.Block) or _is_constant(value)
+
+
+def _is_constant(value: ir.Value) -> bool:
+    return not isinstance(value.owner, ir.Block) and value.owner.name in build.CONSTANTS
 
 
 def _computes(op: ir.Operation) -> bool:
