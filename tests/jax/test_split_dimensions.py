@@ -8,6 +8,7 @@ from shard_dialect.testing.check_program import run_and_check
 
 # An exchange of a third of what a gather of queries, keys or values of 8 heads moves.
 EXCHANGE = 2 * 64 * 8 * 16 * 4 // 4 * 3 // 4
+ROW = 64 * 4
 BYTES = {
     "merged_rows_product": 128 * 64 * 4 * 3 // 4,
     "merged_columns_product": 21_504,
@@ -17,6 +18,12 @@ BYTES = {
     "causal_attention": 4 * EXCHANGE,
     "grouped_attention": 3 * EXCHANGE,  # keys and values have half of the heads
     "attention_gradients": 6 * EXCHANGE + 2 * 64 * 8 * 4 * 3 // 4,
+    # A row to each neighbour in each step.
+    "stencil_kept_edges": 2 * 2 * ROW,
+    "stencil_joined_edges": 2 * 2 * ROW,
+    "stencil_repeated_edges": 2 * 2 * ROW,
+    "stencil_around": 2 * 2 * ROW,
+    "differences": 2 * ROW,
 }
 
 

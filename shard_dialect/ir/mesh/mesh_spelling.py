@@ -29,7 +29,13 @@ SYMBOLS = {
 QUERIES = ("mesh.idx", "mesh.size")
 """Ops without operands."""
 WITHOUT_RESULTS = ("mesh.sharding_group",)
-_OF_ONE_TYPE = ("mesh.annotate", "mesh.done", "mesh.propagation_barrier", "mesh.reshard")
+_OF_ONE_TYPE = (
+    "mesh.annotate",
+    "mesh.done",
+    "mesh.propagation_barrier",
+    "mesh.reshard",
+    "mesh.roll",
+)
 OPS = (
     *SYMBOLS,
     *QUERIES,
