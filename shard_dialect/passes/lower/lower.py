@@ -30,7 +30,7 @@ from typing import Literal
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes
 from shard_dialect.ir.building import build
-from shard_dialect.ir.diagnostics import from_mlir
+from shard_dialect.ir.diagnostics import from_mlir, located
 from shard_dialect.ir.function import (
     boundary,
     form_of,
@@ -60,6 +60,7 @@ from shard_dialect.passes.lower.wide_accumulation import accumulate_wide
 from shard_dialect.passes.manual.replica_group_collectives import refuse_stablehlo_collectives
 from shard_dialect.passes.schedule.collective_blocks import collectives_kept
 from shard_dialect.passes.specialize.device_positions import to_arithmetic
+from shard_dialect.rules.dialects.rolls import erase_roll
 
 _FROM_STABLEHLO = (
     "builtin.module(stablehlo-legalize-to-linalg,"
@@ -101,6 +102,9 @@ class Lower(Pass):
             for handle in functions_of(module):
                 if form_of(handle) != "lowered":
                     refuse_stablehlo_collectives(handle)
+        for op in [each for each in walk(module) if each.name == "mesh.roll"]:
+            with located(op):
+                erase_roll(op)
         if self.target == "stablehlo":
             for handle in functions_of(module):
                 _check_form(handle)

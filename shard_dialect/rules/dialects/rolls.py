@@ -33,7 +33,7 @@ def partition_roll(partitioned: PartitionedOp) -> None:
     dim, by = _read(op)
     if shard.is_uneven(dim) or any(shard.halos[dim]):
         raise ShardingError(f"rolls dimension {dim}, whose shards are not equal")
-    hops, last = divmod(by, shard.shape[dim])
+    hops, last = divmod(by, shard.shape[dim] or 1)
 
     def from_before(distance: int, part: ir.Value) -> ir.Value:
         is_own = distance % shard.devices[dim] == 0
@@ -43,9 +43,15 @@ def partition_roll(partitioned: PartitionedOp) -> None:
 
 
 def erase_roll(op: ir.Operation) -> None:
-    """Replace `op`, on a tensor that is not split, by slices."""
+    """Replace `op`, on a tensor that is not split, by slices.
+
+    Raises `ShardingError` for a tensor of unknown size.
+    """
     dim, by = _read(op)
-    _replace(op, dim, by % op.operands[0].type.shape[dim], lambda part: part, lambda part: part)
+    type_ = op.operands[0].type
+    if not type_.has_static_shape:
+        raise ShardingError(f"rolls dimension {dim} of {type_}, whose size is not known")
+    _replace(op, dim, by % (type_.shape[dim] or 1), lambda part: part, lambda part: part)
 
 
 def _read(op: ir.Operation) -> tuple[int, int]:
