@@ -12,13 +12,15 @@ written in the body, or in place over the loop-carried value of its number, need
 To find the memory of a loop-carried tensor, upstream analyzes its initial and its yielded value
 recursively: in nested `scf.for`, each level doubles the time. A copy ends the recursion; one in
 every few levels is enough.
+
+Nor does upstream see that an `scf.for` which yields one value twice has two results in one memory.
 """
 
 from __future__ import annotations
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
-from shard_dialect.ir.walk import operations, walk
+from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.lower.separate_buffers import INTO
 
 _FRESH = ("bufferization.alloc_tensor", "tensor.empty")
@@ -35,8 +37,10 @@ def copy_loop_carried(module: ir.Operation) -> None:
     for op in walk(module):
         if op.name == "scf.while":
             _copy(op)
-        elif op.name == "scf.for" and _depth(op) % _LEVELS == _LEVELS - 1:
-            _copy_inits(op)
+        elif op.name == "scf.for":
+            _copy_repeated(op)
+            if _depth(op) % _LEVELS == _LEVELS - 1:
+                _copy_inits(op)
 
 
 def _depth(loop: ir.Operation) -> int:
@@ -57,6 +61,17 @@ def _copy_inits(loop: ir.Operation) -> None:
                     ir.IntegerType.get_signless(64), 0
                 )
                 loop.operands[number] = copy.results[0]
+
+
+def _copy_repeated(loop: ir.Operation) -> None:
+    """Copy what a loop yields a second time, so that no two results are one memory."""
+    end = operations(body(loop))[-1]
+    seen: list[ir.Value] = []
+    for number, value in enumerate(end.operands):
+        if isinstance(value.type, ir.RankedTensorType) and value in seen:
+            with ir.InsertionPoint(end), end.location:
+                end.operands[number] = build.allocate_copy(value).results[0]
+        seen.append(value)
 
 
 def _copy(loop: ir.Operation) -> None:
