@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 import shard_dialect as sd
 from shard_dialect.jax import jitted
 
-SHORT = sd.AutoOptions(objective="bytes", memory_limit=10_000, seconds=3)
+SHORT = sd.AutoOptions(objective="bytes", memory_limit=8_000, seconds=10)
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_it_computes_what_the_function_does(mesh: Mesh) -> None:
     given = arguments()
     np.testing.assert_allclose(found(*given), layer(*given), rtol=1e-4, atol=1e-4)
     result = found.found(*given)
-    assert result.costs.peak <= 10_000
+    assert result.costs.peak <= 8_000
     assert result is found.found(*given)  # one search for arguments of these shapes
     report = sd.report(found.lower(*given))
     assert (report.devices, report.bytes_moved) == (4, result.costs.bytes)

@@ -19,6 +19,8 @@ class MergedDims:
 
     random: Random
     devices: int = 4
+    moves: bool = True
+    """Whether there are slices, sorts and the like, at which a split may end whatever is done."""
     lines: list[str] = field(default_factory=list)
     arguments: list[str] = field(default_factory=list)
 
@@ -59,7 +61,8 @@ class MergedDims:
 
     def step(self, value: str, shape: Shape) -> tuple[str, Shape]:
         steps = [self.elementwise, self.product, self.batched_product, self.transpose]
-        steps += [self.moved, self.moved, self.clamp, self.cumulative, self.sorted]
+        if self.moves:
+            steps += [self.moved, self.moved, self.clamp, self.cumulative, self.sorted]
         if len(shape) > 1:
             steps += [self.reduce, self.softmax]
         return self.random.choice(steps)(value, shape)

@@ -6,7 +6,7 @@ import torch
 import shard_dialect as sd
 
 GRID = sd.Grid("mesh", (2, 2), axes=("data", "model"))
-SHORT = sd.AutoOptions(objective="bytes", memory_limit=12_000, seconds=3)
+SHORT = sd.AutoOptions(objective="bytes", memory_limit=10_000, seconds=10)
 
 
 class Layer(torch.nn.Module):
@@ -29,7 +29,7 @@ def test_it_computes_what_the_module_does_within_the_memory(module: Layer) -> No
     x = torch.randn(32, 16)
     found = sd.torch.partition(module, (x,), SHORT, GRID)
     torch.testing.assert_close(found(x), module(x), rtol=1e-4, atol=1e-4)
-    assert sd.report(sd.torch.lower(module, (x,), SHORT, GRID)).memory.peak <= 12_000
+    assert sd.report(sd.torch.lower(module, (x,), SHORT, GRID)).memory.peak <= 10_000
 
 
 def test_the_found_plan_is_one_for_partition(module: Layer) -> None:
