@@ -158,7 +158,4 @@ def _is_worth_it(merge: ir.Operation, known: _Known) -> bool:
 
 def _users(value: ir.Value) -> list[tuple[ir.Operation, int]]:
     """The ops that use a value, each once, with an operand number."""
-    uses = [(use.owner.operation, use.operand_number) for use in value.uses]
-    return [
-        each for place, each in enumerate(uses) if each[0] not in [op for op, _ in uses[:place]]
-    ]
+    return list({use.owner.operation: use.operand_number for use in value.uses}.items())

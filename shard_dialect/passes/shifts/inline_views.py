@@ -42,6 +42,8 @@ def _inline_innermost(module: ir.Operation) -> bool:
         for function in functions
         if form_of(function) == "propagated" and _only_views(function)
     }
+    if not made_of_views:
+        return False
     called = set()
     is_inlined = False
     for function in functions:

@@ -172,7 +172,8 @@ class PartsInPlace:
             return None
         if has_loops(op) or RULE in op.attributes:
             return None
-        same = self._copied_from(value)
+        source = copied_by(value)
+        same = behind_copies(source, tuple(value.type.shape)) if source is not None else None
         if same is not None:
             self.visited.append(op)
             return self._place(same, frame)
@@ -190,15 +191,6 @@ class PartsInPlace:
             return None
         self.visited.append(op)
         return self._at(op, make)
-
-    def _copied_from(self, value: ir.Value) -> ir.Value | None:
-        """Another value of the same shape and elements."""
-        source, shape = value, tuple(value.type.shape)
-        while (copied := copied_by(source)) is not None:
-            source = copied
-            if tuple(source.type.shape) == shape:
-                return source
-        return None
 
     def _at(self, op: ir.Operation, make: _Make) -> _Make:
         def located() -> ir.Value:

@@ -128,9 +128,9 @@ _MOST_ROWS = 8
 """The largest number of times that a repeated row is placed by itself."""
 
 
-def _whole(value: ir.Value, begins: Sequence[int], combine: str | None = None) -> Part:
+def _whole(value: ir.Value, begins: Sequence[int]) -> Part:
     shape = tuple(value.type.shape)
-    return Part(value, tuple(begins), shape, tuple(range(len(shape))), combine)
+    return Part(value, tuple(begins), shape, tuple(range(len(shape))))
 
 
 def _concatenate(op: ir.Operation) -> Assembly:

@@ -97,7 +97,7 @@ class _Function:
     """One function, with the sharding of each value by the value."""
 
     def __init__(self, targets: TargetShardings, shardings: Shardings) -> None:
-        self.targets, self.shardings = targets, shardings
+        self.shardings = shardings
         self.ops = [op.handle.operation for op in targets.function.ops]
         self.of: dict[ir.Value, Sharding] = {}
         self.replaced: dict[ir.Value, ir.Value] = {}
