@@ -12,7 +12,7 @@ sub-cluster is sharded over these. Along the others it has one index, mostly:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd
 
@@ -122,35 +122,45 @@ class Place:
         return tuple(at[axis] for axis in self.axes) in self.indices
 
 
-def refine_for(parts: Sequence[SubCluster], grid: Grid, used: Iterable[Axis]) -> Refinement:
+def refine_for(
+    parts: Sequence[SubCluster], grid: Grid, used: Iterable[Axis], wanted: Iterable[Axis] = ()
+) -> Refinement:
     """The refinement of `grid` on which parts have as many free axes as they can.
 
-    It has the axes `used`, too. Of parts that need axes which cross each other, the first has them.
+    It has the axes `used`, and of those `wanted`, and those that parts consist of, the ones that do
+    not cross what comes before. Raises `ShardingError` where axes that are used cross each other.
 
     >>> halves = [SubCluster("a", "g", (0,), (2,)), SubCluster("b", "g", (2,), (2,))]
     >>> print(refine_for(halves, Grid("g", (4,)), ()).fine)
     @g_2x2(2x2)
     >>> print(refine_for([SubCluster("a", "g", (0,), (4,))], Grid("g", (6,)), ()).fine)
     @g_3x2(3x2)
+    >>> two_and_three = [SubCluster("a", "g", (0,), (2,)), SubCluster("b", "g", (3,), (3,))]
+    >>> print(refine_for(two_and_three, Grid("g", (6,)), ()).fine)
+    @g_3x2(3x2)
     """
-    sub_axes = list(used)
-    refinement = Refinement.of(grid, sub_axes)
+    kept = list(used)
+    refinement = Refinement.of(grid, kept)
+    for axis in (*wanted, *_axes_of(parts, grid)):
+        try:
+            refinement = Refinement.of(grid, [*kept, axis])
+        except ShardingError:  # it crosses another one
+            continue
+        kept.append(axis)
+    if refinement is not None:
+        return refinement
+    axes = tuple(((1, size, axis),) for axis, size in enumerate(grid.sizes_along(range(grid.rank))))
+    return Refinement(grid, grid, axes)
+
+
+def _axes_of(parts: Sequence[SubCluster], grid: Grid) -> Iterator[Axis]:
+    """The sub-axes of `grid` that parts consist of."""
     for part in parts:
         for axis, (offset, size) in enumerate(zip(part.offsets, part.sizes, strict=True)):
             whole = grid.axes_size((axis,))
             unit = gcd(whole, size, offset)
             if 1 < unit < whole:
-                try:
-                    refinement = Refinement.of(
-                        grid, [*sub_axes, SubAxis(axis, whole // unit, unit)]
-                    )
-                except ShardingError:  # it crosses another one
-                    continue
-                sub_axes.append(SubAxis(axis, whole // unit, unit))
-    if refinement is not None:
-        return refinement
-    axes = tuple(((1, size, axis),) for axis, size in enumerate(grid.sizes_along(range(grid.rank))))
-    return Refinement(grid, grid, axes)
+                yield SubAxis(axis, whole // unit, unit)
 
 
 def whole_axis(axis: Axis, part: SubCluster, grid: Grid) -> Axis | None:

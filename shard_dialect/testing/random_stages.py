@@ -12,7 +12,7 @@ STAGED = frozenset(
 """The ops of these programs, besides `scf.for` and calls."""
 _Part = tuple[list[int], list[int]]
 """Offsets and sizes of a box of devices."""
-GRIDS = ((2,), (3,), (4,), (2, 2), (3, 2), (2, 4), (2, 2, 2), (8,), (6,), (5,))
+GRIDS = ((2,), (3,), (4,), (2, 2), (3, 2), (2, 4), (2, 2, 2), (8,), (6,), (6, 2), (5,))
 SIZE = 24
 """Divided by all devices of a stage."""
 TYPE = f"tensor<{SIZE}x{SIZE}xf32>"
@@ -191,7 +191,7 @@ def _parts(draw: Random, grid: tuple[int, ...]) -> list[_Part]:
             parts.append((offsets, sizes))
             continue
         sizes = [
-            draw.choice([each for each in (1, 2, 4, size) if size % each == 0]) for size in grid
+            draw.choice([each for each in (1, 2, 3, 4, size) if size % each == 0]) for size in grid
         ]
         offsets = [draw.randrange(0, whole, size) for whole, size in zip(grid, sizes, strict=True)]
         parts.append((offsets, sizes))

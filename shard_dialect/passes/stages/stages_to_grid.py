@@ -214,7 +214,7 @@ class _StagesToGrid:
     def run(self) -> None:
         """Rewrite the function; raise `ShardError` for what stages do not support."""
         self.grid = self._common_grid()
-        refined = refine_for(self.stages, self.grid, self._used_axes())
+        refined = refine_for(self.stages, self.grid, *self._used_axes())
         self.fine = refined.fine
         self.refinement = {each.name: each.refinement(refined) for each in self.stages}
         self.refinement[self.grid.name] = refined
@@ -248,18 +248,19 @@ class _StagesToGrid:
         if "mesh_cluster" in self.function.attributes:
             self.function.attributes["mesh_cluster"] = ir.FlatSymbolRefAttr.get(self.fine.name)
 
-    def _used_axes(self) -> list[Axis]:
-        """The axes of the grid that annotations use."""
+    def _used_axes(self) -> tuple[list[Axis], list[Axis]]:
+        """The axes of the grid that annotations on it use, and those on its parts."""
         stages = {each.name: each for each in self.stages}
-        used: list[Axis | None] = []
+        of_all: list[Axis] = []
+        of_stages: list[Axis | None] = []
         for annotation in _annotations_in(self.function, self.shardings):
             stage = stages.get(annotation.grid)
             for axis in (*annotation.sharding.axes, *annotation.replicated):
                 if stage is None:
-                    used.append(axis)
+                    of_all.append(axis)
                 elif self.shardings.grid(stage.name).axes_size((axis,)) > 1:
-                    used.append(whole_axis(axis, stage, self.grid))
-        return [axis for axis in used if axis is not None]
+                    of_stages.append(whole_axis(axis, stage, self.grid))
+        return of_all, [axis for axis in of_stages if axis is not None]
 
     def _declare(self) -> None:
         """Declare the grid to be on, with the axes along which stages differ."""

@@ -26,10 +26,21 @@ func.func @said_otherwise(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@first,
 "mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [6]} : () -> ()
 "mesh.sub_cluster"() {sym_name = "a", cluster = @g, offsets = [0], sizes = [2]} : () -> ()
 "mesh.sub_cluster"() {sym_name = "b", cluster = @g, offsets = [3], sizes = [3]} : () -> ()
-// expected-error@+1 {{axis 0 of grid @g(6) is used in sub-axes of 2 and 3, which cross each other}}
+// expected-warning@+1 {{stage @b(3) has axes of @g(6) that cross those of others, so a tensor sharded as [[0]] on it is unsharded on each device}}
 func.func @crossing_sizes(%x: tensor<6xf32> {mesh.sharding = #mesh.shard<@a, [[0]]>}) -> tensor<6xf32> {
   %0 = "mesh.annotate"(%x) {sharding = #mesh.shard<@b, [[0]]>, as_result = false} : (tensor<6xf32>) -> tensor<6xf32>
   return %0 : tensor<6xf32>
+}
+
+// -----
+
+"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [6]} : () -> ()
+"mesh.sub_cluster"() {sym_name = "a", cluster = @g, offsets = [0], sizes = [2]} : () -> ()
+// expected-error@+1 {{axis 0 of grid @g(6) is used in sub-axes of 2 and 3, which cross each other}}
+func.func @crossing_in_one_grid(%x: tensor<6xf32> {mesh.sharding = #mesh.shard<@g, [["0:(1)2"]]>},
+                                %y: tensor<6xf32> {mesh.sharding = #mesh.shard<@g, [["0:(1)3"]]>},
+                                %z: tensor<6xf32> {mesh.sharding = #mesh.shard<@a, [[0]]>}) -> tensor<6xf32> {
+  return %z : tensor<6xf32>
 }
 
 // -----
