@@ -134,6 +134,12 @@ def _parser() -> argparse.ArgumentParser:
         help="shapes of arguments that leave sizes open (default: those of --inputs)",
     )
     parser.add_argument(
+        "--scalars",
+        default="",
+        metavar=",2",
+        help="values of arguments that are integers, which become constants",
+    )
+    parser.add_argument(
         "--grid",
         default="",
         metavar="2x4",

@@ -206,7 +206,7 @@ class _Sources:
 
 def _agree(options: argparse.Namespace, sources: _Sources, peers: Launched) -> bool:
     """Raise unless all ranks were started alike; return whether each has a program of its own."""
-    flags = "backend compiler torch-compile entry shapes grid seed check bisect".split()
+    flags = "backend compiler torch-compile entry shapes scalars grid seed check bisect".split()
     flag_values = {f"--{name}": getattr(options, name.replace("-", "_")) for name in flags}
     own_values = {
         name: "" if each is None or each is False else str(each)
@@ -246,7 +246,7 @@ def _compiled(
     """
     ranks = peers.size if peers else None
     cache = None if options.no_cache else Cache.of_user(plugins.contents())
-    sizes = Sizes(options.shapes, options.grid, options.inputs or "", ranks)
+    sizes = Sizes(options.shapes, options.grid, options.inputs or "", ranks, options.scalars)
     with make_context():
         source = sources.program
         doing("the compiler", f"{source.name}:1:1")

@@ -286,8 +286,10 @@ def read_boundary(
     """
     is_known = isinstance(type_, (ir.MemRefType, ir.RankedTensorType)) and type_.has_static_shape
     if not is_known:
+        is_scalar = isinstance(type_, ir.IntegerType | ir.IndexType)
+        hint = "; --scalars gives arguments values" if is_scalar and key == ARGUMENT else ""
         raise error_at(
-            handle.location, f"cannot run a function on a {type_}: only tensors of known size"
+            handle.location, f"cannot run a function on a {type_}: only tensors of known size{hint}"
         )
     _check_size(handle, type_)
     local = _tensor_type(type_)

@@ -231,8 +231,9 @@ class Sharding:
         for sizes, what in ((self.halos, "halos"), (self.offsets, "offsets")):
             if any(None in each for each in sizes):
                 raise ShardingError(
-                    f"cannot shard a tensor as {self}: write its {what} as numbers, or as "
-                    "constants; the shapes of shards must be known before the program runs"
+                    f"cannot shard a tensor as {self}: write its {what} as numbers or constants, "
+                    "or give arguments values by --specialize (run: --scalars); the shapes of "
+                    "shards must be known before the program runs"
                 )
 
     def uneven_dim(self, shape: Shape, grid: Grid) -> int | None:

@@ -33,6 +33,8 @@ class Sizes:
     """A file whose arrays have the shapes that `shapes` leaves out."""
     devices: int | None = None
     """The number of ranks, if a launcher has started them."""
+    scalars: str = ""
+    """The values of arguments that are integers."""
 
     def key(self, text: str | bytes) -> str:
         """What the compilation of a program with this text depends on: nothing, if no size is open.
@@ -40,11 +42,11 @@ class Sizes:
         It has the shapes of the inputs, not the name of their file, whose content may change.
         """
         may_be_open = isinstance(text, bytes) or "?" in text
-        if not may_be_open and not self.shapes and not self.grid:
+        if not may_be_open and not (self.shapes or self.grid or self.scalars):
             return ""
         has_shapes = self.inputs and not self.shapes and not is_folder(self.inputs)
         shapes = sorted(shapes_in(self.inputs).items()) if has_shapes else ()
-        return repr((self.shapes, self.grid, shapes, self.devices))
+        return repr((self.shapes, self.grid, shapes, self.devices, self.scalars))
 
     def apply_to(self, module: ir.Module, entry: str) -> None:
         """Specialize the module in place, if it leaves sizes open or sizes are given.
@@ -53,8 +55,8 @@ class Sizes:
         """
         shapes = self.shapes or self._shapes(find_function(module.operation, entry))
         grid = self._grid(module.operation)
-        if shapes or grid or has_open_sizes(module.operation):
-            Specialize(entry, shapes, grid).run(module)
+        if shapes or grid or self.scalars or has_open_sizes(module.operation):
+            Specialize(entry, shapes, self.scalars, grid).run(module)
 
     def _shapes(self, handle: ir.Operation) -> str:
         types = [argument.type for argument in body(handle).arguments]

@@ -209,3 +209,51 @@ def test_what_is_kept_is_of_the_shapes_in_the_inputs_not_of_their_file(tmp_path:
     assert found == [(6, 4), (4, 2)]
     closed = "func.func @main(%x: tensor<2xf32>)"
     assert sizes.key(closed) == Sizes(inputs="nowhere.npz").key(closed)
+
+
+FROM_A_SCALAR = """
+shard.grid @g(shape = 2)
+func.func @main(%n: i64, %x: tensor<8xf64>) -> tensor<8xf64> {
+  %one = arith.constant 1 : i64
+  %at = arith.addi %n, %one : i64
+  %s = shard.sharding @g split_axes = [[0]] sharded_dims_offsets = [0, %at, 8]
+  %0 = shard.shard %x to %s : tensor<8xf64>
+  %r = math.exp %0 : tensor<8xf64>
+  return %r : tensor<8xf64>
+}
+"""
+
+
+@pytest.mark.parametrize("at", range(8))
+def test_a_scalar_decides_where_shards_begin(at: int) -> None:
+    drawn = np.random.default_rng(1).standard_normal(8)
+    found = run(FROM_A_SCALAR, Sizes(scalars=str(at)), drawn)
+    np.testing.assert_allclose(found, np.exp(drawn), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("scalars", "message"),
+    [
+        ("", "give arguments values by --specialize \\(run: --scalars\\)"),
+        ("8", "expected to grow from 0"),
+        ("x", "argument 0 of @main is a i64: it cannot have the value x"),
+        (",8", "argument 1 of @main is a tensor<8xf64>: it cannot have the value 8"),
+    ],
+)
+def test_scalars_that_do_not_fit(scalars: str, message: str) -> None:
+    with pytest.raises(ShardError, match=message):
+        run(FROM_A_SCALAR, Sizes(scalars=scalars), np.ones(8))
+
+
+def test_the_cache_tells_scalars_apart(tmp_path: Path) -> None:
+    with make_context():
+        source, cache = Source.of(FROM_A_SCALAR), Cache(tmp_path)
+        sizes = (Sizes(scalars="1"), Sizes(scalars="5"))
+        local = [
+            compile_sharded(source, cache=cache, sizes=each).program.arguments[0].sharding
+            for each in sizes
+        ]
+    assert [str(each) for each in local] == [
+        "[[0], {offsets = [[0, 2, 8]]}]",
+        "[[0], {offsets = [[0, 6, 8]]}]",
+    ]

@@ -300,15 +300,6 @@ def splat_value(value: ir.Value) -> ir.Attribute | None:
     return dense.get_splat_value()
 
 
-def constant_integer(value: ir.Value) -> int | None:
-    """The integer of the constant that makes `value`, a scalar, also through a cast."""
-    owner = value.owner
-    if not isinstance(owner, ir.Block) and owner.operation.name == "arith.index_cast":
-        value = owner.operation.operands[0]
-    constant = constant_value(value)
-    return constant.value if isinstance(constant, ir.IntegerAttr) else None
-
-
 def constant_like(value: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
     """A constant of `type_` with the repeated element of the splat constant that makes `value`.
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import constant_integer
+from shard_dialect.ir.constant_integer import constant_integer
 from shard_dialect.ir.mesh.attributes import flag, symbol
 from shard_dialect.ir.mesh.notation import read_axes, read_notation
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, is_sharding, rank_of

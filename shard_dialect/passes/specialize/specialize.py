@@ -1,10 +1,12 @@
 """Give the sizes that a program leaves open: those of its arguments, and of the grid.
 
-    --specialize='shapes={4x8,8x16} grid=2x4'
+    --specialize='shapes={4x8} scalars={,2} grid=2x4'
 
-    shard.grid @g(shape = ?x4)                    shard.grid @g(shape = 2x4)
-    func.func @main(%x: tensor<?x8xf32>)          func.func @main(%x: tensor<4x8xf32>)
+    shard.grid @g(shape = ?x4)                         shard.grid @g(shape = 2x4)
+    func.func @main(%x: tensor<?x8xf32>, %n: i64)      func.func @main(%x: tensor<4x8xf32>)
+                                                         %n = arith.constant 2 : i64
 
+The scalars may be sizes of halos or offsets, which must be known before the program is sharded.
 The shapes of all values computed from them follow (`spread`). Annotations are imported into the
 `mesh` dialect first (`import`), whose annotations survive when annotated values are folded.
 """
@@ -16,9 +18,18 @@ from math import prod
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
 from shard_dialect.ir.building.build import annotate
 from shard_dialect.ir.diagnostics import error_at
-from shard_dialect.ir.function import form_of, functions_of, name_of, refuse_form, update_type
+from shard_dialect.ir.function import (
+    boundary,
+    form_of,
+    functions_of,
+    name_of,
+    refuse_form,
+    set_boundary,
+    update_type,
+)
 from shard_dialect.ir.grids import OPS as GRIDS
 from shard_dialect.ir.grids import read_grid, set_sizes
 from shard_dialect.ir.mesh.attributes import SHARDINGS
@@ -51,6 +62,8 @@ class Specialize(Pass):
     """The function whose arguments have `shapes`."""
     shapes: str = ""
     """The arguments' shapes, in order, as in {4x8,,16}; an empty one keeps the argument's type."""
+    scalars: str = ""
+    """The values of arguments that are integers, in order, as in {,2}; an empty one keeps it."""
     grid: str = ""
     """The shape of the grid that has unknown sizes, as in 2x4."""
 
@@ -64,6 +77,8 @@ class Specialize(Pass):
                 handle, [_read(each, "shapes") if each else None for each in self.shapes.split(",")]
             )
             _size_operands(module, handle)
+        if self.scalars:
+            _set_scalars(module, _find(module, self.entry), self.scalars.split(","))
         fold_sizes(module)
         if has_open_sizes(module):
             import_annotations(module)
@@ -144,6 +159,48 @@ def _size_operands(module: ir.Operation, callee: ir.Operation) -> None:
                         f"argument {number}, which is to be a {type_}",
                     )
                 Known().set_operand(op, number, shape_of(type_))
+
+
+def _set_scalars(module: ir.Operation, handle: ir.Operation, texts: list[str]) -> None:
+    """Replace the arguments that have values by constants."""
+    if form_of(handle) != "annotated":
+        raise refuse_form(handle, ": --specialize it before it is sharded")
+    block, entries = body(handle), boundary(handle, "arg_attrs")
+    if len(texts) > len(entries):
+        raise error_at(
+            handle.location,
+            f"function @{name_of(handle)} has {len(entries)} arguments, "
+            f"and is to have {len(texts)} scalars",
+        )
+    if any(op.name == "func.call" and callee_of(op) == name_of(handle) for op in walk(module)):
+        raise error_at(
+            handle.location,
+            f"function @{name_of(handle)} is called in the module, so its arguments cannot become "
+            "constants",
+        )
+    given = [(number, text.strip()) for number, text in enumerate(texts) if text.strip()]
+    for number, text in reversed(given):
+        argument = block.arguments[number]
+        with ir.InsertionPoint.at_block_begin(block), handle.location:
+            constant = build.scalar(_scalar(argument.type, text, number, handle)).results[0]
+        argument.replace_all_uses_with(constant)
+        block.erase_argument(number)
+        del entries[number]
+    update_type(handle)
+    set_boundary(handle, "arg_attrs", entries)
+
+
+def _scalar(type_: ir.Type, text: str, number: int, handle: ir.Operation) -> ir.Attribute:
+    width = type_.width if isinstance(type_, ir.IntegerType) else 64
+    is_integer = isinstance(type_, ir.IntegerType | ir.IndexType)
+    digits = text.removeprefix("-")
+    is_number = digits.isdecimal() and digits.isascii() and len(digits) < 20
+    if is_integer and is_number and -(1 << (width - 1)) <= int(text) < 1 << (width - 1):
+        return ir.IntegerAttr.get(type_, int(text))
+    raise error_at(
+        handle.location,
+        f"argument {number} of @{name_of(handle)} is a {type_}: it cannot have the value {text}",
+    )
 
 
 def _annotations_to_ops(module: ir.Operation) -> None:

@@ -4,7 +4,7 @@
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
 func.func @halos(%x: tensor<16x16xf32>, %h: i64) attributes {mesh_cluster = @g} {
-  // expected-error@+1 {{cannot shard a tensor as [[0], [], {halo = [["?", 1], []]}]: write its halos as numbers, or as constants; the shapes of shards must be known before the program runs}}
+  // expected-error@+1 {{cannot shard a tensor as [[0], [], {halo = [["?", 1], []]}]: write its halos as numbers or constants, or give arguments values by --specialize (run: --scalars); the shapes of shards must be known before the program runs}}
   %0 = "mesh.annotate"(%x, %h) {sharding = #mesh.shard<@g, [[0], [], {halo = [["?", 1], []]}]>} : (tensor<16x16xf32>, i64) -> tensor<16x16xf32>
   return
 }
@@ -13,7 +13,7 @@ func.func @halos(%x: tensor<16x16xf32>, %h: i64) attributes {mesh_cluster = @g} 
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
 func.func @offsets(%x: tensor<16x16xf32>, %at: i64) attributes {mesh_cluster = @g} {
-  // expected-error@+1 {{cannot shard a tensor as [[0], [], {offsets = [[0, "?", 16], []]}]: write its offsets as numbers, or as constants; the shapes of shards must be known before the program runs}}
+  // expected-error@+1 {{cannot shard a tensor as [[0], [], {offsets = [[0, "?", 16], []]}]: write its offsets as numbers or constants, or give arguments values by --specialize (run: --scalars); the shapes of shards must be known before the program runs}}
   %0 = "mesh.annotate"(%x, %at) {sharding = #mesh.shard<@g, [[0], [], {offsets = [[0, "?", 16], []]}]>} : (tensor<16x16xf32>, i64) -> tensor<16x16xf32>
   return
 }
