@@ -144,3 +144,60 @@ def test_it_runs_on_every_backend(name: str, ranks: int, launch: Launch, tmp_pat
     command = launch.command(ranks, "-m", "shard_dialect.run", str(path), "--check")
     done = run(command, capture_output=True, text=True, timeout=300)
     assert "check passed" in done.stdout, done.stdout + done.stderr
+
+
+STACKED = "tensor<4x6x8xf32>"
+LAYER = "tensor<1x6x8xf32>"
+
+
+def layers(on_first: int, on_second: int) -> str:
+    """Two stages that each compute a layer of weights, which are split among the stages."""
+    return f"""
+"mesh.cluster"() {{sym_name = "g", rank = 2 : i64, dim_sizes = [2, 2]}} : () -> ()
+{ROWS}
+func.func @main(%w: {STACKED} {{mesh.sharding = #mesh.shard<@g, [[0], [], [1]]>}}) -> {STACKED} {{
+  %a = "mesh.transfer"(%w) {{cluster = @a, offsets = [{on_first}, 0, 0]}} : ({STACKED}) -> {LAYER}
+  %b = "mesh.transfer"(%w) {{cluster = @b, offsets = [{on_second}, 0, 0]}} : ({STACKED}) -> {LAYER}
+  %ta = stablehlo.tanh %a : {LAYER}
+  %tb = stablehlo.tanh %b : {LAYER}
+  %0 = stablehlo.constant dense<0.0> : {STACKED}
+  %1 = "mesh.transfer"(%ta, %0) {{cluster = @g, offsets = [{on_first}, 0, 0]}}
+         : ({LAYER}, {STACKED}) -> {STACKED}
+  %2 = "mesh.transfer"(%tb, %1) {{cluster = @g, offsets = [{on_second}, 0, 0]}}
+         : ({LAYER}, {STACKED}) -> {STACKED}
+  %r = stablehlo.add %2, %w : {STACKED}
+  return %r : {STACKED}
+}}
+"""
+
+
+@pytest.mark.usefixtures("unoptimized")
+@pytest.mark.parametrize(
+    ("on_first", "on_second", "moved"),
+    [
+        (1, 2, 0),  # each has its layer, and keeps what becomes of it
+        (2, 3, 2 * 6 * 4 * 4),  # the first gets layer 2 of the second, and sends back as much
+    ],
+)
+def test_layers_move_only_between_stages(on_first: int, on_second: int, moved: int) -> None:
+    """A device has half of the elements of a layer."""
+    text = layers(on_first, on_second)
+    assert run_and_check(text, "spmd,lower").verdict.passed
+    module = sd.parse(text)
+    sd.run_pipeline(module, "spmd")
+    assert sd.communication(module).bytes_moved == moved
+    local = "tensor<2x6x4xf32>"
+    assert f"func.func @main(%arg0: {local}" in str(module)
+
+
+@pytest.mark.parametrize("launch", launches(sys.executable), ids=lambda each: each.name)
+def test_layers_on_every_backend(launch: Launch, tmp_path: Path) -> None:
+    path = tmp_path / "layers.mlir"
+    path.write_text(layers(2, 3))
+    done = run(
+        launch.command(4, "-m", "shard_dialect.run", str(path), "--check"),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert "check passed" in done.stdout, done.stdout + done.stderr

@@ -38,6 +38,7 @@ from shard_dialect.ir.mesh.attributes import (
 from shard_dialect.ir.mesh.check_described_collectives import check_runtime_function, check_started
 from shard_dialect.ir.mesh.find_annotations import annotated_values, merged
 from shard_dialect.ir.mesh.grid_queries import GRID_QUERIES, named_axes
+from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
 from shard_dialect.ir.mesh.notation import read_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
 from shard_dialect.ir.mesh.stage_attributes import check_stages
@@ -229,6 +230,12 @@ def _check_plain_permute(op: ir.Operation, shardings: Shardings) -> None:
         )
 
 
+def _check_transfer(op: ir.Operation, shardings: Shardings) -> None:
+    grid = shardings.grid(symbol(op.attributes["cluster"]))
+    if len(shardings.grids) < 2:
+        raise ShardingError(f"is between stages, and there is no part of {grid}: take a slice")
+
+
 def _permutation(op: ir.Operation) -> tuple[int, ...]:
     return tuple(ints(op.attributes["permutation"]))
 
@@ -392,4 +399,5 @@ _CHECKS: dict[str, Callable[[ir.Operation, Shardings], None]] = {
     "mesh.sub_cluster": _check_sub_cluster,
     "mesh.to_global": _check_manual,
     "mesh.to_local": _check_manual,
+    TRANSFER: _check_transfer,
 }

@@ -36,10 +36,11 @@ from shard_dialect.ir.mesh.attributes import (
     STAGES,
 )
 from shard_dialect.ir.mesh.manual_computation import is_manual
-from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, is_reshard, permutes_shards
+from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, TRANSFER, is_reshard, permutes_shards
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.erase_permutation import erase_permutation
+from shard_dialect.passes.erase_transfer import erase_transfer
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.specialize.device_positions import fold_sizes
 from shard_dialect.rules.dialects.rolls import erase_roll
@@ -122,6 +123,9 @@ def _erase_from_ops(handle: ir.Operation, shardings: Shardings) -> None:
             erase_permutation(op, shardings)
         elif op.name == "mesh.roll":
             erase_roll(op)
+        elif op.name == TRANSFER:
+            _make_plain(op.results[0], shardings)
+            erase_transfer(op)
         else:
             _erase_from(op, shardings)
 

@@ -36,30 +36,36 @@ MAX_IMPROVED = 4096
 class End:
     """A tensor before or after a transfer: its sharding, and the ranks of the devices that have it.
 
-    `ranks` are by the position in `grid`; a device that is not of the stage has `None`.
+    `ranks` are by the position in `grid`; a device that is not of the stage has `None`. A tensor
+    that is a part of the other end's begins there at `offsets`.
     """
 
     sharding: Sharding
     grid: Grid
     ranks: tuple[int | None, ...]
+    offsets: tuple[int, ...] = ()
 
     @classmethod
-    def on_part(cls, sharding: Sharding, place: Place) -> End:
+    def on_part(cls, sharding: Sharding, place: Place, offsets: tuple[int, ...] = ()) -> End:
         """The end on the part of the devices that is at `place`.
 
         >>> End.on_part(Sharding("g", ((1,),)), Place(Grid("g", (2, 2)), (0,), {(1,)})).ranks
         (None, None, 2, 3)
         """
         ranks = tuple(rank if place.holds(rank) else None for rank in range(place.grid.size))
-        return cls(sharding, place.grid, ranks)
+        return cls(sharding, place.grid, ranks, offsets)
 
     def parts(self, shape: Shape) -> dict[int, _Part]:
-        """What each device holds, in the order of the ranks."""
+        """What each device holds of the tensor of this shape, in the order of the ranks."""
         sharding, grid = self.sharding, Grid(self.grid.name, self.grid.shape)
         refinement = Refinement.of(grid, sharding.axes)
         if refinement is not None:
             sharding, grid = refinement.refined(sharding), refinement.fine
-        bounds = [sharding.bounds(dim, size, grid) for dim, size in enumerate(shape)]
+        offsets = self.offsets or (0,) * len(shape)
+        bounds = [
+            tuple(offset + bound for bound in sharding.bounds(dim, size, grid))
+            for dim, (size, offset) in enumerate(zip(shape, offsets, strict=True))
+        ]
         parts = {}
         for position, rank in enumerate(self.ranks):
             if rank is None:
@@ -137,10 +143,14 @@ class TransferPlan:
 
 
 @lru_cache(maxsize=4096)
-def plan_transfer(source: End, target: End, shape: Shape) -> TransferPlan:
+def plan_transfer(
+    source: End, target: End, shape: Shape, target_shape: Shape | None = None
+) -> TransferPlan:
     """The rounds by which the devices of `target` get their shards from those of `source`.
 
-    Both are partial in as many addends. `shape` is the global shape.
+    Both are partial in as many addends. `shape` is the global shape; the target has another one,
+    `target_shape`, if one of the tensors is a part of the other. What is not in the source, devices
+    of the target do not get.
 
     >>> g, two = Grid("g", (4,)), Sharding("g", ((),))
     >>> one, all_ = End(two, g, (0, None, None, None)), End(Sharding("g", ((0,),)), g, (0, 1, 2, 3))
@@ -155,7 +165,7 @@ def plan_transfer(source: End, target: End, shape: Shape) -> TransferPlan:
     by_bounds = _ByBounds.of(holders)
     kept: dict[Shape, list[Message]] = defaultdict(list)
     lacking: dict[Shape, list[tuple[int, _Part, _Box]]] = defaultdict(list)
-    wanted_parts = target.parts(shape)
+    wanted_parts = target.parts(target_shape or shape)
     for receiver, (addend, wanted) in wanted_parts.items():
         for part in by_bounds.overlapping(((addend, addend + 1), *wanted)):
             box = _common(part[1], wanted)

@@ -124,6 +124,28 @@ def _passed(program: Staged, stage: int) -> None:
     program.said.add(program.emit(target, f"{text} : ({TYPE}) -> {TYPE}"))
 
 
+def _part_passed(program: Staged, stage: int) -> None:
+    """A box of a value goes to any stage, and from there into a value of any stage."""
+    value, number = program.draw.choice(program.values[stage]), program.count
+    others = range(len(program.values))
+    middle, target = program.draw.choice(others), program.draw.choice(others)
+    if middle == stage or target == middle or not program.values[target]:
+        return
+    into = program.draw.choice([*program.values[target], "%half"])
+    sizes = [program.draw.randint(1, SIZE) for _ in range(2)]
+    offsets = [[program.draw.randint(0, SIZE - size) for size in sizes] for _ in range(2)]
+    box = f"tensor<{sizes[0]}x{sizes[1]}xf32>"
+    there, back = (
+        f"{{cluster = @{program.name(to)}, offsets = {at}}}"
+        for to, at in zip((middle, target), offsets, strict=True)
+    )
+    program.lines.append(
+        f'  %p{number} = "mesh.transfer"({value}) {there} : ({TYPE}) -> {box}\n'
+        f"  %q{number} = stablehlo.sine %p{number} : {box}"
+    )
+    program.emit(target, f'"mesh.transfer"(%q{number}, {into}) {back} : ({box}, {TYPE}) -> {TYPE}')
+
+
 def _called(program: Staged, stage: int) -> None:
     """A call of a function, which may say that it is on another stage."""
     value, number = program.draw.choice(program.values[stage]), len(program.functions)
@@ -161,7 +183,7 @@ def _to_and_fro(program: Staged, stage: int) -> None:
 
 _STEPS = (
     *(_binary, _binary, _product, _scaled, _repeated),
-    *(_annotated, _passed, _passed, _passed, _to_and_fro, _called),
+    *(_annotated, _passed, _passed, _passed, _part_passed, _to_and_fro, _called),
 )
 
 

@@ -52,6 +52,7 @@ NOT_SAMPLED = {
     "ml_program.global_load_graph": "it stands in ml_program's graphs, which are no functions",
     "ml_program.global_store_graph": "it stands in ml_program's graphs, which are no functions",
     "mesh.collective_permute": "of stages, which shard_dialect/testing/random_stages.py draws",
+    "mesh.transfer": "of stages, too",
     "mesh.roll": "no program's own: what --shift-slices makes, for which tests draw stencils",
 }
 NO_LOOPS = {"linalg.index", "linalg.yield"}

@@ -10,7 +10,13 @@ from shard_dialect.ir.grids import read_grid
 from shard_dialect.ir.mesh.attributes import expect, flag, integer, ints
 from shard_dialect.ir.mesh.grid_queries import GRID_QUERIES, named_axes
 from shard_dialect.ir.mesh.mesh_collectives import read_collective
-from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, LOCAL_SPLIT, UPDATE_HALO, Check
+from shard_dialect.ir.mesh.mesh_dialect import (
+    COLLECTIVES,
+    LOCAL_SPLIT,
+    TRANSFER,
+    UPDATE_HALO,
+    Check,
+)
 from shard_dialect.ir.mesh.notation import read_axes
 from shard_dialect.ir.shard.local_collectives import kind_of, read_local
 from shard_dialect.model import Permute, ShardingError
@@ -141,6 +147,28 @@ def _permute(op: ir.Operation) -> None:
         Permute.check(members, len(members), may_be_nobody="cluster" in op.attributes)
 
 
+def _transfer(op: ir.Operation) -> None:
+    expect(op, "cluster", ir.FlatSymbolRefAttr, "the name of a grid")
+    types = [*(each.type for each in op.operands), op.results[0].type]
+    if not all(isinstance(each, ir.RankedTensorType) and each.has_static_shape for each in types):
+        texts = ", ".join(map(str, types))
+        raise ShardingError(f"takes and gives ranked tensors of known sizes, found {texts}")
+    source, *_, result = types
+    if len(types) == 3 and [*types[1].shape] != [*result.shape]:
+        raise ShardingError(f"puts a tensor into a {types[1]}, and makes a {result}")
+    if any(each.element_type != result.element_type for each in types):
+        raise ShardingError("has different types of elements in its operands and its result")
+    whole, box = (source, result) if len(types) == 2 else (result, source)
+    offsets = ints(op.attributes["offsets"])
+    if not len(offsets) == whole.rank == box.rank:
+        raise ShardingError(f"has {len(offsets)} offsets for a {box} in a {whole}")
+    for dim, (offset, size, most) in enumerate(zip(offsets, box.shape, whole.shape, strict=True)):
+        if offset < 0 or offset + size > most:
+            raise ShardingError(
+                f"has {size} elements from {offset} on in dimension {dim}, which has {most}"
+            )
+
+
 MESH_OPS: dict[str, Check] = {
     "mesh.cluster": _cluster,
     "mesh.sub_cluster": _sub_cluster,
@@ -154,4 +182,5 @@ MESH_OPS: dict[str, Check] = {
     "mesh.start": _start,
     **dict.fromkeys(COLLECTIVES, _collective),
     "mesh.collective_permute": _permute,
+    TRANSFER: _transfer,
 }

@@ -192,4 +192,15 @@ irdl.dialect @mesh {
     irdl.operands(source: %from)
     irdl.results(result: %to)
   }
+  // Passes on to a cluster the box of a tensor that begins at `offsets`; or puts all of a tensor into another one, which is there.
+  irdl.operation @transfer {
+    %from = irdl.any
+    %into = irdl.any
+    %to = irdl.any
+    %cluster = irdl.base "#builtin.symbol_ref"
+    %offsets = irdl.base "#builtin.array"
+    irdl.operands(source: %from, into: optional %into)
+    irdl.attributes {"cluster" = %cluster, "offsets" = %offsets}
+    irdl.results(result: %to)
+  }
 }

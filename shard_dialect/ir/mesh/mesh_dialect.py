@@ -34,6 +34,8 @@ UPDATE_HALO = "mesh.update_halo"
 """The collective whose operand may have halos."""
 CHANGE_OFFSETS = "mesh.change_offsets"
 LOCAL_SPLIT = "mesh.local_split"
+TRANSFER = "mesh.transfer"
+"""What passes a part of a tensor to another stage."""
 
 COLLECTIVES = (
     "mesh.all_gather",
@@ -60,6 +62,7 @@ PURE = (
     "mesh.start",
     "mesh.to_global",
     "mesh.to_local",
+    TRANSFER,
 )
 """Ops that may be merged and dropped, as `cse` and `canonicalize` do."""
 

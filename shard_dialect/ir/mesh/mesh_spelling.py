@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from shard_dialect.errors import ShardError
-from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES
+from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, TRANSFER
 from shard_dialect.ir.reading.edits import Edit, edited
 
 SYMBOLS = {
@@ -45,6 +45,7 @@ OPS = (
     "mesh.start",
     "mesh.to_global",
     "mesh.to_local",
+    TRANSFER,
 )
 _WITH_SHARDING = ("mesh.annotate", "mesh.reshard")
 """Ops whose attribute `sharding` may stand without its name, as on the RFC's slides."""

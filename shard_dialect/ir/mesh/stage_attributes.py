@@ -5,7 +5,8 @@ from __future__ import annotations
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import BOUNDARY, boundary
 from shard_dialect.ir.grids import grids_of, sub_clusters_of
-from shard_dialect.ir.mesh.attributes import STAGE, STAGES, symbol
+from shard_dialect.ir.mesh.attributes import STAGE, STAGES, ints, symbol
+from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
 from shard_dialect.model import ShardingError
 
 
@@ -20,6 +21,12 @@ def stages_named(op: ir.Operation) -> tuple[str, str] | None:
     if "cluster" not in op.attributes:
         raise ShardingError(f"has {STAGES}, and no cluster that they are parts of")
     return symbol(names[0]), symbol(names[1])
+
+
+def part_offsets(transfer: ir.Operation) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Where the source of a transfer begins in its target, or the target in the source."""
+    offsets = tuple(ints(transfer.attributes["offsets"])) if transfer.name == TRANSFER else ()
+    return (offsets, ()) if len(transfer.operands) > 1 else ((), offsets)
 
 
 def stages_at(function: ir.Operation, key: str) -> list[str | None]:

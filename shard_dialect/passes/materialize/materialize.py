@@ -265,7 +265,7 @@ class _Materializer:
 
     def _transfer(self, op: Op) -> None:
         """Pass a tensor on, between the shardings with which the fewest bytes move."""
-        (value,), (result,) = op.operands, op.results
+        (value, *into), (result,) = op.operands, op.results
         if value not in self.target_of or result not in self.target_of:
             return
         grid = self.shardings.grid(symbol(op.handle.attributes["cluster"]))
@@ -273,6 +273,8 @@ class _Materializer:
         if passed.source != passed.target and "mesh_axis" in op.handle.attributes:
             del op.handle.attributes["mesh_axis"], op.handle.attributes["permutation"]
         op.handle.operands[0] = self.resharded.get(value, passed.source, op)
+        for number, other in enumerate(into, 1):
+            op.handle.operands[number] = self.resharded.get(other, passed.target, op)
         self._define(op, result, passed.target)
 
     def _annotate(self, op: Op) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
+from shard_dialect.ir.mesh.stage_attributes import part_offsets
 from shard_dialect.ir.numbered_function import Op
 from shard_dialect.model import Sharding
 from shard_dialect.model.sub_cluster import Place
@@ -35,8 +36,9 @@ def choose_passed(
     target_of: Mapping[int, Sharding],
 ) -> Passed:
     """The shardings for which the reshards before and after a transfer, and it, move least."""
-    (value,), (result,) = op.operands, op.results
-    shape, itemsize = resharded.shape(value), resharded.itemsize(value)
+    (value, *into), (result,) = op.operands, op.results
+    shapes, itemsize = [*map(resharded.shape, (value, result))], resharded.itemsize(value)
+    offsets = part_offsets(op.handle)
     at_source, at_target = places
     grid = at_source.grid
     wanted, had = target_of[result], target_of[value]
@@ -48,18 +50,27 @@ def choose_passed(
     )
     targets = dict.fromkeys(
         _allowed(each, at_target)
-        for known in (wanted.bare, had.bare)
+        for known in (
+            wanted.bare,
+            had.bare,
+            *(target_of[each].bare for each in into if each in target_of),
+        )
         for each in (known, *_split_further(_allowed(known, at_target), at_target))
     )
 
     def price(passed: Passed) -> tuple[int, int]:
         """What it costs, and how many permutations and copies there are."""
-        plan = plan_transfer(
-            End.on_part(passed.source, at_source), End.on_part(passed.target, at_target), shape
-        )
+        ends = [
+            End.on_part(sharding, place, at)
+            for sharding, place, at in zip(
+                (passed.source, passed.target), places, offsets, strict=True
+            )
+        ]
+        plan = plan_transfer(*ends, *shapes)
         sent = [prod(each.shape) for each in plan.rounds if not each.stays]
         total = (
             resharded.price(value, passed.source)
+            + sum(resharded.price(each, passed.target) for each in into)
             + resharded.prices.rounds(sent, itemsize, grid)
             + resharded.plan(result, passed.target, wanted).cost
         )

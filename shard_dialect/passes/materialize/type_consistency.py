@@ -21,7 +21,7 @@ from shard_dialect.ir.mesh.manual_computation import (
     boundary_of,
     manual_computations,
 )
-from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, UPDATE_HALO
+from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, TRANSFER, UPDATE_HALO
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Function, Kind, Op, Value
 from shard_dialect.ir.read_function import read_function
@@ -44,7 +44,7 @@ from shard_dialect.rules.op_kinds import OpKind, OpKinds
 from shard_dialect.rules.op_table import carries
 from shard_dialect.rules.uneven_shards import may_be_uneven, may_have_halos, may_have_offsets
 
-_FREE = (*COLLECTIVES, *FLOWS, *ENDS, "func.call")
+_FREE = (*COLLECTIVES, *FLOWS, *ENDS, TRANSFER, "func.call")
 """Ops whose operands may have any sharding here: their own verifiers or other checks apply."""
 
 

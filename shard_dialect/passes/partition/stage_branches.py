@@ -33,7 +33,12 @@ from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import BOUNDARY, boundary, returns_of, set_boundary
 from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT, STAGE, STAGES, symbol
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.mesh.stage_attributes import check_stage, stages_at, stages_named
+from shard_dialect.ir.mesh.stage_attributes import (
+    check_stage,
+    part_offsets,
+    stages_at,
+    stages_named,
+)
 from shard_dialect.ir.numbered_function import Block, Op
 from shard_dialect.ir.read_function import read_function
 from shard_dialect.ir.walk import body, walk
@@ -139,26 +144,30 @@ class _Branches:
     def _move(self, transfer: ir.Operation) -> None:
         """Replace a transfer by what it moves between the shards of its two shardings."""
         with ir.InsertionPoint(transfer), located(transfer), transfer.location:
-            named = stages_named(transfer) or ()
             types = [transfer.attributes[key].value for key in (ARGUMENT, RESULT)]
-            source, target = (self._end(*each) for each in zip(named, types, strict=True))
+            source, target = self._ends(transfer, types)
             if source.sharding.partial or target.sharding.partial:
                 partial = [end.sharding for end in (source, target) if end.sharding.partial]
                 raise ShardingError(f"passes on a tensor sharded as {partial[0]}, a partial one")
-            plan = plan_transfer(source, target, tuple(types[0].shape))
-            value, result = transfer.operands[0], transfer.results[0]
-            moved = write_transfer(plan, value, result.type, self.grid)
+            plan = plan_transfer(source, target, *(tuple(each.shape) for each in types))
+            (value, *into), result = transfer.operands, transfer.results[0]
+            moved = write_transfer(plan, value, result.type, self.grid, *into)
         result.replace_all_uses_with(moved)
         transfer.erase()
 
-    def _end(self, stage: str, type_: ir.RankedTensorType) -> End:
+    def _ends(self, transfer: ir.Operation, types: Sequence[ir.RankedTensorType]) -> list[End]:
+        """The source and the target of a transfer, of these global types."""
+        named, offsets = stages_named(transfer) or (), part_offsets(transfer)
+        return [self._end(*each) for each in zip(named, types, offsets, strict=True)]
+
+    def _end(self, stage: str, type_: ir.RankedTensorType, offsets: tuple[int, ...]) -> End:
         """The source or target of a transfer; raises for a sharding that its stage cannot have."""
         sharding, place = self.shardings.sharding_of(type_, self.grid), self.places[stage]
         barred = [axis for axis in sharding.axes if full_axis(axis) in place.axes]
         if barred or sharding.halos:
             why = f"@{stage} has not all of axis {barred[0]}" if barred else "it has halos"
             raise ShardingError(f"passes on a tensor sharded as {sharding}, but {why}")
-        return End.on_part(sharding, place)
+        return End.on_part(sharding, place, offsets)
 
     def _note_boundary(self) -> None:
         """Record the stage of each argument and result, for whoever runs the program."""

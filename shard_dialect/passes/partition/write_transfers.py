@@ -27,13 +27,17 @@ from shard_dialect.planner.transfer_plan import Message, Round, TransferPlan
 
 
 def write_transfer(
-    plan: TransferPlan, value: ir.Value, type_: ir.RankedTensorType, grid: Grid
+    plan: TransferPlan,
+    value: ir.Value,
+    type_: ir.RankedTensorType,
+    grid: Grid,
+    into: ir.Value | None = None,
 ) -> ir.Value:
     """Write the rounds of `plan` on the shard `value`; returns the new shard, of `type_`.
 
-    A device that is to have no shard has zeros.
+    What a device does not get, it has from the shard `into`; without one, it has zeros.
     """
-    return _Writer(value, type_, grid).write(plan)
+    return _Writer(value, type_, grid).write(plan, into)
 
 
 @dataclass
@@ -46,12 +50,13 @@ class _Writer:
     listed: dict[tuple[Axes, tuple[int, ...]], ir.Value] = field(default_factory=dict)
     """The numbers of this device that were written already."""
 
-    def write(self, plan: TransferPlan) -> ir.Value:
+    def write(self, plan: TransferPlan, into: ir.Value | None) -> ir.Value:
         """Write the rounds after one another; those in which nothing moves come first."""
         shape = tuple(self.type_.shape)
-        if len(plan.rounds) == 1 and not plan.rounds[0].stays and plan.rounds[0].shape == shape:
+        is_whole = [each.shape == shape and not each.stays for each in plan.rounds] == [True]
+        if is_whole and into is None:
             return self._sent(plan.rounds[0])  # who gets nothing has zeros already
-        shard = reductions.identity_tensor("sum", self.type_)
+        shard = reductions.identity_tensor("sum", self.type_) if into is None else into
         for each in plan.rounds:
             shard = self._put(each, shard)
         return shard

@@ -167,6 +167,7 @@ class Stages:
             if source is not None:
                 self._put(op.operands[0], source, op)
             self._put(op.results[0], target, op)
+            self._unite_bound(op.results[0], op.operands[1:], op)
         elif users_stage is not None:
             self._put(op.results[0], users_stage, op)
         elif id(op) in self.open_ops:
@@ -214,15 +215,18 @@ class Stages:
                     for value in op.results:
                         self._stage[self._root(value)] = found
             transfer = self.annotations.transfer_of(op.handle)
-            stage = transfer[0] if transfer else self.of_op(op)
+            own = self.of_op(op)
             for number, value in enumerate(op.operands):
-                if op.name == "func.return":
+                stage = own
+                if transfer is not None:
+                    stage = transfer[1 if number else 0]
+                elif op.name == "func.return":
                     stage = self.annotations.results[number]
                 elif (id(op), number) in targets:
                     stage = self.of_value(targets[id(op), number])
                 users.setdefault(value, set()).add(stage)
             for value in op.read[len(op.operands) :]:
-                users.setdefault(value, set()).add(stage)
+                users.setdefault(value, set()).add(own)
 
     def _check_control(self) -> None:
         """Raise if a value of a stage decides on the control flow of all devices."""

@@ -45,6 +45,7 @@ from shard_dialect.ir.mesh.attributes import (
     symbol,
 )
 from shard_dialect.ir.mesh.manual_computation import anything, is_manual
+from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
 from shard_dialect.ir.mesh.notation import write_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
 from shard_dialect.ir.mesh.stage_attributes import stages_at, stages_named
@@ -56,6 +57,7 @@ from shard_dialect.model.collectives import NOBODY
 from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.rooted_collectives import flat_index
 from shard_dialect.model.sub_cluster import Place, refine_for, whole_axis
+from shard_dialect.passes.erase_transfer import erase_transfer
 from shard_dialect.passes.stages.assign_stages import StageAnnotations, Stages
 from shard_dialect.passes.stages.inline_calls import inline_where_called
 from shard_dialect.passes.stages.rewrite_annotations import rewrite_annotations
@@ -67,7 +69,8 @@ def stages_to_grid_axis(module: ir.Operation) -> None:
     """Rewrite the annotated functions with stages; raise a located `ShardError` if it fails.
 
     A grid of one device without axes, Shardy's maximal mesh, is a stage of the function's other
-    grid. A transfer to a grid that is no part of another becomes an annotation for its users.
+    grid. A transfer to a grid that is no part of another becomes an annotation for its users, and
+    one of a part of a tensor becomes a slice.
     """
     shardings = Shardings.of(module)
     if len(shardings.grids) < 2:
@@ -127,6 +130,9 @@ def _transfers_to_annotations(function: ir.Operation, shardings: Shardings) -> N
     for op in walk(function):
         transfer = _transfer_of(op)
         if transfer is None or STAGES in op.attributes:
+            continue
+        if op.name == TRANSFER:
+            erase_transfer(op)
             continue
         with located(op), ir.InsertionPoint(op), op.location:
             value = op.operands[0]
@@ -192,8 +198,10 @@ def _named_by(annotations: Mapping[int, Annotation]) -> dict[int, str]:
 def _transfer_of(op: ir.Operation) -> tuple[str | None, str] | None:
     """The source (if known) and target stage of an op that passes its operand on, or `None`.
 
-    Such an op is a permutation that names a cluster and no axis, or that names stages.
+    Such an op is a `mesh.transfer`, or a permutation that names a cluster and no axis, or stages.
     """
+    if op.name == TRANSFER and STAGES not in op.attributes:
+        return None, symbol(op.attributes["cluster"])
     is_plain = "cluster" in op.attributes and "mesh_axis" not in op.attributes
     if op.name != PERMUTE or STAGES in op.attributes or not is_plain:
         return stages_named(op)
@@ -343,6 +351,8 @@ class _StagesToGrid:
         op.attributes["cluster"] = ir.FlatSymbolRefAttr.get(self.fine.name)
         named = [ir.FlatSymbolRefAttr.get(name) for name in (source, target)]
         op.attributes[STAGES] = ir.ArrayAttr.get(named)
+        if op.name == TRANSFER:  # of a part of a tensor, so shards are not only permuted
+            return
         places = [self.places[name] for name in (source, target)]
         axes = places[0].axes
         if axes and axes == places[1].axes and all(place.fixed for place in places):

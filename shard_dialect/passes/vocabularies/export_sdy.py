@@ -23,6 +23,7 @@ from shard_dialect.ir.grids import read_grid
 from shard_dialect.ir.mesh.annotation_ops import annotation_in, read_annotation
 from shard_dialect.ir.mesh.attributes import BLOCKS, MANUAL, NAMED, RULE, SHARDING, SHARDINGS
 from shard_dialect.ir.mesh.check_mesh_ops import DIRECTIONS
+from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
 from shard_dialect.ir.mesh.notation import read_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
 from shard_dialect.ir.numbered_function import Block, Function
@@ -45,7 +46,14 @@ from shard_dialect.passes.vocabularies.export_common import (
 )
 
 _TARGET = "Shardy's sdy dialect"
-_BEYOND = ("mesh.collective_permute", "mesh.idx", "mesh.roll", "mesh.size", "mesh.sub_cluster")
+_BEYOND = (
+    "mesh.collective_permute",
+    "mesh.idx",
+    "mesh.roll",
+    "mesh.size",
+    "mesh.sub_cluster",
+    TRANSFER,
+)
 
 
 @dataclass(frozen=True)

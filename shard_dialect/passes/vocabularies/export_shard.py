@@ -18,6 +18,7 @@ from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.function import boundary, functions_of, returns_of, set_boundary
 from shard_dialect.ir.grids import read_grid, write_grid
 from shard_dialect.ir.mesh.attributes import BLOCKS, SHARDING, SHARDINGS, STANDS_FOR
+from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, annotated_blocks, rank_of
 from shard_dialect.ir.shard.sharding_ops import write_sharding_op
 from shard_dialect.ir.walk import body, operations, walk
@@ -42,6 +43,7 @@ _BEYOND = (
     "mesh.sub_cluster",
     "mesh.to_global",
     "mesh.to_local",
+    TRANSFER,
 )
 
 

@@ -19,7 +19,7 @@ from shard_dialect.ir.mesh.mesh_collectives import (
     read_collective,
     step_attributes,
 )
-from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, is_reshard
+from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, TRANSFER, is_reshard
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Block, Function, Kind, Op
 from shard_dialect.ir.read_function import read_type
@@ -167,7 +167,12 @@ class FunctionGraph:
         return self.interned(Sharding.replicated(grid, len(value.kind.shape)))
 
     def kind_of(self, op: GraphOp) -> OpKind:
-        """The kind of an op that was read, by its types without shardings."""
+        """The kind of an op that was read, by its types without shardings.
+
+        The rule of a transfer of a part of a tensor is for propagation: nothing moves past it.
+        """
+        if op.kind is None and op.name == TRANSFER:
+            op.kind = OpKind(None)
         if op.kind is None:
             operands = tuple([value.kind for value in op.operands if value is not None])
             results = tuple([value.kind for value in op.results])
