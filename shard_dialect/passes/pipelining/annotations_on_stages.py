@@ -6,7 +6,7 @@ grid on which the tensors are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from shard_dialect.errors import ShardError
@@ -26,7 +26,7 @@ from shard_dialect.ir.mesh.manual_computation import anything
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
 from shard_dialect.ir.walk import body, walk
 from shard_dialect.model import Annotation, Grid
-from shard_dialect.model.axis import SubAxis, full_axis
+from shard_dialect.model.axis import Axes, Axis, SubAxis, full_axis
 
 _MARK = "mesh.annotated"
 """On an op while its function is rewritten: the annotations of its results."""
@@ -44,6 +44,9 @@ class AnnotationsOnStages:
     stages: Sequence[str]
     boundary: dict[str, list[Annotation | None]] = field(default_factory=dict)
     """Of each argument and result, its annotation."""
+
+    stacks: Collection[int] = ()
+    """The arguments whose rows are divided among the stages."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -83,6 +86,57 @@ class AnnotationsOnStages:
                     op.erase()
                 elif SHARDINGS in op.attributes:
                     del op.attributes[SHARDINGS]
+
+    def name_of(self, stage: int) -> str:
+        """The name of a stage; that of the grid for the number after the last one's."""
+        return self.stages[stage] if stage < len(self.stages) else self.grid.name
+
+    def divided(self, value: ir.Value) -> ir.Value:
+        """Annotate that the rows of a tensor are divided among the stages."""
+        annotation = self._divided(anything(self.grid, rank_of(value.type)))
+        return build.annotate(value, self.shardings.write(annotation), as_result=True)
+
+    def _divided(self, annotation: Annotation) -> Annotation:
+        """The annotation of a tensor on all stages, among which its rows are divided.
+
+        They may be annotated so already.
+        """
+        rows = annotation.sharding.split_axes[0]
+        if rows[:1] == (0,):
+            sharding = annotation.sharding.with_dim(0, rows[1:])
+            annotation = replace(annotation, sharding=sharding)
+        sharding = self._on_all(annotation).sharding
+        return replace(
+            annotation, sharding=sharding.with_dim(0, (*self._stage_axes, *sharding.split_axes[0]))
+        )
+
+    @property
+    def _stage_axes(self) -> tuple[Axis, ...]:
+        """The (sub-)axis of the grid along which the stages differ."""
+        count = len(self.stages)
+        if count == 1:
+            return ()
+        return (0,) if self.sizes[0] == 1 else (SubAxis(0, 1, count),)
+
+    def _on_all(self, annotation: Annotation) -> Annotation:
+        """The annotation on the whole grid, in each stage along that stage's axes."""
+        self._check(annotation)
+        count = len(self.stages)
+
+        def inner(axes: Axes) -> Axes:
+            return tuple(
+                axis
+                if full_axis(axis) != 0 or count == 1
+                else SubAxis(0, axis.pre * count, axis.size)
+                if isinstance(axis, SubAxis)
+                else SubAxis(0, count, self.sizes[0])
+                for axis in axes
+            )
+
+        sharding = annotation.sharding
+        split = tuple(map(inner, sharding.split_axes))
+        sharding = replace(sharding, split_axes=split, partial=inner(sharding.partial))
+        return replace(annotation, sharding=sharding, replicated=inner(annotation.replicated))
 
     def declare(self) -> None:
         """Declare the stages, before the function."""
@@ -138,11 +192,20 @@ class AnnotationsOnStages:
                 stage = stage_of(value)
                 if stage is not None and isinstance(type_, ir.RankedTensorType):
                     known = annotation or anything(self.grid, type_.rank)
-                    entry[SHARDING] = self.shardings.write(self._on_stage(known, stage))
+                    is_stack = key == "arg_attrs" and value in self.stacks
+                    known = self._divided(known) if is_stack else self._on_stage(known, stage)
+                    entry[SHARDING] = self.shardings.write(known)
             set_boundary(self.function, key, entries)
 
     def _on_stage(self, annotation: Annotation, stage: int) -> Annotation:
-        """The annotation on the grid of a stage, along whose axes it may be split."""
+        """The annotation on the grid of a stage, or of all, along whose axes it may be split."""
+        if stage == len(self.stages):
+            return self._on_all(annotation)
+        self._check(annotation)
+        return replace(annotation, sharding=replace(annotation.sharding, grid=self.stages[stage]))
+
+    def _check(self, annotation: Annotation) -> None:
+        """Raise unless a tensor may be split so within a stage."""
         used = {full_axis(axis) for axis in annotation.sharding.axes}
         if used and annotation.grid != self.grid.name:
             raise error_at(
@@ -167,8 +230,6 @@ class AnnotationsOnStages:
                 f"a tensor is annotated {annotation} along the {self.grid.axes_size((0,))} devices "
                 f"of axis 0 of {self.grid}, of which a stage has {self.sizes[0]}: leave it out",
             )
-        sharding = replace(annotation.sharding, grid=self.stages[stage])
-        return replace(annotation, sharding=sharding)
 
 
 def _mark(value: ir.Value, annotation: ir.Attribute) -> None:

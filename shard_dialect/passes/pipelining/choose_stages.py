@@ -17,12 +17,11 @@ from math import prod
 
 from shard_dialect.ir.numbered_function import Op
 from shard_dialect.model import Grid
+from shard_dialect.passes.pipelining.layer_stacks import SLICES
 from shard_dialect.passes.pipelining.microbatch_program import MicrobatchProgram
 from shard_dialect.rules.op_kinds import OpKinds
 
 _ONE_DEVICE = Grid("one", ())
-SLICES = ("stablehlo.slice", "tensor.extract_slice")
-"""Of an argument that holds the weights of several layers, they take those of one."""
 
 
 @dataclass
@@ -44,6 +43,11 @@ class StageChoice:
     """The ops of the forward pass, in order."""
     backward: list[Op] = field(default_factory=list)
 
+    @property
+    def all(self) -> int:
+        """The number that stands for all stages."""
+        return self.count
+
     def __post_init__(self) -> None:
         self._made: set[int] = set()
         """What the backward pass has made so far."""
@@ -51,6 +55,7 @@ class StageChoice:
         values = self.program.function.values
         tensors = [value for value in self.program.function.arguments if values[value].is_tensor]
         self._roots = {value: {value} for value in tensors}
+        self.of_value |= dict.fromkeys(self.program.stacks.arguments, self.all)
         self._find_roots()
         count = self._find_forward()
         self._choose_forward(self.program.ops[:count])
@@ -67,15 +72,15 @@ class StageChoice:
                 last.update(op.results)
         if all(map(self._is_last, self.backward)):  # there is no backward pass
             self.forward, self.backward = list(self.program.ops), []
-        for op in self.program.once:
+        for total, (added, _) in self.program.totals.items():
+            self.of_value[total] = self.of_value[added]
+        for op in self.program.after:
+            self._place_after(op)
+        for op in (*self.program.once, *self.program.after):
             if id(op) not in self.of_op and any(map(self._roots.get, self._read(op))):
                 self._put(op, self._latest(op))
         for value in tensors:
             self._use(value, self.of_value.get(value, 0))
-        for total, (added, _) in self.program.totals.items():
-            self.of_value[total] = self.of_value[added]
-        for op in self.program.after:
-            self._place(op)
 
     def _find_roots(self) -> None:
         """Find the arguments that each value depends on which is made once."""
@@ -134,6 +139,20 @@ class StageChoice:
         stages = [stage for stage in stages if stage <= latest] or [latest]
         self._put(op, min(stages, key=lambda stage: self._bytes_to(op, stage)))
 
+    def _place_after(self, op: Op) -> None:
+        """Put an op on one of the stages of its operands, all stages too, to which least moves.
+
+        One whose operands are on no stage yet is put where it is used first.
+        """
+        if id(op) in self.program.stacks.puts:
+            self._put(op, self.all)
+            return
+        stages = {self.of_value[v] for v in self._read(op) if v in self.of_value}
+        if stages:
+            self._put(op, min(sorted(stages), key=lambda stage: self._bytes_to(op, stage)))
+        else:
+            self._maker |= dict.fromkeys(op.results, op)
+
     def _bytes_to(self, op: Op, stage: int) -> int:
         total = 0
         for value in set(self._read(op)):
@@ -158,8 +177,15 @@ class StageChoice:
     def _put(self, op: Op, stage: int) -> None:
         self.of_op[id(op)] = stage
         for value in self._read(op):
-            self._use(value, stage)
+            if not self._is_part(op, value):
+                self._use(value, stage)
         self.of_value |= dict.fromkeys(op.results, stage)
+
+    def _is_part(self, op: Op, value: int) -> bool:
+        """Whether an op takes rows of a stack `value`, or puts `value` into one: rows move then."""
+        rows = self.program.stacks.puts.get(id(op))
+        is_put = rows is not None and value == op.operands[rows.operand]
+        return is_put or id(op) in self.program.stacks.takes
 
     def _use(self, value: int, stage: int) -> None:
         """Note that a stage uses a value; one that is on no stage yet is put there."""
@@ -169,6 +195,7 @@ class StageChoice:
             self.of_value[value] = stage
             maker = self._maker.get(value)
             if maker is not None and id(maker) not in self.of_op:
-                self._put(maker, self._stage_for(maker, stage))
+                takes = id(maker) in self.program.stacks.takes
+                self._put(maker, stage if takes else self._stage_for(maker, stage))
         if self.of_value[value] != stage:
             self.needed.setdefault(value, set()).add(stage)

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from operator import add
 
 from shard_dialect.ir.bindings import PassManager, ir
@@ -41,6 +42,7 @@ _FOLDED: Mapping[str, Callable[..., int]] = {
 
 
 UPDATE = "stablehlo.dynamic_update_slice"
+_TO_ROW = ("stablehlo.broadcast_in_dim", "stablehlo.reshape")
 _FLAG = 2
 """The bits that count for an i1, of which true is 1."""
 
@@ -56,6 +58,8 @@ def fold_counters(function: ir.Operation) -> None:
             op.erase()
         elif op.name == "stablehlo.dynamic_slice":
             _to_slice(op)
+        elif op.name == "stablehlo.reshape":
+            _drop_if_undone(op)
     for op in reversed(walk(function)):
         if op.name == UPDATE and not any(True for _ in op.results[0].uses):
             op.erase()  # all its parts were forwarded
@@ -118,8 +122,8 @@ def _to_slice(op: ir.Operation) -> None:
     if starts is None:
         return
     source = op.operands[0]
-    while (written := _written(source)) is not None:
-        update, at = written
+    while (found := written(source)) is not None:
+        update, at = found
         if at == starts and update.type == op.results[0].type and SHARDINGS not in op.attributes:
             op.results[0].replace_all_uses_with(update)
             op.erase()
@@ -140,6 +144,27 @@ def _to_slice(op: ir.Operation) -> None:
     op.erase()
 
 
+def _drop_if_undone(reshape: ir.Operation) -> None:
+    """Let the row of a stack that a reshape takes apart be what a reshape had made a row of."""
+    owner = reshape.operands[0].owner
+    if isinstance(owner, ir.Block) or owner.name not in _TO_ROW or SHARDINGS in owner.attributes:
+        return
+    source, key = owner.operands[0], "broadcast_dimensions"
+    dims = list(owner.attributes[key]) if key in owner.attributes else []
+    is_reshape = dims == sorted(dims) and _count(source.type) == _count(owner.results[0].type)
+    if (
+        is_reshape
+        and source.type == reshape.results[0].type
+        and SHARDINGS not in reshape.attributes
+    ):
+        reshape.results[0].replace_all_uses_with(source)
+        reshape.erase()
+
+
+def _count(type_: ir.RankedTensorType) -> int:
+    return prod(type_.shape) if type_.has_static_shape else -1
+
+
 def _starts(
     values: Sequence[ir.Value], shape: Sequence[int], sizes: Sequence[int]
 ) -> list[int] | None:
@@ -153,7 +178,7 @@ def _starts(
     ]
 
 
-def _written(value: ir.Value) -> tuple[ir.Value, list[int]] | None:
+def written(value: ir.Value) -> tuple[ir.Value, list[int]] | None:
     """What a `dynamic_update_slice` at a known place has written, and where."""
     op = value.owner
     if isinstance(op, ir.Block) or op.name != UPDATE:

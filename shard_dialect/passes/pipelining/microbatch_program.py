@@ -14,6 +14,7 @@ from shard_dialect.ir.numbered_function import Function, Op
 from shard_dialect.ir.read_function import read_function
 from shard_dialect.ir.shard.local_collectives import read_local
 from shard_dialect.model import AllReduce, AllSlice
+from shard_dialect.passes.pipelining.layer_stacks import LayerStacks
 from shard_dialect.passes.pipelining.read_values import read_values
 
 
@@ -36,6 +37,8 @@ class MicrobatchProgram:
     """Of a value that microbatches add to, the value that they add, and how."""
     slices: dict[int, tuple[int, AllSlice]] = field(default_factory=dict)
     """Of a microbatch's slice of a value, that value, and the slice."""
+    stacks: LayerStacks = field(default_factory=LayerStacks)
+    """The tensors that hold something of all layers."""
 
     @classmethod
     def read(cls, handle: ir.Operation, arguments: Collection[int]) -> MicrobatchProgram:
@@ -44,12 +47,36 @@ class MicrobatchProgram:
         batched = {function.arguments[number] for number in arguments}
         program = cls(function, read_values(function), batched)
         program._classify()
+        program._defer()
+        program.stacks = LayerStacks.find(program)
         return program
 
     @property
     def returned(self) -> Sequence[int]:
         """The values that the function returns."""
         return self.function.blocks[0].end.operands
+
+    def _defer(self) -> None:
+        """Let what only ops after all microbatches read run after these, too: momentum, say."""
+        is_root = {each for each in self.function.arguments if self.function.values[each].is_tensor}
+        for op in self.once:
+            if not is_root.isdisjoint(self.reads[id(op)]):
+                is_root.update(op.results)
+        early = {value for op in self.ops for value in self.reads[id(op)]}
+        early.update(source for source, _ in self.slices.values())
+        late = {value for op in self.after for value in self.reads[id(op)]}
+        deferred = set()
+        for op in reversed(self.once):
+            is_late = late.issuperset(op.results) and early.isdisjoint(op.results)
+            if is_late and not is_root.isdisjoint(op.results):
+                deferred.add(id(op))
+                late.update(self.reads[id(op)])
+            else:
+                early.update(self.reads[id(op)])
+        order = self.function.blocks[0].ops[:-1]
+        after = deferred | {id(op) for op in self.after}
+        self.after = [op for op in order if id(op) in after]
+        self.once = [op for op in self.once if id(op) not in deferred]
 
     def _classify(self) -> None:
         late: set[int] = set()

@@ -113,6 +113,7 @@ class Pipeline(Pass):
         with ir.InsertionPoint(end), function.location:
             writer = TaskWriter(program, choice, annotations, self.microbatches, end, stablehlo)
             writer.write(steps, dims)
+        annotations.stacks = program.stacks.arguments
         del function.attributes[FORM]
         update_type(function)
         annotations.annotate_boundary(

@@ -9,11 +9,14 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.diagnostics import located
+from shard_dialect.ir.mesh.attributes import i64_array
+from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
 from shard_dialect.ir.numbered_function import Function, Op
 from shard_dialect.ir.walk import operations
 from shard_dialect.passes.pipelining.annotations_on_stages import AnnotationsOnStages
 from shard_dialect.passes.pipelining.batch_ops import combined, concatenated, rows
 from shard_dialect.passes.pipelining.choose_stages import StageChoice
+from shard_dialect.passes.pipelining.layer_stacks import Rows
 from shard_dialect.passes.pipelining.microbatch_program import MicrobatchProgram
 from shard_dialect.passes.pipelining.read_values import replace_captured
 from shard_dialect.passes.pipelining.schedules import Task
@@ -60,6 +63,7 @@ class TaskWriter:
                 for op in choice.forward if task.is_forward else choice.backward:
                     if choice.of_op[id(op)] == task.stage:
                         self._pass_on(task.microbatch, op.results)
+        self._pass_on(None, list(self.program.totals))
         for op in self.program.after:
             self._clone(op, None)
             self._pass_on(None, op.results)
@@ -76,7 +80,13 @@ class TaskWriter:
 
     def _clone(self, op: Op, microbatch: int | None) -> None:
         with located(op.handle):
-            stage = self.choice.of_op[id(op)]
+            stage, stacks = self.choice.of_op[id(op)], self.program.stacks
+            if id(op) in stacks.takes:
+                self.made[op.results[0], _key(None)] = self._take(op, stacks.takes[id(op)])
+                return
+            if id(op) in stacks.puts:
+                self.made[op.results[0], _key(None)] = self._put(op, stacks.puts[id(op)])
+                return
             read = self.program.reads[id(op)]
             values = [self._value(value, microbatch, stage) for value in read]
             clone = op.handle.clone(ir.InsertionPoint(self.end))
@@ -87,6 +97,40 @@ class TaskWriter:
             for value, result in zip(op.results, clone.results, strict=True):
                 self.made[value, _key(microbatch)] = result
             self.annotations.annotate(clone, stage)
+
+    def _take(self, op: Op, rows: Rows) -> ir.Value:
+        """Pass the rows that an op takes of a stack to the stage of the op."""
+        (stack,), (result,) = self.program.reads[id(op)][:1], op.handle.results
+        whole, type_ = self._value(stack, None, self.choice.all), result.type
+        box = build.resized(whole.type, [rows.size, *whole.type.shape[1:]])
+        taken = self._transfer_rows([whole], rows, box, self.choice.of_op[id(op)])
+        if type_ == box:
+            return taken
+        none = build.slice_attributes(box.shape, [0] * box.rank, [1, 0, 0, 0])  # drops a dimension
+        return build.create("tensor.extract_slice", [type_], [taken], none).results[0]
+
+    def _put(self, op: Op, rows: Rows) -> ir.Value:
+        """Put a stage's part of a stack into it."""
+        part, into = op.operands[rows.operand], op.operands[rows.into]
+        own = self._value(part, None, self.choice.of_value.get(part, self.choice.all))
+        whole = self._value(into, None, self.choice.all)
+        box = build.resized(whole.type, [rows.size, *whole.type.shape[1:]])
+        if own.type != box:
+            none = build.slice_attributes(box.shape, [0] * box.rank, [1, 1, 0, 0, 0])
+            empty = build.empty(box).results[0]
+            own = build.create("tensor.insert_slice", [box], [own, empty], none).results[0]
+        made = self._transfer_rows([own, whole], rows, whole.type, self.choice.all)
+        is_last = op.results[0] in self.program.stacks.last
+        return self.annotations.divided(made) if is_last else made
+
+    def _transfer_rows(
+        self, values: Sequence[ir.Value], rows: Rows, type_: ir.RankedTensorType, stage: int
+    ) -> ir.Value:
+        attributes = {
+            "cluster": ir.FlatSymbolRefAttr.get(self.annotations.name_of(stage)),
+            "offsets": i64_array([rows.begin, *(0,) * (type_.rank - 1)]),
+        }
+        return build.create(TRANSFER, [type_], values, attributes).results[0]
 
     def _value(self, value: int, microbatch: int | None, stage: int) -> ir.Value:
         """What a microbatch has of a value on a stage; the same of all where it is not batched."""
@@ -157,7 +201,7 @@ class TaskWriter:
             scalar = build.create("tensor.from_elements", [type_], [value]).results[0]
             passed = self._transfer(scalar, stage)
             return build.create("tensor.extract", [value.type], [passed]).results[0]
-        target = {"cluster": ir.FlatSymbolRefAttr.get(self.annotations.stages[stage])}
+        target = {"cluster": ir.FlatSymbolRefAttr.get(self.annotations.name_of(stage))}
         return build.create("mesh.collective_permute", [value.type], [value], target).results[0]
 
     def _result(self, value: int, dim: int | None) -> ir.Value:
