@@ -1,9 +1,9 @@
 """Choose the stage of each op of one microbatch's program.
 
 The forward pass is divided in its order, until the last argument is used for the first time, so
-that stages have about as many floating-point operations of products. An argument is on the stage
-that uses it first. What depends on no value of the last stage is of the forward pass, too, on the
-last stage that it reads from.
+that stages have about as many floating-point operations of products, and few bytes cross. An
+argument is on the stage that uses it first. What depends on no value of the last stage is of the
+forward pass, too, on the last stage that it reads from.
 
 The other ops are the backward pass, which visits the stages in reverse. Each is where its operands
 are, to move as few bytes as possible, so the backward pass of a layer is where its weights are.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from math import prod
 
 from shard_dialect.ir.numbered_function import Op
@@ -21,6 +22,8 @@ from shard_dialect.passes.pipelining.layer_stacks import SLICES
 from shard_dialect.passes.pipelining.microbatch_program import MicrobatchProgram
 from shard_dialect.rules.op_kinds import OpKinds
 
+_SLACK = 0.1
+"""By how much of its work a stage may have more or less, so that fewer bytes cross to the next."""
 _ONE_DEVICE = Grid("one", ())
 
 
@@ -115,18 +118,40 @@ class StageChoice:
         return last
 
     def _choose_forward(self, ops: Sequence[Op]) -> None:
-        kinds = OpKinds()
-        flops = []
+        cuts = self._cuts(ops)
+        for number, op in enumerate(ops):
+            self._put(op, sum(cut <= number for cut in cuts))
+
+    def _cuts(self, ops: Sequence[Op]) -> list[int]:
+        """Where each stage but the first begins: near its share of the work, where little crosses."""
+        kinds, values = OpKinds(), self.program.function.values
+        done = [0.0]
         for op in ops:
-            rule = kinds.kind_in(self.program.function.values, op).rule
-            flops.append(rule.flops(((),) * len(rule.sizes), _ONE_DEVICE) if rule else 0)
-        total, before, stage = sum(flops), 0.0, 0
-        for op, count in zip(ops, flops, strict=True):
-            is_due = count and before + count / 2 > total * (stage + 1) / self.count
-            if is_due and stage < self.count - 1:
-                stage += 1
-            before += count
-            self._put(op, stage)
+            rule = kinds.kind_in(values, op).rule
+            done.append(done[-1])
+            done[-1] += rule.flops(((),) * len(rule.sizes), _ONE_DEVICE) if rule else 0
+        crossing = self._bytes_crossing(ops)
+        share, cuts = done[-1] / self.count, [0]
+        for stage in range(1, self.count):
+            off = [abs(each - share * stage) for each in done]
+            places = range(cuts[-1], len(done))
+            nearest = min(off[at] for at in places)
+            near = [at for at in places if off[at] <= max(nearest, _SLACK * share)]
+            cuts.append(min(near, key=lambda at: (crossing[at], off[at], -at)))
+        return cuts[1:]
+
+    def _bytes_crossing(self, ops: Sequence[Op]) -> list[int]:
+        """The bytes of what is made before each op, and after the last one, and read from there."""
+        values = self.program.function.values
+        made = {value: at for at, op in enumerate(ops) for value in op.results}
+        last = {value: at for at, op in enumerate(ops) for value in self._read(op) if value in made}
+        changes = [0] * (len(ops) + 1)
+        for value, at in last.items():
+            kind = values[value].kind
+            size = prod(kind.shape or ()) * kind.itemsize
+            changes[made[value] + 1] += size
+            changes[at + 1] -= size
+        return list(accumulate(changes))
 
     def _place(self, op: Op) -> None:
         """Put an op on the stage of one of its operands: the first to which fewest bytes move.
