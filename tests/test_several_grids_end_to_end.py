@@ -128,3 +128,20 @@ def test_a_manual_computation_is_on_a_grid_of_its_own(order: str, axes: str) -> 
         text = MANUAL.format(order=order, axes=axes, source=source, target=target)
         outcome = run_and_check(text, "spmd,lower", reference=reference_of(UNSHARDED))
         assert outcome.verdict.passed, f"{outcome.verdict}\n{text}"
+
+
+def test_sizes_by_constants_are_numbers_on_a_common_grid() -> None:
+    """What is printed after each pass has as many operands as sizes that are open."""
+    text = """
+    shard.grid @g(shape = 3x2)
+    shard.grid @h(shape = 3x2)
+    func.func @main(%x: tensor<10xf32>,
+                    %y: tensor<8xf32> {mesh.sharding = #mesh.shard<@h, [[0]]>})
+        -> (tensor<10xf32>, tensor<8xf32>) {
+      %0 = stablehlo.tanh %x : tensor<10xf32>
+      %ten = arith.constant 10 : i64
+      %s = shard.sharding @g split_axes = [[1, 0]] sharded_dims_offsets = [0, 0, 1, 8, 9, %ten, 10]
+      %1 = shard.shard %0 to %s : tensor<10xf32>
+      return %1, %y : tensor<10xf32>, tensor<8xf32>
+    }"""
+    assert run_and_check(text, "propagate", "materialize", "partition,lower").verdict.passed

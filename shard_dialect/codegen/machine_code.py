@@ -19,7 +19,11 @@ from shard_dialect.codegen.inline_functions import inline_small
 from shard_dialect.codegen.kernels import KERNEL, Kernels, pass_pointers
 from shard_dialect.codegen.loops import mark_parallel, outline_loops, store_padded, to_loops
 from shard_dialect.codegen.lowered_program import Program, find_function
-from shard_dialect.codegen.narrow_floats import convert_by_f32, move_as_bits
+from shard_dialect.codegen.narrow_floats import (
+    add_products_in_f32,
+    convert_by_f32,
+    move_as_bits,
+)
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import PassManager, ir, submodule
 from shard_dialect.ir.diagnostics import error_at, from_mlir, reporting
@@ -109,6 +113,7 @@ def generate(parsed: ir.Module, entry: str) -> tuple[Code, Engine]:
         pass_pointers(module, function)
         PassManager.parse(_WIDENED).run(module)
         expand(module)
+        add_products_in_f32(module)
         convert_by_f32(module)
         _strip(module, function)
         answered = (f"_mlir_ciface_{name}" for name in (*program.sites, *program.ranks))

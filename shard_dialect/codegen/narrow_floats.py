@@ -36,6 +36,20 @@ def convert_by_f32(module: ir.Operation) -> None:
                 op.operands[0] = build.cast("arith.extf", op.operands[0], f32)
 
 
+def add_products_in_f32(module: ir.Operation) -> None:
+    """Compute each `math.fma` of bf16 or f16 in f32, and round: upstream widens all others."""
+    for op in walk(module):
+        if op.name != "math.fma" or str(op.results[0].type) not in _NARROW:
+            continue
+        with ir.InsertionPoint(op), op.location:
+            f32 = ir.F32Type.get()
+            wide = [build.cast("arith.extf", each, f32) for each in op.operands]
+            (total,) = build.create("math.fma", [f32], wide).results
+            narrow = build.cast("arith.truncf", total, op.results[0].type)
+        op.results[0].replace_all_uses_with(narrow)
+        op.erase()
+
+
 def _to_odd(value: ir.Value) -> ir.Value:
     f32, f64, i32 = ir.F32Type.get(), ir.F64Type.get(), ir.IntegerType.get_signless(32)
     nearest = build.cast("arith.truncf", value, f32)

@@ -395,3 +395,14 @@ def test_what_jax_draws_and_sorts() -> None:
     found = run_on_devices(executable, [x, np.asarray(seed)])
     for ours, theirs in zip(found, jax.jit(program)(x, seed), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("element", ["bf16", "f16", "f32"])
+def test_products_and_sums_in_one_op(element: str) -> None:
+    t = f"tensor<8x5x{element}>"
+    text = cut_in_rows(element, f"8x5x{element}", f"%r = math.fma %a, %b, %a : {t}")
+    (a, b), (found,) = results_of(text)
+    wide = [each.astype(np.float64) for each in (a, b)]
+    tolerance = {"bf16": 2.0**-8, "f16": 2.0**-11, "f32": 2.0**-24}[element]
+    expected = wide[0] * wide[1] + wide[0]
+    np.testing.assert_allclose(found.astype(np.float64), expected, rtol=1.01 * tolerance)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.build import create
 from shard_dialect.ir.constant_integer import constant_integer
 from shard_dialect.ir.mesh.attributes import flag, symbol
 from shard_dialect.ir.mesh.notation import read_axes, read_notation
@@ -77,6 +78,23 @@ def _with_constants(annotation: Annotation, sizes: Sequence[ir.Value]) -> Annota
     sharding = annotation.sharding
     halos, offsets = known(sharding.halos), known(sharding.offsets)
     return replace(annotation, sharding=replace(sharding, halos=halos, offsets=offsets))
+
+
+def write_annotation(op: ir.Operation, annotation: Annotation, shardings: Shardings) -> None:
+    """Give an annotation op another annotation, whose sizes are known where constants give them.
+
+    An op has operands for the sizes that its attribute leaves open, so it is written anew.
+    """
+    attribute, sharding = shardings.write(annotation), annotation.sharding
+    sizes = [size for each in (*sharding.halos, *sharding.offsets) for size in each]
+    if len(op.operands) == 1 or None in sizes:
+        op.attributes["sharding"] = attribute
+        return
+    attributes = {name: op.attributes[name] for name in op.attributes} | {"sharding": attribute}
+    with ir.InsertionPoint(op), op.location:
+        known = create(op.name, [op.results[0].type], [op.operands[0]], attributes)
+    op.results[0].replace_all_uses_with(known.results[0])
+    op.erase()
 
 
 def binds(op: ir.Operation) -> Literal["value", "users"] | None:

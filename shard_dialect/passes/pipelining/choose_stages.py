@@ -123,7 +123,7 @@ class StageChoice:
             self._put(op, sum(cut <= number for cut in cuts))
 
     def _cuts(self, ops: Sequence[Op]) -> list[int]:
-        """Where each stage but the first begins: near its share of the work, where little crosses."""
+        """Where each stage but the first begins: near its share of work, where little crosses."""
         kinds, values = OpKinds(), self.program.function.values
         done = [0.0]
         for op in ops:

@@ -54,7 +54,7 @@ def _rewrite_op(op: ir.Operation, change: Change, shardings: Shardings) -> None:
         op.attributes[BLOCKS] = ir.ArrayAttr.get([listed(*each) for each in lists])
     annotated = annotation_ops.read_annotation(op, shardings)
     if annotated is not None:
-        op.attributes["sharding"] = shardings.write(change(annotated.annotation))
+        annotation_ops.write_annotation(op, change(annotated.annotation), shardings)
 
 
 def merge_equal_grids(module: ir.Operation, shardings: Shardings) -> None:
