@@ -13,35 +13,22 @@ axes, or from the greedy steps: it is correct, but maybe not the cheapest (`Plan
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from math import gcd, prod
 
-from shard_dialect.model.axis import SubAxis, full_axis
-from shard_dialect.model.collectives import (
-    AllToAll,
-    ReduceScatter,
-    ReshardError,
-    Step,
-)
+from shard_dialect.model.axis import SubAxis
+from shard_dialect.model.collectives import ReshardError, Step
 from shard_dialect.model.grid import Grid
 from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.sharding import Shape, Sharding
-from shard_dialect.planner.greedy import applied, common_prefix, greedy
 from shard_dialect.planner.grid_steps import step_on_grid, steps_on_grid
 from shard_dialect.planner.halos import halo_steps, sliced_with_halos
-from shard_dialect.planner.layout import AxisNumbers, Layout, Problem
+from shard_dialect.planner.layout import Layout
 from shard_dialect.planner.offsets import ways_through_equal_shards
 from shard_dialect.planner.operands import bytes_moved
 from shard_dialect.planner.permutation import may_permute, permute, without_size_one
-from shard_dialect.planner.search import (
-    Path,
-    SearchTooLong,
-    cheapest,
-    cheapest_with_permute,
-    missing,
-)
+from shard_dialect.planner.reshard_problem import reduced_problem, solve, whole_problem
+from shard_dialect.planner.search import SearchTooLong
 from shard_dialect.planner.step_prices import BYTES, Prices
 from shard_dialect.planner.time_search import TimedProblem, fastest
 
@@ -91,342 +78,164 @@ def plan(
     cheapest. `prices` say what is cheap. Raises `ReshardError` for shardings on two grids, and
     `ShardingError` for halos and offsets of unknown size.
     """
-    _refuse(source, target)
-    if source == target:
-        return _planned((), source, shape, itemsize, grid, prices)
-    if source.halos or target.halos:
-        return _with_halos(source, target, shape, itemsize, grid, limit, prices)
-    if source.offsets or target.offsets:
-        if any(isinstance(axis, SubAxis) for axis in (*source.axes, *target.axes)):
+    if source.grid != target.grid:
+        raise ReshardError(
+            f"cannot reshard from grid @{source.grid} to grid @{target.grid}: "
+            "both shardings must be on one grid"
+        )
+    return _Planner(shape, itemsize, grid, limit, prices).plan(source, target, sub_axes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Planner:
+    """Plans reshards of a tensor of global `shape`, between shardings on `grid`."""
+
+    shape: Shape
+    itemsize: int
+    grid: Grid
+    limit: int
+    prices: Prices
+
+    def plan(self, source: Sharding, target: Sharding, sub_axes: bool) -> Plan:
+        """The cheapest plan; it may use finer axes than the shardings do with `sub_axes`."""
+        if source == target:
+            return self._planned((), source)
+        used = [axis for axis in (*source.axes, *target.axes) if isinstance(axis, SubAxis)]
+        has_halos = bool(source.halos or target.halos)
+        if used and not has_halos and (source.offsets or target.offsets):
             raise ReshardError(f"cannot reshard from {source} to {target}: offsets beside sub-axes")
-        return _with_offsets(source, target, shape, itemsize, grid, limit, prices)
-    used = [axis for axis in (*source.axes, *target.axes) if isinstance(axis, SubAxis)]
-    coarse = Refinement.of(grid, used)
-    if coarse is not None:
-        grid, source, target = coarse.fine, coarse.refined(source), coarse.refined(target)
-    if any(_without_ones(each, grid) != each for each in (source, target)):
-        return _ignoring_ones(source, target, shape, itemsize, grid, sub_axes, limit, prices)
-    best, bound = _on_full_axes(source, target, shape, itemsize, grid, limit, prices)
-    finest = Refinement.finest(grid) if sub_axes else None
-    if finest is None or (best.cost <= bound and len(best.steps) == 1):
+        coarse = Refinement.of(self.grid, used)
+        if coarse is not None:
+            planner = replace(self, grid=coarse.fine)
+            return planner.plan(coarse.refined(source), coarse.refined(target), sub_axes)
+        if has_halos:
+            return self._with_halos(source, target)
+        if source.offsets or target.offsets:
+            return self._with_offsets(source, target)
+        if any(_without_ones(each, self.grid) != each for each in (source, target)):
+            return self._ignoring_ones(source, target, sub_axes)
+        best, bound = self._on_full_axes(source, target)
+        finest = Refinement.finest(self.grid) if sub_axes else None
+        if finest is None or (best.cost <= bound and len(best.steps) == 1):
+            return best
+        planner = replace(self, grid=finest.fine)
+        fine, _ = planner._on_full_axes(finest.refined(source), finest.refined(target))
+        cheaper = (fine.cost, len(fine.steps)) < (best.cost, len(best.steps))
+        return fine if cheaper else replace(best, exact=fine.exact)
+
+    def _between(
+        self, source: Sharding, target: Sharding, shape: Shape, sub_axes: bool = False
+    ) -> Plan:
+        """A part of a plan, for a tensor of this shape."""
+        return plan(
+            source, target, shape, self.itemsize, self.grid, sub_axes, self.limit, self.prices
+        )
+
+    def _planned(self, steps: tuple[Step, ...], source: Sharding, exact: bool = True) -> Plan:
+        """The plan of these steps, with what it costs."""
+        total = bytes_moved(steps, source, self.shape, self.itemsize, self.grid)
+        time = None
+        if self.prices.is_time:
+            time = self.prices.steps(steps, source, self.shape, self.itemsize, self.grid)
+        return Plan(steps, total, self.grid, exact, time)
+
+    def _ignoring_ones(self, source: Sharding, target: Sharding, sub_axes: bool) -> Plan:
+        """The plan without the axes of size 1, which permutations that move nothing add or remove.
+
+        Or the plan that treats them like other axes, if it has fewer steps.
+        """
+        best, _ = self._on_full_axes(source, target)
+        grid = self.grid
+        bare_source, bare_target = _without_ones(source, grid), _without_ones(target, grid)
+        between = self._between(bare_source, bare_target, self.shape, sub_axes)
+        fine = Refinement.finest(grid) if between.grid != grid else None
+        if fine is not None:
+            grid, source, target = fine.fine, fine.refined(source), fine.refined(target)
+        begin, end = _without_ones(source, grid), _without_ones(target, grid)
+        steps = [
+            *([permute(source, begin, grid)] if source != begin else []),
+            *between.steps,
+            *([permute(end, target, grid)] if target != end else []),
+        ]
+        if (between.cost, len(steps)) < (best.cost, len(best.steps)):
+            return replace(between, steps=tuple(steps))
+        return replace(best, exact=between.exact and best.cost == between.cost)
+
+    def _with_halos(self, source: Sharding, target: Sharding) -> Plan:
+        """A plan that crops halos first, reshards without halos, and then updates missing halos."""
+        if source.bare == target.bare:
+            return self._planned(halo_steps(source, target), source)
+        slices = sliced_with_halos(source, target)
+        last = target.bare
+        for each in slices:
+            last = last.with_dim(each.dim, ())
+        between = self._between(source.bare, last, self.shape)
+        for each in slices:
+            last = each.after(last)
+        crops, updates = halo_steps(source, source.bare), halo_steps(last, target)
+        steps = (*crops, *between.steps, *slices, *updates)
+        return self._planned(steps, source, between.exact)
+
+    def _with_offsets(self, source: Sharding, target: Sharding) -> Plan:
+        """The cheapest plan whose steps between equal shards are planned without the offsets."""
+        best: Plan | None = None
+        for way in ways_through_equal_shards(source, target, self.shape, self.grid):
+            try:
+                between = self._between(way.first, way.last, way.shape)
+                steps = (*way.before, *between.steps, *way.after)
+                found = self._planned(steps, source, exact=False)
+            except ReshardError:  # a step would cut a dimension further whose offsets stay
+                continue
+            if best is None or (found.cost, len(steps)) < (best.cost, len(best.steps)):
+                best = found
+        if best is None:
+            raise ReshardError(f"cannot reshard from {source} to {target}")
         return best
-    fine, _ = _on_full_axes(
-        finest.refined(source), finest.refined(target), shape, itemsize, finest.fine, limit, prices
-    )
-    cheaper = (fine.cost, len(fine.steps)) < (best.cost, len(best.steps))
-    return fine if cheaper else replace(best, exact=fine.exact)
+
+    def _on_full_axes(self, source: Sharding, target: Sharding) -> tuple[Plan, int]:
+        """The best plan on the axes of `grid`; and what it costs at least without permutations."""
+        between = target
+        if source.partial and target.partial and source.reduction != target.reduction:
+            between = target.with_partial(())
+        problem, axes, scale = reduced_problem(source, between, self.shape, self.grid)
+        solution = solve(problem, self.limit)
+        kind = source.reduction if source.partial else between.reduction
+        steps = steps_on_grid(solution.steps, source, target, kind, axes, self.grid)
+        found = self._planned(steps, source, solution.exact)
+        if self.prices.is_time:
+            return self._fastest(found, source, between, target), 0
+        return found, solution.bound * scale * self.itemsize // problem.unit
+
+    def _fastest(self, known: Plan, source: Sharding, between: Sharding, target: Sharding) -> Plan:
+        """The fastest plan, or the `known` one, which is for bytes, if the search takes too long.
+
+        From `between` a mask leads to the target.
+        """
+        grid = self.grid
+        problem, axes = whole_problem(source, between, self.shape, grid)
+        kind = source.reduction if source.partial else between.reduction
+
+        @cache
+        def sharding(layout: Layout) -> Sharding:
+            split = tuple(tuple(axes[axis] for axis in each) for each in layout[0])
+            return Sharding(source.grid, split, tuple(axes[axis] for axis in layout[1]), kind)
+
+        @cache
+        def price(step: Step | Layout, layout: Layout) -> int:
+            now = sharding(layout)
+            if isinstance(step, tuple) and not may_permute(now, sharding(step), grid):
+                return known.cost + 1  # which is too much
+            taken = step_on_grid(step, now, kind, axes, grid)
+            return self.prices.step(taken, now, self.shape, self.itemsize, grid)
+
+        try:
+            path = fastest(TimedProblem(problem, price), known.cost, self.limit)
+        except SearchTooLong:
+            return replace(known, exact=False)
+        return self._planned(steps_on_grid(path.steps, source, target, kind, axes, grid), source)
 
 
 def _without_ones(sharding: Sharding, grid: Grid) -> Sharding:
     """The sharding without split axes of size 1."""
     split = tuple(without_size_one(axes, grid) for axes in sharding.split_axes)
     return replace(sharding, split_axes=split)
-
-
-def _ignoring_ones(
-    source: Sharding,
-    target: Sharding,
-    shape: Shape,
-    itemsize: int,
-    grid: Grid,
-    sub_axes: bool,
-    limit: int,
-    prices: Prices,
-) -> Plan:
-    """The plan without the axes of size 1, which permutations that move nothing add or remove.
-
-    Or the plan that treats them like other axes, if it has fewer steps.
-    """
-    best, _ = _on_full_axes(source, target, shape, itemsize, grid, limit, prices)
-    bare_source, bare_target = _without_ones(source, grid), _without_ones(target, grid)
-    between = plan(bare_source, bare_target, shape, itemsize, grid, sub_axes, limit, prices)
-    fine = Refinement.finest(grid) if between.grid != grid else None
-    if fine is not None:
-        grid, source, target = fine.fine, fine.refined(source), fine.refined(target)
-    begin, end = _without_ones(source, grid), _without_ones(target, grid)
-    steps = [
-        *([permute(source, begin, grid)] if source != begin else []),
-        *between.steps,
-        *([permute(end, target, grid)] if target != end else []),
-    ]
-    if (between.cost, len(steps)) < (best.cost, len(best.steps)):
-        return replace(between, steps=tuple(steps))
-    return replace(best, exact=between.exact and best.cost == between.cost)
-
-
-def _refuse(source: Sharding, target: Sharding) -> None:
-    if source.grid != target.grid:
-        raise ReshardError(
-            f"cannot reshard from grid @{source.grid} to grid @{target.grid}: "
-            "both shardings must be on one grid"
-        )
-
-
-def _with_halos(
-    source: Sharding,
-    target: Sharding,
-    shape: Shape,
-    itemsize: int,
-    grid: Grid,
-    limit: int,
-    prices: Prices,
-) -> Plan:
-    """A plan that crops halos first, reshards without halos, and then updates the missing halos.
-
-    The steps use full axes of `grid`, or of its refinement by the sub-axes in use.
-    """
-    used = [axis for axis in (*source.axes, *target.axes) if isinstance(axis, SubAxis)]
-    coarse = Refinement.of(grid, used)
-    if coarse is not None:
-        source, target = coarse.refined(source), coarse.refined(target)
-        return _with_halos(source, target, shape, itemsize, coarse.fine, limit, prices)
-    if source.bare == target.bare:
-        steps, exact = halo_steps(source, target), True
-    else:
-        slices = sliced_with_halos(source, target)
-        last = target.bare
-        for each in slices:
-            last = last.with_dim(each.dim, ())
-        between = plan(source.bare, last, shape, itemsize, grid, False, limit, prices)
-        for each in slices:
-            last = each.after(last)
-        crops, updates = halo_steps(source, source.bare), halo_steps(last, target)
-        steps, exact = (*crops, *between.steps, *slices, *updates), between.exact
-    return _planned(steps, source, shape, itemsize, grid, prices, exact)
-
-
-def _planned(
-    steps: tuple[Step, ...],
-    source: Sharding,
-    shape: Shape,
-    itemsize: int,
-    grid: Grid,
-    prices: Prices,
-    exact: bool = True,
-) -> Plan:
-    """The plan of these steps, with what it costs."""
-    total = bytes_moved(steps, source, shape, itemsize, grid)
-    time = prices.steps(steps, source, shape, itemsize, grid) if prices.is_time else None
-    return Plan(steps, total, grid, exact, time)
-
-
-def _with_offsets(
-    source: Sharding,
-    target: Sharding,
-    shape: Shape,
-    itemsize: int,
-    grid: Grid,
-    limit: int,
-    prices: Prices,
-) -> Plan:
-    """The cheapest plan whose steps between equal shards are planned without the offsets.
-
-    The steps use full axes of `grid`.
-    """
-    best: Plan | None = None
-    for way in ways_through_equal_shards(source, target, shape, grid):
-        try:
-            between = plan(way.first, way.last, way.shape, itemsize, grid, False, limit, prices)
-            steps = (*way.before, *between.steps, *way.after)
-            found = _planned(steps, source, shape, itemsize, grid, prices, False)
-        except ReshardError:  # a step would cut a dimension further whose offsets stay
-            continue
-        if best is None or (found.cost, len(steps)) < (best.cost, len(best.steps)):
-            best = found
-    if best is None:
-        raise ReshardError(f"cannot reshard from {source} to {target}")
-    return best
-
-
-def _on_full_axes(
-    source: Sharding,
-    target: Sharding,
-    shape: Shape,
-    itemsize: int,
-    grid: Grid,
-    limit: int,
-    prices: Prices,
-) -> tuple[Plan, int]:
-    """The best plan on the axes of `grid`, and a lower bound on the cost without permutations."""
-    between = target
-    if source.partial and target.partial and source.reduction != target.reduction:
-        between = target.with_partial(())
-    problem, axes, scale = _problem(source, between, shape, grid)
-    solution = _solve(problem, limit)
-    kind = source.reduction if source.partial else between.reduction
-    steps = steps_on_grid(solution.steps, source, target, kind, axes, grid)
-    found = _planned(steps, source, shape, itemsize, grid, prices, solution.exact)
-    if prices.is_time:
-        found = _fastest(found, source, between, target, shape, itemsize, grid, limit, prices)
-        return found, 0
-    return found, solution.bound * scale * itemsize // problem.unit
-
-
-def _fastest(
-    known: Plan,
-    source: Sharding,
-    between: Sharding,
-    target: Sharding,
-    shape: Shape,
-    itemsize: int,
-    grid: Grid,
-    limit: int,
-    prices: Prices,
-) -> Plan:
-    """The fastest plan, or the `known` one, which is for bytes, if the search takes too long.
-
-    From `between` a mask leads to the target.
-    """
-    problem, axes = _whole_problem(source, between, shape, grid)
-    kind = source.reduction if source.partial else between.reduction
-
-    @cache
-    def sharding(layout: Layout) -> Sharding:
-        split = tuple(tuple(axes[axis] for axis in each) for each in layout[0])
-        return Sharding(source.grid, split, tuple(axes[axis] for axis in layout[1]), kind)
-
-    @cache
-    def price(step: Step | Layout, layout: Layout) -> int:
-        now = sharding(layout)
-        if isinstance(step, tuple) and not may_permute(now, sharding(step), grid):
-            return known.cost + 1  # which is too much
-        return prices.step(step_on_grid(step, now, kind, axes, grid), now, shape, itemsize, grid)
-
-    try:
-        path = fastest(TimedProblem(problem, price), known.cost, limit)
-    except SearchTooLong:
-        return replace(known, exact=False)
-    steps = steps_on_grid(path.steps, source, target, kind, axes, grid)
-    return _planned(steps, source, shape, itemsize, grid, prices)
-
-
-def _problem(
-    source: Sharding, target: Sharding, shape: Shape, grid: Grid
-) -> tuple[Problem, AxisNumbers, int]:
-    """The search problem, reduced: without unchanged axes, and with sizes as small as possible.
-
-    Also the grid axes that the problem's axes stand for, and how many elements of the tensor one
-    element of the problem stands for.
-    """
-    kept: set[object] = set()
-    sizes, uneven = [], []
-    for size, source_axes, target_axes in zip(
-        shape, source.split_axes, target.split_axes, strict=True
-    ):
-        even = size % grid.axes_size(source_axes) == 0 and size % grid.axes_size(target_axes) == 0
-        common = source_axes[: common_prefix(source_axes, target_axes)] if even else ()
-        kept.update(common)
-        sizes.append(size // grid.axes_size(common))
-        uneven.append(not even)
-    if not any(uneven):
-        kept |= set(source.partial) & set(target.partial)
-    barred = {*grid.stage_axes} - {*source.axes, *target.axes}
-    axes = tuple(axis for axis in range(grid.rank) if axis not in {*kept, *barred})
-    numbers = {axis: number for number, axis in enumerate(axes)}
-    devices = grid.axes_size(axes)
-    small = tuple(
-        size if odd else gcd(size, devices) for size, odd in zip(sizes, uneven, strict=True)
-    )
-
-    def layout(sharding: Sharding) -> Layout:
-        split = tuple(
-            tuple(numbers[full_axis(axis)] for axis in dim_axes if axis not in kept)
-            for dim_axes in sharding.split_axes
-        )
-        return split, tuple(
-            numbers[full_axis(axis)] for axis in sharding.partial if axis not in kept
-        )
-
-    problem = Problem(
-        tuple(grid.axes_size((axis,)) for axis in axes),
-        small,
-        tuple(uneven),
-        layout(source),
-        layout(target),
-    )
-    return problem, axes, prod(sizes) // prod(small)
-
-
-def _whole_problem(
-    source: Sharding, target: Sharding, shape: Shape, grid: Grid
-) -> tuple[Problem, AxisNumbers]:
-    """The search problem with all axes and sizes, and the grid axes that its axes stand for."""
-    barred = {*grid.stage_axes} - {*source.axes, *target.axes}
-    axes = tuple(axis for axis in range(grid.rank) if axis not in barred)
-    numbers = {axis: number for number, axis in enumerate(axes)}
-
-    def layout(sharding: Sharding) -> Layout:
-        split = tuple(
-            tuple(numbers[full_axis(axis)] for axis in each) for each in sharding.split_axes
-        )
-        return split, tuple(sorted(numbers[full_axis(axis)] for axis in sharding.partial))
-
-    uneven = tuple(
-        any(size % grid.axes_size(end.split_axes[dim]) for end in (source, target))
-        for dim, size in enumerate(shape)
-    )
-    sizes = tuple(grid.axes_size((axis,)) for axis in axes)
-    return Problem(sizes, shape, uneven, layout(source), layout(target)), axes
-
-
-@dataclass(frozen=True, slots=True)
-class _Solution:
-    steps: tuple[Step | Layout, ...]
-    """A layout stands for the permutation that leads to it."""
-    bound: int
-    exact: bool
-
-
-@lru_cache(maxsize=65536)
-def _solve(problem: Problem, limit: int) -> _Solution:
-    bound = missing(problem)
-    steps = greedy(problem)
-    most = _cost(problem, steps)
-    if len(steps) == 1 and most <= bound:
-        return _Solution(tuple(steps), bound, True)
-    exact = True
-    try:
-        path = cheapest(problem, limit)
-    except SearchTooLong:
-        exact = False
-        path = Path(tuple(steps), (most, len(steps), 0))
-    best = _Solution(path.steps, bound, exact)
-    if path.cost[0] <= bound and len(path.steps) <= 2 and not _is_permutation(problem):
-        return best
-    try:
-        split_path = cheapest_with_permute(problem, problem, path.cost[0], limit)
-    except SearchTooLong:
-        return replace(best, exact=False)
-    if split_path is not None and split_path.cost[:2] < path.cost[:2]:
-        begin, end = (Sharding("", *layout) for layout in (split_path.source, split_path.target))
-        if not may_permute(begin, end, Grid("", problem.sizes)):
-            return replace(best, exact=False)
-        return replace(
-            best, steps=(*split_path.before.steps, split_path.target, *split_path.after.steps)
-        )
-    return best
-
-
-def _is_permutation(problem: Problem) -> bool:
-    """Whether one permutation leads from the source to the target."""
-    (source, partial), (target, target_partial) = problem.source, problem.target
-    pairs = zip((*source, partial), (*target, target_partial), strict=True)
-    return all(
-        problem.count(source_axes) == problem.count(target_axes)
-        for source_axes, target_axes in pairs
-    )
-
-
-def _cost(problem: Problem, steps: Sequence[Step]) -> int:
-    total, now = 0, problem.source
-    for step in steps:
-        n = problem.count(step.axes)  # type: ignore[arg-type]  # numbers here
-        after = applied(step, now)
-        operand = problem.elements(now)
-        if isinstance(step, ReduceScatter | AllToAll):
-            dim = step.dim if isinstance(step, ReduceScatter) else step.target_dim
-            size_before = problem.shard(dim, problem.count(now[0][dim]))
-            operand = operand // size_before * problem.shard(dim, problem.count(after[0][dim])) * n
-        total += step.bytes_moved(n, (operand,), problem.unit)
-        now = after
-    return total
