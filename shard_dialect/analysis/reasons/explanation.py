@@ -19,7 +19,7 @@ from shard_dialect.analysis.reasons.why import Reason, Why
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import location_text
 from shard_dialect.ir.function import form_of, functions_of
-from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES
+from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, TRANSFER
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.mesh.stage_attributes import stages_named
 from shard_dialect.ir.numbered_function import Op
@@ -51,9 +51,10 @@ class Reasons:
         """Each collective of the module with its reason."""
         for values in self._functions:
             for op in values.function.ops:
+                is_collective = values.is_collective(op) and op.operands and op.results
                 if op.name == _ROLL:
                     yield op.handle, _why_rolled(values, op)
-                elif values.is_collective(op) and op.operands and op.results and op.name != _DONE:
+                elif op.name == TRANSFER or (is_collective and op.name != _DONE):
                     yield op.handle, _Explanation(values, op).why()
 
 
@@ -100,7 +101,7 @@ class _Explanation:
     def _between_stages(self, source: str, target: str) -> Why:
         """Why a value goes from one stage of a pipeline to another: its op and its readers."""
         maker = self.values.maker.get(self.source)
-        made = f"'{maker.name}' op makes the value" if maker else "the value comes"
+        made = f"'{maker.name}' op makes the value" if maker else "the value is"
         steps = [at(f"{made} on stage @{source}", maker or self.op)]
         steps += [at(f"'{each.name}' op runs on stage @{target}", each) for each in self.readers]
         return Why((*steps, *self._written()), tuple(self._reading()))
@@ -117,7 +118,8 @@ class _Explanation:
         own = origins.graph.functions[mark.function].ops[mark.op]
         text = f"the program itself has this '{own.name}' op"
         place = location_text(self.op.location)
-        return [Reason(text, place, annotation=True)] if own.name in COLLECTIVES else []
+        is_it = own.name in (*COLLECTIVES, TRANSFER)
+        return [Reason(text, place, annotation=True)] if is_it else []
 
     def _entered(self) -> list[Reason]:
         """Where the value comes from, if no annotation is found behind its sharding."""
