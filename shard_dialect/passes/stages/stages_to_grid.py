@@ -19,7 +19,7 @@ and from all devices too, have no `mesh_axis`: `partition` finds out what they m
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from shard_dialect.errors import ShardError
@@ -38,17 +38,15 @@ from shard_dialect.ir.grids import OPS as GRIDS
 from shard_dialect.ir.grids import sub_clusters_of, write_cluster
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.attributes import (
-    SHARDING,
     STAGE,
     STAGES,
     i64_array,
-    symbol,
 )
 from shard_dialect.ir.mesh.manual_computation import anything, is_manual
 from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
 from shard_dialect.ir.mesh.notation import write_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
-from shard_dialect.ir.mesh.stage_attributes import stages_at, stages_named
+from shard_dialect.ir.mesh.stage_attributes import stages_at
 from shard_dialect.ir.read_function import read_function
 from shard_dialect.ir.sdy.convert import is_maximal
 from shard_dialect.ir.walk import body, operations, walk
@@ -58,11 +56,16 @@ from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.rooted_collectives import flat_index
 from shard_dialect.model.sub_cluster import Place, refine_for, whole_axis
 from shard_dialect.passes.erase_transfer import erase_transfer
+from shard_dialect.passes.stages.annotated_stages import (
+    PERMUTE,
+    annotations_in,
+    boundary_annotations,
+    grids_in,
+    transfer_of,
+)
 from shard_dialect.passes.stages.assign_stages import StageAnnotations, Stages
 from shard_dialect.passes.stages.inline_calls import inline_where_called
 from shard_dialect.passes.stages.rewrite_annotations import rewrite_annotations
-
-PERMUTE = "mesh.collective_permute"
 
 
 def stages_to_grid_axis(module: ir.Operation) -> None:
@@ -82,18 +85,18 @@ def stages_to_grid_axis(module: ir.Operation) -> None:
     staged = set()
     for function in functions_of(module):
         with located(function):
-            if form_of(function) == "annotated" and parts & set(_grids_in(function, shardings)):
+            if form_of(function) == "annotated" and parts & set(grids_in(function, shardings)):
                 staged.add(name_of(function))
     inline_where_called(module, staged)
     functions = [each for each in functions_of(module) if form_of(each) == "annotated"]
     for function in functions:
         with located(function):
-            _maximal_to_parts(set(_grids_in(function, shardings)), module, shardings)
+            _maximal_to_parts(set(grids_in(function, shardings)), module, shardings)
     sub_clusters = sub_clusters_of(module)
     for function in functions:
         with located(function):
             shardings = Shardings.of(module)
-            names = set(_grids_in(function, shardings))
+            names = set(grids_in(function, shardings))
             stages = [each for name, each in sub_clusters.items() if name in names]
             if stages:
                 _StagesToGrid(function, stages, names, shardings).run()
@@ -128,7 +131,7 @@ def _maximal_to_parts(names: Collection[str], module: ir.Operation, shardings: S
 def _transfers_to_annotations(function: ir.Operation, shardings: Shardings) -> None:
     """Replace transfers to other grids of the same devices by annotations for their users."""
     for op in walk(function):
-        transfer = _transfer_of(op)
+        transfer = transfer_of(op)
         if transfer is None or STAGES in op.attributes:
             continue
         if op.name == TRANSFER:
@@ -148,44 +151,6 @@ def _transfers_to_annotations(function: ir.Operation, shardings: Shardings) -> N
         op.erase()
 
 
-def _grids_in(function: ir.Operation, shardings: Shardings) -> Iterator[str]:
-    """Yield the names of the grids in a function's annotations."""
-    for annotation in _annotations_in(function, shardings):
-        yield annotation.grid
-    for op in walk(function):
-        transfer = _transfer_of(op)
-        if transfer is not None:
-            yield transfer[1]
-
-
-def _annotations_in(function: ir.Operation, shardings: Shardings) -> Iterator[Annotation]:
-    """Yield the annotations of a function's values."""
-    for key in BOUNDARY:
-        for annotation in _boundary_annotations(function, key, shardings):
-            if annotation is not None:
-                yield annotation
-    for op in (function, *walk(function)):
-        with located(op):
-            yield from shardings.of_results(op).values()
-            for block in shardings.of_blocks(op):
-                yield from block.values()
-            annotated = annotation_ops.read_annotation(op, shardings)
-            if annotated is not None:
-                yield annotated.annotation
-
-
-def _boundary_annotations(
-    function: ir.Operation, key: str, shardings: Shardings
-) -> list[Annotation | None]:
-    """The annotation of each argument or result at a function's boundary."""
-    type_ = function.attributes["function_type"].value
-    types = type_.inputs if key == "arg_attrs" else type_.results
-    return [
-        shardings.read_annotation(entry[SHARDING], rank_of(each)) if SHARDING in entry else None
-        for entry, each in zip(boundary(function, key), types, strict=True)
-    ]
-
-
 def _grid_of(annotation: Annotation | None) -> str | None:
     return None if annotation is None else annotation.grid
 
@@ -193,19 +158,6 @@ def _grid_of(annotation: Annotation | None) -> str | None:
 def _named_by(annotations: Mapping[int, Annotation]) -> dict[int, str]:
     """The grids of annotated results or block arguments, by their number."""
     return {number: annotation.grid for number, annotation in annotations.items()}
-
-
-def _transfer_of(op: ir.Operation) -> tuple[str | None, str] | None:
-    """The source (if known) and target stage of an op that passes its operand on, or `None`.
-
-    Such an op is a `mesh.transfer`, or a permutation that names a cluster and no axis, or stages.
-    """
-    if op.name == TRANSFER and STAGES not in op.attributes:
-        return None, symbol(op.attributes["cluster"])
-    is_plain = "cluster" in op.attributes and "mesh_axis" not in op.attributes
-    if op.name != PERMUTE or STAGES in op.attributes or not is_plain:
-        return stages_named(op)
-    return None, symbol(op.attributes["cluster"])
 
 
 @dataclass
@@ -230,7 +182,7 @@ class _StagesToGrid:
         self.places[self.grid.name] = Place(self.fine)
         self._refuse_without_stage()
         arguments, results = (
-            _boundary_annotations(self.function, key, self.shardings) for key in BOUNDARY
+            boundary_annotations(self.function, key, self.shardings) for key in BOUNDARY
         )
         function = read_function(self.function)
         self.of = Stages(
@@ -238,7 +190,7 @@ class _StagesToGrid:
             StageAnnotations(
                 list(map(_grid_of, arguments)),
                 list(map(_grid_of, results)),
-                _transfer_of,
+                transfer_of,
                 self._of_results,
                 lambda op: list(map(_named_by, self.shardings.of_blocks(op))),
                 self._for_users,
@@ -261,7 +213,7 @@ class _StagesToGrid:
         stages = {each.name: each for each in self.stages}
         of_all: list[Axis] = []
         of_stages: list[Axis | None] = []
-        for annotation in _annotations_in(self.function, self.shardings):
+        for annotation in annotations_in(self.function, self.shardings):
             stage = stages.get(annotation.grid)
             for axis in (*annotation.sharding.axes, *annotation.replicated):
                 if stage is None:
@@ -328,7 +280,7 @@ class _StagesToGrid:
     def _pass_all(self) -> None:
         """Turn ops that pass tensors on, and crossings, to permutations along the stages' axes."""
         for op in self.of.function.ops:
-            transfer = _transfer_of(op.handle)
+            transfer = transfer_of(op.handle)
             if transfer is not None:
                 with located(op.handle):
                     self._pass(op.handle, self.of.of_value(op.operands[0]), transfer[1])
