@@ -32,6 +32,7 @@ def test_the_arena_is_what_the_compiled_program_has(path: Path) -> None:
     assert max(moment.temporaries for moment in memory.timeline) <= allocated(path)
 
 
+@pytest.mark.filterwarnings("ignore::shard_dialect.errors.ShardWarning")
 def test_arenas_of_random_programs() -> None:
     compared = 0
     for seed in range(40):
