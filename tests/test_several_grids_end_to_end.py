@@ -145,3 +145,17 @@ def test_sizes_by_constants_are_numbers_on_a_common_grid() -> None:
       return %1, %y : tensor<10xf32>, tensor<8xf32>
     }"""
     assert run_and_check(text, "propagate", "materialize", "partition,lower").verdict.passed
+
+
+@pytest.mark.parametrize("sizes", ["halo = [[], [0, 1]]", "offsets = [[], [0, 5]]"])
+def test_an_axis_of_one_device_that_the_common_grid_has_not(sizes: str) -> None:
+    text = f"""
+    shard.grid @g(shape = 2)
+    shard.grid @h(shape = 1x2)
+    func.func @main(%x: tensor<5x5xf32> {{mesh.sharding = #mesh.shard<@g, [[0], []]>}},
+                    %y: tensor<5x5xf32> {{mesh.sharding = #mesh.shard<@h, [[1], [0], {{{sizes}}}]>}})
+        -> (tensor<5x5xf32>, tensor<5x5xf32>) {{
+      %0 = stablehlo.tanh %y : tensor<5x5xf32>
+      return %x, %0 : tensor<5x5xf32>, tensor<5x5xf32>
+    }}"""
+    assert run_and_check(text, "spmd,lower").verdict.passed

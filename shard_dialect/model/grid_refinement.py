@@ -25,7 +25,7 @@ from itertools import pairwise
 from shard_dialect.model.axis import Axes, Axis, SubAxis
 from shard_dialect.model.factor_projection import sub_axes_of
 from shard_dialect.model.grid import Grid
-from shard_dialect.model.sharding import Sharding, ShardingError
+from shard_dialect.model.sharding import Sharding, ShardingError, Sizes
 
 _LARGEST = 1 << 12
 """The largest prime that `_factors` tries. It takes a remainder without smaller factors as one
@@ -112,12 +112,23 @@ class Refinement:
         return cls.of(grid, sub_axes)
 
     def refined(self, sharding: Sharding) -> Sharding:
-        """The same sharding, on the finer grid."""
+        """The same sharding, on the finer grid.
+
+        Along axes of size 1 that the finer grid has not, a device has all of a dimension, without a
+        halo, which would be outside of the tensor, and without offsets.
+        """
+        split = tuple(map(self.refined_axes, sharding.split_axes))
+
+        def kept(sizes: tuple[Sizes, ...]) -> tuple[Sizes, ...]:
+            return tuple(each if split[dim] else () for dim, each in enumerate(sizes))
+
         return replace(
             sharding,
             grid=self.fine.name,
-            split_axes=tuple(map(self.refined_axes, sharding.split_axes)),
+            split_axes=split,
             partial=self.refined_axes(sharding.partial),
+            halos=kept(sharding.halos),
+            offsets=kept(sharding.offsets),
         )
 
     def refined_axes(self, axes: Axes) -> Axes:
