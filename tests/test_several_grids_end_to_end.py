@@ -153,7 +153,8 @@ def test_an_axis_of_one_device_that_the_common_grid_has_not(sizes: str) -> None:
     shard.grid @g(shape = 2)
     shard.grid @h(shape = 1x2)
     func.func @main(%x: tensor<5x5xf32> {{mesh.sharding = #mesh.shard<@g, [[0], []]>}},
-                    %y: tensor<5x5xf32> {{mesh.sharding = #mesh.shard<@h, [[1], [0], {{{sizes}}}]>}})
+                    %y: tensor<5x5xf32>
+                      {{mesh.sharding = #mesh.shard<@h, [[1], [0], {{{sizes}}}]>}})
         -> (tensor<5x5xf32>, tensor<5x5xf32>) {{
       %0 = stablehlo.tanh %y : tensor<5x5xf32>
       return %x, %0 : tensor<5x5xf32>, tensor<5x5xf32>
