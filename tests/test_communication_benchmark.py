@@ -135,7 +135,7 @@ def test_what_is_not_partitioned_is_counted_before(
 def test_what_is_refused_stands_in_the_table(tmp_path: Path) -> None:
     path = tmp_path / "halos.mlir"
     halos = "split_axes = [[], [0]] halo_sizes = [%n, 1] :"
-    unknown = "{\n  %one = arith.constant 1 : i64\n  %n = arith.addi %one, %one : i64\n"
+    unknown = "{\n  %one = arith.constant 1 : i64\n  %n = arith.shli %one, %one : i64\n"
     text = PRODUCT.replace("split_axes = [[], [0]] :", halos).replace("{\n", unknown, 1)
     path.write_text(text)
     rows, mine = communication.rows_of(path, [])

@@ -21,9 +21,9 @@ from shard_dialect.planner.across_grids import (
     plan_between,
 )
 from shard_dialect.planner.device_groups import Moves, axes_of_groups, moves_of_pairs
-from shard_dialect.planner.greedy import common_prefix
 from shard_dialect.planner.halos import halo_steps
-from shard_dialect.planner.layout import nests
+from shard_dialect.planner.layouts.greedy import common_prefix
+from shard_dialect.planner.layouts.layout import nests
 from shard_dialect.planner.operands import bytes_moved
 from shard_dialect.planner.reshard_plan import Plan, plan
 from shard_dialect.planner.step_prices import BYTES, Prices

@@ -23,19 +23,19 @@ from shard_dialect.model.collectives import Mask, Permute, ReshardError, Step
 from shard_dialect.model.grid import Grid
 from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.sharding import Shape, Sharding
-from shard_dialect.planner.greedy import greedy
 from shard_dialect.planner.grid_steps import step_on_grid
-from shard_dialect.planner.layout import Layout, Problem
-from shard_dialect.planner.operands import bytes_moved
-from shard_dialect.planner.permutation import MAX_POSITIONS
-from shard_dialect.planner.reshard_plan import EXACT, Plan, plan
-from shard_dialect.planner.search import (
+from shard_dialect.planner.layouts.greedy import greedy
+from shard_dialect.planner.layouts.layout import Layout, Problem
+from shard_dialect.planner.layouts.search import (
     Path,
     SearchTooLong,
     SplitPath,
     cheapest_with_permute,
     cheapest_without_move,
 )
+from shard_dialect.planner.operands import bytes_moved
+from shard_dialect.planner.permutation import MAX_POSITIONS
+from shard_dialect.planner.reshard_plan import EXACT, Plan, plan
 from shard_dialect.planner.step_prices import BYTES, Prices
 
 Kind = Literal["same", "collective_permute", "send_recv"]

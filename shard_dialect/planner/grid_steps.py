@@ -8,7 +8,7 @@ from dataclasses import replace
 from shard_dialect.model.collectives import AllReduce, Mask, ReduceScatter, Step
 from shard_dialect.model.grid import Grid
 from shard_dialect.model.sharding import Reduction, Sharding
-from shard_dialect.planner.layout import AxisNumbers, Layout
+from shard_dialect.planner.layouts.layout import AxisNumbers, Layout
 from shard_dialect.planner.permutation import permute
 
 

@@ -11,7 +11,7 @@ from shard_dialect.model.collectives import Permute, ReshardError
 from shard_dialect.model.grid import Grid
 from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.sharding import Sharding, ShardingError
-from shard_dialect.planner.greedy import common_prefix
+from shard_dialect.planner.layouts.greedy import common_prefix
 
 MAX_POSITIONS = 1 << 16
 """The most members of a group that permutes, since a permutation lists them all. Larger groups use

@@ -23,14 +23,14 @@ from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.sharding import Shape, Sharding
 from shard_dialect.planner.grid_steps import step_on_grid, steps_on_grid
 from shard_dialect.planner.halos import halo_steps, sliced_with_halos
-from shard_dialect.planner.layout import Layout
+from shard_dialect.planner.layouts.layout import Layout
+from shard_dialect.planner.layouts.reshard_problem import reduced_problem, solve, whole_problem
+from shard_dialect.planner.layouts.search import SearchTooLong
+from shard_dialect.planner.layouts.time_search import TimedProblem, fastest
 from shard_dialect.planner.offsets import ways_through_equal_shards
 from shard_dialect.planner.operands import bytes_moved
 from shard_dialect.planner.permutation import may_permute, permute, without_size_one
-from shard_dialect.planner.reshard_problem import reduced_problem, solve, whole_problem
-from shard_dialect.planner.search import SearchTooLong
 from shard_dialect.planner.step_prices import BYTES, Prices
-from shard_dialect.planner.time_search import TimedProblem, fastest
 
 EXACT = 2000
 """The most layouts that one search may visit."""

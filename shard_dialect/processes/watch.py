@@ -159,6 +159,8 @@ class _Watch:
         self._selector = selectors.DefaultSelector()
         self._door = door
         self._exchange: hosts.Exchange | None = None
+        self._link: socket.socket | None = None
+        """What connects it to the hub; `None` until they have met."""
         self._hub: jobs.Hub | None = None
         self._hub_rank = self._rank.number
         self._doing = ("", "its start")
@@ -185,19 +187,19 @@ class _Watch:
         if self._door is not None:
             self._exchange = hosts.Exchange(self._selector, self._door, self._rank)
         try:
-            self._link = self._meet()
+            link = self._link = self._meet()
         except jobs.NoMeetingError as error:
             self._end()
             if self._rank.number == 0 or not self._rank.is_all_here:  # else rank 0 reports it
                 say(f"error: {error}")
             return 1
-        self._selector.register(self._link, selectors.EVENT_READ, self._hear)
+        self._selector.register(link, selectors.EVENT_READ, self._hear)
         self._say("started")
         while not self._has_left:
             self._wait()
             self._attend()
-        self._selector.unregister(self._link)
-        self._link.close()
+        self._selector.unregister(link)
+        link.close()
         self._wait_for_others()
         if self._hub is not None and self._hub.has_failed:
             self._end()
@@ -283,7 +285,8 @@ class _Watch:
         return jobs.MEET * max(1.0, self._rank.here / (os.cpu_count() or 1))
 
     def _say(self, kind: str, text: str = "") -> None:
-        jobs.send(self._link, f"{self._rank.number}\n{kind}\n{text}")
+        if self._link is not None:  # before, nobody waits for what this rank does
+            jobs.send(self._link, f"{self._rank.number}\n{kind}\n{text}")
 
     def _listen(self) -> None:
         """Read what the child tells."""
@@ -314,7 +317,7 @@ class _Watch:
 
     def _hear(self) -> None:
         """Read what the hub says: its rank, and then the end."""
-        message = jobs.receive(self._link)
+        message = None if self._link is None else jobs.receive(self._link)
         if message == jobs.END:
             self._end()
         elif message is not None:

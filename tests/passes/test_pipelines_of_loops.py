@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -103,16 +104,29 @@ def test_each_stage_has_its_trips(text: str) -> None:
     assert taken == [(str(stage), str(stage)) for stage in range(4)]
 
 
-def training_step(optimizer: str, layers: int, grid: str, weights: str = "") -> str:
-    """A step of `tanh` layers in a scan, as JAX lowers it; the weights are annotated `weights`."""
+def layers_of(loop: str, w: Any, x: Any) -> Any:
+    """What layers of weights `w` make of `x`, in a loop of this kind."""
     import jax
     import jax.numpy as jnp
 
-    def loss(w: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
-        def layer(h: jax.Array, w: jax.Array) -> tuple[jax.Array, None]:
-            return jnp.tanh(h @ w), None
+    def layer(h: jax.Array, w: jax.Array) -> tuple[jax.Array, None]:
+        return jnp.tanh(h @ w), None
 
-        return jnp.sum((jax.lax.scan(layer, x, w)[0] - y) ** 2)
+    if loop == "index":
+        return jax.lax.fori_loop(0, len(w), lambda i, h: layer(h, w[i])[0], x)
+    if loop == "unrolled":
+        for each in range(len(w)):
+            x, _ = layer(x, w[each])
+        return x
+    return jax.lax.scan(jax.checkpoint(layer) if loop == "checkpoint" else layer, x, w)[0]
+
+
+def training_step(
+    optimizer: str, layers: int, grid: str, weights: str = "", loop: str = "scan"
+) -> str:
+    """A step of `tanh` layers in a loop, as JAX lowers it; the weights are annotated `weights`."""
+    import jax
+    import jax.numpy as jnp
 
     def sgd(g: jax.Array, w: jax.Array) -> tuple[jax.Array, ...]:
         return (w - 0.1 * g,)
@@ -140,7 +154,10 @@ def training_step(optimizer: str, layers: int, grid: str, weights: str = "") -> 
     }[optimizer]
 
     def step(x: jax.Array, y: jax.Array, w: jax.Array, *state: jax.Array) -> tuple[jax.Array, ...]:
-        value, g = jax.value_and_grad(loss)(w, x, y)
+        def loss(w: jax.Array) -> jax.Array:
+            return jnp.sum((layers_of(loop, w, x) - y) ** 2)
+
+        value, g = jax.value_and_grad(loss)(w)
         return value, *update(g, w, *state)
 
     shapes = [(8, 4), (8, 4), *[(layers, 4, 4)] * (1 + state)]
@@ -177,6 +194,20 @@ def test_the_backward_pass_of_a_scan_is_divided(
     assert outcome.verdict.passed, outcome.verdict
     # What a layer keeps for its backward pass stays on its stage: no stack of it is passed on.
     assert not re.search(r"collective_permute.*-> tensor<\dx\dx4xf32>", made)
+
+
+@pytest.mark.usefixtures("unoptimized")
+@pytest.mark.parametrize("loop", ["scan", "index", "unrolled", "checkpoint"])
+@needs("jax")
+def test_loops_of_all_kinds_move_activations_alone(loop: str) -> None:
+    text = training_step("sgd", 4, "2", loop=loop)
+    made = pipeline(text, "stages=2 microbatches=2 arguments='0,1'")
+    outcome = run_and_check(made, "spmd,lower", reference=reference_of(text))
+    assert outcome.verdict.passed, outcome.verdict
+    with make_context():
+        module = Source.of(made).parse()
+        run_pipeline(module, "spmd")
+        assert communication(module).bytes_moved == 2 * 2 * 4 * 4 * 4
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)

@@ -18,10 +18,10 @@ from typing import Literal
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
-from shard_dialect.ir.constant_integer import constant_integer
 from shard_dialect.ir.mesh.attributes import flag, symbol
 from shard_dialect.ir.mesh.notation import read_axes, read_notation
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, is_sharding, rank_of
+from shard_dialect.ir.reading.constant_integer import constant_integer
 from shard_dialect.ir.user_dialects import is_of_users
 from shard_dialect.model import Annotation, Axes, ShardingError
 from shard_dialect.model.sharding import Sizes

@@ -18,7 +18,7 @@ from math import prod
 
 from shard_dialect.ir.numbered_function import Op
 from shard_dialect.model import Grid
-from shard_dialect.passes.pipelining.layer_stacks import SLICES
+from shard_dialect.passes.pipelining.layer_stacks import SLICES, LayerStacks
 from shard_dialect.passes.pipelining.microbatch_program import MicrobatchProgram
 from shard_dialect.rules.op_kinds import OpKinds
 
@@ -36,6 +36,7 @@ class StageChoice:
     """
 
     program: MicrobatchProgram
+    stacks: LayerStacks
     count: int
     of_value: dict[int, int] = field(default_factory=dict)
     of_op: dict[int, int] = field(default_factory=dict)
@@ -58,7 +59,7 @@ class StageChoice:
         values = self.program.function.values
         tensors = [value for value in self.program.function.arguments if values[value].is_tensor]
         self._roots = {value: {value} for value in tensors}
-        self.of_value |= dict.fromkeys(self.program.stacks.arguments, self.all)
+        self.of_value |= dict.fromkeys(self.stacks.arguments, self.all)
         self._find_roots()
         count = self._find_forward()
         self._choose_forward(self.program.ops[:count])
@@ -158,31 +159,50 @@ class StageChoice:
 
         A stage that the backward pass has left does not come again.
         """
-        stages = sorted({self.of_value[v] for v in self._read(op) if v in self.of_value})
+        stages = self._homes(op)
         made = [self.of_value[value] for value in self._read(op) if value in self._made]
         latest = min(made, default=self.count - 1)
         stages = [stage for stage in stages if stage <= latest] or [latest]
         self._put(op, min(stages, key=lambda stage: self._bytes_to(op, stage)))
+
+    def _homes(self, op: Op) -> list[int]:
+        """The stages of the values that an op reads."""
+        homes = {self._home(value) for value in self._read(op)}
+        return sorted(stage for stage in homes if stage is not None)
+
+    def _home(self, value: int) -> int | None:
+        """The stage of a value; of one that is made once, and not placed yet, that of its operands.
+
+        `None` if it can be on any stage.
+        """
+        if value in self.of_value or value not in self._maker:
+            return self.of_value.get(value)
+        maker = self._maker[value]
+        return max(self._homes(maker), default=None) if not self._takes(maker) else None
+
+    def _takes(self, op: Op) -> bool:
+        """Whether an op takes rows of a stack."""
+        return id(op) in self.stacks.takes
 
     def _place_after(self, op: Op) -> None:
         """Put an op on one of the stages of its operands, all stages too, to which least moves.
 
         One whose operands are on no stage yet is put where it is used first.
         """
-        if id(op) in self.program.stacks.puts:
+        if id(op) in self.stacks.puts:
             self._put(op, self.all)
             return
-        stages = {self.of_value[v] for v in self._read(op) if v in self.of_value}
+        stages = self._homes(op)
         if stages:
-            self._put(op, min(sorted(stages), key=lambda stage: self._bytes_to(op, stage)))
+            self._put(op, min(stages, key=lambda stage: self._bytes_to(op, stage)))
         else:
             self._maker |= dict.fromkeys(op.results, op)
 
     def _bytes_to(self, op: Op, stage: int) -> int:
         total = 0
         for value in set(self._read(op)):
-            at = self.of_value.get(value, stage)
-            if at != stage and stage not in self.needed.get(value, ()):
+            at = self._home(value)
+            if at not in (None, stage) and stage not in self.needed.get(value, ()):
                 kind = self.program.function.values[value].kind
                 total += prod(kind.shape or ()) * kind.itemsize
         return total
@@ -208,9 +228,9 @@ class StageChoice:
 
     def _is_part(self, op: Op, value: int) -> bool:
         """Whether an op takes rows of a stack `value`, or puts `value` into one: rows move then."""
-        rows = self.program.stacks.puts.get(id(op))
+        rows = self.stacks.puts.get(id(op))
         is_put = rows is not None and value == op.operands[rows.operand]
-        return is_put or id(op) in self.program.stacks.takes
+        return is_put or self._takes(op)
 
     def _use(self, value: int, stage: int) -> None:
         """Note that a stage uses a value; one that is on no stage yet is put there."""
@@ -220,7 +240,6 @@ class StageChoice:
             self.of_value[value] = stage
             maker = self._maker.get(value)
             if maker is not None and id(maker) not in self.of_op:
-                takes = id(maker) in self.program.stacks.takes
-                self._put(maker, stage if takes else self._stage_for(maker, stage))
+                self._put(maker, stage if self._takes(maker) else self._stage_for(maker, stage))
         if self.of_value[value] != stage:
             self.needed.setdefault(value, set()).add(stage)

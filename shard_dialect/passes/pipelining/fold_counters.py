@@ -24,8 +24,26 @@ _COMPARE: Mapping[str, Callable[[int, int], bool]] = {
     "GT": lambda a, b: a > b,
     "GE": lambda a, b: a >= b,
 }
-_FOLDED: Mapping[str, Callable[..., int]] = {
+
+
+def _divide(a: int, b: int) -> int | None:
+    """Division that rounds to zero, as StableHLO's does."""
+    return None if b == 0 else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+def _remainder(a: int, b: int) -> int | None:
+    """What division leaves: it has the sign of `a`."""
+    return None if b == 0 else a - b * (_divide(a, b) or 0)
+
+
+_FOLDED: Mapping[str, Callable[..., int | None]] = {
     "stablehlo.add": lambda a, b: a + b,
+    "stablehlo.and": lambda a, b: a & b,
+    "stablehlo.convert": lambda a: a,
+    "stablehlo.divide": _divide,
+    "stablehlo.or": lambda a, b: a | b,
+    "stablehlo.remainder": _remainder,
+    "stablehlo.sign": lambda a: (a > 0) - (a < 0),
     "stablehlo.subtract": lambda a, b: a - b,
     "stablehlo.multiply": lambda a, b: a * b,
     "stablehlo.maximum": max,
@@ -90,7 +108,10 @@ def _number(op: ir.Operation) -> int | None:
     if op.name not in _FOLDED:
         return None
     number = _FOLDED[op.name](*numbers)
-    return number if -(1 << bits - 1) <= number < 1 << bits - 1 else None
+    if op.name == "stablehlo.convert" and str(op.results[0].type.element_type) == "i1":
+        return int(number != 0)
+    fits = number is not None and -(1 << bits - 1) <= number < 1 << bits - 1
+    return number if fits else None
 
 
 def _bits(type_: ir.Type) -> int:
@@ -128,7 +149,7 @@ def _to_slice(op: ir.Operation) -> None:
             op.results[0].replace_all_uses_with(update)
             op.erase()
             return
-        if not _are_disjoint(at, update.type.shape, starts, sizes):
+        if not are_disjoint(at, update.type.shape, starts, sizes):
             break
         source = source.owner.operands[0]
     attributes = {
@@ -188,12 +209,12 @@ def written(value: ir.Value) -> tuple[ir.Value, list[int]] | None:
     return None if starts is None or SHARDINGS in op.attributes else (update, starts)
 
 
-def _are_disjoint(
+def are_disjoint(
     a: Sequence[int], a_sizes: Sequence[int], b: Sequence[int], b_sizes: Sequence[int]
 ) -> bool:
     """Whether two boxes have no element in common.
 
-    >>> _are_disjoint([0, 0], [1, 4], [1, 0], [1, 4])
+    >>> are_disjoint([0, 0], [1, 4], [1, 0], [1, 4])
     True
     """
     ends = zip(map(add, a, a_sizes), map(add, b, b_sizes), strict=True)

@@ -13,16 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.constant_integer import constant_integer
 from shard_dialect.ir.mesh.attributes import SHARDINGS
 from shard_dialect.ir.numbered_function import Op
+from shard_dialect.ir.reading.constant_integer import constant_integer
 from shard_dialect.passes.pipelining.fold_counters import UPDATE, written
-
-if TYPE_CHECKING:
-    from shard_dialect.passes.pipelining.microbatch_program import MicrobatchProgram
+from shard_dialect.passes.pipelining.microbatch_program import MicrobatchProgram
 
 _STABLEHLO, _TENSOR, _INSERT = "stablehlo.slice", "tensor.extract_slice", "tensor.insert_slice"
 SLICES = (_STABLEHLO, _TENSOR)

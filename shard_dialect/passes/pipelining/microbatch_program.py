@@ -14,7 +14,6 @@ from shard_dialect.ir.numbered_function import Function, Op
 from shard_dialect.ir.read_function import read_function
 from shard_dialect.ir.shard.local_collectives import read_local
 from shard_dialect.model import AllReduce, AllSlice
-from shard_dialect.passes.pipelining.layer_stacks import LayerStacks
 from shard_dialect.passes.pipelining.read_values import read_values
 
 
@@ -37,8 +36,6 @@ class MicrobatchProgram:
     """Of a value that microbatches add to, the value that they add, and how."""
     slices: dict[int, tuple[int, AllSlice]] = field(default_factory=dict)
     """Of a microbatch's slice of a value, that value, and the slice."""
-    stacks: LayerStacks = field(default_factory=LayerStacks)
-    """The tensors that hold something of all layers."""
 
     @classmethod
     def read(cls, handle: ir.Operation, arguments: Collection[int]) -> MicrobatchProgram:
@@ -48,7 +45,6 @@ class MicrobatchProgram:
         program = cls(function, read_values(function), batched)
         program._classify()
         program._defer()
-        program.stacks = LayerStacks.find(program)
         return program
 
     @property

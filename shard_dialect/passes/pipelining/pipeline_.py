@@ -43,6 +43,8 @@ from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.pipelining.annotations_on_stages import AnnotationsOnStages
 from shard_dialect.passes.pipelining.batch_ops import is_stablehlo
 from shard_dialect.passes.pipelining.choose_stages import StageChoice
+from shard_dialect.passes.pipelining.join_parts import join_parts
+from shard_dialect.passes.pipelining.layer_stacks import LayerStacks
 from shard_dialect.passes.pipelining.microbatch_program import MicrobatchProgram
 from shard_dialect.passes.pipelining.schedules import schedule
 from shard_dialect.passes.pipelining.split_batch import split_batch
@@ -89,6 +91,7 @@ class Pipeline(Pass):
 
     def _divide(self, function: ir.Operation, batched: Sequence[int]) -> None:
         unroll_loops(function, batched)
+        join_parts(function)
         shardings = Shardings.of(function.parent)
         names = set(shardings.grids)
         microbatches = _fresh("microbatches", names)
@@ -103,7 +106,7 @@ class Pipeline(Pass):
         program = MicrobatchProgram.read(function, batched)
         _drop(microbatches, function.parent)
         annotations.declare()
-        choice = StageChoice(program, self.stages)
+        choice = StageChoice(program, LayerStacks.find(program), self.stages)
         for value, type_ in zip(arguments, whole, strict=True):
             value.set_type(type_)
         end = returns_of(function)[0]
@@ -113,7 +116,7 @@ class Pipeline(Pass):
         with ir.InsertionPoint(end), function.location:
             writer = TaskWriter(program, choice, annotations, self.microbatches, end, stablehlo)
             writer.write(steps, dims)
-        annotations.stacks = program.stacks.arguments
+        annotations.stacks = choice.stacks.arguments
         del function.attributes[FORM]
         update_type(function)
         annotations.annotate_boundary(

@@ -43,6 +43,7 @@ from shard_dialect.passes.pipelining.batch_ops import combined, is_stablehlo
 from shard_dialect.passes.pipelining.read_values import read_values
 from shard_dialect.rules.op_kinds import OpKinds
 
+_BARRIER = "stablehlo.optimization_barrier"
 AXIS = 0
 """The axis of the grid of microbatches."""
 
@@ -120,6 +121,10 @@ class _Splitter:
                     self._refuse(op, is_late)
                 if is_late:
                     self.late.update(op.results)
+                elif is_split and op.name == _BARRIER:
+                    for value, result in zip(op.operands, op.results, strict=True):
+                        if value in self.of:
+                            self._retype(result, self.of[value])
                 elif is_split:
                     self._split(op)
 

@@ -80,7 +80,7 @@ class TaskWriter:
 
     def _clone(self, op: Op, microbatch: int | None) -> None:
         with located(op.handle):
-            stage, stacks = self.choice.of_op[id(op)], self.program.stacks
+            stage, stacks = self.choice.of_op[id(op)], self.choice.stacks
             if id(op) in stacks.takes:
                 self.made[op.results[0], _key(None)] = self._take(op, stacks.takes[id(op)])
                 return
@@ -120,7 +120,7 @@ class TaskWriter:
             empty = build.empty(box).results[0]
             own = build.create("tensor.insert_slice", [box], [own, empty], none).results[0]
         made = self._transfer_rows([own, whole], rows, whole.type, self.choice.all)
-        is_last = op.results[0] in self.program.stacks.last
+        is_last = op.results[0] in self.choice.stacks.last
         return self.annotations.divided(made) if is_last else made
 
     def _transfer_rows(

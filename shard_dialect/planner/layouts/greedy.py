@@ -18,7 +18,7 @@ from shard_dialect.model.collectives import (
     ReduceScatter,
     Step,
 )
-from shard_dialect.planner.layout import AxisNumbers, Layout, Problem, free_axes
+from shard_dialect.planner.layouts.layout import AxisNumbers, Layout, Problem, free_axes
 
 
 def greedy(problem: Problem) -> list[Step]:

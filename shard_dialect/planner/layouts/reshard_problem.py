@@ -15,16 +15,16 @@ from shard_dialect.model.axis import full_axis
 from shard_dialect.model.collectives import AllToAll, ReduceScatter, Step
 from shard_dialect.model.grid import Grid
 from shard_dialect.model.sharding import Shape, Sharding
-from shard_dialect.planner.greedy import applied, common_prefix, greedy
-from shard_dialect.planner.layout import AxisNumbers, Layout, Problem
-from shard_dialect.planner.permutation import may_permute
-from shard_dialect.planner.search import (
+from shard_dialect.planner.layouts.greedy import applied, common_prefix, greedy
+from shard_dialect.planner.layouts.layout import AxisNumbers, Layout, Problem
+from shard_dialect.planner.layouts.search import (
     Path,
     SearchTooLong,
     cheapest,
     cheapest_with_permute,
     missing,
 )
+from shard_dialect.planner.permutation import may_permute
 
 
 def reduced_problem(

@@ -14,7 +14,7 @@ from shard_dialect.model.collectives import (
     ReduceScatter,
     Step,
 )
-from shard_dialect.planner.layout import AxisNumbers, Layout, Problem, free_axes
+from shard_dialect.planner.layouts.layout import AxisNumbers, Layout, Problem, free_axes
 
 Move = tuple[Step, Layout, int]
 """A step, the layout after it (of `backward`: before it), and its cost in the problem's unit."""

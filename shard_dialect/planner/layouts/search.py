@@ -20,8 +20,8 @@ from itertools import count as numbers
 from math import prod
 
 from shard_dialect.model.collectives import Step
-from shard_dialect.planner.layout import AxisNumbers, Layout, Problem
-from shard_dialect.planner.moves import Move, backward, forward
+from shard_dialect.planner.layouts.layout import AxisNumbers, Layout, Problem
+from shard_dialect.planner.layouts.moves import Move, backward, forward
 
 Cost = tuple[int, int, int]
 """Elements moved in the problem's unit, number of steps, elements held at the peak."""

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from shard_dialect.model.collectives import Step
-from shard_dialect.planner.layout import Layout, Problem
-from shard_dialect.planner.moves import Move, backward, forward
-from shard_dialect.planner.search import Cost, Layouts, Path, reachable
+from shard_dialect.planner.layouts.layout import Layout, Problem
+from shard_dialect.planner.layouts.moves import Move, backward, forward
+from shard_dialect.planner.layouts.search import Cost, Layouts, Path, reachable
 
 StepPrice = Callable[[Step | Layout, Layout], int]
 """The price of a step from a layout; a layout as a step stands for the permutation to it."""
