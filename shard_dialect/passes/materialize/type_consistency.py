@@ -13,6 +13,7 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
 from shard_dialect.ir.diagnostics import error_at, located
+from shard_dialect.ir.function import update_type
 from shard_dialect.ir.mesh.attributes import MANUAL, ints
 from shard_dialect.ir.mesh.manual_computation import (
     BOUNDARY_OPS,
@@ -54,7 +55,7 @@ def read_distributed(handle: ir.Operation, shardings: Shardings) -> Function:
     Raises a located `ShardError` for a sharding in a type that no pass can partition yet.
     """
     function = read_function(handle)
-    if remove_casts(function):
+    if remove_casts(function) or _write_in_full(function, shardings):
         function = read_function(handle)
     checked: set[Kind] = set()
     _check_kinds(handle, function.arguments, function, shardings, checked)
@@ -62,6 +63,33 @@ def read_distributed(handle: ir.Operation, shardings: Shardings) -> Function:
         arguments = [number for block in op.blocks for number in block.arguments]
         _check_kinds(op.handle, (*op.results, *arguments), function, shardings, checked)
     return function
+
+
+def _write_in_full(function: Function, shardings: Shardings) -> bool:
+    """Write the shardings in types with a list for each dimension, as passes do.
+
+    MLIR takes `#mesh.shard<@g, [[0]]>` and `#mesh.shard<@g, [[0], []]>` for two types. Returns
+    whether it changed some.
+    """
+    full = {
+        kind: shardings.typed(kind.type, shardings.of_type(kind.type))
+        for kind in {value.kind for value in function.values}
+        if kind.is_tensor and shardings.of_type(kind.type) is not None
+    }
+    is_short = {kind for kind, type_ in full.items() if type_ != kind.type}
+    for value in function.values if is_short else ():
+        if value.kind not in is_short:
+            continue
+        handle, type_ = value.handle, full[value.kind]
+        if not isinstance(handle.owner, ir.Block) and build.is_constant(handle.owner.operation):
+            constant = handle.owner.operation
+            key = build.CONSTANTS[constant.name]
+            if build.is_splat(constant.attributes[key]):
+                constant.attributes[key] = build.resplat(constant.attributes[key], type_)
+        handle.set_type(type_)
+    if is_short:
+        update_type(function.handle)
+    return bool(is_short)
 
 
 def _check_kinds(
