@@ -160,3 +160,65 @@ def test_an_axis_of_one_device_that_the_common_grid_has_not(sizes: str) -> None:
       return %x, %0 : tensor<5x5xf32>, tensor<5x5xf32>
     }}"""
     assert run_and_check(text, "spmd,lower").verdict.passed
+
+
+SQUARE = '"sdy.mesh"() <{mesh = #sdy.mesh<["a"=2, "b"=2]>, sym_name = "square"}> : () -> ()'
+LINE = '"sdy.mesh"() <{mesh = #sdy.mesh<["z"=4]>, sym_name = "line"}> : () -> ()'
+TURNED = (
+    '"sdy.mesh"() <{mesh = #sdy.mesh<["z"=4], device_ids = [3, 2, 1, 0]>, sym_name = "line"}>'
+    " : () -> ()"
+)
+EMPTY = '"sdy.mesh"() <{mesh = #sdy.mesh<[]>, sym_name = "empty"}> : () -> ()'
+ONE = '"sdy.mesh"() <{mesh = #sdy.mesh<[], device_ids = [1]>, sym_name = "one"}> : () -> ()'
+ANOTHER = '"sdy.mesh"() <{mesh = #sdy.mesh<[], device_ids = [0]>, sym_name = "other"}> : () -> ()'
+ROWS, ANY, WHOLE = '[{"z"}, {}]', "[{?}, {?}]", "[{}, {}]"
+FEW = {
+    "one device alone": ([ONE], [("one", "[]")]),
+    "two devices, each alone": ([ONE, ANOTHER], [("one", "[]"), ("other", "[]")]),
+    "one device of a grid that nothing is on": ([SQUARE, ONE], [("one", "[]")]),
+    "the empty grid beside two": (
+        [SQUARE, LINE, EMPTY],
+        [("square", '[{"a"}, {"b"}]'), ("line", ROWS), ("empty", ANY)],
+    ),
+    "replicated on the empty grid": (
+        [SQUARE, LINE, EMPTY],
+        [("square", '[{"a"}, {"b"}]'), ("empty", WHOLE), ("line", ROWS)],
+    ),
+    "the empty grid after one device": (
+        [SQUARE, LINE, ONE, EMPTY],
+        [("square", '[{"a"}, {"b"}]'), ("one", "[]"), ("empty", ANY)],
+    ),
+    "one device beside two grids": (
+        [SQUARE, LINE, ONE],
+        [("square", '[{"b"}, {"a"}]'), ("one", "[]"), ("line", ROWS)],
+    ),
+    "one device of a grid in its own order": (
+        [TURNED, ONE],
+        [("line", ROWS), ("one", "[]"), ("line", '[{}, {"z"}]')],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_grids_of_one_device_and_of_none(name: str) -> None:
+    meshes, said = FEW[name]
+    lines = []
+    for number, (mesh, dims) in enumerate(said):
+        sharding = f"#sdy.sharding<@{mesh}, {dims}>"
+        lines += [
+            f'%c{number} = "sdy.sharding_constraint"(%t{number}) <{{sharding = {sharding}}}> '
+            ": (tensor<8x8xf32>) -> tensor<8x8xf32>",
+            f"%t{number + 1} = stablehlo.tanh %c{number} : tensor<8x8xf32>",
+        ]
+    text = "\n".join(
+        [
+            *meshes,
+            "func.func @main(%t0: tensor<8x8xf32>) -> tensor<8x8xf32> {",
+            *lines,
+            f"return %t{len(said)} : tensor<8x8xf32>",
+            "}",
+        ]
+    )
+    for pipeline in ("spmd,lower", "import,propagate,materialize,partition,lower"):
+        outcome = run_and_check(text, pipeline, reference=reference_of(text))
+        assert outcome.verdict.passed, text

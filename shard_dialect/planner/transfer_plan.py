@@ -52,7 +52,8 @@ class End:
         >>> End.on_part(Sharding("g", ((1,),)), Place(Grid("g", (2, 2)), (0,), {(1,)})).ranks
         (None, None, 2, 3)
         """
-        ranks = tuple(rank if place.holds(rank) else None for rank in range(place.grid.size))
+        by_position = place.grid.device_ids or range(place.grid.size)
+        ranks = tuple(rank if place.holds(rank) else None for rank in by_position)
         return cls(sharding, place.grid, ranks, offsets)
 
     def parts(self, shape: Shape) -> dict[int, _Part]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import prod
 from operator import add, le, sub
 from random import Random
 
@@ -250,10 +251,14 @@ def staged_program(draw: Random) -> str:
         program.step()
     made = [value for values in program.values for value in values[-1:]]
     returned = draw.sample(made, draw.randint(1, len(made)))
+    devices = list(range(prod(grid)))
+    if draw.random() < 0.3:
+        draw.shuffle(devices)
+    order = f", device_ids = {devices}" if devices != sorted(devices) else ""
     return "\n".join(
         [
             f'"mesh.cluster"() {{sym_name = "g", rank = {len(grid)} : i64, '
-            f"dim_sizes = {list(grid)}}} : () -> ()",
+            f"dim_sizes = {list(grid)}{order}}} : () -> ()",
             *(
                 f'"mesh.sub_cluster"() {{sym_name = "s{number}", cluster = @{cluster}, '
                 f"offsets = {offsets}, sizes = {sizes}}} : () -> ()"

@@ -86,7 +86,7 @@ def branch_by_stage(
 def _finest(stages: Sequence[SubCluster], whole: Grid, shardings: Shardings) -> Grid:
     """A grid of the module on which the stages, without transfers, have fixed axes."""
     for grid in (whole, *shardings.grids.values()):
-        same_devices = grid.is_static and grid.size == whole.size and not grid.device_ids
+        same_devices = grid.is_static and grid.size == whole.size
         if same_devices and all(stage.place(whole, grid).fixed is not None for stage in stages):
             return grid
     return whole

@@ -56,6 +56,7 @@ from shard_dialect.passes.propagate.strided_merges import take_apart_strided_mer
 from shard_dialect.passes.specialize.clone_per_call import Calls
 from shard_dialect.passes.specialize.device_positions import fold_sizes
 from shard_dialect.passes.stages.rewrite_annotations import merge_equal_grids
+from shard_dialect.passes.stages.settle_grids import settle_grids
 from shard_dialect.passes.stages.stages_to_grid import stages_to_grid_axis
 from shard_dialect.passes.vocabularies.import_ import import_annotations
 from shard_dialect.propagation.engine import Engine
@@ -123,6 +124,7 @@ class Propagate(Pass):
         if declares_no_grid(module):
             return
         merge_equal_grids(module, Shardings.of(module))
+        settle_grids(module)
         stages_to_grid_axis(module)
         if "scf.execute_region" in names:
             Calls(module).refuse_recursion()

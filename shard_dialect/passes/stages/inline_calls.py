@@ -40,10 +40,11 @@ def inline_where_called(module: ir.Operation, names: Collection[str]) -> None:
     if not any(calls.calls[name] for name in reaching if name in calls.calls):
         return
     calls.refuse_recursion()
+    reached = _reached_from(reaching, calls)  # before the calls are erased
     for name in sorted(reaching & calls.functions.keys()):
         if not is_private(calls.functions[name]) or not _is_called(name, module):
             inline_calls(calls.functions[name], module)
-    drop_uncalled(module, _reached_from(reaching, calls))
+    drop_uncalled(module, reached)
 
 
 def inline_calls(function: ir.Operation, module: ir.Operation) -> None:

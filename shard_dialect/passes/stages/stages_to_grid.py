@@ -48,7 +48,6 @@ from shard_dialect.ir.mesh.notation import write_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
 from shard_dialect.ir.mesh.stage_attributes import stages_at
 from shard_dialect.ir.read_function import read_function
-from shard_dialect.ir.sdy.convert import is_maximal
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation, Axis, Grid, SubCluster
 from shard_dialect.model.collectives import NOBODY
@@ -71,28 +70,22 @@ from shard_dialect.passes.stages.rewrite_annotations import rewrite_annotations
 def stages_to_grid_axis(module: ir.Operation) -> None:
     """Rewrite the annotated functions with stages; raise a located `ShardError` if it fails.
 
-    A grid of one device without axes, Shardy's maximal mesh, is a stage of the function's other
-    grid. A transfer to a grid that is no part of another becomes an annotation for its users, and
-    one of a part of a tensor becomes a slice.
+    A transfer to a grid that is no part of another becomes an annotation for its users, and one of
+    a part of a tensor becomes a slice.
     """
     shardings = Shardings.of(module)
     if len(shardings.grids) < 2:
         return
-    parts = {
-        *sub_clusters_of(module),
-        *(name for name in shardings.grids if is_maximal(shardings.grid(name))),
-    }
+    sub_clusters = sub_clusters_of(module)
     staged = set()
     for function in functions_of(module):
         with located(function):
-            if form_of(function) == "annotated" and parts & set(grids_in(function, shardings)):
+            if form_of(function) == "annotated" and sub_clusters.keys() & set(
+                grids_in(function, shardings)
+            ):
                 staged.add(name_of(function))
     inline_where_called(module, staged)
     functions = [each for each in functions_of(module) if form_of(each) == "annotated"]
-    for function in functions:
-        with located(function):
-            _maximal_to_parts(set(grids_in(function, shardings)), module, shardings)
-    sub_clusters = sub_clusters_of(module)
     for function in functions:
         with located(function):
             shardings = Shardings.of(module)
@@ -102,30 +95,6 @@ def stages_to_grid_axis(module: ir.Operation) -> None:
                 _StagesToGrid(function, stages, names, shardings).run()
             else:
                 _transfers_to_annotations(function, shardings)
-
-
-def _maximal_to_parts(names: Collection[str], module: ir.Operation, shardings: Shardings) -> None:
-    """Declare the grids of one device that a function uses as parts of the other one it uses."""
-    grids = [shardings.grid(name) for name in names]
-    wholes = sorted((grid for grid in grids if grid.rank), key=lambda grid: grid.name)
-    for op in operations(body(module)) if wholes else ():
-        if op.name not in GRIDS or name_of(op) not in names:
-            continue
-        grid, whole = shardings.grid(name_of(op)), wholes[0]
-        if op.name == "mesh.sub_cluster" or not is_maximal(grid):
-            continue
-        (device,) = grid.device_ids
-        if device >= whole.size:
-            raise error_at(op.location, f"grid {grid} is device {device}, which is not in {whole}")
-        attributes = {
-            "sym_name": op.attributes["sym_name"],
-            "cluster": ir.FlatSymbolRefAttr.get(whole.name),
-            "offsets": i64_array(whole.coordinates(device)),
-            "sizes": i64_array((1,) * whole.rank),
-        }
-        with ir.InsertionPoint(op), op.location:
-            create("mesh.sub_cluster", [], [], attributes)
-        op.erase()
 
 
 def _transfers_to_annotations(function: ir.Operation, shardings: Shardings) -> None:
@@ -243,10 +212,9 @@ class _StagesToGrid:
                 f"function @{name_of(self.function)} has tensors on @{self.stages[0].name}, a part "
                 f"of {grid}, and on @{name}: expected parts of one grid"
             )
-        if not grid.is_static or grid.device_ids:
+        if not grid.is_static:
             raise ShardError(
-                f"function @{name_of(self.function)} has stages of {grid}, whose sizes must be "
-                "known, and its devices in their own order"
+                f"function @{name_of(self.function)} has stages of {grid}, of unknown sizes"
             )
         return grid
 
