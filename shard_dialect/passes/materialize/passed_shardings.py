@@ -58,8 +58,8 @@ def choose_passed(
         for each in (known, *_split_further(_allowed(known, at_target), at_target))
     )
 
-    def price(passed: Passed) -> tuple[int, int]:
-        """What it costs, and how many permutations and copies there are."""
+    def price(passed: Passed) -> tuple[int, int, int]:
+        """What it costs the most loaded device, and all; and how many permutations there are."""
         ends = [
             End.on_part(sharding, place, at)
             for sharding, place, at in zip(
@@ -67,14 +67,17 @@ def choose_passed(
             )
         ]
         plan = plan_transfer(*ends, *shapes)
-        sent = [prod(each.shape) for each in plan.rounds if not each.stays]
-        total = (
+        rounds = [each for each in plan.rounds if not each.stays]
+        resharding = (
             resharded.price(value, passed.source)
             + sum(resharded.price(each, passed.target) for each in into)
-            + resharded.prices.rounds(sent, itemsize, grid)
             + resharded.plan(result, passed.target, wanted).cost
         )
-        return total, len(plan.rounds)
+        sent = [prod(each.shape) for each in rounds]
+        most = resharding + resharded.prices.rounds(sent, itemsize, grid)
+        messages = [prod(each.shape) * len(each.messages) for each in rounds]
+        total = resharding * grid.size + resharded.prices.rounds(messages, itemsize, grid)
+        return most, total, len(plan.rounds)
 
     pairs = [
         Passed(source, target)
