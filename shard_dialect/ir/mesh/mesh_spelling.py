@@ -31,6 +31,7 @@ QUERIES = ("mesh.idx", "mesh.size")
 WITHOUT_RESULTS = ("mesh.sharding_group",)
 _OF_ONE_TYPE = (
     "mesh.annotate",
+    "mesh.collective_permute",
     "mesh.done",
     "mesh.propagation_barrier",
     "mesh.reshard",
@@ -57,6 +58,7 @@ _SHAPE = re.compile(r"\w+\s*=\s*(\d+(?:x\d+)+)")
 """A shape where a list is expected."""
 _BRACKETS = {"(": ")", "{": "}", "[": "]", "<": ">"}
 _ANY_BRACKET = re.compile(r"->|[(){}\[\]<>,]")
+_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 _COMMENT = re.compile(r'//[^\n]*|(?P<string>"(?:[^"\\\n]|\\.)*")')
 
 
@@ -223,6 +225,8 @@ class _Op:
             elif found in _BRACKETS.values():
                 if found != expected.pop():
                     break
+                if not expected and "%" in _STRING.sub("", self.code[at : match.start()]):
+                    break  # a value is in no attribute: the brackets are closed too late
                 if not expected:
                     is_empty = not starts and not self.code[entry : match.start()].strip()
                     last = [] if is_empty else [self._after_space(entry)]

@@ -2,6 +2,8 @@
 
     #mesh.shard<[[0]]>                    the RFC's short form: adds the grid, the function's
                                           mesh_cluster
+    #mesh.shard<[0], []>                  as on the RFC's slides: [[0], []]
+    mesh_axis = [(), [0]]                 as on the slides: [[], [0]]
     shard.scatter ... scatter_axis = 0    the name of LLVM 22, or `scatter_dim` of later versions:
                                           changes to the installed one
     reduction = <max>                     as in upstream's documentation: becomes `max`
@@ -29,6 +31,15 @@ from shard_dialect.ir.reading.edits import Edit
 from shard_dialect.ir.shard.check_text import refuse
 
 _SHORT_SHARD = re.compile(r"#mesh\.shard<\s*(?=\[)")
+_SLIDES = re.compile(
+    r"#mesh\.shard<\s*(?P<grid>@(?:[\w$.\-]+|\"[^\"]*\")\s*,\s*)?"
+    r"(?P<lists>\[[^\[\]]*\](?:\s*,\s*\[[^\[\]]*\])+|\[\s*\d[^\[\]]*\])\s*>"
+)
+"""A sharding whose lists are not in a list of their own."""
+_AXES_OF_OP = re.compile(
+    r"\b(?:mesh_axis|sharding)\s*=\s*\[(?:[^\[\]]|\[[^\[\]]*\])*?\(\s*\)(?:[^\[\]]|\[[^\[\]]*\])*\]"
+)
+_NONE = re.compile(r"\(\s*\)")
 _LISTS = re.compile(r'#mesh\.shard<\s*(?:@(?:[\w$.\-]+|"[^"]*")\s*,\s*)?\[[^\[\]]*\]\s*,')
 """A sharding whose first list is of axes, with another one behind it."""
 _FUNCTION = re.compile(r"\bfunc\.func\b")
@@ -83,7 +94,19 @@ def edits(text: str, location_at: Callable[[int], str]) -> list[Edit]:
 
 
 def _short_shards(code: str, location_at: Callable[[int], str]) -> Iterator[Edit]:
+    opened: set[int] = set()
+    for match in _SLIDES.finditer(code):
+        yield Edit(match.end("lists"), 0, "]")
+        if match["grid"] is None:
+            opened.add(match.start("lists"))  # the grid comes before the bracket
+        else:
+            yield Edit(match.start("lists"), 0, "[")
+    for match in _AXES_OF_OP.finditer(code):
+        for none in _NONE.finditer(code, match.start(), match.end()):
+            yield Edit(none.start(), len(none[0]), "[]")
     for match in _LISTS.finditer(code):
+        if _SLIDES.match(code, match.start()):
+            continue
         raise ShardError(
             "#mesh.shard holds several lists: write them as one, #mesh.shard<[[...], [...]]>",
             location_at(match.start()),
@@ -98,7 +121,7 @@ def _short_shards(code: str, location_at: Callable[[int], str]) -> Iterator[Edit
                 "write #mesh.shard<@grid, [...]> or give the function {mesh_cluster = @grid}",
                 location_at(match.start()),
             )
-        yield Edit(match.end(), 0, f"{grid}, ")
+        yield Edit(match.end(), 0, f"{grid}, {'[' if match.end() in opened else ''}")
 
 
 def _default_grids(code: str) -> Callable[[int], str | None]:

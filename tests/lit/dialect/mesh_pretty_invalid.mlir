@@ -59,11 +59,22 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {mesh_cluster = @
 
 // -----
 
-// The outer brackets are missing.
+// What is not closed is closed by the function's bracket.
+mesh.cluster @g(rank = 1, dim_sizes = [2])
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {mesh_cluster = @g} {
+  // expected-error@+1 {{'mesh.annotate' op: expected '}' that closes '{'; it is written as mesh.annotate %0 {...} : type -> type}}
+  %0 = mesh.annotate %x {sharding = [[0]], required = true : tensor<4xf32> -> tensor<4xf32>
+  %1 = mesh.annotate %0 {sharding = [[0]]} : tensor<4xf32>
+  return %1 : tensor<4xf32>
+}
+
+// -----
+
+// The outer brackets are missing, and not only around lists of axes.
 mesh.cluster @g(rank = 1, dim_sizes = [2])
 func.func @main(%x: tensor<4x4xf32>) attributes {mesh_cluster = @g} {
   // expected-error@+1 {{#mesh.shard holds several lists: write them as one, #mesh.shard<[[...], [...]]>}}
-  %2 = mesh.annotate %x {#mesh.shard<[], [0]>} : tensor<4x4xf32>
+  %2 = mesh.annotate %x {#mesh.shard<[], [0], {open = [0]}>} : tensor<4x4xf32>
   return
 }
 
