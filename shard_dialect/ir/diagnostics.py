@@ -108,7 +108,7 @@ def note_at(location: ir.Location, message: str) -> Diagnostic:
 
 
 class located:  # noqa: N801  # a context manager, for one op after the other: a generator is slower
-    """Give errors without a location, raised in the `with` block, the location of `op`."""
+    """Give errors without a location, raised in the `with` block, the place of `op`."""
 
     __slots__ = ("_op",)
 
@@ -120,7 +120,17 @@ class located:  # noqa: N801  # a context manager, for one op after the other: a
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if isinstance(error, ShardError):
-            raise error.at(location_text(self._op.location)) from None
+            raise error.at(_place_of(self._op)) from None
+
+
+def _place_of(op: ir.Operation | None) -> str | None:
+    """The place of an op, or of the nearest one around it that has one: JAX's may have none."""
+    while op is not None:
+        text = location_text(op.location)
+        if text is not None:
+            return text
+        op = op.parent
+    return None
 
 
 @contextmanager

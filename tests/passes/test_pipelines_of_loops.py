@@ -299,3 +299,15 @@ def test_two_functions_for_others_are_refused() -> None:
     text = FOR.format(grid="2", layers=2) + "func.func @other() {\n  return\n}"
     with pytest.raises(ShardError, match="the module has 2 that others may call"):
         pipeline(text, "")
+
+
+def test_what_has_no_place_is_refused_at_what_holds_it() -> None:
+    text = """
+shard.grid @grid(shape = 2)
+func.func @main(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {
+  %0 = stablehlo.custom_call @other(%x) : (tensor<8x4xf32>) -> tensor<8x4xf32> loc(unknown)
+  return %0 : tensor<8x4xf32>
+}"""
+    with pytest.raises(ShardError, match="its batch cannot be split") as raised:
+        pipeline(text, "stages=2 microbatches=2")
+    assert str(raised.value).startswith("<string>:3:1: error: ")
