@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shard_dialect import communication
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, ShardWarning
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.pipeline import run_pipeline
@@ -280,6 +280,7 @@ func.func @main(%x: {H}, %w: {all_weights}) -> {H} {{
 
 
 @pytest.mark.usefixtures("unoptimized")
+@pytest.mark.filterwarnings("ignore::shard_dialect.errors.ShardWarning")  # of idle stages
 @pytest.mark.parametrize("seed", range(24))
 @needs("jax")
 def test_random_loops_compute_the_same(seed: int) -> None:
@@ -311,3 +312,15 @@ func.func @main(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {
     with pytest.raises(ShardError, match="its batch cannot be split") as raised:
         pipeline(text, "stages=2 microbatches=2")
     assert str(raised.value).startswith("-:3:1: error: ")
+
+
+def test_a_stage_without_work_is_told() -> None:
+    text = """
+shard.grid @grid(shape = 4)
+func.func @main(%x: tensor<8x4xf32>, %w: tensor<4x4xf32>) -> tensor<8x4xf32> {
+  %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
+         : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+  return %0 : tensor<8x4xf32>
+}"""
+    with pytest.warns(ShardWarning, match="4 stages are more than .* has nothing to do"):
+        pipeline(text, "stages=4 microbatches=2")

@@ -60,6 +60,7 @@ _FOLDED: Mapping[str, Callable[..., int | None]] = {
 
 
 UPDATE = "stablehlo.dynamic_update_slice"
+_DROPPED = (UPDATE, "stablehlo.reshape", "stablehlo.slice", "tensor.extract_slice")
 _TO_ROW = ("stablehlo.broadcast_in_dim", "stablehlo.reshape")
 _FLAG = 2
 """The bits that count for an i1, of which true is 1."""
@@ -79,8 +80,8 @@ def fold_counters(function: ir.Operation) -> None:
         elif op.name == "stablehlo.reshape":
             _drop_if_undone(op)
     for op in reversed(walk(function)):
-        if op.name == UPDATE and not any(True for _ in op.results[0].uses):
-            op.erase()  # all its parts were forwarded
+        if op.name in _DROPPED and not any(True for _ in op.results[0].uses):
+            op.erase()  # all its parts were forwarded, say
     PassManager.parse("func.func(cse)").run(function)
 
 

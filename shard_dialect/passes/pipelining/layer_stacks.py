@@ -61,7 +61,7 @@ class LayerStacks:
         """The stacks among the arguments, and those that are made after all microbatches."""
         stacks = cls()
         early = [*program.once, *program.ops]
-        sliced = {source for source, _ in program.slices.values()}
+        sliced = {*program.batched, *(source for source, _ in program.slices.values())}
         users: dict[int, list[Op]] = {}
         for op in early:
             for value in program.reads[id(op)]:

@@ -25,7 +25,7 @@ from typing import Literal
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.diagnostics import error_at
+from shard_dialect.ir.diagnostics import error_at, warn
 from shard_dialect.ir.function import (
     form_of,
     functions_of,
@@ -107,6 +107,13 @@ class Pipeline(Pass):
         _drop(microbatches, function.parent)
         annotations.declare()
         choice = StageChoice(program, LayerStacks.find(program), self.stages)
+        idle = [str(at) for at in range(self.stages) if at not in choice.of_op.values()]
+        if idle:
+            warn(
+                f"{self.stages} stages are more than the function can be divided into: stage "
+                f"{', '.join(idle)} has nothing to do",
+                function.location,
+            )
         for value, type_ in zip(arguments, whole, strict=True):
             value.set_type(type_)
         end = returns_of(function)[0]
