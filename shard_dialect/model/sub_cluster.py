@@ -109,6 +109,11 @@ class Place:
         return tuple(axis for axis in range(self.grid.rank) if axis not in self.axes)
 
     @property
+    def size(self) -> int:
+        """The number of its devices."""
+        return len(self.indices) * self.grid.axes_size(self.free)
+
+    @property
     def fixed(self) -> dict[int, int] | None:
         """The index along each of `axes`; `None` if there are several."""
         if len(self.indices) > 1:

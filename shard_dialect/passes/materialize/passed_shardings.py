@@ -68,15 +68,19 @@ def choose_passed(
         ]
         plan = plan_transfer(*ends, *shapes)
         rounds = [each for each in plan.rounds if not each.stays]
-        resharding = (
-            resharded.price(value, passed.source)
-            + sum(resharded.price(each, passed.target) for each in into)
+        before = resharded.price(value, passed.source)
+        after = (
+            sum(resharded.price(each, passed.target) for each in into)
             + resharded.plan(result, passed.target, wanted).cost
         )
         sent = [prod(each.shape) for each in rounds]
-        most = resharding + resharded.prices.rounds(sent, itemsize, grid)
+        most = before + resharded.prices.rounds(sent, itemsize, grid) + after
         messages = [prod(each.shape) * len(each.messages) for each in rounds]
-        total = resharding * grid.size + resharded.prices.rounds(messages, itemsize, grid)
+        total = (
+            before * at_source.size
+            + resharded.prices.rounds(messages, itemsize, grid)
+            + after * at_target.size
+        )
         return most, total, len(plan.rounds)
 
     pairs = [
