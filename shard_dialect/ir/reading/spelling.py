@@ -33,7 +33,7 @@ from shard_dialect.ir.shard.check_text import refuse
 _SHORT_SHARD = re.compile(r"#mesh\.shard<\s*(?=\[)")
 _SLIDES = re.compile(
     r"#mesh\.shard<\s*(?P<grid>@(?:[\w$.\-]+|\"[^\"]*\")\s*,\s*)?"
-    r"(?P<lists>\[[^\[\]]*\](?:\s*,\s*\[[^\[\]]*\])+|\[\s*\d[^\[\]]*\])\s*>"
+    r"(?P<lists>\[[^\[\]]*\](?:\s*,\s*\[[^\[\]]*\])+)\s*>"
 )
 """A sharding whose lists are not in a list of their own."""
 _AXES_OF_OP = re.compile(

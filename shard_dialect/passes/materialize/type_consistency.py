@@ -72,9 +72,11 @@ def _write_in_full(function: Function, shardings: Shardings) -> bool:
     whether it changed some.
     """
     full = {
-        kind: shardings.typed(kind.type, shardings.of_type(kind.type))
+        kind: shardings.typed(kind.type, sharding)
         for kind in {value.kind for value in function.values}
-        if kind.is_tensor and shardings.of_type(kind.type) is not None
+        if kind.is_tensor
+        and (sharding := shardings.of_type(kind.type)) is not None
+        and not sharding.is_replicated
     }
     is_short = {kind for kind, type_ in full.items() if type_ != kind.type}
     for value in function.values if is_short else ():
