@@ -324,3 +324,28 @@ func.func @main(%x: tensor<8x4xf32>, %w: tensor<4x4xf32>) -> tensor<8x4xf32> {
 }"""
     with pytest.warns(ShardWarning, match="4 stages are more than .* has nothing to do"):
         pipeline(text, "stages=4 microbatches=2")
+
+
+def test_what_is_said_of_one_layer_stays() -> None:
+    text = """
+shard.grid @g(shape = 2x2)
+func.func @main(%x: tensor<8x4xf32>, %w: tensor<2x4x4xf32>) -> tensor<8x4xf32> {
+  %a = stablehlo.slice %w [0:1, 0:4, 0:4] : (tensor<2x4x4xf32>) -> tensor<1x4x4xf32>
+  %s = shard.sharding @g split_axes = [[], [], [1]]
+  %aa = shard.shard %a to %s : tensor<1x4x4xf32>
+  %b = stablehlo.slice %w [1:2, 0:4, 0:4] : (tensor<2x4x4xf32>) -> tensor<1x4x4xf32>
+  %ar = stablehlo.reshape %aa : (tensor<1x4x4xf32>) -> tensor<4x4xf32>
+  %br = stablehlo.reshape %b : (tensor<1x4x4xf32>) -> tensor<4x4xf32>
+  %0 = stablehlo.dot_general %x, %ar, contracting_dims = [1] x [0]
+         : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+  %1 = stablehlo.dot_general %0, %br, contracting_dims = [1] x [0]
+         : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+  return %1 : tensor<8x4xf32>
+}"""
+    made = pipeline(text, "stages=2 microbatches=2")
+    first = re.search(r"(%\d+) = .mesh.transfer.*cluster = @stage0", made)
+    assert first is not None
+    said = f'"mesh.annotate"({first[1]}) {{as_result = true, required = true, sharding'
+    assert f"{said} = #mesh.shard<@stage0, [[], [], [1]]>}}" in made
+    outcome = run_and_check(made, "spmd,lower", reference=reference_of(text))
+    assert outcome.verdict.passed

@@ -28,7 +28,7 @@ from shard_dialect.ir.walk import body, walk
 from shard_dialect.model import Annotation, Grid
 from shard_dialect.model.axis import Axes, Axis, SubAxis, full_axis
 
-_MARK = "mesh.annotated"
+MARK = "mesh.annotated"
 """On an op while its function is rewritten: the annotations of its results."""
 StageOf = Callable[[int], int | None]
 """The stage of a value, by its number; `None` if it is on none."""
@@ -162,10 +162,10 @@ class AnnotationsOnStages:
 
     def annotate(self, op: ir.Operation, stage: int) -> None:
         """Write the annotations that the results of a copy of an op had, on the op's stage."""
-        if _MARK not in op.attributes:
+        if MARK not in op.attributes:
             return
-        marks = op.attributes[_MARK]
-        del op.attributes[_MARK]
+        marks = op.attributes[MARK]
+        del op.attributes[MARK]
         for value, mark in zip(op.results, marks, strict=True):
             if not isinstance(mark, ir.UnitAttr):
                 annotation = self.shardings.read_annotation(mark, rank_of(value.type))
@@ -236,6 +236,6 @@ def _mark(value: ir.Value, annotation: ir.Attribute) -> None:
     """Note the annotation of an op's result on the op."""
     op = value.owner.operation
     unmarked = [ir.UnitAttr.get()] * len(op.results)
-    marks = list(op.attributes[_MARK]) if _MARK in op.attributes else unmarked
+    marks = list(op.attributes[MARK]) if MARK in op.attributes else unmarked
     marks[list(op.results).index(value)] = annotation
-    op.attributes[_MARK] = ir.ArrayAttr.get(marks)
+    op.attributes[MARK] = ir.ArrayAttr.get(marks)

@@ -18,6 +18,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.mesh.attributes import SHARDINGS
 from shard_dialect.ir.numbered_function import Op
 from shard_dialect.ir.reading.constant_integer import constant_integer
+from shard_dialect.passes.pipelining.annotations_on_stages import MARK
 from shard_dialect.passes.pipelining.fold_counters import UPDATE, written
 from shard_dialect.passes.pipelining.microbatch_program import MicrobatchProgram
 
@@ -118,6 +119,8 @@ def _taken(op: Op, value: int) -> Rows | None:
 def _put(op: Op) -> Rows | None:
     """The rows that an op puts into a tensor; `None` if it does something else."""
     handle = op.handle
+    if MARK in handle.attributes:  # it is split as it says
+        return None
     if op.name == UPDATE:
         found = written(handle.results[0])
         if found is None:

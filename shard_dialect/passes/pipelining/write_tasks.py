@@ -13,7 +13,7 @@ from shard_dialect.ir.mesh.attributes import i64_array
 from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
 from shard_dialect.ir.numbered_function import Function, Op
 from shard_dialect.ir.walk import operations
-from shard_dialect.passes.pipelining.annotations_on_stages import AnnotationsOnStages
+from shard_dialect.passes.pipelining.annotations_on_stages import MARK, AnnotationsOnStages
 from shard_dialect.passes.pipelining.batch_ops import combined, concatenated, rows
 from shard_dialect.passes.pipelining.choose_stages import StageChoice
 from shard_dialect.passes.pipelining.layer_stacks import Rows
@@ -82,7 +82,11 @@ class TaskWriter:
         with located(op.handle):
             stage, stacks = self.choice.of_op[id(op)], self.choice.stacks
             if id(op) in stacks.takes:
-                self.made[op.results[0], _key(None)] = self._take(op, stacks.takes[id(op)])
+                taken = self._take(op, stacks.takes[id(op)])
+                self.made[op.results[0], _key(None)] = taken
+                if MARK in op.handle.attributes:
+                    taken.owner.attributes[MARK] = op.handle.attributes[MARK]
+                    self.annotations.annotate(taken.owner, stage)
                 return
             if id(op) in stacks.puts:
                 self.made[op.results[0], _key(None)] = self._put(op, stacks.puts[id(op)])
