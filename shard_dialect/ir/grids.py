@@ -188,3 +188,13 @@ def set_sizes(op: ir.Operation, sizes: Sequence[int]) -> None:
 def names_attribute(grid: Grid) -> ir.ArrayAttr:
     """The names of the grid's axes as an attribute."""
     return ir.ArrayAttr.get([ir.StringAttr.get(name) for name in grid.axis_names])
+
+
+def fresh_name(name: str, names: set[str]) -> str:
+    """`name`, or with a number behind it, as none of `names` is, to which it is added."""
+    found, number = name, 1
+    while found in names:
+        number += 1
+        found = f"{name}_{number}"
+    names.add(found)
+    return found

@@ -128,12 +128,12 @@ class Place:
 
 
 def refine_for(
-    parts: Sequence[SubCluster], grid: Grid, used: Iterable[Axis], wanted: Iterable[Axis] = ()
+    parts: Sequence[SubCluster], grid: Grid, used: Iterable[Axis], preferred: Iterable[Axis] = ()
 ) -> Refinement:
     """The refinement of `grid` on which parts have as many free axes as they can.
 
-    It has the axes `used`, and of those `wanted`, and those that parts consist of, the ones that do
-    not cross what comes before. Raises `ShardingError` where axes that are used cross each other.
+    It has the axes `used`, and those `preferred`, and those that parts consist of, but for the ones
+    that cross an earlier one. Raises `ShardingError` where axes that are used cross each other.
 
     >>> halves = [SubCluster("a", "g", (0,), (2,)), SubCluster("b", "g", (2,), (2,))]
     >>> print(refine_for(halves, Grid("g", (4,)), ()).fine)
@@ -146,7 +146,7 @@ def refine_for(
     """
     kept = list(used)
     refinement = Refinement.of(grid, kept)
-    for axis in (*wanted, *_axes_of(parts, grid)):
+    for axis in (*preferred, *_axes_of(parts, grid)):
         try:
             refinement = Refinement.of(grid, [*kept, axis])
         except ShardingError:  # it crosses another one

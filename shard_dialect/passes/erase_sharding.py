@@ -175,15 +175,8 @@ def _refuse_if_used(op: ir.Operation) -> None:
 def _make_plain(value: ir.Value, shardings: Shardings) -> None:
     if shardings.of_type(value.type) is None:
         return
-    plain = shardings.typed(value.type, None)
-    owner = value.owner
-    if not isinstance(owner, ir.Block) and build.is_constant(owner.operation):
-        key = build.CONSTANTS[owner.operation.name]
-        dense = owner.operation.attributes[key]
-        if not build.is_splat(dense):
-            raise error_at(
-                owner.operation.location,
-                "a constant's type has a sharding: split a plain constant instead",
-            )
-        owner.operation.attributes[key] = build.resplat(dense, plain)
-    value.set_type(plain)
+    if not build.retype(value, shardings.typed(value.type, None)):
+        raise error_at(
+            value.owner.location,
+            "a constant's type has a sharding: split a plain constant instead",
+        )

@@ -349,3 +349,22 @@ func.func @main(%x: tensor<8x4xf32>, %w: tensor<2x4x4xf32>) -> tensor<8x4xf32> {
     assert f"{said} = #mesh.shard<@stage0, [[], [], [1]]>}}" in made
     outcome = run_and_check(made, "spmd,lower", reference=reference_of(text))
     assert outcome.verdict.passed
+
+
+def test_what_is_made_once_may_be_read_often() -> None:
+    """There are 2^60 ways from the scale to the constant: each value is followed once."""
+    ops = (f"  %k{at + 1} = stablehlo.multiply %k{at}, %k{at} : {W}" for at in range(60))
+    doubled = "\n".join(ops)
+    text = f"""
+shard.grid @grid(shape = 2)
+func.func @main(%x: {H}, %w: {W}, %v: {W}) -> ({H}, {W}) {{
+  %k0 = stablehlo.constant dense<1.0> : {W}
+{doubled}
+  %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : ({H}, {W}) -> {H}
+  %1 = stablehlo.dot_general %0, %v, contracting_dims = [1] x [0] : ({H}, {W}) -> {H}
+  %g = stablehlo.dot_general %0, %1, contracting_dims = [0] x [0] : ({H}, {H}) -> {W}
+  %2 = stablehlo.multiply %g, %k60 : {W}
+  return %1, %2 : {H}, {W}
+}}"""
+    made = pipeline(text, "stages=2 microbatches=2")
+    assert "cluster = @stage1" in made

@@ -257,3 +257,14 @@ def test_the_cache_tells_scalars_apart(tmp_path: Path) -> None:
         "[[0], {offsets = [[0, 2, 8]]}]",
         "[[0], {offsets = [[0, 6, 8]]}]",
     ]
+
+
+def test_a_size_that_is_added_to_itself_again_and_again() -> None:
+    """Each value is looked at once, though there are 2^2000 ways to the first."""
+    sums = "\n".join(f"  %n{at + 1} = arith.subi %n{at}, %n{at} : i64" for at in range(2000))
+    text = FROM_A_SCALAR.replace(
+        "  %at = arith.addi %n, %one : i64",
+        f"  %n0 = arith.addi %n, %one : i64\n{sums}\n  %at = arith.addi %n2000, %n0 : i64",
+    )
+    drawn = np.random.default_rng(1).standard_normal(8)
+    np.testing.assert_allclose(run(text, Sizes(scalars="2"), drawn), np.exp(drawn), rtol=1e-12)

@@ -330,6 +330,21 @@ def resplat(dense: ir.Attribute, type_: ir.RankedTensorType) -> ir.Attribute:
     return ir.Attribute.parse(f"{text} : {type_}")
 
 
+def retype(value: ir.Value, type_: ir.RankedTensorType) -> bool:
+    """Give a value another type of tensor; the constant that makes it repeats its element in that.
+
+    Returns whether it did: a constant of different elements stays as it is.
+    """
+    owner = value.owner
+    if not isinstance(owner, ir.Block) and is_constant(owner.operation):
+        constant, key = owner.operation, CONSTANTS[owner.operation.name]
+        if not is_splat(constant.attributes[key]):
+            return False
+        constant.attributes[key] = resplat(constant.attributes[key], type_)
+    value.set_type(type_)
+    return True
+
+
 def constant_value(value: ir.Value) -> ir.Attribute | None:
     """The attribute of the constant that makes `value`; `None` if no constant does."""
     owner = value.owner

@@ -14,12 +14,31 @@ from collections.abc import Callable, Mapping
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import constant_value
 
+
+def divided(a: int, b: int) -> int | None:
+    """Division that rounds to zero, as that of arith and StableHLO; `None` by zero.
+
+    >>> divided(-7, 2)
+    -3
+    """
+    return None if b == 0 else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+def _floor_divided(a: int, b: int) -> int | None:
+    return None if b == 0 else a // b
+
+
+def _ceil_divided(a: int, b: int) -> int | None:
+    return None if b == 0 else -(-a // b)
+
+
+_SIZE = "tensor.dim"
 _SAME = ("arith.extsi", "arith.index_cast", "arith.trunci")
-_OPS: Mapping[str, Callable[[int, int], int]] = {
+_OPS: Mapping[str, Callable[[int, int], int | None]] = {
     "arith.addi": operator.add,
-    "arith.ceildivsi": lambda a, b: -(-a // b),
-    "arith.divsi": lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1),
-    "arith.floordivsi": operator.floordiv,
+    "arith.ceildivsi": _ceil_divided,
+    "arith.divsi": divided,
+    "arith.floordivsi": _floor_divided,
     "arith.maxsi": max,
     "arith.minsi": min,
     "arith.muli": operator.mul,
@@ -32,36 +51,53 @@ def constant_integer(value: ir.Value) -> int | None:
 
     `None`, too, where arithmetic leaves the range of its type, or divides by zero.
     """
+    known: dict[ir.Value, int | None] = {}  # values may be used often, and chains may be long
+    waiting = [value]
+    while waiting:
+        each = waiting[-1]
+        missing = [operand for operand in _read(each) if operand not in known]
+        if missing:
+            waiting += missing
+        else:
+            known[each] = _made(each, known)
+            waiting.pop()
+    return known[value]
+
+
+def _read(value: ir.Value) -> list[ir.Value]:
+    """The integers that `value` is computed from."""
+    if isinstance(value.owner, ir.Block):
+        return []
+    op = value.owner.operation
+    if op.name == _SIZE:
+        return [op.operands[1]]
+    return list(op.operands) if op.name in (*_SAME, *_OPS) else []
+
+
+def _made(value: ir.Value, known: Mapping[ir.Value, int | None]) -> int | None:
+    """The integer that `value` is, given those that it is computed from."""
     constant = constant_value(value)
     if constant is not None:
         return constant.value if isinstance(constant, ir.IntegerAttr) else None
-    if isinstance(value.owner, ir.Block):
+    read = _read(value)
+    numbers = [number for each in read if (number := known[each]) is not None]
+    if not read or len(numbers) < len(read):
         return None
     op = value.owner.operation
-    if op.name == "tensor.dim":
-        return _size(*op.operands)
-    if op.name not in (*_SAME, *_OPS):
-        return None
-    known = [number for each in op.operands if (number := constant_integer(each)) is not None]
-    if len(known) != len(op.operands):
-        return None
-    if op.name in _SAME:
-        return _in_range(known[0], value.type)
-    if "div" in op.name and known[1] == 0:
-        return None
-    return _in_range(_OPS[op.name](*known), value.type)
+    if op.name == _SIZE:
+        return _size(op.operands[0].type, numbers[0])
+    number = numbers[0] if op.name in _SAME else _OPS[op.name](*numbers)
+    return None if number is None else _in_range(number, value.type)
 
 
-def _size(tensor: ir.Value, dim: ir.Value) -> int | None:
+def _size(type_: ir.Type, dim: int) -> int | None:
     """The size of a dimension, where the type has it."""
-    number, type_ = constant_integer(dim), tensor.type
     is_known = (
         isinstance(type_, ir.RankedTensorType)
-        and number is not None
-        and 0 <= number < type_.rank
-        and not type_.is_dynamic_dim(number)
+        and 0 <= dim < type_.rank
+        and not type_.is_dynamic_dim(dim)
     )
-    return type_.get_dim_size(number) if is_known else None
+    return type_.get_dim_size(dim) if is_known else None
 
 
 def _in_range(number: int, type_: ir.Type) -> int | None:

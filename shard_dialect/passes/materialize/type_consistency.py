@@ -55,7 +55,9 @@ def read_distributed(handle: ir.Operation, shardings: Shardings) -> Function:
     Raises a located `ShardError` for a sharding in a type that no pass can partition yet.
     """
     function = read_function(handle)
-    if remove_casts(function) or _write_in_full(function, shardings):
+    if remove_casts(function):
+        function = read_function(handle)
+    if _write_in_full(function, shardings):
         function = read_function(handle)
     checked: set[Kind] = set()
     _check_kinds(handle, function.arguments, function, shardings, checked)
@@ -80,15 +82,8 @@ def _write_in_full(function: Function, shardings: Shardings) -> bool:
     }
     is_short = {kind for kind, type_ in full.items() if type_ != kind.type}
     for value in function.values if is_short else ():
-        if value.kind not in is_short:
-            continue
-        handle, type_ = value.handle, full[value.kind]
-        if not isinstance(handle.owner, ir.Block) and build.is_constant(handle.owner.operation):
-            constant = handle.owner.operation
-            key = build.CONSTANTS[constant.name]
-            if build.is_splat(constant.attributes[key]):
-                constant.attributes[key] = build.resplat(constant.attributes[key], type_)
-        handle.set_type(type_)
+        if value.kind in is_short:
+            build.retype(value.handle, full[value.kind])
     if is_short:
         update_type(function.handle)
     return bool(is_short)

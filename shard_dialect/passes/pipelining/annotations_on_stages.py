@@ -45,9 +45,6 @@ class AnnotationsOnStages:
     boundary: dict[str, list[Annotation | None]] = field(default_factory=dict)
     """Of each argument and result, its annotation."""
 
-    stacks: Collection[int] = ()
-    """The arguments whose rows are divided among the stages."""
-
     @property
     def sizes(self) -> tuple[int, ...]:
         """The sizes of a stage."""
@@ -169,17 +166,20 @@ class AnnotationsOnStages:
         for value, mark in zip(op.results, marks, strict=True):
             if not isinstance(mark, ir.UnitAttr):
                 annotation = self.shardings.read_annotation(mark, rank_of(value.type))
-                attributes = {
-                    "sharding": self.shardings.write(self._on_stage(annotation, stage)),
-                    "required": ir.BoolAttr.get(True),
-                    "as_result": ir.BoolAttr.get(True),
-                }
-                build.create("mesh.annotate", [value.type], [value], attributes)
+                sharding = self.shardings.write(self._on_stage(annotation, stage))
+                build.annotate(value, sharding, as_result=True)
 
     def annotate_boundary(
-        self, arguments: Sequence[int], results: Sequence[int], stage_of: StageOf
+        self,
+        arguments: Sequence[int],
+        results: Sequence[int],
+        stage_of: StageOf,
+        stacks: Collection[int],
     ) -> None:
-        """Put arguments and results on their stages, with the annotations that they had."""
+        """Put arguments and results on their stages, with the annotations that they had.
+
+        The rows of the arguments that are `stacks` are divided among the stages.
+        """
         types = self.function.attributes["function_type"].value
         values = {"arg_attrs": arguments, "res_attrs": results}
         for key, of_type in zip(BOUNDARY, (types.inputs, types.results), strict=True):
@@ -192,7 +192,7 @@ class AnnotationsOnStages:
                 stage = stage_of(value)
                 if stage is not None and isinstance(type_, ir.RankedTensorType):
                     known = annotation or anything(self.grid, type_.rank)
-                    is_stack = key == "arg_attrs" and value in self.stacks
+                    is_stack = key == "arg_attrs" and value in stacks
                     known = self._divided(known) if is_stack else self._on_stage(known, stage)
                     entry[SHARDING] = self.shardings.write(known)
             set_boundary(self.function, key, entries)

@@ -143,15 +143,12 @@ class StageChoice:
 
     def _bytes_crossing(self, ops: Sequence[Op]) -> list[int]:
         """The bytes of what is made before each op, and after the last one, and read from there."""
-        values = self.program.function.values
         made = {value: at for at, op in enumerate(ops) for value in op.results}
         last = {value: at for at, op in enumerate(ops) for value in self._read(op) if value in made}
         changes = [0] * (len(ops) + 1)
         for value, at in last.items():
-            kind = values[value].kind
-            size = prod(kind.shape or ()) * kind.itemsize
-            changes[made[value] + 1] += size
-            changes[at + 1] -= size
+            changes[made[value] + 1] += self._bytes_of(value)
+            changes[at + 1] -= self._bytes_of(value)
         return list(accumulate(changes))
 
     def _place(self, op: Op) -> None:
@@ -175,10 +172,15 @@ class StageChoice:
 
         `None` if it can be on any stage.
         """
-        if value in self.of_value or value not in self._maker:
-            return self.of_value.get(value)
-        maker = self._maker[value]
-        return max(self._homes(maker), default=None) if not self._takes(maker) else None
+        homes, seen, waiting = [], set(), [value]
+        while waiting:
+            each = waiting.pop()
+            if each in self.of_value:
+                homes.append(self.of_value[each])
+            elif each not in seen and each in self._maker and not self._takes(self._maker[each]):
+                waiting += self._read(self._maker[each])
+            seen.add(each)  # a value that is read twice is followed once
+        return max(homes, default=None)
 
     def _takes(self, op: Op) -> bool:
         """Whether an op takes rows of a stack."""
@@ -203,15 +205,16 @@ class StageChoice:
         for value in set(self._read(op)):
             at = self._home(value)
             if at not in (None, stage) and stage not in self.needed.get(value, ()):
-                kind = self.program.function.values[value].kind
-                total += prod(kind.shape or ()) * kind.itemsize
+                total += self._bytes_of(value)
         return total
+
+    def _bytes_of(self, value: int) -> int:
+        kind = self.program.function.values[value].kind
+        return prod(kind.shape or ()) * kind.itemsize
 
     def _stage_for(self, maker: Op, stage: int) -> int:
         """Where to make a value that `stage` needs: there, or where it is made of less to send."""
-        values = self.program.function.values
-        kinds = [values[value].kind for value in maker.results]
-        made = sum(prod(kind.shape or ()) * kind.itemsize for kind in kinds)
+        made = sum(map(self._bytes_of, maker.results))
         others = {self.of_value[v] for v in self._read(maker) if v in self.of_value} - {stage}
 
         def bytes_sent(at: int) -> int:

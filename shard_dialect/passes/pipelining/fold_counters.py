@@ -14,6 +14,7 @@ from operator import add
 from shard_dialect.ir.bindings import PassManager, ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.mesh.attributes import SHARDINGS
+from shard_dialect.ir.reading.constant_integer import divided
 from shard_dialect.ir.walk import walk
 
 _COMPARE: Mapping[str, Callable[[int, int], bool]] = {
@@ -26,21 +27,16 @@ _COMPARE: Mapping[str, Callable[[int, int], bool]] = {
 }
 
 
-def _divide(a: int, b: int) -> int | None:
-    """Division that rounds to zero, as StableHLO's does."""
-    return None if b == 0 else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-
-
 def _remainder(a: int, b: int) -> int | None:
     """What division leaves: it has the sign of `a`."""
-    return None if b == 0 else a - b * (_divide(a, b) or 0)
+    return None if b == 0 else a - b * (divided(a, b) or 0)
 
 
 _FOLDED: Mapping[str, Callable[..., int | None]] = {
     "stablehlo.add": lambda a, b: a + b,
     "stablehlo.and": lambda a, b: a & b,
     "stablehlo.convert": lambda a: a,
-    "stablehlo.divide": _divide,
+    "stablehlo.divide": divided,
     "stablehlo.or": lambda a, b: a | b,
     "stablehlo.remainder": _remainder,
     "stablehlo.sign": lambda a: (a > 0) - (a < 0),

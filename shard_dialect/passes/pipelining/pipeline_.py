@@ -34,6 +34,7 @@ from shard_dialect.ir.function import (
     returns_of,
     update_type,
 )
+from shard_dialect.ir.grids import fresh_name
 from shard_dialect.ir.mesh.attributes import FORM
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.no_grid import declares_no_grid
@@ -94,8 +95,8 @@ class Pipeline(Pass):
         join_parts(function)
         shardings = Shardings.of(function.parent)
         names = set(shardings.grids)
-        microbatches = _fresh("microbatches", names)
-        stages = [_fresh(f"stage{at}", names) for at in range(self.stages)]
+        microbatches = fresh_name("microbatches", names)
+        stages = [fresh_name(f"stage{at}", names) for at in range(self.stages)]
         grid = default_grid(read_function(function), shardings)
         annotations = AnnotationsOnStages(function, shardings, grid, stages)
         annotations.take()
@@ -123,11 +124,13 @@ class Pipeline(Pass):
         with ir.InsertionPoint(end), function.location:
             writer = TaskWriter(program, choice, annotations, self.microbatches, end, stablehlo)
             writer.write(steps, dims)
-        annotations.stacks = choice.stacks.arguments
         del function.attributes[FORM]
         update_type(function)
         annotations.annotate_boundary(
-            program.function.arguments, program.returned, choice.of_value.get
+            program.function.arguments,
+            program.returned,
+            choice.of_value.get,
+            choice.stacks.arguments,
         )
 
 
@@ -154,12 +157,3 @@ def _drop(grid: str, module: ir.Operation) -> None:
     for op in operations(body(module)):
         if op.name == "mesh.cluster" and name_of(op) == grid:
             op.erase()
-
-
-def _fresh(name: str, names: set[str]) -> str:
-    found, number = name, 1
-    while found in names:
-        number += 1
-        found = f"{name}_{number}"
-    names.add(found)
-    return found

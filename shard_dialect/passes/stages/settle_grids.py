@@ -16,7 +16,7 @@ from shard_dialect.ir.building.build import create
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import form_of, functions_of, name_of
 from shard_dialect.ir.grids import OPS as GRIDS
-from shard_dialect.ir.grids import sub_clusters_of, write_cluster
+from shard_dialect.ir.grids import fresh_name, sub_clusters_of, write_cluster
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.attributes import i64_array
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
@@ -50,11 +50,11 @@ def settle_grids(module: ir.Operation) -> None:
             if parts:
                 whole = shardings.grid(parts[0].of)
                 others = names - {part.name for part in parts} - {whole.name}
-                _say_on(whole, others, function, shardings)
+                _move_to(whole, others, function, shardings)
 
 
 def _leave_empty_grids(function: ir.Operation, shardings: Shardings) -> None:
-    """Say what is said on an empty grid on the function's first other one, or on the module's."""
+    """Move annotations on empty grids to the function's first other grid, or to the module's."""
     names = set(grids_in(function, shardings))
     empty = {each for each in names if _is_empty(shardings.grid(each))}
     used = [grid for name, grid in shardings.grids.items() if name in names and grid.rank]
@@ -64,7 +64,7 @@ def _leave_empty_grids(function: ir.Operation, shardings: Shardings) -> None:
     for op in walk(function):
         with located(op):
             annotated = annotation_ops.read_annotation(op, shardings)
-        if annotated and annotated.annotation.grid in empty and _says_nothing(annotated.annotation):
+        if annotated and annotated.annotation.grid in empty and _is_open(annotated.annotation):
             op.results[0].replace_all_uses_with(op.operands[0])
             op.erase()
 
@@ -80,7 +80,7 @@ def _is_empty(grid: Grid) -> bool:
     return not grid.rank and not grid.device_ids
 
 
-def _says_nothing(annotation: Annotation) -> bool:
+def _is_open(annotation: Annotation) -> bool:
     """Whether a tensor may be split along any axes of any grid."""
     return annotation.is_unconstrained or annotation.sharding.rank == 0
 
@@ -121,19 +121,16 @@ def _maximal_to_parts(names: Collection[str], module: ir.Operation, shardings: S
 
 def _new_grid(count: int, module: ir.Operation, shardings: Shardings) -> Grid:
     """Declare a line of devices."""
-    name, number = "devices", 1
-    while name in shardings.grids:
-        name, number = f"devices_{number}", number + 1
+    grid = Grid(fresh_name("devices", set(shardings.grids)), (count,))
     with ir.InsertionPoint.at_block_begin(body(module)), module.location:
-        grid = Grid(name, (count,))
         write_cluster(grid)
     return grid
 
 
-def _say_on(
+def _move_to(
     whole: Grid, others: Iterable[str], function: ir.Operation, shardings: Shardings
 ) -> None:
-    """Say what is said on other grids of the same devices by the axes of `whole`, if possible."""
+    """Move annotations on other grids of the same devices to `whole`, if it has such axes."""
     axes_of = {name: _in_terms_of(whole, shardings.grid(name)) for name in others}
 
     def change(annotation: Annotation) -> Annotation:
@@ -141,7 +138,7 @@ def _say_on(
         if axes is None:
             return annotation
 
-        def said(split: Axes) -> Axes:
+        def moved(split: Axes) -> Axes:
             return tuple(new for axis in split for new in axes[axis])
 
         sharding = annotation.sharding
@@ -150,10 +147,10 @@ def _say_on(
         sharding = replace(
             sharding,
             grid=whole.name,
-            split_axes=tuple(map(said, sharding.split_axes)),
-            partial=said(sharding.partial),
+            split_axes=tuple(map(moved, sharding.split_axes)),
+            partial=moved(sharding.partial),
         )
-        return replace(annotation, sharding=sharding, replicated=said(annotation.replicated))
+        return replace(annotation, sharding=sharding, replicated=moved(annotation.replicated))
 
     if any(axes_of.values()):
         rewrite_annotations(function, change, shardings)

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import annotate, create
 from shard_dialect.ir.diagnostics import error_at, located, warn
 from shard_dialect.ir.function import (
     BOUNDARY,
@@ -110,13 +110,8 @@ def _transfers_to_annotations(function: ir.Operation, shardings: Shardings) -> N
             value = op.operands[0]
             open_ = anything(shardings.grid(transfer[1]), rank_of(value.type))
             annotation = shardings.of_results(op).get(0, open_)
-            attributes = {
-                "sharding": shardings.write(annotation),
-                "required": ir.BoolAttr.get(True),
-                "as_result": ir.BoolAttr.get(False),
-            }
-            annotated = create("mesh.annotate", [value.type], [value], attributes)
-        op.results[0].replace_all_uses_with(annotated.results[0])
+            annotated = annotate(value, shardings.write(annotation), as_result=False)
+        op.results[0].replace_all_uses_with(annotated)
         op.erase()
 
 
