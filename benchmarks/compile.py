@@ -24,18 +24,17 @@ from tabulate import tabulate
 
 from benchmarks import decoders, propagation
 from benchmarks.decoders import cpu_seconds
-from shard_dialect.codegen.machine_code import generate
+from shard_dialect.backends.cpu.machine_code import generate
 from shard_dialect.ir.bindings import without_op_classes
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
-from shard_dialect.passes.framework.pass_table import PIPELINES
-from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.passes.framework.pipeline import run_pipeline, steps_of
 
 KINDS = {"forward": False, "training": True}
 ROOT = Path(__file__).parent.parent
 MOST_SECONDS = 900.0
 """After which a child is ended."""
-PASSES = (*PIPELINES["spmd"], "Rest", "Total")
+PASSES = (*dict.fromkeys(steps_of("spmd")), "Rest", "Total")
 _READ_AND_PRINT = """
 import resource, sys
 from pathlib import Path

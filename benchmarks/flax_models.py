@@ -70,8 +70,10 @@ def _spec_of(path: Any, _: Any) -> P:
     return next((spec for pattern, spec in _RULES if re.search(pattern, name)), P())
 
 
-def flax_module(name: str, training: bool, grid: tuple[int, int] = (2, 4)) -> str:
-    """The module's text, as JAX lowers it with Shardy."""
+def flax_module(
+    name: str, training: bool, grid: tuple[int, int] = (2, 4), *, scopes: bool = False
+) -> str:
+    """The module's text, as JAX lowers it with Shardy; with `scopes`, also where each op is."""
     mesh = AbstractMesh(grid, ("data", "model"))
     model = model_of(name)
     tokens = jax.ShapeDtypeStruct((max(8, grid[0]), LENGTH), np.int32)
@@ -97,7 +99,7 @@ def flax_module(name: str, training: bool, grid: tuple[int, int] = (2, 4)) -> st
     traced = (
         jax.jit(step).trace(params, rows, rows) if training else jax.jit(logits).trace(params, rows)
     )
-    return str(traced.lower(lowering_platforms=("cpu",)).as_text())
+    return str(traced.lower(lowering_platforms=("cpu",)).as_text(debug_info=scopes))
 
 
 def main() -> None:

@@ -21,10 +21,10 @@ from tabulate import tabulate
 
 import shard_dialect as sd
 from benchmarks.decoders import decoder
-from shard_dialect.codegen.lowered_program import choose_entry
+from shard_dialect.abi.lowered_program import choose_entry
+from shard_dialect.backends.xla.xla_devices import XlaExecutable
 from shard_dialect.ir.bindings import ir
 from shard_dialect.runtime.executable import Executable
-from shard_dialect.runtime.xla.xla_devices import XlaExecutable
 
 
 def main() -> None:

@@ -13,20 +13,21 @@ from pathlib import Path
 
 import shard_dialect as sd
 from benchmarks.tally import Tally
-from shard_dialect.codegen.array_types import TensorType, dtype_of
-from shard_dialect.codegen.lowered_program import Site, choose_entry, find_function
+from shard_dialect.abi.lowered_program import Site, choose_entry, find_function
+from shard_dialect.abi.tensor_types import TensorType, dtype_of
+from shard_dialect.collectives.collective_table import LOCAL
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import functions_of, name_of
 from shard_dialect.ir.mesh.mesh_collectives import read_collective
 from shard_dialect.ir.mesh.mesh_dialect import is_reshard
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.reading.loop_trips import trips_of
-from shard_dialect.ir.shard.local_collectives import LOCAL_COLLECTIVES, read_local
+from shard_dialect.ir.reading.constants import trips_of
+from shard_dialect.ir.shard.local_collectives import read_local
 from shard_dialect.ir.walk import operations, walk
-from shard_dialect.passes.framework.pass_table import PIPELINES
-from shard_dialect.planner.operands import operand_shape
-from shard_dialect.rules import rule_of
-from shard_dialect.rules.stablehlo.attribute_reading import numbers
+from shard_dialect.ops import rule_of
+from shard_dialect.ops.stablehlo.attribute_reading import numbers
+from shard_dialect.passes.framework.pipeline import steps_before
+from shard_dialect.planner.prices import operand_shape
 from shard_dialect.runtime.communication_report import Report
 
 DISTRIBUTED = "counted from the distributed form"
@@ -63,7 +64,7 @@ def count(path: Path) -> Ours:
 
 
 def _count(module: ir.Module) -> Ours:
-    *before, last = PIPELINES["spmd"]
+    before = steps_before("partition", "spmd")
     unsharded = _products(module)
     devices = 1
     try:
@@ -76,7 +77,7 @@ def _count(module: ir.Module) -> Ours:
     except sd.ShardError as refused:
         return Ours(None, devices, unsharded, _line(refused))
     try:
-        sd.run_pipeline(module, last)
+        sd.run_pipeline(module, "partition,bundle-collectives")
     except sd.ShardError as refused:
         tally = tally_of(distributed)
         tally.knows_flops = False  # its shapes are global
@@ -122,7 +123,7 @@ def _sites(op: ir.Operation, shardings: Shardings, tally: Tally) -> Iterator[Sit
             source, target = (TensorType(each, dtype_of(type_.element_type)) for each in shapes)
             yield Site(step, grid, source, target, str(source), str(target))
             now = after
-    elif op.name in (*LOCAL_COLLECTIVES, "mesh.collective_permute"):
+    elif op.name in LOCAL:
         read = read_local(op.name, op.attributes)
         if read is None:
             tally.note(f"without {op.name}, which is not counted")

@@ -22,18 +22,17 @@ from typing import Any, Literal
 import numpy as np
 from tabulate import tabulate
 
-from shard_dialect.codegen.lowered_program import Program
+from shard_dialect.abi.lowered_program import Program
+from shard_dialect.backends.xla.jax_functions import PartitionedFunction, call_local
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.pipeline import run_pipeline
-from shard_dialect.runtime.array_files import random_inputs
 from shard_dialect.runtime.communicators.world import InProcess
 from shard_dialect.runtime.compile import compile_sharded
 from shard_dialect.runtime.executable import Executable
-from shard_dialect.runtime.read_local import read_local_program
-from shard_dialect.runtime.xla.local_function import call_local
-from shard_dialect.runtime.xla.partitioned_function import PartitionedFunction
+from shard_dialect.runtime.local_programs import read_local_program
+from shard_dialect.runtime.random_inputs import random_inputs
 
 Target = Literal["xla", "devices"]
 SECONDS_A_TURN = 0.1

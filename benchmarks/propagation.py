@@ -25,7 +25,7 @@ from benchmarks.decoders import decoder
 from shard_dialect.ir.bindings import PassManager, ir, without_op_classes
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
-from shard_dialect.passes.propagate.propagate import Propagate
+from shard_dialect.passes.framework.pipeline import run_pipeline
 
 
 def chain(layers: int) -> str:
@@ -53,7 +53,7 @@ def ours(text: str) -> tuple[float, int]:
         module = Source.of(text).parse()
         count = count_ops(module.operation, ir)
         start = time.process_time()
-        Propagate().run(module)
+        run_pipeline(module, "propagate")
         return time.process_time() - start, count
 
 
@@ -62,7 +62,7 @@ def memory(text: str) -> int:
     with make_context():
         module = Source.of(text).parse()
         tracemalloc.start()
-        Propagate().run(module)
+        run_pipeline(module, "propagate")
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return peak

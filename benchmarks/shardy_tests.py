@@ -1,17 +1,21 @@
 """How far `propagate` agrees with Shardy on Shardy's own propagation tests.
 
     python -m benchmarks.shardy_tests SHARDY [--list] [--only basic_propagation]
+    python -m benchmarks.shardy_tests SHARDY --invalid [--list]
 
 `SHARDY` is a checkout of https://github.com/openxla/shardy, bare or not: its last commit is read.
 Each function of each case, with the functions it calls, goes through Shardy's pipeline (jaxlib's)
 and through ours, with the strategy that the test's file is about. The shardings of all values are
 compared. A case is not comparable where one of the two refuses it, or where the two make different
-ops of it.
+ops of it. With `--invalid` it counts, of the modules in which Shardy's tests expect an error, those
+that `--spmd` accepts.
 """
 
 import argparse
+import re
 import subprocess
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -24,9 +28,14 @@ import jax._src.interpreters.mlir as jax_mlir
 from jaxlib.mlir import ir
 from tabulate import tabulate
 
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.reading.source import Source
+from shard_dialect.passes.framework.pipeline import run_pipeline
 from tests.propagation.shardy import PIPELINE, Lying, compare
 
-FOLDER = "shardy/dialect/sdy/transforms/propagation/test"
+DIALECT = "shardy/dialect/sdy"
+FOLDER = f"{DIALECT}/transforms/propagation/test"
 SEPARATOR = "// -----"
 STRATEGIES = {
     "aggressive_propagation": "aggressive",
@@ -205,6 +214,37 @@ def _git(checkout: Path, *arguments: str) -> str:
     return done.stdout
 
 
+def invalid(checkout: Path, only: str) -> Iterator[tuple[str, str, str]]:
+    """Each module in which a test expects an error: its file, the error, and its text."""
+    for path in _git(checkout, "ls-tree", "-r", "--name-only", "HEAD", f"{DIALECT}/").split():
+        if not path.endswith(".mlir") or only not in path:
+            continue
+        for text in _git(checkout, "show", f"HEAD:{path}").split(SEPARATOR):
+            expected = re.search(r"expected-error[^{\n]*\{\{(.*)\}\}", text)
+            if expected is not None:
+                yield Path(path).stem, expected[1], text
+
+
+def print_invalid(checkout: Path, only: str, *, lists: bool) -> None:
+    """Print how many invalid modules are refused, by file; with `lists` those that are accepted."""
+    refused: Counter[str] = Counter()
+    accepted: list[tuple[str, str]] = []
+    for file, error, text in invalid(checkout, only):
+        try:
+            with make_context(), warnings.catch_warnings(action="ignore"):
+                run_pipeline(Source.of(text).parse(), "spmd")
+        except ShardError:
+            refused[file] += 1
+        else:
+            accepted.append((file, error))
+    of_file = Counter(file for file, _ in accepted)
+    rows = [[file, refused[file], of_file[file]] for file in sorted({*refused, *of_file})]
+    rows.append(["all", refused.total(), len(accepted)])
+    print(tabulate(rows, ["file", "refused", "accepted"], disable_numparse=True))
+    for file, error in accepted if lists else ():
+        print(f"{file}: {error}")
+
+
 def kind_of(ours: Lying, theirs: Lying) -> str:
     """How a value's sharding differs: which side splits it further, if either does."""
     mine, other = (axes.replace(" ", "") for axes in (ours.axes, theirs.axes))
@@ -220,7 +260,11 @@ def main() -> None:
     parser.add_argument("checkout", type=Path, help="a checkout of Shardy")
     parser.add_argument("--only", default="", help="only files whose names have this text")
     parser.add_argument("--list", action="store_true", help="list what differs")
+    parser.add_argument("--invalid", action="store_true", help="count invalid modules")
     options = parser.parse_args()
+    if options.invalid:
+        print_invalid(options.checkout, options.only, lists=options.list)
+        return
     tallies: dict[str, Tally] = {}
     worker = _Worker()
     for case in cases(options.checkout, options.only):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from shard_dialect.model import AllGather, AllReduce, AllToAll, ReduceScatter, Step
+from shard_dialect.collectives import AllGather, AllReduce, AllToAll, ReduceScatter, Step
 
 Cost = Callable[[int, int], int]
 
@@ -47,3 +47,20 @@ class Tally:
     @property
     def bytes_moved(self) -> int:
         return self.moved.total()
+
+
+def is_more(own: int, other: int) -> bool:
+    """Whether we move more bytes by over a tenth and 64 bytes."""
+    return own > 1.1 * other + 64
+
+
+def beside(pairs: Collection[tuple[int, int]], peer: str) -> list[list[str | int]]:
+    """The rows of a table: the bytes that we and the peer move in each program."""
+    return [
+        ["bytes in all, ours", sum(own for own, _ in pairs)],
+        [f"bytes in all, {peer}'s", sum(other for _, other in pairs)],
+        [f"fewer than {peer}", sum(own < other for own, other in pairs)],
+        ["as many", sum(own == other for own, other in pairs)],
+        ["any more", sum(own > other for own, other in pairs)],
+        ["more", sum(is_more(*pair) for pair in pairs)],
+    ]

@@ -38,11 +38,20 @@ def compiled(text: str, partitioner: str) -> str:
         devices = max((_devices(mesh) for mesh in meshes.values()), default=1)
         if partitioner == "gspmd":
             _Conversion(meshes).convert(module)
-        client: Any = xla_client.make_cpu_client(num_devices=devices)
-        options = _options(devices, partitioner == "shardy")
-        found = _jax.DeviceList(tuple(client.local_devices()))
-        executable = client.compile_and_load(module, found, options)
-        return "\n".join(each.to_string() for each in executable.hlo_modules())
+        return compiled_module(module, devices, partitioner == "shardy")
+
+
+def compiled_as_said(text: str, devices: int) -> str:
+    """The HLO of a program with GSPMD's own annotations, partitioned by GSPMD."""
+    with jax_mlir.make_ir_context(), ir.Location.unknown():
+        return compiled_module(ir.Module.parse(text), devices, use_shardy=False)
+
+
+def compiled_module(module: Any, devices: int, use_shardy: bool) -> str:
+    client: Any = xla_client.make_cpu_client(num_devices=devices)
+    found = _jax.DeviceList(tuple(client.local_devices()))
+    executable = client.compile_and_load(module, found, _options(devices, use_shardy))
+    return "\n".join(each.to_string() for each in executable.hlo_modules())
 
 
 def _devices(mesh: Any) -> int:

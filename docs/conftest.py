@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from shard_dialect.testing import NOT_RUN, SAMPLES
+from shard_dialect.ops.op_table import RECORDS
 from tests.extras import missing
 
 collect_ignore = ["torch.md"] if missing(["torch"]) else []
@@ -13,8 +13,7 @@ collect_ignore = ["torch.md"] if missing(["torch"]) else []
 @pytest.fixture(autouse=True)
 def _samples_of_the_page_end_with_it() -> Iterator[None]:
     """Other tests of the process draw all samples: one made in a page's snippet is not theirs."""
-    tables = [(table, dict(table)) for table in (SAMPLES, NOT_RUN)]
+    before = dict(RECORDS)
     yield
-    for table, before in tables:
-        table.clear()
-        table.update(before)
+    RECORDS.clear()
+    RECORDS.update(before)

@@ -11,8 +11,8 @@ from functools import cache
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
-from shard_dialect.rules import rule_of
-from shard_dialect.rules.uneven_shards import may_be_uneven
+from shard_dialect.ops import rule_of
+from shard_dialect.ops.uneven_shards import may_be_uneven
 from shard_dialect.testing import SAMPLES, Draws, placed
 from shard_dialect.testing.placement import named
 
@@ -23,7 +23,8 @@ DRAWN = 12
 REASONS: dict[str, dict[str, str]] = {
     "merged": {
         "passed": "linalg.conv* linalg.depthwise* linalg.pack linalg.pooling* linalg.unpack "
-        "stablehlo.reshape tensor.collapse_shape tensor.expand_shape tensor.reshape "
+        "stablehlo.reshape stablehlo.select_and_scatter tensor.collapse_shape "
+        "tensor.expand_shape tensor.reshape "
         "tosa.avg_pool2d tosa.conv2d tosa.conv3d tosa.depthwise_conv2d tosa.max_pool2d "
         "tosa.reshape tosa.row_gather tosa.tile",
         "reduced": "linalg.conv* linalg.depthwise* linalg.pooling*",
@@ -129,41 +130,41 @@ def needs_reason(op: str, kind: str) -> bool:
 
 
 def cuts_page(notice: str) -> str:
-    """A row for all ops that are cut alike."""
-    rows: dict[tuple[str, ...], list[str]] = {}
+    """A line for all ops that are cut alike."""
+    rows: dict[str, list[str]] = {}
     for op in sorted(SAMPLES):
-        rows.setdefault(tuple(_cells(op)), []).append(op)
-    lines = [notice, "", "# How ops are cut", "", _HEAD.strip(), "", *_TABLE]
+        rows.setdefault("; ".join(_cells(op)), []).append(op)
+    lines = [notice, "", "# How ops are cut", "", _HEAD.strip(), ""]
     for cells, ops in sorted(rows.items(), key=lambda row: -len(row[1])):
-        lines.append(f"| {' '.join(f'`{op}`' for op in ops)} | {' | '.join(cells)} |")
+        lines.append(f"* **{cells}**: {' '.join(f'`{op}`' for op in ops)}")
     return "\n".join(lines) + "\n"
 
 
 def _cells(op: str) -> Iterator[str]:
     if not cuts_of(op).is_split:
-        yield from (_linked("not split", op, "none"), "", "", "")
+        yield _linked("not split", op, "none")
         return
     for kind in KINDS:
-        yield _linked(cuts_of(op).cell(kind), op, kind) if cuts_of(op).loops[kind] else ""
+        if cuts_of(op).loops[kind]:
+            cell = _linked(cuts_of(op).cell(kind), op, kind)
+            yield cell if kind == "whole" else f"{kind} {cell}"
 
 
 def _linked(cell: str, op: str, kind: str) -> str:
     links = [f"[{each}](limits.md#{each})" for each in reasons_of(op, kind)]
-    return f"{cell}: {', '.join(links)}" if needs_reason(op, kind) else cell
+    return f"{cell} ({', '.join(links)})" if needs_reason(op, kind) else cell
 
 
 _HEAD = """
-What may be split of each op that has a sharding rule, among any number of devices, and what of it
-stays whole. A loop of an op (a factor of its rule) is
+How much may be split of each op that has a sharding rule, among any number of devices. A loop of an
+op (a factor of its rule) is
 
 * *passed*: it is in the result; on shards the op is the same op;
 * *reduced*: devices make parts of the result, sums or maxima, which are joined;
-* *in windows*: a device reads around its shard, in halos;
+* in *windows*: a device reads around its shard, in halos;
 * *whole*: the operands are gathered along it.
 
 `yes` is for shards of equal and of unequal sizes, `even` for equal ones only, `some evenly` where
-it depends on the loop; whatever is not `yes` has its reason. A cell is empty where no sample of the
-op has such a loop. The table is read off the samples of `shard_dialect.testing`, which the tests
-cut in these ways and run ([testing.md](testing.md)).
+it depends on the loop; whatever is not `yes` has its reason. The list is read off the samples of
+`shard_dialect.testing`, which the tests cut in these ways and run ([testing](testing.md)).
 """
-_TABLE = ("| ops | passed | reduced | in windows | whole |", "|---|---|---|---|---|")

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import argparse
 import ast
-import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 
 from cuts import cuts_page
 
-from shard_dialect.passes.framework.base import Pass
-from shard_dialect.passes.framework.options import documented_options
-from shard_dialect.passes.framework.pass_table import PASSES, PIPELINES, pass_class
+from shard_dialect.ir.mesh import mesh_dialect
+from shard_dialect.passes.framework.base import NamedPipeline, Pass
+from shard_dialect.passes.framework.options import Option, documented_options
+from shard_dialect.passes.framework.pass_table import PASSES, pass_class
+from shard_dialect.passes.pipelines import PIPELINES
 
 DOCS = Path(__file__).parent
 IR = DOCS.parent / "shard_dialect" / "ir"
@@ -31,48 +33,77 @@ _OPERATION = re.compile(
 NOTICE = "<!-- Written by docs/generate.py: edit the code that it reads, not this file. -->"
 
 
+_Documented = type[Pass] | type[NamedPipeline]
+
+
 def passes_page() -> str:
-    """Each pass with its module's docstring, which has the IR before and after, and its options."""
-    lines = [
-        NOTICE,
-        "",
-        "# Passes",
-        "",
-        "Those between vocabularies, then in the order of the [forms](forms.md). Each is a flag of",
-        "`opt` and an element of its pipelines, between any of upstream's passes.",
-        "",
-        *_contents(),
-    ]
-    for name in PASSES:
-        lines += ["", f"## `--{name}`", "", *_pass(pass_class(name))]
-    for name, parts in PIPELINES.items():
-        flags = " ".join(f"`--{part}`" for part in parts)
-        lines += ["", f"## `--{name}`", "", f"Several in a row: {flags}."]
+    """Each pass with its summary; where there is more, an example of its module and its options."""
+    modules = Counter(pass_class(name).__module__ for name in PASSES)
+    told = {
+        name: _example(_docstring(pass_class(name).__module__))
+        for name in PASSES
+        if modules[pass_class(name).__module__] == 1
+    }
+    classes: dict[str, _Documented] = {**PIPELINES, **{each: pass_class(each) for each in PASSES}}
+    shared = _shared_options(classes.values())
+    sections = {name for name, cls in classes.items() if name in told or documented_options(cls)}
+    sections |= set(PIPELINES)
+    lines = [NOTICE, "", "# Passes", "", _PASSES_HEAD.strip(), ""]
+    for name, cls in classes.items():
+        code = f"`--{name}`"
+        cell = f"[{code}](#--{name})" if name in sections else f'<a id="--{name}"></a>{code}'
+        lines.append(f"* {cell}: {cls.summary()}")
+    lines += ["", "## Shared options", "", *_options(shared.values())]
+    for name, cls in classes.items():
+        if name in sections:
+            lines += ["", f"## `--{name}`"]
+            lines += ["", told[name]] if name in told else []
+            lines += _section(cls, shared)
+        if name in PIPELINES:
+            steps = [each for each in PIPELINES[name]().steps() if each in classes]
+            lines += ["", "Passes: " + ", ".join(f"[`{each}`](#--{each})" for each in steps)]
     return "\n".join(lines) + "\n"
 
 
-def _contents() -> Iterator[str]:
-    yield "| pass | what it does |"
-    yield "|---|---|"
-    for name in PASSES:
-        yield f"| [`--{name}`](#--{name}) | {pass_class(name).summary()} |"
-    for name, parts in PIPELINES.items():
-        yield f"| [`--{name}`](#--{name}) | {', '.join(parts)} |"
+def _example(text: str) -> str:
+    """A docstring from its second paragraph to its last example; reasons stay beside the code."""
+    paragraphs = text.split("\n\n")[1:]
+    while paragraphs and not paragraphs[-1].startswith(("    ", "* ")):
+        paragraphs.pop()
+    return "\n\n".join(paragraphs)
 
 
-def _pass(cls: type[Pass]) -> Iterator[str]:
-    yield inspect.cleandoc(cls.__doc__ or "")
-    yield ""
-    yield _docstring(cls.__module__)
+def _shared_options(classes: Iterable[_Documented]) -> dict[str, Option]:
+    """The options that several passes have, of one name and one help."""
+    found = [each for cls in classes for each in documented_options(cls)]
+    counts = Counter((each.name, each.help) for each in found)
+    return {each.name: each for each in found if counts[each.name, each.help] > 1}
+
+
+def _section(cls: _Documented, shared: dict[str, Option]) -> Iterator[str]:
     options = documented_options(cls)
-    if options:
+    common = [each for each in options if shared.get(each.name) == each]
+    if common:
         yield ""
-        yield "| option | type | default | |"
-        yield "|---|---|---|---|"
+        yield "[Shared options](#shared-options): " + ", ".join(f"`{each.name}`" for each in common)
+    own = [each for each in options if each not in common]
+    if own:
+        yield ""
+        yield from _options(own)
+
+
+def _options(options: Iterable[Option]) -> Iterator[str]:
     for each in options:
-        kind = each.type_text.replace("|", "\\|")
-        text = " ".join(each.help.split()).replace("|", "\\|")
-        yield f"| `{each.name}` | {kind} | {each.default_text} | {text} |"
+        text = " ".join(each.help.split())
+        yield f"* `{each.name}` ({each.type_text}; {each.default_text}): {text}"
+
+
+_PASSES_HEAD = """
+Each pass is a flag of `opt` and an element of its pipelines, between any of upstream's passes. The
+first are pipelines, whose passes run in a row; the others stand in the order of the
+[forms](forms.md). Those with a link have an example or options below. Brackets behind an option
+have its type and its default.
+"""
 
 
 def dialect_page() -> str:
@@ -84,21 +115,19 @@ def dialect_page() -> str:
         "",
         _docstring("shard_dialect.ir.mesh.mesh_dialect"),
     ]
-    lines += ["", "## Shardings", "", _docstring("shard_dialect.ir.mesh.notation")]
+    lines += ["", "[The model](model.md#shardings) has the notation of shardings."]
     lines += [
         "",
         "## Ops",
         "",
-        "| op | operands | attributes | results | |",
-        "|---|---|---|---|---|",
+        "Operands, attributes (in brackets: optional ones) and results:",
+        "",
     ]
-    lines += _operations((IR / "mesh" / "mesh.irdl.mlir").read_text())
+    lines += _operations(mesh_dialect.definition())
     lines += ["", "## What users write", "", _docstring("shard_dialect.ir.mesh.annotation_ops")]
-    lines += ["", "## Attributes on functions and other ops", "", "| attribute | |", "|---|---|"]
+    lines += ["", "## Attributes on functions and other ops", ""]
     lines += _constants((IR / "mesh" / "attributes.py").read_text())
-    lines += ["", "## The RFC's spelling", "", _docstring("shard_dialect.ir.mesh.mesh_spelling")]
     lines += ["", "## Spellings", "", _docstring("shard_dialect.ir.reading.spelling")]
-    lines += ["", "## Shardy's text", "", _docstring("shard_dialect.ir.sdy.sdy_spelling")]
     return "\n".join(lines) + "\n"
 
 
@@ -107,13 +136,15 @@ def _docstring(module: str) -> str:
 
 
 def _operations(definition: str) -> Iterator[str]:
-    """A row for each `irdl.operation`; its comment has the optional attributes in brackets."""
+    """A line for each `irdl.operation`; its comment has the optional attributes in brackets."""
     for comment, name, text in _OPERATION.findall(definition):
         summary, _, optional = " ".join(comment.replace("//", " ").split()).partition(" [")
         attributes = [f"`{each}`" for each in re.findall(r'"(\w+)" = %', text)]
         attributes += [f"[`{each}`]" for each in re.findall(r"\w+", optional)]
         operands, results = (", ".join(_named(kind, text)) for kind in ("operands", "results"))
-        yield f"| `mesh.{name}` | {operands} | {', '.join(attributes)} | {results} | {summary} |"
+        attributes = [f"{{{', '.join(attributes)}}}"] if attributes else []
+        written = " ".join([f"`mesh.{name}`({operands})", *attributes])
+        yield f"* {written}{f' -> {results}' if results else ''}: {summary}"
 
 
 def _named(kind: str, text: str) -> Iterator[str]:
@@ -124,14 +155,14 @@ def _named(kind: str, text: str) -> Iterator[str]:
 
 
 def _constants(source: str) -> Iterator[str]:
-    """A row for each name of an attribute that a docstring follows."""
+    """A line for each name of an attribute that a docstring follows."""
     body = ast.parse(source).body
     for statement, following in pairwise(body):
         if not isinstance(statement, ast.Assign) or not isinstance(following, ast.Expr):
             continue
         value, text = statement.value, following.value
         if isinstance(value, ast.Constant) and isinstance(text, ast.Constant):
-            yield f"| `{value.value}` | {' '.join(str(text.value).split())} |"
+            yield f"* `{value.value}`: {' '.join(str(text.value).split())}"
 
 
 PAGES: dict[str, Callable[[], str]] = {

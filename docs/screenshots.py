@@ -1,6 +1,6 @@
 """Make the pictures of docs/reading-a-report.md: the report's page in Chromium.
 
-pip install -e '.[browser,html,jax]' && apt-get install chromium
+pip install -e '.[browser,jax]' && apt-get install chromium
 python docs/screenshots.py
 """
 
@@ -32,10 +32,11 @@ def main() -> None:
         page = browser.new_page(viewport={"width": 1280, "height": 760})
         page.goto(file.as_uri())
         _shoot(page, "overview")
-        page.locator("#program .layer", has_text="layer_0").first.click()
-        page.locator("#program .layer", has_text="mlp").first.click()
-        page.locator("#program .collective").first.click()
-        page.locator("#program").scroll_into_view_if_needed()
+        page.evaluate("location.hash = 'layer-layer_0/mlp'")
+        page.wait_for_selector("#graph .collective")
+        page.evaluate("location.hash = 'collective-3'")
+        page.wait_for_selector("#panel:visible")
+        page.evaluate("document.getElementById('program').scrollIntoView()")
         _shoot(page, "why")
         page.set_viewport_size({"width": 1280, "height": 480})
         page.locator("#memory").evaluate("each => each.scrollIntoView()")

@@ -9,12 +9,12 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from shard_dialect import model, plugins
+from shard_dialect.abi.lowered_program import Program, choose_entry
 from shard_dialect.analysis.changes import comparison
 from shard_dialect.analysis.changes.comparison import Comparison
 from shard_dialect.analysis.changes.removals import SECONDS
-from shard_dialect.analysis.drawing.drawn_sharding import DrawnSharding
-from shard_dialect.analysis.drawing.find_sharding import drawn
-from shard_dialect.analysis.explained import explain
+from shard_dialect.analysis.drawing import DrawnSharding
+from shard_dialect.analysis.explained import drawn, explain
 from shard_dialect.analysis.page.report_page import report_html
 from shard_dialect.analysis.program_report import (
     DEVICE_MODEL,
@@ -22,30 +22,28 @@ from shard_dialect.analysis.program_report import (
     ProgramReport,
     report_on,
 )
-from shard_dialect.codegen.lowered_program import Program, choose_entry
 from shard_dialect.errors import Diagnostic, ShardError, ShardWarning
 from shard_dialect.ir import context as contexts
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.annotate_values import annotate
+from shard_dialect.ir.context import register_dialect
 from shard_dialect.ir.diagnostics import with_file_names
 from shard_dialect.ir.foreign_modules import make_context_ready, make_ready
 from shard_dialect.ir.reading.source import Source
-from shard_dialect.ir.user_dialects import register_dialect
 from shard_dialect.model import Sharding, ShardingRule
+from shard_dialect.ops import Query, sharding_rule
 from shard_dialect.passes.framework import pipeline as pipelines
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.framework.instruments import Instruments
 from shard_dialect.passes.framework.pass_table import register_pass
-from shard_dialect.passes.partition.written_for_one_device import mark_local
-from shard_dialect.rules import Query, sharding_rule
+from shard_dialect.passes.partition.one_device import mark_local
+from shard_dialect.runtime.array_files import join_shards
 from shard_dialect.runtime.communication_report import Report
 from shard_dialect.runtime.compiled_program import Backend, CompiledProgram
-from shard_dialect.runtime.shard_files import join_shards
 from shard_dialect.runtime.shards_of_arrays import gather, scatter
 from shard_dialect.search import auto as searching
 from shard_dialect.search import mutations as mutating
-from shard_dialect.search.auto import AutoResult
-from shard_dialect.search.auto_options import AUTO, AutoOptions
+from shard_dialect.search.auto import AUTO, AutoOptions, AutoResult
 from shard_dialect.search.evaluate import Objective
 from shard_dialect.search.mutations import Mutation
 
@@ -79,19 +77,23 @@ def run_pipeline(
     module: ir.Module,
     pipeline: str | Sequence[str | Pass],
     instruments: Instruments | None = None,
-) -> None:
+) -> ir.Module:
     """Run passes on `module`, in place: a text as for `--pass-pipeline`, or a list of passes.
+
+    It returns the module, which is a new one for what JAX has lowered.
 
     The module may be of any context, which is single-threaded then and has the `mesh` dialect.
     Raises `ShardError` for unknown passes and options, and for a module that a pass refuses.
     """
-    make_ready(module)
+    module = _ready(module)
     with _file_locations(module):
         pipelines.run_pipeline(module, pipeline, instruments)
+    return module
 
 
 def to_text(module: ir.Module, generic: bool = False, locations: bool = False) -> str:
     """Return the module as text that `parse` reads."""
+    module = _read(module)
     with _file_locations(module):
         text = module.operation.get_asm(print_generic_op_form=generic, enable_debug_info=locations)
         return with_file_names(text)
@@ -104,7 +106,7 @@ def communication(module: ir.Module, entry: str | None = None) -> Report:
     `entry` may be left out if there is only one function, or a `main`. Raises `ShardError` where
     `run` would.
     """
-    make_ready(module)
+    module = _ready(module)
     with module.context, _file_locations(module):
         copy = ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
         name = choose_entry(copy.operation, entry)
@@ -132,7 +134,7 @@ def report(
     counted: each op's result by itself, the `arena` of our own code, or as `xla` fuses ops.
     `measured` is a trace that `shard-run --profile` wrote. Raises `ShardError` where `run` would.
     """
-    make_ready(module)
+    module = _ready(module)
     with module.context, _file_locations(module):
         copy = ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
         return report_on(
@@ -156,12 +158,11 @@ def what_if(
     """Return what other shardings would change: `sd.what_if(module, "w1=[[], [model]]")`.
 
     Names are those of `shard-report --what-if`. The module is not changed. Raises `ShardError` for
-    a question about what is not there.
+    a question that names a value or an axis that the module does not have.
     """
-    make_ready(module)
-    text = _file_text(module)
+    module = _ready(module)
     with module.context, _file_locations(module):
-        return comparison.what_if(module, questions, entry, device_model=device_model, text=text)
+        return comparison.what_if(module, questions, entry, device_model=device_model)
 
 
 def compare(before: ProgramReport, after: ProgramReport) -> Comparison:
@@ -188,7 +189,7 @@ def auto(
     and Ctrl-C ends it with the best so far. `device_model` is as for `report`. Raises `ShardError`
     if no sharding fits the limit.
     """
-    make_ready(module)
+    module = _ready(module)
     shape = None if grid is None else tuple(grid)
     options = AutoOptions(objective, memory_limit, device_model, seconds, shape, devices)
     with module.context, _file_locations(module):
@@ -211,23 +212,20 @@ def mutations(
     The passes run once for each, for at most so many `seconds`. Raises `ShardError` if the module
     cannot be partitioned as it is.
     """
-    make_ready(module)
-    text = _file_text(module)
+    module = _ready(module)
     with module.context, _file_locations(module):
-        return mutating.mutations(
-            module, entry, device_model=device_model, file_text=text, seconds=seconds
-        )
+        return mutating.mutations(module, entry, device_model=device_model, seconds=seconds)
 
 
 def mutate(module: ir.Module, *what: int | str, entry: str | None = None) -> ir.Module:
     """Return a copy of the module with other annotations.
 
     `what` are numbers of `mutations`, or texts such as `w1=[[], [model]]`. Raises `ShardError` for
-    what is not there.
+    a number or a name that the module does not have.
     """
-    make_ready(module)
+    module = _ready(module)
     with module.context, _file_locations(module):
-        changed = mutating.mutated(module, list(map(str, what)), entry, _file_text(module))
+        changed = mutating.mutated(module, list(map(str, what)), entry)
     source = _sources.get(module)
     if source is not None:
         _sources[changed] = source
@@ -237,12 +235,12 @@ def mutate(module: ir.Module, *what: int | str, entry: str | None = None) -> ir.
 def show(module: ir.Module, name: str, entry: str | None = None) -> DrawnSharding:
     """Return a drawing of how a tensor lies on the devices: text, or in a notebook HTML.
 
-    `name` is `arg0`, `result0`, a framework's name for an argument, or `%3` as `--propagate`
-    prints it; with `*`, the first that fits. Raises `ShardError` if there is none.
+    `name` is an argument's in the file or framework, `result0`, or `%3` as `--propagate` prints it;
+    with `*`, the first that fits. Raises `ShardError` if there is none.
     """
-    make_ready(module)
+    module = _ready(module)
     with module.context, _file_locations(module):
-        return drawn(module, name, entry, _file_text(module))[0]
+        return drawn(module, name, entry)[0]
 
 
 def compile(  # noqa: A001
@@ -254,7 +252,7 @@ def compile(  # noqa: A001
     ("xla"), or the ranks that a launcher has started, of which this is one ("mpi", "mpi4py",
     "torch"). The module is not changed. Raises `ShardError` for what cannot be partitioned or run.
     """
-    make_ready(module)
+    module = _ready(module)
     source = Source.of(module.operation.get_asm(enable_debug_info=True))
     with _file_locations(module):
         return CompiledProgram(source, backend, entry)
@@ -283,6 +281,23 @@ def load_plugin(name: str) -> None:
     Raises `ShardError` if it cannot be imported.
     """
     plugins.load([name])
+
+
+def _ready(given: Any) -> ir.Module:
+    """The module, ready for passes."""
+    module = _read(given)
+    make_ready(module)
+    return module
+
+
+def _read(given: Any) -> ir.Module:
+    """The module itself, or that of a function that JAX has lowered."""
+    if callable(getattr(given, "compiler_ir", None)):
+        from shard_dialect.jax.partition_module import read_module
+
+        return read_module(given.compiler_ir("stablehlo"))
+    module: ir.Module = given
+    return module
 
 
 def _file_locations(module: ir.Module) -> AbstractContextManager[None]:

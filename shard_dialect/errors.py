@@ -2,7 +2,7 @@
 
 `opt` and `run` print a `ShardError` as `file:line:col: error: message`, with its notes below, and
 exit with status 1. Our own invariants are `assert`s with a message: a failure is a bug, and is
-reported as an internal error (`processes/exit_messages.py`).
+reported as an internal error (`processes/startup.py`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 Severity = Literal["error", "warning", "remark", "note"]
@@ -101,6 +102,22 @@ class ShardError(Exception):
         if self.location:
             return self
         return ShardError(self.message, location, self.notes, self.further)
+
+
+def brief(error: BaseException) -> str:
+    """The class and the message of an exception, in one line."""
+    return shown(" ".join(f"{type(error).__name__}: {error}".split()))
+
+
+def raised_in(error: BaseException) -> tuple[Diagnostic, ...]:
+    """A note about the innermost line outside of this package that raised `error`, if any."""
+    import traceback  # takes 2 ms, for failures only
+
+    own = str(Path(__file__).parent)
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith((own, "<")) and "importlib" not in frame.filename:
+            return (Diagnostic("note", "raised here", f"{frame.filename}:{frame.lineno}:1"),)
+    return ()
 
 
 def cannot(do: str, path: str, error: OSError) -> ShardError:

@@ -68,7 +68,7 @@ _FEATURES = {
     "shards at offsets": re.compile("offsets"),
     "stages on parts of the devices": re.compile("stage|sub_cluster"),
 }
-"""What a program's text has, beside its ops."""
+"""Other properties of a program's text than its ops."""
 
 
 class _Failed(Exception):
@@ -113,7 +113,7 @@ class Fuzzer:
     """The number of drawn programs with each feature."""
     passed_with: Counter[str] = field(default_factory=Counter)
     judges: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Passed programs by who ran them unsharded and whether they have floats of 16 bits."""
+    """Passed programs by their judge and whether they have floats of 16 bits."""
     refusals: Counter[str] = field(default_factory=Counter)
     refused: dict[str, Failure] = field(default_factory=dict)
     """The smallest refused program by the kind of its message."""

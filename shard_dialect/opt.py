@@ -18,6 +18,7 @@ import argparse
 import gc
 import io
 import json
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +31,7 @@ from shard_dialect import plugins
 from shard_dialect.cli.flags import STDOUT, parse_arguments, unknown_flag
 from shard_dialect.cli.printing import guarded, write_output
 from shard_dialect.errors import ShardError, note, say
-from shard_dialect.processes.output_files import Output
+from shard_dialect.processes.atomic_files import Output
 from shard_dialect.processes.supervise import doing, supervised
 
 if TYPE_CHECKING:
@@ -100,7 +101,14 @@ def _instruments(options: argparse.Namespace) -> Instruments:
         remarks=options.remarks,
         explain_sharding=options.explain_sharding,
         strict=options.strict,
+        stop_after=options.stop_after,
+        skip=tuple(options.skip),
+        insert_after=tuple(options.insert_after),
     )
+
+
+_CHOOSES = re.compile(r"(?<![\w-])(?:import|export-\w+|annotations-to-\w+)(?![\w-])")
+"""A pass by which a user chooses the vocabulary of the output."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +140,7 @@ class _Driver:
     def _process(self, source: Source) -> bytes:
         """The output for one module of the file."""
         from shard_dialect.ir.context import make_context
+        from shard_dialect.passes.vocabularies.as_written import vocabulary_of
 
         text, instruments = self.pipeline, self.instruments
         if self.options.run_reproducer:
@@ -141,11 +150,13 @@ class _Driver:
             text = reproducer.pipeline
             instruments = replace(instruments, verify_each=reproducer.verify_each)
         with make_context(self.options.allow_unregistered_dialect), source.file_locations():
+            if instruments.explain_sharding and vocabulary_of(source.file_text or "") == "shard":
+                instruments = replace(instruments, explain_printed_as="shard")
             pipeline = self._build(text, instruments)
             which = self.options.verify_diagnostics
             if which is None:
                 return self._transform(source, pipeline, text)
-            from shard_dialect.cli.verify_diagnostics import verify_diagnostics
+            from shard_dialect.cli.verify_options import verify_diagnostics
 
             run = partial(self._transform, source, pipeline, text)
             return verify_diagnostics(source, which, run) or b""
@@ -170,14 +181,14 @@ class _Driver:
         if self.options.mutate:
             from shard_dialect.search.mutations import mutated
 
-            module = mutated(module, self.options.mutate, self.options.entry, source.file_text)
+            module = mutated(module, self.options.mutate, self.options.entry)
         if self.options.list_mutations:
-            return self._mutations(module, source)
+            return self._mutations(module)
         if self.options.auto is not None:
             doing("the search")
             module = self._annotated(module)
         if self.options.verify_roundtrip:
-            from shard_dialect.cli.verify_roundtrip import verify_roundtrip
+            from shard_dialect.cli.verify_options import verify_roundtrip
 
             verify_roundtrip(module)
             self._run(pipeline, text, module)
@@ -188,19 +199,18 @@ class _Driver:
             doing("the report")
             self._report(module)
         doing("the printer")
-        return self._printed(module)
+        return self._printed(module, source)
 
-    def _mutations(self, module: ir.Module, source: Source) -> bytes:
+    def _mutations(self, module: ir.Module) -> bytes:
         from shard_dialect.search.mutations import mutations
 
         doing("the mutations")
-        found = mutations(module, self.options.entry, file_text=source.file_text)
+        found = mutations(module, self.options.entry)
         return json.dumps([each.as_json() for each in found], indent=2).encode() + b"\n"
 
     def _annotated(self, module: ir.Module) -> ir.Module:
         """The module with the annotations that a search finds; says what it has found."""
-        from shard_dialect.search.auto import auto
-        from shard_dialect.search.auto_options import AutoOptions
+        from shard_dialect.search.auto import AutoOptions, auto
 
         result = auto(module, AutoOptions.read(self.options.auto), self.options.entry, _progress)
         say(note(f"--auto: {result}"))
@@ -234,14 +244,13 @@ class _Driver:
         if Path(path).is_file():  # it may be a device
             Path(path).unlink()
 
-    def _printed(self, module: ir.Module) -> bytes:
+    def _printed(self, module: ir.Module, source: Source) -> bytes:
         """The module as text or bytecode, or as a Python program."""
-        from shard_dialect.ir.diagnostics import with_file_names
         from shard_dialect.passes.framework.pipeline import run_pipeline
 
         options = self.options
         if options.emit_python:
-            from shard_dialect.emit.python_module import emit_python
+            from shard_dialect.backends.python.python_module import emit_python
 
             return emit_python(module, options.emit_python).encode()
         if options.emit_stablehlo:
@@ -250,7 +259,23 @@ class _Driver:
             file = io.BytesIO()
             module.operation.write_bytecode(file)
             return file.getvalue()
-        text = module.operation.get_asm(
+        return self._text(module, source).rstrip("\n").encode() + b"\n"
+
+    def _text(self, module: ir.Module, source: Source) -> str:
+        """The module in the vocabulary of its file, unless passes that are named have chosen one.
+
+        Other tools are to read the local form as it is printed.
+        """
+        from shard_dialect.ir.diagnostics import with_file_names
+        from shard_dialect.ir.pretty_ops import pretty
+        from shard_dialect.passes.vocabularies.as_written import as_written, is_local, vocabulary_of
+
+        options = self.options
+        operation = module.operation
+        is_changed = self.pipeline or options.auto is not None or options.mutate
+        if is_changed and source.file_text and not _CHOOSES.search(self.pipeline):
+            operation = as_written(operation, vocabulary_of(source.file_text))
+        text = operation.get_asm(
             print_generic_op_form=options.mlir_print_op_generic,
             enable_debug_info=options.mlir_print_debuginfo,
             pretty_debug_info=options.mlir_pretty_debuginfo,
@@ -263,22 +288,20 @@ class _Driver:
         )
         if options.mlir_print_debuginfo:
             text = with_file_names(text)
-        if options.mesh_pretty:
-            from shard_dialect.ir.mesh.print_mesh import pretty
-
+        if options.mesh_pretty or not (options.mlir_print_op_generic or is_local(operation)):
             text = pretty(text)
-        return text.rstrip("\n").encode() + b"\n"
+        return text
 
     def _dump_pipeline(self) -> None:
         from shard_dialect.ir.context import make_context
         from shard_dialect.passes.framework.pipeline import described
 
         with make_context():
-            say(described(self.pipeline))
+            say(described(self.pipeline, self.instruments.edits()))
 
 
 def _progress(_: object, costs: object, number: int) -> None:
-    """Tell who waits at a terminal what is the best so far."""
+    """Show the best plan so far to a user at a terminal."""
     if sys.stderr.isatty():
         say(note(f"--auto: plan {number}: {costs}"))
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from shard_dialect.errors import ShardError, cannot
+from shard_dialect.errors import ShardError, brief, cannot, raised_in
 
 GROUP = "shard_dialect.plugins"
 _loaded: dict[str, ModuleType | None] = {}
@@ -92,26 +92,9 @@ def _guarded(import_it: Callable[[], ModuleType], shown: str) -> ModuleType:
             raise ShardError(f"cannot load {shown}: {error.msg}", location) from None
         if isinstance(error, ShardError) and error.location:
             raise
-        message = error.message if isinstance(error, ShardError) else _message(error)
-        raise ShardError(f"cannot load {shown}: {message}", _location(error)) from None
-
-
-def _message(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())
-
-
-def _location(error: BaseException) -> str | None:
-    """The innermost line outside of Python's and our own files on the traceback."""
-    import traceback  # takes 2 ms, for failures only
-
-    own = str(Path(__file__).parent)
-    frames = traceback.extract_tb(error.__traceback__)
-    outside = [
-        frame
-        for frame in frames
-        if not frame.filename.startswith((own, "<")) and "importlib" not in frame.filename
-    ]
-    return f"{outside[-1].filename}:{outside[-1].lineno}:1" if outside else None
+        message = error.message if isinstance(error, ShardError) else brief(error)
+        place = next((each.location for each in raised_in(error)), None)
+        raise ShardError(f"cannot load {shown}: {message}", place) from None
 
 
 def _import_file(path: str) -> ModuleType:

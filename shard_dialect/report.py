@@ -3,7 +3,7 @@
     python -m shard_dialect.report in.mlir
     python -m shard_dialect.report in.mlir --suggest
     python -m shard_dialect.report in.mlir --what-if='w1=[[], [model]]'
-    python -m shard_dialect.report in.mlir --html out.html --trace out.json
+    python -m shard_dialect.report in.mlir --suggest --html out.html --trace out.json
     python -m shard_dialect.report in.mlir --json
 
 Each collective is listed with the bytes that a device sends, and explained: which two shardings
@@ -29,9 +29,9 @@ from typing import TYPE_CHECKING, Any
 
 from shard_dialect import __version__, plugins
 from shard_dialect.cli.flags import STDIN, STDOUT, Parser, add_debug, seconds_above_0
-from shard_dialect.cli.printing import guarded, write_output
+from shard_dialect.cli.printing import guarded, write_output, write_page
 from shard_dialect.errors import ShardError, cannot
-from shard_dialect.processes.output_files import Output
+from shard_dialect.processes.atomic_files import Output
 from shard_dialect.processes.supervise import doing, supervised
 
 if TYPE_CHECKING:
@@ -60,11 +60,11 @@ def _main(arguments: Sequence[str]) -> int:
     from shard_dialect.analysis.trace import trace_of
 
     report = _report(options)
+    if options.html is not None:
+        _write(report_html(report), options.html)
     if isinstance(report, ProgramReport):
         if options.trace is not None:
             _write(json.dumps(trace_of(report)), options.trace)
-        if options.html is not None:
-            _write(report_html(report), options.html)
         if options.explorer_data is not None:
             _write_explorer_data(report, Path(options.explorer_data))
     if options.json:
@@ -74,7 +74,10 @@ def _main(arguments: Sequence[str]) -> int:
             text = explain(report, options.explain)
     else:
         text = str(report)
-    _write(text, options.output)
+    if options.output == STDOUT and not options.json:
+        write_page(text)
+    else:
+        _write(text, options.output)
     return 0
 
 
@@ -83,7 +86,8 @@ def _check(options: argparse.Namespace) -> None:
     alone = ("what_if", "compare", "suggest", "show", "measure")
     given = [flag for flag in alone if getattr(options, flag)]
     if given and given != ["suggest"]:
-        others = ("trace", "html", "explorer_data", "measured", "explain")
+        others = ["trace", "explorer_data", "measured", "explain"]
+        others += ["html"] if {"show", "measure"} & {*given} else []
         given += [flag for flag in others if getattr(options, flag) is not None]
     if options.json and options.explain is not None:
         given = ["json", "explain"]
@@ -98,9 +102,9 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _report(options: argparse.Namespace) -> ProgramReport | Comparison:
+    from shard_dialect.abi.lowered_program import choose_entry
     from shard_dialect.analysis.changes.comparison import Comparison, what_if
     from shard_dialect.analysis.program_report import report_on
-    from shard_dialect.codegen.lowered_program import choose_entry
     from shard_dialect.ir.bindings import without_op_classes
     from shard_dialect.ir.context import make_context
     from shard_dialect.ir.reading.source import Source
@@ -123,7 +127,6 @@ def _report(options: argparse.Namespace) -> ProgramReport | Comparison:
                     options.what_if,
                     options.entry,
                     device_model=options.device_model,
-                    text=source.file_text,
                 )
         report = report_on(
             module,
@@ -171,13 +174,13 @@ def _progress(done: int, of: int) -> None:
 
 
 def _show(options: argparse.Namespace) -> int:
-    from shard_dialect.analysis.drawing.find_sharding import drawn
+    from shard_dialect.analysis.explained import drawn
     from shard_dialect.ir.context import make_context
     from shard_dialect.ir.reading.source import Source
 
     source = Source.read(options.input)
     with make_context(), source.file_locations(), _in_file(source.name):
-        found = drawn(source.parse(), options.show, options.entry, source.file_text)
+        found = drawn(source.parse(), options.show, options.entry)
     in_terminal = options.output == STDOUT and sys.stdout.isatty()
     text = "\n".join(each.to_terminal() if in_terminal else str(each) for each in found)
     _write(text, options.output)
@@ -208,7 +211,7 @@ def _measure(options: argparse.Namespace) -> int:
 
 
 def _write_explorer_data(report: ProgramReport, folder: Path) -> None:
-    from shard_dialect.explorer.node_data import node_data_of
+    from shard_dialect.explorer.graphs import node_data_of
 
     texts = node_data_of(report)
     try:
@@ -315,7 +318,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--html",
         metavar="FILE",
-        help="write the report, too, as one page to look at: graph, tensors, memory, time",
+        help="write the report, too, as one page to look at: what costs most and why, graph, "
+        "tables; with --compare or --what-if, both reports side by side",
     )
     parser.add_argument(
         "--explorer-data",

@@ -31,9 +31,9 @@ from shard_dialect import __version__, plugins
 from shard_dialect.cli.flags import Parser, add_debug, seconds_above_0
 from shard_dialect.cli.printing import guarded
 from shard_dialect.errors import ShardError
-from shard_dialect.processes.exit_messages import message_of
+from shard_dialect.processes.atomic_files import Output, OutputFolder
 from shard_dialect.processes.launchers import Rank, launched_by
-from shard_dialect.processes.output_files import Output, OutputFolder
+from shard_dialect.processes.startup import message_of
 from shard_dialect.processes.supervise import is_watched
 from shard_dialect.processes.watch import can_watch, end, watched
 from shard_dialect.runtime.communicators.launched_world import BACKENDS
@@ -150,7 +150,8 @@ def _parser() -> argparse.ArgumentParser:
         "--inputs",
         type=_file,
         metavar="FILE",
-        help="global inputs arg0, arg1, ...: .npz, .safetensors, or a folder of a file a rank",
+        help="global inputs by the names of the arguments in the file, or arg0, arg1, ...: .npz, "
+        ".safetensors, or a folder of a file a rank",
     )
     parser.add_argument(
         "--outputs",

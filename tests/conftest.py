@@ -6,10 +6,11 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests import extras
+from tests import extras, slow
 from tests.forks import Forks
 
 ROOT = Path(__file__).parent.parent
@@ -89,7 +90,7 @@ def unoptimized() -> Iterator[None]:
     """For tests of the passes, whose programs are many and small: LLVM takes most of their time.
 
     What LLVM makes of our code at its usual level is tested in `tests/runtime`, and of every op in
-    `tests/rules/test_every_rule.py`.
+    `tests/ops/test_every_rule.py`.
     """
     with at_level(0):
         yield
@@ -111,8 +112,36 @@ def pipelines(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    slow.add_options(parser)
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out what tests of the doors import: it has no doctests, and wants their packages."""
+    is_helper = collection_path.suffix == ".py" and not collection_path.name.startswith("test_")
+    return (is_helper and collection_path.parent.name in ("jax", "torch")) or None
+
+
+def pytest_configure_node(node: Any) -> None:
+    """Give xdist's workers the seed of this run."""
+    node.workerinput["seed"] = slow.seed_of(node.config)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"seed: {slow.seed_of(config)} (--seed draws the same tests again)"
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest itself selects by -m
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    slow.mark_slow(items)
+    if not config.option.all:
+        slow.keep_share(items, config)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what was not tried, and how to try it."""
+    """Say what was not tried, and how to try it; and how to try again what has failed."""
+    if terminalreporter.stats.get("failed"):
+        terminalreporter.write_line(f"--seed {slow.seed_of(terminalreporter.config)} runs the same")
     stats = terminalreporter.stats
     for line in extras.summary(stats.get("skipped", ()), stats.get("passed", ())):
         terminalreporter.write_line(line)

@@ -105,7 +105,7 @@ def test_a_name_is_given_to_one_pass() -> None:
 
 
 def test_a_dialect_that_is_there_cannot_be_defined_again() -> None:
-    from shard_dialect.ir import user_dialects
+    from shard_dialect.ir import context
 
     sd.register_dialect("func", "irdl.dialect @func {}")
     try:
@@ -113,9 +113,9 @@ def test_a_dialect_that_is_there_cannot_be_defined_again() -> None:
             sd.make_context()
         sd.register_dialect("func", "no IRDL")
         sd.register_dialect("test_wrong", "no IRDL")
-        del user_dialects._loaders["func"]
+        del context._loaders["func"]
         with pytest.raises(sd.ShardError, match="cannot load dialect 'test_wrong': "):
             sd.make_context()
     finally:
-        user_dialects._loaders.pop("func", None)
-        user_dialects._loaders.pop("test_wrong", None)
+        context._loaders.pop("func", None)
+        context._loaders.pop("test_wrong", None)

@@ -20,7 +20,7 @@ BOUNDED_BY_HAND = {
     "tests/hostile/test_endings.py",
     "tests/hostile/test_meeting.py",
     "tests/hostile/test_ranks.py",
-    "tests/rules/interpreted.py",
+    "tests/ops/interpreted.py",
     "tests/runtime/everywhere.py",
     "tests/runtime/test_failing_ranks.py",
     "tests/runtime/test_several_hosts.py",

@@ -120,7 +120,7 @@ def test_what_is_not_partitioned_is_counted_before(
     run = sd.run_pipeline
 
     def refusing(module: ir.Module, pipeline: str | list[str]) -> None:
-        if pipeline == "partition":
+        if pipeline == "partition,bundle-collectives":
             raise sd.ShardError("not today", "a/b.mlir:1:2")
         run(module, pipeline)
 

@@ -56,6 +56,15 @@ PROGRAMS = {
         }}""",
         np.full(8, -1.5),
     ),
+    "padded in front alone": (
+        f"""{MESH}func.func @main(%x: tensor<0x8xf32> {BOTH}) -> tensor<4x8xf32> {{
+          %z = stablehlo.constant dense<1.5> : tensor<f32>
+          %0 = stablehlo.pad %x, %z, low = [4, 0], high = [0, 0], interior = [0, 0]
+            : (tensor<0x8xf32>, tensor<f32>) -> tensor<4x8xf32>
+          return %0 : tensor<4x8xf32>
+        }}""",
+        np.full((4, 8), 1.5),
+    ),
     "padded": (
         f"""{MESH}func.func @main(%x: tensor<0x8xf32> {BOTH}) -> (tensor<4x8xf32> {OTHER}) {{
           %z = stablehlo.constant dense<2.5> : tensor<f32>

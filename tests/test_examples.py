@@ -12,7 +12,7 @@ from tests.conftest import ROOT
 from tests.extras import needs
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-ON_RANKS = ["llama_torch"]
+ON_RANKS = ["fsdp2_torch", "llama_torch", "tensor_parallel_torch"]
 """Examples that `tests/torch` runs, in process and on ranks."""
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 import shard_dialect as sd
-from shard_dialect.ir import user_dialects
+from shard_dialect.ir import context as user_dialects
 from shard_dialect.ir.bindings import ir, irdl, provider
 from tests.conftest import start_child
 from tests.extras import needs

@@ -5,14 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shard_dialect.codegen.array_types import Array
+from shard_dialect.abi.tensor_types import Array
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
-from shard_dialect.runtime.array_files import random_inputs
 from shard_dialect.runtime.checking.check import Verdict, check
 from shard_dialect.runtime.checking.reference import JUDGES, Judge
 from shard_dialect.runtime.communicators.world import InProcess
 from shard_dialect.runtime.compile import compile_reference, compile_sharded
+from shard_dialect.runtime.random_inputs import random_inputs
 from tests.extras import needs
 
 FOLDER = Path(__file__).parent / "numbers"
@@ -20,10 +20,13 @@ PROGRAMS = sorted(path.stem for path in FOLDER.glob("*.mlir"))
 NOT_BY_UPSTREAM = {
     "equal_elements",
     "language_model_in_bf16",
+    "narrow_counts",
+    "padding_of_padding",
     "windows_of_images",
     "windows_of_rows",
 }
-"""Windows that select, and batched lookups, are what upstream converts to something else."""
+"""Windows that select, batched lookups, padding between elements of what is padded, and counting in
+narrow floats are what upstream converts to something else."""
 JUDGED = [
     pytest.param(name, by, marks=needs("jax") if by == "xla" else ())
     for name in PROGRAMS
@@ -83,3 +86,28 @@ def compile_types(name: str) -> "list[tuple[tuple[int, ...], np.dtype[np.generic
     with make_context():
         reference = compile_reference(Source.read(str(FOLDER / f"{name}.mlir")), "main", by="self")
     return [(each.shape, each.dtype) for each in reference.arguments]
+
+
+PADDED_AND_INSERTED = """
+func.func @main(%x: tensor<3xf32>) -> tensor<7xf32> {
+  %c = arith.constant 0.0 : f32
+  %p = tensor.pad %x low[1] high[0] {
+  ^bb0(%i: index):
+    tensor.yield %c : f32
+  } : tensor<3xf32> to tensor<4xf32>
+  %e = tensor.empty() : tensor<7xf32>
+  %f = linalg.fill ins(%c : f32) outs(%e : tensor<7xf32>) -> tensor<7xf32>
+  %r = tensor.insert_slice %p into %f[0] [4] [2] : tensor<4xf32> into tensor<7xf32>
+  return %r : tensor<7xf32>
+}
+"""
+
+
+def test_padding_that_is_inserted_with_strides() -> None:
+    """Upstream's canonicalization inserts %x at 1, where %p begins with padding, and not at 2."""
+    inputs = [np.array([1, 2, 3], np.float32)]
+    with make_context():
+        executable = compile_sharded(Source.of(PADDED_AND_INSERTED), "main")
+    world = InProcess(1)
+    ((result,),) = world.run(executable, [executable.program.scatter(inputs, 0)])
+    assert result.tolist() == [0, 0, 1, 0, 2, 0, 3]

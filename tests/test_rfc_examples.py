@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.mesh.print_mesh import pretty
+from shard_dialect.ir.pretty_ops import pretty
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.runtime.communicators.world import InProcess

@@ -1,9 +1,11 @@
 """Random programs with tensors on several grids of the same devices give the right numbers."""
 
+from math import prod
 from random import Random
 
 import pytest
 
+from shard_dialect.errors import ShardError
 from shard_dialect.model import Grid
 from shard_dialect.testing.check_program import reference_of, run_and_check
 from shard_dialect.testing.placement import cluster, encoding
@@ -16,6 +18,12 @@ SHAPES = {
     8: ((8,), (2, 4), (4, 2), (2, 2, 2)),
     12: ((12,), (3, 4), (4, 3), (2, 6), (2, 3, 2)),
 }
+SMALLER = {
+    devices: tuple(
+        shape for shape in ((1,), (2,), (3,), (2, 2), (4,), (6,), (3, 2)) if prod(shape) < devices
+    )
+    for devices in SHAPES
+}
 OPS = (
     "stablehlo.add {0}, {1} : tensor<{n}x{n}xf32>",
     "stablehlo.tanh {0} : tensor<{n}x{n}xf32>",
@@ -25,16 +33,20 @@ OPS = (
 )
 
 
-def any_program(rng: Random, *, extents: bool = False) -> str:
+def any_program(rng: Random, *, extents: bool = False, has_smaller: bool = False) -> str:
     """A module with two or three grids, and ops on square matrices annotated on any of them.
 
-    With `extents`, some shards have halos, or begin at offsets.
+    With `extents`, some shards have halos, or begin at offsets. With `has_smaller`, some grids are
+    of the first few devices.
     """
     devices = rng.choice(list(SHAPES))
     grids = []
     for name in "abc"[: rng.randint(2, 3)]:
-        order = rng.sample(range(devices), devices) if rng.random() < 0.3 else ()
-        grids.append(Grid(name, rng.choice(SHAPES[devices]), device_ids=tuple(order)))
+        has_order = rng.random() < 0.3 and not has_smaller
+        order = rng.sample(range(devices), devices) if has_order else ()
+        is_smaller = has_smaller and grids and rng.random() < 0.7
+        shapes = SMALLER[devices] if is_smaller else SHAPES[devices]
+        grids.append(Grid(name, rng.choice(shapes), device_ids=tuple(order)))
     size = rng.choice((devices, 2 * devices, devices + 1))
     shape, type_ = (size, size), f"tensor<{size}x{size}xf32>"
 
@@ -79,6 +91,23 @@ def test_numbers_are_right(seed: int, extents: bool, results: str) -> None:
         assert outcome.verdict.passed, f"{outcome.verdict}\n{text}"
         collectives += outcome.collectives.total()
     assert collectives
+
+
+@needs("jax")
+@pytest.mark.usefixtures("unoptimized")
+@pytest.mark.filterwarnings("ignore:.*on it is (unsharded|split):shard_dialect.errors.ShardWarning")
+@pytest.mark.parametrize("seed", range(8))
+def test_grids_of_other_sizes_are_of_the_first_devices(seed: int) -> None:
+    rng = Random(seed)
+    for _ in range(3):
+        text = any_program(rng, has_smaller=True)
+        try:
+            outcome = run_and_check(text, "spmd,lower", reference=reference_of(text))
+        except ShardError as error:
+            if "which cross each other" not in error.message:  # as 2x3 beside 3x2
+                raise
+            continue
+        assert outcome.verdict.passed, f"{outcome.verdict}\n{text}"
 
 
 @needs("jax", "torch")

@@ -1,4 +1,4 @@
-"""One tensor, collective or line of a program explained: what `--explain` prints."""
+"""Explain one tensor, collective or line of a program, for `--explain`, or draw its sharding."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
+from shard_dialect.abi.lowered_program import choose_entry
+from shard_dialect.analysis.drawing import DrawnSharding, named_shardings
 from shard_dialect.analysis.program_report import ProgramReport
+from shard_dialect.analysis.reasons.explained_passes import imported
 from shard_dialect.analysis.report_text import collective_text
 from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir
+from shard_dialect.passes.framework.pipeline import run_pipeline
 
 _PLACE = re.compile(r"(?:(?P<file>.*\D.*):)?(?P<line>\d+)(?::(?P<column>\d+))?", re.DOTALL)
 _WITH_COLUMN = re.compile(r"(?P<file>.+):(?P<line>\d+):(?P<column>\d+)", re.DOTALL)
@@ -69,3 +74,26 @@ def _is_at(location: str | None, what: str) -> bool:
     file = asked["file"]
     is_in = file is None or f"/{place['file']}".endswith(f"/{file}")
     return is_in and asked["column"] in (None, place["column"])
+
+
+def drawn(module: ir.Module, pattern: str, entry: str | None = None) -> list[DrawnSharding]:
+    """The shardings of the arguments, results and ops of a function whose name matches.
+
+    The name is that of the argument or result, as for `what_if`, or `%3` as `--propagate` prints
+    it. The module, in the annotated or propagated form, is not changed. Raises `ShardError` if
+    nothing has the name.
+    """
+    name = choose_entry(module.operation, entry)
+    copy = imported(module.operation.get_asm(enable_debug_info=True))
+    run_pipeline(copy, "propagate")
+    found = [
+        DrawnSharding(each.name, each.shape, each.sharding, each.grid)
+        for each in named_shardings(copy.operation, name)
+        if any(fnmatchcase(own, pattern) for own in each.names)
+    ]
+    if not found:
+        raise ShardError(
+            f"there is no value '{pattern}' with a sharding in @{name}: give the name of an "
+            "argument or result, or that of a value as --propagate prints it, as in %3"
+        )
+    return found

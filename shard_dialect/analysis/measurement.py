@@ -1,4 +1,4 @@
-"""What a run measured, from the trace of `run --profile`, beside what the report models."""
+"""The times that a run measured, from the trace of `run --profile`, beside the modelled ones."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _matched(
     of_device: Mapping[object, Sequence[Mapping[str, Any]]],
     collectives: Sequence[Collective],
 ) -> tuple[MeasuredCollective | None, ...]:
-    """By position where all devices ran each collective once; else by what they are."""
+    """By position where all devices ran each collective once; else by kind, bytes and groups."""
     ran = {
         device: sorted(
             (each for each in events if each["cat"] == "collective"), key=lambda each: each["ts"]

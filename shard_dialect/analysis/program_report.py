@@ -8,25 +8,27 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
+from shard_dialect.abi.lowered_program import choose_entry, find_function
 from shard_dialect.analysis.changes.annotations import Placed
 from shard_dialect.analysis.changes.removals import SECONDS, NotTried, Removals, Tried
-from shard_dialect.analysis.changes.what_if import names_of
-from shard_dialect.analysis.costs.arena_memory import arena_memory
-from shard_dialect.analysis.costs.compute import Compute, compute_of, uneven_dims
+from shard_dialect.analysis.changes.what_if_question import names_of
+from shard_dialect.analysis.costs.allocators import arena_memory, xla_memory
+from shard_dialect.analysis.costs.arithmetic import Compute, compute_of, uneven_dims
 from shard_dialect.analysis.costs.local_ops import LocalProgram
 from shard_dialect.analysis.costs.local_program import read_program
 from shard_dialect.analysis.costs.lowered_ops import read_lowered
 from shard_dialect.analysis.costs.memory import Live, Memory, memory_of
-from shard_dialect.analysis.costs.schedule import Schedule, schedule_of
-from shard_dialect.analysis.costs.timed_ops import TimedOps
-from shard_dialect.analysis.costs.xla.xla_memory import xla_memory
-from shard_dialect.analysis.drawing.named_shardings import NamedSharding
-from shard_dialect.analysis.layers.layered_costs import OpCost, costs_of
-from shard_dialect.analysis.layers.layered_program import LayeredProgram
+from shard_dialect.analysis.costs.schedule import Schedule, TimedOps, schedule_of
+from shard_dialect.analysis.drawing import NamedSharding
+from shard_dialect.analysis.layered_costs import OpCost, costs_of
+from shard_dialect.analysis.layers import LayeredProgram
 from shard_dialect.analysis.measurement import MeasuredCollective, Measurement, read_measurement
-from shard_dialect.analysis.reasons.communication import Collective, read_collectives
+from shard_dialect.analysis.reasons.communication import (
+    Collective,
+    lowered_collectives,
+    read_collectives,
+)
 from shard_dialect.analysis.reasons.explained_passes import partition_explained
-from shard_dialect.analysis.reasons.lowered_communication import lowered_collectives
 from shard_dialect.analysis.report_text import (
     communication_text,
     compute_text,
@@ -34,14 +36,13 @@ from shard_dialect.analysis.report_text import (
     memory_text,
     schedule_text,
 )
-from shard_dialect.codegen.lowered_program import choose_entry, find_function
+from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import form_of, refuse_form
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.model.devices.device_model import DeviceModel
 from shard_dialect.passes.framework.pipeline import run_pipeline
-from shard_dialect.passes.partition.flat_grid import give_grid
-from shard_dialect.passes.partition.written_for_one_device import mark_local
+from shard_dialect.passes.partition.one_device import give_grid, mark_local
 
 SCHEMA = 1
 """The version of the JSON; it is raised where a field changes its meaning or goes."""
@@ -53,7 +54,7 @@ DEVICE_MODEL = "h100"
 
 @dataclass(frozen=True)
 class ProgramReport:
-    """What the function `entry` costs each device; see docs/reading-a-report.md."""
+    """The costs of the function `entry` for each device; see docs/reading-a-report.md."""
 
     entry: str
     devices: int
@@ -74,9 +75,9 @@ class ProgramReport:
     places: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The places of values by their names, as in `%3`, in a module that came in a later form."""
     removals: tuple[Tried, ...] = ()
-    """What would remove each collective; empty if that was not asked for."""
+    """The removals of each collective; empty if they were not asked for."""
     measurement: Measurement | None = None
-    """What a run of the program measured, if its trace is given."""
+    """The times of a run of the program, if its trace is given."""
 
     @property
     def bytes_moved(self) -> int:
@@ -90,7 +91,7 @@ class ProgramReport:
 
     @cached_property
     def layer_costs(self) -> tuple[OpCost, ...]:
-        """What each op of `layers` costs."""
+        """The cost of each op of `layers`."""
         return costs_of(self.layers, self.program, self.prices, self.communication, self.memory)
 
     def __str__(self) -> str:
@@ -133,6 +134,19 @@ class ProgramReport:
         return self.measurement.collectives if self.measurement else (None,) * count
 
 
+_MOST_DEVICES = 1 << 20
+"""The most devices of a grid: the links of collectives are found group by group."""
+
+
+def _refuse_too_many_devices(module: ir.Operation) -> None:
+    for grid in grids_of(module).values():
+        if grid.is_static and grid.size > _MOST_DEVICES:
+            raise ShardError(
+                f"grid {grid} has {grid.size:,} devices: a report tells at most "
+                f"{_MOST_DEVICES:,} apart; give it fewer"
+            )
+
+
 def report_on(
     module: ir.Module,
     entry: str | None = None,
@@ -167,6 +181,7 @@ def report_on(
         return _on_lowered(module, name, prices, measured)
     text = module.operation.get_asm(enable_debug_info=True)
     give_grid(module.operation)
+    _refuse_too_many_devices(module.operation)
     mark_local(module.operation)
     explained = partition_explained(module, name, file_text)
     program = read_program(module.operation, name)
@@ -183,7 +198,7 @@ def report_on(
         program.devices,
         prices.name,
         collectives,
-        _named(_memory(module, text, program, allocator), explained.arguments, file_text),
+        _named(_memory(module, text, program, allocator), explained.arguments),
         _with_uneven(
             compute_of(program, lambda op: timed(op).bound),
             explained.tensors,
@@ -250,7 +265,7 @@ def _boundary(program: LocalProgram) -> Iterator[NamedSharding]:
                 yield NamedSharding(names, each.global_shape, each.sharding, grid, each.location)
 
 
-def _named(memory: Memory, arguments: Mapping[int, Placed], text: str | None) -> Memory:
+def _named(memory: Memory, arguments: Mapping[int, Placed]) -> Memory:
     """The same with the names and places that arguments have in the file."""
 
     def named(live: Live) -> Live:
@@ -258,7 +273,7 @@ def _named(memory: Memory, arguments: Mapping[int, Placed], text: str | None) ->
         placed = arguments.get(int(number[1])) if number and live.kind == "argument" else None
         if placed is None:
             return live
-        name = names_of(placed, text)[-1]
+        name = names_of(placed)[-1]
         name = live.name if name == f"arg{placed.site.number}" else name
         return replace(live, name=name, location=placed.location or live.location)
 

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from tabulate import tabulate
 
 from shard_dialect.analysis.changes.removals import Removal, Tried
-from shard_dialect.analysis.costs.compute import Compute
+from shard_dialect.analysis.costs.arithmetic import Compute
 from shard_dialect.analysis.costs.memory import Memory
-from shard_dialect.analysis.costs.schedule import Schedule
-from shard_dialect.analysis.costs.timeline import TimedOp
+from shard_dialect.analysis.costs.schedule import Schedule, TimedOp
 from shard_dialect.analysis.measurement import MeasuredCollective, Measurement
 from shard_dialect.analysis.reasons.communication import Collective
 from shard_dialect.analysis.reasons.why import Reason
@@ -108,7 +107,7 @@ def _often(each: Collective) -> str:
 
 
 def _micro(seconds: float) -> str:
-    """Microseconds: two digits of what is below one."""
+    """Microseconds: two digits below one."""
     return f"{seconds * 1e6:.1f}" if seconds >= 1e-6 or not seconds else f"{seconds * 1e6:.2g}"
 
 
@@ -117,11 +116,11 @@ def _place(location: str | None) -> str:
 
 
 _MOST = 8
-"""The number of lines for what is live at the peak, and for ops."""
+"""The number of lines for values that are live at the peak, and for ops."""
 
 
 def memory_text(memory: Memory) -> str:
-    """What a device stores: the most of each kind, and what is live at the peak."""
+    """The memory of a device: the most of each kind, and the values that are live at the peak."""
     names = ("arguments", "results", "temporaries", "constants", "donated", "peak")
     rows = [[name, getattr(memory, name)] for name in names if getattr(memory, name)]
     lines = [tabulate(rows, ["memory", "bytes on a device"], tablefmt="plain", intfmt=",")]
@@ -135,7 +134,7 @@ def memory_text(memory: Memory) -> str:
 
 
 def compute_text(compute: Compute) -> str:
-    """What a device computes: in all, by op, and what other devices compute, too."""
+    """The arithmetic of a device: in all, by op, and the part that other devices repeat."""
     rows = [
         ["floating-point operations", compute.flops],
         ["of these repeated on other devices", compute.repeated_flops],
@@ -193,13 +192,13 @@ def schedule_text(schedule: Schedule) -> str:
 
 
 def _with_inside(op: TimedOp) -> list[tuple[str, TimedOp]]:
-    """An op of the chain, and of a loop the slowest ones in it, each with what is before it."""
+    """An op of the chain, and of a loop the slowest ones in it, each after the one before it."""
     slowest = sorted(op.inside, key=lambda each: -each.seconds)[:_FIRST]
     return [("", op), *(("in it: ", each) for each in slowest)]
 
 
 def measurement_text(measurement: Measurement, collectives: Sequence[Collective]) -> str:
-    """What a run took, and each collective as modelled and as measured."""
+    """The time of a run, and that of each collective as modelled and as measured."""
     rows = [
         ["the run", _micro(measurement.total)],
         ["computing", _micro(measurement.computing)],

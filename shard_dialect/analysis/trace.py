@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from shard_dialect.analysis.costs.memory import Moment
-from shard_dialect.analysis.costs.timeline import TimedOp
+from shard_dialect.analysis.costs.schedule import TimedOp
 from shard_dialect.analysis.program_report import ProgramReport
 
 MOST_DEVICES = 16

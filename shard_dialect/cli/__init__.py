@@ -1,1 +1,1 @@
-"""What the three command lines share: flags, help, error output, and verification options."""
+"""Flags, help, error output and verification options of the three command lines."""

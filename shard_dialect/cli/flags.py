@@ -11,13 +11,18 @@ from typing import TYPE_CHECKING, NoReturn
 from shard_dialect import __version__, plugins
 from shard_dialect.cli.printing import write_output
 from shard_dialect.errors import ShardError
-from shard_dialect.processes.exit_messages import DEBUG, show_tracebacks
+from shard_dialect.processes.startup import DEBUG, show_tracebacks
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
 STDIN = STDOUT = "-"
-_OPTIONAL_VALUES = {"--split-input-file": "// -----", "--verify-diagnostics": "all"}
+_BRIEF = "brief"
+_OPTIONAL_VALUES = {
+    "--help": _BRIEF,
+    "--split-input-file": "// -----",
+    "--verify-diagnostics": "all",
+}
 """Flags with an optional value, which argparse would take from the next argument."""
 _SPACE = "\x1f"
 _BINDINGS = "MLIR's Python bindings have no way to ask for it"
@@ -129,9 +134,11 @@ def unknown_flag(name: str, passes: Iterable[str]) -> ShardError:
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are printed like all others."""
 
+    lists_options = "--help"
+
     def error(self, message: str) -> NoReturn:
         """Raise a `ShardError`."""
-        raise ShardError(f"{message} (--help lists all options)")
+        raise ShardError(f"{message} ({self.lists_options} lists all options)")
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
         if file is sys.stdout:
@@ -140,25 +147,8 @@ class Parser(argparse.ArgumentParser):
             super()._print_message(message, file)
 
 
-class _ListPasses(argparse.Action):
-    """`--list-passes`: imports every pass, also those of plugins, only when it is given."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: object,
-        option_string: str | None = None,
-    ) -> None:
-        from shard_dialect.cli.help import passes_help
-
-        plugins.load(namespace.load_plugin)
-        write_output(f"{passes_help()}\n")
-        parser.exit()
-
-
 class _Help(argparse.Action):
-    """`--help`: imports every pass, also those of plugins, only when it is given."""
+    """`--help` of what is named, or else of `const`: imports every pass, also those of plugins."""
 
     def __call__(
         self,
@@ -167,15 +157,69 @@ class _Help(argparse.Action):
         values: object,
         option_string: str | None = None,
     ) -> None:
-        from shard_dialect.cli.help import passes_help
+        from shard_dialect.cli.passes_help import pass_help, passes_help
 
         plugins.load(namespace.load_plugin)
-        parser.epilog = passes_help()
-        parser.print_help()
+        what = values or self.const
+        if what == _BRIEF:
+            write_output(_first_help(parser))
+        elif what == "options":
+            parser.print_help()
+        elif what == "passes":
+            write_output(f"{passes_help()}\n")
+        else:
+            write_output(f"{pass_help(str(what))}\n")
         parser.exit()
 
 
-def _parser(description: str) -> argparse.ArgumentParser:
+_FIRST_PASSES = (
+    "spmd",
+    "propagate",
+    "materialize",
+    "optimize-collectives",
+    "partition",
+    "lower",
+    "export-shard",
+    "export-sdy",
+)
+_FIRST_OPTIONS = (
+    "-o",
+    "--emit-python",
+    "--emit-stablehlo",
+    "--pass-pipeline",
+    "--stop-after",
+    "--auto",
+    "--remarks",
+    "--explain-sharding",
+    "--mlir-print-ir-after-all",
+    "--mlir-timing",
+    "--verify-diagnostics",
+)
+
+
+def _first_help(parser: argparse.ArgumentParser) -> str:
+    """What people need first, in one screen."""
+    from shard_dialect.cli.passes_help import summaries
+
+    first = argparse.ArgumentParser(
+        prog=parser.prog,
+        usage="%(prog)s [FILE.mlir] [--PASS[=OPTION=VALUE] ...] [OPTION ...]",
+        description=parser.description,
+        epilog="--help=options: all options; --help=passes: all passes; --help=PASS: its options",
+        formatter_class=parser.formatter_class,
+        add_help=False,
+    )
+    passes = first.add_argument_group("passes, of many")
+    for name, summary in summaries(_FIRST_PASSES).items():
+        passes.add_argument(f"--{name}", action="store_true", help=summary)
+    options = first.add_argument_group("options, of many")
+    for action in parser._actions:
+        if action.option_strings and action.option_strings[0] in _FIRST_OPTIONS:
+            options._add_action(action)
+    return first.format_help()
+
+
+def _parser(description: str) -> Parser:
     parser = Parser(
         prog="shard-opt",
         description=description.partition("\n")[2],
@@ -192,6 +236,7 @@ def _parser(description: str) -> argparse.ArgumentParser:
     _add_checks(parser.add_argument_group("checks"))
     _add_instruments(parser.add_argument_group("what is shown of a running pipeline, on stderr"))
     _add_information(parser.add_argument_group("information"))
+    parser.lists_options = "--help=options"
     return parser
 
 
@@ -237,7 +282,7 @@ def _add_input_and_output(group: _Group) -> None:
         help="write the local form as a Python program, over mpi4py or torch.distributed",
     )
     _flag(group, "--emit-stablehlo", "write the local form as plain StableHLO, for other compilers")
-    _flag(group, "--mesh-pretty", "print ops of 'mesh' in the RFC's spelling")
+    _flag(group, "--mesh-pretty", "print the local form's ops of 'mesh' in the RFC's spelling, too")
     _flag(group, "--mlir-print-op-generic", "print ops in the generic form")
     _flag(group, "--mlir-print-debuginfo", "print locations")
     _flag(group, "--mlir-pretty-debuginfo", "print locations in a form that no program reads")
@@ -264,6 +309,19 @@ def _add_pipeline(group: _Group) -> None:
         "--pass-pipeline", metavar="TEXT", help="a pipeline, as in 'builtin.module(propagate,cse)'"
     )
     plugins.add_argument(group)
+    group.add_argument(
+        "--stop-after", metavar="PASS", help="run the pipeline up to this pass, also inside --spmd"
+    )
+    group.add_argument(
+        "--skip", action=_Names, default=[], metavar="PASS,...", help="leave these passes out"
+    )
+    group.add_argument(
+        "--insert-after",
+        action="append",
+        default=[],
+        metavar="PASS=PIPELINE",
+        help="after a pass also run these, as in 'partition=canonicalize,cse'",
+    )
     _flag(group, "--dump-pass-pipeline", "print the pipeline with all options on stderr")
     _flag(group, "--run-reproducer", "run the pipeline that the file ends with")
     _flag(group, "--mlir-disable-threading", "changes nothing: passes never run in threads here")
@@ -367,11 +425,20 @@ def _add_instruments(group: _Group) -> None:
 
 
 def _add_information(group: _Group) -> None:
+    group.add_argument("-h", action=_Help, nargs=0, const=_BRIEF, help="show what is needed first")
     group.add_argument(
-        "-h", "--help", action=_Help, nargs=0, help="show this, with all passes and their options"
+        "--help",
+        action=_Help,
+        const=_BRIEF,
+        metavar="options|passes|PASS",
+        help="show all options, all passes, or the options of a pass",
     )
     group.add_argument(
-        "--list-passes", action=_ListPasses, nargs=0, help="show all passes and their options"
+        "--list-passes",
+        action=_Help,
+        nargs=0,
+        const="passes",
+        help="show all passes and their options",
     )
     add_debug(group)
     _flag(group, "--show-dialects", "print the names of the dialects that can be read")

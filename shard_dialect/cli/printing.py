@@ -1,4 +1,7 @@
-"""The input and output of both programs: errors and warnings in readable form."""
+"""The input and output of both programs: errors and warnings in readable form.
+
+Start-up imports this before the bindings, so it imports none of them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from shard_dialect.errors import ShardError, ShardWarning, say
-from shard_dialect.processes.exit_messages import message_of
+from shard_dialect.processes.startup import message_of
 
 
 def guarded(program: Callable[[], int]) -> int:
@@ -47,6 +50,37 @@ def write_output(data: str | bytes) -> None:
             encoding = sys.stdout.encoding or "utf-8"
             sys.stdout.write(data.encode(encoding, "backslashreplace").decode(encoding))
         sys.stdout.flush()
+
+
+def write_page(text: str) -> None:
+    """As `write_output`, for people: at a terminal, no line is longer than that is wide."""
+    if sys.stdout is not None and sys.stdout.isatty():
+        import shutil
+
+        columns = shutil.get_terminal_size().columns
+        text = "".join(f"{fitted(line, columns)}\n" for line in text.splitlines())
+    write_output(text)
+
+
+def fitted(line: str, columns: int) -> str:
+    """A line of prose wrapped to this width, or a row of a table cut at it.
+
+    >>> print(fitted("  'dot' op sums over dimension 1, which is split", 30))
+      'dot' op sums over dimension
+          1, which is split
+    >>> fitted("all_reduce  [0]  4x16xf32  256", 20)
+    'all_reduce  [0]  4x…'
+    """
+    if len(line) <= columns:
+        return line
+    words = line.lstrip()
+    if "  " in words:
+        return f"{line[: columns - 1]}…"
+    import textwrap
+
+    indent = line[: len(line) - len(words)]
+    more = f"{indent}    "
+    return textwrap.fill(words, columns, initial_indent=indent, subsequent_indent=more)
 
 
 def flush_output() -> None:

@@ -27,7 +27,7 @@ _SECTION = re.compile(rf"\bmlir_reproducer\s*:\s*\{{((?:\s*{_ENTRY}\s*,?)*)\s*\}
 
 @dataclass(frozen=True)
 class Reproducer:
-    """What is to run on a module, and whether it is verified after each pass."""
+    """The pipeline to run on a module, and whether it is verified after each pass."""
 
     pipeline: str
     verify_each: bool = True
@@ -50,7 +50,7 @@ class Reproducer:
 
 
 def read_reproducer(source: Source) -> tuple[Source, Reproducer]:
-    """The module of a reproducer's file, and what is to run. Raises a located `ShardError`."""
+    """The module of a reproducer's file, and its pipeline. Raises a located `ShardError`."""
     location = f"{source.name}:{source.lines_before + 1}:1"
     text = source.text
     if isinstance(text, bytes):

@@ -9,6 +9,10 @@ from dataclasses import dataclass, replace
 from secrets import token_hex
 
 from shard_dialect import plugins
+from shard_dialect.abi.lowered_program import Program
+from shard_dialect.abi.tensor_types import Array
+from shard_dialect.backends.cpu.products import use_one_thread
+from shard_dialect.backends.xla.xla_devices import XlaDevices, XlaExecutable
 from shard_dialect.cli.printing import (
     flush_output,
     guarded,
@@ -17,23 +21,26 @@ from shard_dialect.cli.printing import (
     warnings_to,
     write_output,
 )
-from shard_dialect.codegen.array_types import Array
-from shard_dialect.codegen.blas.numpy_blas import use_one_thread
-from shard_dialect.codegen.lowered_program import Program
 from shard_dialect.errors import ShardError, ShardWarning, say, shown
 from shard_dialect.ir.bindings import without_op_classes
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import STDIN, Source
 from shard_dialect.processes import watch
-from shard_dialect.processes.exit_messages import message_of
+from shard_dialect.processes.atomic_files import Output, OutputFolder
 from shard_dialect.processes.launchers import Rank
-from shard_dialect.processes.output_files import Output, OutputFolder
+from shard_dialect.processes.startup import message_of
 from shard_dialect.processes.supervise import doing, is_watched
-from shard_dialect.runtime.array_files import load_inputs, random_inputs, save_outputs
-from shard_dialect.runtime.cache.program_cache import Cache
+from shard_dialect.runtime.array_files import (
+    is_folder,
+    load_inputs,
+    load_shards,
+    save_outputs,
+    save_shards,
+)
 from shard_dialect.runtime.checking.bisect import Suspect
 from shard_dialect.runtime.checking.check import Verdict, check
 from shard_dialect.runtime.checking.reference import Reference
+from shard_dialect.runtime.checking.undefined_memory import reads_of_undefined
 from shard_dialect.runtime.communication_report import Report
 from shard_dialect.runtime.communicators.launched_world import world_of
 from shard_dialect.runtime.communicators.world import InProcess, Launched, Runnable, World
@@ -45,6 +52,8 @@ from shard_dialect.runtime.compile import (
 )
 from shard_dialect.runtime.dynamic_sizes import Sizes
 from shard_dialect.runtime.profiling.merged_trace import profiled
+from shard_dialect.runtime.program_cache import Cache
+from shard_dialect.runtime.random_inputs import drawn_inputs
 from shard_dialect.runtime.rank_agreement import (
     agree,
     agree_on_talk,
@@ -53,8 +62,6 @@ from shard_dialect.runtime.rank_agreement import (
     digest_of_inputs,
     versions,
 )
-from shard_dialect.runtime.shard_files import is_folder, load_shards, save_shards
-from shard_dialect.runtime.xla.xla_devices import XlaDevices, XlaExecutable
 
 
 def execute(
@@ -121,8 +128,8 @@ def _run(
     in_process = XlaDevices if options.backend == "xla" else InProcess
     world: World = peers or in_process(program.devices)
     doing("the inputs")
-    inputs, shards = _inputs(options, program, world)
-    doing("the compiled program")
+    inputs, shards = _inputs(options, sources.program, program, world)
+    doing(watch.COMPILED)
     outputs = world.run(executable, shards)
     checks = options.check or options.bisect
     gathered = world.gather(outputs) if checks or isinstance(output, Output) else []
@@ -135,7 +142,7 @@ def _run(
         _print(options, executable, verdict)
     world.share(())  # a barrier: rank 0 has printed, and every rank has finished
     if verdict and not verdict.passed:
-        raise verdict.error
+        raise _explained(verdict.error, sources.program)
     _save(output, program, world, outputs, gathered)
     if trace:
         Output(options.profile).replace(lambda file: file.write(json.dumps(trace).encode()))
@@ -166,18 +173,18 @@ def _save(
 
 
 def _inputs(
-    options: argparse.Namespace, program: Program, world: World
+    options: argparse.Namespace, source: Source, program: Program, world: World
 ) -> tuple[list[Array], list[list[Array]]]:
     """The global inputs, and the shards of this process's devices.
 
-    Only who checks keeps the global inputs. In a folder each device has a file with its shards, and
-    who checks joins those of all.
+    Only the process that checks keeps the global inputs. In a folder each device has a file with
+    its shards, and the process that checks joins those of all.
     """
     checks = options.bisect or (options.check and world.speaks)
     types = [each.global_type for each in program.arguments]
     if not is_folder(options.inputs):
-        whole = options.inputs and load_inputs(options.inputs, types)
-        inputs = whole or random_inputs(types, options.seed)
+        whole = options.inputs and load_inputs(options.inputs, types, program.argument_names())
+        inputs = whole or drawn_inputs(source, program, options.seed)
         shards = [program.scatter(inputs, rank) for rank in world.ranks]
         return inputs if checks else [], shards
 
@@ -189,6 +196,13 @@ def _inputs(
         return [], shards
     of_all = shards if len(shards) == program.devices else map(of, range(program.devices))
     return program.join(list(of_all), program.arguments), shards
+
+
+def _explained(error: ShardError, source: Source) -> ShardError:
+    """The error of a check, with the ops that read what nothing has written."""
+    with make_context(), source.file_locations():
+        notes = tuple(reads_of_undefined(source))
+    return ShardError(error.message, error.location, (*error.notes, *notes)) if notes else error
 
 
 @dataclass(frozen=True)

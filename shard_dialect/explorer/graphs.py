@@ -1,7 +1,13 @@
 """A report as a graph of Model Explorer: its nodes, and what the side panel tells of them.
 
-What stands at an edge in Model Explorer is the `shape` of the output, so the sharding is part of
-it. Layers are namespaces.
+Model Explorer shows the `shape` of the output at an edge, so the sharding is part of it. Layers are
+namespaces.
+
+Numbers for the nodes, by which Model Explorer colours them, are files of their own:
+
+    model-explorer --node_data_paths=data/bytes-sent.json,data/microseconds.json ...
+
+`report_on_file` is the report for the extension, which is given no options.
 """
 
 from __future__ import annotations
@@ -9,11 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from shard_dialect.analysis.layers.layered_costs import OpCost
-from shard_dialect.analysis.layers.layered_program import LayeredOp, Output
-from shard_dialect.analysis.program_report import ProgramReport
+from shard_dialect import plugins
+from shard_dialect.analysis.layered_costs import OpCost
+from shard_dialect.analysis.layers import LayeredOp, Output
+from shard_dialect.analysis.program_report import ProgramReport, report_on
 from shard_dialect.analysis.reasons.communication import Collective
 from shard_dialect.errors import MissingExtra, ShardError
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.reading.source import Source
 
 COMMUNICATES = "#ffd9a8"
 """The colour of ops that communicate."""
@@ -110,3 +119,49 @@ def _of_layers(ops: Sequence[LayeredOp], costs: Sequence[OpCost]) -> dict[str, d
         }
         for layer, (seconds, sent, flops) in sums.items()
     }
+
+
+_FROM, _TO = "#fff7e6", "#e8590c"
+
+
+def node_data_of(report: ProgramReport) -> dict[str, str]:
+    """For each number that is shown, its file's name and text.
+
+    Raises `MissingExtra` without Model Explorer.
+    """
+    try:
+        from model_explorer import node_data_builder as build
+    except ImportError:
+        raise MissingExtra("ai-edge-model-explorer", "explorer") from None
+    if not report.layers.ops:
+        raise ShardError(
+            f"function @{report.entry} is in the lowered form, on buffers: it has no such graph"
+        )
+    costs = list(enumerate(report.layer_costs))
+    values: dict[str, dict[int, float]] = {
+        "bytes sent": {number: cost.bytes_sent for number, cost in costs if cost.collectives},
+        "microseconds": {number: cost.seconds * 1e6 for number, cost in costs if cost.seconds},
+        "live bytes": {number: cost.live for number, cost in costs if cost.live is not None},
+    }
+
+    def text(name: str, found: dict[int, float]) -> str:
+        data: Any = build.GraphNodeData(
+            {str(number): build.NodeDataResult(value) for number, value in found.items()},
+            name,
+            gradient=[build.GradientItem(0, _FROM), build.GradientItem(1, _TO)],
+        )
+        whole: str = build.ModelNodeData({report.entry: data}).to_json_string(indent=2)
+        return whole + "\n"
+
+    return {f"{name.replace(' ', '-')}.json": text(name, found) for name, found in values.items()}
+
+
+def report_on_file(path: str) -> ProgramReport:
+    """The report on a module in any form, with its times on the default device model.
+
+    Raises `ShardError` for what cannot be read or partitioned.
+    """
+    plugins.load()
+    source = Source.read(path)
+    with make_context(), source.file_locations():
+        return report_on(source.parse(), file_text=source.file_text)

@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from shard_dialect.errors import MissingExtra
-from shard_dialect.explorer.file_report import report_on_file
-from shard_dialect.explorer.graphs import graph_of_report
+from shard_dialect.explorer.graphs import graph_of_report, report_on_file
 
 try:
     from model_explorer import Adapter, AdapterMetadata

@@ -1,17 +1,60 @@
-"""Contexts in which the `shard` and `mesh` dialects can be parsed."""
+"""Contexts in which `shard` and `mesh` are parsed, and dialects that users register."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 
-from shard_dialect.ir import user_dialects
-from shard_dialect.ir.bindings import ir, submodule
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir, irdl, submodule
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.mesh import mesh_dialect
-from shard_dialect.ir.mesh.check_mesh_ops import MESH_OPS
+from shard_dialect.ir.mesh.check_mesh_ops import mesh_checks
 from shard_dialect.ir.walk import walk
+
+Loader = Callable[[], None]
+_loaders: dict[str, Loader] = {}
+
+
+def register_dialect(name: str, definition: str | Loader) -> None:
+    """Register the dialect `name` for `opt`, `run` and new contexts.
+
+    `definition` is the text of an IRDL module, or a function that loads the dialect into the
+    current context. A later definition of the same name replaces an earlier one.
+    """
+    _loaders[name] = definition if callable(definition) else lambda: _load_irdl(definition)
+
+
+def is_of_users(name: str) -> bool:
+    """Whether a user registered the dialect `name`."""
+    return name in _loaders
+
+
+def _load_irdl(text: str) -> None:
+    irdl.load_dialects(ir.Module.parse(text))
+
+
+def load_registered(keeps_loaded: bool = False) -> None:
+    """Load the registered dialects into the current context. Raises `ShardError`.
+
+    One that is loaded already is an error, or kept.
+    """
+    context = ir.Context.current
+    if _loaders:  # a function may load one that extends a dialect, and abort where that is missing
+        context.load_all_available_dialects()
+    for name, load in _loaders.items():
+        if keeps_loaded and context.is_dialect_loaded(name):
+            continue
+        if context.is_dialect_loaded(name):
+            raise ShardError(f"there is a dialect '{name}' already: yours needs another name")
+        try:
+            load()
+        except Exception as error:
+            reason = " ".join(str(error).split())
+            raise ShardError(f"cannot load dialect '{name}': {reason}") from None
+
 
 BASE = [
     "builtin",
@@ -59,8 +102,8 @@ def load_ours(context: ir.Context, is_foreign: bool = False) -> None:
     context.enable_multithreading(False)
     with context:
         _read_complex_constants()
-        mesh_dialect.load(MESH_OPS)
-        user_dialects.load_registered(is_foreign)
+        mesh_dialect.load(mesh_checks())
+        load_registered(is_foreign)
 
 
 @cache

@@ -28,6 +28,8 @@ def give(diagnostic: Diagnostic) -> None:
     heard = _heard.get()
     if heard is not None:
         heard.append(diagnostic)
+    if _is_silent.get():
+        return
     warning = ShardWarning(
         diagnostic.message, diagnostic.location, diagnostic.notes, diagnostic.severity
     )
@@ -46,6 +48,23 @@ def listening() -> Iterator[list[Diagnostic]]:
         yield heard
     finally:
         _heard.reset(token)
+
+
+_is_silent: ContextVar[bool] = ContextVar("_is_silent", default=False)
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Give no warnings in the `with` block, of this thread only.
+
+    Python's filters are those of the process: two threads that set them and put them back leave
+    those of one in place.
+    """
+    token = _is_silent.set(True)
+    try:
+        yield
+    finally:
+        _is_silent.reset(token)
 
 
 _shown: ContextVar[Callable[[str], str]] = ContextVar("_shown", default=lambda text: text)
@@ -87,14 +106,27 @@ def name_in(location: ir.Location) -> str | None:
     return None
 
 
+def names_in(location: ir.Location) -> Iterator[str]:
+    """The names in a location, the outermost first."""
+    location = ir.Location.from_attr(location.attr)  # of its own class
+    if isinstance(location, ir.NameLoc):
+        yield location.name_str
+        yield from names_in(location.child_loc)
+    elif isinstance(location, ir.CallSiteLoc):
+        yield from names_in(location.callee)
+    elif isinstance(location, ir.FusedLoc):
+        for each in location.locations:
+            yield from names_in(each)
+
+
 def with_file_names(text: str) -> str:
     """Printed IR with the user's locations in place of MLIR's, which call the file `-`."""
 
     def restored(match: re.Match[str]) -> str:
         file, line, column = _shown.get()(f"-:{match[1]}").rsplit(":", 2)
-        return f"loc({quoted(file)}:{line}:{column})"
+        return f"{quoted(file)}:{line}:{column}"
 
-    return re.sub(r'\bloc\("-":(\d+:\d+)\)', restored, text)
+    return re.sub(r'(?<=[(\[ ])"-":(\d+:\d+)', restored, text)
 
 
 def error_at(location: ir.Location, message: str, *notes: Diagnostic) -> ShardError:

@@ -1,13 +1,12 @@
-"""Modules and contexts that others made, over the same bindings, and what ours have more."""
+"""Modules and contexts that others made over the same bindings, prepared for our passes."""
 
 from __future__ import annotations
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir, provider
-from shard_dialect.ir.context import BASE, STABLEHLO, load_ours
+from shard_dialect.ir.context import BASE, STABLEHLO, is_of_users, load_ours
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.mesh.mesh_dialect import NAME
-from shard_dialect.ir.user_dialects import is_of_users
 from shard_dialect.ir.walk import walk
 
 

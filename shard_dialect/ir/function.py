@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain
+
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.diagnostics import error_at
+from shard_dialect.ir.diagnostics import error_at, name_in, names_in, note_at
 from shard_dialect.ir.mesh.attributes import FORM
 from shard_dialect.ir.mesh.mesh_dialect import is_reshard, permutes_shards
 from shard_dialect.ir.walk import body, operations
 
 BOUNDARY = ("arg_attrs", "res_attrs")
 """The attributes of a `func.func` that hold the attributes of its arguments and results."""
+
+
+def numbered_names(own: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+    """The names of each argument: by its number, then its own ones that no other has.
+
+    >>> numbered_names([("x",), (), ("y", "x")])
+    [('arg0',), ('arg1',), ('arg2', 'y')]
+    """
+    named = [(f"arg{number}", *dict.fromkeys(names)) for number, names in enumerate(own)]
+    counts = Counter(chain.from_iterable(named))
+    return [(first, *(each for each in rest if counts[each] == 1)) for first, *rest in named]
+
+
+def argument_names(handle: ir.Operation) -> list[tuple[str, ...]]:
+    """The names in files of each argument of a function, by `numbered_names`."""
+    return numbered_names([[*names_in(each.location)] for each in body(handle).arguments])
+
+
+def argument_text(handle: ir.Operation, number: int) -> str:
+    """An argument of a function in a sentence: by its name, if it has one, or its number."""
+    name = name_in(body(handle).arguments[number].location)
+    return f"argument {name or number} of @{name_of(handle)}"
 
 
 def name_of(op: ir.Operation) -> str:
@@ -76,17 +102,62 @@ def update_type(function: ir.Operation) -> None:
 
 
 def form_of(function: ir.Operation) -> str:
-    """The form of a function: its `mesh.form`, or else what its ops show.
+    """The form of a function: its `mesh.form`, or else the one inferred from its ops.
 
     A function without `mesh.form` is in the distributed form if it has `mesh` collectives, else in
     the annotated form.
     """
     if FORM in function.attributes:
         return str(function.attributes[FORM].value)
+    return "annotated" if _collective_in(function) is None else "distributed"
+
+
+def _collective_in(function: ir.Operation) -> ir.Operation | None:
+    """The first op of a function that only the distributed form has."""
     for block in function.regions[0].blocks:  # none, if it is declared only
-        if any(is_reshard(op) or permutes_shards(op) for op in operations(block)):
-            return "distributed"
-    return "annotated"
+        for op in operations(block):
+            if is_reshard(op) or permutes_shards(op):
+                return op
+    return None
+
+
+def record_forms(module: ir.Operation) -> None:
+    """Record which functions are in the distributed form, before a pass folds the ops that show it.
+
+    Raises a located `ShardError` where annotations and collectives are mixed, or a form is written
+    down that the ops contradict.
+    """
+    for function in functions_of(module):
+        recorded = str(function.attributes[FORM].value) if FORM in function.attributes else None
+        if recorded not in (None, "propagated"):
+            continue
+        collective = _collective_in(function)
+        if collective is None:
+            continue
+        if recorded is not None:
+            raise error_at(
+                collective.location,
+                f"'{collective.name}' op is of the distributed form, and function "
+                f'@{name_of(function)} has {FORM} = "{recorded}": remove the op, or the attribute',
+            )
+        for op in operations(collective.block):
+            if op.name in _ANNOTATIONS:
+                raise error_at(
+                    op.location,
+                    f"'{op.name}' op is of the annotated form, and function @{name_of(function)} "
+                    f"has '{collective.name}', of the distributed form: use one of the two",
+                    note_at(collective.location, f"the '{collective.name}' op"),
+                )
+        set_form(function, "distributed")
+
+
+_ANNOTATIONS = (
+    "mesh.annotate",
+    "mesh.reshard",
+    "shard.shard",
+    "sdy.reshard",
+    "sdy.sharding_constraint",
+)
 
 
 def set_form(function: ir.Operation, form: str) -> None:

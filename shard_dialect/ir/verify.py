@@ -1,7 +1,9 @@
 """Our verifier: refuses modules that MLIR's own verifiers accept, but no pass could handle.
 
 It checks a module, with its grids, when the module is read. The checks of one `mesh` op against its
-types (`mesh_checks`) run wherever MLIR verifies.
+types (`ir/mesh/check_mesh_ops.py`) run wherever MLIR verifies.
+
+A module that declares no grid has no sharding, so that the passes have nothing to do.
 """
 
 from __future__ import annotations
@@ -11,9 +13,10 @@ from collections.abc import Callable, Sequence
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, location_text, readable_strings
-from shard_dialect.ir.function import form_of, functions_of, name_of
-from shard_dialect.ir.grids import sub_clusters_of
+from shard_dialect.ir.function import BOUNDARY, boundary, form_of, functions_of, name_of
+from shard_dialect.ir.grids import grids_of, sub_clusters_of
 from shard_dialect.ir.mesh import annotation_ops
+from shard_dialect.ir.mesh.annotation_ops import annotated_values, merged
 from shard_dialect.ir.mesh.attributes import (
     ARGUMENT,
     BLOCKS,
@@ -35,17 +38,15 @@ from shard_dialect.ir.mesh.attributes import (
     ints,
     symbol,
 )
-from shard_dialect.ir.mesh.check_described_collectives import check_runtime_function, check_started
-from shard_dialect.ir.mesh.find_annotations import annotated_values, merged
+from shard_dialect.ir.mesh.check_mesh_ops import check_local, check_runtime_function
 from shard_dialect.ir.mesh.grid_queries import GRID_QUERIES, named_axes
 from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
 from shard_dialect.ir.mesh.notation import read_axes
-from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
-from shard_dialect.ir.mesh.stage_attributes import check_stages
-from shard_dialect.ir.read_function import read_function
-from shard_dialect.ir.region_flow import FLOWS
+from shard_dialect.ir.mesh.sharding_attributes import Shardings, check_stages, rank_of
+from shard_dialect.ir.numbered_function import FLOWS, read_function
 from shard_dialect.ir.sdy import ops as sdy
-from shard_dialect.ir.shard.check_shard_ops import check as check_upstream
+from shard_dialect.ir.shard.check_shardings import check as check_upstream
+from shard_dialect.ir.shard.local_collectives import is_local
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Axes, Grid, Sharding, ShardingError
 from shard_dialect.planner import permutes_across
@@ -102,6 +103,8 @@ def _check_op(op: ir.Operation, shardings: Shardings) -> None:
         _check_annotation(op, shardings)
     elif op.name in _CHECKS:
         _CHECKS[op.name](op, shardings)
+    elif op.name.startswith("mesh.") and is_local(op):
+        check_local(op, shardings)
     if SHARDINGS in op.attributes:
         _check_result_shardings(op, shardings)
     if BLOCKS in op.attributes:
@@ -162,7 +165,7 @@ def _check_permute(op: ir.Operation, shardings: Shardings) -> None:
         _check_plain_permute(op, shardings)
         return
     if STAGES in op.attributes and (source == target or "mesh_axis" not in op.attributes):
-        return  # its stages tell what it moves
+        return  # its messages follow from its stages
     if source is None or target is None:
         raise ShardingError("permutes a tensor that is not sharded")
     grids = [shardings.grid(sharding.grid) for sharding in (source, target)]
@@ -395,9 +398,32 @@ _CHECKS: dict[str, Callable[[ir.Operation, Shardings], None]] = {
     "mesh.cluster": _check_cluster,
     "mesh.collective_permute": _check_permute,
     **dict.fromkeys(GRID_QUERIES, _check_grid_query),
-    "mesh.start": check_started,
+    "mesh.start": check_local,
     "mesh.sub_cluster": _check_sub_cluster,
     "mesh.to_global": _check_manual,
     "mesh.to_local": _check_manual,
     TRANSFER: _check_transfer,
 }
+
+
+_SHARDINGS = (sdy.SHARDING, "sharding", "in_shardings", "out_shardings")
+
+
+def declares_no_grid(module: ir.Operation) -> bool:
+    """Whether there is nothing to shard in `module`, since it declares no grid.
+
+    Raises a located `ShardError` for an op or attribute that names one all the same.
+    """
+    if grids_of(module):
+        return False
+    verify(module)
+    return not any(map(_inlines_mesh, walk(module)))
+
+
+def _inlines_mesh(op: ir.Operation) -> bool:
+    """Whether a sharding of Shardy's is on a mesh that it writes out itself, as no other can be."""
+    if any(key in op.attributes for key in _SHARDINGS):
+        return True
+    return op.name == "func.func" and any(
+        sdy.SHARDING in entry for key in BOUNDARY for entry in boundary(op, key)
+    )

@@ -8,7 +8,6 @@
 `pip install 'shard-dialect[jax]'`. See docs/jax.md.
 """
 
-from shard_dialect.jax.jitted import Jitted, jit, lower
-from shard_dialect.jax.lower_function import load
+from shard_dialect.jax.jitted import jit, load, lower, pjit
 
-__all__ = ["Jitted", "jit", "load", "lower"]
+__all__ = ["jit", "load", "lower", "pjit"]

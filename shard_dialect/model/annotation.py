@@ -8,14 +8,16 @@ A dimension that is not open is closed: propagation keeps its axes. Lower priori
 first; a dimension without a number has priority 0.
 
 Source: Shardy, TensorShardingAttr and DimensionShardingAttr.
+
+Users write shardings as lists: for each dimension, the names or numbers of the grid's axes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from shard_dialect.model.axis import Axes, axes_text, extends, first_overlap, in_order
-from shard_dialect.model.grid import Grid
+from shard_dialect.model.grid import Axes, Axis, Grid, axes_text, extends, first_overlap, in_order
 from shard_dialect.model.sharding import Sharding, ShardingError, check_axes, joined
 
 
@@ -96,7 +98,7 @@ class Annotation:
         >>> b = Annotation(Sharding("g", ((0, 1), ())), open=(1,))
         >>> print(a.meet(b))
         [[0, 1], [], {open = [1]}]
-        >>> from shard_dialect.model.axis import SubAxis
+        >>> from shard_dialect.model.grid import SubAxis
         >>> half = Annotation(Sharding("g", ((SubAxis(0, 1, 2),), ())), open=(0,))
         >>> print(half.meet(Annotation(Sharding("g", ((0,), ())))))
         [[0], []]
@@ -185,3 +187,37 @@ def _larger(a: int | None, b: int | None) -> int | None:
 def _more_urgent(a: int | None, b: int | None) -> int | None:
     """The lower of two priority numbers; `None` is ignored."""
     return min((each for each in (a, b) if each is not None), default=None)
+
+
+SplitAxes = Sequence[Sequence[str | Axis]]
+"""For each dimension, the names or numbers of the axes that split it."""
+
+
+def sharding_on(grid: Grid, sharding: Sharding | SplitAxes, rank: int) -> Sharding:
+    """The sharding of a tensor with `rank` dimensions; those that are left out are not split.
+
+    Raises `ShardingError` if the tensor or the grid cannot have it.
+
+    >>> grid = Grid("g", (2, 4), axis_names=("data", "model"))
+    >>> str(sharding_on(grid, [["data"], [1]], 3))
+    '[[0], [1], []]'
+    """
+    if isinstance(sharding, Sharding):
+        sharding.check(grid, rank)
+        if sharding.rank != rank:
+            raise ShardingError(f"sharding {sharding} is not of a tensor of rank {rank}")
+        return sharding
+    split = tuple(tuple(_axis(axis, grid) for axis in axes) for axes in sharding)
+    found = Sharding(grid.name, (*split, *((),) * (rank - len(split))))
+    found.check(grid, rank)
+    return found
+
+
+def _axis(axis: str | Axis, grid: Grid) -> Axis:
+    if not isinstance(axis, str):
+        return axis
+    names = [grid.axis_name(each) for each in range(grid.rank)]
+    if axis not in names:
+        known = grid.axes_text(range(grid.rank))[1:-1] or "none"
+        raise ShardingError(f'grid @{grid.name} has no axis "{axis}"; its axes: {known}')
+    return names.index(axis)

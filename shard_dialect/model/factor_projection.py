@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
 
-from shard_dialect.model.axis import Axes, SubAxis
-from shard_dialect.model.grid import Grid
+from shard_dialect.model.grid import Axes, Grid, SubAxis
 from shard_dialect.model.sharding import Reduction, Sharding, Sizes
 
 Dims = tuple[tuple[int, ...], ...]

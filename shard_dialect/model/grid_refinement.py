@@ -22,9 +22,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
 
-from shard_dialect.model.axis import Axes, Axis, SubAxis
 from shard_dialect.model.factor_projection import sub_axes_of
-from shard_dialect.model.grid import Grid
+from shard_dialect.model.grid import Axes, Axis, Grid, SubAxis
 from shard_dialect.model.sharding import Sharding, ShardingError, Sizes
 
 _LARGEST = 1 << 12
@@ -221,7 +220,7 @@ class _Common:
         raise AssertionError("axes of a grid can be said in its own order")
 
     def take(self, grid: Grid, axes: Axes) -> bool:
-        """Add what is needed to say `axes` of `grid`; returns whether that is possible."""
+        """Add refinements by which `axes` of `grid` can be expressed; returns whether it works."""
         digits = _digits_of(grid, axes, self.order) if grid.size == self.size else None
         if digits is None:
             return False
@@ -336,7 +335,7 @@ def _digits_along(positions: Sequence[int]) -> tuple[Digit, ...]:
             or count == 1
         )
         if size == 1:
-            size = len(positions) // run  # not even: who calls finds out
+            size = len(positions) // run  # not even: the caller finds out
         digits.insert(0, (stride, size))
         run *= size
     return tuple(digits)

@@ -14,8 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from shard_dialect.model.annotation import Annotation
-from shard_dialect.model.axis import Axes, Axis, SubAxis, axes_text, full_axis, in_order
-from shard_dialect.model.grid import Grid
+from shard_dialect.model.grid import Axes, Axis, Grid, SubAxis, axes_text, full_axis, in_order
 from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.rule import ShardingRule
 from shard_dialect.model.sharding import Shape, Sharding, ShardingError

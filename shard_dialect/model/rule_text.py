@@ -110,7 +110,11 @@ def write_rule(written: WrittenRule) -> str:
 def check_rule(
     rule: ShardingRule, operands: Sequence[Shape | None], results: Sequence[Shape | None]
 ) -> None:
-    """Raise `ShardError` unless the rule fits an op with tensors of these shapes."""
+    """Raise `ShardError` unless the rule fits an op with tensors of these shapes.
+
+    A factor of a window or a slice has the size of the dimension on one side only.
+    """
+    free = rule.permuted | rule.need_replication | rule.windowed_factors
     for what, mappings, shapes in (
         ("operand", rule.operands, operands),
         ("result", rule.results, results),
@@ -121,6 +125,8 @@ def check_rule(
                 "as many"
             )
         for number, (dims, shape) in enumerate(zip(mappings, shapes, strict=True)):
+            if shape is None and dims is None:
+                continue
             if shape is None:
                 raise ShardError(f"{what} {number} has no static shape for the rule to speak of")
             if dims is None or len(dims) != len(shape):
@@ -128,6 +134,13 @@ def check_rule(
                     f"the rule has {len(dims or ())} dimensions for {what} {number}, "
                     f"which has {len(shape)}"
                 )
+            for dim, factors in enumerate(dims):
+                split = prod(rule.sizes[factor] for factor in factors)
+                if factors and not free & {*factors} and shape[dim] != split:
+                    raise ShardError(
+                        f"the rule has factors of {split} elements for dimension {dim} of {what} "
+                        f"{number}, which has {shape[dim]}"
+                    )
 
 
 def letter(factor: int) -> str:

@@ -7,7 +7,7 @@ minor. If the tensor is a partial sum, a last list has the axes over which it is
     [[1, 0], []]        rows split along axis 1, each shard split again along axis 0
     [[], [1], [0]]      columns split along axis 1; the tensor is the sum along axis 0
     [[], [], {max = [0]}]    the tensor is the maximum along axis 0
-    [["0:(1)2"], []]    rows split along the major sub-axis of size 2 of axis 0 (`model.axis`)
+    [["0:(1)2"], []]    rows split along the major sub-axis of size 2 of axis 0 (`model.grid`)
     [[0], [], {halo = [[1, 2], []]}]    each device also holds the last row of the shard before
                         its own, and the first two of the shard after
     [[0], [], {fill = "max", halo = [[1, 2], []]}]    the halo at the ends of the tensor holds the
@@ -26,9 +26,10 @@ from math import gcd, prod
 from typing import Literal, get_args
 
 from shard_dialect.errors import ShardError
-from shard_dialect.model.axis import (
+from shard_dialect.model.grid import (
     Axes,
     Axis,
+    Grid,
     SubAxis,
     axes_text,
     first_overlap,
@@ -37,7 +38,6 @@ from shard_dialect.model.axis import (
     in_order,
     major_sub_axis,
 )
-from shard_dialect.model.grid import Grid
 
 Reduction = Literal[
     "sum", "max", "min", "product", "average", "bitwise_and", "bitwise_or", "bitwise_xor"
@@ -362,10 +362,10 @@ class Sharding:
         )
 
     def held(self, rank: int, shape: Shape, grid: Grid) -> tuple[tuple[slice, int], ...]:
-        """What device `rank` holds of a tensor of global `shape`, halos included.
+        """The part of a tensor of global `shape` that device `rank` holds, halos included.
 
-        For each dimension the slice of the tensor, and the local index at which it begins. Of a
-        halo, what is outside of the tensor is no part of it.
+        For each dimension the slice of the tensor, and the local index at which it begins. The
+        elements of a halo outside of the tensor are no part of it.
 
         >>> sharding = Sharding("g", ((0,),), halos=((1, 1),))
         >>> sharding.held(0, (4,), Grid("g", (2,)))

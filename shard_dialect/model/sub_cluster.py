@@ -16,8 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd
 
-from shard_dialect.model.axis import Axis, SubAxis
-from shard_dialect.model.grid import Grid
+from shard_dialect.model.grid import Axis, Grid, SubAxis
 from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.sharding import ShardingError
 
@@ -59,7 +58,7 @@ class SubCluster:
     def refinement(self, of_grid: Refinement) -> Refinement:
         """The refinement of the sub-cluster's own grid, given that of the grid it is a part of.
 
-        What is sharded along an axis is so along the free axes that this consists of, alone.
+        A tensor sharded along an axis is sharded along the free axes in it alone.
         """
         free = self.place(of_grid.grid, of_grid.fine).free
         axes: list[tuple[tuple[int, int, int], ...]] = []
@@ -75,7 +74,7 @@ class SubCluster:
         return Refinement(grid, of_grid.fine, tuple(axes))
 
     def text_in(self, grid: Grid) -> str:
-        """What it is of `grid`, along the axes of which it has a part that is no multiple.
+        """The axes of `grid` of which it has a part that is no multiple, as text.
 
         >>> SubCluster("a", "g", (1, 0), (2, 2)).text_in(Grid("g", (3, 2)))
         'devices 1 to 2 of 3 along axis 0, no multiple of 2'
@@ -171,7 +170,7 @@ def _axes_of(parts: Sequence[SubCluster], grid: Grid) -> Iterator[Axis]:
 def whole_axis(axis: Axis, part: SubCluster, grid: Grid) -> Axis | None:
     """The (sub-)axis of `grid` that a (sub-)axis of the part's own grid is.
 
-    `None` if there is none, where the part does not begin at a multiple of what it consists of.
+    `None` if there is none, where the part does not begin at a multiple of its size.
 
     >>> line = Grid("g", (6,))
     >>> whole_axis(0, SubCluster("a", "g", (2,), (2,)), line)
@@ -185,7 +184,7 @@ def whole_axis(axis: Axis, part: SubCluster, grid: Grid) -> Axis | None:
         else (axis, 1, part.sizes[axis])
     )
     whole = grid.axes_size((number,))
-    outer = part.sizes[number] // pre  # the devices that one index of what is major consists of
+    outer = part.sizes[number] // pre  # the devices of one index of the major part
     if whole % outer or part.offsets[number] % outer:
         return None
     return number if size == whole else SubAxis(number, whole // outer, size)

@@ -1,10 +1,11 @@
-"""The passes, one a file.
+"""The passes, and the orders in which they run.
 
-A folder holds the passes of one step of compilation, with the modules that only these passes use.
-`vocabularies` reads and writes the three dialects. `specialize`, `propagate`, `materialize`,
-`optimize`, `partition`, `schedule` and `lower` take a program through the five forms in this order.
-`manual` and `stages` hold what several of them need for manual computations and pipeline stages.
-`framework` has the base class of passes, their options, and pipelines.
+`pipelines` names every step of `--spmd`, `--lower` and the other pipelines. A folder holds the
+passes of one part of the way, with the modules that only these passes use. `vocabularies` reads and
+writes the three dialects. `specialize`, `propagate`, `materialize`, `optimize`, `partition`,
+`schedule` and `lower` take a program through the five forms in this order. `manual` and `stages`
+are about manual computations and pipeline stages. `framework` has the base class of passes, their
+options, the table of their names, and what passes know of a module.
 """
 
 if __name__ != "shard_dialect.passes":

@@ -4,16 +4,20 @@
     %1 = "mesh.all_gather"(%0) ... : (tensor<..., #mesh.shard<...>>)   %1 is %0
 
 Annotations and collectives on global tensors change a tensor's sharding, never its value, so each
-is replaced by its operand. A sharded run is compared with this program, so this pass shares no code
-with the passes that shard.
+is replaced by its operand. A permutation of shards becomes slices that are put into other places,
+and a transfer of a part of a tensor a slice. A sharded run is compared with this program, so this
+pass shares no code with the passes that shard.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from shard_dialect.collectives.collective_table import ops_of_mesh
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.loops_and_masks import extract_box, insert_box
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.function import (
     drop_from_boundary,
@@ -24,6 +28,7 @@ from shard_dialect.ir.function import (
 )
 from shard_dialect.ir.grids import OPS as GRIDS
 from shard_dialect.ir.mesh import annotation_ops
+from shard_dialect.ir.mesh.annotation_ops import is_manual
 from shard_dialect.ir.mesh.attributes import (
     BLOCKS,
     FORM,
@@ -34,16 +39,55 @@ from shard_dialect.ir.mesh.attributes import (
     SHARDINGS,
     STAGE,
     STAGES,
+    ints,
 )
-from shard_dialect.ir.mesh.manual_computation import is_manual
 from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, TRANSFER, is_reshard, permutes_shards
+from shard_dialect.ir.mesh.notation import read_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.passes.erase_permutation import erase_permutation
-from shard_dialect.passes.erase_transfer import erase_transfer
+from shard_dialect.ops.dialects.mesh_rules import erase_roll
 from shard_dialect.passes.framework.base import Pass
-from shard_dialect.passes.specialize.device_positions import fold_sizes
-from shard_dialect.rules.dialects.rolls import erase_roll
+from shard_dialect.passes.specialize.fold_grid_queries import fold_grid_sizes
+from shard_dialect.planner.permutation import moved_shards
+
+
+def erase_permutation(op: ir.Operation, shardings: Shardings) -> None:
+    """Replace `op`, whose result may have a sharding; its operand has none any more."""
+    sharding = shardings.of_type(op.results[0].type)
+    assert sharding is not None, "the verifier refuses a permutation of a replicated tensor"
+    grid, axes = shardings.grid(sharding.grid), read_axes(op.attributes["mesh_axis"])
+    moved = moved_shards(ints(op.attributes["permutation"]), axes, sharding, grid)
+    source = result = op.operands[0]
+    shape = sharding.local_shape(tuple(source.type.shape), grid)
+    with ir.InsertionPoint(op), op.location:
+        for target, held in moved.items():
+            shard = source
+            for dim, size in enumerate(shape):
+                if size < shard.type.shape[dim]:
+                    shard = build.extract_slice(shard, held[dim] * size, size, dim)
+            begins = [index * size for index, size in zip(target, shape, strict=True)]
+            result = _inserted(shard, result, begins)
+    op.results[0].replace_all_uses_with(result)
+    op.erase()
+
+
+def _inserted(shard: ir.Value, into: ir.Value, begins: Sequence[int]) -> ir.Value:
+    attributes = build.slice_attributes(shard.type.shape, begins, [1, 1, 0, 0, 0])
+    return build.create("tensor.insert_slice", [into.type], [shard, into], attributes).results[0]
+
+
+def erase_transfer(op: ir.Operation) -> None:
+    """Replace `op`, a `mesh.transfer`, whose operands and result have no sharding any more."""
+    source, *into = op.operands
+    offsets = list(ints(op.attributes["offsets"]))
+    with ir.InsertionPoint(op), op.location:
+        if into:
+            result = insert_box(into[0], source, offsets)
+        else:
+            result = extract_box(source, offsets, tuple(op.results[0].type.shape))
+    op.results[0].replace_all_uses_with(result)
+    op.erase()
+
 
 _ALIASES = (
     *annotation_ops.OPS,
@@ -70,7 +114,7 @@ class EraseSharding(Pass):
     def rewrite(self, module: ir.Operation) -> None:
         """Erase sharding from all functions; raise for the local and lowered forms."""
         shardings = Shardings.of(module)
-        fold_sizes(module)
+        fold_grid_sizes(module)
         for handle in functions_of(module):
             form = form_of(handle)
             if form in ("local", "lowered"):
@@ -143,7 +187,7 @@ def _refuse_local(handle: ir.Operation) -> None:
             "mesh_axis" not in op.attributes or STAGES in op.attributes
         )
         is_global = is_reshard(op) or permutes_shards(op) or is_passed_on
-        if op.name in _LOCAL or (op.name in COLLECTIVES and not is_global):
+        if op.name in _LOCAL or (op.name in ops_of_mesh() and not is_global):
             raise error_at(op.location, f"'{op.name}' op is about one device among many")
 
 

@@ -25,11 +25,10 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.mesh import annotation_ops
-from shard_dialect.ir.no_grid import declares_no_grid
-from shard_dialect.ir.numbered_function import Function, Op
-from shard_dialect.ir.read_function import read_function
+from shard_dialect.ir.numbered_function import Function, Op, read_function
+from shard_dialect.ir.verify import declares_no_grid
+from shard_dialect.ops import rule_of
 from shard_dialect.passes.framework.base import Pass
-from shard_dialect.rules import rule_of
 
 _CHEAP = ("elementwise", "pass", "broadcast")
 """The roles of rules of ops that are cheap to compute again."""
@@ -57,11 +56,11 @@ class Rematerialize(Pass):
 
 @dataclass
 class _Peak:
-    """The peak of one function: what lives how long, and what can be computed again."""
+    """The peak of one function: the lifetimes of values, and which can be computed again."""
 
     function: Function
     positions: dict[int, int] = field(init=False)
-    """Of the op that makes each value of the function's block."""
+    """The position of the op that makes each value of the function's block; arguments have -1."""
     uses: dict[int, list[int]] = field(init=False)
     """The positions of the ops that read each value, or hold one that does."""
     pinned: set[int] = field(default_factory=set)
@@ -102,6 +101,7 @@ class _Peak:
         for value in sorted(late, key=lambda each: (-self._bytes(each), each)):
             begin = next(each for each in self.uses[value] if each > self.peak)
             chain = self._chain(value, begin)
+            # A chain reads values that must stay: one of them must not be computed again itself.
             if chain is not None and value not in self.pinned:
                 self._replace(value, begin, chain)
                 replaced = True

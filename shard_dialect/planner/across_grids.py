@@ -18,12 +18,10 @@ from functools import lru_cache
 from math import gcd, prod
 from typing import Literal
 
-from shard_dialect.model.axis import SubAxis, full_axis
-from shard_dialect.model.collectives import Mask, Permute, ReshardError, Step
-from shard_dialect.model.grid import Grid
+from shard_dialect.collectives import Mask, Permute, ReshardError, Step
+from shard_dialect.model.grid import Grid, SubAxis, full_axis
 from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.sharding import Shape, Sharding
-from shard_dialect.planner.grid_steps import step_on_grid
 from shard_dialect.planner.layouts.greedy import greedy
 from shard_dialect.planner.layouts.layout import Layout, Problem
 from shard_dialect.planner.layouts.search import (
@@ -33,10 +31,9 @@ from shard_dialect.planner.layouts.search import (
     cheapest_with_permute,
     cheapest_without_move,
 )
-from shard_dialect.planner.operands import bytes_moved
 from shard_dialect.planner.permutation import MAX_POSITIONS
-from shard_dialect.planner.reshard_plan import EXACT, Plan, plan
-from shard_dialect.planner.step_prices import BYTES, Prices
+from shard_dialect.planner.prices import BYTES, Prices, bytes_moved
+from shard_dialect.planner.reshard_plan import EXACT, Plan, plan, step_on_grid
 
 Kind = Literal["same", "collective_permute", "send_recv"]
 
@@ -111,6 +108,8 @@ def plan_across_grids(
             )
     coarse = (_on_full_axes(source, grid), _on_full_axes(target, target_grid))
     finest = (_finest(*coarse[0]), _finest(*coarse[1])) if sub_axes else coarse
+    # A plan on the finest axes is the cheapest, but its search may take too long; then the search
+    # on full axes; then, without one, the way through the unsharded tensor.
     for number, ends in enumerate((finest, coarse)):
         plan = _CrossGridSearch(*ends, shape, itemsize, same_devices).search(limit)
         if plan is not None:
@@ -218,6 +217,8 @@ class _CrossGridSearch:
         self.target, self.target_grid = target
         self.shape, self.itemsize, self.same_devices = shape, itemsize, same_devices
         is_mixed = self.source.partial and self.target.partial
+        # No step leads from a partial sum to a partial maximum: the plan leads to the reduced
+        # tensor, and a mask, which is free, makes it partial again.
         self.masks_last = bool(is_mixed) and self.source.reduction != self.target.reduction
         self.end = self.target.with_partial(()) if self.masks_last else self.target
         self.kind = (self.source if self.source.partial else self.end).reduction
@@ -230,6 +231,8 @@ class _CrossGridSearch:
                 shape, self.source.split_axes, self.target.split_axes, strict=True
             )
         )
+        # Of an even dimension only the factors that devices can split matter, so that tensors of
+        # many sizes have one problem.
         reduced_shape = tuple(
             size if is_uneven else gcd(size, self.grid.size)
             for size, is_uneven in zip(shape, uneven, strict=True)
@@ -311,6 +314,8 @@ class _CrossGridSearch:
             receivers[shard].append(rank)
         shards = _shards(_layout(source), self.grid)
         destinations = [-1] * self.grid.size
+        # Devices that hold their shard already are matched first, so that none of them sends it
+        # away.
         if self.same_devices:
             for rank, shard in enumerate(shards):
                 if rank in receivers[shard]:

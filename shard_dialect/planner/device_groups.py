@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from shard_dialect.model.axis import Axes
-from shard_dialect.model.grid import Grid
+from shard_dialect.model.grid import Axes, Grid
 from shard_dialect.planner.permutation import MAX_POSITIONS
 
 Groups = Sequence[Sequence[int]]

@@ -6,9 +6,8 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from functools import lru_cache
 
-from shard_dialect.model.axis import Axes, Axis, in_order
-from shard_dialect.model.collectives import Permute, ReshardError
-from shard_dialect.model.grid import Grid
+from shard_dialect.collectives import Permute, ReshardError
+from shard_dialect.model.grid import Axes, Axis, Grid, in_order
 from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.sharding import Sharding, ShardingError
 from shard_dialect.planner.layouts.greedy import common_prefix
@@ -35,6 +34,8 @@ def permute(source: Sharding, target: Sharding, grid: Grid) -> Permute:
     both = tuple(axis for axis in source.partial if axis in target.partial)
     source_keys, target_keys = (_shard_keys(each, both, changed, grid) for each in (source, target))
     permutation = [-1] * len(target_keys)
+    # Devices that hold their target already take no part, even if others lack the same shard: they
+    # would have to receive another copy for the one that they sent.
     holders: dict[tuple[int, ...], deque[int]] = defaultdict(deque)
     unmatched = []
     for member, (held, needed) in enumerate(zip(source_keys, target_keys, strict=True)):

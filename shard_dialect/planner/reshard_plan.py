@@ -9,28 +9,79 @@
 A plan is exact if no sequence of steps with at most one permutation is better. It is exact as long
 as each search visits at most `EXACT` layouts. Beyond that, the plan comes from the search on full
 axes, or from the greedy steps: it is correct, but maybe not the cheapest (`Plan.exact` is false).
+
+A search numbers axes within its problem; `steps_on_grid` translates its steps to axes of the grid.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
-from shard_dialect.model.axis import SubAxis
-from shard_dialect.model.collectives import ReshardError, Step
-from shard_dialect.model.grid import Grid
+from shard_dialect.collectives import AllReduce, Mask, ReduceScatter, ReshardError, Step
+from shard_dialect.model.grid import Grid, SubAxis
 from shard_dialect.model.grid_refinement import Refinement
-from shard_dialect.model.sharding import Shape, Sharding
-from shard_dialect.planner.grid_steps import step_on_grid, steps_on_grid
-from shard_dialect.planner.halos import halo_steps, sliced_with_halos
-from shard_dialect.planner.layouts.layout import Layout
+from shard_dialect.model.sharding import Reduction, Shape, Sharding
+from shard_dialect.planner.halo_and_offset_steps import (
+    halo_steps,
+    sliced_with_halos,
+    ways_through_equal_shards,
+)
+from shard_dialect.planner.layouts.layout import AxisNumbers, Layout
 from shard_dialect.planner.layouts.reshard_problem import reduced_problem, solve, whole_problem
-from shard_dialect.planner.layouts.search import SearchTooLong
-from shard_dialect.planner.layouts.time_search import TimedProblem, fastest
-from shard_dialect.planner.offsets import ways_through_equal_shards
-from shard_dialect.planner.operands import bytes_moved
+from shard_dialect.planner.layouts.search import SearchTooLong, TimedProblem, fastest
 from shard_dialect.planner.permutation import may_permute, permute, without_size_one
-from shard_dialect.planner.step_prices import BYTES, Prices
+from shard_dialect.planner.prices import BYTES, Prices, bytes_moved
+
+
+def steps_on_grid(
+    steps: Sequence[Step | Layout],
+    source: Sharding,
+    target: Sharding,
+    kind: Reduction,
+    axes: AxisNumbers,
+    grid: Grid,
+) -> tuple[Step, ...]:
+    """The steps that the search found, on the axes of the grid, and the mask that ends them."""
+    found: list[Step] = []
+    now = source
+    for each in steps:
+        step = step_on_grid(each, now, kind, axes, grid)
+        found.append(step)
+        now = step.after(now)
+    if now != target:
+        found.append(Mask(target.partial, target.reduction))
+        now = found[-1].after(now)
+    assert now == target, f"the plan from {source} to {target} ends at {now}"
+    return tuple(found)
+
+
+def step_on_grid(
+    step: Step | Layout, now: Sharding, kind: Reduction, axes: AxisNumbers, grid: Grid
+) -> Step:
+    """The step of a reshard for a step of the search, which numbers axes within its problem.
+
+    `axes` are the grid axes of the problem's, `now` is the sharding before, `kind` the reduction.
+    """
+    if isinstance(step, tuple):
+        return _permute(step, now, kind, axes, grid)
+    on_grid = replace(step, axes=tuple(axes[axis] for axis in step.axes))  # type: ignore[index, type-var]
+    if isinstance(on_grid, AllReduce | ReduceScatter | Mask):
+        return replace(on_grid, reduction=kind)
+    return on_grid
+
+
+def _permute(layout: Layout, now: Sharding, kind: Reduction, axes: AxisNumbers, grid: Grid) -> Step:
+    fixed = [tuple(axis for axis in split if axis not in axes) for split in now.split_axes]
+    split = tuple(
+        stays + tuple(axes[axis] for axis in split)
+        for stays, split in zip(fixed, layout[0], strict=True)
+    )
+    partial = tuple(axis for axis in now.partial if axis not in axes)
+    partial += tuple(axes[axis] for axis in layout[1])
+    return permute(now, Sharding(now.grid, split, partial, kind), grid)
+
 
 EXACT = 2000
 """The most layouts that one search may visit."""
@@ -49,11 +100,11 @@ class Plan:
     grid: Grid
     exact: bool = True
     picoseconds: int | None = None
-    """Of a plan for time, how long it takes on the device model."""
+    """The time on the device model, of a plan for time."""
 
     @property
     def cost(self) -> int:
-        """What the plan was to keep low: its bytes, or its picoseconds."""
+        """The objective: the plan's bytes, or its picoseconds."""
         return self.bytes_moved if self.picoseconds is None else self.picoseconds
 
     def __str__(self) -> str:
@@ -75,7 +126,7 @@ def plan(
 
     `itemsize` is in bytes. Without `sub_axes` the steps use no finer axes than the shardings do. A
     search visits at most `limit` layouts. A plan from or to offsets is correct, but may not be the
-    cheapest. `prices` say what is cheap. Raises `ReshardError` for shardings on two grids, and
+    cheapest. `prices` are the objective. Raises `ReshardError` for shardings on two grids, and
     `ShardingError` for halos and offsets of unknown size.
     """
     if source.grid != target.grid:
@@ -116,6 +167,7 @@ class _Planner:
             return self._ignoring_ones(source, target, sub_axes)
         best, bound = self._on_full_axes(source, target)
         finest = Refinement.finest(self.grid) if sub_axes else None
+        # One step at the lower bound: no plan on finer axes is better, which saves most searches.
         if finest is None or (best.cost <= bound and len(best.steps) == 1):
             return best
         planner = replace(self, grid=finest.fine)
@@ -132,7 +184,7 @@ class _Planner:
         )
 
     def _planned(self, steps: tuple[Step, ...], source: Sharding, exact: bool = True) -> Plan:
-        """The plan of these steps, with what it costs."""
+        """The plan of these steps, with its cost."""
         total = bytes_moved(steps, source, self.shape, self.itemsize, self.grid)
         time = None
         if self.prices.is_time:
@@ -165,6 +217,7 @@ class _Planner:
         """A plan that crops halos first, reshards without halos, and then updates missing halos."""
         if source.bare == target.bare:
             return self._planned(halo_steps(source, target), source)
+        # Dimensions that are whole stay so until the end: a slice then has its halo for nothing.
         slices = sliced_with_halos(source, target)
         last = target.bare
         for each in slices:
@@ -193,8 +246,10 @@ class _Planner:
         return best
 
     def _on_full_axes(self, source: Sharding, target: Sharding) -> tuple[Plan, int]:
-        """The best plan on the axes of `grid`; and what it costs at least without permutations."""
+        """The best plan on the axes of `grid`; and a lower bound without permutations."""
         between = target
+        # No step leads from a partial sum to a partial maximum: the search ends at the reduced
+        # tensor, and a mask, which is free, makes it partial again.
         if source.partial and target.partial and source.reduction != target.reduction:
             between = target.with_partial(())
         problem, axes, scale = reduced_problem(source, between, self.shape, self.grid)

@@ -1,4 +1,4 @@
-"""What a transfer between parts of the devices moves: for each device only what it lacks, once.
+"""The messages of a transfer between parts of the devices: each device gets what it lacks, once.
 
     devices 2, 3 hold the columns of a 4x8 tensor, and all four are to hold quarters of it:
 
@@ -18,14 +18,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
 
-from shard_dialect.model.axis import Axes
-from shard_dialect.model.grid import Grid
+from shard_dialect.model.grid import Axes, Grid
 from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.sharding import Shape, Sharding
 from shard_dialect.model.sub_cluster import Place
 
 _Box = tuple[tuple[int, int], ...]
-"""Where a box of a tensor begins and ends in each dimension."""
+"""The bounds of a box of a tensor: begin and end in each dimension."""
 _Part = tuple[int, _Box]
 """The box that a device holds, and which addend of the tensor, if that is partial."""
 MAX_IMPROVED = 4096
@@ -57,7 +56,7 @@ class End:
         return cls(sharding, place.grid, ranks, offsets)
 
     def parts(self, shape: Shape) -> dict[int, _Part]:
-        """What each device holds of the tensor of this shape, in the order of the ranks."""
+        """The part of a tensor of this shape that each device holds, in the order of ranks."""
         sharding, grid = self.sharding, Grid(self.grid.name, self.grid.shape)
         refinement = Refinement.of(grid, sharding.axes)
         if refinement is not None:
@@ -134,7 +133,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class TransferPlan:
-    """The rounds of a transfer: what stays, and then what is sent."""
+    """The rounds of a transfer: those of boxes that stay, and then those that are sent."""
 
     rounds: tuple[Round, ...]
 
@@ -150,8 +149,8 @@ def plan_transfer(
     """The rounds by which the devices of `target` get their shards from those of `source`.
 
     Both are partial in as many addends. `shape` is the global shape; the target has another one,
-    `target_shape`, if one of the tensors is a part of the other. What is not in the source, devices
-    of the target do not get.
+    `target_shape`, if one of the tensors is a part of the other. Elements outside of the source
+    are not sent.
 
     >>> g, two = Grid("g", (4,)), Sharding("g", ((),))
     >>> one, all_ = End(two, g, (0, None, None, None)), End(Sharding("g", ((0,),)), g, (0, 1, 2, 3))
@@ -178,6 +177,7 @@ def plan_transfer(
     wanted_by = {rank: box for rank, (_, box) in wanted_parts.items()}
     rounds = [Round(size, tuple(messages)) for size, messages in sorted(kept.items())]
     load: Counter[int] = Counter()
+    # The largest boxes first: the smaller ones can then even out the load.
     for size, boxes in sorted(lacking.items(), key=lambda each: -prod(each[0])):
         choices = [holders[part] for _, part, _ in boxes]
         senders = _choose_senders(choices, prod(size), load)

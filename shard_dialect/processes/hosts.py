@@ -5,16 +5,42 @@
        ^---- hub                                  to the exchange in the watch of rank 0
 
 The first hub that has a failure tells the exchange, which tells all. The exchange invites the hubs:
-where it listens, and a token that each must know (`host_links.py`). torchrun's store takes the
-invitation before the ranks import anything (`torch_store.py`); else they share it once they have
+where it listens, and a token that each must know (`hosts.py`). torchrun's store takes the
+invitation before the ranks import anything (`hosts.py`); else they share it once they have
 joined each other. So a stranger needs what a stranger to the ranks themselves would need.
 
 A hub that cannot reach the exchange is alone, and its launcher ends its host, or does not.
+
+The hosts of a job are connected by TCP. Both ends prove that they belong to it:
+
+    exchange                                   hub
+    a random number  ------------------------->
+                     <-------------------------  another, a proof that it knows the token, its name
+    a proof that it knows the token  --------->
+
+The token is a secret of the job that never goes over this connection, and is another for each run.
+What follows are lines of two fields.
+
+`TorchStore` is the key-value store of a torchrun job, in which hosts leave invitations before
+anybody imports torch.
+
+torchrun starts the store at `MASTER_ADDR:MASTER_PORT`, for its ranks to find each other. This is a
+client for two of its requests, in the bytes of torch's `TCPStoreBackend.cpp`. The store's clients
+and server are of one machine kind, and send numbers in its own order.
+
+    SET    01 key value          nothing
+    GET    03 key                value, after CHECK has said that it is there
+    CHECK  05 1:u64 key          00 if it is there
+
+Texts are their length as u64, and then their bytes.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import os
+import secrets
 import selectors
 import socket
 import struct
@@ -27,9 +53,157 @@ from dataclasses import dataclass
 from functools import partial
 from secrets import token_hex
 
-from shard_dialect.processes.host_links import TALK, HostLink, admit, enter
 from shard_dialect.processes.launchers import Rank
-from shard_dialect.processes.torch_store import TorchStore
+from shard_dialect.processes.supervise import heard
+
+TALK = 5.0
+"""The seconds that each step of an introduction, and sending a message, may take."""
+_MOST, _LONGEST_LINE = 5_000, 60_000
+"""The largest number of characters of a text, and of bytes of a line, where they are escaped."""
+_KEEP_ALIVE = {"TCP_KEEPIDLE": 3, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 6000}
+"""With these a host that vanishes is noticed after six seconds."""
+
+
+class HostLink:
+    """One end of a connection. `name` is what its other end calls itself."""
+
+    def __init__(self, link: socket.socket, name: str = "") -> None:
+        self.socket = link
+        self.name = name
+        self._rest = b""
+        link.settimeout(TALK)
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _KEEP_ALIVE.items():
+            if hasattr(socket, option):
+                link.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+    def tell(self, kind: str, text: str = "") -> None:
+        """Send a line, unless the peer has disconnected, which the reader will notice."""
+        fields = (each.encode("unicode_escape") for each in (kind, text[:_MOST]))
+        with suppress(OSError):
+            self.socket.sendall(b"\t".join(fields) + b"\n")
+
+    def hear(self) -> list[tuple[str, str]] | None:
+        """The lines that have arrived, once there is something to read; `None` after the end.
+
+        Raises `OSError` if the peer's machine no longer answers.
+        """
+        try:
+            data = self.socket.recv(65536)
+        except ConnectionError:
+            return None
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if not data or len(self._rest) > _LONGEST_LINE:
+            return None
+        return [heard(line) for line in lines]
+
+    def close(self) -> None:
+        """Disconnect."""
+        self.socket.close()
+
+
+def admit(link: socket.socket, token: str) -> HostLink | None:
+    """At the exchange: introduce both ends; `None` if the other does not know the token."""
+    link.settimeout(TALK)
+    with suppress(OSError, ValueError):
+        own = secrets.token_hex(16)
+        _send(link, own)
+        theirs, proof, name = _line(link).split(" ", 2)
+        if hmac.compare_digest(proof.encode(), _proof(token, "hub", own, theirs, name).encode()):
+            _send(link, _proof(token, "exchange", theirs, own, name))
+            return HostLink(link, name)
+    link.close()
+    return None
+
+
+def enter(link: socket.socket, token: str, name: str) -> HostLink | None:
+    """At a hub, called `name`: introduce both ends; `None` if the other does not know the token."""
+    link.settimeout(TALK)
+    with suppress(OSError, ValueError):
+        theirs, own = _line(link), secrets.token_hex(16)
+        _send(link, f"{own} {_proof(token, 'hub', theirs, own, name)} {name}")
+        proof = _proof(token, "exchange", own, theirs, name)
+        if hmac.compare_digest(_line(link).encode(), proof.encode()):
+            return HostLink(link)
+    link.close()
+    return None
+
+
+def _proof(token: str, *what: str) -> str:
+    return hmac.new(token.encode(), "\n".join(what).encode(), hashlib.sha256).hexdigest()
+
+
+def _send(link: socket.socket, line: str) -> None:
+    link.sendall(line.encode() + b"\n")
+
+
+def _line(link: socket.socket) -> str:
+    """The next line, and nothing of what follows it, if all of it comes soon."""
+    data, deadline = b"", time.monotonic() + TALK
+    while not data.endswith(b"\n"):
+        link.settimeout(max(0.01, deadline - time.monotonic()))
+        part = link.recv(1)
+        if not part or len(data) > 512:
+            raise OSError("no introduction")
+        data += part
+    return data[:-1].decode()
+
+
+_VALIDATE, _SET, _GET, _CHECK = 0, 1, 3, 5
+_MAGIC = 0x3C85F7CE
+_TALK = 5.0
+"""The seconds that a request may take."""
+_LONGEST_WAIT = 4096
+"""The largest number of bytes of a value."""
+
+
+class TorchStore:
+    """A connection to the store at `address`, `host:port`. Raises `OSError`, as its methods do."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._link = socket.create_connection((host, int(port)), timeout=_TALK)
+        self._link.sendall(struct.pack("=BI", _VALIDATE, _MAGIC))
+
+    @property
+    def own_address(self) -> str:
+        """The address of this machine, as the store sees it."""
+        return str(self._link.getsockname()[0])
+
+    def set(self, key: str, value: str) -> None:
+        """Set the value of a key."""
+        self._link.sendall(bytes([_SET]) + _text(key) + _text(value))
+        self.get(key)  # the answer shows that the store has it
+
+    def get(self, key: str) -> str | None:
+        """The value of a key; `None` if it has none."""
+        self._link.sendall(bytes([_CHECK]) + struct.pack("=Q", 1) + _text(key))
+        if self._read(1) != b"\0":
+            return None
+        self._link.sendall(bytes([_GET]) + _text(key))
+        (length,) = struct.unpack("=Q", self._read(8))
+        if length > _LONGEST_WAIT:
+            raise OSError(f"a value of {length} bytes, expected at most {_LONGEST_WAIT}")
+        return self._read(length).decode(errors="replace")
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._link.close()
+
+    def _read(self, length: int) -> bytes:
+        data = b""
+        while len(data) < length:
+            part = self._link.recv(length - len(data))
+            if not part:
+                raise OSError("the store has disconnected")
+            data += part
+        return data
+
+
+def _text(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack("=Q", len(data)) + data
+
 
 FAILED, SAY, END, DONE, OVER = "failed", "say", "end", "done", "over"
 """A hub tells of a failure, or that its ranks are done; the exchange answers the hub whose failure

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import select
 import selectors
 import socket
 import struct
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 
 from shard_dialect.errors import say
 from shard_dialect.processes import hosts
-from shard_dialect.processes.host_links import HostLink
+from shard_dialect.processes.hosts import HostLink
 from shard_dialect.processes.launchers import Rank
 
 STATES = ("started", "ready", "joined", "done")
@@ -89,7 +90,7 @@ class Hub:
         self._suspected: tuple[float, str] | None = None
         self._ended: float | None = None
         self.failure = ""
-        """What ended the job."""
+        """The text of the failure that ended the job."""
         self._exchange: HostLink | None = None
         self._is_asked = False
         self._accept_invitation: Callable[[str], None] | None = None
@@ -347,6 +348,18 @@ def is_own_user(link: socket.socket) -> bool:
 def user_of(link: socket.socket) -> int:
     """The user id of the peer's process, by the system."""
     return _peer(link)[1]
+
+
+def wait_for_end(link: socket.socket) -> None:
+    """Wait until the process at the other end, which is being killed, has ended: a second at most.
+
+    Its end closes its files one after another, and the guard's pipe may come after this link. A
+    watch that ends in between would seem to the guard to have ended first.
+    """
+    with suppress(OSError, AttributeError):  # it has ended, or the system cannot say when
+        process = os.pidfd_open(_peer(link)[0])
+        select.select([process], [], [], _CAUSE)
+        os.close(process)
 
 
 def _peer(link: socket.socket) -> tuple[int, int]:

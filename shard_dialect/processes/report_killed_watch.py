@@ -78,7 +78,7 @@ class _Others:
                 self._ready.register(descriptor, select.EPOLLIN)
 
     def read(self) -> bytes:
-        """What comes through the pipe next; nothing when its writer has ended."""
+        """The next data from the pipe; empty when its writer has ended."""
         while True:
             for descriptor, _ in self._ready.poll():
                 if descriptor == self._pipe:  # what is ready after it ended after it

@@ -1,7 +1,9 @@
-"""Set up a program before it imports anything else: each program calls `begin` first.
+"""How programs start and end: set up before anything is imported, and the last message.
 
-Then an interrupt ends it with one line, as it does later. And no file that it opens gets the number
-of a standard stream that its parent has closed.
+Each program calls `begin` before it imports anything else. Then an interrupt ends it with one line,
+as it does later, and no file that it opens gets the number of a standard stream that its parent has
+closed. `message_of` is the message for an exception that ends a program, and `without_notices` lets
+XLA write warnings and errors only.
 """
 
 from __future__ import annotations
@@ -11,6 +13,9 @@ import signal
 import sys
 from contextlib import suppress
 from types import FrameType
+
+from shard_dialect.errors import ShardError, brief, shown
+from shard_dialect.processes.supervise import what_is_done
 
 _SCRIPTS = ("shard-opt", "shard-run", "shard-report")
 
@@ -39,3 +44,58 @@ def _end(_number: int, _frame: FrameType | None) -> None:
     with suppress(OSError):
         os.write(2, b"error: interrupted\n")
     os._exit(1)
+
+
+DEBUG = "--debug"
+_MOST = 500
+"""The most characters of an exception's own message."""
+
+
+_shows_tracebacks = False
+
+
+def show_tracebacks() -> None:
+    """Show the tracebacks of internal errors from here on."""
+    global _shows_tracebacks
+    _shows_tracebacks = True
+
+
+def message_of(error: BaseException) -> str:
+    """The message for an exception: a user's mistake as it is, a bug as one line.
+
+    With `--debug` a bug has its traceback. The location, and the pass or stage, are those given to
+    `supervise.doing` last.
+    """
+    if isinstance(error, ShardError):  # with a cause where a plugin's function has raised it
+        cause = error.__cause__
+        return _with_traceback(str(error), cause) if cause else str(error)
+    if isinstance(error, KeyboardInterrupt):
+        return "error: interrupted"
+    location, what = what_is_done()
+    where = f"{shown(location)}: " if location else ""
+    if isinstance(error, MemoryError):
+        return f"{where}error: there is not enough memory for {shown(what)}"
+    if isinstance(error, RecursionError):
+        return f"{where}error: the program is nested too deep for {shown(what)}"
+    text = brief(error)[:_MOST]
+    line = f"{where}error: internal error in {shown(what)}: {text}"
+    if not _shows_tracebacks:
+        line = f"{line} ({DEBUG} shows the traceback)"
+    return _with_traceback(line, error)
+
+
+def _with_traceback(line: str, error: BaseException) -> str:
+    if not _shows_tracebacks:
+        return line
+    import traceback  # takes 2 ms, for bugs only
+
+    lines = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    return f"{line}\n{shown(lines.rstrip(), chr(10))}"
+
+
+def without_notices() -> None:
+    """Let XLA tell of warnings and errors only; call it before anything of jaxlib is imported.
+
+    It would tell of each device that it finds. What the user has set stays.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")

@@ -1,4 +1,4 @@
-"""Run a rank's program in a watched child process: whatever ends it, all ranks of its job end.
+"""Run a rank's program in a watched child process, and end all ranks of its job when one ends.
 
 The parent only watches, so that it can report a crash of the child, and end a child that hangs in
 compiled code. The launcher started the parent, so if a child is killed, the launcher sees a process
@@ -22,9 +22,9 @@ from typing import NoReturn
 
 from shard_dialect.errors import flush, say, shown
 from shard_dialect.processes import hosts, jobs
-from shard_dialect.processes.exit_messages import message_of
 from shard_dialect.processes.launchers import Rank, end_job, ends_by_itself
 from shard_dialect.processes.report_killed_watch import Guard
+from shard_dialect.processes.startup import message_of
 from shard_dialect.processes.supervise import (
     WRITES,
     Progress,
@@ -40,12 +40,15 @@ from shard_dialect.processes.supervise import (
 
 _ALONE = Rank(0, 1)
 _STATE, _FAILED, _LOST, _INVITED = "!state", "!failed", "!lost", "!invited"
-"""The kinds of messages that the child sends, besides what it is doing."""
+"""The kinds of messages that the child sends, besides its present step."""
 _TICK = 0.1
+COMPILED = "the compiled program"
+REFERENCE = "the unsharded program"
+"""The step of a child while it runs a program that it was given, as a crash is reported in it."""
 _LINGER = 5.0
 _UNANSWERED = "nobody answers for {:.0f} s where the ranks of this job meet"
 _invitation = ""
-"""In the child of rank 0: to where the watches of several hosts meet."""
+"""In the child of rank 0: the invitation to the door where the watches of several hosts meet."""
 
 
 def state(name: str) -> None:
@@ -95,8 +98,8 @@ def can_watch() -> bool:
 def watched(rank: Rank | None, timeout: float = math.inf) -> None:
     """Go on in a child process; the parent ends with it, with status 0 or 1.
 
-    `rank` is `None` for a program that has no others. What takes longer than `timeout`, in seconds,
-    fails. What the child was writing when it was ended is removed (`processes/output_files.py`).
+    `rank` is `None` for a program that has no others. A program that takes longer than `timeout`
+    seconds fails. A file that the child was writing is removed (`processes/atomic_files.py`).
     """
     flush()
     job = rank.job if rank else ""
@@ -104,6 +107,7 @@ def watched(rank: Rank | None, timeout: float = math.inf) -> None:
     door = _door(rank)
     read, write = os.pipe()
     parent = os.getpid()
+    # Before the program has threads: a fork copies only the thread that calls it.
     child = os.fork()
     if child == 0:
         os.close(read)
@@ -126,7 +130,7 @@ def watched(rank: Rank | None, timeout: float = math.inf) -> None:
 
 
 def _door(rank: Rank | None) -> hosts.Door | None:
-    """Where the hosts of a job of several meet, on that of rank 0; `None` if it cannot be there."""
+    """The door of a job on several hosts, on that of rank 0; `None` if it cannot be opened."""
     global _invitation
     if rank is None or rank.number or rank.is_all_here:
         return None
@@ -160,7 +164,7 @@ class _Watch:
         self._door = door
         self._exchange: hosts.Exchange | None = None
         self._link: socket.socket | None = None
-        """What connects it to the hub; `None` until they have met."""
+        """The link to the hub; `None` until they have met."""
         self._hub: jobs.Hub | None = None
         self._hub_rank = self._rank.number
         self._doing = ("", "its start")
@@ -239,6 +243,7 @@ class _Watch:
         self._selector.register(woken, selectors.EVENT_READ, lambda: os.read(woken, 4096))
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda number, _: self._signals.append(number))
+        # A handler that does nothing: without one, the signal would not wake `select`.
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def _meet(self) -> socket.socket:
@@ -285,11 +290,11 @@ class _Watch:
         return jobs.MEET * max(1.0, self._rank.here / (os.cpu_count() or 1))
 
     def _say(self, kind: str, text: str = "") -> None:
-        if self._link is not None:  # before, nobody waits for what this rank does
+        if self._link is not None:  # before, nobody waits for this rank's messages
             jobs.send(self._link, f"{self._rank.number}\n{kind}\n{text}")
 
     def _listen(self) -> None:
-        """Read what the child tells."""
+        """Read the child's messages."""
         try:
             data = os.read(self._pipe, 65536)
         except BlockingIOError:
@@ -316,14 +321,15 @@ class _Watch:
                 self._progress.begin(second)
 
     def _hear(self) -> None:
-        """Read what the hub says: its rank, and then the end."""
+        """Read the hub's messages: its rank, and then the end."""
         message = None if self._link is None else jobs.receive(self._link)
         if message == jobs.END:
             self._end()
         elif message is not None:
             self._is_greeted = True
             self._hub_rank = int(message)
-        elif not self._has_left:
+        elif self._link is not None and not self._has_left:
+            jobs.wait_for_end(self._link)
             # The hub has gone, and its rank with it. The first that takes its place says so, be it
             # a watch or its guard.
             self._end()
@@ -366,11 +372,15 @@ class _Watch:
             self._listen()
 
     def _cause(self, status: int) -> tuple[str, str]:
-        """What to say of a child that has ended with `status` by itself."""
+        """The message about a child that has ended with `status` by itself: kind and text."""
         who = f"rank {self._rank.number}" if self._is_launched else "the program"
         location, what = self._doing
         where, what = f"{shown(location)}: " if location else "", shown(what)
-        if crash := crash_of(status):
+        crash = crash_of(status)
+        if crash == signal.SIGABRT and what in (COMPILED, REFERENCE):
+            text = f"ended itself (SIGABRT) in {what}: an assertion of it fails for these inputs"
+            return "failed", f"{where}error: {who} {text}"
+        if crash:
             return "failed", f"{where}error: {who} crashed ({crash.name}) in {what}"
         if not os.WIFSIGNALED(status):
             code = os.WEXITSTATUS(status)

@@ -15,10 +15,10 @@ from itertools import product
 from math import inf
 
 from shard_dialect.model import Annotation, Assignment, Grid, Sharding, ShardingError
-from shard_dialect.model.axis import Axes, first_overlap
+from shard_dialect.model.grid import Axes, first_overlap
 from shard_dialect.planner import plan
 from shard_dialect.propagation.graph import Graph
-from shard_dialect.propagation.step import PreparedRule
+from shard_dialect.propagation.op_update import PreparedRule
 
 _MOST = 64
 """The most assignments that are tried for one op."""
@@ -117,6 +117,7 @@ def _assignments(
                 axes_by_factor[dim[0]].add(axes)
     for factor, axes in prepared.pinned:
         axes_by_factor[factor] = {axes}
+    # The longest splits first, since only the first assignments are tried.
     choices = [sorted(each, key=lambda axes: (-len(axes), str(axes))) for each in axes_by_factor]
     tried = 0
     for assignment in product(*choices):

@@ -7,19 +7,97 @@ conflicts arise in the same order as in Shardy.
 
 A *state* is an annotation that some value has during propagation. States are numbered from 1; 0 is
 that of a value that no sharding has reached.
+
+The schedule of propagation: when each op is visited, and in which direction.
+
+Each strategy adds one thing to the one before it:
+
+    basic           passes along each factor the axes on which all tensors agree
+    aggressive      resolves conflicts (`step`)
+    op-priority     five stages, each with the visits of those before it; cheap decisions first
+    user-priority   all of that for each priority of the annotations, lower numbers first
+    cost            resolves a conflict so that the op and its neighbours move the fewest bytes
+
+The directions in each stage, by the role of the rule:
+
+    role            0              1          2                       3          4
+    elementwise,    both, of ops   both       both                    both       both
+      pass            used once
+    forward         forward        forward    both (free factors)     both       both
+    broadcast       -              -          backward (free ones)    backward   both
+    other           -              -          both (free factors)     both       both
+
+An op is "used once" if its operands have no other user that a change of sharding could affect. A
+factor is free if it is not reduced, needed whole, or permuted.
+
+Source: Shardy, docs/propagation.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from shard_dialect.model import Annotation, Grid, ShardingError
 from shard_dialect.model.rule import Role
 from shard_dialect.propagation.cost import Costs
 from shard_dialect.propagation.graph import NO_TENSOR, Graph, Node
-from shard_dialect.propagation.step import Direction, Outcome, step
-from shard_dialect.propagation.visit_order import STAGES, Directions, Strategy, directions
+from shard_dialect.propagation.op_update import Direction, Outcome, PreparedRule, step
+
+Directions = tuple[Direction, ...]
+"""A direction for each factor."""
+STAGES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """The parts of a strategy: resolve conflicts, run in stages, by priority, and by cost.
+
+    With `until_full` a dimension whose shards have one element is not split further. If
+    `conservative`, axes are not taken apart, and dimensions that they do not divide not split.
+    """
+
+    aggressive: bool = True
+    stages: bool = True
+    priorities: bool = True
+    by_cost: bool = False
+    until_full: bool = False
+    conservative: bool = False
+
+
+STRATEGIES = {
+    "basic": Strategy(aggressive=False, stages=False, priorities=False),
+    "aggressive": Strategy(stages=False, priorities=False),
+    "op-priority": Strategy(priorities=False),
+    "user-priority": Strategy(),
+    "cost": Strategy(by_cost=True, until_full=True),
+}
+
+_BY_ROLE: dict[Role, tuple[Direction, ...]] = {
+    "elementwise": ("both", "both", "both", "both", "both"),
+    "pass": ("both", "both", "both", "both", "both"),
+    "forward": ("forward", "forward", "both", "both", "both"),
+    "broadcast": ("none", "none", "backward", "backward", "both"),
+    "other": ("none", "none", "both", "both", "both"),
+}
+
+
+def directions(prepared: PreparedRule, role: Role, used_once: bool, stage: int) -> Directions:
+    """The direction in which a stage passes shardings along each factor."""
+    direction = _BY_ROLE[role][stage]
+    earlier: Direction = "none"
+    if stage == 0 and not used_once:
+        direction = "none"
+    if stage == 2:
+        earlier = _BY_ROLE[role][1]
+    count = len(prepared.sizes)
+    if stage == 2 and role not in ("elementwise", "pass"):
+        return tuple(
+            earlier if factor in prepared.special else direction for factor in range(count)
+        )
+    return (direction,) * count
+
 
 _Kind = tuple[int, Role, bool, Direction | None]
 
@@ -59,7 +137,6 @@ class Engine:
         self._exit_kinds = [self._kind(node) for node in graph.exits]
         self._users, self._producers = _neighbours(graph)
         self._group_of = {value: group for group in graph.groups for value in group}
-        self._costs = Costs(graph, grids) if strategy.by_cost else None
         self._is_by_neighbours = False
         """Whether the last computed visit depends on more than the node's own values."""
         self._withheld: dict[int, list[tuple[int, int]]] = {}
@@ -83,6 +160,9 @@ class Engine:
         for stage in range(STAGES) if self.strategy.stages else (STAGES - 1,):
             turns = [self._turn(kind, stage) for kind in self._kinds]
             exits = [turns[kind] for kind in self._exit_kinds]
+            # Exits are before and after all other nodes: an annotated result passes its sharding
+            # back to the returned value, and a returned value then passes the final one on to its
+            # result.
             for node, turn in zip(self.graph.exits, exits, strict=True):
                 self._visit(node, turn)
             self._to_fixed_point([turns[kind] for kind in self._node_kinds])
@@ -122,6 +202,8 @@ class Engine:
         if not self.strategy.priorities or not later:
             return replace(annotation, priorities=())
         sharding = annotation.sharding
+        # The axes of later priorities must still be free in their turn: until then the tensor
+        # counts as replicated along them, so that no earlier dimension takes them.
         barred = list(annotation.replicated)
         for dim in later:
             self._withheld.setdefault(annotation.priorities[dim] or 0, []).append((value, dim))
@@ -188,6 +270,7 @@ class Engine:
         return self._turns[key]
 
     def _to_fixed_point(self, turns: list[int]) -> None:
+        # A stack with the first node on top; `waiting` keeps a node from being on it twice.
         nodes = self.graph.nodes
         stack = [number for number in range(len(nodes) - 1, -1, -1) if turns[number]]
         waiting = bytearray(len(nodes))
@@ -197,6 +280,8 @@ class Engine:
             number = stack.pop()
             waiting[number] = 0
             for value in self._visit(nodes[number], turns[number]):
+                # The last one pushed is visited first: the first user, then later ones, the
+                # producer last.
                 for neighbour in (self._producers[value], *self._users[value]):
                     if (
                         neighbour >= 0
@@ -214,6 +299,7 @@ class Engine:
         new_states = self._memo.get(key)
         if new_states is None:
             new_states = self._compute(node, turn)
+            # Decided by what the neighbours cost: the same states may end differently elsewhere.
             if not self._is_by_neighbours:
                 self._memo[key] = new_states
         if not new_states:
@@ -250,7 +336,7 @@ class Engine:
             conservative=self.strategy.conservative,
         )
         annotations = outcome.annotations
-        if self._costs and outcome.contested:
+        if self.strategy.by_cost and outcome.contested:
             self._is_by_neighbours = True
             annotations = self._cheapest(node, node_directions, known, grid, outcome)
         return tuple(
@@ -300,6 +386,10 @@ class Engine:
             if number >= 0
         }
 
+    @cached_property
+    def _costs(self) -> Costs:
+        return Costs(self.graph, self.grids)
+
     def _cost_near(
         self, node: Node, annotations: Mapping[int, Annotation], nodes: Iterable[int]
     ) -> float:
@@ -308,15 +398,15 @@ class Engine:
         return sum(self._cost(self.graph.nodes[number], new) for number in nodes)
 
     def _cost(self, node: Node, new: Mapping[int, Annotation]) -> float:
-        assert self._costs is not None, "asked for by a strategy by cost"
         known = [new.get(value) or self.known(value) for value in node.values]
         return self._costs.node(node.rule_number, node.values, known)
 
     def cost(self) -> float:
         """The bytes that a device moves in the program, by the cost model, as values are now."""
-        costs = self._costs or Costs(self.graph, self.grids)
         return sum(
-            costs.node(node.rule_number, node.values, [self.known(value) for value in node.values])
+            self._costs.node(
+                node.rule_number, node.values, [self.known(value) for value in node.values]
+            )
             for node in (*self.graph.nodes, *self.graph.exits)
         )
 

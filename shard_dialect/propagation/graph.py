@@ -16,7 +16,7 @@ from typing import Literal
 from shard_dialect.model import Annotation, Axes, ShardingRule
 from shard_dialect.model.rule import Role
 from shard_dialect.model.sharding import Shape
-from shard_dialect.propagation.step import Direction, PreparedRule
+from shard_dialect.propagation.op_update import Direction, PreparedRule
 
 NO_TENSOR = 0
 """The value that is no tensor."""

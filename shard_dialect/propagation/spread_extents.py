@@ -23,7 +23,7 @@ from shard_dialect.propagation.graph import NO_TENSOR, Node
 
 
 def spread_extents(engine: Engine) -> None:
-    """Give values the offsets of others, and results of functions the halos of what they return."""
+    """Give values the offsets of others, and results of functions the halos of returned values."""
     annotated = [each.sharding for each in engine.graph.annotations if each is not None]
     if any(sharding.offsets for sharding in annotated):
         _spread_offsets(engine)

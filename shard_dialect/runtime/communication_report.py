@@ -3,7 +3,7 @@
 Bytes moved per device, for a group of n: all-gather (n-1)/n of the result, reduce-scatter (n-1)/n
 of the operand, all-reduce twice that, all-to-all (n-1)/n of the operand, permute the operand, a
 halo exchange the halos from two neighbours. A slice or a mask of a device's own shard moves nothing
-and is not reported. What is in a loop counts as often as the loop runs, if that is known.
+and is not reported. A collective in a loop counts as often as the loop runs, if that is known.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 
 from tabulate import tabulate
 
-from shard_dialect.codegen.lowered_program import Site
-from shard_dialect.model import AllSlice, Axis, Mask
-from shard_dialect.model.axis import axes_text
+from shard_dialect.abi.lowered_program import Site
+from shard_dialect.model import Axis
+from shard_dialect.model.grid import axes_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,7 @@ class Report:
     @classmethod
     def of(cls, calls: Sequence[Site]) -> Report:
         """The report for these collectives."""
-        silent = AllSlice | Mask
-        entries = [
-            site for site in calls if not isinstance(site.step, silent) and site.phase != "done"
-        ]
+        entries = [site for site in calls if site.step.communicates and site.phase != "done"]
         return cls(tuple(map(_entry, entries)))
 
     @property

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shard_dialect.codegen.lowered_program import choose_entry
+from shard_dialect.abi.lowered_program import choose_entry
+from shard_dialect.backends.xla.xla_devices import XlaExecutable
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.pipeline import run_pipeline
-from shard_dialect.runtime.cache.program_cache import Cache
 from shard_dialect.runtime.checking.reference import Judge, Reference, judged_by
 from shard_dialect.runtime.dynamic_sizes import Sizes
 from shard_dialect.runtime.executable import Executable
-from shard_dialect.runtime.reachable_functions import keep_connected, keep_reached
-from shard_dialect.runtime.xla.xla_devices import XlaExecutable
+from shard_dialect.runtime.local_programs import keep_connected, keep_reached
+from shard_dialect.runtime.program_cache import Cache
 
 if TYPE_CHECKING:
-    from shard_dialect.runtime.emitted.torch_executable import TorchExecutable
+    from shard_dialect.runtime.torch_executable import TorchExecutable
 
 _NO_SIZES = Sizes()
 """The sizes for programs that leave none open."""
@@ -82,7 +82,7 @@ def compile_for_torch(
     source: Source, entry: str | None = None, *, sizes: Sizes = _NO_SIZES
 ) -> TorchExecutable:
     """Write the program that each device runs over torch, from any form but the lowered one."""
-    from shard_dialect.runtime.emitted.torch_executable import TorchExecutable
+    from shard_dialect.runtime.torch_executable import TorchExecutable
 
     with source.file_locations():
         return TorchExecutable(*_local(source, entry, sizes))
@@ -95,7 +95,7 @@ def compile_reference(
     with source.file_locations():
         module, _ = parsed(source, entry, sizes)
         keep_reached(module.operation, entry)
-        run_pipeline(module, "import,erase-sharding")
+        run_pipeline(module, "import,expand-top-k,erase-sharding")
         return judged_by(module.operation, entry, by)
 
 

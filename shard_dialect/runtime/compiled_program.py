@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from shard_dialect.codegen.array_types import Array, TensorType
+from shard_dialect.abi.tensor_types import Array, TensorType
+from shard_dialect.backends.xla.xla_devices import XlaDevices, XlaExecutable
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
-from shard_dialect.passes.framework.pipeline import run_pipeline
-from shard_dialect.runtime.array_files import random_inputs
+from shard_dialect.passes.framework.pipeline import run_pipeline, steps_before
 from shard_dialect.runtime.checking.bisect import Suspect
 from shard_dialect.runtime.checking.check import Verdict, check
 from shard_dialect.runtime.checking.reference import Judge
@@ -19,17 +19,15 @@ from shard_dialect.runtime.communicators.launched_world import world_of
 from shard_dialect.runtime.communicators.world import InProcess, World
 from shard_dialect.runtime.compile import compile_for_xla, compile_reference, compile_sharded
 from shard_dialect.runtime.dynamic_sizes import Sizes
-from shard_dialect.runtime.framework_arrays import is_jax, like, to_numpy
-from shard_dialect.runtime.xla.xla_devices import XlaDevices, XlaExecutable
+from shard_dialect.runtime.random_inputs import drawn_inputs
+from shard_dialect.runtime.shards_of_arrays import is_jax, like, to_numpy
 
 Backend = Literal["devices", "mpi", "mpi4py", "torch", "xla"]
 Form = Literal["annotated", "propagated", "distributed", "local", "lowered", "stablehlo"]
 _PIPELINES: dict[Form, str] = {
     "annotated": "import",
-    "propagated": "sink-reshapes,propagate",
-    "distributed": (
-        "sink-reshapes,propagate,split-reductions,shift-slices,materialize,optimize-collectives"
-    ),
+    "propagated": ",".join(steps_before("split-reductions", "spmd")),
+    "distributed": ",".join(steps_before("partition", "spmd")),
     "local": "spmd",
     "lowered": "spmd,lower",
     "stablehlo": "spmd,lower{target=stablehlo}",
@@ -37,7 +35,7 @@ _PIPELINES: dict[Form, str] = {
 
 
 class CompiledProgram:
-    """What `sd.compile` returns: called with global arrays, it returns global arrays."""
+    """The result of `sd.compile`: called with global arrays, it returns global arrays."""
 
     def __init__(self, source: Source, backend: Backend = "devices", entry: str | None = None):
         self._source = source
@@ -82,7 +80,7 @@ class CompiledProgram:
 
     @property
     def report(self) -> Report:
-        """What one device communicates."""
+        """The communication of one device."""
         return Report.of(self.program.calls)
 
     def communication(self) -> Report:
@@ -137,7 +135,7 @@ class CompiledProgram:
             )
 
     def _drawn(self, seed: int) -> list[Array]:
-        return random_inputs([each.global_type for each in self.program.arguments], seed)
+        return drawn_inputs(self._source, self.program, seed)
 
     def run_shards(self, shards: Sequence[Sequence[Array]]) -> list[list[Array]]:
         """The shards of the results, for those of the arguments, of each device of this process.

@@ -1,26 +1,27 @@
 """The sizes for a program that leaves sizes open.
 
 shard.grid @g(shape = ?x4)                    --grid=2x4, or the number of ranks
-func.func @main(%x: tensor<?x8xf32>)          --shapes=6x8, or the shape of arg0 in --inputs
+func.func @main(%x: tensor<?x8xf32>)          --shapes=6x8, or the shape of x in --inputs
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import compress
 from math import prod
 
-from shard_dialect.codegen.lowered_program import find_function
+from shard_dialect.abi.lowered_program import find_function
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
-from shard_dialect.ir.function import name_of
+from shard_dialect.ir.function import argument_names, argument_text
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.walk import body
-from shard_dialect.passes.specialize.known_shapes import written
+from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.passes.pipelines import Specialize
 from shard_dialect.passes.specialize.propagate_shapes import has_open_sizes
-from shard_dialect.passes.specialize.specialize import Specialize
-from shard_dialect.runtime.array_files import shapes_in
-from shard_dialect.runtime.shard_files import is_folder
+from shard_dialect.passes.specialize.shape_rules import written
+from shard_dialect.runtime.array_files import is_folder, shapes_in
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Sizes:
     """The values of arguments that are integers."""
 
     def key(self, text: str | bytes) -> str:
-        """What the compilation of a program with this text depends on: nothing, if no size is open.
+        """The key for the compilation of this text, besides the text: empty if no size is open.
 
         It has the shapes of the inputs, not the name of their file, whose content may change.
         """
@@ -56,7 +57,7 @@ class Sizes:
         shapes = self.shapes or self._shapes(find_function(module.operation, entry))
         grid = self._grid(module.operation)
         if shapes or grid or self.scalars or has_open_sizes(module.operation):
-            Specialize(entry, shapes, self.scalars, grid).run(module)
+            run_pipeline(module, str(Specialize(entry, shapes, self.scalars, grid)))
 
     def _shapes(self, handle: ir.Operation) -> str:
         types = [argument.type for argument in body(handle).arguments]
@@ -66,19 +67,22 @@ class Sizes:
         if not self.inputs or is_folder(self.inputs):
             number = is_open.index(True)
             raise error_at(
-                handle.location,
-                f"argument {number} of @{name_of(handle)} is a {types[number]}: give the shapes of "
-                "the arguments, with --shapes or by --inputs",
+                body(handle).arguments[number].location,
+                f"{argument_text(handle, number)} is a {types[number]}: give the shapes of the "
+                "arguments, with --shapes or by --inputs",
             )
         shapes = shapes_in(self.inputs)
-        names = [f"arg{number}" if each else "" for number, each in enumerate(is_open)]
-        for name in names:
-            if name and name not in shapes:
+        texts = [""] * len(types)
+        for number, (numbered, *own) in compress(enumerate(argument_names(handle)), is_open):
+            names = (*own, numbered)
+            name = next((each for each in names if each in shapes), None)
+            if name is None:
                 raise ShardError(
-                    f"'{self.inputs}' holds {', '.join(sorted(shapes)) or 'none'}, and no {name}, "
-                    "whose sizes the program leaves open"
+                    f"'{self.inputs}' holds {', '.join(sorted(shapes)) or 'none'}, and no "
+                    f"{names[0]}, whose sizes the program leaves open"
                 )
-        return ",".join(written(shapes[name]) if name else "" for name in names)
+            texts[number] = written(shapes[name])
+        return ",".join(texts)
 
     def _grid(self, module: ir.Operation) -> str:
         """The shape for the grid with unknown sizes; by the number of ranks if one is unknown."""

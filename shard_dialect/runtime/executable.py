@@ -2,27 +2,85 @@
 
 The compiled code calls back for each collective, with its buffers. A `Communicator`, one for each
 device, is passed to `Executable.run` and answers.
+
+The memory that runs write to is kept between runs, since new memory would be paged in.
 """
 
 from __future__ import annotations
 
 import ctypes
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from math import prod
 from typing import Any, Protocol
 
 import numpy as np
 
-from shard_dialect.codegen.array_types import Array, TensorType
-from shard_dialect.codegen.blas.numpy_blas import addresses
-from shard_dialect.codegen.lowered_program import Site
-from shard_dialect.codegen.machine_code import Code, Library, generate
+from shard_dialect.abi.lowered_program import Site
+from shard_dialect.abi.tensor_types import Array, TensorType
+from shard_dialect.backends.cpu.arena import ALIGNMENT
+from shard_dialect.backends.cpu.machine_code import Code, Library, generate
+from shard_dialect.backends.cpu.products import addresses
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.passes.lower.mpi.mpi_code import BIND, FUNCTIONS
-from shard_dialect.runtime.result_buffers import Frame, Results
+
+_KEPT = 65536
+"""The size in bytes from which on a result's memory is reused."""
+
+
+class Results:
+    """Arrays for one result; memory is reused once nothing refers to its array."""
+
+    def __init__(self, type_: TensorType) -> None:
+        self._type = type_
+        self._bytes = int(np.prod(type_.shape)) * type_.dtype.itemsize
+        self._free: list[Array] = []
+
+    def take(self) -> Array:
+        """An array for the result, with old content."""
+        if self._bytes < _KEPT:
+            return np.empty(self._type.shape, self._type.dtype)
+        try:  # devices are threads: another may take the last one
+            memory = self._free.pop()
+        except IndexError:
+            memory = _aligned(self._bytes)
+        # All views of the array refer to this object: numpy shortens chains of arrays.
+        holder = (ctypes.c_char * self._bytes).from_buffer(memory.data)
+        weakref.finalize(holder, self._free.append, memory).atexit = False
+        return np.frombuffer(memoryview(holder), self._type.dtype).reshape(self._type.shape)
+
+
+class Frame:
+    """The arguments of one call: pointers to the buffers, and behind them that to the arena."""
+
+    def __init__(self, count: int, arena: int) -> None:
+        self._arena = _aligned(arena)
+        self._pointers = np.zeros(count + 1, np.int64)
+        # The engine calls with pointers to the arguments; the only one is the pointer to pointers.
+        self._argument = np.array([self._pointers.ctypes.data], np.int64)
+        self._slots = np.array([self._argument.ctypes.data], np.int64)
+        self.address = self._slots.ctypes.data
+        self._pointers[count] = _address_of(self._arena)
+
+    def point_at(self, arrays: Sequence[Array]) -> None:
+        """Let the code compute on these arrays."""
+        for number, array in enumerate(arrays):
+            self._pointers[number] = _address_of(array)
+
+
+def _address_of(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _aligned(size: int) -> Array:
+    """Bytes aligned to a cache line."""
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + size]
 
 
 class Communicator(Protocol):
@@ -123,8 +181,15 @@ def _address(function: Any) -> int:
 
 def _callback(executable: Executable, site: Site) -> Any:
     pointers = [ctypes.c_void_p] * (3 if site.phase else 2)
-    signature = ctypes.CFUNCTYPE(None, *pointers)
     read, written = _views(site.source), _views(site.target)
+    if site.step.is_computed:
+        sizes = site.grid.sizes_along(site.step.axes)
+        return ctypes.CFUNCTYPE(None, *pointers, ctypes.c_int64)(
+            lambda source, target, member: executable.answer(
+                replace(site, step=site.step.naming(member, sizes)), read(source), written(target)
+            )
+        )
+    signature = ctypes.CFUNCTYPE(None, *pointers)
     return signature(
         lambda source, target, *_: executable.answer(site, read(source), written(target))
     )

@@ -18,16 +18,13 @@ from typing import IO
 import numpy as np
 
 import shard_dialect
-from shard_dialect.codegen.lowered_program import Program
+from shard_dialect.abi.lowered_program import Program
 from shard_dialect.errors import ShardError, cannot
 from shard_dialect.ir.bindings import provider
 from shard_dialect.ir.mesh.attributes import DEVICE
 from shard_dialect.ir.reading.source import Source
-from shard_dialect.model.point_to_point import Receive, Send
-from shard_dialect.runtime.array_files import SAFETENSORS
+from shard_dialect.runtime.array_files import SAFETENSORS, is_folder, safetensors_header
 from shard_dialect.runtime.communicators.world import World
-from shard_dialect.runtime.mapped_files import safetensors_header
-from shard_dialect.runtime.shard_files import is_folder
 
 PROGRAM = "the program"
 _DISTRIBUTIONS = {"torch_mlir": "torch-mlir", "mlir": "mlir-python-bindings"}
@@ -142,7 +139,7 @@ def _talk(program: Program, rank: int) -> dict[str, str]:
     """The device's collectives with others, by the others' ranks."""
     by_group: dict[str, list[str]] = {}
     for site in program.calls:
-        if not isinstance(site.step, Send | Receive):
+        if not site.step.is_message:
             group = " ".join(map(str, site.grid.group_of(rank, site.step.axes)))
             description = f"{site.step} {site.source} {site.target} {site.phase}"
             by_group.setdefault(group, []).append(description)

@@ -1,1 +1,1 @@
-"""Finds shardings for what is not annotated: `opt --auto` and `sd.auto`."""
+"""Search for the shardings of tensors that are not annotated: `opt --auto` and `sd.auto`."""

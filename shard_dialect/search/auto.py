@@ -1,15 +1,18 @@
-"""Annotates what the user has not, as cheaply as a search finds: `opt --auto`, `sd.auto`."""
+"""Search for the cheapest shardings of tensors without annotations: `opt --auto`, `sd.auto`."""
 
 from __future__ import annotations
 
 import json
+import math
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from shard_dialect.abi.lowered_program import choose_entry
 from shard_dialect.analysis.changes.annotations import annotations_in
 from shard_dialect.analysis.reasons.explained_passes import imported
-from shard_dialect.codegen.lowered_program import choose_entry
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import form_of, functions_of, name_of
@@ -17,14 +20,90 @@ from shard_dialect.ir.grids import grids_of
 from shard_dialect.model import Grid
 from shard_dialect.model.devices.device_model import DeviceModel
 from shard_dialect.passes.framework.pipeline import run_pipeline
-from shard_dialect.search.auto_options import AutoOptions
 from shard_dialect.search.best_first import PROVEN, Found, Search
 from shard_dialect.search.choices.integer_program import is_available
-from shard_dialect.search.dimension_groups import dimensions_of
-from shard_dialect.search.evaluate import Costs, Evaluator
+from shard_dialect.search.decisions import dimensions_of
+from shard_dialect.search.evaluate import Costs, Evaluator, Objective
 from shard_dialect.search.guide import Guide
 from shard_dialect.search.plan import Plan
 from shard_dialect.search.searched_function import SearchedFunction, searched_function
+
+
+@dataclass(frozen=True)
+class AutoOptions:
+    """The objective of a search, and its limits."""
+
+    objective: Objective = "time"
+    memory_limit: int | None = None
+    """The bytes that a device has."""
+    device_model: str = "h100"
+    seconds: float = 60.0
+    grid: tuple[int, ...] | None = None
+    """The shape of the grid, for a module that has none."""
+    devices: int | None = None
+    """The number of devices, for a module that has no grid: its shape is searched for, too."""
+    axis_names: tuple[str, ...] = ()
+    """The names of that grid's axes."""
+
+    @classmethod
+    def read(cls, text: str) -> AutoOptions:
+        """The options in a text, as `opt --auto` takes it. Raises `ShardError`.
+
+        >>> options = AutoOptions.read("grid=2x4 objective=bytes memory-limit=16GiB")
+        >>> options.grid, options.objective, options.memory_limit
+        ((2, 4), 'bytes', 17179869184)
+        """
+        options = cls()
+        for each in text.strip("{}").replace(",", " ").split():
+            name, _, value = each.partition("=")
+            if name not in _READERS:
+                known = ", ".join(_READERS)
+                raise ShardError(f"--auto has no option '{name}': expected {known}")
+            try:
+                options = replace(options, **{name.replace("-", "_"): _READERS[name](value)})
+            except ValueError:
+                raise ShardError(f"--auto: cannot read {name}={value}") from None
+        if "grid=auto" in text and options.devices is None:
+            raise ShardError("--auto: grid=auto needs devices=N, the number of devices")
+        return options
+
+
+AUTO = AutoOptions()
+"""In the place of shardings: a search with the default options finds them."""
+
+
+_UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "": 1}
+
+
+def _seconds(text: str) -> float:
+    if not 0 < float(text) < math.inf:
+        raise ShardError(f"--auto: seconds={text} is no time: expected a number above 0")
+    return float(text)
+
+
+def _bytes(text: str) -> int:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(KiB|MiB|GiB|TiB|)", text)
+    if match is None:
+        raise ShardError(f"--auto: memory-limit={text} is no size: write 500000, 512MiB, 16GiB")
+    return int(float(match[1]) * _UNITS[match[2]])
+
+
+def _objective(text: str) -> Objective:
+    match text:
+        case "time" | "bytes" | "memory":
+            return text
+    raise ShardError(f"--auto: objective={text} is none: expected time, bytes or memory")
+
+
+_READERS: dict[str, Callable[[str], Any]] = {
+    "objective": _objective,
+    "memory-limit": _bytes,
+    "device-model": str,
+    "seconds": _seconds,
+    "grid": lambda text: None if text == "auto" else tuple(map(int, text.split("x"))),
+    "devices": int,
+}
+
 
 GRID = "grid"
 """The name of a grid that the module does not have yet."""
@@ -32,7 +111,7 @@ GRID = "grid"
 
 @dataclass(frozen=True)
 class AutoResult:
-    """What a search has found."""
+    """The result of a search."""
 
     module: ir.Module
     """The program with annotations of arguments and results where it had none."""
@@ -40,7 +119,7 @@ class AutoResult:
 
     @property
     def costs(self) -> Costs:
-        """What the program then costs each device."""
+        """The cost of the program for each device."""
         return self.found.costs
 
     @property
@@ -182,7 +261,7 @@ class Problem:
     def checked(self, found: Found | None) -> AutoResult:
         """The module with the plan. Raises `ShardError` for none, or one that needs too much."""
         if found is None:
-            self.evaluator.known_costs(Plan())  # raises what is wrong with the program as it is
+            self.evaluator.known_costs(Plan())  # raises for a program that is invalid as it is
             raise ShardError(f"no sharding of @{self.entry} can be partitioned")
         if found.score.excess:
             raise ShardError(

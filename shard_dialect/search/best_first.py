@@ -22,7 +22,7 @@ from itertools import cycle
 from typing import Any
 
 from shard_dialect.model import Grid
-from shard_dialect.search.dimension_groups import Dimensions
+from shard_dialect.search.decisions import Dimensions
 from shard_dialect.search.evaluate import Costs, Evaluator, Score
 from shard_dialect.search.guide import Guide
 from shard_dialect.search.plan import Move, Plan, group_splits, moves, tensor_splits
@@ -44,7 +44,7 @@ class Found:
     is_exhausted: bool
     """Whether these were all annotations of arguments and results."""
     bound: float | None
-    """No plan has less of what is to be least; `None` if that is not known."""
+    """A lower bound on the objective of all plans; `None` if none is known."""
 
     @property
     def gap(self) -> float | None:
@@ -129,7 +129,7 @@ class Search:
             signal.signal(signal.SIGINT, before)
 
     def _combine(self) -> None:
-        """Split together what is good alone: classes of groups, then classes of tensors.
+        """Combine the moves that are good alone: classes of groups, then classes of tensors.
 
         Where there is time, the best at each step; else in the order of what each brings alone.
         """
@@ -151,7 +151,7 @@ class Search:
             self._descend(plan, tensors)
 
     def _climb(self, steps: Sequence[Move], key: Callable[[Score, Score], Any]) -> Plan:
-        """The plan after the best move at each step, as long as it needs less of what is too much.
+        """The plan after the best move at each step, as long as the excess of memory falls.
 
         The best move has the least `key` of the scores before and after it.
         """
@@ -208,7 +208,7 @@ class Search:
         self._expand(Plan(), steps)
         turns = cycle(self._waiting)
         while any(self._waiting):
-            waiting = next(turns)  # what does not fit may lead to what is better than all that does
+            waiting = next(turns)  # plans that do not fit may lead to ones better than all that do
             if waiting:
                 self._expand(heappop(waiting)[-1], steps)
 

@@ -1,8 +1,7 @@
-"""What a plan costs, by running the passes on the program that is annotated so."""
+"""The cost of a plan, by running the passes on the program with its annotations."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -14,10 +13,11 @@ from shard_dialect.analysis.reasons.communication import read_collectives
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.diagnostics import silent
 from shard_dialect.ir.function import boundary, functions_of, name_of, set_boundary
 from shard_dialect.ir.mesh.attributes import SHARDING
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.read_function import read_functions
+from shard_dialect.ir.numbered_function import read_functions
 from shard_dialect.model import Annotation, Sharding
 from shard_dialect.model.devices.device_model import DeviceModel
 from shard_dialect.passes.framework.pipeline import run_pipeline
@@ -35,7 +35,7 @@ class Score:
     """The bytes of a device above the memory limit."""
     objective: float
     then: float
-    """What decides between equal ones: the modelled time, or the bytes where time is asked for."""
+    """The tie-break: the modelled time, or the bytes where time is the objective."""
     splits: int
     """The number of dimensions that the plan splits."""
 
@@ -50,7 +50,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Costs:
-    """What a program costs each device."""
+    """The costs of a program for each device."""
 
     bytes: int
     peak: int
@@ -112,8 +112,7 @@ class Evaluator:
 
     def known_costs(self, plan: Plan) -> Costs:
         """The costs of a plan. Raises a located `ShardError` if it cannot be partitioned."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of plans that are tried, not chosen
+        with silent():  # about plans that are tried, not chosen
             return self._costs(self.annotated(plan))
 
     def _costs(self, module: ir.Module) -> Costs:

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Literal
 
+from shard_dialect.abi.lowered_program import choose_entry
 from shard_dialect.analysis.changes.annotations import (
     Edit,
     Placed,
@@ -24,9 +25,8 @@ from shard_dialect.analysis.changes.annotations import (
     with_axes,
     without_axes,
 )
-from shard_dialect.analysis.changes.what_if import Question, edits_for, names_of
+from shard_dialect.analysis.changes.what_if_question import Question, edits_for, names_of
 from shard_dialect.analysis.reasons.explained_passes import imported
-from shard_dialect.codegen.lowered_program import choose_entry
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import warn
@@ -82,7 +82,6 @@ def mutations(
     entry: str | None = None,
     *,
     device_model: str = "h100",
-    file_text: str | None = None,
     seconds: float = SECONDS,
 ) -> list[Mutation]:
     """The mutations of a module in the annotated form, each with what it changes.
@@ -96,7 +95,7 @@ def mutations(
     prices = DeviceModel.read(device_model)
     before = _evaluator(imported(text), name, prices).known_costs(Plan())
     found = []
-    changes = _changes(text, name, file_text)
+    changes = _changes(text, name)
     for number, change in enumerate(changes):
         changed = imported(text)
         if time.monotonic() > end:
@@ -125,9 +124,7 @@ def mutations(
     return found
 
 
-def mutated(
-    module: ir.Module, what: Sequence[str], entry: str | None = None, file_text: str | None = None
-) -> ir.Module:
+def mutated(module: ir.Module, what: Sequence[str], entry: str | None = None) -> ir.Module:
     """A copy of the module with mutations: numbers of the list, or `w1=[[], [model]]`.
 
     Several are changes of the module as it is, in their order. Raises `ShardError` for one that
@@ -137,28 +134,28 @@ def mutated(
     text = module.operation.get_asm(enable_debug_info=True)
     changed = imported(text)
     numbers = [int(each) for each in what if each.isdecimal()]
-    changes = _changes(text, name, file_text) if numbers else []
+    changes = _changes(text, name) if numbers else []
     for number in numbers:
         if number >= len(changes):
             raise ShardError(f"there is no mutation {number}: --list-mutations lists them")
     for each in what:
         if not each.isdecimal():
-            for edit in edits_for(changed.operation, name, Question.read(each), file_text):
+            for edit in edits_for(changed.operation, name, Question.read(each)):
                 apply_edit(changed.operation, edit)
-    # Later ops first, so that what is inserted does not move those that are still to be changed.
+    # Later ops first, so that inserted ops do not move those that are still to be changed.
     for number in sorted(numbers, reverse=True):
         changes[number].apply(changed)
     return changed
 
 
-def _changes(text: str, entry: str, file_text: str | None) -> list[_Change]:
+def _changes(text: str, entry: str) -> list[_Change]:
     """All mutations: of annotations, then of decisions inside the function."""
     start = imported(text)
     grids = grids_of(start.operation)
     changes = [
         _Change(
             "annotation",
-            _name(placed, file_text),
+            _name(placed),
             _text(placed.annotation, grids[edit.annotation.grid]),
             _text(edit.annotation, grids[edit.annotation.grid]),
             1,
@@ -218,10 +215,10 @@ def _evaluator(module: ir.Module, entry: str, prices: DeviceModel) -> Evaluator:
     return Evaluator(module.operation.get_asm(enable_debug_info=True), entry, grid, prices)
 
 
-def _name(placed: Placed, file_text: str | None) -> str:
+def _name(placed: Placed) -> str:
     if placed.site.kind == "op":
         return f"annotation at {placed.location}"
-    return names_of(placed, file_text)[-1]
+    return names_of(placed)[-1]
 
 
 def _text(annotation: Annotation | None, grid: Grid) -> str:

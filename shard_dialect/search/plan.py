@@ -8,7 +8,7 @@ from math import prod
 from typing import Literal
 
 from shard_dialect.model import Axes, Grid
-from shard_dialect.search.dimension_groups import Dimensions, GroupClass, Place, TensorClass
+from shard_dialect.search.decisions import Dimensions, GroupClass, Place, TensorClass
 
 Splits = tuple[Axes, ...]
 """For each dimension of a tensor, the axes that split it."""

@@ -8,15 +8,14 @@ from dataclasses import dataclass, replace
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.numbered_function import Function
-from shard_dialect.ir.read_function import read_functions
+from shard_dialect.ir.numbered_function import Function, read_functions
 from shard_dialect.model import Annotation, Grid
 from shard_dialect.model.sharding import Shape
+from shard_dialect.passes.framework.pipeline import make_pass, steps_of
 from shard_dialect.passes.propagate.module_graph import ModuleGraph
-from shard_dialect.passes.propagate.propagate import Propagate
-from shard_dialect.propagation.engine import Engine
+from shard_dialect.passes.propagate.propagate_shardings import Propagated, PropagateShardings
+from shard_dialect.propagation.engine import STRATEGIES, Engine
 from shard_dialect.propagation.graph import NO_TENSOR
-from shard_dialect.propagation.visit_order import STRATEGIES
 
 Site = tuple[str, int, int]
 """A value: the name of its function, the index of its op in the function, and of the result."""
@@ -37,7 +36,7 @@ class SearchedFunction:
     arguments: int
     """The number of arguments."""
     shapes: tuple[Shape, ...]
-    """Of the boundary; `()` for what is no tensor."""
+    """The shapes at the boundary; `()` for a value that is no tensor."""
     sites: Mapping[int, Site]
     """The values that ops make and that can be annotated, by their numbers in the graph."""
     grids: Mapping[str, Grid]
@@ -74,7 +73,8 @@ def searched_function(module: ir.Module, entry: str) -> SearchedFunction | None:
     """
     before = {each.name: _names(each) for each in read_functions(searched(module.operation))}
     observer = _Observer()
-    observer.run(module)
+    for name in steps_of("propagate"):
+        (observer if name == observer.name else make_pass(name)).run(module)
     graph = observer.graph
     if graph is None:
         return None
@@ -106,7 +106,7 @@ def _names(function: Function) -> list[str]:
     return [op.name for op in function.ops]
 
 
-class _Observer(Propagate):
+class _Observer(PropagateShardings):
     """Propagation that keeps its graph."""
 
     graph: ModuleGraph | None
@@ -115,6 +115,6 @@ class _Observer(Propagate):
         super().__init__()
         object.__setattr__(self, "graph", None)
 
-    def observe(self, graph: ModuleGraph, engine: Engine) -> None:
-        """As `Propagate.observe`."""
-        object.__setattr__(self, "graph", graph)
+    def observe(self, found: Propagated) -> None:
+        """As `PropagateShardings.observe`."""
+        object.__setattr__(self, "graph", found.graph)

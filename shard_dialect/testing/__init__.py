@@ -17,11 +17,10 @@ from shard_dialect.testing.placement import ShardedSample, placed, sharded_sampl
 from shard_dialect.testing.random_draws import Draws
 from shard_dialect.testing.random_program import Program, any_program
 from shard_dialect.testing.sample import Sample, Tensor
-from shard_dialect.testing.sample_table import NOT_RUN, SAMPLES, runnable, sampled
+from shard_dialect.testing.sample_table import SAMPLES, not_run, runnable, sampled
 from shard_dialect.testing.strategies import grids, programs, samples, shardings
 
 __all__ = [
-    "NOT_RUN",
     "SAMPLES",
     "Draws",
     "Outcome",
@@ -32,6 +31,7 @@ __all__ = [
     "any_program",
     "compile_unsharded",
     "grids",
+    "not_run",
     "placed",
     "programs",
     "reference_of",

@@ -13,8 +13,9 @@ from typing import Literal
 
 import numpy as np
 
-from shard_dialect.codegen.array_types import Array
-from shard_dialect.codegen.lowered_program import find_function
+from shard_dialect.abi.lowered_program import find_function
+from shard_dialect.abi.tensor_types import Array
+from shard_dialect.backends.xla.xla_devices import XlaDevices, XlaExecutable
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.diagnostics import error_at
@@ -22,7 +23,6 @@ from shard_dialect.ir.function import form_of
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import walk
 from shard_dialect.passes.framework.pipeline import run_pipeline
-from shard_dialect.runtime.array_files import random_inputs
 from shard_dialect.runtime.checking.check import Verdict, check
 from shard_dialect.runtime.checking.reference import Judge, Reference
 from shard_dialect.runtime.checking.reference.by_xla import is_open
@@ -30,7 +30,7 @@ from shard_dialect.runtime.communication_report import Report
 from shard_dialect.runtime.communicators.world import InProcess, Runnable
 from shard_dialect.runtime.compile import compile_reference
 from shard_dialect.runtime.executable import Executable
-from shard_dialect.runtime.xla.xla_devices import XlaDevices, XlaExecutable
+from shard_dialect.runtime.random_inputs import random_inputs
 
 _SEED = 0
 
@@ -59,7 +59,7 @@ def reference_of(text: str, by: Judge | None = None) -> Reference:
 
 
 Compiler = Literal["xla", "torch"]
-"""Who runs the local form."""
+"""The backends that run the local form."""
 
 
 def run_and_check(
@@ -99,7 +99,7 @@ def _others(compiler: Compiler) -> tuple[Callable[[ir.Module, str], Runnable], t
     """How a program in the local form is compiled, and the devices that it runs on."""
     if compiler == "xla":
         return XlaExecutable, XlaDevices
-    from shard_dialect.runtime.emitted.torch_executable import TorchExecutable
+    from shard_dialect.runtime.torch_executable import TorchExecutable
     from shard_dialect.testing.emulated_distributed import TorchThreads
 
     return TorchExecutable, TorchThreads

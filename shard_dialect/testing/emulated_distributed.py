@@ -1,4 +1,4 @@
-"""What emitted programs use of `torch.distributed`, between threads of one process.
+"""The parts of `torch.distributed` that emitted programs use, between threads of one process.
 
 Each device has one object of its own in place of the module. Exchanges are those of
 `communicators.thread_devices`, on the memory of tensors.
@@ -14,12 +14,12 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from shard_dialect.codegen.array_types import Array
+from shard_dialect.abi.tensor_types import Array
 from shard_dialect.model import Reduction
 from shard_dialect.runtime.communicators.group import Group
 from shard_dialect.runtime.communicators.thread_devices import ThreadDevice, in_threads
 from shard_dialect.runtime.communicators.world import InProcess, Runnable, Shards
-from shard_dialect.runtime.emitted.torch_executable import TorchExecutable, TorchFunction
+from shard_dialect.runtime.torch_executable import TorchExecutable, TorchFunction
 
 _REDUCTIONS: dict[Any, Reduction] = {
     dist.ReduceOp.SUM: "sum",
@@ -31,7 +31,7 @@ _REDUCTIONS: dict[Any, Reduction] = {
 
 @dataclass(frozen=True)
 class _Handle:
-    """A process group: `ranks` ascend, as torch's do. Those who are in none have no `group`."""
+    """A process group: `ranks` ascend, as torch's do. Ranks that are in none have no `group`."""
 
     ranks: tuple[int, ...]
     group: Group | None

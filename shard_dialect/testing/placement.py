@@ -31,8 +31,8 @@ from shard_dialect.model import (
     ShardingError,
     ShardingRule,
 )
-from shard_dialect.rules import rule_of
-from shard_dialect.rules.uneven_shards import may_be_uneven, may_have_offsets
+from shard_dialect.ops import rule_of
+from shard_dialect.ops.uneven_shards import may_be_uneven, may_have_offsets
 from shard_dialect.testing.sample import Sample
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from random import Random
 from typing import TypeVar
 
-from shard_dialect.testing.sample import Tensor
+from shard_dialect.testing.sample import Sample, Tensor
 
 T = TypeVar("T")
 EVEN = (12, 4, 6, 12, 8)
@@ -30,6 +30,13 @@ class Draws:
         self.rng = rng
         self.sizes = sizes
         self.known = tuple(known)
+
+    @staticmethod
+    def sample(
+        op: str, operands: Sequence[Tensor], results: Sequence[Tensor], attributes: str = ""
+    ) -> Sample:
+        """A sample of `op` in generic form, for records, which import nothing of tests."""
+        return Sample.generic(op, operands, results, attributes)
 
     def pick(self, *options: T) -> T:
         """One of the options."""

@@ -2,7 +2,7 @@
 
 A sample's results are operands of the samples after it, where types match; else the function gets
 one more argument. Computed floats are no operands of ops for which rounding may decide the result
-(`JUMPS`).
+(`Trait.STEEP`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from shard_dialect.testing.random_draws import EVEN, UNEVEN, Draws, chance
 from shard_dialect.testing.random_shardings import any_grids, any_sharding
 from shard_dialect.testing.random_stages import STAGED, staged_program
 from shard_dialect.testing.sample import Sample, Tensor
-from shard_dialect.testing.sample_table import JUMPS, MOVES, SAMPLES, can_be_narrow, runnable
+from shard_dialect.testing.sample_table import SAMPLES, can_be_narrow, jumps, moves, runnable
 
 _LARGEST = 2**12
 _DEEPEST = 2
@@ -247,12 +247,12 @@ class _Function:
         precision = self.rng.choice(self.module.precisions)
         if precision != "f32" and can_be_narrow(drawn):
             drawn = drawn.in_precision(precision)
-        needs_exact = op in JUMPS or drawn.jumps
+        needs_exact = jumps(op) or drawn.jumps
         operands = [self.find(type_, needs_exact) for type_ in drawn.operands]
         number = self.module.fresh()
         name = f"%v{number}"
         self.lines.append(drawn.renamed([each.name for each in operands], name, f"n{number}_"))
-        is_exact = op in MOVES and all(each.is_exact for each in operands)
+        is_exact = moves(op) and all(each.is_exact for each in operands)
         self.add_results(drawn.results, name, is_exact)
         self.module.ops.append(op)
 

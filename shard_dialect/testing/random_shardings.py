@@ -7,7 +7,7 @@ from math import prod
 from random import Random
 
 from shard_dialect.model import Axis, Grid, Sharding, SubAxis
-from shard_dialect.model.axis import follows
+from shard_dialect.model.grid import follows
 from shard_dialect.model.sharding import Shape
 from shard_dialect.testing.random_draws import chance
 

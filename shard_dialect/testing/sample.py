@@ -91,6 +91,36 @@ class Sample:
             body = body.replace(f"${name}", str(type_))
         return cls(op, tuple(operands), body, tuple(results), declared)
 
+    @classmethod
+    def generic(
+        cls,
+        op: str,
+        operands: Sequence[Tensor],
+        results: Sequence[Tensor],
+        attributes: str = "",
+        region: str = "",
+        constants: Mapping[int, str] | None = None,
+    ) -> Sample:
+        """The sample in generic form; `constants` replaces some operands."""
+        known = constants or {}
+        constant = "stablehlo.constant" if op.startswith("stablehlo.") else "arith.constant"
+        names: list[str] = []
+        lines: list[str] = []
+        operand_types: list[Tensor] = []
+        for number, type_ in enumerate(operands):
+            if number in known:
+                names.append(f"%c{number}")
+                lines.append(f"%c{number} = {constant} dense<{known[number]}> : {type_}\n")
+            else:
+                names.append(f"%{len(operand_types)}")
+                operand_types.append(type_)
+        several = f":{len(results)}" if len(results) > 1 else ""
+        types = f"({', '.join(map(str, operands))}) -> ({', '.join(map(str, results))})"
+        inside = f" ({{{region}}})" if region else ""
+        given = f" {{{attributes}}}" if attributes else ""
+        text = f'%r{several} = "{op}"({", ".join(names)}){inside}{given} : {types}'
+        return cls.of(op, operand_types, "".join(lines) + text, results)
+
     def in_precision(self, element: str) -> Sample:
         """The same with `bf16` or `f16` for every `f32`.
 

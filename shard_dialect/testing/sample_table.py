@@ -1,4 +1,4 @@
-"""The functions that draw an instance of each op: one table per dialect, open to users.
+"""The functions that draw an instance of each op: those of the ops' records, yours included.
 
     @sampled("mydialect.scale")
     def _(draws):
@@ -6,45 +6,55 @@
         return Sample.of("mydialect.scale", [x], '%r = "mydialect.scale"(%0) : ($0) -> $r', [x])
 
 Every op with a sharding rule needs a sample: the tests go through the rules. An op of yours is
-partitioned, run, and drawn into random programs as soon as both are registered.
+partitioned, run, and drawn into random programs as soon as its record has one: as `sample=` of
+`sharding_rule`, or by `sampled`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 
-from shard_dialect.testing.random_draws import Draws
+from shard_dialect.ops.op_record import OpRecord, SampleFunction
+from shard_dialect.ops.op_table import RECORDS, named, traits_of
+from shard_dialect.ops.scalar_functions import Trait
 from shard_dialect.testing.sample import Sample
-from shard_dialect.testing.samples import (
-    arith_math_samples,
-    bufferization_samples,
-    linalg_samples,
-    stablehlo_samples,
-    tensor_samples,
-    tosa_samples,
-)
+from shard_dialect.testing.samples.elementwise_samples import drawn
 
-SampleFunction = Callable[[Draws], Sample]
 
-_DIALECTS = (
-    bufferization_samples,
-    linalg_samples,
-    arith_math_samples,
-    stablehlo_samples,
-    tensor_samples,
-    tosa_samples,
-)
-SAMPLES: dict[str, SampleFunction] = {
-    name: function for dialect in _DIALECTS for name, function in dialect.SAMPLES.items()
-}
-NOT_RUN: dict[str, str] = {
-    name: reason for dialect in _DIALECTS for name, reason in dialect.NOT_RUN.items()
-}
-"""Why samples of an op are not run: there is nothing that lowers it."""
-JUMPS: set[str] = {name for dialect in _DIALECTS for name in dialect.JUMPS}
-"""Ops on floats alone for which rounding may decide the result, such as `floor`."""
-MOVES: set[str] = {name for dialect in _DIALECTS for name in dialect.MOVES}
-"""Ops that only move elements."""
+class _Samples(Mapping[str, SampleFunction]):
+    """For each op whose record has a sample, the function that draws one."""
+
+    def __getitem__(self, name: str) -> SampleFunction:
+        sample = RECORDS[name].sample
+        if sample is None:
+            raise KeyError(name)
+        return partial(drawn, name, sample) if isinstance(sample, str) else sample
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, record in RECORDS.items() if record.sample is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+SAMPLES: Mapping[str, SampleFunction] = _Samples()
+
+
+def not_run() -> dict[str, str]:
+    """Why samples of some ops are not run: there is nothing that lowers them."""
+    return {name: record.not_run for name, record in RECORDS.items() if record.not_run}
+
+
+def jumps(op: str) -> bool:
+    """Whether rounding may decide the result, as that of `floor`, of operands that are floats."""
+    return Trait.STEEP in traits_of(op)
+
+
+def moves(op: str) -> bool:
+    """Whether the op only moves elements."""
+    return Trait.MOVES in traits_of(op)
 
 
 def sampled(*names: str, not_run: str = "") -> Callable[[SampleFunction], SampleFunction]:
@@ -55,10 +65,8 @@ def sampled(*names: str, not_run: str = "") -> Callable[[SampleFunction], Sample
 
     def register(function: SampleFunction) -> SampleFunction:
         for name in names:
-            SAMPLES[name] = function
-            NOT_RUN.pop(name, None)
-            if not_run:
-                NOT_RUN[name] = not_run
+            record = RECORDS.get(name) or named(name) or OpRecord()
+            RECORDS[name] = replace(record, sample=function, not_run=not_run)
         return function
 
     return register
@@ -86,4 +94,4 @@ def can_be_narrow(sample: Sample) -> bool:
 
 def runnable() -> list[str]:
     """The names of the ops whose samples are run."""
-    return sorted(set(SAMPLES) - set(NOT_RUN))
+    return sorted(name for name in SAMPLES if not RECORDS[name].not_run)

@@ -1,22 +1,83 @@
-"""The parameters and buffers of a partitioned module: of each, what this process holds.
+"""The parameters and buffers of a partitioned module: of each, the part in this process.
 
 In one process that is the whole tensor. On ranks it is the rank's shard, as a DTensor.
+
+Files of safetensors, read by slices: one file, or several with an index.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import importlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.nn.modules.module import _IncompatibleKeys
 
-from shard_dialect.codegen.lowered_program import Boundary
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import MissingExtra, ShardError, cannot, first_line_of
 from shard_dialect.torch.graph.flat_module import FlatModule, aliases_of
 from shard_dialect.torch.graph.tensor_trees import Tensor
-from shard_dialect.torch.rank_tensors import RankTensors
-from shard_dialect.torch.safetensors_files import Slices, opened
+from shard_dialect.torch.rank_tensors import PlacedTensor, RankTensors
+
+_INDEX = "model.safetensors.index.json"
+_FILE = "model.safetensors"
+
+
+@dataclass(frozen=True)
+class Slices:
+    """The tensors of the files, by name."""
+
+    names: Mapping[str, Any]
+    """The open file of each."""
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a tensor, without reading it."""
+        return tuple(self.names[name].get_slice(name).get_shape())
+
+    def read(self, name: str, part: Any) -> Any:
+        """A part of a tensor; no more of it is read."""
+        if part is ... or part == ():
+            return self.names[name].get_tensor(name)
+        return self.names[name].get_slice(name)[part]
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Slices]:
+    """Within a `with` block, the tensors of a file, of an index, or of a folder with either."""
+    try:
+        safetensors = importlib.import_module("safetensors")
+    except ImportError:
+        raise MissingExtra("safetensors", "torch") from None
+    with ExitStack() as stack:
+        names: dict[str, Any] = {}
+        for file in _files(path):
+            try:
+                found = stack.enter_context(safetensors.safe_open(file, framework="pt"))
+            except OSError as error:
+                raise cannot("read", str(file), error) from None
+            except safetensors.SafetensorError as error:
+                raise ShardError(f"'{file}' is no safetensors: {first_line_of(error)}") from None
+            names |= dict.fromkeys(found.keys(), found)
+        yield Slices(names)
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_dir():
+        path = path / (_INDEX if (path / _INDEX).exists() else _FILE)
+    if path.suffix != ".json":
+        return [path]
+    try:
+        files = set(json.loads(path.read_text())["weight_map"].values())
+    except OSError as error:
+        raise cannot("read", str(path), error) from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ShardError(f"'{path}' is no index of safetensors") from None
+    return [path.parent / file for file in sorted(files)]
+
 
 Shard = Callable[[Any], Tensor]
 
@@ -25,44 +86,75 @@ class HeldState:
     """By name, as the module's own; a tensor that is shared is held once."""
 
     def __init__(
-        self, flat: FlatModule, boundaries: Sequence[Boundary], ranks: RankTensors | None
+        self,
+        flat: FlatModule,
+        placed: Sequence[PlacedTensor],
+        ranks: RankTensors | None,
+        makes: bool = True,
     ) -> None:
+        """Without `makes`, the module has its own tensors already."""
         self._ranks = ranks
-        self._boundaries = dict(zip(flat.state, boundaries, strict=False))
+        self._placed = {each.name: each for each in placed}
         self._aliases = aliases_of(flat)
         self._saved = list(flat.module.state_dict())
         parameters = dict(flat.module.named_parameters())
-        self.tensors: dict[str, Tensor] = {}
+        self._first: dict[str, Tensor] = {}
+        self._owners: dict[str, tuple[dict[str, Tensor], str]] = {}
         self._missing: set[str] = set()
+        if not makes:
+            self._first = dict(flat.state)
+            return
         for name, each in flat.state.items():
             if each.is_meta:
                 self._missing.add(name)
                 each = torch.zeros(each.shape, dtype=each.dtype)
             held = self._held(name, each.detach())
             is_trained = name in parameters and parameters[name].requires_grad
-            self.tensors[name] = (
+            self._first[name] = (
                 torch.nn.Parameter(held, requires_grad=is_trained) if name in parameters else held
             )
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """By name: those of the module that we belong to, which its user may have exchanged."""
+        if not self._owners:
+            return self._first
+        return {name: table[key] for name, (table, key) in self._owners.items()}
+
+    def belong_to(self, module: Any) -> None:
+        """The tensors are those of this module from now on."""
+        names, self._first = list(self._first), {}
+        for name in names:
+            path, _, key = name.rpartition(".")
+            owner = module.get_submodule(path)
+            table = owner._parameters if key in owner._parameters else owner._buffers
+            self._owners[name] = (table, key)
 
     def _held(self, name: str, whole: Tensor) -> Tensor:
         if self._ranks is None:
             return whole.clone()
-        return self._ranks.distributed(whole, self._boundaries[name])
+        return self._ranks.distributed(whole, self._placed[name].dims)
 
     def complete(self) -> Mapping[str, Tensor]:
         """The tensors. Raises `ShardError` if some of them have no data, and none was loaded."""
-        if self._missing:
-            names = ", ".join(sorted(self._missing)[:3])
+        tensors = self.tensors
+        missing = self._missing or {name for name, each in tensors.items() if each.is_meta}
+        if missing:
+            names = ", ".join(sorted(missing)[:3])
             raise ShardError(
-                f"the module was made on the meta device, and {len(self._missing)} of its tensors "
-                f"({names}, ...) have no data: use load_state_dict or load_safetensors"
+                f"the module was made on the meta device, and {len(missing)} of its tensors "
+                f"({names}, ...) have no data: use load_state_dict or load_safetensors; of a "
+                "module changed in place, to_empty and what sets its parameters"
             )
-        return self.tensors
+        return tensors
 
     def update(self, name: str, value: Tensor) -> None:
-        """Set a tensor to a value of the same kind."""
+        """Set a tensor to a value, on ranks a DTensor."""
         with torch.no_grad():
-            self.tensors[name].copy_(value)
+            if self._ranks is None:
+                self.tensors[name].copy_(value)
+            else:
+                self._ranks.write(self.tensors[name], value)
 
     def state_dict(self, full: bool) -> dict[str, Tensor]:
         """The module's state; of ranks DTensors unless `full`, which all of them must ask for."""
@@ -71,11 +163,17 @@ class HeldState:
             return found
         return {name: each.full_tensor() for name, each in found.items()}
 
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+    def load_state_dict(self, state: Mapping[str, Tensor], strict: bool = True) -> Any:
         """Take whole tensors or DTensors. Raises `ShardError` for missing or unknown names."""
-        self._check(state)
+        missing, unknown = self._differences(state)
+        if strict:
+            self._check(state)
         for name, value in state.items():
+            if name in unknown:
+                continue
             self._load(name, tuple(value.shape), _slicer(value), value)
+
+        return _IncompatibleKeys(missing, unknown)
 
     def load_safetensors(self, path: str | Path) -> None:
         """Read what this process holds, and no more, from a file, a folder or an index of files."""
@@ -84,12 +182,16 @@ class HeldState:
             for name in slices.names:
                 self._load(name, slices.shape(name), _reader(slices, name), None)
 
-    def _check(self, given: Iterator[str] | Any) -> None:
+    def _differences(self, given: Iterable[str]) -> tuple[list[str], list[str]]:
+        """The names that are missing, and those that are unknown."""
         names = set(given)
         own = {name for name in self._saved if name not in names}
         others = {self._aliases[name] for name in names if name in self._aliases}
         missing = sorted(name for name in own if self._aliases[name] not in others)
-        unknown = sorted(names - set(self._aliases))
+        return missing, sorted(names - set(self._aliases))
+
+    def _check(self, given: Iterable[str]) -> None:
+        missing, unknown = self._differences(given)
         if missing or unknown:
             what = [f"without {', '.join(missing[:3])}"] if missing else []
             what += [f"with {', '.join(unknown[:3])}"] if unknown else []
@@ -106,7 +208,7 @@ class HeldState:
             elif self._ranks.is_distributed(value):
                 held.copy_(value.redistribute(held.device_mesh, held.placements))
             else:
-                part = self._ranks.slices(self._boundaries[own])
+                part = self._ranks.slices(self._placed[own])
                 held.to_local().copy_(read(part))
         self._missing.discard(own)
 

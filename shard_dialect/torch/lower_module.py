@@ -16,16 +16,16 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import body
 from shard_dialect.model import Grid
-from shard_dialect.search.auto import auto
-from shard_dialect.search.auto_options import AutoOptions
-from shard_dialect.torch.graph.export_graph import export, hooked
+from shard_dialect.search.auto import AutoOptions, auto
+from shard_dialect.torch.graph.decompositions import torchs
 from shard_dialect.torch.graph.flat_module import FlatModule
-from shard_dialect.torch.graph.import_graph import marks_of, stablehlo_text
+from shard_dialect.torch.graph.import_graph import RefusedOp, marks_of, stablehlo_text
+from shard_dialect.torch.graph.random_draws import Rng
 from shard_dialect.torch.graph.split_merged_dims import split_merged_dims
 from shard_dialect.torch.graph.tensor_trees import Tensor
-from shard_dialect.torch.plans.marked_values import Mark, Marker
-from shard_dialect.torch.plans.mesh_dimensions import grid_of
-from shard_dialect.torch.plans.placed_names import PlacedModule
+from shard_dialect.torch.graph.trace_graph import hooked, trace, without_hooks
+from shard_dialect.torch.plans.placed_names import Mark, Marker, PlacedModule
+from shard_dialect.torch.plans.placement_lists import ByAxis, grid_of
 from shard_dialect.torch.plans.plan_rules import Plan, rules_of
 
 ENTRY = "main"
@@ -36,8 +36,17 @@ class LoweredModule:
     """A torch module for arguments of certain shapes, as the function `main` of a module."""
 
     module: ir.Module
-    flat: FlatModule
-    grid: Grid
+    placed: PlacedModule
+
+    @property
+    def flat(self) -> FlatModule:
+        """The module as a function."""
+        return self.placed.flat
+
+    @property
+    def grid(self) -> Grid:
+        """The user's mesh."""
+        return self.placed.grid
 
 
 def lower(
@@ -49,6 +58,7 @@ def lower(
     kwargs: Mapping[str, Any] | None = None,
     loss: Callable[..., Tensor] | None = None,
     targets: Sequence[Any] = (),
+    rng: Rng = "counter",
 ) -> ir.Module:
     """Return a `torch.nn.Module` in the annotated form, for arguments of these shapes.
 
@@ -56,10 +66,11 @@ def lower(
     locations are their names. `plan` says how they are placed on `mesh`, a `DeviceMesh` or a grid
     (docs/torch.md); with `sd.AUTO`, or other `sd.AutoOptions`, a search finds that. With `loss`, a
     function of the module's result and of `targets`, the results are the loss and the gradients of
-    the parameters. Raises `ShardError` for what torch.export or
-    StableHLO cannot say, and for a plan that does not fit.
+    the parameters. `rng` says where random numbers come from ("counter" or "torch"). Raises
+    `ShardError` for what torch cannot trace or StableHLO cannot say, and for a plan that
+    does not fit.
     """
-    return lower_module(module, args, kwargs or {}, plan, mesh, loss, targets).module
+    return lower_module(module, args, kwargs or {}, plan, mesh, loss, targets, rng).module
 
 
 def lower_module(
@@ -70,17 +81,23 @@ def lower_module(
     mesh: Any,
     loss: Callable[..., Tensor] | None,
     targets: Sequence[Any],
+    rng: Rng = "counter",
+    wanted: Sequence[str] = (),
+    arguments: Mapping[str, ByAxis] | None = None,
+    may_miss: bool = False,
 ) -> LoweredModule:
-    """As `lower`, with the names of arguments and results."""
+    """As `lower`, with the names of arguments and results; those `wanted` have gradients, too.
+
+    `arguments` have these placements where the plan says nothing. With `may_miss`, names in the
+    plan may match nothing.
+    """
     grid = grid_of(mesh)
-    flat = FlatModule.of(module, args, kwargs, loss, targets)
+    flat = FlatModule.of(module, args, kwargs, loss, targets, rng, wanted)
     rules = [] if isinstance(plan, AutoOptions) else rules_of(plan, grid)
-    placed = PlacedModule.of(flat, rules, grid)
+    placed = PlacedModule.of(flat, rules, grid, may_miss, arguments)
     marker = Marker(placed)
-    with hooked(list(marker.hooks())):
-        program = export(flat)
+    text = _stablehlo_text(flat, marker)
     placed.check_results(flat.result_names)
-    text = stablehlo_text(program, ENTRY)
     with make_context():
         found = Source.of(text, type(module).__name__).parse()
     with found.context, ir.Location.unknown():
@@ -90,7 +107,22 @@ def lower_module(
             found = auto(found, plan, ENTRY).module
         else:
             _annotate(found.operation, placed, marker.marks)
-    return LoweredModule(found, flat, grid)
+    return LoweredModule(found, placed)
+
+
+def _stablehlo_text(flat: FlatModule, marker: Marker) -> str:
+    """With the ops that the importer refuses said by others, where torch itself knows how."""
+    more: dict[Any, Any] = {}
+    while True:
+        with without_hooks(flat.module), hooked(list(marker.hooks())):
+            graph = trace(flat, more)
+        try:
+            return stablehlo_text(graph, ENTRY)
+        except RefusedOp as error:
+            found = None if error.op in more else torchs(error.op)
+            if found is None:
+                raise
+            more[error.op] = found
 
 
 def _name(module: ir.Operation, placed: PlacedModule) -> None:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import distributed as dist
-from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor import DTensor
 
-from shard_dialect.codegen.array_types import Array
-from shard_dialect.codegen.lowered_program import Boundary
+from shard_dialect.abi.lowered_program import Boundary
+from shard_dialect.abi.tensor_types import Array
 from shard_dialect.errors import ShardError
-from shard_dialect.model import Grid
-from shard_dialect.runtime.framework_arrays import like, to_numpy
-from shard_dialect.torch.plans.placement_lists import placements_of
+from shard_dialect.model import Grid, Sharding
+from shard_dialect.runtime.shards_of_arrays import like, to_numpy
+from shard_dialect.torch.plans.placement_lists import Dims, placements_of, sharding_of
 
 Tensor = Any
 
@@ -30,15 +30,39 @@ def device_mesh(mesh: Any, grid: Grid) -> Any:
     """The mesh, or a new one of all ranks for a grid."""
     if not isinstance(mesh, Grid):
         return mesh
-    names = tuple(grid.axis_name(axis) for axis in range(grid.rank))
     kind = "cuda" if "nccl" in dist.get_backend() else "cpu"
-    return dist.init_device_mesh(kind, tuple(grid.shape), mesh_dim_names=names)
+    return dist.init_device_mesh(kind, tuple(grid.shape), mesh_dim_names=grid.axis_names or None)
 
 
-def placements(each: Boundary, grid: Grid) -> list[Any]:
-    """DTensor's placements of an argument or a result, one for each mesh dimension."""
-    plain = placements_of(each.sharding, each.global_type.shape, grid)
-    return [Shard(what[1]) if what[0] == "shard" else Replicate() for what in plain]
+@dataclass(frozen=True)
+class PlacedTensor:
+    """An argument or a result of the program, as torch says how it is split."""
+
+    name: str
+    boundary: Boundary
+    sharding: Sharding
+    """On the user's mesh; the program's own may be on a finer grid of the same devices."""
+    dims: Dims
+    """Those of the tensor that each mesh dimension splits."""
+
+    @classmethod
+    def of(cls, name: str, boundary: Boundary, dims: Dims, grid: Grid) -> PlacedTensor:
+        """`dims` are on the user's mesh."""
+        return cls(name, boundary, sharding_of(dims, len(boundary.global_type.shape), grid), dims)
+
+    @property
+    def placements(self) -> Sequence[Any]:
+        """DTensor's, one for each mesh dimension."""
+        return placements_of(self.dims)
+
+    def check(self, rank: int, grid: Grid, grids: Mapping[str, Grid]) -> None:
+        """Assert that the program holds what the placements say."""
+        shape = self.boundary.global_type.shape
+        said, held = self.sharding.shard(rank, shape, grid), self.boundary.shard(rank, grids)
+        sizes = list(shape)
+        pairs = zip(said, held, sizes, strict=True)
+        same = all(a.indices(size) == b.indices(size) for a, b, size in pairs)
+        assert same, f"{self.name} is {held} on device {rank}, and its placements say {said}"
 
 
 @dataclass(frozen=True)
@@ -47,59 +71,90 @@ class RankTensors:
 
     mesh: Any
     grid: Grid
-    grids: Mapping[str, Grid]
-    """The grids of the program."""
     rank: int
 
-    def slices(self, each: Boundary) -> tuple[slice, ...]:
-        """What this rank holds of the whole tensor."""
-        return each.shard(self.rank, self.grids)
+    def slices(self, each: PlacedTensor) -> tuple[slice, ...]:
+        """The part of the whole tensor that this rank holds."""
+        return each.sharding.shard(self.rank, each.boundary.global_type.shape, self.grid)
 
     @staticmethod
     def is_distributed(tensor: Any) -> bool:
         """Whether it is a DTensor."""
         return isinstance(tensor, DTensor)
 
-    def distributed(self, tensor: Tensor, each: Boundary) -> Tensor:
+    def distributed(self, tensor: Tensor, dims: Dims) -> Tensor:
         """The DTensor of a whole tensor that this rank has, in memory of its own."""
-        own = tensor[self.slices(each)].clone(memory_format=torch.contiguous_format)
-        return self._of_local(own, each)
+        sharding = sharding_of(dims, tensor.dim(), self.grid)
+        own = tensor[sharding.shard(self.rank, tuple(tensor.shape), self.grid)]
+        own = own.clone(memory_format=torch.contiguous_format)
+        return self._of_local(own, tensor.shape, placements_of(dims))
 
-    def result(self, array: Array, each: Boundary) -> Tensor:
+    def result(self, array: Array, each: PlacedTensor) -> Tensor:
         """The DTensor of a shard that the program has computed."""
-        own = each.own(array, self.rank, self.grids) if array.shape else array  # not a number
-        return self._of_local(like(own, torch.empty(0)), each)
+        own = like(self.own(array, each), torch.empty(0))
+        return self._of_local(own, each.boundary.global_type.shape, each.placements)
 
-    def _of_local(self, own: Tensor, each: Boundary) -> Tensor:
-        shape = torch.Size(each.global_type.shape)
-        stride = torch.empty(shape, device="meta").stride()
-        return DTensor.from_local(
-            own, self.mesh, placements(each, self.grid), run_check=False, shape=shape, stride=stride
+    def own(self, array: Array, each: PlacedTensor) -> Array:
+        """A shard that the program has computed, without padding."""
+        if not array.shape:
+            return array  # not a number
+        return array[tuple(map(slice, self.held_shape(each)))]
+
+    def write(self, tensor: Tensor, value: Tensor) -> None:
+        """Copy a DTensor to a DTensor, to a whole tensor, or to this rank's shard."""
+        if isinstance(tensor, DTensor):
+            tensor.copy_(value.redistribute(tensor.device_mesh, tensor.placements))
+        elif tensor.shape == value.shape:
+            tensor.copy_(value.full_tensor())
+        else:
+            tensor.copy_(value.to_local())
+
+    @staticmethod
+    def of_first(tensor: Tensor) -> Tensor:
+        """The tensor of rank 0, on all ranks."""
+        dist.broadcast(tensor, 0)
+        return tensor
+
+    def are_shards(self, tensors: Iterable[Tensor], placed: Sequence[PlacedTensor]) -> bool:
+        """Whether each tensor has the shape of the whole one, or of this rank's shard."""
+        return all(
+            tuple(tensor.shape) == each.boundary.global_type.shape
+            or (tuple(tensor.shape) == self.held_shape(each) and not self.is_distributed(tensor))
+            for tensor, each in zip(tensors, placed, strict=True)
         )
 
-    def shard(self, tensor: Tensor, each: Boundary, name: str) -> Array:
+    def held_shape(self, each: PlacedTensor) -> tuple[int, ...]:
+        """The shape of this rank's shard."""
+        sizes = zip(self.slices(each), each.boundary.global_type.shape, strict=True)
+        return tuple(len(range(*part.indices(size))) for part, size in sizes)
+
+    def _of_local(self, own: Tensor, sizes: Sequence[int], placements: Sequence[Any]) -> Tensor:
+        shape = torch.Size(sizes)
+        stride = torch.empty(shape, device="meta").stride()
+        return DTensor.from_local(
+            own, self.mesh, placements, run_check=False, shape=shape, stride=stride
+        )
+
+    def shard(self, tensor: Tensor, each: PlacedTensor) -> Array:
         """This rank's padded shard of a DTensor, a whole tensor, or the shard itself.
 
         Raises `ShardError` for a tensor of another shape or type.
         """
+        name, whole, local = each.name, each.boundary.global_type.shape, each.boundary.local
         if isinstance(tensor, DTensor):
             if tensor.device_mesh != self.mesh:
                 raise ShardError(f"is on {tensor.device_mesh}: expected {self.mesh}", name)
-            _check_shape(tensor, [each.global_type.shape], name)
-            own = tensor.redistribute(self.mesh, placements(each, self.grid)).to_local()
+            _check_shape(tensor, [whole], name)
+            own = tensor.redistribute(self.mesh, each.placements).to_local()
         else:
-            part = self.slices(each)
-            whole = each.global_type.shape
-            sizes = zip(part, whole, strict=True)
-            local = tuple(len(range(*bounds.indices(size))) for bounds, size in sizes)
-            _check_shape(tensor, [whole, local], name)
-            own = tensor[part] if tuple(tensor.shape) == whole else tensor
+            _check_shape(tensor, [whole, self.held_shape(each)], name)
+            own = tensor[self.slices(each)] if tuple(tensor.shape) == whole else tensor
         array = to_numpy(own)
-        if array.dtype != each.local.dtype:
-            raise ShardError(f"is of {array.dtype}: expected {each.local.dtype}", name)
-        if array.shape == each.local.shape:
+        if array.dtype != local.dtype:
+            raise ShardError(f"is of {array.dtype}: expected {local.dtype}", name)
+        if array.shape == local.shape:
             return np.ascontiguousarray(array)
-        padded = np.zeros(each.local.shape, each.local.dtype)
+        padded = np.zeros(local.shape, local.dtype)
         padded[tuple(map(slice, array.shape))] = array
         return padded
 

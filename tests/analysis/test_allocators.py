@@ -74,8 +74,8 @@ CLOSE = ("convolution", "megatron", "mlp_1d", "mlp_2d", "mlp_stablehlo", "traini
 @needs("jax")
 @pytest.mark.parametrize("name", CLOSE)
 def test_close_to_what_xla_says(name: str) -> None:
+    from shard_dialect.backends.xla.xla_devices import XlaExecutable
     from shard_dialect.ir.bindings import ir
-    from shard_dialect.runtime.xla.xla_devices import XlaExecutable
 
     path = ROOT / "examples" / f"{name}.mlir"
     modelled = sd.report(sd.parse(path), allocator="xla").memory.peak

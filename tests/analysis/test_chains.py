@@ -6,7 +6,7 @@ import pytest
 
 import shard_dialect as sd
 from shard_dialect.analysis.reasons.communication import Collective
-from shard_dialect.analysis.reasons.result_places import result_places
+from shard_dialect.analysis.reasons.explained_passes import result_places
 from shard_dialect.analysis.report_text import collective_text
 
 CONFLICT = """\

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shard_dialect.analysis.costs.compute import Compute, compute_of
+from shard_dialect.analysis.costs.arithmetic import Compute, compute_of
 from tests.analysis.local_programs import EXAMPLES, local
 
 

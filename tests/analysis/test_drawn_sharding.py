@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import shard_dialect as sd
-from shard_dialect.analysis.drawing.drawn_sharding import DrawnSharding
+from shard_dialect.analysis.drawing import DrawnSharding
 from shard_dialect.model import Grid, Sharding
 from shard_dialect.testing.random_shardings import any_grid, any_sharding
 

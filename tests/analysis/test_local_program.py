@@ -3,7 +3,7 @@
 import pytest
 
 import shard_dialect as sd
-from shard_dialect.model import AllGather, ReduceScatter
+from shard_dialect.collectives import AllGather, ReduceScatter
 from tests.analysis.local_programs import EXAMPLES, local
 
 

@@ -40,3 +40,15 @@ def test_nothing_to_report_on(
     path.write_text(text)
     assert COMMAND.main([str(path)]) == 1
     assert capsys.readouterr().err.startswith(f"{path}:1:1: error: ")
+
+
+def test_axes_and_arguments_have_one_name_in_reports_and_errors(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    program = str(ROOT / "examples" / "mlp_1d.mlir")
+    assert COMMAND.main([program, "--what-if=x=[[a]]"]) == 1
+    assert 'grid @grid has no axis "a"; its axes: 0\n' in capsys.readouterr().err
+    assert COMMAND.main([program]) == 0
+    text = capsys.readouterr().out
+    assert "all_gather along 0:" in text
+    assert "argument 0, x, comes as [[], [], [0]]" in text

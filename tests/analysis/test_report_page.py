@@ -1,21 +1,19 @@
 """The report's page, read as text and in a browser."""
 
+import json
 import re
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import shard_dialect as sd
+from tests.analysis.pages import in_browser
 from tests.extras import needs
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-in_browser = pytest.mark.skipif(CHROMIUM is None, reason="only where Chromium is installed")
 EXAMPLES = Path("examples")
 
 
@@ -23,37 +21,11 @@ def html(text: str, **options: Any) -> str:
     return sd.report_html(sd.report(sd.parse(text), **options))
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def opened(browser: Any, tmp_path: Path) -> Iterator[Any]:
-    """Opens a page's text, and fails where the page asks for the network or has errors."""
-    context = browser.new_context(viewport={"width": 1400, "height": 900})
-    page = context.new_page()
-    page.set_default_timeout(20_000)
-    wrong: list[str] = []
-    page.on("console", lambda each: wrong.append(each.text))
-    page.on("pageerror", lambda each: wrong.append(str(each)))
-    page.on("request", lambda each: wrong.append(each.url) if "file:" not in each.url else None)
-
-    def open_page(text: str) -> "Page":
-        file = tmp_path / "report.html"
-        file.write_text(text)
-        page.goto(file.as_uri())
-        found: Page = page
-        return found
-
-    yield open_page
-    context.close()
-    assert wrong == []
+def data_of(page: str) -> Any:
+    """What the scripts of a page draw."""
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page)
+    assert found is not None
+    return json.loads(found[1])
 
 
 def test_it_names_no_address() -> None:
@@ -62,18 +34,25 @@ def test_it_names_no_address() -> None:
     assert not re.search(r"\b(src|href)=\"(?!#)", page)
 
 
+@in_browser
+@needs("browser")
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.mlir")), ids=lambda path: path.stem)
-def test_each_collective_is_on_it(path: Path) -> None:
+def test_each_collective_is_on_it(path: Path, opened: Any) -> None:
     module = sd.parse(path)
     entry = "main" if "func.func @main" in path.read_text() else None
     report = sd.report(module, entry)
-    page = sd.report_html(report)
+    page = opened(sd.report_html(report))
+    rows = page.locator("#communication tbody tr").all_inner_texts()
     for number, each in enumerate(report.communication):
-        assert f'data-shows="collective-{number}"' in page
-        assert f"#{number + 1} {each.kind}" in page
-    ids = re.findall(r'<template id="([\w-]+)"', page)
+        assert rows[number].startswith(f"#{number + 1} {each.kind}")
+    sent = page.evaluate("view ? view.boxes.root.sends : []")
+    assert sorted(sent) == [
+        n for n, each in enumerate(report.communication) if each.shown is not None
+    ]
+    ids = page.evaluate("[...document.querySelectorAll('[id]')].map((each) => each.id)")
     assert len(set(ids)) == len(ids)
-    assert set(re.findall(r'data-shows="([\w-]+)"', page)) <= set(ids)
+    sections = page.evaluate("[...document.querySelectorAll('nav a')].map((each) => each.hash)")
+    assert {each[1:] for each in sections} <= set(ids)
 
 
 def test_names_from_the_program_are_text() -> None:
@@ -87,25 +66,44 @@ def test_names_from_the_program_are_text() -> None:
         f'}} loc("{name}")\n'
     )
     assert name not in page
-    assert "&lt;script&gt;alert(1)" in page
+    assert "&lt;script&gt;alert(1)" in page  # the title
+    assert data_of(page)["reports"][0]["entry"] == name
 
 
-def test_a_program_of_one_op_and_one_without_shardings() -> None:
-    assert "moves" not in html(
-        "func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {\n  return %x : tensor<4xf32>\n}\n"
-    )
+@in_browser
+@needs("browser")
+def test_a_program_of_one_op_and_one_without_shardings(opened: Any) -> None:
     no_grid = "func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {\n  return %x : tensor<4xf32>\n}\n"
-    assert "comes without shardings" in html(no_grid)
+    text = opened(html(no_grid)).inner_text("body")
+    assert "No communication" in text
+    assert "comes without shardings" in text
     partitioned = sd.parse((EXAMPLES / "mlp_1d.mlir").read_text())
     sd.run_pipeline(partitioned, "spmd")
-    assert "comes without shardings" not in sd.report_html(sd.report(partitioned))
+    page = opened(sd.report_html(sd.report(partitioned)))
+    assert "comes without shardings" not in page.inner_text("body")
+
+
+@in_browser
+@needs("browser")
+def test_it_opens_with_the_answer(opened: Any) -> None:
+    page = opened(html((EXAMPLES / "slow_ffn.mlir").read_text(), suggest=True))
+    most = page.locator("#answer .most li")
+    assert 1 <= most.count() <= 5
+    assert "all_to_all along model" in most.first.inner_text()
+    assert "Without it: gate as" in most.first.inner_text()
+    assert "196,608" not in most.first.inner_text()  # KiB, for people
+    assert "a device then sends 192 KiB less" in most.first.inner_text()
+    sums = page.inner_text("#answer .sums")
+    assert "as written" in sums
+    assert "with collectives beside other ops" in sums
+    assert page.locator("#panel").is_hidden()
 
 
 @in_browser
 @needs("browser")
 def test_a_click_tells_why(opened: Any) -> None:
     page = opened(html((EXAMPLES / "mlp_1d.mlir").read_text(), suggest=True))
-    page.click("#program .collective")
+    page.click("#graph .collective .head")
     panel = page.inner_text("#panel")
     assert "#1 all_gather" in panel
     assert "Why" in panel
@@ -118,26 +116,37 @@ def test_a_click_tells_why(opened: Any) -> None:
 def test_tensors_are_found_by_name_and_drawn(opened: Any) -> None:
     module = sd.parse(EXAMPLES / "mlp_2d.mlir")
     page = opened(sd.report_html(sd.report(module)))
-    tensors = page.locator(".tensors li")
+    tensors = page.locator("#tensors tbody tr")
     all_of_them = tensors.count()
-    page.fill("#filter", "result0")
-    shown = page.locator(".tensors li:visible")
-    assert 1 <= shown.count() < all_of_them
-    shown.first.locator("button").focus()
+    page.fill("#tensors input", "result0")
+    assert 1 <= tensors.count() < all_of_them
+    tensors.first.locator("a").focus()
     page.keyboard.press("Enter")
+    page.wait_for_selector("#panel:visible")
     panel = page.inner_text("#panel")
     assert "result0" in panel
     assert re.search(r"0\.\.\d+", panel)
+    page.reload()  # the link is to it
+    assert "result0" in page.inner_text("#panel h2")
 
 
 @in_browser
 @needs("browser")
 def test_groups_show_their_ops_and_the_collectives_inside(opened: Any) -> None:
     page = opened(sd.report_html(sd.report(sd.parse(EXAMPLES / "pipeline_mlp.mlir"))))
-    boxes = page.locator("#program .node")
+    page.evaluate("for (const box of view.boxes.all) if (box.kids.length) view.reveal(box)")
+    boxes = page.locator("#graph .op > .head, #graph .collective > .head")
+    assert boxes.count() > 4
     for number in range(boxes.count()):
-        boxes.nth(number).click()
+        boxes.nth(number).focus()
+        page.keyboard.press("Enter")
         assert page.inner_text("#panel h2")
+
+
+def titles(page: "Page") -> list[str]:
+    return page.evaluate(
+        "view.boxes.laidOut().filter((box) => box.kind === 'layer').map((box) => box.title)"
+    )
 
 
 @in_browser
@@ -147,21 +156,19 @@ def test_layers_open_and_close(opened: Any) -> None:
 
     report = sd.report(sd.parse(decoder(2, scopes=True)))
     page = opened(sd.report_html(report))
-    layers = page.locator("#program .layer")
-    names = layers.all_text_contents()
-    assert [name.split()[0] for name in names if name] == ["layer_0", "layer_1"]
-    assert page.locator("#program .sharding").count()
-    layers.first.click()
-    inside = [name.split()[0] for name in page.locator("#program .layer").all_text_contents()]
-    assert set(inside) == {"attention", "mlp"}
-    page.locator("#program .layer", has_text="mlp").first.click()
-    assert page.locator("#program .collective").count()
-    shardings = page.locator("#program .sharding").all_text_contents()
+    names = titles(page)
+    assert names == ["layer_0", "layer_1"]
+    assert page.locator("#graph .sharding").count()
+    page.locator("#graph .layer > .head").first.click()
+    assert {"attention", "mlp"} <= {*titles(page)}
+    page.evaluate("location.hash = 'layer-layer_0/mlp'")
+    page.wait_for_function("view.boxes.laidOut().some((box) => box.kind === 'collective')")
+    shardings = page.locator("#graph .sharding").all_text_contents()
     assert '[["data", "model"], [], []]' in shardings
-    page.locator("#program .ops").first.click()
+    page.evaluate("view.chosen(view.boxes.all.find((box) => box.kind === 'op'), null)")
     assert "stablehlo." in page.inner_text("#panel")
-    page.locator("#program .layers button").first.click()
-    assert page.locator("#program .layer").all_text_contents() == names
+    page.evaluate("view.toggle(view.boxes.all.find((box) => box.title === 'layer_0'))")
+    assert titles(page) == names
 
 
 @in_browser
@@ -172,9 +179,8 @@ def test_memory_has_kinds_apart_and_axes(opened: Any) -> None:
     chart = page.locator("#memory .chart")
     kinds = [each.get_attribute("class") for each in chart.locator("polygon").all()]
     assert kinds == ["argument", "result", "temporary"]
-    ticks = chart.locator(".tick").all_text_contents()
-    assert "672 bytes" in ticks
-    assert any("ops, by their number" in each for each in ticks)
+    assert "672 bytes" in chart.locator(".tick").all_text_contents()
+    assert re.search(r"op \d+, .*672 bytes", chart.locator(".told").inner_text())
     heights = {
         kind: chart.locator(f"polygon.{kind}").bounding_box()["height"] for kind in kinds if kind
     }
@@ -182,6 +188,64 @@ def test_memory_has_kinds_apart_and_axes(opened: Any) -> None:
     assert heights["argument"] / whole == pytest.approx(288 / 672, abs=0.02)
     # Of the temporaries the bounding box is from the arguments on to the peak.
     assert heights["temporary"] / whole == pytest.approx(384 / 672, abs=0.08)
+
+
+@in_browser
+@needs("browser")
+def test_numbers_are_told_for_people(opened: Any) -> None:
+    page = opened(html((EXAMPLES / "mlp_1d.mlir").read_text()))
+    told = {
+        "bytesText(1536)": "1.5 KiB",
+        "timeText(0.0000125)": "12.5 µs",
+        "timeText(9.55e-13)": "under 1 ns",
+        "countText(2500000)": "2.5 M",
+    }
+    for call, text in told.items():
+        assert page.evaluate(call) == text
+
+
+@in_browser
+@needs("browser")
+def test_two_reports_show_what_changed(opened: Any) -> None:
+    module = sd.parse(EXAMPLES / "slow_ffn.mlir")
+    page = opened(sd.report_html(sd.what_if(module, "gate=[[], [model]]")))
+    changed = page.locator("#changes tbody tr").all_inner_texts()
+    assert any("gone" in each and "all_to_all" in each for each in changed)
+    assert page.locator(".answer").count() == 2
+    after = page.locator("#communication tbody tr").count()
+    page.click("text=before >> nth=-1")
+    assert page.locator("#communication tbody tr").count() == after + 1
+
+
+@in_browser
+@needs("browser")
+def test_the_graph_is_searched_coloured_and_moved_by_keys(opened: Any) -> None:
+    page = opened(html((EXAMPLES / "mlp_1d.mlir").read_text()))
+    page.keyboard.press("/")
+    page.keyboard.type("all_gather 0")
+    assert page.locator("#hits button").count() == 1
+    page.keyboard.press("Enter")
+    assert "#1 all_gather" in page.inner_text("#panel")
+    page.select_option("#colour", "bytes")
+    assert "128 bytes" in page.inner_text("#key")
+    page.focus("#graph .canvas")
+    before = page.evaluate("({ ...view.view })")
+    page.keyboard.press("+")
+    page.keyboard.press("ArrowLeft")
+    after = page.evaluate("({ ...view.view })")
+    assert after["k"] > before["k"]
+    page.keyboard.press("Escape")
+    assert page.locator("#panel").is_hidden()
+
+
+@in_browser
+@needs("browser")
+def test_tables_sort(opened: Any) -> None:
+    page = opened(html((EXAMPLES / "slow_ffn.mlir").read_text()))
+    sent = page.locator("#communication th", has_text="sent")
+    sent.locator("button").click()
+    assert sent.get_attribute("aria-sort") == "descending"
+    assert "all_reduce" in page.locator("#communication tbody tr").first.inner_text()
 
 
 def test_what_is_live_is_of_some_kind() -> None:
@@ -200,6 +264,30 @@ def test_a_decoder_of_24_layers_opens(opened: Any, tmp_path: Path) -> None:
 
     report = sd.report(sd.parse(decoder(24)))
     page = opened(sd.report_html(report))
-    assert page.locator("#communication tbody tr").count() == len(report.communication) > 24
+    assert len(report.communication) > 24
+    for more in page.locator("#communication .more:visible").all():
+        more.click()
+    assert page.locator("#communication tbody tr").count() == len(report.communication)
     milliseconds = page.evaluate("performance.getEntriesByType('navigation')[0].domComplete")
     assert milliseconds < 10_000  # it takes 400; what would be wrong is a page that never ends
+
+
+@in_browser
+@needs("browser")
+def test_of_20000_ops_few_are_laid_out(opened: Any) -> None:
+    body = "".join(
+        f"  %{n + 1} = math.{'exp' if n % 3 else 'sin'} %{n} : tensor<8xf32>\n"
+        for n in range(20_000)
+    )
+    program = (
+        "func.func @main(%arg: tensor<8xf32>) -> tensor<8xf32> {\n"
+        "  %0 = math.exp %arg : tensor<8xf32>\n"
+        f"{body}  return %20000 : tensor<8xf32>\n}}\n"
+    )
+    page = opened(html(program))
+    assert page.evaluate("view.boxes.all.length") > 20_000
+    assert page.evaluate("view.boxes.laidOut().length") <= 300
+    for number in (1, 10_000, 20_000):
+        page.evaluate(f"view.reveal(view.boxes.paths[{number}].at(-1))")
+        assert page.evaluate("view.boxes.laidOut().length") <= 300
+        assert page.locator("#graph .box").count() <= 300

@@ -3,9 +3,9 @@
 import pytest
 
 import shard_dialect as sd
-from shard_dialect.analysis.costs.fusion import fused_ops
+from shard_dialect.analysis.costs.allocators import breadth_first
 from shard_dialect.analysis.costs.local_ops import Op
-from shard_dialect.analysis.costs.xla.breadth_first import breadth_first
+from shard_dialect.analysis.costs.memory import fused_ops
 from tests.analysis.local_programs import local
 from tests.conftest import ROOT
 from tests.extras import needs

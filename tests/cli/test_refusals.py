@@ -7,7 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.reading.source import Source
 from shard_dialect.run import main
+from shard_dialect.search.auto import AutoOptions
 from tests.conftest import Program
 
 GRID = "shard.grid @g(shape = 2)\n"
@@ -184,12 +187,22 @@ GOOD = {
 }
 
 
+def test_inputs_have_the_names_of_the_file_or_numbers(run: Program, tmp_path: Path) -> None:
+    names = ("x", "w1", "arg2")
+    file = save(tmp_path / "in.npz", **dict(zip(names, GOOD.values(), strict=True)))
+    assert run("examples/mlp_1d.mlir", "--inputs", file, "--check").returncode == 0
+    wrong = save(tmp_path / "wrong.npz", **dict(zip("xyz", GOOD.values(), strict=True)))
+    assert_refused(run("examples/mlp_1d.mlir", "--inputs", wrong), "holds x, y, z; expected x, w1")
+    twice = save(tmp_path / "twice.npz", **GOOD, w1=GOOD["arg1"])
+    assert_refused(run("examples/mlp_1d.mlir", "--inputs", twice), "holds arg0, arg1, arg2, w1")
+
+
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
         ({"arg1": np.zeros((8, 33), np.float32)}, "arg1 has shape 8x33, expected 8x32"),
         ({"arg1": np.zeros((8, 32), np.float64)}, "arg1 has dtype float64, expected float32"),
-        ({"arg3": np.zeros(1)}, "holds arg0, arg1, arg2, arg3; expected arg0, arg1, arg2"),
+        ({"arg3": np.zeros(1)}, "holds arg0, arg1, arg2, arg3; expected x, w1, w2"),
     ],
 )
 def test_wrong_inputs_are_named(
@@ -236,3 +249,28 @@ def test_a_wrong_result_is_found_and_placed(opt: Program, run: Program, tmp_path
     assert done.returncode == 1
     assert "error: result0 on device 0 at [" in done.stderr
     assert "the difference" in done.stderr
+
+
+def test_standard_input_that_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(ShardError, match="cannot read standard input: it is closed"):
+        Source.read("-")
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "in.mlir"
+    path.write_bytes(b"\xef\xbb\xbf" + upstream("[[0]]").encode())
+    assert Source.read(str(path)).text == upstream("[[0]]")
+
+
+def test_a_module_without_functions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "in.mlir"
+    path.write_text(GRID)
+    assert main([str(path)]) == 1
+    assert "error: the module has no function to run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seconds", ["-1", "0", "inf", "nan"])
+def test_a_search_takes_time(seconds: str) -> None:
+    with pytest.raises(ShardError, match=f"--auto: seconds={seconds} is no time"):
+        AutoOptions.read(f"grid=2x2 seconds={seconds}")

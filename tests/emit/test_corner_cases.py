@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from shard_dialect.emit.python_module import TARGETS
-from shard_dialect.emit.writer import Target
+from shard_dialect.backends.python.python_module import TARGETS
+from shard_dialect.backends.python.writer import Target
 from shard_dialect.errors import ShardError
 from tests.emit.test_emit_python import Batch, batch, emit
-from tests.rules.stablehlo_ops import Family, drawn, gathers, scatters
+from tests.ops.stablehlo_ops import Family, drawn, gathers, scatters
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 
@@ -393,20 +393,20 @@ def test_programs_that_are_refused(name: str, target: Target) -> None:
         emit(GRID + text, target)
 
 
-ROOT = """
+HALO = """
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {mesh.form = "local"} {
-  %c = arith.constant 0 : index
-  %0 = shard.broadcast %x on @g grid_axes = [0] root = [%c]
-      : (tensor<4xf32>, index) -> tensor<4xf32>
+  %c = shard.process_linear_index on @g : index
+  %i = arith.index_cast %c : index to i64
+  %0 = shard.update_halo %x on @g split_axes = [[0]] halo_sizes = [%i, 1] : tensor<4xf32>
   return %0 : tensor<4xf32>
 }
 """
 
 
 def test_what_cannot_be_read_is_refused_in_its_place() -> None:
-    message = "-:5:8: error: 'shard.broadcast' op has a root that is not known"
+    message = "-:6:8: error: 'shard.update_halo' op has a halo size that the program computes"
     with pytest.raises(ShardError, match=f"^{message}"):
-        emit(GRID + ROOT, "torch", "canonicalize")
+        emit(GRID + HALO, "torch", "canonicalize")
 
 
 BITS = """

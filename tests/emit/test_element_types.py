@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from shard_dialect.codegen.array_types import Array
+from shard_dialect.abi.tensor_types import Array
 from shard_dialect.ir.reading.spelling import scatter_dim
 from tests.emit.test_emit_python import Batch, batch
 

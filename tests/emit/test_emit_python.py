@@ -10,16 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shard_dialect.codegen.array_types import Array
-from shard_dialect.emit.python_module import TARGETS, emit_python
-from shard_dialect.emit.writer import Target
+from shard_dialect.abi.tensor_types import Array
+from shard_dialect.backends.python.python_module import TARGETS, emit_python
+from shard_dialect.backends.python.writer import Target
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.pipeline import run_pipeline
-from shard_dialect.runtime.array_files import random_inputs
 from shard_dialect.runtime.checking.check import Expected
+from shard_dialect.runtime.random_inputs import random_inputs
 from shard_dialect.testing.check_program import reference_of
 from tests.conftest import ROOT, run_child
 from tests.extras import skip_without

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shard_dialect.emit.python_module import TARGETS
-from shard_dialect.emit.writer import Target
+from shard_dialect.backends.python.python_module import TARGETS
+from shard_dialect.backends.python.writer import Target
 from tests.conftest import run_child
 from tests.emit.test_emit_python import emit, launch_of
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shard_dialect.codegen.array_types import Array
-from shard_dialect.emit.python_module import TARGETS
-from shard_dialect.emit.writer import Target
+from shard_dialect.abi.tensor_types import Array
+from shard_dialect.backends.python.python_module import TARGETS
+from shard_dialect.backends.python.writer import Target
 from shard_dialect.errors import ShardError
 from tests.emit.test_emit_python import Batch, batch, emit
 

@@ -28,7 +28,7 @@ PACKAGES = {
         "shard_dialect.passes",
         "shard_dialect.planner",
         "shard_dialect.propagation",
-        "shard_dialect.rules",
+        "shard_dialect.ops",
     ],
     "shard_dialect.run": ["shard_dialect.cli.run_command", "shard_dialect.runtime.checking"],
 }

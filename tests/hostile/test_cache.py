@@ -14,11 +14,11 @@ import pytest
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.runtime import compile as compiling
-from shard_dialect.runtime.cache import own_folder
-from shard_dialect.runtime.cache import program_cache as caching
-from shard_dialect.runtime.cache.program_cache import VARIABLE, Cache
-from shard_dialect.runtime.cache.typed_json import MisfitError, from_json, to_json
+from shard_dialect.runtime import program_cache
+from shard_dialect.runtime import program_cache as caching
 from shard_dialect.runtime.executable import Executable
+from shard_dialect.runtime.program_cache import VARIABLE, Cache
+from shard_dialect.runtime.typed_json import MisfitError, from_json, to_json
 from tests.hostile.programs import TINY
 from tests.runtime.test_cache import results
 
@@ -110,7 +110,7 @@ def test_a_folder_that_is_not_ones_own_is_not_used(
 def test_a_folder_of_another_user_is_not_used(
     kept: Path, pipelines: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(own_folder.os, "getuid", lambda: 4321)
+    monkeypatch.setattr(program_cache.os, "getuid", lambda: 4321)
     (line,) = compiled(kept)[1]
     assert f"'{kept}' belongs to user" in line
     assert pipelines == BOTH

@@ -3,6 +3,7 @@
 Measured in the processor's time, which is the same on a busy machine.
 """
 
+import sys
 import time
 import warnings
 from pathlib import Path
@@ -12,9 +13,9 @@ import pytest
 from shard_dialect.errors import ShardError, ShardWarning
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
+from shard_dialect.passes import calls
 from shard_dialect.passes.framework.pipeline import run_pipeline
-from shard_dialect.passes.specialize import clone_per_call
-from tests.conftest import Program
+from tests.conftest import Program, run_child
 from tests.programs.growing import growing
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
@@ -87,10 +88,18 @@ def test_devices_that_differ_in_too_many_ways_are_refused_at_once() -> None:
     assert time.process_time() - begin < SECONDS
 
 
+def test_a_report_of_too_many_devices_is_refused_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "in.mlir"
+    file.write_text(growing("devices", 1_000_000_000))
+    begin = time.monotonic()
+    done = run_child([sys.executable, "-m", "shard_dialect.report", str(file)])
+    assert done.returncode == 1
+    assert "devices: a report tells at most 1,048,576 apart" in done.stderr
+    assert time.monotonic() - begin < 6 * SECONDS  # with the start of a process
+
+
 def test_calls_that_double_with_each_level_are_not_all_copied(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(
-        clone_per_call, "_MOST", 1000
-    )  # copies; ten times as many take ten times as long
+    monkeypatch.setattr(calls, "_MOST", 1000)  # copies; ten times as many take ten times as long
     assert seconds(growing("calls_in_calls_twice", 40), "spmd") < 3 * SECONDS

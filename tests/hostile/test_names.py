@@ -14,10 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shard_dialect.emit import shared_functions
-from shard_dialect.emit.python_module import TARGETS, emit_python
-from shard_dialect.emit.python_text import folded, in_docstring
-from shard_dialect.emit.writer import Target
+from shard_dialect.backends.python import shared_functions
+from shard_dialect.backends.python.python_module import TARGETS, emit_python
+from shard_dialect.backends.python.writer import Target, folded, in_docstring
 from shard_dialect.errors import Diagnostic, ShardError, note, shown
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context

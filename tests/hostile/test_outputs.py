@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from shard_dialect.errors import ShardError
-from shard_dialect.processes import output_files as outputs_module
-from shard_dialect.processes.output_files import Output
+from shard_dialect.processes import atomic_files as outputs_module
+from shard_dialect.processes.atomic_files import Output
 from tests.conftest import Program
 from tests.hostile.programs import TINY
 
@@ -265,8 +265,8 @@ def test_opt_that_is_killed_leaves_what_was_there(
 ) -> None:
     fault = outputs.with_name("fault.py")
     fault.write_text(
-        "import os, signal\nfrom shard_dialect.processes import output_files\n"
-        "output_files.Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "import os, signal\nfrom shard_dialect.processes import atomic_files\n"
+        "atomic_files.Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGTERM)\n"
     )
     done = opt(program, f"--load-plugin={fault}", "-o", outputs)
     assert done.returncode == -signal.SIGTERM or done.returncode == 1

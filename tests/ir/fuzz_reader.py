@@ -24,7 +24,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Literal, get_args
 
-from shard_dialect.ir.reading.jaxlib_reader import edits_without_jaxlib
+from shard_dialect.ir.reading.source import edits_without_jaxlib
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = (

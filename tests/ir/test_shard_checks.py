@@ -6,7 +6,7 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
-from shard_dialect.ir.shard.check_shard_ops import _widens
+from shard_dialect.ir.shard.check_shardings import _widens
 
 GRID = "shard.grid @g(shape = 2x4)\n"
 T = "tensor<4x8xf32>"

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.context import make_context
-from shard_dialect.ir.reading.jaxlib_reader import to_generic
-from shard_dialect.ir.reading.source import Source
+from shard_dialect.ir.reading.source import Source, to_generic
 from tests.extras import needs
 
 pytestmark = needs("jax")

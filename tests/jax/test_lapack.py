@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import pytest
 
-from shard_dialect.emit.python_module import TARGETS, emit_python
+from shard_dialect.backends.python.python_module import TARGETS, emit_python
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source

@@ -10,18 +10,17 @@ from functools import cache
 from heapq import heappop, heappush
 from itertools import chain, combinations, permutations
 
-from shard_dialect.model import (
+from shard_dialect.collectives import (
     AllGather,
     AllReduce,
     AllSlice,
     AllToAll,
-    Grid,
     Mask,
     Permute,
     ReduceScatter,
-    Sharding,
     Step,
 )
+from shard_dialect.model import Grid, Sharding
 from tests.model.interpreter import Axes, Shape, bytes_of, shard_size
 
 Cost = tuple[Fraction, int]

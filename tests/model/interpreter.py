@@ -12,22 +12,20 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from shard_dialect.model import (
+from shard_dialect.collectives import (
     AllGather,
     AllReduce,
     AllSlice,
     AllToAll,
     ChangeOffsets,
     CropHalo,
-    Grid,
     Mask,
     Permute,
     ReduceScatter,
-    Reduction,
-    Sharding,
     Step,
     UpdateHalo,
 )
+from shard_dialect.model import Grid, Reduction, Sharding
 
 DTYPE = np.dtype(np.int32)
 Array = NDArray[np.int32]

@@ -7,7 +7,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from shard_dialect.model import Grid, ReshardError, Sharding
+from shard_dialect.collectives import ReshardError
+from shard_dialect.model import Grid, Sharding
 from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.planner import CrossGridPlan, plan_across_grids
 from tests.model.exhaustive import costs_between, shardings

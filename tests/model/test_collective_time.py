@@ -2,23 +2,28 @@
 
 import pytest
 
-from shard_dialect.errors import ShardError
-from shard_dialect.model import (
+from shard_dialect.collectives import (
     AllGather,
     AllReduce,
     AllSlice,
     AllToAll,
+    Broadcast,
     ChangeOffsets,
-    Grid,
+    Gather,
     Mask,
     Permute,
+    Receive,
+    Reduce,
     ReduceScatter,
+    Scatter,
+    Send,
+    Shift,
     UpdateHalo,
 )
-from shard_dialect.model.devices.collective_time import seconds, time_of
+from shard_dialect.collectives.collective_time import seconds, time_of
+from shard_dialect.errors import ShardError
+from shard_dialect.model import Grid
 from shard_dialect.model.devices.device_model import DeviceModel, NetworkLevel
-from shard_dialect.model.point_to_point import Receive, Send
-from shard_dialect.model.rooted_collectives import Broadcast, Gather, Reduce, Scatter, Shift
 
 NODES = DeviceModel(
     "nodes of 4",

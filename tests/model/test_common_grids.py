@@ -5,7 +5,7 @@ from itertools import permutations, product
 import pytest
 
 from shard_dialect.model import Grid, Sharding, SubAxis
-from shard_dialect.model.axis import Axes
+from shard_dialect.model.grid import Axes
 from shard_dialect.model.grid_refinement import Refinement, common_refinements
 
 SHAPES = ((6,), (2, 3), (3, 2), (1, 6), (6, 1), (2, 1, 3))

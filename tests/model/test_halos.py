@@ -6,17 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from shard_dialect.model import (
-    AllGather,
-    CropHalo,
-    Grid,
-    Reduction,
-    ReshardError,
-    Sharding,
-    ShardingError,
-    UpdateHalo,
-)
-from shard_dialect.model.axis import SubAxis
+from shard_dialect.collectives import AllGather, CropHalo, ReshardError, UpdateHalo
+from shard_dialect.model import Grid, Reduction, Sharding, ShardingError
+from shard_dialect.model.grid import SubAxis
 from shard_dialect.planner import halo_steps, plan
 from tests.model.interpreter import holds, lay, run, spread, whole_array
 

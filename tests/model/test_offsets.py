@@ -5,17 +5,8 @@ import re
 
 import pytest
 
-from shard_dialect.model import (
-    AllSlice,
-    AllToAll,
-    Annotation,
-    ChangeOffsets,
-    Grid,
-    ReduceScatter,
-    ReshardError,
-    Sharding,
-    ShardingError,
-)
+from shard_dialect.collectives import AllSlice, AllToAll, ChangeOffsets, ReduceScatter, ReshardError
+from shard_dialect.model import Annotation, Grid, Sharding, ShardingError
 from shard_dialect.planner import plan
 from tests.model.interpreter import Axes, holds, lay, run, spread, whole_array
 

@@ -10,17 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shard_dialect.model import (
-    AllGather,
-    AllToAll,
-    Grid,
-    ReduceScatter,
-    Reduction,
-    ReshardError,
-    Sharding,
-    ShardingError,
-    Step,
-)
+from shard_dialect.collectives import AllGather, AllToAll, ReduceScatter, ReshardError, Step
+from shard_dialect.model import Grid, Reduction, Sharding, ShardingError
 from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.planner import Plan, plan
 from tests.model.exhaustive import costs, shardings

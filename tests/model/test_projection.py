@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shard_dialect.model import Grid, Sharding, ShardingError, SubAxis
-from shard_dialect.model.axis import Axes, Axis, first_overlap
 from shard_dialect.model.factor_projection import axes_of, joint, project, sub_axes_of, unproject
+from shard_dialect.model.grid import Axes, Axis, first_overlap
 from shard_dialect.model.grid_refinement import Refinement
 
 GRID = Grid("g", (4, 6, 2))

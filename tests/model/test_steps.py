@@ -4,17 +4,16 @@ import re
 
 import pytest
 
-from shard_dialect.model import (
+from shard_dialect.collectives import (
     AllGather,
     AllReduce,
     AllSlice,
     AllToAll,
     ReduceScatter,
     ReshardError,
-    Sharding,
-    ShardingError,
     Step,
 )
+from shard_dialect.model import Sharding, ShardingError
 from tests.model.interpreter import lay
 
 

@@ -5,18 +5,17 @@ from pathlib import Path
 
 import pytest
 
+from shard_dialect.collectives import AllGather
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.reading.source import Source
-from shard_dialect.model import AllGather, Sharding
+from shard_dialect.model import Sharding
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.passes.materialize import choose_op_sharding
 from shard_dialect.passes.materialize.type_consistency import read_distributed
-from shard_dialect.passes.optimize.graph.function_graph import FunctionGraph
-from shard_dialect.passes.optimize.graph.graph_elements import InsertionPoint
-from shard_dialect.passes.optimize.graph.write_graph import write_graph
+from shard_dialect.passes.optimize.graph import FunctionGraph, InsertionPoint, write_graph
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.mlir"))
 GATHER = """

@@ -11,13 +11,13 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.pipeline import run_pipeline
-from shard_dialect.runtime.array_files import random_inputs
 from shard_dialect.runtime.checking.bisect import Suspect
 from shard_dialect.runtime.checking.check import check
 from shard_dialect.runtime.communicators.world import InProcess
 from shard_dialect.runtime.compile import compile_reference
 from shard_dialect.runtime.dynamic_sizes import Sizes
 from shard_dialect.runtime.executable import Executable
+from shard_dialect.runtime.random_inputs import random_inputs
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 

@@ -8,8 +8,9 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
-from shard_dialect.passes.framework.pass_table import PASSES, PIPELINES
-from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.passes.framework.pass_table import PASSES
+from shard_dialect.passes.framework.pipeline import run_pipeline, steps_of
+from shard_dialect.passes.pipelines import PIPELINES
 from shard_dialect.testing import run_and_check
 
 PROGRAM = """
@@ -63,7 +64,9 @@ NAMED = {
 }
 """Functions that name a grid which is not declared."""
 
-SHARDING_PASSES = [*(set(PASSES) - {"lower"}), *PIPELINES]
+LOWERING = {*steps_of("lower{target=mpi}"), *steps_of("lower{target=stablehlo}"), "lower"}
+NEED_A_GRID = {"pipeline", "divide-into-stages"}
+SHARDING_PASSES = [*({*PASSES, *PIPELINES} - LOWERING - NEED_A_GRID)]
 
 
 def after(text: str, pipeline: str) -> tuple[str, str]:
@@ -84,6 +87,12 @@ def test_a_pass_leaves_it_unchanged(name: str) -> None:
 def test_it_stays_unchanged_between_other_passes(name: str) -> None:
     before, changed = after(PROGRAM, f"spmd,{name},spmd")
     assert changed == before
+
+
+@pytest.mark.parametrize("name", sorted(NEED_A_GRID))
+def test_stages_are_refused(name: str) -> None:
+    with pytest.raises(ShardError, match="declares no grid: stages are parts of one"):
+        after(PROGRAM, name)
 
 
 @pytest.mark.parametrize("text", [PROGRAM, DIRECTIONS], ids=["program", "directions"])

@@ -12,10 +12,18 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.base import Pass
-from shard_dialect.passes.framework.options import documented_options, options_of, read_options
+from shard_dialect.passes.framework.options import (
+    Element,
+    Group,
+    Node,
+    documented_options,
+    options_of,
+    parse_pipeline,
+    read_options,
+)
 from shard_dialect.passes.framework.pass_table import register_pass
 from shard_dialect.passes.framework.pipeline import described, make_pass, run_pipeline
-from shard_dialect.passes.framework.pipeline_text import Element, Group, Node, parse_pipeline
+from shard_dialect.passes.pipelines import Materialize
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 
@@ -107,8 +115,12 @@ def test_fields_that_are_no_options_are_refused_when_registered() -> None:
 
 def test_a_pass_is_given_as_itself_or_as_text() -> None:
     with make_context():
-        strict = make_pass("materialize", "strict")
-        assert described(["propagate", strict]) == described("propagate,materialize{strict=true}")
+        strict = make_pass("insert-collectives", "strict")
+        text = "propagate,insert-collectives{strict=true}"
+        assert described(["propagate", strict]) == described(text)
+        assert described(["propagate", Materialize(strict=True)]) == described(
+            "propagate,materialize{strict=true}"
+        )
 
 
 def test_a_described_pipeline_is_read_as_itself() -> None:

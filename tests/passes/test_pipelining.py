@@ -10,7 +10,7 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.pipeline import run_pipeline
-from shard_dialect.passes.pipelining.schedules import Kind, Task, schedule
+from shard_dialect.passes.pipelining.write_tasks import Kind, Task, schedule
 from shard_dialect.testing.check_program import reference_of, run_and_check
 from tests.extras import needs
 from tests.programs.training import training_step

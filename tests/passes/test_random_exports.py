@@ -66,7 +66,7 @@ def test_loops_and_blocks_are_read_back_from_upstreams_dialect() -> None:
 
 @needs("jax")
 def test_shardy_verifies_it() -> None:
-    from shard_dialect.ir.reading.jaxlib_reader import to_generic
+    from shard_dialect.ir.reading.source import to_generic
 
     with_blocks = 0
     for seed, propagated, text in exports(range(80), STABLEHLO):

@@ -8,7 +8,7 @@ import pytest
 
 import shard_dialect as sd
 from shard_dialect.errors import ShardWarning
-from shard_dialect.passes.propagate import propagate
+from shard_dialect.passes.propagate import take_merges_apart
 from shard_dialect.testing.check_program import run_and_check
 from tests.programs.merged_dims import MergedDims
 
@@ -47,7 +47,7 @@ def bytes_moved(text: str) -> int:
 
 
 def bytes_moved_with_merges(text: str) -> int:
-    with patch.object(propagate, "take_apart_strided_merges", lambda *_: False):
+    with patch.object(take_merges_apart, "_take_apart_all", lambda _: False):
         return bytes_moved(text)
 
 

@@ -231,7 +231,7 @@ def test_what_cannot_be_said_is_refused_with_its_place(
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.data())
 def test_shardy_parses_and_verifies_what_is_exported_to_it(data: st.DataObject) -> None:
-    from shard_dialect.ir.reading.jaxlib_reader import to_generic
+    from shard_dialect.ir.reading.source import to_generic
 
     text = data.draw(programs(VOCABULARIES["sdy"]))
     own = through(text, "import")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from shard_dialect.ir.bindings import submodule
+from shard_dialect.ir.mesh import mesh_dialect
 from shard_dialect.ir.sdy import ops as sdy
 from tests.conftest import ROOT
 
@@ -34,7 +35,7 @@ def upstreams() -> list[str]:
 
 
 def ours() -> list[str]:
-    text = (ROOT / "shard_dialect" / "ir" / "mesh" / "mesh.irdl.mlir").read_text()
+    text = mesh_dialect.definition()
     return [f"mesh.{name}" for name in re.findall(r"irdl\.operation @(\w+)", text)]
 
 

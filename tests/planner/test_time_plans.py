@@ -7,7 +7,8 @@ from itertools import product
 
 import pytest
 
-from shard_dialect.model import Grid, Mask, Sharding
+from shard_dialect.collectives import Mask
+from shard_dialect.model import Grid, Sharding
 from shard_dialect.model.devices.device_model import DeviceModel, NetworkLevel
 from shard_dialect.planner import Prices, plan
 from shard_dialect.planner.permutation import permute

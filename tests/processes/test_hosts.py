@@ -10,10 +10,16 @@ from dataclasses import replace
 import pytest
 
 from shard_dialect.processes import hosts
-from shard_dialect.processes.host_links import HostLink, enter
-from shard_dialect.processes.hosts import Door, Exchange, Invitation, seek
+from shard_dialect.processes.hosts import (
+    Door,
+    Exchange,
+    HostLink,
+    Invitation,
+    TorchStore,
+    enter,
+    seek,
+)
 from shard_dialect.processes.launchers import MPICH, OPEN_MPI, SLURM, Rank, launched_by
-from shard_dialect.processes.torch_store import TorchStore
 from tests.extras import needs
 
 Find = Callable[[str, Rank], HostLink]

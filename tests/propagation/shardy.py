@@ -8,16 +8,15 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.function import boundary, functions_of, name_of
-from shard_dialect.ir.mesh.manual_computation import BOUNDARY_OPS, TO_GLOBAL, boundary_of, is_manual
+from shard_dialect.ir.mesh.annotation_ops import BOUNDARY_OPS, TO_GLOBAL, boundary_of, is_manual
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.numbered_function import Function, Op
-from shard_dialect.ir.read_function import read_function
+from shard_dialect.ir.numbered_function import Function, Op, read_function
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.model import Sharding
-from shard_dialect.model.axis import full_axis
+from shard_dialect.model.grid import full_axis
+from shard_dialect.ops import rule_of
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.passes.propagate.constants import Constants
-from shard_dialect.rules import rule_of
 
 PIPELINE = (
     "builtin.module(symbol-dce,sdy-lift-inlined-meshes,sdy-constant-or-scalar-splitter,symbol-dce,"

@@ -5,12 +5,11 @@ from itertools import permutations
 import pytest
 
 from shard_dialect.model import Annotation, Grid, Reduction, Sharding, ShardingRule
-from shard_dialect.model.axis import Axes
-from shard_dialect.propagation.engine import Engine
+from shard_dialect.model.grid import Axes
+from shard_dialect.propagation.engine import STRATEGIES, Engine
 from shard_dialect.propagation.graph import Graph, Node
 from shard_dialect.propagation.history import History
-from shard_dialect.propagation.step import Direction
-from shard_dialect.propagation.visit_order import STRATEGIES
+from shard_dialect.propagation.op_update import Direction
 
 GRIDS = {"g": Grid("g", (2, 2)), "h": Grid("h", (4,))}
 SHAPE = (8, 8)

@@ -3,8 +3,8 @@
 import pytest
 
 from shard_dialect.model import Annotation, Grid, Reduction, Sharding, ShardingRule, SubAxis
-from shard_dialect.model.axis import Axes
-from shard_dialect.propagation.step import Direction, PreparedRule, step
+from shard_dialect.model.grid import Axes
+from shard_dialect.propagation.op_update import Direction, PreparedRule, step
 
 GRID = Grid("g", (4, 2, 2))
 SUM: dict[str, Reduction] = {"k": "sum"}

@@ -10,12 +10,11 @@ import pytest
 
 from shard_dialect.model import Annotation, Grid, Sharding, ShardingRule
 from shard_dialect.model.rule import Role
-from shard_dialect.propagation import upstream_propagation
-from shard_dialect.propagation.engine import Engine
+from shard_dialect.propagation import upstream_traversals
+from shard_dialect.propagation.engine import STRATEGIES, Engine
 from shard_dialect.propagation.graph import Graph, Node
-from shard_dialect.propagation.step import PreparedRule
-from shard_dialect.propagation.upstream_propagation import Traversal, Upstream
-from shard_dialect.propagation.visit_order import STRATEGIES
+from shard_dialect.propagation.op_update import PreparedRule
+from shard_dialect.propagation.upstream_traversals import Traversal, Upstream
 
 GRIDS = {"g": Grid("g", (2, 2, 2)), "h": Grid("h", (2,))}
 SHAPE = (8, 8)
@@ -256,14 +255,14 @@ def test_an_op_of_32_operands_costs_32_times_one(
 ) -> None:
     """Where upstream tries up to 2^32 subsets of what they say."""
     tried = 0
-    taken = upstream_propagation._loops_satisfying
+    taken = upstream_traversals._loops_satisfying
 
     def counted(*arguments: object) -> object:
         nonlocal tried
         tried += 1
         return taken(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(upstream_propagation, "_loops_satisfying", counted)
+    monkeypatch.setattr(upstream_traversals, "_loops_satisfying", counted)
     program = Program()
     program.map(*[program.value(ROWS if each % 2 else COLUMNS) for each in range(32)], lies=lies)
     program.run(traversal)
@@ -271,25 +270,25 @@ def test_an_op_of_32_operands_costs_32_times_one(
 
 
 def _exhaustive(
-    says: Sequence[upstream_propagation._Requirement],
-) -> upstream_propagation._Loops | None:
+    says: Sequence[upstream_traversals._Requirement],
+) -> upstream_traversals._Loops | None:
     """Upstream's search as it is described: all subsets, in order, for the first of the least kind.
 
     0: no tensor that says something moves; 1: no must does; 2: the others.
     """
-    best: tuple[int, upstream_propagation._Loops] | None = None
+    best: tuple[int, upstream_traversals._Loops] | None = None
     for choice in itertools.product(*[[True] if say.is_must else [True, False] for say in says]):
-        loops = upstream_propagation._loops_satisfying(says, choice, {}, True)
+        loops = upstream_traversals._loops_satisfying(says, choice, {}, True)
         if loops is None or not any(choice):
             continue
-        moved = [say.is_must for say in says if not upstream_propagation._is_unchanged(say, loops)]
+        moved = [say.is_must for say in says if not upstream_traversals._is_unchanged(say, loops)]
         kind = 2 if any(moved) else int(bool(moved))
         if best is None or kind < best[0]:
             best = (kind, loops)
     return best and best[1]
 
 
-def _split(loops: upstream_propagation._Loops | None) -> object:
+def _split(loops: upstream_traversals._Loops | None) -> object:
     return None if loops is None else {factor: axes for factor, axes in loops.items() if axes}
 
 
@@ -306,13 +305,13 @@ def test_one_wish_after_the_other_finds_what_all_subsets_do() -> None:
             form = PreparedRule.of(ShardingRule((8,) * 4, tuple(maps), ()))
             is_must = rng.random() < 0.3
             says.append(
-                upstream_propagation._Requirement.of(form, place, said(*split), GRIDS["g"], is_must)
+                upstream_traversals._Requirement.of(form, place, said(*split), GRIDS["g"], is_must)
             )
-        mine, all_of_them = upstream_propagation._loops(says, {}), _exhaustive(says)
+        mine, all_of_them = upstream_traversals._loops(says, {}), _exhaustive(says)
         assert _split(mine) == _split(all_of_them)
         found += mine is not None
         moved += mine is not None and any(
-            not upstream_propagation._is_unchanged(say, mine) for say in says
+            not upstream_traversals._is_unchanged(say, mine) for say in says
         )
     assert found > 2000
     assert moved > 1000

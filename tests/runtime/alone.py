@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from shard_dialect.codegen.array_types import Array
+from shard_dialect.abi.tensor_types import Array
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.pipeline import run_pipeline
-from shard_dialect.runtime.array_files import random_inputs
 from shard_dialect.runtime.executable import Alone, Executable
+from shard_dialect.runtime.random_inputs import random_inputs
 
 
 def compiled(text: str, entry: str = "main") -> Executable:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, ClassVar
 
 import ml_dtypes
 import numpy as np
@@ -27,10 +27,10 @@ from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.reading.spelling import scatter_dim
 from shard_dialect.model import Grid
 from shard_dialect.passes.framework.pipeline import run_pipeline
-from shard_dialect.runtime.cache.program_cache import Cache
 from shard_dialect.runtime.communicators.launched_world import BACKENDS, world_of
 from shard_dialect.runtime.communicators.world import InProcess, World
 from shard_dialect.runtime.compile import compile_sharded
+from shard_dialect.runtime.program_cache import Cache
 
 Array = NDArray[Any]
 GRID = Grid("g", (2, 2))
@@ -67,6 +67,9 @@ class Case:
     got: Got
     reduction: str = ""
 
+    of_all_backends: ClassVar[bool] = True
+    """Whether XLA has it, too."""
+
     @property
     def name(self) -> str:
         """Of its row in the table."""
@@ -98,6 +101,8 @@ class Case:
 class Sent(Case):
     """What the first of a group sends the last, past an exchange of all that comes in between."""
 
+    of_all_backends: ClassVar[bool] = False
+
     @property
     def name(self) -> str:
         return "send/recv"
@@ -105,33 +110,64 @@ class Sent(Case):
     def text(self, element: str, result: int) -> str:
         type_, n = _type(SHAPE, element), GRID.axes_size(self.axes)
         where = f"on @g grid_axes = {list(self.axes)}"
-        last = [1] * len(self.axes)
         mine = [GRID.index_along(rank, self.axes) for rank in range(GRID.size)]
         listed = f"dense<{mine}> : tensor<{GRID.size}xindex>"
         passed = ", ".join(f"{key} = {value}" for key, value in _permuted(self.axes).items())
-        r = f"%r{result}"
+        r, types = f"%r{result}", ", index" * len(self.axes)
+        if not self.attributes["computed"]:
+            first, last, types = "0", "1", ""
+        else:
+            first, last = f"{r}first", f"{r}last"
+        to = f"destination = [{', '.join([last] * len(self.axes))}]"
+        source = f" source = [{', '.join([first] * len(self.axes))}]"
+        source, given = (source, types) if self.attributes["named"] else ("", "")
         return f"""{r}rank = shard.process_linear_index on @g : index
   {r}places = arith.constant {listed}
   {r}place = tensor.extract {r}places[{r}rank] : tensor<{GRID.size}xindex>
   {r}zero = arith.constant 0 : index
+  {r}one = arith.constant 1 : index
+  {r}size = arith.constant {GRID.size} : index
   {r}end = arith.constant {n - 1} : index
+  {r}first = arith.divui {r}place, {r}size : index
+  {r}last = arith.addi {r}first, {r}one : index
   {r}sends = arith.cmpi eq, {r}place, {r}zero : index
   {r}gets = arith.cmpi eq, {r}place, {r}end : index
   scf.if {r}sends {{
-    %sent = shard.send %x {where} destination = {last} : ({type_}) -> {type_}
+    %sent = shard.send %x {where} {to} : ({type_}{types}) -> {type_}
   }}
   {r}passed = "mesh.collective_permute"(%x) {{{passed}}} : ({type_}) -> {type_}
   {r} = scf.if {r}gets -> {type_} {{
-    %got = shard.recv %x {where}{self.attributes["source"]} : ({type_}) -> {type_}
+    %got = shard.recv %x {where}{source} : ({type_}{given}) -> {type_}
     scf.yield %got : {type_}
   }} else {{
     scf.yield {r}passed : {type_}
   }}"""
 
 
-def _sent(axes: tuple[int, ...], source: str) -> Case:
+@dataclass(frozen=True)
+class Computed(Case):
+    """A collective whose root the program computes as it runs."""
+
+    of_all_backends: ClassVar[bool] = False
+
+    def text(self, element: str, result: int) -> str:
+        r, root = f"%r{result}root", self.attributes["root"]
+        unknown = ", ".join([str(-(2**63))] * len(self.axes))
+        plain = super().text(element, result).replace(root, f"array<i64: {unknown}>")
+        given = ", ".join([r] * len(self.axes))
+        types = ", index" * len(self.axes)
+        source = _type(SHAPE, element)
+        return f"""{r}rank = shard.process_linear_index on @g : index
+  {r}size = arith.constant {GRID.size} : index
+  {r}zero = arith.divui {r}rank, {r}size : index
+  {r}one = arith.constant 1 : index
+  {r} = arith.addi {r}zero, {r}one : index
+  {plain.replace("(%x)", f"(%x, {given})").replace(f"({source})", f"({source}{types})")}"""
+
+
+def _sent(axes: tuple[int, ...], *, named: str = "", computed: str = "") -> Case:
     return Sent(
-        "shard.send", axes, {"source": source}, SHAPE,
+        "shard.send", axes, {"named": named, "computed": computed}, SHAPE,
         lambda all_, at: all_[0] if at == len(all_) - 1 else all_[at - 1],
     )  # fmt: skip
 
@@ -146,7 +182,8 @@ def cases() -> list[Case]:
         found += _moves(axes, dim)
         for kind in JOIN:
             found += _reductions(kind, axes, dim)
-    return found
+    rooted = [case for case in found if "root" in case.attributes]
+    return [*found, *(Computed(**vars(case)) for case in rooted)]
 
 
 def _on(axes: tuple[int, ...], **more: str) -> dict[str, str]:
@@ -186,7 +223,8 @@ def _moves(axes: tuple[int, ...], dim: int) -> list[Case]:
         Case("mesh.collective_permute", axes, _permuted(axes), SHAPE,
              lambda all_, at: all_[at - 1]),
         *(_all_to_all(axes, dim, other) for other in sorted({1, dim})),
-        _sent(axes, f" source = {[0] * len(axes)}" if dim else ""),
+        _sent(axes, named="yes" if dim else ""),
+        _sent(axes, named="yes", computed="yes"),
     ]  # fmt: skip
 
 
@@ -255,7 +293,8 @@ def program(chosen: Sequence[Case], element: str, *, started: bool) -> str:
     results = ", ".join(f"%r{number}" for number in range(len(chosen)))
     lines = []
     for number, case in enumerate(chosen):
-        in_halves = started and case.op not in ("shard.all_slice", "shard.send")
+        is_whole = case.op in ("shard.all_slice", "shard.send") or isinstance(case, Computed)
+        in_halves = started and not is_whole
         lines.append((case.started if in_halves else case.text)(element, number))
     body = "\n  ".join([*lines, f"return {results} : {types}"])
     return (

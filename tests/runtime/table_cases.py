@@ -15,13 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from shard_dialect import plugins
+from shard_dialect.abi.tensor_types import Array
+from shard_dialect.backends.xla.xla_devices import XlaDevices
 from shard_dialect.cli.run_command import check_device
-from shard_dialect.codegen.array_types import Array
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.pipeline import run_pipeline
-from shard_dialect.runtime.array_files import random_inputs
 from shard_dialect.runtime.checking.check import check
 from shard_dialect.runtime.communicators.launched_world import BACKENDS, world_of
 from shard_dialect.runtime.communicators.world import InProcess, Runnable, World
@@ -31,7 +31,7 @@ from shard_dialect.runtime.compile import (
     compile_reference,
     compile_sharded,
 )
-from shard_dialect.runtime.xla.xla_devices import XlaDevices
+from shard_dialect.runtime.random_inputs import random_inputs
 from tests.conftest import ROOT
 from tests.runtime.collective_cases import GRID, cases, inputs_of, program
 
@@ -139,8 +139,8 @@ class Row:
     """The results on a device of this rank, from the arguments of all devices."""
 
 
-def _collectives(*, are_sent: bool) -> Row:
-    chosen = [case for case in cases() if (case.name == "send/recv") == are_sent]
+def _collectives(*, of_all: bool) -> Row:
+    chosen = [case for case in cases() if case.of_all_backends == of_all]
     chosen = [case for case in chosen if not case.reduction.startswith("bitwise")]
     return Row(
         lambda _: program(chosen, "f32", started=False),
@@ -157,8 +157,8 @@ def _of_one_device(rank: int) -> str:
 
 
 ROWS = {
-    "the collectives of [the table](collectives.md#element-types)": _collectives(are_sent=False),
-    "`shard.send` and `shard.recv`": _collectives(are_sent=True),
+    "the collectives of [the table](collectives.md#element-types)": _collectives(of_all=True),
+    "`shard.send`, `shard.recv`, and roots that the program computes": _collectives(of_all=False),
     "programs of one device (`--pick-device`)": Row(_of_one_device),
     "plugins' ops, by their `lowering`": Row(
         lambda _: (ROOT / "tests/lit/run/plugin_lowering.mlir").read_text()

@@ -10,8 +10,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from shard_dialect.codegen.array_types import Array
-from shard_dialect.codegen.machine_code import generate
+from shard_dialect.abi.tensor_types import Array
+from shard_dialect.backends.cpu.machine_code import generate
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
@@ -160,7 +160,7 @@ def test_of_bf16_the_bits_alone_are_moved(monkeypatch: pytest.MonkeyPatch) -> No
             assert not any(isinstance(each.type, ir.BF16Type) for each in op.results), str(op)
             values += len(op.results)
 
-    monkeypatch.setattr("shard_dialect.codegen.machine_code.Engine", look)
+    monkeypatch.setattr("shard_dialect.backends.cpu.machine_code.Engine", look)
     with make_context():
         module = Source.of(text).parse()
         run_pipeline(module, "lower")

@@ -7,22 +7,23 @@ from unittest.mock import patch
 
 import pytest
 
+from shard_dialect.collectives import AllReduce, Step
 from shard_dialect.errors import ShardError, ShardWarning
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.shard.local_collectives import write_local
 from shard_dialect.ir.walk import walk
-from shard_dialect.model import AllReduce, Step
+from shard_dialect.passes.framework.base import ANYTHING
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.passes.partition import partition_collectives
-from shard_dialect.passes.propagate.sink_reshapes import SinkReshapes
-from shard_dialect.runtime.array_files import random_inputs
+from shard_dialect.passes.propagate.take_merges_apart import SinkReshapes
 from shard_dialect.runtime.checking import bisect
 from shard_dialect.runtime.checking.bisect import Suspect
 from shard_dialect.runtime.communicators.world import InProcess
 from shard_dialect.runtime.compile import compile_reference, compile_sharded
 from shard_dialect.runtime.dynamic_sizes import Sizes
+from shard_dialect.runtime.random_inputs import random_inputs
 from tests.programs.annotated import random_program
 from tests.programs.flow import random_flow_program
 from tests.programs.runnable_stablehlo import runnable_stablehlo
@@ -120,7 +121,7 @@ def test_a_pass_that_changes_the_program_is_named() -> None:
                 op.results[0].replace_all_uses_with(made.results[0])
                 op.erase()
 
-    with patch.object(SinkReshapes, "rewrite", rewrite):
+    with patch.multiple(SinkReshapes, rewrite=rewrite, needs=ANYTHING):
         error = blamed(CHAIN)
     expected = "--sink-reshapes makes another program: without shardings they differ, too"
     assert error.message == expected

@@ -14,10 +14,10 @@ from shard_dialect.errors import ShardWarning
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.runtime import compile as compiling
-from shard_dialect.runtime.array_files import random_inputs
-from shard_dialect.runtime.cache.program_cache import VARIABLE, Cache
 from shard_dialect.runtime.communicators.world import InProcess
 from shard_dialect.runtime.executable import Executable
+from shard_dialect.runtime.program_cache import VARIABLE, Cache
+from shard_dialect.runtime.random_inputs import random_inputs
 from tests.conftest import ROOT, Program, at_level
 
 EXAMPLE = ROOT / "examples" / "megatron.mlir"

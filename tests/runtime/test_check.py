@@ -6,7 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shard_dialect.codegen.array_types import Array
+import shard_dialect as sd
+from shard_dialect.abi.tensor_types import Array
+from shard_dialect.errors import ShardError
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.runtime.checking.check import Verdict, check
@@ -19,6 +21,7 @@ from shard_dialect.runtime.checking.tolerance import (
 from shard_dialect.runtime.communicators.world import InProcess
 from shard_dialect.runtime.compile import compile_reference, compile_sharded
 from tests.conftest import run_child
+from tests.extras import needs
 
 
 def verdict(text: str, reference: str, inputs: list[Array]) -> Verdict:
@@ -177,3 +180,95 @@ def test_a_tiny_number_may_be_taken_for_zero() -> None:
     expected = np.array([0.0], np.float32)
     assert compare(np.array([6e-38], np.float32), expected, least_allowed(expected)).passed
     assert not compare(np.array([6e-30], np.float32), expected, least_allowed(expected)).passed
+
+
+@pytest.mark.parametrize("type_", ["memref<4xf32>", "tensor<*xf32>", "index"])
+def test_a_function_that_no_judge_can_run_is_refused_at_its_place(type_: str) -> None:
+    text = f"\nfunc.func @main(%x: {type_}) {{ return }}"
+    with make_context(), pytest.raises(ShardError) as error:
+        compile_reference(Source.of(text, "p.mlir"), "main")
+    assert error.value.location == "p.mlir:2:1"
+    assert error.value.message.startswith("function @main cannot be checked: ")
+
+
+SCATTER = """
+shard.grid @g(shape = 4)
+func.func @main(%x: tensor<{n}xf32> {{mesh.sharding = #mesh.shard<@g, [[0]]>}}) -> tensor<2xf32> {{
+  %zero = stablehlo.constant dense<0.0> : tensor<2xf32>
+  %at = stablehlo.constant dense<1> : tensor<{n}x1xi64>
+  %y = "stablehlo.scatter"(%zero, %at, %x) ({{
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %s = stablehlo.add %a, %b : tensor<f32>
+    stablehlo.return %s : tensor<f32>
+  }}) {{scatter_dimension_numbers = #stablehlo.scatter<
+      inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}}
+    : (tensor<2xf32>, tensor<{n}x1xi64>, tensor<{n}xf32>) -> tensor<2xf32>
+  return %y : tensor<2xf32>
+}}
+"""
+
+
+@needs("jax")
+def test_the_reference_may_be_the_one_that_rounds() -> None:
+    """A million positive numbers into one cell, one by one: each is rounded to the sum's units."""
+    count = 1 << 20
+    text = SCATTER.format(n=count)
+    inputs = [np.abs(np.random.default_rng(0).standard_normal(count)).astype(np.float32)]
+    with make_context():
+        reference = compile_reference(Source.of(text), "main")
+    (result,), (true,) = reference.run(inputs), reference.run_in_f64(inputs) or ()
+    assert true.dtype == np.float64
+    assert true[1] == pytest.approx(np.sum(inputs[0], dtype=np.float64), rel=1e-12)
+    assert abs(result[1] - true[1]) > 20 * np.spacing(result[1])  # by far more than one rounding
+    assert verdict(text, text, inputs).passed
+
+
+CHAOS = """
+shard.grid @g(shape = 2)
+func.func @main(%x: tensor<64xf32> {{mesh.sharding = #mesh.shard<@g, [[0]]>}}) -> tensor<64xf32> {{
+  %fifty = stablehlo.constant dense<50.0> : tensor<64xf32>
+{}
+  return %v{} : tensor<64xf32>
+}}
+"""
+
+
+@pytest.mark.parametrize(("steps", "says"), [(2, False), (40, True)])
+def test_a_result_that_any_rounding_changes_is_not_compared(steps: int, says: bool) -> None:
+    lines = []
+    for number in range(steps):
+        before = f"%v{number}" if number else "%x"
+        lines += [
+            f"%d{number} = stablehlo.multiply {before}, %fifty : tensor<64xf32>",
+            f"%v{number + 1} = stablehlo.sine %d{number} : tensor<64xf32>",
+        ]
+    verdict = sd.compile(sd.parse(CHAOS.format("\n".join(lines), steps))).check()
+    assert verdict.passed
+    assert ("result0 cannot be compared: an error" in str(verdict)) == says
+
+
+CENTRED = """
+shard.grid @g(shape = 2x2)
+func.func @main(%x: tensor<16x64xf32> {{mesh.sharding = #mesh.shard<@g, [[0], [1]]>}})
+    -> tensor<16xf32> {{
+  %z = stablehlo.constant dense<0.0> : tensor<f32>
+  %n = stablehlo.constant dense<{}> : tensor<16xf32>
+  %s = stablehlo.reduce(%x init: %z) applies stablehlo.add across dimensions = [1]
+      : (tensor<16x64xf32>, tensor<f32>) -> tensor<16xf32>
+  %m = stablehlo.divide %s, %n : tensor<16xf32>
+  %b = stablehlo.broadcast_in_dim %m, dims = [0] : (tensor<16xf32>) -> tensor<16x64xf32>
+  %d = stablehlo.subtract %x, %b : tensor<16x64xf32>
+  %r = stablehlo.reduce(%d init: %z) applies stablehlo.add across dimensions = [1]
+      : (tensor<16x64xf32>, tensor<f32>) -> tensor<16xf32>
+  return %r : tensor<16xf32>
+}}
+"""
+
+
+def test_a_result_that_is_0_but_for_rounding_is_compared_with_0() -> None:
+    inputs = [np.random.default_rng(0).standard_normal((16, 64)).astype(np.float32)]
+    right, wrong = CENTRED.format("64.0"), CENTRED.format("64.1")
+    passed = verdict(right, right, inputs)
+    assert passed.passed
+    assert not passed.note
+    assert not verdict(wrong, right, inputs).passed

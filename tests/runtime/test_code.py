@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from shard_dialect.codegen.lowered_program import Program
-from shard_dialect.codegen.machine_code import LEVEL, opt_level
+from shard_dialect.abi.lowered_program import Program
+from shard_dialect.backends.cpu.machine_code import LEVEL, opt_level
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source

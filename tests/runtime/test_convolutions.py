@@ -6,8 +6,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from shard_dialect.codegen.array_types import Array
-from shard_dialect.codegen.blas import convolutions
+from shard_dialect.abi.tensor_types import Array
+from shard_dialect.backends.cpu import convolutions
 from tests.runtime.alone import compiled, run_on
 
 LETTERS = {"f32": 1e-4, "f64": 1e-12}

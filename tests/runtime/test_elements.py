@@ -7,14 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shard_dialect.codegen.array_types import Array, TensorType
+from shard_dialect.abi.tensor_types import Array, TensorType
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.reading.spelling import scatter_dim
-from shard_dialect.runtime.array_files import load_inputs, random_inputs
+from shard_dialect.runtime.array_files import load_inputs
 from shard_dialect.runtime.communicators.world import InProcess
 from shard_dialect.runtime.compile import compile_sharded
 from shard_dialect.runtime.executable import Executable
+from shard_dialect.runtime.random_inputs import random_inputs
 from shard_dialect.testing import run_and_check
 from tests.extras import needs
 

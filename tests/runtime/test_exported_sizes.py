@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from shard_dialect.errors import ShardError
-from shard_dialect.passes.specialize.known_shapes import written
+from shard_dialect.passes.specialize.shape_rules import written
 from shard_dialect.runtime.dynamic_sizes import Sizes
 from tests.extras import missing, needs
 from tests.runtime.test_sizes import run

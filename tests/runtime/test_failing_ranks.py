@@ -330,7 +330,7 @@ def test_a_patched_main_on_one_rank(launch: Launch, start: Start, tmp_path: Path
     """Called with arguments, as by a user's own script."""
     wrapper = tmp_path / "wrapper.py"
     text = WRAPPER.replace("main()", "main(sys.argv[1:])")
-    patch = "import shard_dialect.runtime.array_files as arrays; arrays.random_inputs = None"
+    patch = "import shard_dialect.runtime.random_inputs as inputs; inputs.random_inputs = None"
     wrapper.write_text(text.format(fault=patch))
     job = start(launch, "", program=(str(wrapper),))
     said = job.end()

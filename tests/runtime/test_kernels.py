@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from shard_dialect.codegen.machine_code import generate
+from shard_dialect.backends.cpu.machine_code import generate
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.function import name_of
 from shard_dialect.ir.reading.source import Source

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from shard_dialect.codegen.array_types import Array
-from shard_dialect.codegen.kernels import Kernels
-from shard_dialect.codegen.loops import to_loops
+from shard_dialect.abi.tensor_types import Array
+from shard_dialect.backends.cpu.kernels import Kernels
+from shard_dialect.backends.cpu.lower_loops import to_loops
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source

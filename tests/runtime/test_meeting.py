@@ -8,7 +8,7 @@ import pytest
 
 from shard_dialect.model import REDUCTIONS, Grid, Reduction
 from shard_dialect.runtime.communicators.join_shards import join
-from shard_dialect.runtime.communicators.meeting import Meeting
+from shard_dialect.runtime.communicators.mailbox import Meeting
 from shard_dialect.runtime.communicators.thread_devices import _COPIED, ThreadDevice, _World
 
 

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from shard_dialect.ir.reading.source import Source
 from shard_dialect.runtime.communicators.mailbox import Mailbox
 from shard_dialect.runtime.communicators.world import InProcess
 from shard_dialect.runtime.compile import compile_sharded
+from tests.conftest import Program
 
 PROGRAM = """
 shard.grid @g(shape = 3)
@@ -117,3 +119,35 @@ def test_what_is_sent_is_what_is_received() -> None:
         ShardError, match=r"receives an array of shape \(1,\) of int64, and was sent"
     ):
         run([RECEIVE.format(0, "source = [1] "), KEEP], [wide, send, KEEP])
+
+
+ROOT = """
+shard.grid @g(shape = 2x2)
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {{mesh.form = "local"}} {{
+  %two = arith.constant 2 : index
+  %rank = shard.process_linear_index on @g : index
+  %root = arith.{} %rank, %two : index
+  %0 = shard.broadcast %x on @g grid_axes = [0] root = [%root]
+      : (tensor<4xf32>, index) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("remui", ""),
+        ("divui", "names another root on other devices of its group: expected one for all"),
+        ("addi", "names no member of its group as its root: expected 0 to 1"),
+    ],
+)
+def test_devices_that_name_other_roots_are_found(
+    name: str, message: str, run: Program, tmp_path: Path
+) -> None:
+    file = tmp_path / "roots.mlir"
+    file.write_text(ROOT.format(name))
+    done = run(str(file))
+    assert done.returncode == bool(message), done.stderr
+    # The compiled program itself says it, on standard output.
+    assert f"{file}:7:8: error: 'shard.broadcast' op {message}" in done.stdout or not message

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from shard_dialect.codegen.array_types import Array
-from shard_dialect.runtime.array_files import random_inputs
+from shard_dialect.abi.tensor_types import Array
+from shard_dialect.runtime.random_inputs import random_inputs
 from shard_dialect.testing import reference_of
 from tests.runtime.alone import run_on
 

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from shard_dialect.codegen import elementary_functions
+from shard_dialect.backends.cpu import elementary_functions
 from shard_dialect.errors import ShardError
-from shard_dialect.runtime.array_files import random_inputs
+from shard_dialect.processes.supervise import what_is_done
 from shard_dialect.runtime.checking.reference import JUDGES, Judge
+from shard_dialect.runtime.random_inputs import random_inputs
 from shard_dialect.testing import reference_of, run_and_check
 from tests.extras import needs
 from tests.programs.mixed_precision import mixed_program
@@ -31,6 +32,26 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
 @needs("jax")
 def test_xla_judges_stablehlo() -> None:
     assert reference_of(ADDS).judge.startswith("XLA (jaxlib ")
+
+
+@needs("jax")
+def test_xla_judges_transposes_that_cancel() -> None:
+    """XLA's fusion emitters, for one, recurse on them until the stack ends."""
+    text = """
+    func.func @main(%x: tensor<12x8xbf16>) -> tensor<12x8xbf16> {
+      %0 = stablehlo.logistic %x : tensor<12x8xbf16>
+      %1 = stablehlo.transpose %0, dims = [1, 0] : (tensor<12x8xbf16>) -> tensor<8x12xbf16>
+      %2 = stablehlo.logistic %1 : tensor<8x12xbf16>
+      %3 = stablehlo.transpose %2, dims = [1, 0] : (tensor<8x12xbf16>) -> tensor<12x8xbf16>
+      return %3 : tensor<12x8xbf16>
+    }"""
+    assert run_and_check(text, "spmd,lower").verdict.passed
+
+
+@needs("jax")
+def test_a_crash_of_a_judge_would_name_it() -> None:
+    reference_of(ADDS, by="xla")
+    assert what_is_done()[1].endswith("(--reference-by=xla)")
 
 
 def test_upstream_judges_what_xla_does_not_know() -> None:
@@ -148,3 +169,25 @@ def test_numbers_that_are_no_tensors_are_converted(of: str, by: Judge) -> None:
     }}"""
     x = np.array([0.0, 1.0, -1.0, 2.0], np.float32)
     np.testing.assert_allclose(reference_of(text, by).run([x])[0], 3 * np.exp(x), rtol=1e-6)
+
+
+@needs("jax")
+def test_constants_of_all_kinds_are_the_same_in_64_bits() -> None:
+    text = """
+    func.func @main(%x: tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>, tensor<f32>) {
+      %c = stablehlo.constant dense<[0x7F800000, -1.5, 0xFF800000]> : tensor<3xf32>
+      %d = stablehlo.constant dense<"0x0000803F0000004000004040"> : tensor<3xf32>
+      %m = stablehlo.constant dense<0xFF800000> : tensor<f32>
+      %0 = stablehlo.minimum %x, %c : tensor<3xf32>
+      %1 = stablehlo.multiply %x, %d : tensor<3xf32>
+      %2 = stablehlo.reduce(%x init: %m) applies stablehlo.maximum across dimensions = [0]
+        : (tensor<3xf32>, tensor<f32>) -> tensor<f32>
+      return %0, %1, %2 : tensor<3xf32>, tensor<3xf32>, tensor<f32>
+    }"""
+    inputs = [np.array([2, -3, 4], np.float32)]
+    expected = [[2, -3, -np.inf], [2, -6, 12], 4]
+    true = reference_of(text).run_in_f64(inputs)
+    assert true is not None
+    for own, other in zip(true, expected, strict=True):
+        assert own.dtype == np.float64
+        assert own.tolist() == other

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from shard_dialect.codegen.array_types import Array
+from shard_dialect.abi.tensor_types import Array
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.runtime.compile import compile_sharded

@@ -42,7 +42,7 @@ func.func @main(%x: tensor<{rows}x{columns}xf32> {{mesh.sharding = #mesh.shard<@
 }}
 """
 GRID = sd.Grid("g", (2, 2))
-SPLIT = {"arg0": [[0], [1]], "arg1": [[]]}
+SPLIT = {"x": [[0], [1]], "arg1": [[]]}
 
 
 def save_safetensors(path: Path, arrays: Arrays) -> None:
@@ -72,7 +72,7 @@ SAVES: dict[str, Callable[[Path, Arrays], object]] = {
 @pytest.fixture
 def arrays() -> dict[str, np.ndarray]:
     x = np.arange(ROWS * 5, dtype=np.float32).reshape(ROWS, 5)
-    return {"arg0": x, "arg1": np.ones(5, np.float32)}
+    return {"x": x, "arg1": np.ones(5, np.float32)}
 
 
 @pytest.fixture
@@ -85,8 +85,8 @@ def program(tmp_path: Path) -> Path:
 def right(folder: Path, arrays: Arrays) -> bool:
     found = sd.join_shards(folder)
     assert sorted(found) == ["result0", "result1"]
-    np.testing.assert_array_equal(found["result0"], arrays["arg0"] + 1)
-    return float(found["result1"]) == arrays["arg0"].sum()
+    np.testing.assert_array_equal(found["result0"], arrays["x"] + 1)
+    return float(found["result1"]) == arrays["x"].sum()
 
 
 @pytest.mark.parametrize("name", SAVES)
@@ -147,7 +147,7 @@ def test_no_rank_holds_a_whole_tensor(
         folder, program = tmp_path / kind, tmp_path / f"{kind}.mlir"
         folder.mkdir()
         program.write_text(PROGRAM.format(rows=shape[0], columns=shape[1]))
-        given = {"arg0": np.ones(shape, np.float32), "arg1": np.ones(shape[1], np.float32)}
+        given = {"x": np.ones(shape, np.float32), "arg1": np.ones(shape[1], np.float32)}
         SAVES[name](tmp_path / name, given)
         options = (f"--inputs={tmp_path / name}", f"--outputs={tmp_path}/out/")
         monkeypatch.setenv("TEST_PEAKS", str(folder))
@@ -168,11 +168,11 @@ def test_shards_that_do_not_fit(
     place = np.array([[0, 4, 7], [0, 3, 5]])
     good = dict(np.load(file))
     cases = {
-        "arg0 has shape 3x3, expected 4x2": {**good, "arg0": np.ones((3, 3), np.float32)},
-        "holds arg0; expected arg0, arg1": {"arg0": good["arg0"]},
-        "arg0 is [0:4 of 7, 0:3 of 5] of its tensor, expected [0:4 of 7, 3:5 of 5]": {
+        "x has shape 3x3, expected 4x2": {**good, "x": np.ones((3, 3), np.float32)},
+        "holds x; expected x, y": {"x": good["x"]},
+        "x is [0:4 of 7, 0:3 of 5] of its tensor, expected [0:4 of 7, 3:5 of 5]": {
             **good,
-            "arg0.place": place,
+            "x.place": place,
         },
     }
     for message, given in cases.items():
@@ -220,11 +220,11 @@ HEADERS = {
     "too long": (struct.pack("<Q", 1 << 60) + b"{}", "it has no header"),
     "no JSON": ("{", "its header is no table of tensors"),
     "no object": ([], "its header is no table of tensors"),
-    "no offsets": ({"arg0": {"dtype": "F32", "shape": [2]}}, "is no table of tensors"),
-    "negative": ({"arg0": {**ENTRY, "shape": [-2]}}, "is no table of tensors"),
-    "unknown type": ({"arg0": {**ENTRY, "dtype": "F8_E4M3"}}, "arg0 has dtype F8_E4M3, expected"),
-    "other size": ({"arg0": {**ENTRY, "shape": [3]}}, "arg0 has 8 bytes, expected 12"),
-    "past the end": ({"arg0": {**ENTRY, "data_offsets": [4, 12]}}, "arg0 has 4 bytes, expected 8"),
+    "no offsets": ({"x": {"dtype": "F32", "shape": [2]}}, "is no table of tensors"),
+    "negative": ({"x": {**ENTRY, "shape": [-2]}}, "is no table of tensors"),
+    "unknown type": ({"x": {**ENTRY, "dtype": "F8_E4M3"}}, "x has dtype F8_E4M3, expected"),
+    "other size": ({"x": {**ENTRY, "shape": [3]}}, "x has 8 bytes, expected 12"),
+    "past the end": ({"x": {**ENTRY, "data_offsets": [4, 12]}}, "x has 4 bytes, expected 8"),
 }
 
 

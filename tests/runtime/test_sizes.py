@@ -6,17 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shard_dialect.codegen.array_types import Array
+from shard_dialect.abi.tensor_types import Array
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
+from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.passes.specialize import propagate_shapes
-from shard_dialect.passes.specialize.specialize import Specialize
-from shard_dialect.runtime.cache.program_cache import Cache
 from shard_dialect.runtime.communicators.world import InProcess
 from shard_dialect.runtime.compile import compile_sharded
 from shard_dialect.runtime.dynamic_sizes import Sizes
+from shard_dialect.runtime.program_cache import Cache
 
 NORMALIZED = """
 shard.grid @g(shape = ?x2)
@@ -60,9 +60,10 @@ def test_softmax_of_any_shape(shape: tuple[int, int], grid: str) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-def test_shapes_of_the_inputs_and_a_grid_of_the_ranks(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["x", "arg0"])
+def test_shapes_of_the_inputs_and_a_grid_of_the_ranks(name: str, tmp_path: Path) -> None:
     drawn = np.random.default_rng(1).standard_normal((6, 4))
-    np.savez(tmp_path / "in.npz", arg0=drawn)
+    np.savez(tmp_path / "in.npz", **{name: drawn})
     sizes = Sizes(inputs=str(tmp_path / "in.npz"), devices=6)
     with make_context():
         program = compile_sharded(Source.of(NORMALIZED), sizes=sizes).program
@@ -73,7 +74,7 @@ def test_shapes_of_the_inputs_and_a_grid_of_the_ranks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
-        (Sizes(), "argument 0 of @main is a tensor<?x?xf64>: give the shapes of the arguments"),
+        (Sizes(), "argument x of @main is a tensor<?x?xf64>: give the shapes of the arguments"),
         (Sizes("4x6"), "grid @g(?x2) of function @main has unknown sizes: give them"),
         (Sizes("4x6", devices=3), "grid @g(?x2) cannot have 3 devices, one for each rank"),
         (Sizes("4x6", "2x3"), "grid @g(?x2) cannot have the shape 2x3"),
@@ -91,9 +92,9 @@ def test_sizes_that_do_not_fit(sizes: Sizes, message: str) -> None:
 
 
 def test_inputs_that_are_not_there(tmp_path: Path) -> None:
-    np.savez(tmp_path / "in.npz", x=np.ones(3))
+    np.savez(tmp_path / "in.npz", y=np.ones(3))
     sizes = Sizes(grid="2x2", inputs=str(tmp_path / "in.npz"))
-    with make_context(), pytest.raises(ShardError, match="holds x, and no arg0"):
+    with make_context(), pytest.raises(ShardError, match="holds y, and no x"):
         compile_sharded(Source.of(NORMALIZED), sizes=sizes)
 
 
@@ -141,7 +142,7 @@ def test_time_is_linear_where_sizes_are_computed_again_and_again() -> None:
                 run_pass(pipeline, op)
 
             patch.setattr(propagate_shapes, "_run", counted)
-            Specialize("main", "200").run(module)
+            run_pipeline(module, "specialize{shapes=200}")
     assert folds < 6
     assert "-> tensor<50xf64>" in str(module)
 
@@ -236,8 +237,8 @@ def test_a_scalar_decides_where_shards_begin(at: int) -> None:
     [
         ("", "give arguments values by --specialize \\(run: --scalars\\)"),
         ("8", "expected to grow from 0"),
-        ("x", "argument 0 of @main is a i64: it cannot have the value x"),
-        (",8", "argument 1 of @main is a tensor<8xf64>: it cannot have the value 8"),
+        ("x", "argument n of @main is a i64: it cannot have the value x"),
+        (",8", "argument x of @main is a tensor<8xf64>: it cannot have the value 8"),
     ],
 )
 def test_scalars_that_do_not_fit(scalars: str, message: str) -> None:

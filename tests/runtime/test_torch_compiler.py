@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from shard_dialect.errors import ShardError
-from shard_dialect.runtime.shard_files import join_shards
+from shard_dialect.runtime.array_files import join_shards
 from shard_dialect.testing import run_and_check
 from tests.conftest import ROOT, Program, ended, start_child
 from tests.extras import needs

@@ -2,26 +2,36 @@
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from shard_dialect.backends.xla.xla_devices import XlaDevices, XlaExecutable
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.runtime.compile import compile_for_xla
-from shard_dialect.runtime.xla.xla_devices import XlaDevices, XlaExecutable
 from shard_dialect.testing.check_program import reference_of
 from tests.conftest import ROOT, Program
 from tests.extras import needs
-from tests.runtime.collective_cases import DTYPES, GRID, Case, cases, inputs_of, program, refusals
+from tests.runtime.collective_cases import (
+    DTYPES,
+    GRID,
+    Case,
+    Computed,
+    cases,
+    inputs_of,
+    program,
+    refusals,
+)
 
 pytestmark = needs("jax")
 
 
 def chosen_for(element: str) -> list[Case]:
-    left_out = {*refusals(element), "send/recv"}
-    return [case for case in cases() if case.name not in left_out]
+    left_out = refusals(element)
+    return [case for case in cases() if case.name not in left_out and case.of_all_backends]
 
 
 @pytest.mark.parametrize("element", DTYPES)
@@ -49,6 +59,38 @@ def test_examples_are_right(path: str, run: Program) -> None:
     assert "check passed" in done.stdout
 
 
+IN_BRANCHES = """
+mesh.cluster @all(rank = 1, dim_sizes = [4])
+mesh.sub_cluster @a(cluster = @all, offsets = [0], sizes = [2])
+mesh.sub_cluster @b(cluster = @all, offsets = [2], sizes = [2])
+func.func @main(%x: tensor<1x8x3xf32> {mesh.sharding = #mesh.shard<@a, [[], [0]]>},
+                %k: tensor<3x3x3xf32>) -> tensor<1x8x3xf32> {
+  %0 = stablehlo.convolution(%x, %k) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f],
+      window = {pad = [[1, 1]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+      : (tensor<1x8x3xf32>, tensor<3x3x3xf32>) -> tensor<1x8x3xf32>
+  %1 = "mesh.collective_permute"(%0) {cluster = @b} : (tensor<1x8x3xf32>) -> tensor<1x8x3xf32>
+  %2 = stablehlo.convolution(%1, %k) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f],
+      window = {pad = [[1, 1]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+      : (tensor<1x8x3xf32>, tensor<3x3x3xf32>) -> tensor<1x8x3xf32>
+  return %2 : tensor<1x8x3xf32>
+}
+"""
+
+
+def test_halos_of_a_stage_need_no_other_stage(run: Program, tmp_path: Path) -> None:
+    """XLA lets all devices meet at a permutation, also those that take another branch."""
+    (tmp_path / "in.mlir").write_text(IN_BRANCHES)
+    done = run(str(tmp_path / "in.mlir"), "--backend=xla", "--check", "--timeout=60")
+    assert "check passed" in done.stdout, done.stderr
+
+
+def test_manual_computations_of_stages_are_right(run: Program) -> None:
+    folder = ROOT / "tests/lit/manual"
+    reference = f"--reference={folder}/Inputs/stages_unsharded.mlir"
+    done = run(str(folder / "stages.mlir"), "--backend=xla", "--check", reference, "--timeout=60")
+    assert "check passed" in done.stdout, done.stderr
+
+
 def refusal(text: str) -> str:
     with make_context(), pytest.raises(ShardError) as found:
         compile_for_xla(Source.of(text, "x.mlir"))
@@ -67,6 +109,13 @@ def test_messages_are_refused() -> None:
     text = refusal(program([sent], "f32", started=False))
     assert text.startswith("x.mlir:")
     assert "cannot be written as StableHLO, where all devices run one program" in text
+
+
+def test_computed_roots_are_refused() -> None:
+    (rooted,) = [case for case in cases() if isinstance(case, Computed)][:1]
+    text = refusal(program([rooted], "f32", started=False))
+    assert text.startswith("x.mlir:")
+    assert "whose root the program computes as it runs cannot be written as StableHLO" in text
 
 
 @pytest.mark.parametrize(
@@ -98,18 +147,18 @@ def results_of(text: str, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 def test_the_report_tells_what_xla_has_merged() -> None:
-    """Two all-reduces of one sum each: XLA makes one of both, and the report says so."""
+    """Two all-reduces too large to bundle: XLA may make one of both, and the report says so."""
     text = """
         shard.grid @g(shape = 4)
-        func.func @main(%x: tensor<8x4xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>},
-                        %y: tensor<8x4xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>})
-            -> (tensor<4xf32>, tensor<4xf32>) {
+        func.func @main(%x: tensor<8x16384xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>},
+                        %y: tensor<8x16384xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>})
+            -> (tensor<16384xf32>, tensor<16384xf32>) {
           %zero = stablehlo.constant dense<0.0> : tensor<f32>
           %0 = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [0]
-            : (tensor<8x4xf32>, tensor<f32>) -> tensor<4xf32>
+            : (tensor<8x16384xf32>, tensor<f32>) -> tensor<16384xf32>
           %1 = stablehlo.reduce(%y init: %zero) applies stablehlo.add across dimensions = [0]
-            : (tensor<8x4xf32>, tensor<f32>) -> tensor<4xf32>
-          return %0, %1 : tensor<4xf32>, tensor<4xf32>
+            : (tensor<8x16384xf32>, tensor<f32>) -> tensor<16384xf32>
+          return %0, %1 : tensor<16384xf32>, tensor<16384xf32>
         }"""
     with make_context():
         found = compile_for_xla(Source.of(text)).collectives

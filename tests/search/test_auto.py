@@ -8,7 +8,7 @@ import pytest
 
 import shard_dialect as sd
 from shard_dialect.ir.bindings import ir
-from shard_dialect.search.auto_options import AutoOptions
+from shard_dialect.search.auto import AutoOptions
 from tests.conftest import ROOT
 
 EXAMPLES = ROOT / "examples"

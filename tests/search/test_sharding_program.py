@@ -11,12 +11,11 @@ from shard_dialect.model import Grid
 from shard_dialect.model.devices.device_model import DeviceModel
 from shard_dialect.search.auto import grid_shapes
 from shard_dialect.search.choices.integer_program import IntegerProgram
-from shard_dialect.search.choices.live_values import live_values
-from shard_dialect.search.choices.op_classes import classes_of
-from shard_dialect.search.choices.prices import Prices
+from shard_dialect.search.choices.op_classes import classes_of, live_values
+from shard_dialect.search.choices.op_strategies import Prices
 from shard_dialect.search.choices.sharding_program import ShardingProgram
 from shard_dialect.search.evaluate import Objective
-from shard_dialect.search.follow_solution import PlanMaker
+from shard_dialect.search.guide import PlanMaker
 from shard_dialect.search.searched_function import SearchedFunction, searched_function
 from tests.search.test_auto import random_chain
 

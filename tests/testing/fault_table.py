@@ -17,17 +17,17 @@ from dataclasses import dataclass
 import numpy as np
 from tabulate import tabulate
 
-from shard_dialect.codegen.array_types import Array
+from shard_dialect.abi.tensor_types import Array
 from shard_dialect.errors import ShardWarning
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.pipeline import run_pipeline
-from shard_dialect.runtime.array_files import random_inputs
 from shard_dialect.runtime.checking.check import Verdict, check
 from shard_dialect.runtime.checking.reference import Reference
 from shard_dialect.runtime.communicators.world import InProcess
 from shard_dialect.runtime.executable import Executable
+from shard_dialect.runtime.random_inputs import random_inputs
 from shard_dialect.testing import reference_of
 from shard_dialect.testing.faults import faults_in
 from tests.programs.mixed_precision import mixed_program

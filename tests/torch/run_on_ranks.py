@@ -15,12 +15,15 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from torch import distributed as dist
+from torch.distributed.checkpoint.state_dict import get_model_state_dict, set_model_state_dict
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 import shard_dialect as sd
 from shard_dialect.errors import ShardError
+from tests.torch import in_place_on_ranks
+from tests.torch.drawn_modules import draw
 from tests.torch.models import BATCH, assert_close, make
 
 R = Replicate()
@@ -61,6 +64,40 @@ def llama_trained(mesh: Any) -> None:
     assert_close(step.state_dict(), model.module.state_dict())
 
 
+def trained_as_a_module(mesh: Any) -> None:
+    """`loss.backward()`, with parameters that are DTensors, and dropout as torch draws it."""
+    torch.manual_seed(1)
+    layers = (torch.nn.Linear(16, 32), torch.nn.Dropout(0.3), torch.nn.Linear(32, 16))
+    module = torch.nn.Sequential(*layers)
+    plan = {"input": BATCH, "tp": {"0": ColwiseParallel(), "2": RowwiseParallel()}}
+    f = sd.torch.partition(module, (torch.ones(8, 16),), plan, mesh, rng="torch")
+    optimizers = [torch.optim.AdamW(each.parameters(), 0.01) for each in (f, module)]
+    for step, size in enumerate((8, 8, 6)):
+        x = torch.randn(size, 16, generator=torch.Generator().manual_seed(step))
+        losses = []
+        for each, optimizer in zip((f, module), optimizers, strict=True):
+            torch.manual_seed(step)
+            optimizer.zero_grad()
+            loss = each(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(full(loss).detach())
+        torch.testing.assert_close(*losses)
+    assert all(isinstance(each, DTensor) for each in f.parameters())
+    assert f[0].weight.placements == (R, Shard(0))
+    assert_close(f.state_dict(), module.state_dict())
+    own = distribute_tensor(x, mesh, BATCH).to_local()
+    g = sd.torch.partition(module.eval(), (x,), plan, mesh)
+    for given, each in ((own, g), (x, module)):
+        each.zero_grad()
+        each(given).square().mean().backward()
+    gradients = {name: full(each.grad) for name, each in g.named_parameters()}
+    assert_close(gradients, {name: each.grad for name, each in module.named_parameters()})
+    shards = get_model_state_dict(f)
+    set_model_state_dict(f, {name: each * 2 for name, each in shards.items()})
+    torch.testing.assert_close(f.state_dict()["2.bias"], module.state_dict()["2.bias"] * 2)
+
+
 class Mlp(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -86,8 +123,21 @@ def arguments(mesh: Any) -> None:
     torch.testing.assert_close(full(f(own)), expected)
     result = f(x)
     assert (result.placements, result.shape) == (tuple(BATCH), expected.shape)
-    with pytest.raises(ShardError, match=r"has shape \[3, 16\]: expected \[4, 16\] or \[2, 16\]"):
-        f(x[:3])
+    torch.testing.assert_close(full(f(x[:3])), expected[:3])
+    with pytest.raises(ShardError, match=r"shard of \[4, 16\] has, and earlier calls gave whole"):
+        f(x[:2])
+    torch.testing.assert_close(full(f(distribute_tensor(x[:2], mesh, BATCH))), expected[:2])
+
+
+def indices(mesh: Any) -> None:
+    """Each rank refuses what it looks up."""
+    torch.manual_seed(0)
+    module, i = torch.nn.Embedding(8, 4), torch.tensor([[0, 7], [1, 2]])
+    f = sd.torch.partition(module, (i,), {"input": BATCH, "weight": [R, Shard(0)]}, mesh)
+    torch.testing.assert_close(full(f(i)), module(i).detach())
+    bad = torch.full((2, 2), 8)
+    with pytest.raises(IndexError, match=r"index 8 is out of range for aten\.embedding"):
+        f(bad)
 
 
 def state(mesh: Any) -> None:
@@ -119,6 +169,27 @@ def uneven(mesh: Any) -> None:
     assert_close(f.state_dict(), module.state_dict())
 
 
+def split_mesh(mesh: Any) -> None:
+    """What DTensors say and hold, where the compiler splits a mesh of four into two of two."""
+    line = dist.init_device_mesh("cpu", (4,), mesh_dim_names=("m0",))
+    for drawn, on in ((draw(seed, [(4,), (2, 2)]), seed) for seed in range(40, 46)):
+        here = line if drawn.mesh == (4,) else mesh
+        f = sd.torch.partition(drawn.module, (drawn.x,), drawn.plan, here)
+        expected = drawn.module.state_dict()
+        for name, each in f.state_dict(full=False).items():
+            asked = drawn.plan.get(name, [R] * len(drawn.mesh))
+            assert list(each.placements) == asked, (on, name)
+            own = distribute_tensor(expected[name], here, asked).to_local()
+            torch.testing.assert_close(each.to_local(), own, rtol=0, atol=0)
+        assert_close(f.state_dict(), expected)
+        found = f(drawn.x)
+        asked = drawn.plan.get("output")
+        assert asked is None or list(found.placements) == asked, on
+        torch.testing.assert_close(
+            full(found), drawn.module(drawn.x).detach(), rtol=1e-4, atol=1e-5
+        )
+
+
 def beside_dtensor(mesh: Any) -> None:
     """A plan of parallelize_module by torch itself: equal numbers, and no fewer bytes."""
     model, theirs = make("llama"), make("llama").module
@@ -141,10 +212,14 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "vit": lambda mesh: models(mesh, "vit"),
     "resnet": lambda mesh: models(mesh, "resnet"),
     "llama_trained": llama_trained,
+    "trained_as_a_module": trained_as_a_module,
     "arguments": arguments,
+    "indices": indices,
     "state": state,
     "uneven": uneven,
+    "split_mesh": split_mesh,
     "beside_dtensor": beside_dtensor,
+    **in_place_on_ranks.CHECKS,
 }
 
 

@@ -1,1 +1,1 @@
-"""What a change of annotations would change, found by running the passes."""
+"""The effects of other annotations, found by running the passes."""

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from shard_dialect.analysis.reasons.marks import annotation_of, mark_annotation, names_in
+from shard_dialect.analysis.reasons.marks import annotation_of, mark_annotation
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.diagnostics import located, location_text
+from shard_dialect.ir.diagnostics import located, location_text, names_in
 from shard_dialect.ir.function import boundary, functions_of, name_of, set_boundary
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.attributes import SHARDING

@@ -8,23 +8,23 @@ from dataclasses import dataclass
 
 from tabulate import tabulate
 
+from shard_dialect.abi.lowered_program import choose_entry
 from shard_dialect.analysis.changes.annotations import apply_edit
-from shard_dialect.analysis.changes.what_if import Question, edits_for
+from shard_dialect.analysis.changes.what_if_question import Question, edits_for
 from shard_dialect.analysis.program_report import DEVICE_MODEL, ProgramReport, report_on
 from shard_dialect.analysis.reasons.explained_passes import imported
-from shard_dialect.codegen.lowered_program import choose_entry
 from shard_dialect.ir.bindings import ir
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What changes from one program to another."""
+    """The changes from one program to another."""
 
     before: ProgramReport
     after: ProgramReport
 
     def as_json(self) -> dict[str, object]:
-        """Both reports, and what is added from the first to the second."""
+        """Both reports, and the difference of the second from the first."""
         change: dict[str, float] = {name: after - before for name, before, after in self._numbers()}
         change["seconds"] = self.after.schedule.total - self.before.schedule.total
         return {"before": self.before.as_json(), "after": self.after.as_json(), "change": change}
@@ -32,7 +32,7 @@ class Comparison:
     def __str__(self) -> str:
         rows = [
             [name, f"{before:,}", f"{after:,}", f"{after - before:+,}"]
-            for name, before, after in (*self._numbers(), *self._kinds())
+            for name, before, after in self.changes
         ]
         rows.insert(1, self._times())
         return (
@@ -49,6 +49,11 @@ class Comparison:
     def _times(self) -> list[str]:
         before, after = (1e6 * each.schedule.total for each in (self.before, self.after))
         return ["microseconds", f"{before:.1f}", f"{after:.1f}", f"{after - before:+.1f}"]
+
+    @property
+    def changes(self) -> list[tuple[str, int, int]]:
+        """The costs before and after, then the number of collectives of each kind."""
+        return [*self._numbers(), *self._kinds()]
 
     def _numbers(self) -> list[tuple[str, int, int]]:
         before, after = self.before, self.after
@@ -74,18 +79,16 @@ def what_if(
     entry: str | None = None,
     *,
     device_model: str = DEVICE_MODEL,
-    text: str | None = None,
 ) -> Comparison:
     """Compare a module with itself, sharded otherwise as `questions` say: `w1=[[], [model]]`.
 
-    `text` is that of the user's file, in which arguments have names. The module is not changed.
-    Raises `ShardError` for a question about what is not there.
+    The module is not changed. Raises `ShardError` for a question about a thing that is not there.
     """
     asm = module.operation.get_asm(enable_debug_info=True)
     name = choose_entry(module.operation, entry)
     changed = imported(asm)
     for question in questions:
-        for edit in edits_for(changed.operation, name, Question.read(question), text):
+        for edit in edits_for(changed.operation, name, Question.read(question)):
             apply_edit(changed.operation, edit)
     before = report_on(imported(asm), name, device_model=device_model)
     return Comparison(before, report_on(changed, name, device_model=device_model))

@@ -1,4 +1,4 @@
-"""What would remove a collective: another annotation, tried by running the passes."""
+"""The removal of a collective: another annotation without it, tried by running the passes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from shard_dialect.analysis.changes.annotations import (
     with_axes,
     without_axes,
 )
-from shard_dialect.analysis.changes.what_if import names_of
+from shard_dialect.analysis.changes.what_if_question import names_of
 from shard_dialect.analysis.reasons.communication import Collective, read_collectives
-from shard_dialect.analysis.reasons.explained_passes import imported
-from shard_dialect.analysis.reasons.result_places import result_places
+from shard_dialect.analysis.reasons.explained_passes import imported, result_places
 from shard_dialect.analysis.reasons.why import Why
 from shard_dialect.errors import ShardError
 from shard_dialect.model import Axes, Axis, Grid
@@ -37,7 +36,7 @@ class Removal:
     before: str
     after: str
     bytes_change: int
-    """What it adds to the bytes that each device sends in the whole program."""
+    """The bytes that it adds to those which each device sends in the whole program."""
 
     def as_json(self) -> dict[str, object]:
         """The fields of the JSON report."""
@@ -62,7 +61,7 @@ class NotTried:
 
 
 Tried = Removal | NotTried | None
-"""What is known to remove a collective; `None` if no change of one annotation behind it does."""
+"""The removal of a collective; `None` if no change of one annotation behind it is one."""
 SECONDS = 30.0
 """How long removals are looked for where no limit is given."""
 
@@ -71,7 +70,7 @@ class Removals:
     """Finds removals for the collectives of one module, within `seconds`.
 
     Each change is tried once. Of collectives that are alike, as in the layers of a model, the first
-    has its turn before others.
+    has its turn before others; of these, the one that takes longest.
     """
 
     def __init__(
@@ -86,7 +85,6 @@ class Removals:
     ) -> None:
         self._seconds = seconds
         self._end = monotonic() + seconds
-        self._file_text = file_text
         self._device_model = device_model
         self._text = text
         self._entry = entry
@@ -103,11 +101,12 @@ class Removals:
     def all(
         self, read: Sequence[tuple[Collective, Why]], progress: Callable[[int, int], None]
     ) -> tuple[Tried, ...]:
-        """What would remove each; `progress` is told how many are done, of how many."""
-        first: dict[tuple[object, ...], int] = {}
-        like = [first.setdefault(_likeness(each), number) for number, (each, _) in enumerate(read)]
+        """The removal of each; `progress` is told how many are done, of how many."""
+        like = alike([each for each, _ in read])
         found: dict[int, Tried] = {}
-        for number in sorted(range(len(read)), key=lambda number: like[number] != number):
+        for number in sorted(
+            range(len(read)), key=lambda number: (like[number] != number, -read[number][0].seconds)
+        ):
             tried = self.best(*read[number])
             if isinstance(tried, NotTried) and like[number] != number:
                 tried = NotTried(
@@ -210,7 +209,7 @@ class Removals:
     def _name(self, placed: Placed) -> str:
         if placed.site.kind == "op":
             return str(placed.site)
-        return names_of(placed, self._file_text)[-1]
+        return names_of(placed)[-1]
 
     def _text_of(self, placed: Placed) -> str:
         if placed.annotation is None:
@@ -236,9 +235,15 @@ def _key(collective: Collective) -> _Key:
     return collective.kind, collective.axes, collective.location
 
 
+def alike(collectives: Sequence[Collective]) -> list[int]:
+    """For each collective, the first that is like it, as in another layer of a model."""
+    first: dict[tuple[object, ...], int] = {}
+    return [first.setdefault(_likeness(each), number) for number, each in enumerate(collectives)]
+
+
 def _likeness(collective: Collective) -> tuple[object, ...]:
-    """What collectives that are alike have in common: all but places, and numbers of values."""
-    texts = tuple(re.sub(r"\d+", "0", step.text) for step in collective.why)
+    """The key of equal collectives: all but places, and numbers and names of values."""
+    texts = tuple(re.sub(r"argument \d+, .*?, |\d+", "0", step.text) for step in collective.why)
     what = (collective.kind, collective.axes, collective.operand, collective.result)
     return (*what, collective.times, texts)
 

@@ -1,1 +1,1 @@
-"""What a program in the local form costs each device: arithmetic, memory."""
+"""The costs of a program in the local form for each device: arithmetic, memory."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from shard_dialect.analysis.costs.local_ops import Block, Function, LocalProgram, Op, Value
-from shard_dialect.ir.region_flow import LOOPS
+from shard_dialect.ir.numbered_function import LOOPS
 
 VIEWS = frozenset(
     "bufferization.to_tensor mesh.done stablehlo.optimization_barrier stablehlo.reshape "
@@ -80,7 +80,7 @@ def flatten(program: LocalProgram, not_stored: NotStored = lambda op: False) -> 
 
 
 _Slots = tuple[int, ...]
-"""What a value stands for: no slot for a scalar, several for one that is not stored."""
+"""The stored tensors that a value stands for: none for a scalar, several for a fused value."""
 
 
 class _Values(dict[int, _Slots]):
@@ -235,7 +235,7 @@ class _Flattening:
         self._step(op, reads, writes, overwritten=overwritten)
 
     def _branches(self, op: Op, values: _Values, reads: list[int]) -> None:
-        """What branches yield for one result has one memory, and the result has it, too."""
+        """The values that branches yield for one result share one memory with it."""
         start = self._now
         self._step(op, reads, ())
         ends = []

@@ -12,35 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
 
-from shard_dialect.ir.region_flow import LOOPS
-from shard_dialect.ir.shard.local_collectives import LocalStep
+from shard_dialect.collectives import LocalStep
+from shard_dialect.ir.numbered_function import LOOPS
 from shard_dialect.model import Grid, Sharding
 from shard_dialect.model.sharding import Shape
-
-
-@dataclass(frozen=True, slots=True)
-class TensorInfo:
-    """A tensor type of one device."""
-
-    shape: Shape
-    element: str
-    """MLIR's name of the element type."""
-    itemsize: int
-
-    @property
-    def elements(self) -> int:
-        """The number of elements."""
-        return prod(self.shape)
-
-    @property
-    def bytes(self) -> int:
-        """The bytes of all elements."""
-        return prod(self.shape) * self.itemsize
-
-    def __str__(self) -> str:
-        return "x".join([*map(str, self.shape), self.element])
+from shard_dialect.ops.operations import Flops, TensorInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +33,6 @@ class Value:
     def bytes(self) -> int:
         """The bytes of a tensor; 0 for a scalar."""
         return self.tensor.bytes if self.tensor else 0
-
-
-@dataclass(frozen=True, slots=True)
-class Flops:
-    """Arithmetic operations, and how many of them are elementary functions, such as `exp`."""
-
-    total: int = 0
-    elementary: int = 0
-
-    def __mul__(self, times: int) -> Flops:
-        return Flops(self.total * times, self.elementary * times)
 
 
 @dataclass(frozen=True)

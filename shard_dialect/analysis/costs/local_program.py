@@ -10,11 +10,11 @@ from shard_dialect.analysis.costs.local_ops import (
     Function,
     LocalProgram,
     Op,
-    TensorInfo,
     Value,
 )
-from shard_dialect.analysis.costs.op_flops import Query, flops_of
+from shard_dialect.analysis.costs.op_flops import flops_of
 from shard_dialect.analysis.reasons.marks import shown_in
+from shard_dialect.collectives import LocalStep
 from shard_dialect.errors import ShardError
 from shard_dialect.ir import numbered_function as numbered
 from shard_dialect.ir.bindings import ir
@@ -24,13 +24,12 @@ from shard_dialect.ir.function import boundary, form_of, functions_of, name_of
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.numbered_function import itemsize
-from shard_dialect.ir.read_function import read_functions
-from shard_dialect.ir.reading.loop_trips import trips_of
-from shard_dialect.ir.region_flow import LOOPS
-from shard_dialect.ir.shard.local_collectives import LocalStep, one_by_one, read_local
+from shard_dialect.ir.numbered_function import LOOPS, itemsize, read_functions
+from shard_dialect.ir.reading.constants import trips_of
+from shard_dialect.ir.shard.local_collectives import one_by_one, read_local
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Grid
+from shard_dialect.ops.operations import TensorInfo
 
 
 def read_program(module: ir.Operation, entry: str) -> LocalProgram:
@@ -127,12 +126,7 @@ class _Reader:
             results,
             location_text(op.location),
             flops_of(
-                Query(
-                    op.name,
-                    op.handle,
-                    tuple(each.tensor for each in operands),
-                    tuple(each.tensor for each in results),
-                )
+                op.handle, [each.tensor for each in operands], [each.tensor for each in results]
             ),
             len(results) == 1 and not operands and splat_value(op.handle.results[0]) is not None,
             tuple(values[each] for each in captured),

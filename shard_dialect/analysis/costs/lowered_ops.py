@@ -1,13 +1,13 @@
-"""Read a program in the lowered form into plain Python: what an op writes into is its result.
+"""Read a program in the lowered form into plain Python: a buffer that an op writes is its result.
 
     memref.alloc %a                               the name of memory, which costs nothing
     call @mesh_all_gather_0(%x, %a)               Op("shard.all_gather", (%x,), (%a,), step=...)
     %v = memref.collapse_shape %a                 another name of %a
     linalg.matmul ins(%v, %w) outs(%b)            Op("linalg.matmul", (%a, %w, %b), (%b,))
 
-A view is the memory that it is of. An op with regions has as further results what is written in
-them, so that what reads it later comes later. The buffers that a function is given for its results
-are what it returns.
+A view is another name of its buffer's memory. An op with regions has the buffers that are written
+in them as further results, so that later readers depend on it. A function returns the buffers that
+it is given for its results.
 """
 
 from __future__ import annotations
@@ -18,14 +18,12 @@ from dataclasses import replace
 from shard_dialect.analysis.costs.local_ops import (
     Block,
     BoundaryInfo,
-    Flops,
     Function,
     LocalProgram,
     Op,
-    TensorInfo,
     Value,
 )
-from shard_dialect.analysis.costs.op_flops import Query, flops_of
+from shard_dialect.analysis.costs.op_flops import flops_of
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located, location_text
@@ -33,12 +31,12 @@ from shard_dialect.ir.function import boundary, functions_of, name_of
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.mesh.attributes import ARGUMENT, COLLECTIVE, LOCAL_TYPES, PHASE, RANK, RESULT
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.numbered_function import itemsize
-from shard_dialect.ir.reading.loop_trips import trips_of
-from shard_dialect.ir.region_flow import LOOPS
+from shard_dialect.ir.numbered_function import LOOPS, itemsize
+from shard_dialect.ir.reading.constants import trips_of
 from shard_dialect.ir.shard.local_collectives import kind_of, read_local
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import Grid
+from shard_dialect.ops.operations import Flops, TensorInfo
 
 _MEMORY = ("memref.alloc", "memref.alloca", "memref.get_global")
 _VIEWS = (
@@ -178,7 +176,7 @@ class _Function:
         return TensorInfo(tuple(type_.shape), str(element), itemsize(element))
 
     def _of(self, value: ir.Value) -> Value:
-        """The memory of a value, with the size of what is read or written of it."""
+        """The memory of a value, with the bytes that are read or written of it."""
         memory = self._values.get(value)
         return self._new(value) if memory is None else replace(memory, tensor=self._tensor(value))
 
@@ -236,8 +234,9 @@ class _Function:
         results: tuple[Value, ...],
         where: tuple[Value, ...],
     ) -> Op:
-        tensors = tuple(each.tensor for each in operands), tuple(each.tensor for each in results)
-        flops = flops_of(Query(handle.name, handle, *tensors))
+        flops = flops_of(
+            handle, [each.tensor for each in operands], [each.tensor for each in results]
+        )
         return Op(handle.name, operands + where, results, location_text(handle.location), flops)
 
     def _refuse_unknown(self, value: ir.Value) -> None:

@@ -1,4 +1,4 @@
-"""The memory of one device: what is live when, in the order of the program.
+"""The memory of one device: the live values while each op runs, in the order of the program.
 
     %x : 4 KiB argument                          arguments 4 KiB, all the time
     %a = stablehlo.tanh %x                       %a is live
@@ -10,16 +10,28 @@ that write into an operand (a `linalg` op its init, an update of a slice) need n
 own where the operand is not read later. The state of a loop is stored once. Arguments belong to the
 caller, who keeps them; a donated one gives its memory to a result. Constants of one repeated
 element take none.
+
+`fused_ops` are the ops that a compiler fuses into their readers, so that their results are not
+stored:
+
+    %a = stablehlo.exponential %x          fused, as its one reader is elementwise
+    %b = stablehlo.add %a, %x              stored, as a product reads it
+
+The rules are XLA's, where it compiles for CPUs: an op that moves or computes elements is fused if
+only such ops and reductions read it, and a costly one only if there is one reader.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from shard_dialect.analysis.costs.flat_program import FlatProgram, Slot, Step, flatten
-from shard_dialect.analysis.costs.local_ops import Function, LocalProgram, Op, TensorInfo, Value
+from shard_dialect.analysis.costs.local_ops import Block, Function, LocalProgram, Op, Value
+from shard_dialect.ops.op_table import traits_of
+from shard_dialect.ops.operations import TensorInfo
+from shard_dialect.ops.scalar_functions import Trait
 
 Kind = Literal["argument", "result", "temporary", "constant"]
 
@@ -111,7 +123,7 @@ def memory_of_steps(
     results_first: bool = False,
     in_pieces: Callable[[Op], bool] = lambda op: False,
 ) -> Memory:
-    """The same for a list of steps; `in_place` tells which ops may overwrite what they read.
+    """The same for a list of steps; `in_place` tells which ops may overwrite their operands.
 
     With `results_first`, the memory of results is there from the beginning, and temporaries that
     are not needed any more when the result is made take it; but not the results of ops that make
@@ -167,7 +179,7 @@ class _Planning:
         self._entry = entry
         self._in_place = in_place
         self._buffers: dict[int, _Buffer] = {}
-        self._pinned: set[int] = set()  # buffers, by id, that keep what they hold
+        self._pinned: set[int] = set()  # buffers, by id, that are not overwritten
 
     def run(self) -> list[_Buffer]:
         self._arguments()
@@ -336,3 +348,74 @@ def _live(buffer: _Buffer, at: int) -> Live:
     )
     value = slot.value
     return Live(value.name, str(value.tensor), buffer.bytes, buffer.kind, slot.location)
+
+
+_MOVES = frozenset(
+    f"stablehlo.{name}"
+    for name in "broadcast broadcast_in_dim concatenate dynamic_slice gather iota pad reverse "
+    "slice transpose".split()
+)
+_FUSED_INTO = _MOVES | {"stablehlo.dynamic_update_slice", "stablehlo.reduce"}
+_VIEW = "stablehlo.reshape"
+
+
+def is_elementwise(op: Op) -> bool:
+    """Whether each element of the results comes of one element of each operand."""
+    return Trait.ELEMENTWISE in traits_of(op.name) and not op.name.startswith(_ALONE)
+
+
+_ALONE = ("linalg.", "stablehlo.constant", "tosa.")
+"""Prefixes of ops that are computed by themselves: XLA has constants in memory, say."""
+
+
+def _is_costly(op: Op) -> bool:
+    """Whether XLA does not compute the op once for each reader."""
+    traits = traits_of(op.name)
+    return Trait.ELEMENTARY in traits or (Trait.STEEP in traits and Trait.EXACT not in traits)
+
+
+def fused_ops(blocks: tuple[Block, ...]) -> frozenset[int]:
+    """The ids of the ops of blocks, and of all inside and called, whose results are not stored."""
+    return frozenset(_fused(blocks))
+
+
+def _fused(blocks: tuple[Block, ...]) -> Iterator[int]:
+    for block in blocks:
+        readers = _readers(block)
+        for op in block.ops:
+            yield from _fused(op.blocks)
+            if op.callee:
+                yield from _fused(op.callee.blocks)
+            if not is_elementwise(op) and op.name not in _MOVES:
+                continue
+            found = list(_behind_views(op.results[0], readers))
+            if not found or not all(
+                is_elementwise(each) or each.name in _FUSED_INTO for each in found
+            ):
+                continue
+            if len(found) == 1 or not _is_costly(op):
+                yield id(op)
+
+
+def _readers(block: Block) -> dict[int, list[Op]]:
+    """The ops of the block that read each value, themselves or in their regions."""
+    readers: dict[int, list[Op]] = {}
+
+    def add(reader: Op, op: Op) -> None:
+        for value in dict.fromkeys(op.reads):
+            readers.setdefault(value.number, []).append(reader)
+        for inner in op.blocks:
+            for each in inner.ops:
+                add(reader, each)
+
+    for op in block.ops:
+        add(op, op)
+    return readers
+
+
+def _behind_views(value: Value, readers: dict[int, list[Op]]) -> Iterator[Op]:
+    for op in readers.get(value.number, ()):
+        if op.name == _VIEW:
+            yield from _behind_views(op.results[0], readers)
+        else:
+            yield op

@@ -1,7 +1,7 @@
 """The time of one device: when it computes, when it communicates, and when it waits.
 
     as written     compute  |--a--|        |--b--|--c--|
-                   network        |--gather|              b reads what is gathered, c does not
+                   network        |--gather|              b reads the gathered tensor, c does not
 
     overlapped     compute  |--a--|--c--|  |--b--|
                    network        |--gather|
@@ -10,20 +10,268 @@ All devices do the same at the same time. As written, ops run in the order of th
 device waits for each collective; one that is split into a start and a `mesh.done` runs beside what
 is between. Overlapped, a collective starts when its operand is there, and the device goes on with
 the next op, in the order of the program, whose operands are there. A loop's body counts as often as
-it runs (once where that is not known), and does not overlap with what is around it; of branches,
+it runs (once where that is not known), and does not overlap with ops around it; of branches,
 the longest counts.
+
+The time of an op is by the device model. An op takes as long as its arithmetic or as its traffic
+with the memory, whichever is more (the roofline model: Williams, Waterman and Patterson, CACM
+52(4), 2009). A result that a compiler fuses into its readers (`analysis.costs.memory`) causes no
+traffic. A collective takes what `collectives.collective_time` gives.
+
+The overlapped time is by list scheduling; a lower bound on it is the longest chain of ops that need
+each other. List scheduling (Graham, Bell System Technical Journal 45(9), 1966) takes whenever the
+device or the network is free the first op, in the order of the program, whose operands are there.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Literal
 
+from shard_dialect.analysis.costs.arithmetic import bytes_touched
 from shard_dialect.analysis.costs.local_ops import Block, LocalProgram, Op, Value
-from shard_dialect.analysis.costs.overlap import longest_chain, overlapped
-from shard_dialect.analysis.costs.timed_ops import TimedOps
-from shard_dialect.analysis.costs.timeline import EMPTY, Item, TimedOp, Timeline, event_of
+from shard_dialect.analysis.costs.memory import fused_ops
+from shard_dialect.collectives.collective_time import seconds
 from shard_dialect.model.devices.device_model import DeviceModel
+
+Bound = Literal["compute", "memory", "network", "nothing"]
+
+
+@dataclass(frozen=True, slots=True)
+class OpTime:
+    """The time of one run of an op, without that of the ops inside it."""
+
+    seconds: float
+    bound: Bound
+    flops: int = 0
+    bytes: int = 0
+    """The bytes that the op reads and writes; of a collective, its operand."""
+
+
+class TimedOps:
+    """The times of a program's ops on a device model."""
+
+    def __init__(self, program: LocalProgram, device_model: DeviceModel) -> None:
+        self._device_model = device_model
+        self._fused = fused_ops(program.entry.blocks)
+        self._not_stored = {
+            id(value)
+            for op, _, _ in program.walk()
+            if id(op) in self._fused
+            for value in op.results
+        }
+
+    def __call__(self, op: Op) -> OpTime:
+        """The time of one run; ops that neither compute nor move anything take none."""
+        if op.grid is not None and op.step is not None and op.step.communicates:
+            return self._collective(op)
+        flops = op.flops.total if op.flops else 0
+        moved = self._traffic(op)
+        element = next((each.tensor.element for each in op.results if each.tensor), "f32")
+        computing = flops / self._device_model.flops_per_second(element)
+        moving = moved / self._device_model.memory_bytes_per_second
+        if not flops and not moved:
+            return OpTime(0.0, "nothing")
+        bound: Bound = "compute" if computing > moving else "memory"
+        return OpTime(max(computing, moving), bound, flops, moved)
+
+    def _collective(self, op: Op) -> OpTime:
+        if op.name == "mesh.done" or not op.operands or op.operands[0].tensor is None:
+            return OpTime(0.0, "nothing")
+        assert op.step is not None
+        assert op.grid is not None
+        operand = op.operands[0].tensor
+        taken = seconds(op.step, op.grid, operand.shape, operand.itemsize, self._device_model)
+        return OpTime(taken, "network", 0, operand.bytes)
+
+    def _traffic(self, op: Op) -> int:
+        """The bytes that the op reads and writes, without fused operands."""
+        moved = bytes_touched(op)
+        if not moved:
+            return 0
+        fused = sum(each.bytes for each in dict.fromkeys(op.reads) if id(each) in self._not_stored)
+        fused += sum(each.bytes for each in op.results if id(each) in self._not_stored)
+        return max(0, moved - fused)
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOp:
+    """An op in the schedule; times are in seconds, from the start of the program.
+
+    An op in a loop is there once, for all of its runs: `seconds`, `flops` and `bytes` are those
+    of all `times`.
+    """
+
+    name: str
+    location: str | None
+    result: str
+    """The type of the first result, as `2x4xf32`."""
+    start: float
+    seconds: float
+    bound: Bound
+    times: int
+    flops: int
+    bytes: int
+    inside: tuple[TimedOp, ...] = ()
+    """Of a loop or branch in a chain, the chain in it, all of its runs together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An op, or a whole loop or branch, and the items of the same block that it needs."""
+
+    op: Op
+    time: OpTime
+    needs: tuple[int, ...]
+    inside: Timeline | None = None
+    is_split: bool = False
+
+    @property
+    def is_collective(self) -> bool:
+        """Whether it runs on the network alone."""
+        return self.time.bound == "network" and self.inside is None
+
+    @property
+    def takes_both(self) -> bool:
+        """Whether it is a loop or branch with collectives, which keeps the network for itself."""
+        inside = self.inside.events if self.inside is not None else ()
+        return any(each.bound == "network" for each in inside)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """One run of some blocks."""
+
+    total: float
+    exposed: float
+    overlapped: float
+    chain: float
+    events: tuple[TimedOp, ...]
+    critical: tuple[TimedOp, ...]
+
+    def repeated(self, times: int) -> Timeline:
+        """All runs of a loop's body, as if each op did its runs at once."""
+
+        def stretched(each: TimedOp) -> TimedOp:
+            return replace(
+                each,
+                start=each.start * times,
+                seconds=each.seconds * times,
+                times=each.times * times,
+                flops=each.flops * times,
+                bytes=each.bytes * times,
+                inside=tuple(map(stretched, each.inside)),
+            )
+
+        return Timeline(
+            self.total * times,
+            self.exposed * times,
+            self.overlapped * times,
+            self.chain * times,
+            tuple(map(stretched, self.events)),
+            tuple(map(stretched, self.critical)),
+        )
+
+
+EMPTY = Timeline(0.0, 0.0, 0.0, 0.0, (), ())
+
+
+def event_of(item: Item, start: float) -> TimedOp:
+    """One run of an item that starts at a time."""
+    op, time = item.op, item.time
+    result = next((str(each.tensor) for each in op.results if each.tensor), "")
+    return TimedOp(
+        op.name, op.location, result, start, time.seconds, time.bound, 1, time.flops, time.bytes
+    )
+
+
+def overlapped(items: Sequence[Item]) -> float:
+    """The seconds of items on a device and a network that work beside each other."""
+    return _ListScheduling(items).run()
+
+
+class _ListScheduling:
+    """Lane 0 is the device, lane 1 the network."""
+
+    def __init__(self, items: Sequence[Item]) -> None:
+        self._items = items
+        self._waiting = [len(item.needs) for item in items]
+        self._readers: list[list[int]] = [[] for _ in items]
+        for number, item in enumerate(items):
+            for each in item.needs:
+                self._readers[each].append(number)
+        self._ready: tuple[list[int], list[int]] = ([], [])
+        self._free = [True, True]
+        self._running: list[tuple[float, int]] = []
+        self._now = 0.0
+
+    def run(self) -> float:
+        for number, count in enumerate(self._waiting):
+            if not count:
+                self._release(number)
+        while self._running or any(self._ready):
+            while self._start(0) or self._start(1):
+                pass
+            self._now, number = heapq.heappop(self._running)
+            self._occupy(number, free=True)
+            for reader in self._readers[number]:
+                self._waiting[reader] -= 1
+                if not self._waiting[reader]:
+                    self._release(reader)
+        return self._now
+
+    def _release(self, number: int) -> None:
+        heapq.heappush(self._ready[self._items[number].is_collective], number)
+
+    def _start(self, lane: int) -> bool:
+        """Start the first item that is ready, if all that it takes is free."""
+        if not self._ready[lane]:
+            return False
+        number = self._ready[lane][0]
+        if not all(self._free[each] for each in self._lanes(number)):
+            return False
+        heapq.heappop(self._ready[lane])
+        self._occupy(number, free=False)
+        item = self._items[number]
+        taken = item.inside.overlapped if item.inside is not None else item.time.seconds
+        heapq.heappush(self._running, (self._now + taken, number))
+        return True
+
+    def _lanes(self, number: int) -> tuple[int, ...]:
+        item = self._items[number]
+        return (0, 1) if item.takes_both else (int(item.is_collective),)
+
+    def _occupy(self, number: int, *, free: bool) -> None:
+        for lane in self._lanes(number):
+            self._free[lane] = free
+
+
+def longest_chain(items: Sequence[Item]) -> tuple[float, tuple[TimedOp, ...]]:
+    """The longest chain of items that need each other."""
+    ends: list[float] = []
+    before: list[int | None] = []
+    for item in items:
+        last = max(item.needs, key=ends.__getitem__, default=None)
+        taken = item.inside.chain if item.inside is not None else item.time.seconds
+        ends.append((0.0 if last is None else ends[last]) + taken)
+        before.append(last)
+    if not ends:
+        return 0.0, ()
+    at: int | None = max(range(len(ends)), key=ends.__getitem__)
+    chain: list[TimedOp] = []
+    total = ends[at] if at is not None else 0.0
+    while at is not None:
+        item = items[at]
+        taken = item.inside.chain if item.inside is not None else item.time.seconds
+        if taken:
+            inside = item.inside.critical if item.inside is not None else ()
+            start = ends[at] - taken
+            chain.append(replace(event_of(item, start), seconds=taken, inside=inside))
+        at = before[at]
+    return total, tuple(reversed(chain))
+
 
 _DONE = "mesh.done"
 
@@ -49,7 +297,7 @@ class Schedule:
 
     @property
     def hidden_by_overlap(self) -> float:
-        """What overlapping would save."""
+        """The seconds that overlapping would save."""
         return self.total - self.overlapped_total
 
     def as_json(self) -> dict[str, object]:

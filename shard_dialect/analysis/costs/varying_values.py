@@ -1,43 +1,31 @@
-"""Which devices hold the same data in a value of the local form.
+"""Along which axes of the devices a value of the local form varies.
 
-    %x on a grid of 2x2, split along axis 0     devices 0 and 1 hold one shard, 2 and 3 the other
-    shard.all_gather %x along axis 0            all four hold the same
+    %x on a grid of 2x2, split along axis 0     varies along axis 0: devices 0 and 1 hold one shard
+    shard.all_gather %x along axis 0            varies along none: all four hold the same
 
-Each value has a label for each device, (0, 0, 1, 1) and (0, 0, 0, 0) above: devices with equal
-labels hold equal data, and an op does the same arithmetic on all devices whose operands have equal
-labels. Labels follow from the shardings of the arguments, the collectives and the ops that ask for
-the device's index. An op without collectives mixes nothing: its results have labels that differ
-where those of any operand differ.
+Devices that differ only along other axes hold equal data, and an op does the same arithmetic on all
+devices along whose axes no operand varies. The axes follow from the shardings of the arguments, the
+collectives and the ops that ask for the device's index; an op without collectives mixes nothing.
+
+The axes are those of one grid on which the shardings and collectives of all grids can be said; what
+cannot be said on it varies along every axis of it. So may data that a permutation moves, even where
+all devices held the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator
+from math import prod
 
 from shard_dialect.analysis.costs.local_ops import Block, BoundaryInfo, Function, LocalProgram, Op
-from shard_dialect.ir.region_flow import LOOPS
-from shard_dialect.ir.shard.local_collectives import LocalStep
-from shard_dialect.model import (
-    AllGather,
-    AllReduce,
-    AllSlice,
-    AllToAll,
-    Grid,
-    Mask,
-    Permute,
-    ReduceScatter,
-)
-from shard_dialect.model.rooted_collectives import (
-    Broadcast,
-    Gather,
-    Reduce,
-    Scatter,
-    Shift,
-    flat_index,
-)
+from shard_dialect.collectives.collective_table import record_of
+from shard_dialect.ir.numbered_function import LOOPS
+from shard_dialect.model import Grid
+from shard_dialect.model.grid import full_axis
+from shard_dialect.model.grid_refinement import Use, common_refinements
 
-Labels = tuple[int, ...]
-"""A label for each device, numbered in the order in which they first occur."""
+Varying = frozenset[int]
+"""Axes of the common grid."""
 
 _ASKS_FOR_INDEX = (
     "mesh.idx",
@@ -48,73 +36,90 @@ _ASKS_FOR_INDEX = (
     "stablehlo.partition_id",
     "stablehlo.replica_id",
 )
+_NONE: Varying = frozenset()
 
 
-def labels_of_ops(program: LocalProgram) -> dict[int, Labels]:
-    """The labels of what each op reads, by the op's `id`; those of every call of a callee joined.
+def distinct_devices(program: LocalProgram) -> dict[int, int]:
+    """How many devices read different data in each op, by the op's `id`, over all its calls.
 
-    Devices with equal labels do the same arithmetic in the op.
+    The others do what one of these does.
     """
-    return _Labelling(program).run()
+    return _Variation(program).run()
 
 
-class _Labelling:
+class _Variation:
     def __init__(self, program: LocalProgram) -> None:
         self._program = program
-        self._devices = program.devices
-        self._same: Labels = (0,) * self._devices
-        self._each: Labels = tuple(range(self._devices))
-        self._of_ops: dict[int, Labels] = {}
-        self._joined: dict[tuple[Labels, Labels], Labels] = {}
-        self._after: dict[tuple[LocalStep, str, Labels], Labels] = {}
+        refinements = common_refinements(self._uses())
+        fine = next(
+            (found.fine if found else grid for (grid, _), found in refinements.items()),
+            Grid("devices", (program.devices,)),
+        )
+        self._sizes = fine.sizes_along(range(fine.rank))
+        self._every: Varying = frozenset(range(fine.rank))
+        self._axes = {
+            use: frozenset(map(full_axis, found.refined_axes(use[1]) if found else use[1]))
+            for use, found in refinements.items()
+            if (found.fine if found else use[0]) == fine
+        }
+        self._of_ops: dict[int, Varying] = {}
 
-    def run(self) -> dict[int, Labels]:
+    def _uses(self) -> Iterator[Use]:
+        """The axes of shardings and collectives, on grids of all devices."""
+        program = self._program
+        for info in program.entry.arguments:
+            if info.sharding is not None:
+                grid = program.grids[info.sharding.grid]
+                if grid.size == program.devices:
+                    yield grid, info.sharding.axes
+        for op, _, _ in program.walk():
+            if op.step is not None and op.grid is not None and op.grid.size == program.devices:
+                yield op.grid, tuple(op.step.axes)
+
+    def run(self) -> dict[int, int]:
         entry = self._program.entry
         self._function(entry, [self._argument(each) for each in entry.arguments])
-        return self._of_ops
+        return {
+            number: prod(self._sizes[axis] for axis in varying)
+            for number, varying in self._of_ops.items()
+        }
 
-    def _argument(self, info: BoundaryInfo) -> Labels:
+    def _argument(self, info: BoundaryInfo) -> Varying:
         if info.global_shape is None and info.tensor is not None:
-            return self._each  # nothing says what devices get
+            return self._every  # nothing says what devices get
         if info.sharding is None:
-            return self._same
+            return _NONE
         grid = self._program.grids[info.sharding.grid]
-        axes = tuple(axis for split in info.sharding.split_axes for axis in split)
-        return self._by_index(grid, lambda device: grid.index_along(device, axes))
+        return self._axes.get((grid, info.sharding.axes), self._every)
 
-    def _by_index(self, grid: Grid, key: Callable[[int], object]) -> Labels:
-        if grid.size != self._devices:
-            return self._each
-        return _numbered(map(key, range(self._devices)))
-
-    def _function(self, function: Function, arguments: list[Labels]) -> list[Labels]:
-        values: dict[int, Labels] = {}
+    def _function(self, function: Function, arguments: list[Varying]) -> list[Varying]:
+        values: dict[int, Varying] = {}
         if len(function.blocks) > 1:  # a graph of blocks: the same for all that any block reads
             return self._unstructured(function, arguments)
-        for value, labels in zip(function.body.arguments, arguments, strict=True):
-            values[value.number] = labels
+        for value, varying in zip(function.body.arguments, arguments, strict=True):
+            values[value.number] = varying
         return self._block(function.body, values)
 
-    def _unstructured(self, function: Function, arguments: list[Labels]) -> list[Labels]:
-        labels = self._join(arguments)
+    def _unstructured(self, function: Function, arguments: list[Varying]) -> list[Varying]:
+        varying = _joined(arguments)
         if any(op.step or op.name in _ASKS_FOR_INDEX for op in function.walk()):
-            labels = self._each
+            varying = self._every
         for op in function.walk():
-            self._note(op, labels)
+            self._note(op, varying)
             if op.callee:
-                self._function(op.callee, [labels] * len(op.callee.arguments))
-        return [labels] * len(function.results)
+                self._function(op.callee, [varying] * len(op.callee.arguments))
+        return [varying] * len(function.results)
 
-    def _block(self, block: Block, values: dict[int, Labels]) -> list[Labels]:
-        """Label the block's ops; return the labels of the operands of its end."""
+    def _block(self, block: Block, values: dict[int, Varying]) -> list[Varying]:
+        """Follow the block's ops; return along which its end's operands vary."""
         for op in block.ops:
-            for value, labels in zip(op.results, self._op(op, values), strict=True):
-                values[value.number] = labels
+            for value, varying in zip(op.results, self._op(op, values), strict=True):
+                values[value.number] = varying
         return [values[each.number] for each in block.ops[-1].operands]
 
-    def _op(self, op: Op, values: dict[int, Labels]) -> list[Labels]:
+    def _op(self, op: Op, values: dict[int, Varying]) -> list[Varying]:
         operands = [values[each.number] for each in op.reads]
-        read = self._join(operands)
+        read = _joined(operands)
         self._note(op, read)
         if op.callee:
             return self._function(op.callee, operands)
@@ -124,92 +129,40 @@ class _Labelling:
             ends = []
             for block in op.blocks:
                 extra = operands[1:] if block.arguments else []
-                for value, labels in zip(block.arguments, extra, strict=True):
-                    values[value.number] = labels
+                for value, varying in zip(block.arguments, extra, strict=True):
+                    values[value.number] = varying
                 ends.append(self._block(block, values))
             return [
-                self._join([read, *(end[number] for end in ends)])
-                for number in range(len(op.results))
+                _joined([read, *(end[number] for end in ends)]) for number in range(len(op.results))
             ]
         if op.name == "mesh.done":
             return [operands[0]]
         if op.name in _ASKS_FOR_INDEX or op.name == "func.call":
-            return [self._each] * len(op.results)
+            return [self._every] * len(op.results)
         if op.step is not None and op.grid is not None:
-            read = self._after_step(op.step, op.grid, read)
+            axes = self._axes.get((op.grid, tuple(op.step.axes)))
+            if axes is None:
+                read = self._every
+            else:
+                read = read - axes if record_of(op.step).is_uniform_after else read | axes
         return [read] * len(op.results)
 
-    def _loop(self, op: Op, values: dict[int, Labels]) -> list[Labels]:
-        """Carried values keep the labels that every iteration leaves them; they only get finer."""
-        carried = self._join([values[each.number] for each in op.operands])
+    def _loop(self, op: Op, values: dict[int, Varying]) -> list[Varying]:
+        """Carried values vary along what any iteration adds."""
+        carried = _joined([values[each.number] for each in op.operands])
         while True:
             for block in op.blocks:
                 for value in block.arguments:
                     values[value.number] = carried
-            ends = [labels for block in op.blocks for labels in self._block(block, values)]
-            finer = self._join([carried, *ends])
-            if finer == carried:
+            ends = [varying for block in op.blocks for varying in self._block(block, values)]
+            more = carried.union(*ends)
+            if more == carried:
                 return [carried] * len(op.results)
-            carried = finer
+            carried = more
 
-    def _note(self, op: Op, labels: Labels) -> None:
-        known = self._of_ops.get(id(op))
-        self._of_ops[id(op)] = labels if known is None else self._join([known, labels])
-
-    def _join(self, labels: Iterable[Labels]) -> Labels:
-        joined = self._same
-        for each in labels:
-            if each in (joined, self._same):
-                continue
-            if joined == self._same:
-                joined = each
-                continue
-            key = (joined, each)
-            if key not in self._joined:
-                self._joined[key] = _numbered(zip(joined, each, strict=True))
-            joined = self._joined[key]
-        return joined
-
-    def _after_step(self, step: LocalStep, grid: Grid, before: Labels) -> Labels:
-        if grid.size != self._devices:
-            return self._each
-        key = (step, grid.name, before)
-        if key not in self._after:
-            keys: dict[int, object] = {}
-            for group in grid.groups(step.axes):
-                held = [before[member] for member in group]
-                keys.update(zip(group, _in_group(step, grid, held), strict=True))
-            self._after[key] = _numbered(keys[device] for device in range(self._devices))
-        return self._after[key]
+    def _note(self, op: Op, varying: Varying) -> None:
+        self._of_ops[id(op)] = self._of_ops.get(id(op), _NONE) | varying
 
 
-def _in_group(step: LocalStep, grid: Grid, held: list[int]) -> list[object]:
-    """What each member of a group holds after a step, given what each held before."""
-    everything = tuple(held)
-    members = range(len(held))
-    if isinstance(step, AllGather | AllReduce):
-        return [everything] * len(held)
-    if isinstance(step, ReduceScatter | AllToAll):
-        return [(everything, member) for member in members]
-    if isinstance(step, AllSlice | Mask):
-        return [(held[member], member) for member in members]
-    sizes = grid.sizes_along(step.axes)
-    if isinstance(step, Broadcast):
-        return [held[flat_index(step.root, sizes)]] * len(held)
-    if isinstance(step, Scatter):
-        return [(held[flat_index(step.root, sizes)], member) for member in members]
-    if isinstance(step, Gather | Reduce):
-        root = flat_index(step.root, sizes)
-        return [(everything, member == root, held[member]) for member in members]
-    if isinstance(step, Permute):
-        sources: Mapping[int, int] = {to: each for each, to in enumerate(step.permutation)}
-        return [held[sources[member]] if member in sources else "zeros" for member in members]
-    if isinstance(step, Shift):
-        origins = [step.partners(member, sizes)[1] for member in members]
-        return ["zeros" if each is None else held[each] for each in origins]
-    return [(everything, member) for member in members]  # halos, messages
-
-
-def _numbered(keys: Iterable[object]) -> Labels:
-    numbers: dict[object, int] = {}
-    return tuple(numbers.setdefault(key, len(numbers)) for key in keys)
+def _joined(each: Iterable[Varying]) -> Varying:
+    return _NONE.union(*each)

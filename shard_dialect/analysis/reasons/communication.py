@@ -1,21 +1,29 @@
-"""The collectives of a program in the local form: bytes, seconds, and why they are there."""
+"""The collectives of a program, in the local and in the lowered form: bytes, seconds, reasons.
+
+In the local form a reason leads back to annotations. In the lowered form buffers have no shardings,
+so a reason tells only which op makes the operand, and which one takes the result, at the places of
+the file's locations.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from shard_dialect.analysis.reasons.marks import collective_of, shown_in
+from shard_dialect.analysis.costs.local_ops import Block, LocalProgram, Op
+from shard_dialect.analysis.costs.lowered_ops import LocalTypes
+from shard_dialect.analysis.reasons.marks import collectives_of, shown_in
 from shard_dialect.analysis.reasons.why import Reason, Why
+from shard_dialect.collectives import LocalStep
+from shard_dialect.collectives.collective_time import seconds
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import located, location_text
 from shard_dialect.ir.function import functions_of, name_of
 from shard_dialect.ir.grids import grids_of
-from shard_dialect.ir.read_function import read_type
-from shard_dialect.ir.reading.loop_trips import Runs, runs_in
-from shard_dialect.ir.shard.local_collectives import LocalStep, read_local
-from shard_dialect.model import AllSlice, Grid, Mask
-from shard_dialect.model.devices.collective_time import seconds
+from shard_dialect.ir.numbered_function import read_type
+from shard_dialect.ir.reading.constants import Runs, runs_in
+from shard_dialect.ir.shard.local_collectives import read_local
+from shard_dialect.model import Grid
 from shard_dialect.model.devices.device_model import DeviceModel
 
 
@@ -77,10 +85,10 @@ def read_collectives(
         op = runs.op
         with located(op):
             read = read_local(op.name, {name: op.attributes[name] for name in op.attributes})
-        if read is None or isinstance(read[1], AllSlice | Mask):
+        if read is None or not read[1].communicates:
             continue
-        number = collective_of(op.location)
-        why = reasons.get(number, Why(())) if number is not None else Why(())
+        numbers = collectives_of(op.location)
+        why = Why.of_bundle([reasons.get(each, Why(())) for each in numbers] or [Why(())])
         with located(op):
             yield _collective(runs, grids[read[0]], read[1], why, device_model), why
 
@@ -132,3 +140,96 @@ def _collective(
 def _shape_text(type_: ir.Type) -> str:
     sizes = [str(size) for size in type_.shape]
     return "x".join([*sizes, str(type_.element_type)])
+
+
+def lowered_collectives(
+    program: LocalProgram, types: LocalTypes, device_model: DeviceModel
+) -> Iterator[Collective]:
+    """The collectives that the entry performs, in the order of the text, also through callees."""
+    for block, place, times, open_loop in _performed(program.entry.blocks, 1, None):
+        yield _lowered_collective(block, place, times, open_loop, types, device_model)
+
+
+def _performed(
+    blocks: Sequence[Block], times: int, open_loop: str | None
+) -> Iterator[tuple[Block, int, int, str | None]]:
+    """The block of each collective, its place there, how often it runs, and an open loop."""
+    for block in blocks:
+        for place, op in enumerate(block.ops):
+            if op.step is not None and op.step.communicates and op.name != "mesh.done":
+                yield block, place, times, open_loop
+            inner = open_loop if op.trips is not None else (op.location or op.name)
+            trips = 1 if op.trips is None else op.trips
+            yield from _performed(op.blocks, times * trips, inner)
+            if op.callee is not None:
+                yield from _performed(op.callee.blocks, times, open_loop)
+
+
+def _lowered_collective(
+    block: Block,
+    place: int,
+    times: int,
+    open_loop: str | None,
+    types: LocalTypes,
+    model: DeviceModel,
+) -> Collective:
+    op = block.ops[place]
+    step, grid, source = op.step, op.grid, op.operands[0].tensor
+    assert step is not None, "it is a collective"
+    assert grid is not None, "it is a collective"
+    assert source is not None, "it has a buffer of known size"
+    group = grid.axes_size(step.axes)
+    readers = tuple(_readers(block, place))
+    buffers = str(source), str(_done(block, op).results[0].tensor)
+    operand, result = types.get(id(op), buffers)
+    return Collective(
+        step.kind,
+        grid.axes_names(step.axes),
+        group,
+        operand,
+        result,
+        step.bytes_moved(group, source.shape, source.itemsize) * times,
+        seconds(step, grid, source.shape, source.itemsize, model) * times,
+        times,
+        open_loop,
+        op.location,
+        (_meeting(block, place, readers),),
+        readers,
+        step,
+        grid,
+    )
+
+
+def _done(block: Block, op: Op) -> Op:
+    """The end of a collective that is split in two; else the op itself."""
+    if op.name != "mesh.start":
+        return op
+    handle = op.results[0].number
+    ends = (e for e in block.ops if e.name == "mesh.done" and e.operands[0].number == handle)
+    return next(ends, op)
+
+
+def _meeting(block: Block, place: int, readers: Sequence[Reason]) -> Reason:
+    operand = block.ops[place].operands[0]
+    before = (each for each in reversed(block.ops[:place]) if _writes(each, operand.number))
+    maker = next(before, None)
+    what = f"'{maker.name}' op makes the value" if maker else f"{operand.name} comes"
+    taken = f", {readers[0].text.removesuffix(' reads it')} takes it" if readers else ""
+    return Reason(f"{what}{taken}", readers[0].location if readers else block.ops[place].location)
+
+
+def _writes(op: Op, number: int) -> bool:
+    return op.name != "memref.alloc" and any(each.number == number for each in op.results)
+
+
+def _readers(block: Block, place: int) -> Iterator[Reason]:
+    """The ops that read the result before anything else is written there."""
+    op = block.ops[place]
+    done = _done(block, op)
+    result = done.results[0].number
+    after = next((n for n, each in enumerate(block.ops) if each is done), place)
+    for each in block.ops[after + 1 :]:
+        if any(value.number == result for value in each.reads):
+            yield Reason(f"'{each.name}' op reads it", each.location)
+        if _writes(each, result):
+            return

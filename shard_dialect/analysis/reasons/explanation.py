@@ -20,10 +20,8 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import location_text
 from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, TRANSFER
-from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.mesh.stage_attributes import stages_named
-from shard_dialect.ir.numbered_function import Op
-from shard_dialect.ir.read_function import read_functions
+from shard_dialect.ir.mesh.sharding_attributes import Shardings, stages_named
+from shard_dialect.ir.numbered_function import Op, read_functions
 from shard_dialect.model import Sharding
 from shard_dialect.passes.propagate.origins import Origins
 

@@ -6,18 +6,18 @@ from collections.abc import Iterator
 
 from shard_dialect.analysis.reasons.marks import mark_of
 from shard_dialect.analysis.reasons.why import Reason
+from shard_dialect.collectives.collective_table import LOCAL
 from shard_dialect.ir.diagnostics import location_text, name_in
 from shard_dialect.ir.mesh.mesh_collectives import read_collective
 from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Function, Op
-from shard_dialect.ir.shard.local_collectives import LOCAL_COLLECTIVES
 from shard_dialect.model import Axes, Axis, Grid, Sharding
-from shard_dialect.model.axis import overlap
+from shard_dialect.model.grid import overlap
 from shard_dialect.passes.propagate.origins import Origins
 from shard_dialect.propagation.graph import NO_TENSOR
 
-_COLLECTIVES = (*COLLECTIVES, *LOCAL_COLLECTIVES, "mesh.start", "mesh.done")
+_COLLECTIVES = (*COLLECTIVES, "mesh.start", "mesh.done")
 """Those of the distributed form, and those of the local one."""
 
 
@@ -44,7 +44,7 @@ class FunctionValues:
 
     def is_collective(self, op: Op) -> bool:
         """Whether an op changes the sharding of a value, and nothing else."""
-        return op.name in _COLLECTIVES
+        return op.name in _COLLECTIVES or op.name in LOCAL
 
     def collective(self, op: Op) -> tuple[str, Axes]:
         """The grid of a collective, and its axes."""
@@ -57,7 +57,7 @@ class FunctionValues:
         return f" as {self.text(sharding) if sharding else 'replicated'}"
 
     def in_type(self, number: int) -> Reason | None:
-        """What the type of an argument says, where nothing was propagated; `None` for nothing."""
+        """The sharding in an argument's type, where nothing was propagated; `None` without one."""
         argument = self.function.handle.regions[0].blocks[0].arguments[number]
         sharding = self.sharding(self.function.arguments[number])
         shown = self.text(sharding) if sharding else "replicated"
@@ -65,7 +65,7 @@ class FunctionValues:
         return Reason(text, location_text(argument.location), annotation=True)
 
     def returned(self, number: int) -> Reason | None:
-        """What the type of a result says, where nothing was propagated; `None` for nothing."""
+        """The sharding in a result's type, where nothing was propagated; `None` if it has none."""
         (end,) = self.function.returns[:1]
         sharding = self.sharding(end.operands[number])
         if sharding is None:
@@ -180,12 +180,12 @@ def sharding_text(sharding: Sharding, grid: Grid) -> str:
 
 
 def partial_results(sharding: Sharding) -> str:
-    """What devices have of a partial tensor, in words: `partial sums`."""
+    """The shards of a partial tensor, in words: `partial sums`."""
     return _PARTIAL.get(sharding.reduction, (f"partial results of {sharding.reduction}", ""))[0]
 
 
 def reducing(sharding: Sharding) -> str:
-    """What the op does that makes a tensor partial: it `sums`, or `takes the maximum`."""
+    """The verb of an op that makes a tensor partial: it `sums`, or `takes the maximum`."""
     return _PARTIAL.get(sharding.reduction, ("", f"reduces by {sharding.reduction}"))[1]
 
 

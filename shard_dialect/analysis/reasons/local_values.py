@@ -4,8 +4,8 @@
     %0 = stablehlo.tanh %arg0                   [[0], []], by the op's sharding rule
     %1 = shard.all_gather %0 ... [0] axis = 0   [[], []], by the step
 
-A local type says nothing of a sharding. What each op and collective makes of those of the arguments
-is followed through the function, in its order. What is made of no tensor, and the dimensions that a
+A local type has no sharding. The shardings of the arguments are followed through each op and
+collective of the function, in its order. Values made of no tensor, and the dimensions that a
 broadcast adds, may be split in any way. Where an op has no rule, where operands disagree, or where
 dimensions merge, nothing is known of a result.
 """
@@ -17,18 +17,18 @@ from dataclasses import dataclass, replace
 
 from shard_dialect.analysis.reasons.function_values import FunctionValues
 from shard_dialect.analysis.reasons.why import Reason
+from shard_dialect.collectives import LocalStep, Permute, Step, UpdateHalo
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import location_text
 from shard_dialect.ir.function import boundary, functions_of, name_of
 from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.numbered_function import Function, Op
-from shard_dialect.ir.region_flow import FLOWS, flows_through
-from shard_dialect.ir.shard.local_collectives import LocalStep, read_local
-from shard_dialect.model import Axes, Permute, Reduction, Sharding, ShardingRule, Step, UpdateHalo
+from shard_dialect.ir.numbered_function import FLOWS, Function, Op, flows_through
+from shard_dialect.ir.shard.local_collectives import read_local
+from shard_dialect.model import Axes, Reduction, Sharding, ShardingRule
 from shard_dialect.model.factor_projection import Dims
-from shard_dialect.rules.op_kinds import OpKinds
+from shard_dialect.ops.op_kinds import OpKinds
 
 Boundary = list[Sharding | None]
 """`None` where nothing is known: without the global type, or where it is no tensor."""
@@ -57,7 +57,7 @@ def _signature(function: ir.Operation, shardings: Shardings) -> Signature:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a value's sharding; `None` for a dimension that may be split in any way."""
+    """The known splits of a value; `None` for a dimension that may be split in any way."""
 
     grid: str
     split_axes: tuple[Axes | None, ...]
@@ -75,7 +75,7 @@ class Known:
         return Sharding(self.grid, split, self.partial, self.reduction)
 
     def after(self, step: LocalStep) -> Known | None:
-        """What is known after a step; `None` where it does not fit."""
+        """The known splits after a step; `None` where it does not fit."""
         if isinstance(step, UpdateHalo):
             return self
         if not isinstance(step, Step) or isinstance(step, Permute):
@@ -128,7 +128,7 @@ class LocalValues(FunctionValues):
         return read[0], read[1].axes
 
     def in_type(self, number: int) -> Reason | None:
-        """What the boundary says of an argument."""
+        """The splits of an argument at the boundary."""
         argument = self.function.handle.regions[0].blocks[0].arguments[number]
         sharding = self._signatures[self.function.name][0][number]
         if sharding is None:
@@ -137,7 +137,7 @@ class LocalValues(FunctionValues):
         return Reason(text, location_text(argument.location), annotation=True)
 
     def returned(self, number: int) -> Reason | None:
-        """What the boundary says of a result."""
+        """The splits of a result at the boundary."""
         sharding = self._signatures[self.function.name][1][number]
         if sharding is None:
             return None
@@ -180,7 +180,7 @@ class LocalValues(FunctionValues):
         return None if shape is None else Known(self._grid, (None,) * len(shape))
 
     def _computed(self, op: Op) -> Sequence[Known | None]:
-        """What is known of the results of an op without collectives."""
+        """The known splits of the results of an op without collectives."""
         rule = self._kinds.kind_in(self.function.values, op).rule
         read = [
             self._known.get(value)
@@ -226,7 +226,7 @@ def _step_of(op: Op) -> tuple[str, LocalStep] | None:
 
 
 def _with_insides(function: Function) -> list[Op]:
-    """All ops, those with regions before what is in them."""
+    """All ops, those with regions before the ops in them."""
     found: list[Op] = []
 
     def visit(ops: Sequence[Op]) -> None:

@@ -6,10 +6,10 @@ loc("shard_dialect.op 0:17"(loc("model.mlir":18:8)))
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import names_in
 
 _OP = "shard_dialect.op"
 _COLLECTIVE = "shard_dialect.collective"
@@ -45,12 +45,14 @@ def mark_collective(handle: ir.Operation, number: int) -> None:
 
 
 def collective_of(location: ir.Location) -> int | None:
-    """The number of the collective that a location is of."""
-    for name in names_in(location):
-        match = re.fullmatch(rf"{_COLLECTIVE} (\d+)", name)
-        if match:
-            return int(match[1])
-    return None
+    """The number of the collective that a location is of, the first one of a bundle."""
+    return next(iter(collectives_of(location)), None)
+
+
+def collectives_of(location: ir.Location) -> tuple[int, ...]:
+    """The numbers of the collectives that a location is of: several, if they are bundled."""
+    matches = (re.fullmatch(rf"{_COLLECTIVE} (\d+)", name) for name in names_in(location))
+    return tuple(dict.fromkeys(int(match[1]) for match in matches if match))
 
 
 def mark_annotation(handle: ir.Operation, number: int) -> None:
@@ -79,16 +81,3 @@ def shown_in(location: ir.Location) -> int | None:
         if match:
             return int(match[1])
     return None
-
-
-def names_in(location: ir.Location) -> Iterator[str]:
-    """The names in a location, the outermost first."""
-    location = ir.Location.from_attr(location.attr)  # of its own class
-    if isinstance(location, ir.NameLoc):
-        yield location.name_str
-        yield from names_in(location.child_loc)
-    elif isinstance(location, ir.CallSiteLoc):
-        yield from names_in(location.callee)
-    elif isinstance(location, ir.FusedLoc):
-        for each in location.locations:
-            yield from names_in(each)

@@ -14,7 +14,7 @@ from shard_dialect.analysis.reasons.function_values import (
 from shard_dialect.analysis.reasons.why import Reason
 from shard_dialect.ir.numbered_function import Op
 from shard_dialect.model import Axes, Axis, Sharding
-from shard_dialect.model.axis import overlap
+from shard_dialect.model.grid import overlap
 from shard_dialect.passes.propagate.origins import Origin
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 from shard_dialect.passes.propagate.origins import Origin
 
@@ -35,3 +36,15 @@ class Why:
     """Annotations that split what meets there likewise, to which no step leads."""
     whole: tuple[Origin, ...] = ()
     """The annotations that do not split where the collective gathers or reduces."""
+
+    @classmethod
+    def of_bundle(cls, whys: Sequence[Why]) -> Why:
+        """Why a collective is there that does what several would do: all of their reasons."""
+        if len(whys) == 1:
+            return whys[0]
+        return cls(
+            *(
+                tuple(dict.fromkeys(each for why in whys for each in getattr(why, field.name)))
+                for field in fields(cls)
+            )
+        )

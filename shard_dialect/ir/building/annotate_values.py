@@ -12,7 +12,7 @@ from shard_dialect.ir.foreign_modules import make_ready
 from shard_dialect.ir.grids import grids_of, write_grid
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.model import Annotation, Grid, Sharding
-from shard_dialect.model.axes_by_name import SplitAxes, sharding_on
+from shard_dialect.model.annotation import SplitAxes, sharding_on
 
 
 def annotate(

@@ -19,7 +19,7 @@ from shard_dialect.ir.building.build import (
     scalar,
     splat_value,
 )
-from shard_dialect.ir.building.build_loops import elementwise
+from shard_dialect.ir.building.loops_and_masks import elementwise
 from shard_dialect.model import Reduction, ShardingError
 
 _COMBINERS: dict[Reduction, tuple[str, str, str]] = {

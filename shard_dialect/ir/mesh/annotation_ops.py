@@ -1,4 +1,4 @@
-"""Annotations of values and of ops in the `mesh` vocabulary.
+"""Annotations of values and ops: read, written, and all of a function in one list.
 
     %1 = "mesh.annotate"(%0) {sharding = [[], [0]], required = true, as_result = true} : ...
     %1 = "mesh.annotate"(%0) {sharding = [[], [0]], required = true, as_result = false} : ...
@@ -8,22 +8,38 @@
 The first annotates %0 itself; the second and third annotate it for the users of %1 only; the fourth
 annotates the loops of an op. `required = false` makes an annotation a soft constraint. The sharding
 is on the grid of the function's `mesh_cluster`, or names a grid itself.
+
+A manual computation is an `scf.execute_region` with `mesh.manual_axes`, which values enter by
+`mesh.to_local` and leave by `mesh.to_global`. In a nested one, the axes of both are manual. In a
+propagated function attributes hold all shardings; its annotation ops remain, but do not bind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
-from shard_dialect.ir.mesh.attributes import flag, symbol
+from shard_dialect.ir.context import is_of_users
+from shard_dialect.ir.diagnostics import error_at, located
+from shard_dialect.ir.function import boundary, form_of
+from shard_dialect.ir.mesh.attributes import (
+    MANUAL,
+    SHARDING,
+    SHARDINGS,
+    flag,
+    i64_array,
+    ints,
+    symbol,
+)
 from shard_dialect.ir.mesh.notation import read_axes, read_notation
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, is_sharding, rank_of
-from shard_dialect.ir.reading.constant_integer import constant_integer
-from shard_dialect.ir.user_dialects import is_of_users
-from shard_dialect.model import Annotation, Axes, ShardingError
+from shard_dialect.ir.numbered_function import Function, Op
+from shard_dialect.ir.reading.constants import constant_integer
+from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.model import Annotation, Axes, Grid, ManualBoundary, Sharding, ShardingError
 from shard_dialect.model.sharding import Sizes
 
 OPS = ("mesh.annotate", "mesh.reshard")
@@ -66,7 +82,7 @@ def read_annotation(op: ir.Operation, shardings: Shardings) -> AnnotationOp | No
 def _with_constants(annotation: Annotation, sizes: Sequence[ir.Value]) -> Annotation:
     """The annotation with constants among `sizes` in place of unknown halos or offsets.
 
-    What no constant makes stays unknown. Raises `ShardingError` where constants do not fit.
+    Sizes that no constant makes stay unknown. Raises `ShardingError` where constants do not fit.
     """
     rest = iter(map(constant_integer, sizes))
 
@@ -98,7 +114,7 @@ def write_annotation(op: ir.Operation, annotation: Annotation, shardings: Shardi
 
 
 def binds(op: ir.Operation) -> Literal["value", "users"] | None:
-    """What an op of `OPS` constrains: its value, or only what users of its result see.
+    """The scope of an op of `OPS`: its value, or only the value that users of its result see.
 
     `None` for a soft constraint.
     """
@@ -187,3 +203,227 @@ def default_grid(op: ir.Operation) -> str:
             "write #mesh.shard<@grid, [...]> or give the function {mesh_cluster = @grid}"
         )
     return cluster_name(function)
+
+
+TO_LOCAL = "mesh.to_local"
+TO_GLOBAL = "mesh.to_global"
+BOUNDARY_OPS = (TO_LOCAL, TO_GLOBAL)
+
+
+def is_manual(op: ir.Operation) -> bool:
+    """Whether `op` is a manual computation."""
+    return op.name == "scf.execute_region" and MANUAL in op.attributes
+
+
+def manual_computations(function: ir.Operation) -> list[ir.Operation]:
+    """The manual computations in a function, each before those inside it."""
+    return [op for op in walk(function) if is_manual(op)]
+
+
+def computations_around(op: ir.Operation) -> Iterator[ir.Operation]:
+    """The manual computations around an op, the innermost first."""
+    around = op.parent
+    while around is not None and around.name != "builtin.module":
+        if is_manual(around.operation):
+            yield around.operation
+        around = around.parent
+
+
+def manual_axes_at(op: ir.Operation) -> tuple[int, ...]:
+    """The axes that are manual for an op, sorted."""
+    axes = {axis for around in computations_around(op) for axis in ints(around.attributes[MANUAL])}
+    return tuple(sorted(axes))
+
+
+def outside_value(op: ir.Operation) -> ir.Value:
+    """The tensor outside, of a boundary op."""
+    return op.operands[0] if op.name == TO_LOCAL else op.results[0]
+
+
+def boundary_of(op: ir.Operation, shardings: Shardings) -> ManualBoundary:
+    """The manual boundary of a boundary op. Raises `ShardingError`."""
+    annotation = annotation_in(op, "sharding", outside_value(op).type, shardings)
+    return ManualBoundary(
+        annotation, tuple(ints(op.attributes["manual_axes"])), shardings.grid(annotation.grid)
+    )
+
+
+def write_boundary(
+    op: ir.Operation, boundary: ManualBoundary, outside: Sharding, shardings: Shardings
+) -> None:
+    """Set the sharding of a boundary op to `outside`, with the manual axes of `boundary`."""
+    op.attributes["sharding"] = shardings.write(outside)
+    write_manual_axes(op, "manual_axes", boundary.manual)
+
+
+def write_manual_axes(op: ir.Operation, key: str, axes: Axes) -> None:
+    """Set the op's attribute `key` to these axes, without sub-axes."""
+    op.attributes[key] = i64_array([axis for axis in axes if isinstance(axis, int)])
+
+
+def grid_of(computation: ir.Operation, shardings: Shardings) -> Grid:
+    """The grid whose axes are manual: that of its boundary ops, or of computations around it."""
+    for around in (computation, *computations_around(computation)):
+        for op in operations(body(around)):
+            if op.name in BOUNDARY_OPS:
+                return boundary_of(op, shardings).grid
+    names = list(shardings.grids)[:1]
+    return shardings.grid(names[0] if names else default_grid(computation))
+
+
+def anything(grid: Grid, rank: int) -> Annotation:
+    """The annotation of a tensor on this grid whose dimensions are all unsplit and open."""
+    return Annotation(Sharding.replicated(grid.name, rank), open=tuple(range(rank)))
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotatedValue:
+    """The annotation `annotation` of `value`.
+
+    Its `strength` is "constraint", for a constraint; "soft_constraint", for a soft constraint; or
+    "default", for one that counts only if the value has no other annotation.
+    """
+
+    value: ir.Value
+    annotation: Annotation
+    location: ir.Location
+    strength: str = "constraint"
+
+
+def annotated_values(function: Function, shardings: Shardings) -> list[AnnotatedValue]:
+    """The annotations in `function`, arguments first. Raises a located `ShardError`."""
+    return [
+        *_of_arguments(function.handle, shardings),
+        *_of_blocks(function.handle, shardings),
+        *_of_ops(function, shardings),
+    ]
+
+
+def merged(annotated: Iterable[AnnotatedValue]) -> dict[ir.Value, Annotation]:
+    """The constraints of each value, combined. Raises a located `ShardError` where two disagree."""
+    by_value: dict[ir.Value, Annotation] = {}
+    for each in annotated:
+        if each.strength != "constraint":
+            continue
+        known = by_value.get(each.value, each.annotation)
+        combined = known.meet(each.annotation)
+        if combined is None:
+            grids = [
+                f" on @{annotation.grid}" if known.grid != each.annotation.grid else ""
+                for annotation in (known, each.annotation)
+            ]
+            raise error_at(
+                each.location,
+                f"one value is annotated {known}{grids[0]} and {each.annotation}{grids[1]}: "
+                "they must agree",
+            )
+        by_value[each.value] = combined
+    return by_value
+
+
+def _of_arguments(function: ir.Operation, shardings: Shardings) -> Iterator[AnnotatedValue]:
+    attributes = boundary(function, "arg_attrs")
+    for value, entry in zip(body(function).arguments, attributes, strict=True):
+        yield from _in_type(value, function, shardings)
+        with located(function):
+            if SHARDING in entry and _is_tensor(value):
+                annotation = shardings.read_annotation(entry[SHARDING], rank_of(value.type))
+                yield AnnotatedValue(value, annotation, function.location)
+
+
+def _of_ops(function: Function, shardings: Shardings) -> Iterator[AnnotatedValue]:
+    is_propagated = form_of(function.handle) == "propagated"
+    plain = {value.kind for value in function.values if not _has_encoding(value.kind.type)}
+    for op in function.ops:
+        for value in op.results:
+            if function.values[value].kind not in plain:
+                yield from _in_type(function.values[value].handle, op.handle, shardings)
+        if op.blocks:
+            yield from _of_blocks(op.handle, shardings)
+        if op.name in OPS or SHARDINGS in op.handle.attributes:
+            yield from _of_op(op.handle, shardings, is_propagated)
+        if op.name == TO_GLOBAL:
+            yield from _of_manual_result(op, shardings, is_propagated)
+
+
+def _of_blocks(op: ir.Operation, shardings: Shardings) -> Iterator[AnnotatedValue]:
+    """The annotations of block arguments; those of results with the same sharding come first."""
+    with located(op):
+        annotations = shardings.of_blocks(op)
+    blocks = [block for region in op.regions for block in region.blocks]
+    for block, by_argument in zip(
+        blocks[len(blocks) - len(annotations) :], annotations, strict=True
+    ):
+        for number, each in by_argument.items():
+            if _is_tensor(block.arguments[number]):
+                yield AnnotatedValue(block.arguments[number], each, op.location, "default")
+
+
+def _has_encoding(type_: ir.Type) -> bool:
+    return isinstance(type_, ir.RankedTensorType) and type_.encoding is not None
+
+
+def _of_op(op: ir.Operation, shardings: Shardings, is_propagated: bool) -> Iterator[AnnotatedValue]:
+    with located(op):
+        for number, annotation in shardings.of_results(op).items():
+            if _is_tensor(op.results[number]):
+                yield AnnotatedValue(op.results[number], annotation, op.location)
+        annotated = read_annotation(op, shardings)
+    if annotated is None:
+        return
+    strength = "constraint" if annotated.required else "soft_constraint"
+    annotation = annotated.annotation
+    if not is_propagated:
+        yield AnnotatedValue(op.results[0], annotation, op.location, strength)
+        if not annotated.for_users:
+            yield AnnotatedValue(op.operands[0], annotation, op.location, strength)
+    elif annotated.required:
+        yield AnnotatedValue(op.results[0], annotation, op.location, "default")
+        yield AnnotatedValue(op.operands[0], annotation, op.location, "default")
+
+
+def _of_manual_result(
+    op: Op, shardings: Shardings, is_propagated: bool
+) -> Iterator[AnnotatedValue]:
+    """The annotations of a result of a manual computation, and of its value outside.
+
+    In a propagated function they are weak: the attributes have all axes, these only some.
+    """
+    with located(op.handle):
+        annotation = boundary_of(op.handle, shardings).outside_annotation
+    value = op.handle.results[0]
+    if _is_tensor(value):
+        yield AnnotatedValue(
+            value, annotation, op.location, "default" if is_propagated else "constraint"
+        )
+        for use in value.uses:
+            end = use.owner.operation
+            if end.name == "scf.yield" and is_manual(end.parent):
+                outside = end.parent.results[use.operand_number]
+                yield AnnotatedValue(outside, annotation, op.location, "default")
+
+
+def annotated_results(function: ir.Operation, shardings: Shardings) -> dict[int, Annotation]:
+    """The annotations of a function's results, by result number."""
+    types = function.attributes["function_type"].value.results
+    with located(function):
+        return {
+            number: shardings.read_annotation(entry[SHARDING], type_.rank)
+            for number, (entry, type_) in enumerate(
+                zip(boundary(function, "res_attrs"), types, strict=True)
+            )
+            if SHARDING in entry and isinstance(type_, ir.RankedTensorType)
+        }
+
+
+def _is_tensor(value: ir.Value) -> bool:
+    """Whether annotations of the value matter: Shardy annotates scalars too."""
+    return isinstance(value.type, ir.RankedTensorType)
+
+
+def _in_type(value: ir.Value, op: ir.Operation, shardings: Shardings) -> Iterator[AnnotatedValue]:
+    """The annotation in the type of a value that `op` makes, or has as an argument."""
+    with located(op):
+        sharding = shardings.of_type(value.type)
+    if sharding is not None:
+        yield AnnotatedValue(value, Annotation(sharding), op.location)

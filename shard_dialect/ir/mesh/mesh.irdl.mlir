@@ -1,6 +1,6 @@
 // The `mesh` dialect. The comment above each definition describes it, and lists its optional
 // attributes in square brackets, since IRDL requires all attributes that it names. docs/dialect.md is
-// generated from this file. `verify.py` makes the checks that IRDL cannot express.
+// generated from this file and `collectives/`, which has those of steps. `verify.py` makes the checks that IRDL cannot express.
 //
 // In IRDL all operands of a variadic group have one type, so no op here takes a list of tensors.
 
@@ -87,80 +87,6 @@ irdl.dialect @mesh {
     %index = irdl.base "!builtin.index"
     irdl.results(result: %index)
   }
-  // Every device of a group gets all the group's shards of a dimension. [tensor_axis]
-  irdl.operation @all_gather {
-    %from = irdl.any
-    %to = irdl.any
-    %axes = irdl.base "#builtin.array"
-    irdl.operands(source: %from)
-    irdl.attributes {"mesh_axis" = %axes}
-    irdl.results(result: %to)
-  }
-  // Reduces a partial tensor: every device of a group gets the reduction of all its shards.
-  irdl.operation @all_reduce {
-    %from = irdl.any
-    %to = irdl.any
-    %axes = irdl.base "#builtin.array"
-    %reduction = irdl.base "#builtin.string"
-    irdl.operands(source: %from)
-    irdl.attributes {"mesh_axis" = %axes, "reduction" = %reduction}
-    irdl.results(result: %to)
-  }
-  // Reduces a partial tensor, and each device keeps its shard of a dimension.
-  irdl.operation @reduce_scatter {
-    %from = irdl.any
-    %to = irdl.any
-    %axes = irdl.base "#builtin.array"
-    %dim = irdl.base "#builtin.integer"
-    %reduction = irdl.base "#builtin.string"
-    irdl.operands(source: %from)
-    irdl.attributes {"mesh_axis" = %axes, "tensor_axis" = %dim, "reduction" = %reduction}
-    irdl.results(result: %to)
-  }
-  // Moves axes from dimension `concat_axis` to dimension `split_axis`.
-  irdl.operation @all_to_all {
-    %from = irdl.any
-    %to = irdl.any
-    %axes = irdl.base "#builtin.array"
-    %split = irdl.base "#builtin.integer"
-    %concat = irdl.base "#builtin.integer"
-    irdl.operands(source: %from)
-    irdl.attributes {"mesh_axis" = %axes, "split_axis" = %split, "concat_axis" = %concat}
-    irdl.results(result: %to)
-  }
-  // Each device keeps its shard along the axes in `sharding`, without communication. [sharding]
-  irdl.operation @local_split {
-    %from = irdl.any
-    %to = irdl.any
-    irdl.operands(source: %from)
-    irdl.results(result: %to)
-  }
-  // Each device gets, or drops, elements next to its shard: the halo in the result's type.
-  irdl.operation @update_halo {
-    %from = irdl.any
-    %to = irdl.any
-    irdl.operands(source: %from)
-    irdl.results(result: %to)
-  }
-  // The shards of a dimension begin at other offsets, those in the result's type.
-  irdl.operation @change_offsets {
-    %from = irdl.any
-    %to = irdl.any
-    %axis = irdl.base "#builtin.integer"
-    irdl.operands(source: %from)
-    irdl.attributes {"tensor_axis" = %axis}
-    irdl.results(result: %to)
-  }
-  // A replicated tensor becomes partial: the first device of a group keeps its shard. [cluster]
-  irdl.operation @mask {
-    %from = irdl.any
-    %to = irdl.any
-    %axes = irdl.base "#builtin.array"
-    %reduction = irdl.base "#builtin.string"
-    irdl.operands(source: %from)
-    irdl.attributes {"mesh_axis" = %axes, "reduction" = %reduction}
-    irdl.results(result: %to)
-  }
   // The tensor, whose elements are `by` further along a dimension; those at its end come to its beginning.
   irdl.operation @roll {
     %type = irdl.any
@@ -184,13 +110,6 @@ irdl.dialect @mesh {
     %type = irdl.any
     irdl.operands(started: %type)
     irdl.results(result: %type)
-  }
-  // Permutes the shards of devices along axes, or sends them to the devices of another cluster. [mesh_axis, permutation, cluster]
-  irdl.operation @collective_permute {
-    %from = irdl.any
-    %to = irdl.any
-    irdl.operands(source: %from)
-    irdl.results(result: %to)
   }
   // Passes on to a cluster the box of a tensor that begins at `offsets`; or puts all of a tensor into another one, which is there.
   irdl.operation @transfer {

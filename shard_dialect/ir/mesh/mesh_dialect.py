@@ -5,15 +5,12 @@ Types of the distributed form have a sharding, and each op changes it:
     %1 = "mesh.all_gather"(%0) {mesh_axis = [[], [0]]}
            : (tensor<4x8xf32, #mesh.shard<@g, [[], [0]]>>) -> tensor<4x8xf32>
 
-Source: RFC "Sharding Framework Design for Device Mesh". MLIR prints IRDL ops in the generic form;
-`opt --mesh-pretty` prints the RFC's spelling, and both are read. An IRDL attribute has a fixed
-number of parameters, so `#mesh.shard` always names its grid; `ir.reading.source` adds it where a
-file uses the RFC's short form. `mesh.irdl.mlir` is the definition.
-
-Beyond the RFC, `mesh.idx` and `mesh.size` take a list, `mesh_axis`, beside its `axis`, since a
-group may be along several axes. `permutation` says where a `mesh.collective_permute` along axes
-sends shards, which the RFC leaves open. An `all_gather` may name its dimensions (`tensor_axis`), as
-one of the RFC's examples does; its `mesh_axis` says the same.
+Source: RFC "Sharding Framework Design for Device Mesh". MLIR prints IRDL ops in the generic form,
+`opt` in the RFC's spelling (but for the local form), and both are read. `mesh.irdl.mlir` defines
+them, but for steps (`collectives`).
+Beyond the RFC, `mesh.idx` and `mesh.size` take a list, `mesh_axis`, beside `axis`; `permutation`
+says where a `mesh.collective_permute` along axes sends shards, which the RFC leaves open; and an
+`all_gather` may name its dimensions (`tensor_axis`), as one of the RFC's examples does.
 """
 
 from __future__ import annotations
@@ -22,6 +19,8 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
+from shard_dialect.collectives.collective_record import Kind, Spelling
+from shard_dialect.collectives.collective_table import DISTRIBUTED, ops_of_mesh
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir, irdl
 from shard_dialect.ir.mesh.attributes import STAGES
@@ -32,26 +31,14 @@ NAME = "mesh"
 
 UPDATE_HALO = "mesh.update_halo"
 """The collective whose operand may have halos."""
-CHANGE_OFFSETS = "mesh.change_offsets"
 LOCAL_SPLIT = "mesh.local_split"
 TRANSFER = "mesh.transfer"
-"""What passes a part of a tensor to another stage."""
+"""The op that passes a part of a tensor to another stage."""
 
-COLLECTIVES = (
-    "mesh.all_gather",
-    "mesh.all_reduce",
-    "mesh.reduce_scatter",
-    "mesh.all_to_all",
-    LOCAL_SPLIT,
-    "mesh.collective_permute",
-    "mesh.mask",
-    UPDATE_HALO,
-    CHANGE_OFFSETS,
-)
+COLLECTIVES = DISTRIBUTED
 """The ops that are steps of reshard plans."""
 
 PURE = (
-    *COLLECTIVES,
     "mesh.annotate",
     "mesh.done",
     "mesh.idx",
@@ -64,7 +51,7 @@ PURE = (
     "mesh.to_local",
     TRANSFER,
 )
-"""Ops that may be merged and dropped, as `cse` and `canonicalize` do."""
+"""Ops that may be merged and dropped, as `cse` and `canonicalize` do; so may all steps."""
 
 
 def is_reshard(op: ir.Operation) -> bool:
@@ -118,17 +105,52 @@ def load(checks: Mapping[str, Check]) -> None:
     context = ir.Context.current
     if context.is_dialect_loaded(NAME):
         return
-    irdl.load_dialects(ir.Module.parse(_definition()))
+    irdl.load_dialects(ir.Module.parse(definition()))
     for name, check in checks.items():
         ir.DynamicOpTrait.attach(name, _verifier(check))
-    for name in PURE:
+    for name in (*PURE, *ops_of_mesh()):
         _NoMemoryEffect.attach(name)
         _Speculatable.attach(name)
 
 
+def definition() -> str:
+    """The dialect in IRDL: what its file has, and the ops of steps."""
+    steps = "".join(map(_definition, ops_of_mesh().values()))
+    return _text().rstrip().removesuffix("}") + steps + "}\n"
+
+
 @cache
-def _definition() -> str:
+def _text() -> str:
     return _DEFINITION.read_text()
+
+
+_BASES: dict[Kind, str] = {
+    **dict.fromkeys(("axes", "split", "list"), 'irdl.base "#builtin.array"'),
+    **dict.fromkeys(("number", "dimension", "axis"), 'irdl.base "#builtin.integer"'),
+    "name": 'irdl.base "#builtin.string"',
+}
+"""The IRDL constraint of an attribute of a kind."""
+
+
+def _definition(step: Spelling) -> str:
+    """The op of a step, from one tensor to another."""
+    required = {
+        name: _BASES.get(kind, "irdl.any")
+        for name, (kind, _) in step.attributes.items()
+        if name not in step.optional
+    }
+    optional = f" [{', '.join(step.optional)}]" if step.optional else ""
+    bases = "".join(f"    %{name} = {base}\n" for name, base in required.items())
+    listed = ", ".join(f'"{name}" = %{name}' for name in required)
+    attributes = f"    irdl.attributes {{{listed}}}\n" if required else ""
+    return f"""  // {step.summary}{optional}
+  irdl.operation @{step.name.removeprefix("mesh.")} {{
+    %from = irdl.any
+    %to = irdl.any
+{bases}    irdl.operands(source: %from)
+{attributes}    irdl.results(result: %to)
+  }}
+"""
 
 
 @cache

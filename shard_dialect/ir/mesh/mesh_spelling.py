@@ -9,7 +9,7 @@
       becomes  %2 = "mesh.idx"() {axis = 0 : index} : () -> index
 
 An op whose result has its operand's type may name it once. No edit removes or adds a line.
-`print_mesh` writes this spelling.
+`pretty_ops` writes this spelling.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
+from shard_dialect.collectives.collective_table import ops_of_mesh
 from shard_dialect.errors import ShardError
-from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, TRANSFER
+from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
 from shard_dialect.ir.reading.edits import Edit, edited
 
 SYMBOLS = {
@@ -37,16 +38,6 @@ _OF_ONE_TYPE = (
     "mesh.reshard",
     "mesh.roll",
 )
-OPS = (
-    *SYMBOLS,
-    *QUERIES,
-    *WITHOUT_RESULTS,
-    *dict.fromkeys((*_OF_ONE_TYPE, *COLLECTIVES)),
-    "mesh.start",
-    "mesh.to_global",
-    "mesh.to_local",
-    TRANSFER,
-)
 _WITH_SHARDING = ("mesh.annotate", "mesh.reshard")
 """Ops whose attribute `sharding` may stand without its name, as on the RFC's slides."""
 
@@ -59,6 +50,12 @@ _BRACKETS = {"(": ")", "{": "}", "[": "]", "<": ">"}
 _ANY_BRACKET = re.compile(r"->|[(){}\[\]<>,]")
 _STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 _COMMENT = re.compile(r'//[^\n]*|(?P<string>"(?:[^"\\\n]|\\.)*")')
+
+
+def ops() -> set[str]:
+    """The names of all ops that have a spelling."""
+    others = ("mesh.start", "mesh.to_global", "mesh.to_local", TRANSFER)
+    return {*SYMBOLS, *QUERIES, *WITHOUT_RESULTS, *_OF_ONE_TYPE, *ops_of_mesh(), *others}
 
 
 def pretty_edits(
@@ -95,7 +92,7 @@ class _Op:
 
     def edits(self) -> Iterator[Edit]:
         """The edits of the op."""
-        if self.name not in OPS:
+        if self.name not in ops():
             raise ShardError(
                 f"unknown op '{self.name}': docs/dialect.md lists the ops of 'mesh'",
                 self.location_at(self.start),

@@ -5,6 +5,9 @@
 
 Parsing and printing attributes are the most expensive calls of the bindings (about 15 us), so
 `Shardings` caches them.
+
+The stages of arguments and results, `mesh.stage = @a`, and of transfers, `mesh.stages`, are read
+here, too.
 """
 
 from __future__ import annotations
@@ -12,9 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.grids import grids_of
-from shard_dialect.ir.mesh.attributes import BLOCKS, SHARDINGS, symbol
+from shard_dialect.ir.function import BOUNDARY, boundary
+from shard_dialect.ir.grids import grids_of, sub_clusters_of
+from shard_dialect.ir.mesh.attributes import BLOCKS, SHARDINGS, STAGE, STAGES, ints, symbol
+from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
 from shard_dialect.ir.mesh.notation import only_sharding, read_notation
+from shard_dialect.ir.walk import walk
 from shard_dialect.model import Annotation, Grid, Sharding, ShardingError
 
 
@@ -180,3 +186,57 @@ _START = "#mesh.shard<"
 _MOST_KNOWN = 1 << 14
 _KNOWN: dict[tuple[str, int], Annotation] = {}
 """By the text of an attribute and the rank of its tensor: an attribute would keep its context."""
+
+
+def stages_named(op: ir.Operation) -> tuple[str, str] | None:
+    """The source and the target stage of a transfer, from `mesh.stages`. Raises `ShardingError`."""
+    if STAGES not in op.attributes:
+        return None
+    named = op.attributes[STAGES]
+    names = list(named) if isinstance(named, ir.ArrayAttr) else []
+    if len(names) != 2 or not all(isinstance(name, ir.FlatSymbolRefAttr) for name in names):
+        raise ShardingError(f"{STAGES} is {named}: expected the names of two stages")
+    if "cluster" not in op.attributes:
+        raise ShardingError(f"has {STAGES}, and no cluster that they are parts of")
+    return symbol(names[0]), symbol(names[1])
+
+
+def part_offsets(transfer: ir.Operation) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Where the source of a transfer begins in its target, or the target in the source."""
+    offsets = tuple(ints(transfer.attributes["offsets"])) if transfer.name == TRANSFER else ()
+    return (offsets, ()) if len(transfer.operands) > 1 else ((), offsets)
+
+
+def has_stages(function: ir.Operation) -> bool:
+    """Whether a function has stages on one grid. Raises `ShardingError`."""
+    return any(stage for key in BOUNDARY for stage in stages_at(function, key)) or any(
+        STAGES in op.attributes for op in walk(function)
+    )
+
+
+def stages_at(function: ir.Operation, key: str) -> list[str | None]:
+    """The stage of each argument or result, from `mesh.stage`. Raises `ShardingError`."""
+    stages: list[str | None] = []
+    for entry in boundary(function, key):
+        named = entry.get(STAGE)
+        if named is not None and not isinstance(named, ir.FlatSymbolRefAttr):
+            raise ShardingError(f"{STAGE} is {named}: expected the name of a stage")
+        stages.append(None if named is None else symbol(named))
+    return stages
+
+
+def check_stages(op: ir.Operation, module: ir.Operation) -> None:
+    """Raise `ShardingError` unless the module declares the stages of an op or function."""
+    for name in stages_named(op) or ():
+        check_stage(name, module, or_grid=True)
+    for key in BOUNDARY if op.name == "func.func" else ():
+        for stage in stages_at(op, key):
+            if stage is not None:
+                check_stage(stage, module)
+
+
+def check_stage(name: str, module: ir.Operation, *, or_grid: bool = False) -> None:
+    """Raise `ShardingError` unless the module declares a sub-cluster, or a grid, of this name."""
+    if name not in (grids_of(module) if or_grid else sub_clusters_of(module)):
+        known = ", ".join(f"@{stage}" for stage in sub_clusters_of(module)) or "none"
+        raise ShardingError(f"stage @{name} is not declared; the parts of grids: {known}")

@@ -2,6 +2,16 @@
 
 In text that is not from a file, MLIR's locations have the name `-`. Within `Source.file_locations`
 they are mapped to those of the user's file, columns included.
+
+`explained` locates errors in text that MLIR's parser rejects without a message:
+
+    toy.op @g(rank = 2)
+    ^ dialects that IRDL defines have no short form: the parser fails here without a message
+
+The parser reads from the left. For text that ends before the error, it reports the end of the text.
+So the error is at the last token of the shortest prefix that it rejects without a message.
+
+Shardy's pretty text and CHLO (as StableHLO) are read by jaxlib's bindings, since others cannot.
 """
 
 from __future__ import annotations
@@ -11,22 +21,161 @@ import sys
 from bisect import bisect_right
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
-from shard_dialect.errors import ShardError, cannot
+from shard_dialect.errors import MissingExtra, ShardError, cannot
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import load_dialects_of, refuse_unregistered
-from shard_dialect.ir.diagnostics import from_mlir, not_utf8, reporting, showing_locations
-from shard_dialect.ir.reading import jaxlib_reader
-from shard_dialect.ir.reading.edits import edited
-from shard_dialect.ir.reading.parse_failures import explained
-from shard_dialect.ir.reading.spelling import edits
+from shard_dialect.ir.diagnostics import (
+    from_mlir,
+    location_text,
+    not_utf8,
+    reporting,
+    showing_locations,
+)
+from shard_dialect.ir.function import functions_of
+from shard_dialect.ir.reading.edits import Edit, edited
+from shard_dialect.ir.reading.spelling import code_of, edits
 from shard_dialect.ir.sdy.sdy_spelling import edits as sdy_edits
+from shard_dialect.ir.sdy.sdy_spelling import pretty_edits
 from shard_dialect.ir.verify import verify
+from shard_dialect.processes.startup import without_notices
+
+_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[%@#!^]?[\w.$-]+|\S')
+_OP = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+")
+
+
+def _standard_input() -> bytes:
+    if sys.stdin is None:  # the process was started with it closed
+        raise ShardError("cannot read standard input: it is closed")
+    return sys.stdin.buffer.read()
+
+
+def explained(text: str) -> tuple[int, str]:
+    """The offset in `text` where MLIR fails without a message, and a message."""
+    tokens = list(_TOKEN.finditer(code_of(text)))
+    low, high = 0, len(tokens)  # the shortest such prefix has more than `low` tokens
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _is_refused_silently(text[: tokens[middle - 1].end()]):
+            high = middle
+        else:
+            low = middle
+    if not tokens:
+        return 0, "expected a module"
+    last = tokens[high - 1]
+    if _OP.fullmatch(last[0]):
+        return last.start(), (
+            f"'{last[0]}' op has no short form: write it as \"{last[0]}\"(...) {{...}} : "
+            "(...) -> (...)"
+        )
+    return last.start(), f"MLIR does not read on from '{last[0]}', and does not say why"
+
+
+def _is_refused_silently(text: str) -> bool:
+    try:
+        ir.Module.parse(text)
+    except ir.MLIRError as error:
+        return not error.error_diagnostics
+    except ShardError:
+        return False
+    return False
+
+
+_CHLO = re.compile(r"(?<![#\w.])chlo\.\w")
+_DECOMPOSED = "builtin.module(func.func(chlo-legalize-to-stablehlo))"
+_JAXLIB_LOCATION = re.compile(r'"-":(\d+):(\d+)')
+
+
+def edits_without_jaxlib(text: str) -> list[Edit] | None:
+    """The edits of Shardy's pretty ops that make `text` parse.
+
+    `None` if it has ops that only jaxlib reads: CHLO, and most of Shardy's in pretty form.
+    """
+    if "chlo." in text and _CHLO.search(code_of(text)) is not None:
+        return None
+    return pretty_edits(text)
+
+
+def to_generic(text: str, name: str, lines_before: int) -> str:
+    """The module in generic text, with locations in `text`, and StableHLO instead of CHLO.
+
+    Raises a located `ShardError` for text that does not parse, `MissingExtra` without jaxlib.
+    """
+    bindings, pass_manager = _bindings()
+    context = _context()
+    try:
+        module = bindings.Module.parse(text, context)
+        if "chlo." in text:
+            pass_manager.parse(_DECOMPOSED, context).run(module.operation)
+    except bindings.MLIRError as error:
+        start = f"{name}:{lines_before + 1}:1"
+        for diagnostic in error.error_diagnostics:
+            match = _JAXLIB_LOCATION.search(str(diagnostic.location))
+            at = f"{name}:{int(match[1]) + lines_before}:{match[2]}" if match else start
+            raise ShardError(_named(diagnostic.message), at) from None
+        raise ShardError(str(error), start) from None
+    generic: str = module.operation.get_asm(print_generic_op_form=True, enable_debug_info=True)
+    return generic
+
+
+def generic_text(module: Any) -> str:
+    """A module of jaxlib's bindings in generic text, with StableHLO instead of CHLO, in place."""
+    _, pass_manager = _bindings()
+    with module.context:
+        pass_manager.parse(_DECOMPOSED).run(module.operation)
+    text: str = module.operation.get_asm(print_generic_op_form=True, enable_debug_info=True)
+    return text
+
+
+def _named(message: str) -> str:
+    if "Dialect `shard' not found" not in message:
+        return message
+    return (
+        "ops of 'shard' stand beside those of 'sdy' or 'chlo', which only jaxlib reads: it does "
+        "not know them; annotate shardings by 'sdy' or 'mesh' attributes"
+    )
+
+
+@cache
+def _bindings() -> tuple[Any, Any]:
+    """Jaxlib's `ir` and `PassManager`, which knows StableHLO's passes."""
+    without_notices()
+    try:
+        from jaxlib.mlir import ir
+        from jaxlib.mlir.dialects import stablehlo
+        from jaxlib.mlir.passmanager import PassManager
+    except ImportError:
+        raise MissingExtra("jaxlib, which reads text of Shardy and CHLO,", "jax") from None
+    stablehlo.register_stablehlo_passes()
+    return ir, PassManager
+
+
+def _context() -> Any:
+    """A context with all dialects of jaxlib."""
+    from jaxlib.mlir import ir
+    from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+    from jaxlib.mlir.dialects import chlo, sdy, stablehlo
+
+    context = ir.Context()
+    context.enable_multithreading(False)  # a thread with an error would wait for the interpreter
+    registry = ir.DialectRegistry()
+    _jax_mlir_ext.register_dialects(registry)
+    context.append_dialect_registry(registry)
+    for dialect in (chlo, sdy, stablehlo):
+        dialect.register_dialect(context)
+    context.load_all_available_dialects()
+    context.allow_unregistered_dialects = True
+    return context
+
 
 STDIN = "-"
 _BYTECODE = b"ML\xefR"
 _LOCATION = re.compile(r"-:(\d+):(\d+)$")
+_PLACE = re.compile(r":(\d+):(\d+)$")
+_NAME = re.compile(r"%(?!arg\d)([\w$.-]*[^\W\d][\w$.-]*)")
 
 
 @dataclass(frozen=True)
@@ -57,14 +206,14 @@ class Source:
     @classmethod
     def _read(cls, path: str, separator: re.Pattern[str] | None = None) -> list[Source]:
         try:
-            data = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
+            data = _standard_input() if path == STDIN else Path(path).read_bytes()
         except OSError as error:
             raise cannot("read", path, error) from None
         name = "<stdin>" if path == STDIN else path
         if data.startswith(_BYTECODE):
             return [cls(name, data)]
         try:
-            text = data.decode()
+            text = data.decode("utf-8-sig")  # without the mark that some editors begin a file with
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
             raise ShardError(
@@ -91,9 +240,9 @@ class Source:
             return f"{name}:{line + lines_before}:{column + 1}"
 
         try:
-            pretty_ops = jaxlib_reader.edits_without_jaxlib(text)
+            pretty_ops = edits_without_jaxlib(text)
             if pretty_ops is None:
-                generic = jaxlib_reader.to_generic(text, name, lines_before)
+                generic = to_generic(text, name, lines_before)
                 spelled = edited(generic, sdy_edits(generic))
                 return cls(name, spelled, lines_before=lines_before, file_text=text)
             every = (*edits(text, location_at), *sdy_edits(text), *pretty_ops)
@@ -122,7 +271,30 @@ class Source:
             if context.allow_unregistered_dialects and not allowed:
                 refuse_unregistered(module.operation)
             verify(module.operation)
+            self._name_arguments(module)
         return module
+
+    def _name_arguments(self, module: ir.Module) -> None:
+        """Give arguments their names in the file in their locations, where frameworks have theirs.
+
+        A name that is only a number tells nothing.
+        """
+        lines = (self.file_text or "").split("\n")
+        arguments = (
+            argument
+            for function in functions_of(module.operation)
+            for region in function.regions
+            for block in list(region.blocks)[:1]
+            for argument in block.arguments
+        )
+        for argument in arguments:
+            match = _PLACE.search(location_text(argument.location) or "")
+            if not match:
+                continue
+            line, column = int(match[1]) - self.lines_before, int(match[2])
+            name = _NAME.match(lines[line - 1], column - 1) if 0 < line <= len(lines) else None
+            if name:
+                argument.set_location(ir.Location.name(name[1], argument.location))
 
     @property
     def _start(self) -> str:
@@ -150,6 +322,6 @@ class Source:
         for at, before, removed, added in self.changes:
             if at == line and column > before + added:
                 column += removed - added
-            elif at == line and column > before:  # inside of what was added
+            elif at == line and column > before:  # inside of the added text
                 column = min(column, before + max(removed, 1))
         return f"{self.name}:{line + self.lines_before}:{column}"

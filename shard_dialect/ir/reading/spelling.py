@@ -3,6 +3,8 @@
     #mesh.shard<[[0]]>                    the RFC's short form: adds the grid, the function's
                                           mesh_cluster
     #mesh.shard<[0], []>                  as on the RFC's slides: [[0], []]
+    tensor<4x8xf32, #mesh.shard<[[0]]>>   a list for each dimension, [[0], []], so that types that
+                                          mean the same are the same
     mesh_axis = [(), [0]]                 as on the slides: [[], [0]]
     shard.scatter ... scatter_axis = 0    the name of LLVM 22, or `scatter_dim` of later versions:
                                           changes to the installed one
@@ -13,6 +15,8 @@
     shard.grid "private" @g(shape = 2)    as in later versions: becomes an attribute in older ones
     mesh.cluster @g(rank = 1)             the RFC's ops: become generic (`ir.mesh.mesh_spelling`)
     mhlo.maximum %0, %1, #mhlo.dot<...>   the RFC's examples: StableHLO has taken over MHLO's ops
+    slice_sizes = dense<[4]> : tensor<1xi64>
+                                          in these: `array<i64: 4>`, as StableHLO now has it
 
 Text that upstream's verifier must not see is refused here, too (`ir.shard.check_text`).
 """
@@ -26,9 +30,21 @@ from functools import cache
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import submodule
-from shard_dialect.ir.reading.blank_comments import code_of
 from shard_dialect.ir.reading.edits import Edit
 from shard_dialect.ir.shard.check_text import refuse
+
+_ASIDE = re.compile(r'//[^\n]*|"(?:[^"\\\n]|\\.)*"')
+_NAME = re.compile(r'"[\w.$-]+"')
+
+
+def code_of(text: str) -> str:
+    """The text with spaces for comments and strings, except quoted names, which may be an op's."""
+    return _ASIDE.sub(lambda match: _blank(match[0]), text)
+
+
+def _blank(aside: str) -> str:
+    return aside if _NAME.fullmatch(aside) else " " * len(aside)
+
 
 _SHORT_SHARD = re.compile(r"#mesh\.shard<\s*(?=\[)")
 _SLIDES = re.compile(
@@ -42,6 +58,15 @@ _AXES_OF_OP = re.compile(
 _NONE = re.compile(r"\(\s*\)")
 _LISTS = re.compile(r'#mesh\.shard<\s*(?:@(?:[\w$.\-]+|"[^"]*")\s*,\s*)?\[[^\[\]]*\]\s*,')
 """A sharding whose first list is of axes, with another one behind it."""
+_ENCODED = re.compile(
+    r"\btensor<(?P<dims>(?:[\d?]+\s*x\s*)*)[^,<>]+(?:<[^<>]*>)?\s*,\s*#mesh\.shard<\s*"
+    r"(?:@(?:[\w$.\-]+|\"[^\"]*\")\s*,\s*)?"
+    r"(?:\[\s*(?P<lists>(?:\[[^\[\]]*\](?:\s*,\s*\[[^\[\]]*\])*)?)"
+    r"(?=\s*(?:,?\s*\{[^{}]*\}\s*)?\]\s*>)"
+    r"|(?P<slides>\[[^\[\]]*\](?:\s*,\s*\[[^\[\]]*\])+)(?=\s*>))"
+)
+"""A tensor's type with a sharding, up to the end of its lists."""
+_LIST = re.compile(r"\s*,?\s*\[([^\[\]]*)\]")
 _FUNCTION = re.compile(r"\bfunc\.func\b")
 _CLUSTER = re.compile(r"\bmesh_cluster\s*=\s*(@[\w$.\-]+|@\"[^\"]*\")")
 _REST = r"\b(?:(?!\bshard\.|->).)*?\b"
@@ -69,6 +94,15 @@ _MHLO = re.compile(
     r"(?<=#mhlo)(?=[.<]))"
 )
 """Where an op or an attribute of MHLO begins; not the name of a module's attribute."""
+_DENSE = re.compile(
+    r"\b(?:broadcast_dimensions|broadcast_sizes|permutation|dimensions|start_indices|limit_indices|"
+    r"strides|slice_sizes|window_strides|lhs_dilation|rhs_dilation|window_reversal|"
+    r"window_dimensions|base_dilations|window_dilations|edge_padding_low|edge_padding_high|"
+    r"interior_padding|fft_length)\s*=\s*"
+    r"(dense<\s*\[?([^<>\[\]]*)\]?\s*>\s*:\s*tensor<(\d+)x(i64|i1)>)"
+)
+"""An attribute that MHLO had as a dense tensor, and StableHLO as an array."""
+_OP_NAME = re.compile(r"(?<![\w.#!$%@])([a-z_]\w*)\.\w+(?![\w.]|\s*=)")
 _PRETTY = re.compile(r"mesh\.(?<![\w.$%@#!\"\-]mesh\.)\w+(?![\w.$]|[ \t]*=)")
 """The name of a `mesh` op that is not in quotes; not that of an attribute, which has a value."""
 
@@ -80,8 +114,8 @@ def edits(text: str, location_at: Callable[[int], str]) -> list[Edit]:
     """
     code = code_of(text)
     refuse(code, location_at)
-    changes = [*_short_shards(code, location_at)]
-    for edits_of in (_mhlo, _renamed, _kinds, _types, _neighbors, _visibilities):
+    changes = [*_full_lists(text, code), *_short_shards(code, location_at)]
+    for edits_of in (_mhlo, _arrays, _renamed, _kinds, _types, _neighbors, _visibilities):
         changes += edits_of(code)
     changes.sort(key=lambda edit: edit.start)
     pretty = list(_PRETTY.finditer(code))
@@ -91,6 +125,20 @@ def edits(text: str, location_at: Callable[[int], str]) -> list[Edit]:
         every = [*changes, *pretty_edits(text, code, pretty, changes, location_at)]
         return sorted(every, key=lambda edit: edit.start)
     return changes
+
+
+def _full_lists(text: str, code: str) -> Iterator[Edit]:
+    """Give the sharding of a type a list for each dimension, and no empty one of partial axes."""
+    for match in _ENCODED.finditer(code):
+        group = "slides" if match["slides"] else "lists"
+        lists = list(_LIST.finditer(code, match.start(group), match.end(group)))
+        missing = match["dims"].count("x") - len(lists)
+        if missing > 0:
+            before = ", " if lists else ""
+            behind = ", " if not lists and code[match.end() :].lstrip().startswith("{") else ""
+            yield Edit(match.end(), 0, f"{before}{', '.join(['[]'] * missing)}{behind}")
+        elif missing == -1 and not text[slice(*lists[-1].span(1))].strip():
+            yield Edit(lists[-1].start(), len(lists[-1][0]), "")
 
 
 def _short_shards(code: str, location_at: Callable[[int], str]) -> Iterator[Edit]:
@@ -151,6 +199,21 @@ def _mhlo(code: str) -> Iterator[Edit]:
         yield Edit(match.start(), len(match[0]), "stablehlo")
 
 
+def _arrays(code: str) -> Iterator[Edit]:
+    end = 0
+    dialect = ""
+    for match in _DENSE.finditer(code):
+        for op in _OP_NAME.finditer(code, end, match.start()):
+            dialect = op[1]
+        end = match.end()
+        if dialect in ("mhlo", "stablehlo"):  # linalg has such attributes, too
+            items = [item.strip() for item in match[2].split(",") if item.strip()]
+            if len(items) == 1:
+                items *= int(match[3])
+            values = f": {', '.join(items)}" if items else ""
+            yield Edit(match.start(1), len(match[1]), f"array<{match[4]}{values}>")
+
+
 def _renamed(code: str) -> Iterator[Edit]:
     for match in _SCATTER.finditer(code):
         if match[1] != scatter_dim():
@@ -162,6 +225,11 @@ def scatter_dim() -> str:
     """The attribute's name in the installed bindings: `scatter_axis` in LLVM 22."""
     op = submodule("dialects.shard").ReduceScatterOp
     return "scatter_dim" if hasattr(op, "scatter_dim") else "scatter_axis"
+
+
+def spelled(attribute: str) -> str:
+    """The name of an attribute, of which LLVM 22's is given, in the installed bindings."""
+    return scatter_dim() if attribute == "scatter_axis" else attribute
 
 
 def _kinds(code: str) -> Iterator[Edit]:

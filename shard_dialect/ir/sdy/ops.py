@@ -7,14 +7,14 @@ checks of Shardy's own verifier.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.mesh.attributes import expect, integer
 from shard_dialect.ir.mesh.check_mesh_ops import DIRECTIONS
 from shard_dialect.ir.sdy import syntax
-from shard_dialect.ir.sdy.convert import axis_number, to_annotation
+from shard_dialect.ir.sdy.syntax import axis_number, to_annotation
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.model import Annotation, Grid, ShardingError
 from shard_dialect.model.rule_text import WrittenRule, check_rule, read_rule
@@ -23,6 +23,12 @@ SHARDING = "sdy.sharding"
 RULE = "sdy.sharding_rule"
 _RULE_START = "#sdy.op_sharding_rule<"
 CONSTRAINTS = ("sdy.sharding_constraint", "sdy.reshard")
+COLLECTIVES = ("sdy.all_gather", "sdy.all_slice", "sdy.all_to_all", "sdy.collective_permute")
+"""The collectives that only change how a value is split."""
+TO_UNREDUCED = ("sdy.replicated_to_unreduced", "sdy.sharded_to_unreduced")
+REDUCTIONS = {"sdy.all_reduce": "reduction_axes", "sdy.reduce_scatter": "reduce_scatter_axes"}
+"""Collectives that add up, with the attribute that lists the axes."""
+EDGES = ("sdy.data_flow_edge", "sdy.func_data_flow_edge")
 COMPUTATIONS = ("sdy.manual_computation", "sdy.named_computation")
 
 
@@ -115,7 +121,7 @@ def verify_op(op: ir.Operation, reader: SdyReader) -> None:
     """Raise `ShardingError` for an op that Shardy's verifier would refuse."""
     if op.name.startswith("sdy."):
         if op.name not in _CHECKS:
-            raise ShardingError("is not read: it is made by Shardy's own passes")
+            raise ShardingError("is not known: expected an op of Shardy of jaxlib 0.10")
         _CHECKS[op.name](op, reader)
     if SHARDING in op.attributes:
         reader.per_value(op.attributes[SHARDING], [result.type for result in op.results])
@@ -151,6 +157,44 @@ def _check_mesh(op: ir.Operation, reader: SdyReader) -> None:
 def _check_constraint(op: ir.Operation, reader: SdyReader) -> None:
     _check_identity(op)
     reader.sharding(_attribute(op, "sharding"), op.operands[0].type)
+
+
+def _check_collective(op: ir.Operation, reader: SdyReader) -> None:
+    _check_identity(op)
+    _check_ranked(op)
+    reader.sharding(_attribute(op, "out_sharding"), op.operands[0].type)
+    if op.name in REDUCTIONS:
+        reduced(op, reader)
+
+
+def reduced(op: ir.Operation, reader: SdyReader) -> Annotation:
+    """The annotation of a reduction's operand: partial along the axes that it adds up.
+
+    Raises `ShardingError` for axes that the mesh of `out_sharding` has not.
+    """
+    out = syntax.read_sharding(str(_attribute(op, "out_sharding")))
+    axes = syntax.read_axis_lists(str(_attribute(op, REDUCTIONS[op.name])))
+    grid = reader.grids[reader.annotation(out, op.operands[0].type).grid]
+    order = [grid.axis_name(axis) for axis in range(grid.rank)]
+    for each in axes:
+        axis_number(each.name, grid, op.name)
+    partial = sorted({*axes, *out.unreduced}, key=lambda each: (order.index(each.name), each.sub))
+    dims = out.dims
+    if op.name == "sdy.reduce_scatter":  # the result is split along axes that the operand is not
+        dims = tuple(syntax.Dim(is_open=True) for _ in dims)
+    return reader.annotation(replace(out, dims=dims, unreduced=tuple(partial)), op.operands[0].type)
+
+
+def _check_edge(op: ir.Operation, reader: SdyReader) -> None:
+    _check_identity(op)
+    if "sharding" in op.attributes:
+        reader.sharding(op.attributes["sharding"], op.operands[0].type)
+
+
+def _check_sdy_constant(op: ir.Operation, reader: SdyReader) -> None:
+    _attribute(op, "value")
+    if len(op.operands) or len(op.results) != 1:
+        raise ShardingError("takes nothing and gives one value")
 
 
 def _check_identity(op: ir.Operation) -> None:
@@ -307,6 +351,7 @@ def _types(values: Iterator[ir.Value] | Sequence[ir.Value]) -> list[ir.Type]:
 _SHARDINGS: dict[str, Callable[[str], Sequence[syntax.TensorSharding]]] = {
     SHARDING: syntax.read_per_value,
     "sharding": lambda text: (syntax.read_sharding(text),),
+    "out_sharding": lambda text: (syntax.read_sharding(text),),
     "in_shardings": syntax.read_per_value,
     "out_shardings": syntax.read_per_value,
 }
@@ -321,4 +366,7 @@ _CHECKS: dict[str, Callable[[ir.Operation, SdyReader], None]] = {
     "sdy.manual_computation": _check_manual,
     "sdy.named_computation": _check_named,
     "sdy.return": _check_return,
+    "sdy.constant": _check_sdy_constant,
+    **dict.fromkeys(EDGES, _check_edge),
+    **dict.fromkeys((*COLLECTIVES, *TO_UNREDUCED, *REDUCTIONS), _check_collective),
 }

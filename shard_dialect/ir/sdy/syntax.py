@@ -4,20 +4,39 @@
     #sdy.sharding<@m, [{"x"}, {"y":(1)2, ?}p1], replicated={"y":(2)2}, unreduced={"z"}>
     #sdy.sharding_per_value<[<@m, [{}]>, <@m, [{?}]>]>
     #sdy<manual_axes{"x", "y"}>
+    #sdy<axis_ref_list{"x"}>    #sdy<list_of_axis_ref_lists[{}, {"x"}]>
 
 Source: Shardy, docs/sdy_dialect.md and its parsers.
+
+Shardy's shardings name axes, and annotations number them:
+
+    <@m, [{"x"}, {"y":(1)2, ?}p1], unreduced={"z"}>  <->  [[0], ["1:(1)2"], [2], {open = [1], ...}]
+
+On a maximal mesh, with one device and no axes, a sharding has no dimensions, for tensors of any
+rank.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
 from shard_dialect.ir.reading.string_literals import quoted, unquoted
-from shard_dialect.model import REDUCTIONS, Grid, Reduction, ShardingError
+from shard_dialect.model import (
+    REDUCTIONS,
+    Annotation,
+    Axes,
+    Axis,
+    Grid,
+    Reduction,
+    Sharding,
+    ShardingError,
+    SubAxis,
+)
+from shard_dialect.model.grid import in_order
 
 _TOKEN = re.compile(
     r'\s*(?:(?P<string>"(?:[^"\\]|\\.)*")|(?P<symbol>@(?:[\w$.-]+|"(?:[^"\\]|\\.)*"))|(?P<number>-?\d+)'
@@ -94,6 +113,14 @@ def read_per_value(text: str) -> tuple[TensorSharding, ...]:
 def read_manual_axes(text: str) -> tuple[str, ...]:
     """The names in `#sdy<manual_axes{...}>`. Raises `ShardingError`."""
     return _read_all(text, _Tokens.manual_axes, "#sdy<manual_axes")
+
+
+def read_axis_lists(text: str) -> tuple[AxisRef, ...]:
+    """The axes in an `axis_ref_list`, or in all lists of a `list_of_axis_ref_lists`, in order."""
+    if text.startswith("#sdy<axis_ref_list"):
+        return _read_all(text, lambda tokens: tokens.closed(tokens.axes), "#sdy<axis_ref_list")
+    lists = _read_all(text, _Tokens.axis_lists, "#sdy<list_of_axis_ref_lists")
+    return tuple(axis for axes in lists for axis in axes)
 
 
 def mesh_body(grid: Grid) -> str:
@@ -265,12 +292,127 @@ class _Tokens:
     def per_value(self) -> tuple[TensorSharding, ...]:
         self.expect("<")
         self.expect("[")
-        shardings = self.listed("]", self.sharding)
+        return self.closed(lambda: self.listed("]", self.element))
+
+    def element(self) -> TensorSharding:
+        """A sharding in a list, short or with its dialect: `<...>`, or `#sdy.sharding<...>`."""
+        for each in ("#", "sdy", ".", "sharding") if self.value == "#" else ():
+            self.expect(each)
+        return self.sharding()
+
+    def closed(self, read: Callable[[], T]) -> T:
+        """What `read` reads, and the `>` behind it."""
+        found = read()
         self.expect(">")
-        return shardings
+        return found
+
+    def axis_lists(self) -> tuple[tuple[AxisRef, ...], ...]:
+        self.expect("[")
+        return self.closed(lambda: self.listed("]", self.axes))
 
     def manual_axes(self) -> tuple[str, ...]:
         self.expect("{")
         axes = self.listed("}", self.string)
         self.expect(">")
         return tuple(dict.fromkeys(axes))
+
+
+@lru_cache(maxsize=4096)
+def to_annotation(tensor_sharding: TensorSharding, grid: Grid, rank: int) -> Annotation:
+    """The annotation of a value with `rank` dimensions.
+
+    Raises `ShardingError` for a sharding that Shardy's verifier would refuse.
+    """
+    if is_maximal(grid):
+        if tensor_sharding.dims or tensor_sharding.replicated or tensor_sharding.unreduced:
+            raise ShardingError(
+                f"sharding {tensor_sharding} on the one device of mesh @{grid.name}: expected no "
+                "dimensions "
+                "and no axes"
+            )
+        return Annotation(Sharding.replicated(grid.name, rank))
+    if len(tensor_sharding.dims) != rank:
+        raise ShardingError(
+            f"sharding {tensor_sharding} has {len(tensor_sharding.dims)} dimensions, but the "
+            f"tensor has {rank}"
+        )
+    split = tuple(_axes(dim.axes, grid, tensor_sharding) for dim in tensor_sharding.dims)
+    unreduced = _ordered(tensor_sharding.unreduced, "unreduced", grid, tensor_sharding)
+    replicated = _ordered(tensor_sharding.replicated, "replicated", grid, tensor_sharding)
+    is_open = tuple(number for number, dim in enumerate(tensor_sharding.dims) if dim.is_open)
+    priorities = tuple(dim.priority for dim in tensor_sharding.dims)
+    if not any(priority is not None for priority in priorities):
+        priorities = ()
+    try:
+        sharding = Sharding(grid.name, split, unreduced, tensor_sharding.reduction)
+        annotation = Annotation(sharding, is_open, priorities, replicated)
+        annotation.check(grid, rank)
+    except ShardingError as error:
+        raise ShardingError(f"in {tensor_sharding}: {error.message}") from None
+    return annotation
+
+
+def to_sdy(annotation: Annotation, grid: Grid) -> TensorSharding:
+    """The annotation as Shardy's sharding. Raises `ShardingError` if Shardy has none."""
+    sharding = annotation.sharding
+    if sharding.halos or sharding.offsets:
+        raise ShardingError(f"sharding {sharding} has halos or offsets, which Shardy cannot say")
+    if sharding.partial and sharding.reduction != "sum":
+        raise ShardingError(
+            f"sharding {sharding} is partial by {sharding.reduction}, which Shardy cannot say: it "
+            "has sums only"
+        )
+    if is_maximal(grid):
+        return TensorSharding(grid.name, ())
+    dims = tuple(
+        Dim(
+            _refs(axes, grid),
+            number in annotation.open,
+            annotation.priorities[number] if annotation.priorities else None,
+        )
+        for number, axes in enumerate(sharding.split_axes)
+    )
+    return TensorSharding(
+        grid.name, dims, _refs(annotation.replicated, grid), _refs(sharding.partial, grid)
+    )
+
+
+def is_maximal(grid: Grid) -> bool:
+    """Whether the grid is one device without axes; without devices it is a placeholder."""
+    return grid.rank == 0 and len(grid.device_ids) == 1
+
+
+def axis_number(name: str, grid: Grid, where: object) -> int:
+    """The number of an axis of `grid`. Raises `ShardingError` if there is no such axis."""
+    names = [grid.axis_name(axis) for axis in range(grid.rank)]
+    if name not in names:
+        known = ", ".join(f'"{each}"' for each in names) or "none"
+        raise ShardingError(
+            f'axis "{name}" in {where} is not in mesh @{grid.name}; its axes: {known}'
+        )
+    return names.index(name)
+
+
+def _axes(refs: Sequence[AxisRef], grid: Grid, where: object) -> Axes:
+    return tuple(_axis(ref, grid, where) for ref in refs)
+
+
+def _axis(ref: AxisRef, grid: Grid, where: object) -> Axis:
+    number = axis_number(ref.name, grid, where)
+    return number if ref.sub is None else SubAxis(number, *ref.sub)
+
+
+def _ordered(refs: Sequence[AxisRef], what: str, grid: Grid, where: object) -> Axes:
+    axes = _axes(refs, grid, where)
+    if list(axes) != sorted(axes, key=in_order):
+        raise ShardingError(f"{what} axes of {where} are not in the order of mesh @{grid.name}")
+    return axes
+
+
+def _refs(axes: Axes, grid: Grid) -> tuple[AxisRef, ...]:
+    return tuple(
+        AxisRef(grid.axis_name(axis.axis), (axis.pre, axis.size))
+        if isinstance(axis, SubAxis)
+        else AxisRef(grid.axis_name(axis))
+        for axis in axes
+    )

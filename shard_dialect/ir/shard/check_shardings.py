@@ -6,17 +6,30 @@
 Upstream verifies a sharding without its tensor and without its grid's axes, so it cannot see
 whether they fit. `halo_sizes` has two numbers for each split dimension, `sharded_dims_offsets` one
 more than it has shards.
+
+Other `shard` ops have checks, too, that upstream's own verifier does not make:
+
+    shard.broadcast %x on @g grid_axes = [0] root = [-1]          no such device
+    shard.all_reduce %x on @g : tensor<4xf32> -> tensor<4xi8>     no such reduction
+
+The table at the end maps each op to its checks; docs/vocabulary.md lists them. Upstream already
+refuses unknown grids, axes out of range, and sizes that do not fit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
+from math import prod
 from typing import TYPE_CHECKING
 
+from shard_dialect.collectives.collective_record import CollectiveRecord
+from shard_dialect.collectives.collective_table import LOCAL
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import name_of
 from shard_dialect.ir.mesh.attributes import DYNAMIC, STANDS_FOR
+from shard_dialect.ir.reading.spelling import spelled
+from shard_dialect.ir.shard.check_text import MOST_DEVICES
 from shard_dialect.ir.shard.sharding_ops import (
     Layout,
     grid_name,
@@ -151,12 +164,12 @@ def _check_fits(layout: Layout, shape: Sizes, grid: Grid) -> None:
             f"tensor has {len(shape)}"
         )
     for number, dim in enumerate(layout.split_dims):
-        size, count = shape[dim], group_size(grid, layout.split[dim])
+        most = _smallest_neighbor(layout, dim, shape[dim], grid)
         for halo in layout.halos[2 * number : 2 * number + 2]:
-            if size is not None and count is not None and halo is not None and halo > size // count:
+            if most is not None and halo is not None and halo > most:
                 raise ShardingError(
-                    f"has halo size {halo} on dimension {dim}, whose smallest shard has "
-                    f"{size // count} of its {size} elements"
+                    f"has halo size {halo} on dimension {dim}, whose smallest shard before the "
+                    f"last has {most} of its {shape[dim]} elements"
                 )
     for dim, offsets in layout.offsets_by_dim(grid) if layout.offsets else ():
         if offsets and None not in (offsets[-1], shape[dim]) and offsets[-1] != shape[dim]:
@@ -166,8 +179,29 @@ def _check_fits(layout: Layout, shape: Sizes, grid: Grid) -> None:
             )
 
 
+def _smallest_neighbor(layout: Layout, dim: int, size: int | None, grid: Grid) -> int | None:
+    """The elements of the smallest shard of a dimension but the last one, `None` if not known.
+
+    Where equal shards are uneven, only those at the end have fewer: of 14 elements on 4 devices
+    the shards have 4, 4, 4 and 2, and halos may have 4. Past the end of the tensor there is nothing
+    to exchange, so the last shard may be smaller.
+    """
+    count = group_size(grid, layout.split[dim])
+    if size is None or count is None:
+        return None
+    offsets = dict(layout.offsets_by_dim(grid)).get(dim, ())
+    if not offsets:
+        return -(-size // count)
+    if None in offsets:
+        return None
+    shards = [after - before for before, after in pairwise(each or 0 for each in offsets)]
+    while len(shards) > 1 and not shards[-1]:
+        shards.pop()
+    return min(shards[:-1], default=size)
+
+
 def _check_agreement(op: ir.Operation, layout: Layout) -> None:
-    """Refuse what upstream's documentation of `shard.shard` calls undefined.
+    """Refuse uses that upstream's documentation of `shard.shard` calls undefined.
 
         %1 = shard.shard %0 to %s                       and then, with another %t,
         %2 = shard.shard %1 to %t                       refused: %0 has two shardings
@@ -288,3 +322,113 @@ def check_update_halo(op: ir.Operation, shardings: Shardings) -> None:
                 f"has halo_sizes {ends} on dimension {dim} of size {size}: there is nothing "
                 "between them"
             )
+
+
+if TYPE_CHECKING:
+    from shard_dialect.ir.mesh.sharding_attributes import Shardings
+
+    Check = Callable[[ir.Operation, Shardings], None]
+
+
+def check(op: ir.Operation, shardings: Shardings) -> None:
+    """Raise `ShardingError` if `op` is one of upstream's ops, and invalid."""
+    if op.name in CHECKS:
+        CHECKS[op.name](op, shardings)
+    elif op.name in LOCAL and op.name.startswith("shard."):
+        _check_collective(op, shardings, LOCAL[op.name])
+
+
+def _check_collective(op: ir.Operation, shardings: Shardings, record: CollectiveRecord) -> None:
+    """Check properties of attributes of these kinds that upstream does not check."""
+    assert record.local is not None, "it is an op"
+    for name, (kind, _) in record.local.attributes.items():
+        if kind in ("device", "sender"):
+            _check_device(op, shardings, name)
+        elif kind == "dimension":
+            _check_dimension(op, spelled(name))
+        elif kind == "reduction":
+            _check_reduction(op)
+    if record.step.joins and record.step.cuts:
+        _check_exchange(op, shardings)
+
+
+def _check_grid(op: ir.Operation, _: Shardings) -> None:
+    sizes = [size for size in sizes_in(op, "shape") if size is not None]
+    if 0 in sizes:
+        raise ShardingError(f"grid @{name_of(op)} has size 0 on an axis: sizes are at least 1")
+    if prod(sizes) > MOST_DEVICES:
+        raise ShardingError(f"grid @{name_of(op)} has more than {MOST_DEVICES} devices")
+
+
+def _check_neighbors(op: ir.Operation, shardings: Shardings) -> None:
+    grid = grid_of(op, shardings)
+    check_axes([tuple(op.attributes["split_axes"])], grid)
+    if len(op.operands) != grid.rank:
+        raise ShardingError(
+            f"has {len(op.operands)} device coordinates for grid @{grid.name} of rank {grid.rank}"
+        )
+
+
+def _axes(op: ir.Operation) -> tuple[int, ...]:
+    return tuple(op.attributes["grid_axes"]) if "grid_axes" in op.attributes else ()
+
+
+def _check_device(op: ir.Operation, shardings: Shardings, key: str) -> None:
+    device = sizes_in(op, key)
+    check_operands(key, device, len(op.operands) - 1)
+    if key in op.attributes:
+        check_coordinates(key, device, grid_of(op, shardings), _axes(op))
+
+
+def _check_dimension(op: ir.Operation, key: str) -> None:
+    dim, rank = op.attributes[key].value, op.operands[0].type.rank
+    if not 0 <= dim < rank:
+        raise ShardingError(f"has {key} = {dim}, which is no dimension of {op.operands[0].type}")
+
+
+def _check_exchange(op: ir.Operation, shardings: Shardings) -> None:
+    """Raise unless devices exchange equal slices, even along one and the same dimension."""
+    dim = op.attributes["split_axis"].value
+    size = shape_of(op.operands[0].type)[dim]
+    devices = group_size(grid_of(op, shardings), _axes(op))
+    if size is not None and devices is not None and size % devices:
+        raise ShardingError(f"dimension {dim} of size {size} does not divide by {devices} devices")
+
+
+def _check_reduction(op: ir.Operation) -> None:
+    source, target = (value.type.element_type for value in (op.operands[0], op.results[0]))
+    if not _widens(source, target):
+        raise ShardingError(
+            f"reduces {source} to {target}: expected the same type, or a wider one of its kind"
+        )
+    kind = str(op.attributes["reduction"]) if "reduction" in op.attributes else ""
+    if "bitwise" in kind and not isinstance(source, ir.IntegerType | ir.IndexType):
+        name = kind.removeprefix("#shard<partial ").removesuffix(">")
+        raise ShardingError(f"has reduction {name} of {source}: expected integers")
+
+
+def _widens(source: ir.Type, target: ir.Type) -> bool:
+    """Whether type `target` is `source`, or a wider type of the same kind of number."""
+    if source == target:
+        return True
+    for kind in (ir.FloatType, ir.IntegerType):
+        if isinstance(source, kind) and isinstance(target, kind):
+            return bool(target.width > source.width) and _signedness(source) == _signedness(target)
+    if isinstance(source, ir.ComplexType) and isinstance(target, ir.ComplexType):
+        return _widens(source.element_type, target.element_type)
+    return False
+
+
+def _signedness(type_: ir.Type) -> str:
+    return str(type_).rstrip("0123456789") if isinstance(type_, ir.IntegerType) else ""
+
+
+CHECKS: dict[str, Check] = {
+    "shard.grid": _check_grid,
+    "shard.sharding": check_sharding,
+    "shard.shard": check_shard,
+    "shard.shard_shape": check_shard_shape,
+    "shard.neighbors_linear_indices": _check_neighbors,
+    "shard.update_halo": check_update_halo,
+}
+"""Of the ops that are no collectives, and of `shard.update_halo`."""

@@ -15,43 +15,30 @@ describe a runtime call of the lowered form.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+from shard_dialect.collectives import Index, LocalStep, UpdateHalo
+from shard_dialect.collectives.collective_record import CollectiveRecord, Kind, Spelling
+from shard_dialect.collectives.collective_table import LOCAL, record_of
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
-from shard_dialect.ir.mesh.attributes import DYNAMIC, expect_in, i64_array, integer, ints, symbol
+from shard_dialect.ir.mesh.attributes import (
+    DYNAMIC,
+    STAGES,
+    expect_in,
+    i64_array,
+    integer,
+    ints,
+    symbol,
+)
 from shard_dialect.ir.mesh.notation import read_axes, write_axes
-from shard_dialect.ir.reading.spelling import scatter_dim
+from shard_dialect.ir.reading.spelling import spelled
 from shard_dialect.ir.shard.sharding_ops import axis_lists
-from shard_dialect.model import (
-    REDUCTIONS,
-    AllGather,
-    AllReduce,
-    AllSlice,
-    AllToAll,
-    ChangeOffsets,
-    CropHalo,
-    Mask,
-    Permute,
-    ReduceScatter,
-    Reduction,
-    ShardingError,
-    Step,
-    UpdateHalo,
-)
-from shard_dialect.model.point_to_point import Message, Receive, Send
-from shard_dialect.model.rooted_collectives import (
-    Broadcast,
-    Gather,
-    Reduce,
-    RootedStep,
-    Scatter,
-    Shift,
-)
+from shard_dialect.model import REDUCTIONS, Reduction, ShardingError
 
 _Attributes = Mapping[str, ir.Attribute]
-LocalStep = Step | RootedStep | Message
-"""A step of the local form."""
 
 
 def read_local(name: str, attributes: _Attributes) -> tuple[str, LocalStep] | None:
@@ -61,17 +48,53 @@ def read_local(name: str, attributes: _Attributes) -> tuple[str, LocalStep] | No
     """
     if name == "mesh.start":
         what = expect_in(attributes, "collective", ir.DictAttr, "a dictionary")
-        return read_local(kind_of(what), what)
-    if name in _READERS and "cluster" in attributes and "mesh_axis" in attributes:
-        return _grid(attributes, "cluster"), _READERS[name](attributes)
-    if name not in _READ:
+        started = read_local(kind_of(what), what)
+        if started is not None and started[1].is_computed:
+            raise ShardingError(
+                f"starts a {started[1].kind} whose {started[1].names} the program computes as it "
+                "runs: expected numbers"
+            )
+        return started
+    record = LOCAL.get(name)
+    if record is None or (
+        _is_ours(name) and ("cluster" not in attributes or "mesh_axis" not in attributes)
+    ):
         return None
-    return _grid(attributes, "grid"), _READ[name](attributes)
+    return _grid(attributes, "cluster" if _is_ours(name) else "grid"), _read(record, attributes)
+
+
+def _is_ours(name: str) -> bool:
+    return not name.startswith("shard.")
+
+
+def _read(record: CollectiveRecord, attributes: _Attributes) -> LocalStep:
+    assert record.local is not None, "it is found by its name"
+    fields: dict[str, Any] = {"axes": _integers(attributes, "grid_axes")}
+    for name, (kind, listed) in record.local.attributes.items():
+        names, value = listed.split(), KINDS[kind].read(attributes, spelled(name))
+        fields |= dict(zip(names, value if len(names) > 1 else [value], strict=True))
+    return record.step(**fields)
+
+
+NUMBER_LISTS = {
+    name: attribute
+    for name, record in LOCAL.items()
+    if record.local is not None
+    for attribute in record.local.of_kind("device", "sender", "halo")
+}
+"""The attribute of each op in which operands may stand for numbers."""
 
 
 def kind_of(what: ir.DictAttr) -> str:
     """The name of the collective that a dictionary describes."""
     return str(expect_in(what, "name", ir.StringAttr, "the name of a collective").value)
+
+
+def is_local(op: ir.Operation) -> bool:
+    """Whether an op is a collective of the local form; those of `mesh` may be of others, too."""
+    if op.name not in LOCAL or STAGES in op.attributes:
+        return False
+    return not _is_ours(op.name) or "cluster" in op.attributes
 
 
 def described(op: ir.Operation) -> ir.DictAttr:
@@ -82,29 +105,43 @@ def described(op: ir.Operation) -> ir.DictAttr:
     return ir.DictAttr.get({**attributes, "name": ir.StringAttr.get(op.name)})
 
 
-def write_local(step: Step | Broadcast, grid: str, operand: ir.Value, result: ir.Type) -> ir.Value:
+def write_local(step: LocalStep, grid: str, operand: ir.Value, result: ir.Type) -> ir.Value:
     """Create the op of one step at the current insertion point; returns its result."""
     name, attributes = local_attributes(step, grid)
     return create(name, [result], [operand], attributes).results[0]
 
 
-def local_attributes(step: Step | Broadcast, grid: str) -> tuple[str, dict[str, ir.Attribute]]:
+def local_attributes(step: LocalStep, grid: str) -> tuple[str, dict[str, ir.Attribute]]:
     """The name and the attributes of the op of one step.
 
     Raises `ShardingError` for a crop, which is a slice, and a change of offsets, which is several.
     """
-    if isinstance(step, CropHalo | ChangeOffsets):
+    spelling = record_of(step).local
+    if spelling is None:
         raise ShardingError(f"{step.kind} is no collective of the local form")
-    name, attributes = _WRITE[type(step)](step)
-    if isinstance(step, UpdateHalo):
-        return name, attributes | {"grid": ir.FlatSymbolRefAttr.get(grid)}
-    if name in _READERS:
-        attributes["cluster"] = ir.FlatSymbolRefAttr.get(grid)
-        attributes["mesh_axis"] = write_axes(step.axes)
-        return name, attributes
-    attributes["grid"] = ir.FlatSymbolRefAttr.get(grid)
-    attributes["grid_axes"] = ir.Attribute.parse(f"array<i16: {', '.join(map(str, step.axes))}>")
-    return name, attributes
+    attributes = attributes_of(step, spelling)
+    name = ir.FlatSymbolRefAttr.get(grid)
+    if _is_ours(spelling.name):
+        attributes["cluster"] = name
+    else:
+        attributes["grid"] = name
+        if not spelling.with_fields(["axes"]):
+            listed = ", ".join(map(str, step.axes))
+            attributes["grid_axes"] = ir.Attribute.parse(f"array<i16: {listed}>")
+    return spelling.name, attributes
+
+
+def attributes_of(
+    step: LocalStep, spelling: Spelling, names: Collection[str] = ()
+) -> dict[str, ir.Attribute]:
+    """The attributes of the op of a step, or those of these names."""
+    written = {}
+    for name in names or spelling.attributes:
+        kind, fields = spelling.attributes[name]
+        attribute = KINDS[kind].write(*(getattr(step, each) for each in fields.split()))
+        if attribute is not None:
+            written[spelled(name)] = attribute
+    return written
 
 
 def one_by_one(op: ir.Operation) -> list[ir.Operation]:
@@ -127,57 +164,50 @@ def one_by_one(op: ir.Operation) -> list[ir.Operation]:
     return steps
 
 
-def _update_halo(attributes: _Attributes) -> UpdateHalo:
-    split = [(dim, axes) for dim, axes in enumerate(_lists(attributes)) if axes]
-    sizes = _integers(attributes, "static_halo_sizes")
-    if DYNAMIC in sizes:
-        raise ShardingError("exchanges halos of a size that is not known: not supported yet")
+def _lists(attributes: _Attributes, key: str) -> tuple[tuple[int, ...], ...]:
+    attribute = attributes[key] if key in attributes else None
+    if not str(attribute).startswith("#shard<axisarray"):
+        raise ShardingError(f"attribute '{key}' must be a list of lists of axes, found {attribute}")
+    return axis_lists(attribute)
+
+
+def _split(attributes: _Attributes, key: str) -> tuple[int, tuple[int, ...]]:
+    split = [(dim, axes) for dim, axes in enumerate(_lists(attributes, key)) if axes]
     if len(split) != 1:
         raise ShardingError(
             f"exchanges halos of {len(split)} dimensions: expected an op for each of them"
         )
+    return split[0]
+
+
+def _halo(attributes: _Attributes, key: str) -> tuple[int, ...]:
+    sizes = _integers(attributes, key)
+    if DYNAMIC in sizes:
+        raise ShardingError(
+            "has a halo size that the program computes as it runs: expected numbers, or what is "
+            "computed from constants alone"
+        )
     if len(sizes) != 2:
         raise ShardingError(f"has {len(sizes)} sizes of the halos of one dimension: expected two")
-    return UpdateHalo(*split[0], sizes[0], sizes[1])
-
-
-def _lists(attributes: _Attributes) -> tuple[tuple[int, ...], ...]:
-    attribute = attributes["split_axes"] if "split_axes" in attributes else None
-    if not str(attribute).startswith("#shard<axisarray"):
-        raise ShardingError(
-            f"attribute 'split_axes' must be a list of lists of axes, found {attribute}"
-        )
-    return axis_lists(attribute)
-
-
-def _axes(attributes: _Attributes) -> tuple[int, ...]:
-    return tuple(_integers(attributes, "grid_axes")) if "grid_axes" in attributes else ()
+    return sizes
 
 
 def _int(attributes: _Attributes, name: str) -> int:
     return integer(expect_in(attributes, name, ir.IntegerAttr, "an integer"))
 
 
-def _integers(attributes: _Attributes, name: str) -> list[int]:
-    return ints(attributes[name]) if name in attributes else []
+def _integers(attributes: _Attributes, name: str) -> tuple[int, ...]:
+    return tuple(ints(attributes[name])) if name in attributes else ()
 
 
 def _grid(attributes: _Attributes, name: str) -> str:
     return symbol(expect_in(attributes, name, ir.FlatSymbolRefAttr, "the name of a grid"))
 
 
-def _device(attributes: _Attributes, key: str) -> tuple[int, ...]:
-    """The device that an op names, as an index along each axis of its group."""
-    index = tuple(_integers(attributes, key))
-    if DYNAMIC in index:
-        raise ShardingError(f"has a {key} that is not known: not supported yet")
-    return index
-
-
-def _reduction(attributes: _Attributes) -> Reduction:
-    if "reduction" not in attributes:
+def _reduction(attributes: _Attributes, key: str) -> Reduction:
+    if key not in attributes:
         return "sum"
-    return _known(str(attributes["reduction"]).removeprefix("#shard<partial ").removesuffix(">"))
+    return _known(str(attributes[key]).removeprefix("#shard<partial ").removesuffix(">"))
 
 
 def _known(name: str) -> Reduction:
@@ -188,70 +218,51 @@ def _known(name: str) -> Reduction:
     return name
 
 
-_READ: dict[str, Callable[[_Attributes], LocalStep]] = {
-    "shard.all_gather": lambda a: AllGather(_int(a, "gather_axis"), _axes(a)),
-    "shard.all_slice": lambda a: AllSlice(_int(a, "slice_axis"), _axes(a)),
-    "shard.all_reduce": lambda a: AllReduce(_axes(a), _reduction(a)),
-    "shard.reduce_scatter": lambda a: ReduceScatter(
-        _int(a, scatter_dim()), _axes(a), _reduction(a)
-    ),
-    "shard.all_to_all": lambda a: AllToAll(_int(a, "concat_axis"), _int(a, "split_axis"), _axes(a)),
-    "shard.update_halo": _update_halo,
-    "shard.broadcast": lambda a: Broadcast(_axes(a), _device(a, "root")),
-    "shard.gather": lambda a: Gather(_int(a, "gather_axis"), _axes(a), _device(a, "root")),
-    "shard.reduce": lambda a: Reduce(_axes(a), _device(a, "root"), _reduction(a)),
-    "shard.scatter": lambda a: Scatter(_int(a, scatter_dim()), _axes(a), _device(a, "root")),
-    "shard.shift": lambda a: Shift(
-        _axes(a), _int(a, "shift_axis"), _int(a, "offset"), "rotate" in a
-    ),
-    "shard.send": lambda a: Send(_axes(a), _device(a, "destination")),
-    "shard.recv": lambda a: Receive(_axes(a), _device(a, "source") if "source" in a else None),
-}
+@dataclass(frozen=True)
+class _Codec:
+    """How attributes of a kind are read, and written; `None` is no attribute."""
 
-
-_READERS: dict[str, Callable[[_Attributes], Step]] = {
-    "mesh.collective_permute": lambda a: Permute(
-        read_axes(a["mesh_axis"]), tuple(_integers(a, "permutation"))
-    ),
-    "mesh.mask": lambda a: Mask(
-        read_axes(a["mesh_axis"]),
-        _known(expect_in(a, "reduction", ir.StringAttr, "the name of a reduction").value),
-    ),
-}
-
-
-LOCAL_COLLECTIVES = tuple(_READ)
-"""Upstream's ops that move data between devices, or slice it."""
+    read: Callable[[_Attributes, str], Any]
+    write: Callable[..., ir.Attribute | None]
 
 
 def _index(value: int) -> ir.IntegerAttr:
     return ir.IntegerAttr.get(ir.IndexType.get(), value)
 
 
-def _partial(reduction: Reduction) -> ir.Attribute:
-    return ir.Attribute.parse(f"#shard<partial {reduction}>")
+def _dense(numbers: Sequence[int | None]) -> ir.Attribute:
+    return ir.DenseI64ArrayAttr.get([DYNAMIC if each is None else each for each in numbers])
 
 
-_WRITE: dict[type, Callable[..., tuple[str, dict[str, ir.Attribute]]]] = {
-    AllGather: lambda s: ("shard.all_gather", {"gather_axis": _index(s.dim)}),
-    AllSlice: lambda s: ("shard.all_slice", {"slice_axis": _index(s.dim)}),
-    AllReduce: lambda s: ("shard.all_reduce", {"reduction": _partial(s.reduction)}),
-    ReduceScatter: lambda s: (
-        "shard.reduce_scatter",
-        {scatter_dim(): _index(s.dim), "reduction": _partial(s.reduction)},
+def _member(attributes: _Attributes, name: str) -> Index:
+    return tuple(None if each == DYNAMIC else each for each in _integers(attributes, name))
+
+
+KINDS: dict[Kind, _Codec] = {
+    "axes": _Codec(lambda attributes, name: read_axes(attributes[name]), write_axes),
+    "dimension": _Codec(_int, _index),
+    "axis": _Codec(_int, _index),
+    "number": _Codec(_int, lambda number: i64_array([number])[0]),
+    "list": _Codec(_integers, i64_array),
+    "device": _Codec(_member, _dense),
+    "sender": _Codec(
+        lambda attributes, name: _member(attributes, name) if name in attributes else None,
+        lambda index: None if index is None else _dense(index),
     ),
-    AllToAll: lambda s: (
-        "shard.all_to_all",
-        {"concat_axis": _index(s.source_dim), "split_axis": _index(s.target_dim)},
+    "halo": _Codec(_halo, lambda low, high: _dense([low, high])),
+    "flag": _Codec(
+        lambda attributes, name: name in attributes,
+        lambda is_set: ir.UnitAttr.get() if is_set else None,
     ),
-    Permute: lambda s: ("mesh.collective_permute", {"permutation": i64_array(s.permutation)}),
-    Broadcast: lambda s: ("shard.broadcast", {"root": ir.DenseI64ArrayAttr.get(list(s.root))}),
-    Mask: lambda s: ("mesh.mask", {"reduction": ir.StringAttr.get(s.reduction)}),
-    UpdateHalo: lambda s: (
-        "shard.update_halo",
-        {
-            "split_axes": ir.Attribute.parse(f"#shard<axisarray{[[]] * s.dim + [list(s.axes)]}>"),
-            "static_halo_sizes": ir.DenseI64ArrayAttr.get([s.low, s.high]),
-        },
+    "reduction": _Codec(_reduction, lambda kind: ir.Attribute.parse(f"#shard<partial {kind}>")),
+    "name": _Codec(
+        lambda attributes, name: _known(
+            expect_in(attributes, name, ir.StringAttr, "the name of a reduction").value
+        ),
+        ir.StringAttr.get,
+    ),
+    "split": _Codec(
+        _split,
+        lambda dim, axes: ir.Attribute.parse(f"#shard<axisarray{[[]] * dim + [list(axes)]}>"),
     ),
 }

@@ -1,1 +1,1 @@
-"""What devices and their network can do, and what collectives take on them."""
+"""Device models: the rates of devices and of their network."""

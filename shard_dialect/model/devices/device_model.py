@@ -1,4 +1,4 @@
-"""What one device and its network can do: a small TOML file, as a plain value.
+"""The rates of one device and of its network: a small TOML file, as a plain value.
 
     name = "two hosts of four"
     sources = ["https://..."]
@@ -63,7 +63,7 @@ class NetworkLevel:
 
 @dataclass(frozen=True)
 class DeviceModel:
-    """What a device computes, stores and sends; the network's levels are innermost first."""
+    """The rates at which a device computes, stores and sends; the innermost level is first."""
 
     name: str
     sources: tuple[str, ...]

@@ -1,1 +1,1 @@
-"""What passes are, their options, and the pipelines that run them."""
+"""The framework of passes: their base class, their options, and the pipelines that run them."""

@@ -1,26 +1,133 @@
-"""What a pass is: a frozen dataclass with its options as fields (`options`), and `rewrite`.
+"""The base class of passes: a frozen dataclass with its options as fields, and `rewrite`.
 
-@register_pass
-@dataclass(frozen=True)
-class DropUnused(Pass):
-    \"\"\"Erase functions that nothing calls.\"\"\"
+    @register_pass
+    @dataclass(frozen=True)
+    class DropUnused(Pass):
+        \"\"\"Erase functions that nothing calls.\"\"\"
 
-    name = "drop-unused"
+        name = "drop-unused"
 
-    def rewrite(self, module: ir.Operation) -> None: ...
+        def rewrite(self, module: ir.Operation) -> None: ...
+
+A pass without options may be a function instead. `needs` names the ops, forms and grids without
+which the pass has nothing to do:
+
+    @needs(ops=("func.call",))
+    def drop_unused(module: ir.Operation) -> None:
+        \"\"\"Erase functions that nothing calls.\"\"\"
+
+A sequence of passes with a name and options of its own is a `NamedPipeline`.
+
+Analyses of a module are kept until a pass changes it, as by MLIR's analysis manager:
+
+    facts = known(module, facts_of)       reads the module, or returns the facts of an earlier pass
+
+A pass that returns `UNCHANGED` leaves them valid; any other pass, and each that is not ours,
+invalidates them.
 """
 
 from __future__ import annotations
 
 import gc
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Literal, TypeVar, cast
 
 from shard_dialect.ir.bindings import ir, plain_ops
+from shard_dialect.ir.function import form_of, functions_of
+from shard_dialect.ir.grids import grids_of
+from shard_dialect.ir.verify import declares_no_grid
+from shard_dialect.ir.walk import walk
 from shard_dialect.passes.framework.options import options_of, written
+
+T = TypeVar("T")
+_kept: ContextVar[tuple[ir.Operation, dict[Hashable, object]] | None] = ContextVar("_kept")
+
+
+@contextmanager
+def keeping_analyses() -> Iterator[None]:
+    """Keep analyses from one pass to the next, in the `with` block."""
+    token = _kept.set(None)
+    try:
+        yield
+    finally:
+        _kept.reset(token)
+
+
+def known(module: ir.Operation, find: Callable[[ir.Operation], T]) -> T:
+    """The result of the analysis `find` for the module, computed once until the module changes."""
+    kept = _kept.get(None)
+    if kept is None or kept[0] != module:
+        kept = module, {}
+        remember(kept)
+    if find not in kept[1]:
+        kept[1][find] = find(module)
+    return cast("T", kept[1][find])
+
+
+def remember(kept: tuple[ir.Operation, dict[Hashable, object]] | None) -> None:
+    """Replace the kept analyses, if a pipeline keeps any."""
+    try:
+        _kept.get()
+    except LookupError:  # a pass that runs by itself: its caller may change the module after it
+        return
+    _kept.set(kept)
+
+
+def forget_analyses() -> None:
+    """Invalidate all analyses: the module has changed."""
+    remember(None)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The facts of a module that decide which passes have anything to do."""
+
+    ops: frozenset[str]
+    """The names of all ops."""
+    forms: frozenset[str]
+    """The forms of the functions that have a body."""
+
+
+def facts_of(module: ir.Operation) -> Facts:
+    """Read the facts, in one walk."""
+    ops = frozenset(op.name for op in walk(module))
+    return Facts(ops, frozenset(map(form_of, functions_of(module))))
+
+
+@dataclass(frozen=True)
+class Needs:
+    """The requirements on a module without which a pass is skipped, as it has nothing to do."""
+
+    ops: tuple[str, ...] = ()
+    """Names of ops, or of dialects as in `cf.`, of which the module must have one."""
+    forms: tuple[str, ...] = ()
+    """The forms of which a function must be in one."""
+    grids: int = 0
+    """How many grids the module must declare. Raises a located `ShardError` where one is named that
+    is not declared."""
+
+    def met_by(self, module: ir.Operation) -> bool:
+        """Whether the module has all of it."""
+        if self.grids and known(module, declares_no_grid):
+            return False
+        if self.grids > 1 and len(known(module, grids_of)) < self.grids:
+            return False
+        if not self.ops and not self.forms:
+            return True
+        facts = known(module, facts_of)
+        if self.forms and facts.forms.isdisjoint(self.forms):
+            return False
+        return not self.ops or any(map(self._is_needed, facts.ops))
+
+    def _is_needed(self, name: str) -> bool:
+        return name in self.ops or f"{name.partition('.')[0]}." in self.ops
+
+
+ANYTHING = Needs()
 
 
 @contextmanager
@@ -38,22 +145,16 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
+UNCHANGED: Literal["unchanged"] = "unchanged"
+"""The result of a `rewrite` that has not changed the module: its analyses stay valid."""
+Outcome = Literal["unchanged"] | None
+
+
 @dataclass(frozen=True)
-class Pass(ABC):
-    """Valid IR in, valid IR out."""
+class _Named(ABC):
+    """The base of passes and pipelines: a name, a summary, and options."""
 
     name: ClassVar[str]
-    anchor: ClassVar[str] = "builtin.module"
-    """The op that the pass runs on: `func.func` for one function at a time, or `any`."""
-
-    def run(self, module: ir.Module | ir.Operation) -> None:
-        """Change the module in place. Raises a located `ShardError` for what it cannot do."""
-        with module.context, ir.Location.unknown(), plain_ops(), _without_collection():
-            self.rewrite(module.operation)
-
-    @abstractmethod
-    def rewrite(self, module: ir.Operation) -> None:
-        """What the pass does to a module (or other `anchor`), in its context."""
 
     @classmethod
     def summary(cls) -> str:
@@ -61,10 +162,79 @@ class Pass(ABC):
         return (cls.__doc__ or "").strip().partition("\n")[0]
 
     def __str__(self) -> str:
-        """The pass in a pipeline's text, with all of its options that are not `None`."""
+        """As in a pipeline's text, with all options that are not `None`."""
         settings = [
             f"{option.name}={written(value)}"
             for option in options_of(type(self))
             if (value := getattr(self, option.field)) is not None
         ]
         return f"{self.name}{{{' '.join(settings)}}}" if settings else self.name
+
+
+@dataclass(frozen=True)
+class Pass(_Named):
+    """Valid IR in, valid IR out."""
+
+    anchor: ClassVar[str] = "builtin.module"
+    """The op that the pass runs on: `func.func` for one function at a time, or `any`."""
+    needs: ClassVar[Needs] = ANYTHING
+    """The requirements without which the pass is skipped."""
+
+    def run(self, module: ir.Module | ir.Operation) -> None:
+        """Change the module in place. Raises a located `ShardError` for what it cannot do."""
+        with module.context, ir.Location.unknown(), plain_ops(), _without_collection():
+            op = module.operation
+            if self.needs.met_by(op) and self.rewrite(op) != UNCHANGED:
+                forget_analyses()
+
+    @abstractmethod
+    def rewrite(self, module: ir.Operation) -> Outcome:
+        """Change a module (or other `anchor`) in place, in its context."""
+
+
+@dataclass(frozen=True)
+class NamedPipeline(_Named):
+    """A name for passes in a row, of which each is shown, timed, and printed by itself."""
+
+    @abstractmethod
+    def steps(self) -> tuple[str, ...]:
+        """The elements of the pipeline's text, in order: passes, pipelines, or upstream's."""
+
+    def with_options(self, name: str, *fields: str) -> str:
+        """The text of a step, with this pipeline's values of options that both have.
+
+        `fields` are the names of these fields. Options that have their default are left out.
+        """
+        given = [
+            f"{option.name}={written(value)}"
+            for option in options_of(type(self))
+            if option.field in fields and (value := getattr(self, option.field)) != option.default
+        ]
+        return f"{name}{{{' '.join(given)}}}" if given else name
+
+
+Decorated = TypeVar("Decorated", bound=Callable[[ir.Operation], Any] | type[Pass])
+
+
+def needs(
+    *, ops: tuple[str, ...] = (), forms: tuple[str, ...] = (), grids: int = 0
+) -> Callable[[Decorated], Decorated]:
+    """State the requirements of a pass, a class or a function, without which it is skipped."""
+
+    def decorate(decorated: Decorated) -> Decorated:
+        decorated.needs = Needs(ops, forms, grids)  # type: ignore[union-attr]  # of a function, too
+        return decorated
+
+    return decorate
+
+
+def pass_of_function(name: str, function: Callable[[ir.Operation], Outcome]) -> type[Pass]:
+    """The class of a pass without options that a function of the module is."""
+    members = {
+        "name": name,
+        "needs": getattr(function, "needs", ANYTHING),
+        "rewrite": lambda _, module: function(module),
+        "__doc__": function.__doc__,
+        "__module__": function.__module__,
+    }
+    return type(function.__name__, (Pass,), members)

@@ -1,4 +1,4 @@
-"""What is shown of a running pipeline, on stderr: dumps of the IR, and times."""
+"""Instruments of a running pipeline: dumps of the IR and times, on stderr, and edits of steps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Literal
 
 from shard_dialect.errors import ShardError, cannot
 from shard_dialect.ir.bindings import PassManager, submodule
-from shard_dialect.passes.framework.pipeline_text import Element, Group, Node, elements_of
+from shard_dialect.passes.framework.options import Element, Node, elements_of, parse_pipeline
+from shard_dialect.passes.pipelines import PIPELINES
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,15 @@ class Instruments:
     timing: bool = False
     statistics: Literal["list", "pipeline"] | None = None
     verify_each: bool = True
+    stop_after: str | None = None
+    """The pass, at any depth, after which no other runs."""
+    skip: tuple[str, ...] = ()
+    """Passes that do not run."""
+    insert_after: tuple[str, ...] = ()
+    """`partition=canonicalize,cse`: passes to run after a pass."""
     remarks: bool = False
     explain_sharding: str | None = None
+    explain_printed_as: str | None = None
     strict: bool = False
 
     def attach(self, manager: PassManager) -> None:
@@ -59,53 +67,84 @@ class Instruments:
                 tree_printing_dir_path=self.print_ir_tree_dir,
             )
 
-    def around(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-        """The pipeline with upstream's `print-ir` at the passes that are to be printed.
+    def before(self, node: Element) -> tuple[Element, ...]:
+        """Upstream's `print-ir` before a pass or pipeline, if that is asked for.
 
         The bindings print around all passes or none, so these prints are passes themselves.
-
-        >>> show = Instruments(print_ir_after=("cse",))
-        >>> print(*show.around((Group("func.func", (Element("cse"),)), Element("inline"))))
-        func.func(cse,print-ir{label={After cse}}) inline
         """
-        passes: list[Node] = []
-        for node in nodes:
-            if isinstance(node, Group):
-                passes.append(Group(node.anchor, self.around(node.inside)))
-                continue
-            if node.name in self.print_ir_before:
-                passes.append(_print("Before", node))
-            passes.append(self._with_setting(node))
-            if node.name in self.print_ir_after:
-                passes.append(_print("After", node))
-        return tuple(passes)
+        return (_print("Before", node),) if node.name in self.print_ir_before else ()
+
+    def after(self, node: Element) -> tuple[Element, ...]:
+        """As `before`.
+
+        >>> print(*Instruments(print_ir_after=("cse",)).after(Element("cse")))
+        print-ir{label={After cse}}
+        """
+        return (_print("After", node),) if node.name in self.print_ir_after else ()
+
+    def inserted(self, node: Element) -> tuple[Node, ...]:
+        """The passes to run after a pass or pipeline.
+
+        >>> print(*Instruments(insert_after=("partition=cse",)).inserted(Element("partition")))
+        cse
+        """
+        return tuple(
+            each
+            for text in self.insert_after
+            if text.partition("=")[0] == node.name
+            for each in parse_pipeline(text.partition("=")[2])
+        )
+
+    def edits(self) -> Instruments:
+        """Only the instruments that change which passes run."""
+        return Instruments(
+            stop_after=self.stop_after, skip=self.skip, insert_after=self.insert_after
+        )
+
+    def edited(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        """The steps of a pipeline without those that are skipped, or come after the last.
+
+        Raises `ShardError` for names that are not among them.
+        """
+        names = [element.name for element in elements_of(nodes)]
+        last_name = self.stop_after
+        while last_name in PIPELINES:
+            last_name = PIPELINES[last_name]().steps()[-1].partition("{")[0]
+        for name in (*self.skip, *filter(None, [last_name])):
+            if name not in names:
+                raise ShardError(f"no pass '{name}' is in the pipeline: it has {', '.join(names)}")
+        if last_name is not None:
+            holds = [last_name in [each.name for each in elements_of((node,))] for node in nodes]
+            nodes = nodes[: holds.index(True) + 1]
+        return tuple(node for node in nodes if str(node).partition("{")[0] not in self.skip)
 
     def check(self, nodes: tuple[Node, ...]) -> None:
         """Raise where a flag is given that no pass of the pipeline has a use for."""
         names = {element.name for element in elements_of(nodes)}
-        for flag, (name, option) in _FLAGS.items():
-            if getattr(self, flag) and name not in names:
+        for flag, (name, step, option) in _FLAGS.items():
+            if getattr(self, flag) and names.isdisjoint((name, step, "spmd")):
                 raise ShardError(
                     f"--{flag.replace('_', '-')} is of no use here: it is for --{name} "
                     f"(its option '{option}'), which is not in the pipeline"
                 )
 
-    def _with_setting(self, node: Element) -> Element:
+    def with_settings(self, node: Element) -> Element:
         """The element with the options that flags give it."""
         options = [node.options] if node.options else []
-        for flag, (name, option) in _FLAGS.items():
+        for flag, (_, step, option) in _FLAGS.items():
             setting = getattr(self, flag)
-            if setting and name == node.name:
+            if setting and step == node.name:
                 options.append(f"{option}=true" if setting is True else f"{option}='{setting}'")
         return Element(node.name, " ".join(options))
 
 
 _FLAGS = {
-    "remarks": ("propagate", "remarks"),
-    "explain_sharding": ("propagate", "explain"),
-    "strict": ("materialize", "strict"),
+    "remarks": ("propagate", "propagate-shardings", "remarks"),
+    "explain_sharding": ("propagate", "propagate-shardings", "explain"),
+    "explain_printed_as": ("propagate", "propagate-shardings", "printed-as"),
+    "strict": ("materialize", "insert-collectives", "strict"),
 }
-"""Flags of `opt` that are options of passes, wherever in the pipeline these stand."""
+"""Flags of `opt` that are options of passes: the pipeline that they name, and the step in it."""
 
 
 def _make_folder(path: str) -> None:

@@ -1,4 +1,4 @@
-"""Options of passes: the fields of their dataclasses, as text and as Python values.
+"""Options of passes and the text of pipelines: fields of dataclasses, as text and as values.
 
     strict: bool = False
     \"\"\"Make an op without a sharding rule an error.\"\"\"
@@ -6,17 +6,27 @@
 is `materialize{strict=true}` in a pipeline, `--materialize=strict=true` as a flag, and has the
 string below it as its help. Kinds are `bool`, `int`, `float`, `str` and `Literal["a", "b"]`;
 `| None` may follow where the default is `None`, which cannot be written.
+
+`parse_pipeline` reads the text of a pipeline, such as
+`propagate,materialize{strict=true},func.func(cse,canonicalize)`:
+
+    pipeline ::= [element {"," element}]
+    element  ::= name ["{" options "}"]  |  anchor "(" pipeline ")"
+
+`ObjectiveOptions`, `PropagationOptions`, `SizeOptions` and `StageOptions` are options of pipelines
+and their steps.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from types import NoneType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 from shard_dialect.errors import ShardError
 
@@ -35,7 +45,7 @@ class Option:
 
     kind: type
     choices: tuple[str, ...]
-    """What a `Literal` may be; empty for other kinds."""
+    """The values of a `Literal`; empty for other kinds."""
 
     default: object
     help: str = ""
@@ -88,7 +98,7 @@ def options_of(cls: type[Any]) -> tuple[Option, ...]:
 
 def documented_options(cls: type[Any]) -> tuple[Option, ...]:
     """The options of a pass's class with their help, for which its source is read."""
-    helps = _strings_below_fields(cls)
+    helps = {name: text for each in cls.__mro__[::-1] for name, text in _help_of(each).items()}
     return tuple(
         dataclasses.replace(each, help=helps.get(each.field, ""))
         for each in options_of(cls)  # type: ignore[arg-type]  # a class is hashable
@@ -111,7 +121,10 @@ def _option(field: dataclasses.Field[Any], hint: Any) -> Option:
     return Option(field.name.replace("_", "-"), kind, choices, field.default)
 
 
-def _strings_below_fields(cls: type[Any]) -> dict[str, str]:
+def _help_of(cls: type[Any]) -> dict[str, str]:
+    """The strings below the fields that a class itself declares."""
+    if not dataclasses.is_dataclass(cls):
+        return {}
     import ast
     import inspect
     import textwrap
@@ -179,3 +192,223 @@ def written(value: object) -> str:
         return str(value).lower()
     text = str(value)
     return text if re.fullmatch(r"[^\s,{}'\"]+", text) else f'"{text}"'
+
+
+_NAME = re.compile(r"[\w.-]+")
+_DEEPEST = 100
+"""How deep groups may stand in each other: MLIR's own parser recurses too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """A pass or a named pipeline, with the text of its options."""
+
+    name: str
+    options: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}{{{self.options}}}" if self.options else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Passes that run on each op called `anchor` (or on `any`) directly in the surrounding op."""
+
+    anchor: str
+    inside: tuple[Node, ...]
+
+    def __str__(self) -> str:
+        return f"{self.anchor}({','.join(map(str, self.inside))})"
+
+
+Node = Element | Group
+
+
+def parse_pipeline(text: str) -> tuple[Node, ...]:
+    """The elements of a pipeline's text. Raises `ShardError`.
+
+    >>> [str(node) for node in parse_pipeline("a, b{x=1,y={2}}, func.func(c,any(d))")]
+    ['a', 'b{x=1,y={2}}', 'func.func(c,any(d))']
+    """
+    if not text.strip():
+        return ()
+    reader = _Reader(text)
+    nodes = reader.nodes(0)
+    if reader.at < len(text):
+        raise reader.unbalanced() if text[reader.at] == ")" else reader.unexpected("','")
+    return nodes
+
+
+def elements_of(nodes: tuple[Node, ...]) -> Iterator[Element]:
+    """All passes, also those in groups."""
+    for node in nodes:
+        if isinstance(node, Group):
+            yield from elements_of(node.inside)
+        else:
+            yield node
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+
+    def nodes(self, depth: int) -> tuple[Node, ...]:
+        if depth > _DEEPEST:
+            raise ShardError(f"the pipeline has groups more than {_DEEPEST} deep in each other")
+        nodes = [self.node(depth)]
+        while self.next_is(","):
+            nodes.append(self.node(depth))
+        return tuple(nodes)
+
+    def node(self, depth: int) -> Node:
+        self.skip_space()
+        name = _NAME.match(self.text, self.at)
+        if name is None:
+            raise self.unexpected("the name of a pass")
+        self.at = name.end()
+        if self.next_is("{"):
+            return Element(name[0], self.options())
+        if self.next_is("("):
+            inside = self.nodes(depth + 1)
+            if not self.next_is(")"):
+                raise (
+                    self.unbalanced()
+                    if self.at == len(self.text)
+                    else self.unexpected("',' or ')'")
+                )
+            return Group(name[0], inside)
+        return Element(name[0])
+
+    def options(self) -> str:
+        start, depth = self.at, 1
+        for at in range(start, len(self.text)):
+            depth += {"{": 1, "}": -1}.get(self.text[at], 0)
+            if depth == 0:
+                self.at = at + 1
+                return self.text[start:at].strip()
+        raise self.unbalanced()
+
+    def next_is(self, letter: str) -> bool:
+        self.skip_space()
+        is_next = self.text.startswith(letter, self.at)
+        self.at += is_next
+        return is_next
+
+    def skip_space(self) -> None:
+        while self.text[self.at : self.at + 1].isspace():
+            self.at += 1
+
+    def unbalanced(self) -> ShardError:
+        return ShardError(f"the pipeline '{self.text}' has unbalanced brackets")
+
+    def unexpected(self, expected: str) -> ShardError:
+        rest = self.text[self.at :]
+        actual = f"'{rest}'" if rest else "its end"
+        return ShardError(f"the pipeline '{self.text}' should have {expected} at {actual}")
+
+
+if TYPE_CHECKING:
+    from shard_dialect.planner import Prices
+
+
+@dataclass(frozen=True)
+class ObjectiveOptions:
+    """The options of passes that choose between communications."""
+
+    objective: Literal["bytes", "time"] = "bytes"
+    """The objective: the fewest bytes that a device sends, or the least time on a device model."""
+    device_model: str = "h100"
+    """The device model for `objective=time`: its name, or a file that ends in .toml."""
+
+    def prices(self) -> Prices:
+        """The prices of reshards and work. Raises `ShardError` for an unknown device model."""
+        from shard_dialect.model.devices.device_model import DeviceModel
+        from shard_dialect.planner import BYTES, Prices
+
+        return Prices(DeviceModel.read(self.device_model)) if self.objective == "time" else BYTES
+
+
+@dataclass(frozen=True)
+class SizeOptions:
+    """Sizes and values that a program leaves open."""
+
+    entry: str = "main"
+    """The function whose arguments have `shapes`."""
+    shapes: str = ""
+    """Shapes for the arguments, in order, as in `{4x8,,16}`: an empty entry leaves that argument's
+    type as it is."""
+    scalars: str = ""
+    """Values for the integer arguments, in order, as in `{,2}`: an empty entry leaves that argument
+    as it is."""
+    grid: str = ""
+    """The shape of the grid that has unknown sizes, as in 2x4."""
+
+
+@dataclass(frozen=True)
+class StageOptions:
+    """How a pipeline of stages is made of a function."""
+
+    stages: int = 2
+    """The number of stages, which divides the size of the grid's axis 0."""
+    microbatches: int = 4
+    """The number of microbatches, which divides the batch."""
+    arguments: str = "0"
+    """The numbers of the arguments whose first dimension is the batch, as `0,3`."""
+    schedule: Literal["gpipe", "1f1b"] = "1f1b"
+    """All forward passes before all backward passes, or one after the other."""
+
+
+@dataclass(frozen=True)
+class PropagationOptions:
+    """How far shardings propagate."""
+
+    strategy: Literal["basic", "aggressive", "op-priority", "user-priority", "cost"] = "cost"
+    """How far shardings propagate, and how conflicts are resolved: see docs/propagation.md."""
+
+    traversal: Literal["forward", "backward", "forward-backward", "backward-forward"] | None = None
+    """Instead of a strategy, visit each op once in each direction, like upstream's
+    `sharding-propagation`."""
+
+    stop_after_priority: int | None = None
+    """Propagate only the annotations of the priorities up to this one."""
+
+    conservative: bool = False
+    """Pass on whole axes alone, and only where they divide the dimension."""
+
+    def __post_init__(self) -> None:
+        if self.traversal is not None and self.strategy != PropagationOptions.strategy:
+            raise ShardError(
+                f"pass 'propagate' has strategy={self.strategy} and traversal={self.traversal}: "
+                "give one of the two"
+            )
+        if self.traversal is not None and self.conservative:
+            raise ShardError(
+                f"pass 'propagate' has traversal={self.traversal} and conservative: a traversal "
+                "goes as upstream's pass does; give one of the two"
+            )
+        if self.stop_after_priority is not None:
+            self._check_priority(self.stop_after_priority)
+
+    def _check_priority(self, priority: int) -> None:
+        from shard_dialect.propagation.engine import STRATEGIES  # rarely needed
+
+        if priority < 0:
+            raise ShardError(
+                f"pass 'propagate' has stop-after-priority={priority}: priorities are from 0 on"
+            )
+        without = f"traversal={self.traversal}" if self.traversal else f"strategy={self.strategy}"
+        if self.traversal or not STRATEGIES[self.strategy].priorities:
+            raise ShardError(
+                f"pass 'propagate' has stop-after-priority={priority} and {without}, which ignores "
+                "priorities: use strategy=cost or strategy=user-priority"
+            )
+
+    @property
+    def may_rewrite(self) -> bool:
+        """Whether the program may be changed where its shardings could not propagate else."""
+        return self.strategy == "cost" and self.traversal is None
+
+
+OPTIONS = ("strategy", "traversal", "stop_after_priority", "conservative")
+"""The names of the fields."""

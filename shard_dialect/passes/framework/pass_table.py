@@ -6,59 +6,97 @@ from importlib import import_module
 from typing import TypeVar
 
 from shard_dialect.errors import ShardError
-from shard_dialect.passes.framework.base import Pass
+from shard_dialect.passes.framework.base import Pass, pass_of_function
 from shard_dialect.passes.framework.options import options_of
+from shard_dialect.passes.pipelines import PIPELINES
 
 PASSES = {
+    "fold-grid-sizes": "specialize.fold_grid_queries:fold_grid_sizes",
+    "fold-collective-operands": "specialize.fold_grid_queries:fold_collective_operands",
     "import": "vocabularies.import_:Import",
-    "export-shard": "vocabularies.export_shard:ExportShard",
-    "export-mesh": "vocabularies.export_mesh:ExportMesh",
-    "export-sdy": "vocabularies.export_sdy:ExportSdy",
-    "specialize": "specialize.specialize:Specialize",
-    "pipeline": "pipelining.pipeline_:Pipeline",
-    "sink-reshapes": "propagate.sink_reshapes:SinkReshapes",
+    "annotations-to-shard": "vocabularies.export_shard:AnnotationsToShard",
+    "refuse-beyond-mesh": "vocabularies.export_shard:RefuseBeyondMesh",
+    "annotations-to-sdy": "vocabularies.export_sdy:AnnotationsToSdy",
+    "set-sizes": "specialize.set_sizes:SetSizes",
+    "propagate-shapes": "specialize.propagate_shapes:PropagateShapes",
+    "divide-into-stages": "pipelining.divide_into_stages:DivideIntoStages",
+    "sink-reshapes": "propagate.take_merges_apart:SinkReshapes",
+    "expand-top-k": "propagate.expand_top_k:ExpandTopK",
+    "batch-gathers": "propagate.known_indices:BatchGathers",
     "rematerialize": "rematerialize:Rematerialize",
-    "propagate": "propagate.propagate:Propagate",
+    "settle-grids": "stages.settle_grids:settle_grids",
+    "stages-to-grid": "stages.stages_to_grid:stages_to_grid",
+    "open-manual-computations": "manual.manual_bodies:open_manual_computations",
+    "clone-per-call": "calls:clone_per_call",
+    "inline-named-computations": "calls:inline_named_computations",
+    "take-merges-apart": "propagate.take_merges_apart:TakeMergesApart",
+    "propagate-shardings": "propagate.propagate_shardings:PropagateShardings",
+    "merge-clones": "calls:merge_clones",
     "split-reductions": "materialize.split_reductions:SplitReductions",
     "shift-slices": "shifts.shift_slices:ShiftSlices",
-    "materialize": "materialize.materialize:Materialize",
-    "share-collectives": "optimize.share_collectives:ShareCollectives",
-    "fold-collectives": "optimize.fold_collectives:FoldCollectives",
-    "sink-reductions": "optimize.sink_reductions:SinkReductions",
-    "sink-gathers": "optimize.sink_gathers:SinkGathers",
-    "raise-gathers": "optimize.raise_gathers:RaiseGathers",
-    "exchange-gathers": "optimize.exchange_gathers:ExchangeGathers",
-    "reduce-to-pieces": "optimize.reduce_to_pieces:ReduceToPieces",
+    "complete-shardings": "propagate.propagate_shardings:complete_shardings",
+    "insert-collectives": "materialize.insert_collectives:InsertCollectives",
+    "share-collectives": "optimize.rewrite_collectives:ShareCollectives",
+    "fold-collectives": "optimize.rewrite_collectives:FoldCollectives",
+    "sink-reductions": "optimize.rewrite_collectives:SinkReductions",
+    "sink-gathers": "optimize.rewrite_collectives:SinkGathers",
+    "raise-gathers": "optimize.rewrite_collectives:RaiseGathers",
+    "exchange-gathers": "optimize.rewrite_collectives:ExchangeGathers",
+    "reduce-to-pieces": "optimize.rewrite_collectives:ReduceToPieces",
     "compute-halos": "optimize.compute_halos:ComputeHalos",
-    "compute-on-slices": "optimize.compute_on_slices:ComputeOnSlices",
-    "optimize-collectives": "optimize.optimize_collectives:OptimizeCollectives",
+    "compute-on-slices": "optimize.rewrite_collectives:ComputeOnSlices",
+    "rewrite-collectives": "optimize.rewrite_collectives:RewriteCollectives",
     "partition": "partition.partition:Partition",
-    "bundle-collectives": "schedule.bundle_collectives:BundleCollectives",
-    "chunk-products": "schedule.chunk_products:ChunkProducts",
-    "overlap-collectives": "schedule.overlap_collectives:OverlapCollectives",
-    "pick-device": "partition.pick_device:PickDevice",
-    "lower": "lower.lower:Lower",
+    "bundle-collectives": "schedule_collectives:BundleCollectives",
+    "chunk-products": "schedule_collectives:ChunkProducts",
+    "overlap-collectives": "schedule_collectives:OverlapCollectives",
+    "pick-device": "partition.one_device:PickDevice",
+    "refuse-sharded": "lower.boundary:refuse_sharded",
+    "expand-rolls": "lower.expansions:expand_rolls",
+    "mark-boundary": "lower.boundary:mark_boundary",
+    "control-flow-to-scf": "lower.control_flow:control_flow_to_scf",
+    "keep-collectives": "schedule_collectives:keep_collectives",
+    "fold-device-positions": "specialize.fold_grid_queries:fold_device_positions",
+    "check-members": "lower.computed_members:check_members",
+    "collectives-on-tensors": "lower.lower_collectives:collectives_on_tensors",
+    "pack-collectives": "lower.lower_collectives:pack_collectives",
+    "branches-to-scf": "lower.conversions:branches_to_scf",
+    "keep-endless-loops": "lower.control_flow:keep_endless_loops",
+    "expand-ops": "lower.expansions:expand_ops",
+    "refuse-custom-calls": "lower.conversions:refuse_custom_calls",
+    "stablehlo-to-linalg": "lower.conversions:stablehlo_to_linalg",
+    "switches-to-ifs": "lower.control_flow:switches_to_ifs",
+    "decompose-linalg": "lower.conversions:decompose_linalg",
+    "tosa-to-linalg": "lower.conversions:tosa_to_linalg",
+    "elementwise-to-linalg": "lower.conversions:elementwise_to_linalg",
+    "drop-signs": "lower.conversions:drop_signs",
+    "accumulate-wide": "lower.wide_accumulation:accumulate_wide",
+    "separate-buffers": "lower.buffers:separate_buffers",
+    "copy-loop-carried": "lower.control_flow:copy_loop_carried",
+    "expand-to-loops": "lower.expansions:expand_to_loops",
+    "compute-elements": "lower.expansions.upstream_workarounds:compute_elements",
+    "call-collectives": "lower.lower_collectives:call_collectives",
+    "release-collectives": "schedule_collectives:release_collectives",
+    "bufferize": "lower.conversions:Bufferize",
+    "copy-repeated-results": "lower.boundary:copy_repeated_results",
+    "results-to-arguments": "lower.conversions:results_to_arguments",
+    "free-buffers": "lower.buffers:free_buffers",
+    "simplify-lowered": "lower.conversions:simplify_lowered",
+    "end-lowering": "lower.boundary:end_lowering",
+    "call-mpi": "lower.mpi.native_mpi:call_mpi",
+    "expand-registered-ops": "lower.expansions:expand_registered_ops",
+    "generalize-linalg": "lower.conversions:generalize_linalg",
+    "lower-affine-ops": "lower.conversions:lower_affine_ops",
+    "convert-to-stablehlo": "lower.to_stablehlo.to_stablehlo:ConvertToStablehlo",
     "erase-sharding": "erase_sharding:EraseSharding",
 }
-"""Our passes: `module:Class` in `shard_dialect.passes`, imported when the pass is asked for. They
-stand in the order of the forms that they go through; the last goes back to the start."""
-
-PIPELINES = {
-    "spmd": (
-        "sink-reshapes",
-        "propagate",
-        "split-reductions",
-        "shift-slices",
-        "materialize",
-        "optimize-collectives",
-        "partition",
-    )
-}
-"""Names for several passes in a row."""
-PIPELINE_OPTIONS = {"spmd": ("objective", "device-model")}
-"""The options of such a name, each of which is for all passes in it that have it."""
+"""Our passes: `module:Class` or `module:function` in `shard_dialect.passes`, imported when the pass
+is asked for. They stand in the order of the forms that they go through; the last goes back to the
+start. `passes/pipelines.py` has the orders in which they run."""
 
 _registered: dict[str, type[Pass]] = {}
+_registered_functions: dict[str, type[Pass]] = {}
+"""The classes of the passes that are functions, each made once."""
 
 PassClass = TypeVar("PassClass", bound=type[Pass])
 
@@ -89,10 +127,18 @@ def pass_names() -> tuple[str, ...]:
     return (*PASSES, *_registered)
 
 
+def is_registered(name: str) -> bool:
+    """Whether the pass called `name` is a user's."""
+    return name in _registered
+
+
 def pass_class(name: str) -> type[Pass]:
     """The class of the pass called `name`."""
-    if name in _registered:
-        return _registered[name]
-    module, _, cls = PASSES[name].partition(":")
-    cls_found: type[Pass] = getattr(import_module(f"shard_dialect.passes.{module}"), cls)
-    return cls_found
+    if name not in _registered:
+        module, _, member = PASSES[name].partition(":")
+        found = getattr(import_module(f"shard_dialect.passes.{module}"), member)
+        if isinstance(found, type):
+            return found
+        _registered_functions.setdefault(name, pass_of_function(name, found))
+        return _registered_functions[name]
+    return _registered[name]

@@ -13,26 +13,29 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, brief, raised_in
 from shard_dialect.ir.bindings import PassManager, ir
-from shard_dialect.ir.diagnostics import from_mlir, reporting
-from shard_dialect.passes.framework.base import Pass
-from shard_dialect.passes.framework.instruments import Instruments
-from shard_dialect.passes.framework.options import options_of, read_options, written
-from shard_dialect.passes.framework.pass_table import (
-    PIPELINE_OPTIONS,
-    PIPELINES,
-    pass_class,
-    pass_names,
+from shard_dialect.ir.diagnostics import from_mlir, location_text, reporting
+from shard_dialect.ir.function import record_forms
+from shard_dialect.passes.framework.base import (
+    NamedPipeline,
+    Pass,
+    forget_analyses,
+    keeping_analyses,
 )
-from shard_dialect.passes.framework.pipeline_text import (
+from shard_dialect.passes.framework.instruments import Instruments
+from shard_dialect.passes.framework.options import (
     Element,
     Group,
     Node,
     elements_of,
+    options_of,
     parse_pipeline,
+    read_options,
 )
-from shard_dialect.processes.supervise import doing
+from shard_dialect.passes.framework.pass_table import is_registered, pass_class, pass_names
+from shard_dialect.passes.pipelines import PIPELINES
+from shard_dialect.processes.supervise import doing, what_is_done
 
 _MODULE = "builtin.module"
 # Upstream's that people are likely to want here, for the nearest name to a misspelt one.
@@ -62,7 +65,7 @@ class UnknownPassError(ShardError):
 
 
 def run_pipeline(
-    module: ir.Module,
+    module: ir.Module | ir.Operation,
     pipeline: str | Sequence[str | Pass],
     instruments: Instruments | None = None,
 ) -> None:
@@ -80,25 +83,25 @@ class Pipeline:
 
     manager: PassManager
     first: str
-    """What runs until a pass of ours does."""
+    """The upstream passes that run before the first of ours, for messages."""
 
     @classmethod
     def build(cls, pipeline: str | Sequence[str | Pass], instruments: Instruments) -> Pipeline:
         """A pipeline of a text or of passes. Raises `ShardError` for unknown passes, options."""
-        nodes, nests = _read(pipeline)
+        nodes, nests = _read(pipeline, instruments)
         _check_known((*instruments.print_ir_before, *instruments.print_ir_after))
         manager = PassManager(_MODULE)
         instruments.attach(manager)
-        instruments.check(nodes)
-        nodes = instruments.around(nodes)
         _Builder(instruments, nests).fill(manager, _MODULE, nodes)
         return cls(manager, _until_python(nodes))
 
-    def run(self, module: ir.Module) -> None:
+    def run(self, module: ir.Module | ir.Operation) -> None:
         """Run all passes on `module`, in place. Raises `ShardError` where a pass refuses it."""
+        _, caller = what_is_done()
         doing(self.first)
-        with reporting(module.context):
+        with reporting(module.context), keeping_analyses():
             _run(self.manager, module.operation)
+        doing(caller)
 
 
 def described(pipeline: str | Sequence[str | Pass], instruments: Instruments | None = None) -> str:
@@ -106,11 +109,10 @@ def described(pipeline: str | Sequence[str | Pass], instruments: Instruments | N
 
     Also with the options and passes that `instruments` add.
     """
-    nodes, nests = _read(pipeline)
-    manager = PassManager(_MODULE)
     instruments = instruments or Instruments()
-    builder = _Builder(instruments, nests, described=True)
-    builder.fill(manager, _MODULE, instruments.around(nodes))
+    nodes, nests = _read(pipeline, instruments)
+    manager = PassManager(_MODULE)
+    _Builder(instruments, nests, described=True).fill(manager, _MODULE, nodes)
     return str(manager)
 
 
@@ -120,10 +122,23 @@ def make_pass(name: str, options: str = "") -> Pass:
     return cls(**read_options(options, options_of(cls), name))
 
 
-def _read(pipeline: str | Sequence[str | Pass]) -> tuple[tuple[Node, ...], bool]:
+def steps_of(pipeline: str | Sequence[str | Pass]) -> tuple[str, ...]:
+    """The passes of a pipeline with their options, in order, to be run one by one."""
+    return tuple(map(str, _read(pipeline, Instruments())[0]))
+
+
+def steps_before(last: str, pipeline: str) -> tuple[str, ...]:
+    """The passes of a pipeline that run before the pass `last`."""
+    return tuple(takewhile(lambda step: step.partition("{")[0] != last, steps_of(pipeline)))
+
+
+def _read(
+    pipeline: str | Sequence[str | Pass], instruments: Instruments
+) -> tuple[tuple[Node, ...], bool]:
     """The nodes inside of `builtin.module(...)`; and whether it was not there.
 
-    Without it, as with flags, a pass on functions only is put in `func.func(...)`.
+    Without it, as with flags, a pass on functions only is put in `func.func(...)`. Pipelines are
+    replaced by their steps, with what the instruments add around them and to their options.
     """
     text = pipeline if isinstance(pipeline, str) else ",".join(map(str, pipeline))
     try:
@@ -133,33 +148,38 @@ def _read(pipeline: str | Sequence[str | Pass]) -> tuple[tuple[Node, ...], bool]
     if re.fullmatch(rf"\s*{_MODULE}\s*\(\s*\)\s*", text):
         return (), False
     nodes = parse_pipeline(text)
+    instruments.check(nodes)
     if len(nodes) == 1 and isinstance(nodes[0], Group) and nodes[0].anchor == _MODULE:
-        return tuple(_expanded(nodes[0].inside)), False
-    return tuple(_expanded(nodes)), True
+        return instruments.edited(tuple(_expanded(nodes[0].inside, instruments))), False
+    return instruments.edited(tuple(_expanded(nodes, instruments))), True
 
 
-def _expanded(nodes: Sequence[Node]) -> Iterator[Node]:
-    """The nodes with the passes of named pipelines in their place."""
+def _expanded(nodes: Sequence[Node], instruments: Instruments) -> Iterator[Node]:
+    """The nodes with the steps of named pipelines in their place."""
     for node in nodes:
         if isinstance(node, Group):
-            yield Group(node.anchor, tuple(_expanded(node.inside)))
-        elif node.name not in PIPELINES:
-            yield node
+            if node.anchor == "any" and _is_python(node):
+                raise ShardError(f"'{node}' has a pass in Python: name the ops in place of 'any'")
+            for each in node.inside:
+                if isinstance(each, Element) and each.name in PIPELINES and node.anchor != _MODULE:
+                    raise _misplaced(each, _MODULE, node.anchor)
+            yield Group(node.anchor, tuple(_expanded(node.inside, instruments)))
+            continue
+        yield from instruments.before(node)
+        element = instruments.with_settings(node)
+        if node.name in PIPELINES:
+            inside = parse_pipeline(",".join(named_pipeline(element).steps()))
+            yield from _expanded(inside, instruments)
         else:
-            yield from _elements(node)
+            yield element
+        yield from _expanded(instruments.inserted(node), Instruments())
+        yield from instruments.after(node)
 
 
-def _elements(node: Element) -> Iterator[Element]:
-    """The passes that a name stands for, each with those of the name's options that it has."""
-    parts = [(name, options_of(pass_class(name))) for name in PIPELINES[node.name]]
-    allowed = PIPELINE_OPTIONS[node.name]
-    known = {each.name: each for _, options in parts for each in options if each.name in allowed}
-    given = read_options(node.options, tuple(known.values()), node.name)
-    for name, options in parts:
-        own = (
-            f"{each.name}={written(given[each.field])}" for each in options if each.field in given
-        )
-        yield Element(name, " ".join(own))
+def named_pipeline(element: Element) -> NamedPipeline:
+    """The pipeline that an element names, with its options."""
+    cls = PIPELINES[element.name]
+    return cls(**read_options(element.options, options_of(cls), element.name))
 
 
 @dataclass(frozen=True)
@@ -177,6 +197,10 @@ class _Builder:
                 self._add_upstream(manager, anchor, node)
                 continue
             name, text, callback = self._python_pass(node, anchor)
+            if is_registered(name):
+                callback = _of_user(callback, name)
+            if number == 0 or not _is_python(nodes[number - 1]):
+                callback = _after_others(callback)
             if self.instruments.print_ir_after_failure and isinstance(node, Element):
                 callback = _printing_failure(callback, name)
             if anchor == _MODULE:
@@ -197,8 +221,6 @@ class _Builder:
 
     def _group(self, group: Group) -> tuple[str, str, _Callback]:
         # The bindings give no manager for an inner op, so ours runs on each.
-        if group.anchor == "any":
-            raise ShardError(f"'{group}' has a pass in Python: name the ops in place of 'any'")
         manager = PassManager(group.anchor)
         manager.enable_verifier(self.instruments.verify_each)
         self.instruments.attach_printing(manager)
@@ -209,6 +231,7 @@ class _Builder:
             for each in inside:
                 if each.name == group.anchor:
                     _run(manager, each)
+            forget_analyses()  # upstream's passes do not say whether they change anything
 
         return str(group), str(manager), callback
 
@@ -233,8 +256,36 @@ def _run(manager: PassManager, op: ir.Operation) -> None:
         raise from_mlir(error) from None
 
 
+def _of_user(callback: _Callback, name: str) -> _Callback:
+    """`callback`, for a user's pass called `name`: what it raises is an error of it, not ours."""
+
+    def guarded(op: ir.Operation, handle: object) -> None:
+        try:
+            callback(op, handle)
+        except (ShardError, ir.MLIRError):
+            raise
+        except Exception as error:  # any that the user's code ends with
+            place = None if op.name == _MODULE else location_text(op.location)
+            text = f"pass '{name}' raised {brief(error)}"
+            raise ShardError(text, place, raised_in(error)) from error
+
+    return guarded
+
+
+def _after_others(callback: _Callback) -> _Callback:
+    """`callback`, for a pass after one that is not ours, which may have changed anything."""
+
+    def fresh(op: ir.Operation, handle: object) -> None:
+        forget_analyses()
+        if op.name == _MODULE:
+            record_forms(op)
+        callback(op, handle)
+
+    return fresh
+
+
 def _announced(callback: _Callback, name: str, after: str) -> _Callback:
-    """`callback`, for a pass called `name`; `after` is what runs when it is done."""
+    """`callback`, for a pass called `name`; `after` names the passes that run after it."""
 
     def announced(op: ir.Operation, handle: object) -> None:
         doing(name)
@@ -259,20 +310,18 @@ def _printing_failure(callback: _Callback, name: str) -> _Callback:
 
 
 def _is_python(node: Node) -> bool:
-    return any(element.name in pass_names() for element in elements_of((node,)))
+    names = {*pass_names(), *PIPELINES}
+    return any(element.name in names for element in elements_of((node,)))
 
 
 def _until_python(nodes: Sequence[Node]) -> str:
-    """What runs until the next pass in Python, for people."""
+    """The upstream passes that run before the next pass in Python, for messages."""
     return ", ".join(map(str, takewhile(lambda node: not _is_python(node), nodes)))
 
 
 def _check_known(names: Sequence[str]) -> None:
     for name in names:
-        if name in PIPELINES:
-            passes = ", ".join(PIPELINES[name])
-            raise ShardError(f"'{name}' is several passes: name one of {passes}")
-        if name not in pass_names():
+        if name not in pass_names() and name not in PIPELINES:
             try:
                 PassManager("any").add(name)
             except ValueError as error:
@@ -288,7 +337,7 @@ def _misplaced(node: Element, expected: str, anchor: str) -> ShardError:
 
 
 def _refused(node: Node, error: str) -> ShardError:
-    """What MLIR says of an element that it does not take, in our words."""
+    """MLIR's error for an element that it refuses, in our words."""
     unknown = re.search(_UNKNOWN, error)
     if unknown:
         return UnknownPassError(unknown[1])

@@ -1,22 +1,41 @@
-"""Bring control flow to a form that upstream's passes can lower. A step of `lower`.
+"""Bring control flow to a form that upstream's passes can lower. Steps of `lower`.
 
-StableHLO's control flow becomes `scf`'s:
+`control-flow-to-scf` makes StableHLO's control flow `scf`'s:
 
-stablehlo.while(%a = %x) cond { return %p } do { return %b }
-    scf.while (%a = %x) { condition(%p) %a } do { yield %b }
-stablehlo.case(%i) { ... }, { ... }      scf.index_switch, the last branch the default
-stablehlo.if(%p) { ... } else { ... }    scf.if
-stablehlo.optimization_barrier           nothing: no later pass moves ops past it
+    stablehlo.while(%a = %x) cond { return %p } do { return %b }
+        scf.while (%a = %x) { condition(%p) %a } do { yield %b }
+    stablehlo.case(%i) { ... }, { ... }      scf.index_switch, the last branch the default
+    stablehlo.if(%p) { ... } else { ... }    scf.if
+    stablehlo.optimization_barrier           nothing: no later pass moves ops past it
 
-Each iteration of an `scf.while` gets a side effect that compiles to no code, and where it is known
-says how often the loop runs (`mesh.trips`). Upstream's passes
-assume that loops end, and drop a loop without side effects. If the loop never ends, the program
-would then return results that nothing has written:
-scf.while ... { condition(%p) }          { llvm.inline_asm has_side_effects "", "" condition(%p) }
+`keep-endless-loops` gives each iteration of an `scf.while` a side effect that compiles to no code,
+with the number of trips where it is known (`mesh.trips`). Upstream's passes assume that loops end,
+and drop a loop without side effects. If the loop never ends, the program would then return results
+that nothing has written:
 
-A switch becomes nested ifs, since one-shot-bufferize overlooks that its branches write to one
-buffer:
-scf.index_switch                         scf.if in each other's else
+    scf.while ... { condition(%p) }
+        scf.while ... { llvm.inline_asm has_side_effects "", "" condition(%p) }
+
+`switches-to-ifs` nests ifs instead of a switch, each in the else of the one before, since
+one-shot-bufferize overlooks that the branches of a switch write to one buffer.
+
+`copy-loop-carried` copies loop-carried values of `scf.while` and of deeply nested loops to new
+memory:
+
+    scf.while (%a = %init) ... do {          scf.while (%a = %init) ... do {
+      scf.yield %x                             %c = bufferization.alloc_tensor() copy(%x)
+    }                                          scf.yield %c
+                                             }
+
+Upstream's bufferization assumes that `%a` has its own memory, and may write to it. Without the copy
+that is the memory of `%x`, which the next iteration may read, or even the caller's. A value that is
+written in the body, or in place over the loop-carried value of its number, needs no copy.
+
+To find the memory of a loop-carried tensor, upstream analyzes its initial and its yielded value
+recursively: in nested `scf.for`, each level doubles the time. A copy ends the recursion; one in
+every few levels is enough.
+
+Nor does upstream see that an `scf.for` which yields one value twice has two results in one memory.
 """
 
 from __future__ import annotations
@@ -26,31 +45,20 @@ from collections.abc import Callable, Sequence
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.mesh.attributes import TRIPS
-from shard_dialect.ir.reading.loop_trips import trips_of
-from shard_dialect.ir.walk import operations, walk
-
-
-def to_scf(function: ir.Operation) -> None:
-    """Convert StableHLO's control flow in `function`, inner ops first."""
-    ops = [op for op in walk(function) if op.name in _CONVERT]
-    if ops:
-        ir.Context.current.dialects["scf"]  # loads it
-        ir.Context.current.dialects["tensor"]
-    for op in reversed(ops):
-        with ir.InsertionPoint(op), op.location:
-            values = _CONVERT[op.name](op)
-        for old, new in zip(op.results, values, strict=True):
-            old.replace_all_uses_with(new)
-        op.erase()
-
+from shard_dialect.ir.reading.constants import trips_of
+from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.passes.framework.base import needs
+from shard_dialect.passes.lower.boundary import NOT_LOWERED
+from shard_dialect.passes.lower.buffers import INTO
 
 _EFFECT = "llvm.inline_asm"
 """An empty op with a side effect, which upstream's bufferization accepts."""
 
 
-def keep_endless(function: ir.Operation) -> None:
+@needs(ops=("scf.while",), forms=NOT_LOWERED)
+def keep_endless_loops(module: ir.Operation) -> None:
     """Add the side effect to each `scf.while`, so that no pass drops one that never ends."""
-    for op in [each for each in walk(function) if each.name == "scf.while"]:
+    for op in [each for each in walk(module) if each.name == "scf.while"]:
         _keep(op, None)
 
 
@@ -91,6 +99,7 @@ def _is_empty(op: ir.Operation) -> bool:
     return op.name == _EFFECT and not op.operands and op.attributes["asm_string"].value == ""
 
 
+@needs(ops=("scf.index_switch",), forms=NOT_LOWERED)
 def switches_to_ifs(module: ir.Operation) -> None:
     """Convert every `scf.index_switch`, inner ops first."""
     for op in reversed([each for each in walk(module) if each.name == "scf.index_switch"]):
@@ -195,3 +204,112 @@ _CONVERT: dict[str, Callable[[ir.Operation], Sequence[ir.Value]]] = {
     "stablehlo.optimization_barrier": _barrier,
     "stablehlo.while": _while,
 }
+
+
+@needs(ops=("scf.while", *_CONVERT), forms=NOT_LOWERED)
+def control_flow_to_scf(module: ir.Operation) -> None:
+    """Convert StableHLO's control flow to `scf`, and keep loops that may never end."""
+    _convert(module)
+    keep_endless_loops(module)
+
+
+def _convert(module: ir.Operation) -> None:
+    """Convert the control flow, inner ops first."""
+    ops = [op for op in walk(module) if op.name in _CONVERT]
+    if ops:
+        ir.Context.current.dialects["scf"]  # loads it
+        ir.Context.current.dialects["tensor"]
+    for op in reversed(ops):
+        with ir.InsertionPoint(op), op.location:
+            values = _CONVERT[op.name](op)
+        for old, new in zip(op.results, values, strict=True):
+            old.replace_all_uses_with(new)
+        op.erase()
+
+
+_FRESH = ("bufferization.alloc_tensor", "tensor.empty")
+_MAKES_ANEW = ("arith.", "math.", "shard.")
+"""Dialects whose ops write to new memory, or over memory that nothing reads any more."""
+
+
+_LEVELS = 6
+"""The number of nested loops that upstream analyzes without a copy."""
+
+
+@needs(ops=("scf.",), forms=NOT_LOWERED)
+def copy_loop_carried(module: ir.Operation) -> None:
+    """Insert the copies that bufferization needs."""
+    for op in walk(module):
+        if op.name == "scf.while":
+            _copy(op)
+        elif op.name == "scf.for":
+            _copy_repeated(op)
+            if _depth(op) % _LEVELS == _LEVELS - 1:
+                _copy_inits(op)
+
+
+def _depth(loop: ir.Operation) -> int:
+    """The number of loops around a loop."""
+    depth, around = 0, loop.parent
+    while around is not None:
+        depth += around.name == "scf.for"
+        around = around.parent
+    return depth
+
+
+def _copy_inits(loop: ir.Operation) -> None:
+    with ir.InsertionPoint(loop), loop.location:
+        for number, value in enumerate(loop.operands):
+            if isinstance(value.type, ir.RankedTensorType):
+                copy = build.allocate_copy(value)
+                copy.attributes["memory_space"] = ir.IntegerAttr.get(
+                    ir.IntegerType.get_signless(64), 0
+                )
+                loop.operands[number] = copy.results[0]
+
+
+def _copy_repeated(loop: ir.Operation) -> None:
+    """Copy a value that a loop yields a second time, so that no two results share memory."""
+    end = operations(body(loop))[-1]
+    seen: list[ir.Value] = []
+    for number, value in enumerate(end.operands):
+        if isinstance(value.type, ir.RankedTensorType) and value in seen:
+            with ir.InsertionPoint(end), end.location:
+                end.operands[number] = build.allocate_copy(value).results[0]
+        seen.append(value)
+
+
+def _copy(loop: ir.Operation) -> None:
+    before, after = (region.blocks[0] for region in loop.regions)
+    forwarded = list(operations(before)[-1].operands)[1:]
+    end = operations(after)[-1]
+    seen: list[ir.Value] = []
+    for number, value in enumerate(end.operands):
+        if not isinstance(value.type, ir.RankedTensorType):
+            continue
+        carried = None
+        if number < len(forwarded) and forwarded[number] == before.arguments[number]:
+            carried = after.arguments[number]
+        if value in seen or not _has_own(value, carried, after):
+            with ir.InsertionPoint(end), end.location:
+                end.operands[number] = build.allocate_copy(value).results[0]
+        seen.append(value)
+
+
+def _has_own(value: ir.Value, carried: ir.Value | None, block: ir.Block) -> bool:
+    """Whether `value` will be in the memory of `carried`, or in memory allocated in the block."""
+    while carried is None or value != carried:
+        owner = value.owner
+        if isinstance(owner, ir.Block) or owner.operation.block != block:
+            return False
+        op = owner.operation
+        if op.name in _FRESH or op.name.startswith(_MAKES_ANEW):
+            return True
+        if op.name in INTO:
+            value = op.operands[INTO[op.name]]
+        elif op.name.startswith("linalg."):
+            number = next(number for number, each in enumerate(op.results) if each == value)
+            value = op.operands[len(op.operands) - len(op.results) + number]
+        else:
+            return False
+    return True

@@ -9,28 +9,273 @@
 
 The start and the done of a split collective take a third buffer, in which the runtime keeps its
 state in between. `@mesh_rank_0() -> index` returns this device's rank.
+
+`collectives-on-tensors` turns collectives on buffers into collectives on tensors first.
+
+    %r = shard.all_reduce %m on @g grid_axes = [0] : memref<4xf32> -> memref<4xf32>
+
+becomes
+
+    %a = memref.alloc() : memref<4xf32>
+    memref.copy %m, %a
+    %t = bufferization.to_tensor %a restrict
+    %u = shard.all_reduce %t on @g grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
+    %r = memref.alloc() : memref<4xf32>
+    bufferization.materialize_in_destination %u in restrict writable %r
+
+The copy is read later than %m may be written to: tensors have no order. An update of halos is in
+place, and the result of a send is the operand itself.
+
+`convert_element_types` converts elements to types that runtimes support: signed ones of full bytes.
+
+    %a = linalg.generic ... ins(%x : tensor<4xi4>) { ... arith.extsi %element : i4 to i8 ... }
+    %b = shard.all_reduce %a on @g grid_axes = [0] : tensor<4xi8> -> tensor<4xi8>
+    %0 = linalg.generic ... ins(%b : tensor<4xi8>) { ... arith.trunci %element : i8 to i4 ... }
+
+Wider sums and products, truncated, have the same bits, and wider maxima are the same numbers. The
+sign bit of unsigned integers is flipped before a maximum or minimum, and flipped back after it. An
+operand that is reduced to a wider type is converted before, as upstream specifies
+(`shard.all_reduce`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+from shard_dialect.collectives import (
+    LocalStep,
+    Mask,
+    Reduce,
+)
+from shard_dialect.collectives.collective_table import LOCAL
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
+from shard_dialect.ir.building.build import create, redirect
+from shard_dialect.ir.building.loops_and_masks import elementwise, select
 from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.function import functions_of, name_of
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.mesh.attributes import COLLECTIVE, PHASE, RANK
-from shard_dialect.ir.shard.local_collectives import LocalStep, described, one_by_one, read_local
+from shard_dialect.ir.numbered_function import itemsize
+from shard_dialect.ir.shard.local_collectives import (
+    described,
+    one_by_one,
+    read_local,
+)
 from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.model import AllReduce, AllSlice, Mask, ReduceScatter, Reduction
-from shard_dialect.model.rooted_collectives import Reduce
-from shard_dialect.passes.lower.convert_element_types import convert_element_types
-from shard_dialect.passes.lower.pack_collectives import pack_collective
+from shard_dialect.model import Grid, Reduction, ShardingError
+from shard_dialect.passes.framework.base import needs
+from shard_dialect.passes.lower.boundary import NOT_LOWERED
+from shard_dialect.passes.lower.computed_members import computed_member
+from shard_dialect.passes.lower.pack_collectives import of_rank, pack_collective, rank_of
+
+_RETURNS_OPERAND = ("shard.send", "shard.update_halo")
+_IN_PLACE = "shard.update_halo"
+
+
+@needs(ops=("mesh.", "shard."), forms=NOT_LOWERED)
+def collectives_on_tensors(module: ir.Operation) -> None:
+    """Replace the operands and results of collectives that are buffers by tensors."""
+    for op in walk(module):
+        values = [*op.operands, *op.results] if op.name in LOCAL else []
+        if any(isinstance(value.type, ir.MemRefType) for value in values):
+            with located(op):
+                _replace(op)
+
+
+def _replace(op: ir.Operation) -> None:
+    operands = list(op.operands)
+    for value in (*operands, op.results[0]):
+        if isinstance(value.type, ir.MemRefType) and not value.type.has_static_shape:
+            raise ShardError(
+                f"'{op.name}' op is on a {value.type}, whose size is not known: it cannot be "
+                "lowered yet"
+            )
+    types = [_tensor_type(op.results[0].type)]
+    with ir.InsertionPoint(op), op.location:
+        tensors = [_copied(value) for value in operands]
+        attributes = {name: op.attributes[name] for name in op.attributes}
+        (result,) = build.create(op.name, types, tensors, attributes).results
+        old = op.results[0]
+        if isinstance(old.type, ir.MemRefType):
+            into = operands[0] if op.name in _RETURNS_OPERAND else _allocated(old.type)
+            if op.name == _IN_PLACE or op.name not in _RETURNS_OPERAND:
+                _write(result, into)
+            result = into
+            if into.type != old.type:
+                result = build.create("memref.cast", [old.type], [into]).results[0]
+    old.replace_all_uses_with(result)
+    op.erase()
+
+
+def _tensor_type(type_: ir.Type) -> ir.Type:
+    if not isinstance(type_, ir.MemRefType):
+        return type_
+    return ir.RankedTensorType.get(type_.shape, type_.element_type)
+
+
+def _copied(value: ir.Value) -> ir.Value:
+    """The tensor of a buffer as it is now; any other value itself."""
+    if not isinstance(value.type, ir.MemRefType):
+        return value
+    type_ = _tensor_type(value.type)
+    copy = _allocated(value.type)
+    build.create("memref.copy", [], [value, copy])
+    restrict = {"restrict": ir.UnitAttr.get()}
+    return build.create("bufferization.to_tensor", [type_], [copy], restrict).results[0]
+
+
+def _allocated(type_: ir.MemRefType) -> ir.Value:
+    contiguous = ir.MemRefType.get(type_.shape, type_.element_type)
+    return build.allocate(contiguous).results[0]
+
+
+def _write(tensor: ir.Value, into: ir.Value) -> None:
+    flags = {name: ir.UnitAttr.get() for name in ("restrict", "writable")}
+    build.create("bufferization.materialize_in_destination", [], [tensor, into], flags)
+
+
+_Change = Callable[[ir.Value], ir.Value]
+
+
+def convert_element_types(
+    op: ir.Operation, step: LocalStep, grid: Grid, function: ir.Operation
+) -> None:
+    """Convert the operand and result of a collective of `function`, or of a started one."""
+    if step.reduces:
+        _widen_before(op)
+        _widen_to_bytes(op)
+        _order_as_signed(op, step, grid, function)
+    else:
+        _widen_to_bytes(op)
+
+
+def _widen_before(op: ir.Operation) -> None:
+    """Convert the operand of a reduction to the element type of its result."""
+    value, result_element = op.operands[0], op.results[0].type.element_type
+    operand_element = value.type.element_type
+    if operand_element == result_element:
+        return
+    with ir.InsertionPoint(op), op.location:
+        if isinstance(operand_element, ir.ComplexType):
+            wide = elementwise(
+                [value], lambda each: _wider(each, result_element), _of(result_element, value)
+            )
+        elif isinstance(operand_element, ir.FloatType):
+            wide = _converted(value, "arith.extf", result_element)
+        else:
+            wide = reductions.as_type(_extended(value, result_element), _of(result_element, value))
+        op.operands[0] = wide
+
+
+def _wider(value: ir.Value, type_: ir.ComplexType) -> ir.Value:
+    narrow, component = value.type.element_type, type_.element_type
+    components = [create(f"complex.{name}", [narrow], [value]).results[0] for name in ("re", "im")]
+    wide = [create("arith.extf", [component], [each]).results[0] for each in components]
+    return create("complex.create", [type_], wide).results[0]
+
+
+def _extended(value: ir.Value, type_: ir.IntegerType) -> ir.Value:
+    """Extend to signless integers of the width of `type_`; a bit is 0 or 1, never -1."""
+    element = value.type.element_type
+    has_no_sign = reductions.is_unsigned(element) or element.width == 1
+    bits = reductions.as_type(value, reductions.signless(value.type))
+    name = "arith.extui" if has_no_sign else "arith.extsi"
+    return _converted(bits, name, reductions.signless(type_))
+
+
+def _widen_to_bytes(op: ir.Operation) -> None:
+    """Let a collective work on integers of 8, 16, 32 or 64 bits, but for i1."""
+    element = op.operands[0].type.element_type
+    if not isinstance(element, ir.IntegerType) or element.width in (1, 8 * itemsize(element)):
+        return
+    plain = reductions.signless(element)
+    wide = ir.IntegerType.get_signless(8 * itemsize(element))
+
+    def narrowed(value: ir.Value) -> ir.Value:
+        return reductions.as_type(_converted(value, "arith.trunci", plain), _of(element, value))
+
+    for each in (op, *_ends(op)):
+        each.results[0].set_type(_of(wide, each.results[0]))
+    _wrap(op, lambda value: _extended(value, wide), narrowed)
+
+
+def _order_as_signed(op: ir.Operation, step: Any, grid: Grid, function: ir.Operation) -> None:
+    """Let a signed reduction find unsigned maxima and minima, by flipping the sign bits."""
+    element = op.operands[0].type.element_type
+    if step.reduction not in ("max", "min") or not reductions.is_unsigned(element):
+        return
+
+    def to_signed(value: ir.Value) -> ir.Value:
+        return _turned(value, _first_bit(element))
+
+    def to_unsigned(value: ir.Value) -> ir.Value:
+        bit = _first_bit(element)
+        if isinstance(step, Reduce):
+            bit = _at_root(bit, op, step, grid, function)
+        return _turned(value, bit)
+
+    _wrap(op, to_signed, to_unsigned)
+
+
+def _wrap(op: ir.Operation, before: _Change, after: _Change) -> None:
+    """Apply `before` to the operand of a collective, or of its start, and `after` to its result."""
+    with ir.InsertionPoint(op), op.location:
+        op.operands[0] = before(op.operands[0])
+    for end in _ends(op):
+        uses = list(end.results[0].uses)
+        with ir.InsertionPoint.after(end), end.location:
+            changed = after(end.results[0])
+        redirect(uses, changed)
+
+
+def _ends(op: ir.Operation) -> list[ir.Operation]:
+    """The ops that return the collective's result: itself, or the `done` ops of a start."""
+    if op.name != "mesh.start":
+        return [op]
+    return [use.owner.operation for use in op.results[0].uses]
+
+
+def _of(element: ir.Type, like: ir.Value) -> ir.RankedTensorType:
+    return ir.RankedTensorType.get(like.type.shape, element)
+
+
+def _converted(value: ir.Value, name: str, element: ir.Type) -> ir.Value:
+    def convert(each: ir.Value) -> ir.Value:
+        return create(name, [element], [each]).results[0]
+
+    return elementwise([value], convert, _of(element, value))
+
+
+def _first_bit(element: ir.Type) -> ir.Value:
+    """The sign bit: the smallest signed number has no other bit."""
+    return reductions.identity_value("max", reductions.signless(element))
+
+
+def _at_root(
+    bit: ir.Value, op: ir.Operation, step: Reduce, grid: Grid, function: ir.Operation
+) -> ir.Value:
+    """The bit on the root, and zero elsewhere, where a reduction's result is undefined."""
+    positions = [grid.index_along(rank, step.axes) for rank in range(grid.size)]
+    own = of_rank(positions, ir.IndexType.get(), rank_of(function, grid))
+    here = build.compare("eq", own, computed_member(op, step, grid.sizes_along(step.axes)))
+    return select(here, bit, reductions.identity_value("sum", bit.type))
+
+
+def _turned(value: ir.Value, bit: ir.Value) -> ir.Value:
+    """Flip `bit` in each element."""
+    plain = reductions.as_type(value, reductions.signless(value.type))
+    turned = elementwise([plain], lambda each: reductions.combine("bitwise_xor", each, bit))
+    return reductions.as_type(turned, value.type)
+
 
 _REMEMBERED = 2
 """The number of 64-bit integers that a runtime may keep between start and done."""
 
 
+@needs(ops=("mesh.", "shard."), forms=NOT_LOWERED)
 def pack_collectives(module: ir.Operation) -> None:
     """Move collectives to the first dimension; raise for those that cannot be lowered."""
     grids = grids_of(module)
@@ -40,13 +285,14 @@ def pack_collectives(module: ir.Operation) -> None:
                 for each in one_by_one(op):
                     grid, step = _read(each)
                     types = [each.operands[0].type, each.results[0].type]
-                    if not isinstance(step, AllSlice | Mask):  # these do not communicate
+                    if step.communicates:
                         convert_element_types(each, step, grids[grid], function)
                     pack_collective(each, step, grids[grid], function, types)
 
 
+@needs(ops=("mesh.", "shard."), forms=NOT_LOWERED)
 def call_collectives(module: ir.Operation) -> None:
-    """Replace collectives by calls, right before bufferization, which must see what they read.
+    """Replace collectives by calls, right before bufferization, which must see their operands.
 
     The passes before it would fold a buffer that a call fills into the call that reads it.
     """
@@ -70,7 +316,10 @@ def _collectives(function: ir.Operation) -> list[ir.Operation]:
 
 def _read(op: ir.Operation) -> tuple[str, LocalStep]:
     attributes = {key: op.attributes[key] for key in op.attributes}
-    read = read_local(op.name, attributes)
+    try:
+        read = read_local(op.name, attributes)
+    except ShardingError as error:
+        raise ShardError(f"'{op.name}' op {error.message}") from None
     if read is None:
         raise ShardError(f"'{op.name}' op cannot be lowered yet")
     for each in (op.operands[0].type, op.results[0].type):
@@ -82,8 +331,9 @@ def _read(op: ir.Operation) -> tuple[str, LocalStep]:
     type_, result_element = op.operands[0].type, op.results[0].type.element_type
     if not type_.has_static_shape:
         raise ShardError(f"'{op.name}' op on a tensor of unknown size cannot be lowered yet")
-    if isinstance(read[1], AllReduce | Mask | Reduce | ReduceScatter):
-        _check_reduction(op.name, read[1].reduction, result_element)
+    step: Any = read[1]
+    if step.reduces or isinstance(step, Mask):
+        _check_reduction(op.name, step.reduction, result_element)
     elif type_.element_type != result_element:
         raise ShardError(f"'{op.name}' op gives elements of another type")
     return read
@@ -108,6 +358,7 @@ class _Calls:
     """The runtime functions declared so far, by their collective and types."""
 
     def __init__(self, module: ir.Operation) -> None:
+        self.grids = grids_of(module)
         self.declared: dict[tuple[ir.Attribute, ir.Type], str] = {}
         self.names = {name_of(op) for op in operations(body(module)) if "sym_name" in op.attributes}
 
@@ -122,6 +373,7 @@ class _Calls:
 
     def replace(self, op: ir.Operation, function: ir.Operation) -> None:
         """Replace `op` of `function` by a call; its callee is declared before the function."""
+        grid, step = _read(op)
         result_type = op.results[0].type
         target = ir.MemRefType.get(result_type.shape, result_type.element_type)
         is_started = op.name == "mesh.start"
@@ -134,7 +386,10 @@ class _Calls:
                 i64 = ir.IntegerType.get_signless(64)
                 remembered = ir.MemRefType.get([_REMEMBERED], i64)
                 buffers.append(build.allocate(remembered).results[0])
-            self._call(op, "start" if is_started else "", buffers, function)
+            given = list(buffers)
+            if step.is_computed:
+                given.append(computed_member(op, step, self.grids[grid].sizes_along(step.axes)))
+            self._call(op, "start" if is_started else "", given, function)
         if not is_started:
             _read_buffer(op, buffers[1])
             return
@@ -150,7 +405,7 @@ class _Calls:
         self,
         op: ir.Operation,
         phase: str,
-        buffers: list[ir.Value],
+        given: list[ir.Value],
         function: ir.Operation,
         what: ir.DictAttr | None = None,
     ) -> None:
@@ -160,9 +415,9 @@ class _Calls:
         if phase:
             attributes[PHASE] = ir.StringAttr.get(phase)
             kind = f"{kind}_{phase}"
-        type_ = ir.FunctionType.get([each.type for each in buffers], [])
+        type_ = ir.FunctionType.get([each.type for each in given], [])
         name = self._declare(kind, (COLLECTIVE, ir.DictAttr.get(attributes)), type_, function)
-        build.call(name, buffers)
+        build.call(name, given)
 
     def _declare(
         self,

@@ -17,26 +17,19 @@ A slice or a mask needs no communication: the device looks up its position by it
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
+from shard_dialect.collectives import LocalStep
+from shard_dialect.collectives.collective_table import record_of
+from shard_dialect.collectives.step import scaled
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
-from shard_dialect.ir.building.build_loops import elementwise
-from shard_dialect.ir.building.masking import select
+from shard_dialect.ir.building.loops_and_masks import elementwise, select
 from shard_dialect.ir.mesh.attributes import LOCAL_TYPES
-from shard_dialect.ir.reading.spelling import scatter_dim
-from shard_dialect.ir.shard.local_collectives import LocalStep, described
+from shard_dialect.ir.shard.local_collectives import attributes_of, described
 from shard_dialect.ir.walk import body
-from shard_dialect.model import (
-    AllGather,
-    AllSlice,
-    AllToAll,
-    Grid,
-    Mask,
-    ReduceScatter,
-    UpdateHalo,
-)
-from shard_dialect.model.rooted_collectives import Gather, Scatter
+from shard_dialect.model import Grid, Reduction
 from shard_dialect.model.sharding import Shape
 
 _Unpack = Callable[[ir.Value], ir.Value]
@@ -64,12 +57,13 @@ def pack_collective(
 
     It notes `local_types`, of the operand and the result in the local form.
     """
-    if isinstance(step, AllSlice | Mask):
+    alone = record_of(step).alone
+    if alone is not None:
         with ir.InsertionPoint(op), op.location:
-            _replace(op, _own(op.operands[0], step, grid, rank_of(function, grid)))
+            _replace(op, alone(_Alone(op.operands[0], step, grid, rank_of(function, grid))))
         return
     with ir.InsertionPoint(op), op.location:
-        packed = _packed(op.operands[0], op.results[0].type.shape, step, grid)
+        packed = _packed(op.operands[0], step, grid)
         if packed is None:
             return
         type_ = build.resized(op.results[0].type, packed.shape)
@@ -80,7 +74,9 @@ def pack_collective(
             attributes = {"collective": ir.DictAttr.get(what)}
         else:
             attributes = {name: each for name, each in what.items() if name != "name"}
-        collective = build.create(op.name, [type_], [packed.operand], attributes).results[0]
+        collective = build.create(
+            op.name, [type_], [packed.operand, *list(op.operands)[1:]], attributes
+        ).results[0]
         if op.name != "mesh.start":
             _replace(op, packed.unpack(collective))
             return
@@ -97,41 +93,38 @@ def _replace(op: ir.Operation, value: ir.Value) -> None:
     op.erase()
 
 
-def _packed(value: ir.Value, result: Sequence[int], step: LocalStep, grid: Grid) -> _Packed | None:
+def _packed(value: ir.Value, step: LocalStep, grid: Grid) -> _Packed | None:
     """`None` for a collective that is along the first dimension already, or along none."""
-    shape, result_shape = tuple(value.type.shape), tuple(result)
-    count = grid.axes_size(step.axes)
-    match step:
-        case AllGather(dim=dim) | Gather(dim=dim) if dim:
-            return _Packed(
-                value,
-                (count * shape[0], *shape[1:]),
-                lambda received: _merged(received, count, shape, dim),
-                {"gather_axis": _index(0)},
-            )
-        case ReduceScatter(dim=dim) | Scatter(dim=dim) if dim:
-            split = _split(value, dim, count)
-            return _Packed(
-                split, result_shape, lambda received: received, {scatter_dim(): _index(0)}
-            )
-        case AllToAll(source_dim=joined, target_dim=cut) if joined or cut:
-            split = _split(value, cut, count)
-            slice_shape = (*shape[:cut], shape[cut] // count, *shape[cut + 1 :])
-            return _Packed(
-                split,
-                tuple(split.type.shape),
-                lambda received: _merged(received, count, slice_shape, joined),
-                {"concat_axis": _index(0), "split_axis": _index(0)},
-            )
-        case UpdateHalo(dim=dim) if dim:
-            first = _transposed_to(value, dim, 0)
-            return _Packed(
-                first,
-                tuple(first.type.shape),
-                lambda received: _transposed_to(received, 0, dim),
-                {"split_axes": ir.Attribute.parse(f"#shard<axisarray{[list(step.axes)]}>")},
-            )
-    return None
+    shape, count = tuple(value.type.shape), grid.axes_size(step.axes)
+    joined, cut, along = step.joined_dim, step.cut_dim, step.exchanged_dim
+    if not (joined or cut or along):
+        return None
+    first = dict.fromkeys(filter(None, (step.joins, step.cuts, step.exchanges)), 0)
+    spelling = record_of(step).local
+    assert spelling is not None, "the step is of the local form"
+    packed = replace(cast("Any", step), **first)
+    attributes = attributes_of(packed, spelling, spelling.with_fields(first))
+    if along:
+        first_major = _transposed_to(value, along, 0)
+        return _Packed(
+            first_major,
+            tuple(first_major.type.shape),
+            lambda received: _transposed_to(received, 0, along),
+            attributes,
+        )
+    operand, piece = value, list(shape)
+    if cut is not None:
+        operand = _split(value, cut, count)
+        piece[cut] //= count
+    rows = scaled(
+        tuple(operand.type.shape),
+        {0: (1 if joined is None else count, 1 if cut is None else count)},
+    )
+    if joined is None:
+        return _Packed(operand, rows, lambda received: received, attributes)
+    return _Packed(
+        operand, rows, lambda received: _merged(received, count, tuple(piece), joined), attributes
+    )
 
 
 def _split(value: ir.Value, dim: int, count: int) -> ir.Value:
@@ -172,16 +165,31 @@ def _reshaped(value: ir.Value, shape: Sequence[int]) -> ir.Value:
     return build.unflatten(build.flat(value), shape)
 
 
-def _own(value: ir.Value, step: AllSlice | Mask, grid: Grid, rank: ir.Value) -> ir.Value:
-    """This device's slice, or mask, of what all devices in its group hold."""
-    positions = [grid.index_along(each, step.axes) for each in range(grid.size)]
-    if isinstance(step, AllSlice):
-        size = value.type.shape[step.dim] // grid.axes_size(step.axes)
-        begin = of_rank([position * size for position in positions], ir.IndexType.get(), rank)
-        return build.extract_slice(value, begin, size, step.dim)
-    is_first = of_rank([int(not position) for position in positions], _bit(), rank)
-    other = reductions.identity_value(step.reduction, value.type.element_type)
-    return elementwise([value], lambda each: select(is_first, each, other))
+@dataclass(frozen=True)
+class _Alone:
+    """A step without communication: this device's part of what all devices in its group hold."""
+
+    operand: ir.Value
+    step: Any
+    grid: Grid
+    rank: ir.Value
+
+    def _own(self, number_of: Callable[[int], int], type_: ir.Type) -> ir.Value:
+        positions = [self.grid.index_along(each, self.step.axes) for each in range(self.grid.size)]
+        return of_rank(list(map(number_of, positions)), type_, self.rank)
+
+    def own_slice(self, value: ir.Value, dim: int) -> ir.Value:
+        """This device's slice along `dim`."""
+        size = value.type.shape[dim] // self.grid.axes_size(self.step.axes)
+        begin = self._own(lambda position: position * size, ir.IndexType.get())
+        return build.extract_slice(value, begin, size, dim)
+
+    def only_on(self, member: int, value: ir.Value, reduction: Reduction) -> ir.Value:
+        """The value on one member of each group; the others have the identity of a reduction."""
+        bit = ir.IntegerType.get_signless(1)
+        is_member = self._own(lambda position: int(position == member), bit)
+        other = reductions.identity_value(reduction, value.type.element_type)
+        return elementwise([value], lambda each: select(is_member, each, other))
 
 
 def of_rank(numbers: Sequence[int], type_: ir.Type, rank: ir.Value) -> ir.Value:
@@ -202,11 +210,3 @@ def rank_of(function: ir.Operation, grid: Grid) -> ir.Value:
     name = {"grid": ir.FlatSymbolRefAttr.get(grid.name)}
     with ir.InsertionPoint(first), first.location:
         return build.create("shard.process_linear_index", [ir.IndexType.get()], [], name).results[0]
-
-
-def _bit() -> ir.Type:
-    return ir.IntegerType.get_signless(1)
-
-
-def _index(value: int) -> ir.Attribute:
-    return ir.IntegerAttr.get(ir.IndexType.get(), value)

@@ -22,8 +22,10 @@ from math import prod
 
 from shard_dialect.ir.bindings import ir, linalg_queries
 from shard_dialect.ir.building import build
-from shard_dialect.ir.building.build_loops import elementwise
+from shard_dialect.ir.building.loops_and_masks import elementwise
 from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.passes.framework.base import needs
+from shard_dialect.passes.lower.boundary import NOT_LOWERED
 
 _LONG = 1024
 """The number of elements from which on a sum of f32 is accumulated in f64."""
@@ -33,6 +35,7 @@ _OF_ELEMENTS = ("arith.", "math.", "linalg.index", "linalg.yield", "tensor.extra
 """The ops that may be in a body that is rewritten to wider elements."""
 
 
+@needs(forms=NOT_LOWERED)
 def accumulate_wide(module: ir.Operation) -> None:
     """Rewrite the linalg reductions whose elements are too narrow to accumulate in."""
     for op in walk(module):

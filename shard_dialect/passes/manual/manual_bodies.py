@@ -21,30 +21,36 @@ from shard_dialect.ir.building.build import annotate, create
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import boundary, form_of, functions_of, is_private, name_of
 from shard_dialect.ir.mesh.annotation_ops import OPS as ANNOTATIONS
-from shard_dialect.ir.mesh.attributes import MANUAL, SHARDING, i64_array, ints
-from shard_dialect.ir.mesh.manual_computation import (
-    BOUNDARY_OPS,
+from shard_dialect.ir.mesh.annotation_ops import (
     TO_GLOBAL,
     TO_LOCAL,
     anything,
     grid_of,
     manual_computations,
 )
+from shard_dialect.ir.mesh.attributes import MANUAL, SHARDING, i64_array, ints
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.region_flow import FLOWS
+from shard_dialect.ir.numbered_function import FLOWS
 from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.passes.calls import Calls
+from shard_dialect.passes.framework.base import UNCHANGED, Outcome, needs
 
 _MOST = 10_000
 """The largest number of calls that are inlined into one region."""
 
 
-def open_bodies(module: ir.Operation) -> None:
-    """Prepare the bodies in place; raise a located `ShardError` for an invalid one."""
+@needs(ops=("scf.execute_region",), forms=("annotated", "propagated"), grids=1)
+def open_manual_computations(module: ir.Operation) -> Outcome:
+    """Inline calls in manual computations, and let captured tensors enter by `mesh.to_local`.
+
+    Raises a located `ShardError` for recursion, and for an invalid manual computation.
+    """
+    Calls(module).refuse_recursion()
     functions = {name_of(op): op for op in functions_of(module)}
     handles = [op for op in functions.values() if form_of(op) in ("annotated", "propagated")]
     regions = [region for handle in handles for region in manual_computations(handle)]
     if not regions:
-        return
+        return UNCHANGED
     shardings = Shardings.of(module)
     was_called: set[str] = set()
     for region in regions:
@@ -56,6 +62,7 @@ def open_bodies(module: ir.Operation) -> None:
                 _captures_to_operands(region, shardings)
                 _check_boundary_ops(region)
     _drop_unused(module, functions, was_called)
+    return None
 
 
 def _inline_calls(
@@ -113,6 +120,7 @@ def _blocks_to_region(call: ir.Operation, copy: ir.Operation) -> list[ir.Value]:
         body(copy).erase_argument(0)
     with ir.InsertionPoint(call), call.location:
         types = [result.type for result in call.results]
+        # Upstream's canonicalization would inline the region into the block around it.
         marks = {"no_inline": ir.UnitAttr.get()}
         region = create("scf.execute_region", types, [], marks, regions=1)
     for block in list(copy.regions[0].blocks):
@@ -223,18 +231,3 @@ def _named_in(op: ir.Operation) -> Iterator[str]:
         for key in each.attributes:
             if isinstance(each.attributes[key], ir.FlatSymbolRefAttr):
                 yield each.attributes[key].value
-
-
-def inline_bodies(function: ir.Operation) -> None:
-    """Inline the manual computations of a partitioned function, where every tensor is a shard."""
-    for region in reversed(manual_computations(function)):
-        *inside, end = operations(body(region))
-        for op in inside:
-            if op.name in BOUNDARY_OPS:
-                op.results[0].replace_all_uses_with(op.operands[0])
-                op.erase()
-            else:
-                op.move_before(region)
-        for result, value in zip(region.results, list(end.operands), strict=True):
-            result.replace_all_uses_with(value)
-        region.erase()

@@ -13,37 +13,29 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from math import prod
+from typing import Any, cast
 
+from shard_dialect.collectives import AllSlice, LocalStep, Permute
+from shard_dialect.collectives.collective_table import RECORDS
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
-from shard_dialect.ir.building.masking import as_index
+from shard_dialect.ir.building.loops_and_masks import as_index
 from shard_dialect.ir.diagnostics import error_at, located
-from shard_dialect.ir.mesh.annotation_ops import cluster_name, grid_named_by
-from shard_dialect.ir.mesh.attributes import STAGES
+from shard_dialect.ir.mesh.annotation_ops import cluster_name, grid_named_by, manual_axes_at
+from shard_dialect.ir.mesh.attributes import i64_array
 from shard_dialect.ir.mesh.grid_queries import queried_axes
-from shard_dialect.ir.mesh.manual_computation import manual_axes_at
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.shard.local_collectives import LOCAL_COLLECTIVES, read_local, write_local
+from shard_dialect.ir.shard.local_collectives import is_local, read_local, write_local
 from shard_dialect.ir.walk import walk
-from shard_dialect.model import (
-    AllGather,
-    AllReduce,
-    AllSlice,
-    AllToAll,
-    Axes,
-    Grid,
-    Permute,
-    ReduceScatter,
-    Reduction,
-    ShardingError,
-    Step,
-)
+from shard_dialect.model import Axes, Grid, Reduction, ShardingError
+from shard_dialect.model.grid_refinement import Refinement
+from shard_dialect.ops.partitioned_op import device_indices
+from shard_dialect.ops.stablehlo.attribute_reading import integer
+from shard_dialect.ops.stablehlo.reduction_rules import combiner
 from shard_dialect.planner import axes_of_groups, moves_of_pairs
-from shard_dialect.rules.partitioned_op import device_indices
-from shard_dialect.rules.stablehlo.attribute_reading import integer
-from shard_dialect.rules.stablehlo.combiner import combiner
 
 _OF_LOCAL_FORM = (
     "shard.neighbors_linear_indices",
@@ -58,7 +50,7 @@ POSITION_OPS = ("mesh.idx", "stablehlo.partition_id", *_OF_LOCAL_FORM)
 class DeviceCollective:
     """A step for each operand; devices at the positions `unsent` of their group get zeros."""
 
-    step: Step
+    step: LocalStep
     unsent: tuple[int, ...] = ()
 
 
@@ -68,20 +60,15 @@ def is_between_devices(op: ir.Operation) -> bool:
 
 
 def on_global_tensors(op: ir.Operation) -> str:
-    """What is wrong with such an op in a function that is not of the local form."""
+    """The error text for such an op in a function that is not of the local form."""
     return (
         f"'{op.name}' op is of the local form: here tensors are global, and what it gives differs "
-        'between devices; if the function is one device\'s, give it {mesh.form = "local"}'
+        f"between devices{ONE_DEVICE}"
     )
 
 
-def is_local(op: ir.Operation) -> bool:
-    """Whether it is a collective of the local form."""
-    return op.name in LOCAL_COLLECTIVES or (
-        op.name == "mesh.collective_permute"
-        and "cluster" in op.attributes
-        and STAGES not in op.attributes
-    )
+ONE_DEVICE = '; if the function is one device\'s, give it {mesh.form = "local"}'
+"""The way out for a function whose collectives are between devices."""
 
 
 def check_between_devices(op: ir.Operation, grid: Grid) -> None:
@@ -113,7 +100,7 @@ def check_between_devices(op: ir.Operation, grid: Grid) -> None:
 def refuse_stablehlo_collectives(function: ir.Operation) -> None:
     """Raise for what StableHLO says of devices, in a function of a module without a grid."""
     for op in walk(function):
-        if is_of_stablehlo(op):
+        if is_of_stablehlo(op.name):
             raise error_at(
                 op.location,
                 f"'{op.name}' op is on devices of no grid: declare one, as in "
@@ -121,9 +108,9 @@ def refuse_stablehlo_collectives(function: ir.Operation) -> None:
             )
 
 
-def is_of_stablehlo(op: ir.Operation) -> bool:
-    """Whether it is a collective of StableHLO, or asks for the device's number."""
-    return op.name in (*_READ, *_UNKNOWN, "stablehlo.partition_id")
+def is_of_stablehlo(name: str) -> bool:
+    """Whether an op is a collective of StableHLO, or asks for the device's number."""
+    return name in (*_READ, *_UNKNOWN, "stablehlo.partition_id")
 
 
 def axes_of_collective(op: ir.Operation, grid: Grid) -> Axes:
@@ -133,11 +120,55 @@ def axes_of_collective(op: ir.Operation, grid: Grid) -> Axes:
     return _read(op, grid, range(grid.rank)).step.axes
 
 
+def move_to_grid(op: ir.Operation, of: Refinement, manual: Sequence[int]) -> None:
+    """Let an op on the devices of a grid be on the same ones of a finer grid, on all its devices.
+
+    Raises `ShardingError` for an op of upstream's, which names a grid and no stage.
+    """
+    if is_local(op) or op.name in _OF_LOCAL_FORM:
+        raise ShardingError(
+            f"'{op.name}' op is in a manual computation on a part of a grid: use StableHLO's "
+            "collectives, or mesh.idx"
+        )
+    if op.name in ("mesh.idx", "stablehlo.partition_id"):
+        asked = queried_axes(op, of.grid)
+        attributes = {
+            "cluster": ir.FlatSymbolRefAttr.get(of.fine.name),
+            "mesh_axis": i64_array(cast("Sequence[int]", of.refined_axes(asked))),
+        }
+        with ir.InsertionPoint(op), op.location:
+            own = build.create("mesh.idx", [ir.IndexType.get()], [], attributes).results[0]
+            if op.name == "stablehlo.partition_id":
+                own = _as_tensor(own, op.results[0].type)
+        op.results[0].replace_all_uses_with(own)
+        op.erase()
+        return
+    collective = _read(op, of.grid, manual)
+    step = collective.step
+    groups: Sequence[Sequence[int]] = of.fine.groups(of.refined_axes(step.axes))
+    if isinstance(step, Permute):
+        moves = [each for each in enumerate(step.permutation) if each[1] not in collective.unsent]
+        groups = [(group[a], group[b]) for group in groups for a, b in moves]
+    key = "source_target_pairs" if isinstance(step, Permute) else "replica_groups"
+    numbers = array("q", chain.from_iterable(groups))
+    integer64 = ir.IntegerType.get_signless(64)
+    shape = [len(groups), len(numbers) // max(len(groups), 1)]
+    op.attributes[key] = ir.DenseElementsAttr.get(numbers, type=integer64, shape=shape)
+
+
+def _as_tensor(index: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
+    integer32 = ir.IntegerType.get_signless(32)
+    number = build.create("arith.index_cast", [integer32], [index]).results[0]
+    scalar = ir.RankedTensorType.get([], integer32)
+    tensor = build.create("tensor.from_elements", [scalar], [number]).results[0]
+    return _stablehlo("convert", type_, tensor)
+
+
 def write_stablehlo_collectives(function: ir.Operation, shardings: Shardings) -> None:
     """Replace StableHLO's collectives in a function of the local form by those of this form."""
     names = sorted(shardings.grids)
     for op in walk(function):
-        if not is_of_stablehlo(op):
+        if not is_of_stablehlo(op.name):
             continue
         with located(op):
             if "mesh_cluster" not in function.attributes and len(names) != 1:
@@ -177,8 +208,8 @@ def _written(collective: DeviceCollective, value: ir.Value, type_: ir.Type, grid
     step = collective.step
     if grid.axes_size(step.axes) == 1:
         return value
-    if isinstance(step, AllToAll) and step.source_dim == step.target_dim:
-        return _exchanged_in_place(step, value, grid)
+    if step.joined_dim is not None and step.joined_dim == step.cut_dim:
+        return _exchanged_in_place(step, step.joined_dim, value, grid)
     if isinstance(step, Permute) and step.permutation == tuple(range(len(step.permutation))):
         result = value
     else:
@@ -186,19 +217,15 @@ def _written(collective: DeviceCollective, value: ir.Value, type_: ir.Type, grid
     return _zeroed(result, collective, grid) if collective.unsent else result
 
 
-def _exchanged_in_place(step: AllToAll, value: ir.Value, grid: Grid) -> ir.Value:
+def _exchanged_in_place(step: LocalStep, dim: int, value: ir.Value, grid: Grid) -> ir.Value:
     """An all-to-all along one dimension: reshape so that a new dimension numbers the devices."""
     type_ = value.type
-    shape, dim, count = list(type_.shape), step.source_dim, grid.axes_size(step.axes)
+    shape, count = list(type_.shape), grid.axes_size(step.axes)
     shape_by_device = [*shape[:dim], count, 1, shape[dim] // count, *shape[dim + 1 :]]
     by_device = _stablehlo("reshape", build.resized(type_, shape_by_device), value)
     shape_by_device[dim : dim + 2] = [1, count]
-    exchanged = write_local(
-        AllToAll(dim + 1, dim, step.axes),
-        grid.name,
-        by_device,
-        build.resized(type_, shape_by_device),
-    )
+    joined = replace(cast("Any", step), **{step.joins: dim + 1})
+    exchanged = write_local(joined, grid.name, by_device, build.resized(type_, shape_by_device))
     return _stablehlo("reshape", type_, exchanged)
 
 
@@ -246,16 +273,11 @@ def _stablehlo(name: str, type_: ir.Type, *operands: ir.Value) -> ir.Value:
 
 
 def _read(op: ir.Operation, grid: Grid, manual: Sequence[int]) -> DeviceCollective:
-    collective = _READ[op.name](op, grid, manual)
+    found = _READ[op.name](_Reader(op, grid, manual))
+    collective = found if isinstance(found, DeviceCollective) else DeviceCollective(found)
     count = grid.axes_size(collective.step.axes)
     for operand, result in zip(op.operands, op.results, strict=True):
-        shape = tuple(operand.type.shape)
-        result_shape = collective.step.local_shape_after(shape, count)
-        if (
-            isinstance(collective.step, AllToAll)
-            and collective.step.source_dim == collective.step.target_dim
-        ):
-            result_shape = shape
+        result_shape = collective.step.local_shape_after(tuple(operand.type.shape), count)
         if prod(result_shape) != prod(tuple(result.type.shape)):
             raise ShardingError(
                 f"'{op.name}' op makes {result.type} of {operand.type}, but among groups of "
@@ -264,79 +286,70 @@ def _read(op: ir.Operation, grid: Grid, manual: Sequence[int]) -> DeviceCollecti
     return collective
 
 
-def _groups(op: ir.Operation, grid: Grid, *, is_ordered: bool) -> Axes:
-    """The axes along which the op's `replica_groups` are the groups; raise if there are none."""
-    attribute = op.attributes["replica_groups"]
-    if not isinstance(attribute, ir.DenseElementsAttr):
-        raise ShardingError(f"'{op.name}' op has groups that are not listed: {attribute}")
-    count, size = attribute.type.shape
-    numbers = (
-        [attribute.get_splat_value().value] * (count * size)
-        if attribute.is_splat
-        else list(attribute)
-    )
-    groups = [numbers[at : at + size] for at in range(0, count * size, size)] if size else []
-    axes = axes_of_groups(groups, grid, is_ordered=is_ordered)
-    if axes is None:
-        order = ", in the order of these axes" if is_ordered else ""
-        raise ShardingError(
-            f"'{op.name}' op has replica_groups {groups}: expected all groups of devices along "
-            f"some axes of grid {grid}{order}"
-        )
-    return axes
+@dataclass(frozen=True)
+class _Reader:
+    """Reads the attributes of an op of StableHLO, for the step that it is."""
+
+    op: ir.Operation
+    grid: Grid
+    manual: Sequence[int]
+
+    def dim(self, name: str) -> int:
+        """A dimension."""
+        return integer(self.op, name)
+
+    def axes(self, *, is_ordered: bool = True) -> Axes:
+        """The axes along which `replica_groups` are the groups; raise if there are none."""
+        attribute = self.op.attributes["replica_groups"]
+        if not isinstance(attribute, ir.DenseElementsAttr):
+            raise ShardingError(f"'{self.op.name}' op has groups that are not listed: {attribute}")
+        count, size = attribute.type.shape
+        numbers = _numbers(attribute)
+        groups = [numbers[at : at + size] for at in range(0, count * size, size)] if size else []
+        axes = axes_of_groups(groups, self.grid, is_ordered=is_ordered)
+        if axes is None:
+            order = ", in the order of these axes" if is_ordered else ""
+            raise ShardingError(
+                f"'{self.op.name}' op has replica_groups {groups}: expected all groups of devices "
+                f"along some axes of grid {self.grid}{order}"
+            )
+        return axes
+
+    def reduction(self) -> Reduction:
+        """The reduction in the op's region."""
+        kind = combiner(self.op, 1)
+        if kind is None:
+            raise ShardingError(
+                f"'{self.op.name}' op joins elements of {self.op.operands[0].type} in a way that "
+                "no collective does: expected one sum, product, maximum, minimum or bitwise op, "
+                "of numbers"
+            )
+        return kind
+
+    def permuted(self, step: type[Permute]) -> DeviceCollective:
+        """The permutation that the op's pairs are."""
+        numbers = _numbers(self.op.attributes["source_target_pairs"])
+        pairs = list(zip(numbers[::2], numbers[1::2], strict=True))
+        moves = moves_of_pairs(pairs, self.grid, self.manual)
+        if moves is None:
+            raise ShardingError(
+                f"'{self.op.name}' op has source_target_pairs {[list(pair) for pair in pairs]}: "
+                f"expected the same within all groups of devices along some axes of grid "
+                f"{self.grid}"
+            )
+        return DeviceCollective(step(moves.axes, moves.permutation), moves.unsent)
 
 
-def _all_reduce(op: ir.Operation, grid: Grid, manual: Sequence[int]) -> DeviceCollective:
-    return DeviceCollective(AllReduce(_groups(op, grid, is_ordered=False), _reduction(op)))
-
-
-def _reduction(op: ir.Operation) -> Reduction:
-    kind = combiner(op, 1)
-    if kind is None:
-        raise ShardingError(
-            f"'{op.name}' op joins elements of {op.operands[0].type} in a way that no collective "
-            "does: expected one sum, product, maximum, minimum or bitwise op, of numbers"
-        )
-    return kind
-
-
-def _all_gather(op: ir.Operation, grid: Grid, manual: Sequence[int]) -> DeviceCollective:
-    axes = _groups(op, grid, is_ordered=True)
-    return DeviceCollective(AllGather(integer(op, "all_gather_dim"), axes))
-
-
-def _reduce_scatter(op: ir.Operation, grid: Grid, manual: Sequence[int]) -> DeviceCollective:
-    axes = _groups(op, grid, is_ordered=True)
-    return DeviceCollective(ReduceScatter(integer(op, "scatter_dimension"), axes, _reduction(op)))
-
-
-def _all_to_all(op: ir.Operation, grid: Grid, manual: Sequence[int]) -> DeviceCollective:
-    axes = _groups(op, grid, is_ordered=True)
-    source, target = (integer(op, f"{name}_dimension") for name in ("concat", "split"))
-    return DeviceCollective(AllToAll(source, target, axes))
-
-
-def _collective_permute(op: ir.Operation, grid: Grid, manual: Sequence[int]) -> DeviceCollective:
-    attribute = op.attributes["source_target_pairs"]
-    numbers = list(attribute)
+def _numbers(attribute: ir.DenseElementsAttr) -> list[int]:
     if attribute.is_splat:
-        numbers = [attribute.get_splat_value().value] * prod(attribute.type.shape)
-    pairs = list(zip(numbers[::2], numbers[1::2], strict=True))
-    moves = moves_of_pairs(pairs, grid, manual)
-    if moves is None:
-        raise ShardingError(
-            f"'{op.name}' op has source_target_pairs {[list(pair) for pair in pairs]}: expected "
-            f"the same within all groups of devices along some axes of grid {grid}"
-        )
-    return DeviceCollective(Permute(moves.axes, moves.permutation), moves.unsent)
+        return [attribute.get_splat_value().value] * prod(attribute.type.shape)
+    return list(attribute)
 
 
-_READ: dict[str, Callable[[ir.Operation, Grid, Sequence[int]], DeviceCollective]] = {
-    "stablehlo.all_gather": _all_gather,
-    "stablehlo.all_reduce": _all_reduce,
-    "stablehlo.all_to_all": _all_to_all,
-    "stablehlo.collective_permute": _collective_permute,
-    "stablehlo.reduce_scatter": _reduce_scatter,
+_READ: dict[str, Callable[[_Reader], DeviceCollective | LocalStep]] = {
+    f"stablehlo.{record.of_stablehlo[0]}": record.of_stablehlo[1]
+    for record in RECORDS.values()
+    if record.of_stablehlo
 }
 _UNKNOWN = (
     "stablehlo.collective_broadcast",

@@ -11,6 +11,13 @@ available or target sharding may have these offsets, and an elementwise op may c
 its results from those of its operands.
 
 Programs repeat their layers, so a choice is worked out once for all ops that have the same problem.
+
+A transfer between stages has a choice, too: the sharding in which it takes a tensor from one stage,
+and that in which it gives it to the other. If @a has rows of %x, and all devices of @b are to have
+all of it:
+
+    send all of it to each of @b          the devices of @a send it several times
+    send rows to @b, gather them there    they send it once: chosen, as fewer bytes move
 """
 
 from __future__ import annotations
@@ -21,6 +28,7 @@ from itertools import product, takewhile
 from math import inf, prod
 
 from shard_dialect.errors import ShardError
+from shard_dialect.ir.mesh.sharding_attributes import part_offsets
 from shard_dialect.ir.numbered_function import Op
 from shard_dialect.model import (
     EQUAL,
@@ -31,12 +39,15 @@ from shard_dialect.model import (
     ShardingError,
     ShardingRule,
 )
-from shard_dialect.model.axis import Axes
 from shard_dialect.model.factor_projection import Dims
+from shard_dialect.model.grid import Axes
 from shard_dialect.model.sharding import Sizes
+from shard_dialect.model.sub_cluster import Place
+from shard_dialect.ops.op_kinds import OpKind
+from shard_dialect.ops.uneven_shards import may_be_uneven, may_have_halos, may_have_offsets
 from shard_dialect.passes.materialize.resharded_values import ReshardedValues
-from shard_dialect.rules.op_kinds import OpKind
-from shard_dialect.rules.uneven_shards import may_be_uneven, may_have_halos, may_have_offsets
+from shard_dialect.passes.materialize.target_shardings import without_axes
+from shard_dialect.planner.transfer_plan import End, plan_transfer
 
 MAX_COMBINATIONS = 20_000
 """Above this number of combinations, each factor keeps only its longest candidate and none."""
@@ -92,6 +103,8 @@ def _cheapest(problem: _Problem) -> Choice:
     op, rule, target_of = problem.op, problem.rule, problem.target_of
     best: tuple[float, int, Assignment, Extents] | None = None
     for assignment, extents in problem.splits():
+        # Every assignment is priced, also if none can be cheaper: of equal prices the one that uses
+        # the most devices wins.
         price = problem.price(assignment, extents)
         devices = prod(problem.grid.axes_size(axes) for axes in assignment)
         if price < inf and (best is None or (price, -devices) < (best[0], -best[1])):
@@ -178,6 +191,8 @@ class _Problem:
             if factor in rule.unsplit:
                 continue
             axes_by_factor[factor].update(_prefixes_that_divide(rule.sizes[factor], axes, grid))
+            # Uneven shards only as a known sharding has them: a prefix that does not divide saves
+            # no reshard.
             if factor in self.uneven:
                 axes_by_factor[factor].add(axes)
         for value in self.op.results:
@@ -195,7 +210,11 @@ class _Problem:
         """Add the axes of reduced factors to the others: the result is then split, not partial."""
         rule, grid = self.rule, self.grid
         summed = {
-            axes[:1] for factor, _ in rule.reductions for axes in axes_by_factor[factor] if axes
+            # One axis at a time: the candidates of the factors are multiplied with one another.
+            axes[:1]
+            for factor, _ in rule.reductions
+            for axes in axes_by_factor[factor]
+            if axes
         }
         for factor, size in enumerate(rule.sizes):
             if factor in rule.unsplit or factor in rule.reduction_of:
@@ -222,6 +241,8 @@ class _Problem:
     def _axes_of_factors(self, dims: Dims, sharding: Sharding) -> Iterator[tuple[int, Axes]]:
         """Each factor in `dims`, with the axes that split it, up to the first sub-axis."""
         for dim, axes in zip(dims, sharding.split_axes, strict=True):
+            # A dimension of a reshape may be several factors, not all of whose splits can be told
+            # apart; then the longest prefix that can be.
             for count in range(len(axes), 0, -1) if dim else ():
                 try:
                     axes_by_factor = self.rule.factors_of(
@@ -300,3 +321,93 @@ def _prefixes_that_divide(size: int, axes: Axes, grid: Grid) -> Iterator[Axes]:
     for count in range(1, len(axes) + 1):
         if size % grid.axes_size(axes[:count]) == 0:
             yield axes[:count]
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """The sharding in which a tensor is sent, and that in which it arrives."""
+
+    source: Sharding
+    target: Sharding
+
+
+def choose_passed(
+    places: tuple[Place, Place],
+    resharded: ReshardedValues,
+    op: Op,
+    target_of: Mapping[int, Sharding],
+) -> Passed:
+    """The shardings for which the transfer and the reshards before and after it move least."""
+    (value, *into), (result,) = op.operands, op.results
+    shapes, itemsize = [*map(resharded.shape, (value, result))], resharded.itemsize(value)
+    offsets = part_offsets(op.handle)
+    at_source, at_target = places
+    grid = at_source.grid
+    wanted, had = target_of[result], target_of[value]
+    unsharded = Sharding.replicated(grid.name, had.rank)
+    sources = dict.fromkeys(
+        _allowed(each, at_source)
+        for known in (had, *resharded.shardings(value))
+        for each in (known.bare, *_scattered(known.bare))
+    )
+    # The order of the candidates is the tie-break of `min` below: known shardings, unsharded last.
+    targets = dict.fromkeys(
+        _allowed(each, at_target)
+        for known in (
+            wanted.bare,
+            had.bare,
+            *(target_of[each].bare for each in into if each in target_of),
+        )
+        for each in (known, *_split_further(_allowed(known, at_target), at_target))
+    )
+
+    def price(passed: Passed) -> tuple[int, int, int]:
+        """The cost for the most loaded device, that for all, and the number of permutations."""
+        ends = [
+            End.on_part(sharding, place, at)
+            for sharding, place, at in zip(
+                (passed.source, passed.target), places, offsets, strict=True
+            )
+        ]
+        plan = plan_transfer(*ends, *shapes)
+        rounds = [each for each in plan.rounds if not each.stays]
+        before = resharded.price(value, passed.source)
+        after = (
+            sum(resharded.price(each, passed.target) for each in into)
+            + resharded.plan(result, passed.target, wanted).cost
+        )
+        sent = [prod(each.shape) for each in rounds]
+        most = before + resharded.prices.rounds(sent, itemsize, grid) + after
+        messages = [prod(each.shape) * len(each.messages) for each in rounds]
+        total = (
+            before * at_source.size
+            + resharded.prices.rounds(messages, itemsize, grid)
+            + after * at_target.size
+        )
+        return most, total, len(plan.rounds)
+
+    pairs = [
+        Passed(source, target)
+        for source in dict.fromkeys((*sources, unsharded))
+        for target in dict.fromkeys((*targets, unsharded))
+    ]
+    return min(pairs, key=price)
+
+
+def _allowed(sharding: Sharding, place: Place) -> Sharding:
+    """The sharding along free axes alone, and reduced where it is partial."""
+    return without_axes(sharding.with_partial(()), place.axes)
+
+
+def _scattered(sharding: Sharding) -> Iterator[Sharding]:
+    """Shardings that a reduce-scatter makes of a partial one."""
+    reduced = sharding.with_partial(())
+    for dim, axes in enumerate(sharding.split_axes) if sharding.partial else ():
+        yield reduced.with_dim(dim, axes + sharding.partial)
+
+
+def _split_further(sharding: Sharding, place: Place) -> Iterator[Sharding]:
+    """The sharding, with a dimension split also along the axes along which it is replicated."""
+    unused = tuple(axis for axis in place.free if axis not in sharding.axes)
+    for dim, axes in enumerate(sharding.split_axes) if unused and not sharding.offsets else ():
+        yield sharding.with_dim(dim, axes + unused)

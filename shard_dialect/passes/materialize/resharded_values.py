@@ -9,20 +9,39 @@ sharding. Both can be partial if the element that they repeat allows it.
 A resharded value made in a block is not visible outside of it. They are therefore kept by level:
 the function's block, and the region of each loop or branch that is entered. If an op in a loop
 needs a value from outside in another sharding, the reshard is made once, before the loop.
+
+`ManualBoundaries` reshards the tensors that enter or leave manual computations.
+
+    %a = "mesh.to_local"(%x) ...      %x is resharded to the boundary's sharding, before the op
+    %y = "mesh.to_global"(%b) ...     %y has the sharding of %b, and is split along the manual axes
+
+Along the free axes a tensor has the sharding that propagation gave it, as far as this leaves every
+device the same elements inside and outside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from shard_dialect.collectives import AllSlice, ReshardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
+from shard_dialect.ir.diagnostics import located
+from shard_dialect.ir.mesh.annotation_ops import (
+    TO_GLOBAL,
+    boundary_of,
+    grid_of,
+    write_boundary,
+    write_manual_axes,
+)
+from shard_dialect.ir.mesh.attributes import MANUAL, ints
 from shard_dialect.ir.mesh.mesh_collectives import write_steps
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Function, Op
-from shard_dialect.model import AllSlice, Grid, ReshardError, Sharding
+from shard_dialect.model import Grid, ManualBoundary, Sharding
+from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.sharding import Shape
 from shard_dialect.planner import BYTES, Plan, Prices, plan_between
 
@@ -100,6 +119,7 @@ class ReshardedValues:
         if produced != target and self._uses[value] > 1:
             with ir.InsertionPoint.after(op.handle), op.location:
                 resharded_value = self._emit(value, handle, produced, target)
+            # With several uses the sum is paid once; left partial, each user might reduce it anew.
             self._of[value] = (
                 {target: resharded_value}
                 if produced.partial
@@ -121,7 +141,7 @@ class ReshardedValues:
         return self.function.values[value].kind, resharded, self._repeated[value]
 
     def _read_repeated(self, value: int) -> Hashable:
-        """Of a constant or fresh value, what it repeats; `None` for others."""
+        """The key of the element that a constant or fresh value repeats; `None` for others."""
         handle = self.function.values[value].handle
         op = self._fresh[value].handle if value in self._fresh else handle.owner
         if isinstance(op, ir.Block) or op.operation.name not in (*FRESH, *build.CONSTANTS):
@@ -133,7 +153,7 @@ class ReshardedValues:
         return name, value in self._fresh, repeated
 
     def price(self, value: int, target: Sharding) -> int:
-        """What it costs each device to have `value` in `target`: 0 if it is available.
+        """The cost for each device to have `value` in `target`: 0 if it is available.
 
         A halo that is sliced off a whole tensor, which is free, counts as if it was exchanged. Else
         ops would be split because this costs nothing, and their results gathered later. Raises
@@ -150,7 +170,7 @@ class ReshardedValues:
         return best.cost + (self._price_of_halos(value, best, target) if target.halos else 0)
 
     def _price_of_halos(self, value: int, best: Plan, target: Sharding) -> int:
-        """What exchanging the halos of slices in the plan would cost."""
+        """The cost of exchanging the halos that slices in the plan read."""
         dims = [step.dim for step in best.steps if isinstance(step, AllSlice) and any(step.halo)]
         without = target
         for dim in dims:
@@ -288,3 +308,72 @@ class ReshardedValues:
     def _splat_constant(self, value: int, target: Sharding) -> ir.Value:
         type_ = self._attributes.typed(self.function.values[value].handle.type, target)
         return build.constant_like(self.function.values[value].handle, type_)
+
+
+@dataclass(frozen=True)
+class ManualBoundaries:
+    """The manual boundaries of one function.
+
+    `target_of` has the target sharding of each value, by number. `refinement_of` returns the
+    refinement of the grid of a manual computation, or `None` if it was not refined.
+    """
+
+    shardings: Shardings
+    resharded: ReshardedValues
+    target_of: dict[int, Sharding]
+    refinement_of: Callable[[Grid], Refinement | None]
+
+    def open(self, computation: Op) -> None:
+        """Rewrite the manual axes on the refined grid, and set the targets of the results.
+
+        A result has outside the sharding in which it is made inside; its users reshard it.
+        """
+        fine = self.refinement_of(grid_of(computation.handle, self.shardings))
+        if fine is not None:
+            axes = fine.refined_axes(tuple(ints(computation.handle.attributes[MANUAL])))
+            write_manual_axes(computation.handle, MANUAL, axes)
+        block = computation.blocks[0]
+        to_global_ops = {op.results[0]: op for op in block.ops if op.name == TO_GLOBAL}
+        for value, result in zip(block.end.operands, computation.results, strict=True):
+            if value in self.target_of:
+                with located(to_global_ops[value].handle):
+                    sharding = self._produced_sharding(to_global_ops[value])
+                self.target_of[value] = self.target_of[result] = sharding
+
+    def _produced_sharding(self, op: Op) -> Sharding:
+        boundary = self._boundary(op)
+        inside = boundary.inside(self.target_of[op.results[0]])
+        return boundary.outside(boundary.fitting(inside, self.resharded.shape(op.operands[0])))
+
+    def _boundary(self, op: Op) -> ManualBoundary:
+        boundary = boundary_of(op.handle, self.shardings)
+        return boundary.refined(self.refinement_of(boundary.grid))
+
+    def go_in(self, op: Op) -> Sharding | None:
+        """Reshard the operand of a `to_local`.
+
+        Returns the sharding of its result, or `None` if that is not a tensor.
+        """
+        boundary, (value,), (result,) = self._boundary(op), op.operands, op.results
+        if result not in self.target_of:
+            write_boundary(op.handle, boundary, boundary.annotation.sharding, self.shardings)
+            return None
+        inside = boundary.fitting(self.target_of[result], self.resharded.shape(result))
+        outside = boundary.outside(inside)
+        op.handle.operands[0] = self.resharded.get(value, outside, op)
+        write_boundary(op.handle, boundary, outside, self.shardings)
+        return inside
+
+    def come_out(self, op: Op) -> Sharding | None:
+        """Reshard the operand of a `to_global`.
+
+        Returns the sharding of its result, or `None` if that is not a tensor.
+        """
+        boundary, (value,), (result,) = self._boundary(op), op.operands, op.results
+        if result not in self.target_of:
+            write_boundary(op.handle, boundary, boundary.annotation.sharding, self.shardings)
+            return None
+        outside = self._produced_sharding(op)
+        op.handle.operands[0] = self.resharded.get(value, boundary.inside(outside), op)
+        write_boundary(op.handle, boundary, outside, self.shardings)
+        return outside

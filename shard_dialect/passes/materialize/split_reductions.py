@@ -10,7 +10,14 @@ becomes
 
 so that one element of each shard is gathered, not all of them. The search finds the same element:
 the first among equal ones, and the elements keep their order. No collective has such a reduction;
-the reductions that a collective has are split without this pass.
+the reductions that a collective has are split without this pass. Any choice of elements by a
+comparison is such a search.
+
+A sort of which only the first elements are read, as of `top_k`, is made on shards first, too:
+
+    %s = sort %x along 1, of which a slice [0:3] is read
+
+sorts each shard, and then the first three elements of all.
 """
 
 from __future__ import annotations
@@ -18,22 +25,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import create, resized
+from shard_dialect.ir.building.build import resized
 from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.mesh.annotation_ops import has_loops
 from shard_dialect.ir.mesh.attributes import RULE, SHARDINGS
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.read_function import read_functions
+from shard_dialect.ir.numbered_function import read_functions
 from shard_dialect.ir.walk import walk
-from shard_dialect.passes.framework.base import Pass
+from shard_dialect.ops.stablehlo.attribute_reading import integers, sorted_dim
+from shard_dialect.ops.stablehlo.dynamic_slices import reshaped, sliced
+from shard_dialect.ops.stablehlo.reduction_rules import is_choice
+from shard_dialect.passes.framework.base import Pass, needs
 from shard_dialect.passes.materialize.target_shardings import read_target_shardings
-from shard_dialect.rules.stablehlo.argmax_search import search_kind
-from shard_dialect.rules.stablehlo.attribute_reading import integers
 
 
+@needs(ops=("stablehlo.reduce", "stablehlo.sort"), forms=("propagated",))
 @dataclass(frozen=True)
 class SplitReductions(Pass):
-    """Search for the largest or smallest element on shards, and then among those found there."""
+    """Search for the first elements in an order on shards, and then among those found there."""
 
     name = "split-reductions"
 
@@ -42,15 +51,24 @@ class SplitReductions(Pass):
         split_results = [
             function
             for function in functions_of(module)
-            if form_of(function) == "propagated" and any(map(_is_search, walk(function)))
+            if form_of(function) == "propagated"
+            and any(_is_search(op) or _first_read(op) for op in walk(function))
         ]
         if not split_results:
             return
         shardings = Shardings.of(module)
         for each in read_target_shardings(module, read_functions(split_results), shardings):
             for op in each.function.ops:
-                sharding = each.of.get(op.operands[0]) if _is_search(op.handle) else None
-                if sharding is not None and not sharding.offsets:
+                first = _first_read(op.handle)
+                is_split = first or _is_search(op.handle)
+                sharding = each.of.get(op.operands[0]) if is_split else None
+                if sharding is None or sharding.offsets:
+                    continue
+                if first:
+                    dim = sorted_dim(op.handle)
+                    count = each.grid.axes_size(sharding.split_axes[dim])
+                    _split_sort(op.handle, dim, count, first)
+                else:
                     (dim,) = integers(op.handle, "dimensions")
                     _split(op.handle, dim, each.grid.axes_size(sharding.split_axes[dim]))
 
@@ -64,10 +82,46 @@ def _is_search(op: ir.Operation) -> bool:
         op.name == "stablehlo.reduce"
         and len(integers(op, "dimensions")) == 1
         and op.operands[0].type.has_static_shape
-        and search_kind(op) is not None
+        and is_choice(op)
         and not has_loops(op)
         and RULE not in op.attributes
     )
+
+
+def _first_read(op: ir.Operation) -> int:
+    """How many of the first elements along its dimension are read of a sort; 0 for all."""
+    if op.name != "stablehlo.sort" or has_loops(op) or RULE in op.attributes:
+        return 0
+    dim, most = sorted_dim(op), 0
+    uses = [use.owner.operation for result in op.results for use in result.uses]
+    for user in uses:
+        if user.name != "stablehlo.slice" or integers(user, "start_indices")[dim]:
+            return 0
+        most = max(most, integers(user, "limit_indices")[dim])
+    return most
+
+
+def _split_sort(op: ir.Operation, dim: int, count: int, first: int) -> None:
+    """Sort the `count` shards of dimension `dim` first, and then their first elements."""
+    size = op.operands[0].type.shape[dim]
+    if count == 1 or size % count or count * first >= size:
+        return
+    with ir.InsertionPoint(op), op.location:
+        shards = [_with_shard_dim(operand, dim, count) for operand in op.operands]
+        inner = op.clone().operation
+        for each in (inner, op) if SHARDINGS in op.attributes else ():
+            del each.attributes[SHARDINGS]
+        i64 = ir.IntegerType.get_signless(64)
+        inner.attributes["dimension"] = ir.IntegerAttr.get(i64, dim + 1)
+        for number, (shard, result) in enumerate(zip(shards, inner.results, strict=True)):
+            result.set_type(shard.type)
+            inner.operands[number] = shard
+        for number, result in enumerate(inner.results):
+            shape = list(op.operands[number].type.shape)
+            shape[dim] = count * first
+            best = reshaped(sliced(result, dim + 1, 0, first), shape)
+            op.operands[number] = best
+            op.results[number].set_type(best.type)
 
 
 def _split(op: ir.Operation, dim: int, count: int) -> None:
@@ -76,10 +130,14 @@ def _split(op: ir.Operation, dim: int, count: int) -> None:
     if count == 1 or size % count or size == count:
         return
     with ir.InsertionPoint(op), op.location:
-        shards = [_with_shard_dim(op.operands[number], dim, count) for number in (0, 1)]
+        shards = [
+            _with_shard_dim(op.operands[number], dim, count) for number in range(len(op.results))
+        ]
         inner = op.clone().operation
     if SHARDINGS in inner.attributes:
         del inner.attributes[SHARDINGS]
+    # The shards became dimension `dim`, in front of their elements: the inner search drops `dim +
+    # 1`, so the outer op, unchanged, reduces `dim` over the shards' winners.
     inner.attributes["dimensions"] = ir.DenseI64ArrayAttr.get([dim + 1])
     for number, (shard, result) in enumerate(zip(shards, inner.results, strict=True)):
         shape = [each for at, each in enumerate(shard.type.shape) if at != dim + 1]
@@ -90,4 +148,4 @@ def _split(op: ir.Operation, dim: int, count: int) -> None:
 def _with_shard_dim(value: ir.Value, dim: int, count: int) -> ir.Value:
     shape = list(value.type.shape)
     shape[dim : dim + 1] = [count, shape[dim] // count]
-    return create("stablehlo.reshape", [resized(value.type, shape)], [value]).results[0]
+    return reshaped(value, shape)

@@ -8,36 +8,111 @@ divide the dimension, and nothing is padded.
 If sub-axes or several grids are in use, the shardings are moved to as few refined grids as
 possible (`model.grid_refinement`), for all functions that call each other. So no later pass has to
 handle sub-axes, and reshards between grids are left only where no grid has the axes of both.
+
+A tensor of a stage is not sharded along axes of which the stage has only a part. Propagation knows
+no stages: where a constant is used by all devices and by a stage, say, it may have given a tensor
+of the stage a split along an axis along which the stage has one index.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
-from shard_dialect.ir.function import boundary
-from shard_dialect.ir.grids import write_cluster
+from shard_dialect.ir.function import BOUNDARY, boundary
+from shard_dialect.ir.grids import sub_clusters_of, write_cluster
 from shard_dialect.ir.mesh import annotation_ops
-from shard_dialect.ir.mesh.attributes import SHARDING
-from shard_dialect.ir.mesh.manual_computation import BOUNDARY_OPS, boundary_of
-from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.mesh.annotation_ops import BOUNDARY_OPS, boundary_of
+from shard_dialect.ir.mesh.attributes import SHARDING, STAGES, symbol
+from shard_dialect.ir.mesh.sharding_attributes import Shardings, stages_at, stages_named
 from shard_dialect.ir.numbered_function import Block, Function, Op
 from shard_dialect.ir.walk import body
 from shard_dialect.model import (
     Assignment,
+    Axes,
     Grid,
     ManualBoundary,
     Sharding,
     ShardingRule,
+    SubCluster,
 )
+from shard_dialect.model.grid import full_axis
 from shard_dialect.model.grid_refinement import Refinement, Use, common_refinements
 from shard_dialect.model.sharding import Shape
-from shard_dialect.passes.materialize.stage_shardings import StageShardings
-from shard_dialect.passes.propagate.constraints import default_grid
-from shard_dialect.passes.propagate.loop_shardings import bound_loops
+from shard_dialect.model.sub_cluster import Place
+from shard_dialect.passes.propagate.constraints import bound_loops, default_grid
+from shard_dialect.passes.stages.assign_stages import StageAnnotations, Stages
+
+
+@dataclass(frozen=True)
+class StageShardings:
+    """The shardings that tensors of one function may have on its stages."""
+
+    function: Function
+    shardings: Shardings
+
+    @cached_property
+    def transfers(self) -> list[Op]:
+        """The ops that pass a tensor from one stage to another."""
+        return [op for op in self.function.ops if STAGES in op.handle.attributes]
+
+    @cached_property
+    def _sub_clusters(self) -> Mapping[str, SubCluster]:
+        return sub_clusters_of(self.function.handle.parent)
+
+    def grids(self) -> set[str]:
+        """The names of the grids that transfers are on."""
+        return {symbol(op.handle.attributes["cluster"]) for op in self.transfers}
+
+    def place(self, stage: str, grid: Grid) -> Place:
+        """Where a stage is on `grid`, or all devices are."""
+        part = self._sub_clusters.get(stage)
+        return Place(grid) if part is None else part.place(self.shardings.grid(part.of), grid)
+
+    def places(self, transfer: Op, grid: Grid) -> tuple[Place, Place]:
+        """Where the source and the target of a transfer are on `grid`."""
+        names = stages_named(transfer.handle)
+        assert names is not None, "a transfer names its stages"
+        source, target = (self.place(name, grid) for name in names)
+        return source, target
+
+    def allowed(self, of: Mapping[int, Sharding]) -> dict[int, Sharding]:
+        """The shardings `of` values, without axes that the values' stages have not all of."""
+        if not self.transfers:
+            return dict(of)
+        arguments, results = (stages_at(self.function.handle, key) for key in BOUNDARY)
+        parts = self._sub_clusters.values()
+        whole = next(iter(parts)).of if parts else ""
+        annotations = StageAnnotations(arguments, results, stages_named)
+        stages = Stages(self.function, annotations, whole)
+        allowed = {}
+        for value, sharding in of.items():
+            stage, grid = stages.of_value(value), self.shardings.grid(sharding.grid)
+            # Of a constant, say, which several stages may use, no axis of a stage.
+            is_shared = stage is None and not stages.is_bound(value)
+            axes = grid.stage_axes if is_shared else self.place(stage or whole, grid).axes
+            allowed[value] = without_axes(sharding, axes)
+        return allowed
+
+
+def without_axes(sharding: Sharding, axes: Collection[int]) -> Sharding:
+    """The sharding without the (sub-)axes of `axes`.
+
+    >>> str(without_axes(Sharding("g", ((0, 1), (2,))), {0}))
+    '[[1], [2]]'
+    """
+
+    def kept(each: Axes) -> Axes:
+        return tuple(axis for axis in each if full_axis(axis) not in axes)
+
+    if not any(full_axis(axis) in axes for axis in sharding.axes):
+        return sharding
+    split, partial = tuple(map(kept, sharding.split_axes)), kept(sharding.partial)
+    return replace(sharding, split_axes=split, partial=partial, halos=(), offsets=())
 
 
 @dataclass(frozen=True)
@@ -130,6 +205,8 @@ class _Reader:
         for number, sharding in zip(function.arguments, self.signature.arguments, strict=True):
             if sharding is not None:
                 self.of[number] = sharding
+        # All annotations are read before any target: the first uneven one lets all targets be
+        # uneven.
         for op in function.ops:
             with located(op.handle):
                 self._read_annotation(op)

@@ -2,6 +2,17 @@
 
 Passes produce only types that agree, but a user may edit the IR. Partitioning an op whose types
 disagree would compute wrong results.
+
+Before the check, `remove_casts` removes the casts by which MLIR's canonicalization changes only the
+sharding in a type.
+
+    %1 = tensor.cast %0 : tensor<4x8xf32, #mesh.shard<@g, [[0], []]>> to tensor<4x8xf32>
+    %2 = tensor.concat dim(1) %1, %1 : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x16xf32>
+    %3 = tensor.cast %2 : tensor<4x16xf32> to tensor<4x16xf32, #mesh.shard<@g, [[0], []]>>
+
+Some canonicalization patterns replace the type of an op's result by the type that the op infers,
+which has no sharding. A cast moves no data, so its operand and its result have one sharding. The op
+between the casts gets its former type back.
 """
 
 from __future__ import annotations
@@ -14,19 +25,27 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import update_type
-from shard_dialect.ir.mesh.attributes import MANUAL, ints
-from shard_dialect.ir.mesh.manual_computation import (
+from shard_dialect.ir.mesh.annotation_ops import (
     BOUNDARY_OPS,
     TO_GLOBAL,
     TO_LOCAL,
     boundary_of,
     manual_computations,
 )
+from shard_dialect.ir.mesh.attributes import MANUAL, ints
 from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, TRANSFER, UPDATE_HALO
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.numbered_function import Function, Kind, Op, Value
-from shard_dialect.ir.read_function import read_function
-from shard_dialect.ir.region_flow import ENDS, FLOWS, flows_between, flows_through
+from shard_dialect.ir.numbered_function import (
+    ENDS,
+    FLOWS,
+    Function,
+    Kind,
+    Op,
+    Value,
+    flows_between,
+    flows_through,
+    read_function,
+)
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import (
     EQUAL,
@@ -38,12 +57,38 @@ from shard_dialect.model import (
     ShardingRule,
     SubAxis,
 )
-from shard_dialect.model.axis import Axes
+from shard_dialect.model.grid import Axes
+from shard_dialect.ops.op_kinds import OpKind, OpKinds
+from shard_dialect.ops.op_table import carries
+from shard_dialect.ops.uneven_shards import may_be_uneven, may_have_halos, may_have_offsets
 from shard_dialect.passes.materialize.resharded_values import FRESH
-from shard_dialect.passes.materialize.sharding_casts import remove_casts
-from shard_dialect.rules.op_kinds import OpKind, OpKinds
-from shard_dialect.rules.op_table import carries
-from shard_dialect.rules.uneven_shards import may_be_uneven, may_have_halos, may_have_offsets
+
+
+def remove_casts(function: Function) -> bool:
+    """Erase the casts in `function` that change only shardings, and restore the former types.
+
+    Returns whether there were such casts: the function is to be read again then.
+    """
+    handles = [op.handle for op in function.ops if op.name == "tensor.cast"]
+    casts = [op for op in handles if _changes_only_sharding(op)]
+    for op in casts:
+        source, result = op.operands[0], op.results[0]
+        # The type of a block argument is fixed by other ops: its function's type, or a branch.
+        if source.type.encoding is None and not isinstance(source.owner, ir.Block):
+            source.set_type(result.type)
+        result.replace_all_uses_with(source)
+        op.erase()
+    return bool(casts)
+
+
+def _changes_only_sharding(op: ir.Operation) -> bool:
+    types = [op.operands[0].type, op.results[0].type]
+    if not all(isinstance(each, ir.RankedTensorType) for each in types):
+        return False
+    source, result = types
+    has_same_shape = list(source.shape) == list(result.shape)
+    return has_same_shape and source.element_type == result.element_type and source != result
+
 
 _FREE = (*COLLECTIVES, *FLOWS, *ENDS, TRANSFER, "func.call")
 """Ops whose operands may have any sharding here: their own verifiers or other checks apply."""
@@ -54,6 +99,7 @@ def read_distributed(handle: ir.Operation, shardings: Shardings) -> Function:
 
     Raises a located `ShardError` for a sharding in a type that no pass can partition yet.
     """
+    # The numbers and kinds of values were read before the types changed.
     function = read_function(handle)
     if remove_casts(function):
         function = read_function(handle)
@@ -262,6 +308,8 @@ def _check(
     for index, actual in enumerate(results):
         expected = rule.result_sharding(index, assignment, grid, extents)
         expected = with_partial_axes(expected, kept_partial)
+        # Such an op makes the same elements in any sharding, so only partial values can be wrong: a
+        # fill with 1 that is partial over two devices is a 2.
         if op.name in (*FRESH, *build.CONSTANTS) and actual is not None:
             if actual.partial and not reductions.may_be_partial(op, actual.reduction):
                 raise ShardingError(
@@ -280,6 +328,7 @@ def _check(
             )
         elif index in partial_operands:
             expected = with_partial_axes(expected, kept_partial)
+        # Its operands are a scalar and a tensor that it overwrites.
         if op.name == "linalg.fill":
             continue
         if expected is not None:
@@ -395,6 +444,8 @@ def assignment_of(
                 f"'{name}' op splits a dimension that its rule {rule} keeps unsplit"
             ) from None
         for factor, split in axes_by_factor.items():
+            # Only where it is split: a tensor may be replicated along a factor that another one
+            # splits. `_check` then compares all tensors with this assignment.
             if split:
                 axes.setdefault(factor, split)
     unsplit = sorted(factor for factor in axes if factor in rule.unsplit)

@@ -15,12 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shard_dialect.model import Annotation, Sharding
+from shard_dialect.ops.uneven_shards import may_have_halos
 from shard_dialect.passes.optimize.change_op_sharding import Change, Resharder
-from shard_dialect.passes.optimize.collective_pass import CollectivePass, sources
-from shard_dialect.passes.optimize.graph.function_graph import FunctionGraph
-from shard_dialect.passes.optimize.graph.graph_elements import GraphOp, GraphValue, OpSharding
-from shard_dialect.passes.optimize.move_reshard import LARGEST
-from shard_dialect.rules.uneven_shards import may_have_halos
+from shard_dialect.passes.optimize.graph import FunctionGraph, GraphOp, GraphValue, OpSharding
+from shard_dialect.passes.optimize.move_reshard import LARGEST, CollectivePass, sources
 
 
 @dataclass(frozen=True)
@@ -44,6 +42,8 @@ class ComputeHalos(CollectivePass):
         best: tuple[Change, list[GraphOp]] | None = None
         while ops and len(region.then) <= LARGEST:
             change = region.change()
+            # The cost does not fall steadily as the region grows: two ops may cost more than the
+            # exchange, and the third end at a tensor whose halo is there already.
             if resharder.is_better(change) and (best is None or change.key < best[0].key):
                 best = change, list(region.then)
             ops = region.grow(ops)
@@ -109,7 +109,7 @@ class _Region:
         return len(shardings) == 1 and not next(iter(shardings)).partial
 
     def change(self) -> Change:
-        """What rewriting all ops of the region would change."""
+        """The cost of rewriting all ops of the region."""
         resharder = self.resharder
         changed = {value: then.results[0] for op, then in self.then.items() for value in op.results}
         total = Change()

@@ -1,4 +1,4 @@
-"""Move a reshard past ops, or before one.
+"""Move a reshard past ops, or before one; and the base class of the passes that do.
 
 `move_past` moves it past a region of ops: its users, their users, and so on.
 
@@ -12,18 +12,31 @@ that is cheaper than to reshard these. After each op, its cost is what reshardin
 on entry and the results on exit adds. The cheapest of these regions is rewritten.
 
 `move_before` gives the op that makes a reshard's operand the sharding that the reshard makes.
+
+`CollectivePass` tries a rewrite at each reshard until none helps.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.function import form_of, functions_of
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.model import Sharding
-from shard_dialect.passes.optimize.change_op_sharding import Change, Resharder
-from shard_dialect.passes.optimize.find_op_shardings import OpShardingFinder
-from shard_dialect.passes.optimize.graph.function_graph import FunctionGraph
-from shard_dialect.passes.optimize.graph.graph_elements import GraphOp, GraphValue, OpSharding
+from shard_dialect.passes.framework.base import Pass, needs
+from shard_dialect.passes.materialize.type_consistency import read_distributed
+from shard_dialect.passes.optimize.change_op_sharding import Change, OpShardingFinder, Resharder
+from shard_dialect.passes.optimize.graph import (
+    FunctionGraph,
+    GraphOp,
+    GraphValue,
+    OpSharding,
+    write_graph,
+)
+from shard_dialect.planner import BYTES, Prices
 
 LARGEST = 16
 """The largest number of users in a region."""
@@ -94,15 +107,16 @@ class _Region:
     """The tensors of the region whose sharding changes, with the new one."""
     inside: set[GraphOp] = field(default_factory=set)
     price_out: dict[GraphValue, int] = field(default_factory=dict)
-    """What it adds to reshard each result for its users outside."""
+    """The price added by resharding each result for its users outside."""
 
     def grow(self, largest: int) -> Iterator[tuple[int, Change]]:
-        """Add users one by one; yield the number of ops, and what rewriting them would change."""
+        """Add users one by one; yield the number of ops, and the cost of rewriting them."""
         self.values[self.reshard.results[0]] = self.target
         total = Change()
         waiting = self._users_of(self.reshard.results[0])
         users = 0
         while waiting and users < largest:
+            # In the order of the block, so that an op joins after those that make its operands.
             op = min(waiting, key=lambda each: each.position)
             waiting.remove(op)
             op_shardings = self._shardings_of(op)
@@ -126,9 +140,9 @@ class _Region:
         self.inside.add(op)
 
     def _include_before(self, user: GraphOp, value: GraphValue, target: Sharding) -> Change:
-        """Let the region have what makes `value` for `user` alone, if that costs less.
+        """Add the ops that make `value` for `user` alone to the region, if that costs less.
 
-        A mask that is made of nothing, say, is made in the sharding `target`. Returns the cost.
+        A mask that has no operands, say, is made in the sharding `target`. Returns the cost.
         """
         price = self.resharder.price_for(user, value, target, self.values)
         before = self._before(user, value, target) if price else None
@@ -147,7 +161,7 @@ class _Region:
     def _before(
         self, user: GraphOp, value: GraphValue, target: Sharding
     ) -> tuple[Change, list[tuple[GraphOp, OpSharding, OpSharding]]] | None:
-        """The ops to change so that `value` has the sharding `target`, and what that adds."""
+        """The ops to change so that `value` has the sharding `target`, and the cost added."""
         resharder, op = self.resharder, value.owner
         if value in self.values or resharder.sharding_of(value) == target or op is None:
             return None
@@ -198,8 +212,9 @@ class _Region:
         return now, then
 
     def _out(self, last: GraphOp) -> int:
-        """What it adds to reshard all results for users outside, after adding `last`."""
+        """The price added by resharding all results for users outside, after adding `last`."""
         resharder, resharded = self.resharder, self.reshard.results[0]
+        # Only the users of these values can have come inside; the other prices stay as they were.
         for value in (*last.operands, *last.results):
             if value is not None and value in self.values and value is not resharded:
                 sharding = self.values[value]
@@ -230,3 +245,71 @@ class _Region:
             self.resharder.do(op, then)
         for op, now, _ in ops:
             self.resharder.finish(op, now, inside)
+
+
+@needs(forms=("distributed",))
+@dataclass(frozen=True)
+class CollectivePass(Pass):
+    """A rewrite of the distributed form, tried at each reshard until none helps."""
+
+    def rewrite(self, module: ir.Operation) -> None:
+        """Apply the rewrite to each function in the distributed form."""
+        for graph in read_graphs(module):
+            self.improve(graph)
+            write_graph(graph)
+
+    def improve(self, graph: FunctionGraph) -> bool:
+        """Rewrite `graph` while that helps; return whether anything changed.
+
+        Ends, too, where the graph is as it was: of plans that cost as much, a rewrite may take one
+        for the better one here and the other there, as with `x + transpose(x)`.
+        """
+        ever, again = False, True
+        states: set[int] = set()
+        while again:
+            again = False
+            # A snapshot: reshards that a rewrite creates are tried in the next round, and those
+            # that it replaced are still listed, without uses.
+            for op in graph.ops():
+                again |= op.is_reshard and bool(op.results[0].uses) and self._try(op, graph)
+            graph.drop_unused()
+            ever |= again
+            if again:
+                state = graph.state()
+                again = state not in states
+                states.add(state)
+        return ever
+
+    def _try(self, reshard: GraphOp, graph: FunctionGraph) -> bool:
+        """Try the rewrite, unless nothing has changed since it was last tried in vain."""
+        # Without this, each round would try every reshard of the function again.
+        since, looked_at = graph.failed.get((self, reshard), (0, ()))
+        if since and all(value.changed_at < since for value in looked_at):
+            return False
+        graph.looked_at = {reshard.results[0], *filter(None, reshard.operands)}
+        now = graph.now()
+        if self.improve_at(reshard, graph):
+            return True
+        graph.failed[self, reshard] = now, tuple(graph.looked_at)
+        return False
+
+    @abstractmethod
+    def improve_at(self, reshard: GraphOp, graph: FunctionGraph) -> bool:
+        """Try the rewrite at one reshard of `graph`; return whether it was applied.
+
+        The replaced ops stay, without uses.
+        """
+
+
+def read_graphs(module: ir.Operation, prices: Prices = BYTES) -> Iterator[FunctionGraph]:
+    """The functions of the module in the distributed form, checked, one after the other."""
+    shardings = Shardings.of(module)
+    for handle in functions_of(module):
+        if form_of(handle) == "distributed":
+            yield FunctionGraph(read_distributed(handle, shardings), shardings, prices)
+
+
+def sources(reshard: GraphOp, graph: FunctionGraph) -> tuple[Sharding, Sharding]:
+    """The source and the target sharding of a reshard."""
+    collective = graph.collective_of(reshard)
+    return collective.source, collective.target

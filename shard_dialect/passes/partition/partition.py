@@ -8,20 +8,16 @@ becomes, on a grid of two
     %1 = shard.all_gather %0 on @g grid_axes = [0] gather_axis = 1
            : tensor<4x4xf32> -> tensor<4x8xf32>
 
-Types lose their sharding and shrink to the local shape. `mesh` collectives become upstream's
-`shard` ones. A slice of a splat constant becomes a smaller constant. Every other op stays the same
-op on smaller tensors, if its sharding rule allows that; a lookup in a split table returns zero for
-an element of another shard. Uneven shards are padded at their end, and the padding is set to the
-identity before a reduction reads it (`rules.padding`). A halo is exchanged in a larger tensor; at
-the ends of the global tensor, it holds the identity. Types that a rule does not allow together
-(after an edit by hand, say) are refused. The global types stay in the attributes `mesh.argument`
-and `mesh.result`, for whoever runs the program.
+Types lose their sharding and shrink to the local shape; `mesh` collectives become upstream's
+`shard` ones. Every other op stays the same op on smaller tensors, if its sharding rule allows that;
+types that it does not allow together (after an edit by hand, say) are refused. Uneven shards are
+padded at their end, and the padding is set to the identity before a reduction reads it
+(`ops.padding`). The global types stay in the attributes `mesh.argument` and `mesh.result`. In a
+function with stages, each device runs the ops of its own stage in branches.
 
-In a function with stages, each device runs the ops of its own stage in branches
-(`passes.partition.stage_branches`).
-
-With `arguments=whole`, arguments are unsharded, and each device takes its shards of them by its
-index, in `shard.all_slice`. With `results=whole`, results are gathered and unsharded.
+With `arguments=whole` each device takes its shards of unsharded arguments, by `shard.all_slice`;
+with `results=whole` it gathers the results. A function that another one of the module calls stays
+as it is, since its callers pass shards.
 """
 
 from __future__ import annotations
@@ -45,20 +41,30 @@ from shard_dialect.ir.function import (
     update_type,
 )
 from shard_dialect.ir.grids import sub_clusters_of, write_grid
+from shard_dialect.ir.mesh.annotation_ops import (
+    BOUNDARY_OPS,
+    computations_around,
+    grid_of,
+    manual_axes_at,
+    manual_computations,
+)
 from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT, STAGES
-from shard_dialect.ir.mesh.manual_computation import computations_around, grid_of, manual_axes_at
-from shard_dialect.ir.mesh.mesh_collectives import Collective
+from shard_dialect.ir.mesh.mesh_collectives import Collective, write_steps
 from shard_dialect.ir.mesh.mesh_dialect import is_reshard, permutes_shards
-from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.no_grid import declares_no_grid
-from shard_dialect.ir.numbered_function import Function
-from shard_dialect.ir.walk import body, operations
+from shard_dialect.ir.mesh.sharding_attributes import Shardings, has_stages
+from shard_dialect.ir.numbered_function import Function, itemsize
+from shard_dialect.ir.verify import declares_no_grid
+from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import (
     Grid,
+    Sharding,
     ShardingError,
 )
+from shard_dialect.ops import PartitionedOp, record_of
+from shard_dialect.ops.uneven_shards import fill_halos, fill_padding
+from shard_dialect.ops.window_shards import read_windows
+from shard_dialect.passes.calls import Calls
 from shard_dialect.passes.framework.base import Pass
-from shard_dialect.passes.manual.manual_bodies import inline_bodies
 from shard_dialect.passes.manual.replica_group_collectives import (
     check_between_devices,
     is_between_devices,
@@ -72,19 +78,89 @@ from shard_dialect.passes.materialize.type_consistency import (
     check_manual_axes,
     read_distributed,
 )
-from shard_dialect.passes.partition.global_boundary import (
-    not_called,
-    unshard_arguments,
-    unshard_results,
+from shard_dialect.passes.partition.partition_collectives import (
+    ShardsOfOps,
+    exact_steps,
+    partition_collective,
 )
-from shard_dialect.passes.partition.op_shards import ShardsOfOps
-from shard_dialect.passes.partition.partition_collectives import exact_steps, partition_collective
 from shard_dialect.passes.partition.stage_branches import branch_by_stage
-from shard_dialect.passes.specialize.clone_per_call import Calls
-from shard_dialect.passes.stages.stages_to_grid import has_stages
-from shard_dialect.rules import PartitionedOp, record_of
-from shard_dialect.rules.uneven_shards import fill_halos, fill_padding
-from shard_dialect.rules.window_shards import read_windows
+from shard_dialect.planner import plan
+
+
+def not_called(module: ir.Operation) -> list[ir.Operation]:
+    """The functions with a body that no function of the module calls."""
+    functions = functions_of(module)
+    called = {
+        op.attributes["callee"].value
+        for function in functions
+        for op in walk(function)
+        if op.name == "func.call"
+    }
+    return [function for function in functions if name_of(function) not in called]
+
+
+def unshard_arguments(function: ir.Operation, shardings: Shardings) -> None:
+    """Make the arguments unsharded: each device slices its shards from them.
+
+    Reshards of an argument to a larger shard become slices of the unsharded argument, too.
+    """
+    block = body(function)
+    first = operations(block)[0]
+    replaced = []
+    for argument in block.arguments:
+        sharding = shardings.of_type(argument.type)
+        if sharding is None:
+            continue
+        uses = [(use.owner.operation, use.operand_number) for use in argument.uses]
+        reshards = [_reshard_to(user, sharding, shardings) for user, _ in uses]
+        argument.set_type(shardings.typed(argument.type, None))
+        unsharded = Sharding.replicated(sharding.grid, sharding.rank)
+        shards: dict[Sharding, ir.Value] = {}
+        for (user, number), target in zip(uses, reshards, strict=True):
+            target_sharding = target or sharding
+            if target_sharding not in shards:
+                with ir.InsertionPoint(first), argument.location:
+                    shards[target_sharding] = _resharded(
+                        argument, unsharded, target_sharding, shardings
+                    )
+            if target is None:
+                user.operands[number] = shards[target_sharding]
+                continue
+            user.results[0].replace_all_uses_with(shards[target_sharding])
+            replaced.append(user)
+    for user in replaced:  # of which one may be the first op
+        user.erase()
+    update_type(function)
+
+
+def _reshard_to(op: ir.Operation, source: Sharding, shardings: Shardings) -> Sharding | None:
+    """The target of `op` if it reshards an argument, and a slice can replace it."""
+    if not is_reshard(op) or source.partial:
+        return None
+    target = shardings.sharding_of(op.results[0].type, shardings.grid(source.grid))
+    return None if target.partial or target.grid != source.grid else target
+
+
+def unshard_results(function: ir.Operation, shardings: Shardings) -> None:
+    """Make the results unsharded: each device returns the global tensors."""
+    for end in returns_of(function):
+        for number, value in enumerate(list(end.operands)):
+            sharding = shardings.of_type(value.type)
+            if sharding is None:
+                continue
+            unsharded = Sharding.replicated(sharding.grid, sharding.rank)
+            with ir.InsertionPoint(end), end.location:
+                end.operands[number] = _resharded(value, sharding, unsharded, shardings)
+    update_type(function)
+
+
+def _resharded(
+    value: ir.Value, source: Sharding, target: Sharding, shardings: Shardings
+) -> ir.Value:
+    type_ = value.type
+    grid = shardings.grid(source.grid)
+    reshard_plan = plan(source, target, tuple(type_.shape), itemsize(type_.element_type), grid)
+    return write_steps(reshard_plan.steps, value, source, shardings)
 
 
 @dataclass(frozen=True)
@@ -94,10 +170,10 @@ class Partition(Pass):
     name = "partition"
 
     arguments: Literal["pieces", "whole"] = "pieces"
-    """What devices get: shards; or unsharded tensors, of which each takes its shard. Functions
-    that another one calls always get shards."""
+    """The arguments of a device: its shards; or the unsharded tensors, of which it takes its
+    shards. Functions that another one calls always get shards."""
     results: Literal["pieces", "whole"] = "pieces"
-    """What devices return: shards; or unsharded tensors, gathered on every device."""
+    """The results of a device: its shards; or the unsharded tensors, gathered on every device."""
 
     def rewrite(self, module: ir.Operation) -> None:
         """Partition each function in the distributed form; raise for earlier forms."""
@@ -125,7 +201,10 @@ class Partition(Pass):
             check_manual_axes(handle, shardings)
             check_flows(function, shardings)
             partition_function(function, checks, shardings)
-            branch_by_stage(handle, sub_clusters, shardings)
+            with located(handle):
+                staged = has_stages(handle)
+            if staged:
+                branch_by_stage(handle, sub_clusters, shardings)
         _use_upstream_grids(module, shardings)
 
     def _unshard_boundary(self, handle: ir.Operation, shardings: Shardings) -> None:
@@ -158,7 +237,7 @@ def partition_function(function: Function, checks: TypeChecks, shardings: Shardi
             is_collective = is_reshard(op.handle) or permutes_shards(op.handle)
             collectives.append(exact_steps(op.handle, shardings) if is_collective else None)
             partitioned_ops.append(shards.partitioned_op(op.handle, rule) if rule else None)
-            grids.append(_device_grid(op.handle, shardings))
+            grids.append(None if is_collective else _device_grid(op.handle, shardings))
     with located(handle):
         _partition_boundary(handle, "arg_attrs", ARGUMENT, body(handle).arguments)
         for end in returns_of(handle)[:1]:
@@ -178,13 +257,34 @@ def partition_function(function: Function, checks: TypeChecks, shardings: Shardi
                 write_device_collective(op, grid, shardings, manual_axes_at(op))
             elif partitioned is not None:
                 _adapt(partitioned)
-    inline_bodies(handle)
+    _inline_bodies(handle)
     update_type(handle)
     set_form(handle, "local")
 
 
+def _inline_bodies(function: ir.Operation) -> None:
+    """Inline the manual computations of a partitioned function, where every tensor is a shard."""
+    for region in reversed(manual_computations(function)):
+        *inside, end = operations(body(region))
+        for op in inside:
+            if op.name in BOUNDARY_OPS:
+                op.results[0].replace_all_uses_with(op.operands[0])
+                op.erase()
+            else:
+                op.move_before(region)
+        for result, value in zip(region.results, list(end.operands), strict=True):
+            result.replace_all_uses_with(value)
+        region.erase()
+
+
+_WITH_DEVICES = ("mesh.", "shard.", "stablehlo.")
+"""Dialects that have ops about single devices."""
+
+
 def _device_grid(op: ir.Operation, shardings: Shardings) -> Grid | None:
     """The grid of an op about single devices in a manual computation; `None` for others."""
+    if not op.name.startswith(_WITH_DEVICES):
+        return None
     around = next(computations_around(op), None) if is_between_devices(op) else None
     if around is None:
         if is_between_devices(op) and not op.name.startswith("stablehlo."):

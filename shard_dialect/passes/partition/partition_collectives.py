@@ -2,42 +2,111 @@
 
 Uneven shards, and shards that begin at offsets, are padded. So a tensor is padded before it is
 split, and the padding is removed after shards are joined.
+
+`ShardsOfOps` describes one device's shard of each tensor of an op, as the partition rules take it.
+
+`write_transfer` writes the messages of a transfer between stages, by the rounds of its plan.
+
+    to 0: 2 rows of device 2, to 1: 2 rows of device 3; 2 and 3 keep 2 rows each
+      becomes, on all devices
+    %r = scf.if %is_of_second { insert what it keeps into zeros } else { zeros }
+    %s = tensor.extract_slice %x[0, 0] [2, 4] [1, 1]
+    %m = "mesh.collective_permute"(%s) {cluster = @g, mesh_axis = [0], permutation = [-1, 0]}
+    %q = scf.if %is_of_first { %m } else { %r }
+
+Devices that take no part in a round send elements that nobody reads, and keep their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+from shard_dialect.collectives import (
+    NOBODY,
+    AllGather,
+    AllSlice,
+    ChangeOffsets,
+    CropHalo,
+    Permute,
+    Step,
+    UpdateHalo,
+)
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
-from shard_dialect.ir.building.masking import as_index
+from shard_dialect.ir.building.loops_and_masks import as_index, extract_box, insert_box
 from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.mesh.mesh_collectives import Collective, read_collective
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.shard.local_collectives import write_local
-from shard_dialect.model import (
-    AllGather,
-    AllSlice,
-    AllToAll,
-    Axes,
-    ChangeOffsets,
-    CropHalo,
-    Grid,
-    Permute,
-    ReduceScatter,
-    Sharding,
-    Step,
-    UpdateHalo,
-)
-from shard_dialect.passes.partition.op_shards import own_number
+from shard_dialect.model import Axes, Grid, Sharding, ShardingRule
+from shard_dialect.ops import PartitionedOp, Shard
+from shard_dialect.ops.partitioned_op import device_indices
 from shard_dialect.planner import bytes_moved, nests, plan
-from shard_dialect.rules.partitioned_op import device_indices
+from shard_dialect.planner.transfer_plan import Message, Round, TransferPlan
+
+
+@dataclass(frozen=True, slots=True)
+class ShardsOfOps:
+    """The shards of the operands and results of ops, by their types."""
+
+    shardings: Shardings
+    _shards: dict[ir.Type, Shard | None] = field(default_factory=dict)
+
+    def partitioned_op(self, op: ir.Operation, rule: ShardingRule) -> PartitionedOp:
+        """The op with its rule and the shards of its operands and results."""
+        operands = tuple([self._shard(value.type) for value in op.operands])
+        results = tuple([self._shard(value.type) for value in op.results])
+        return PartitionedOp(op, rule, operands, results)
+
+    def _shard(self, type_: ir.Type) -> Shard | None:
+        if type_ not in self._shards:
+            self._shards[type_] = _shard(type_, self.shardings)
+        return self._shards[type_]
+
+
+def _shard(type_: ir.Type, shardings: Shardings) -> Shard | None:
+    if not isinstance(type_, ir.RankedTensorType):
+        return None
+    global_shape, shape = tuple(type_.shape), tuple(shardings.local(type_).shape)
+    sharding = shardings.of_type(type_)
+    if sharding is None:
+        rank = len(global_shape)
+        return Shard(global_shape, shape, _same_on_all, ((0, 0),) * rank, (1,) * rank)
+    split, grid = sharding.split_axes, shardings.grid(sharding.grid)
+
+    def own(dim: int, numbers: Sequence[int]) -> ir.Value:
+        return own_number(numbers, split[dim], grid.name)
+
+    def permuted(dim: int, to: Sequence[int], value: ir.Value) -> ir.Value:
+        return write_local(Permute(split[dim], tuple(to)), grid.name, value, value.type)
+
+    halos = tuple(map(sharding.halo, range(len(global_shape))))
+    offsets = tuple(
+        sharding.bounds(dim, global_shape[dim], grid) if at else ()
+        for dim, at in enumerate(sharding.offsets)
+    )
+    devices = tuple(map(grid.axes_size, split))
+    return Shard(global_shape, shape, own, halos, devices, offsets, sharding.fill, permuted)
+
+
+def _same_on_all(dim: int, numbers: Sequence[int]) -> ir.Value:
+    return own_number(numbers, (), "")
+
+
+def own_number(numbers: Sequence[int], axes: Axes, grid: str) -> ir.Value:
+    """Of `numbers`, one per device along `axes`, this device's, as a `tensor<1xi64>`."""
+    integer = ir.IntegerType.get_signless(64)
+    listed = build.scalar(ir.DenseElementsAttr.get(array("q", numbers), type=integer)).results[0]
+    if len(numbers) == 1:
+        return listed
+    return write_local(AllSlice(0, axes), grid, listed, build.resized(listed.type, [1]))
 
 
 def exact_steps(op: ir.Operation, shardings: Shardings) -> Collective:
-    """What a `mesh` op does, by other steps where its own do not give the shards of its result.
+    """The steps of a `mesh` op, or others where its own do not give the shards of its result.
 
     Splitting uneven shards further does not, if these do not nest: 3, 2 elements become 2, 1 | 1, 1
     and not 2, 2 | 1, 0. An op that is several steps, such as a gather along a major axis, is the
@@ -113,12 +182,10 @@ def _written(
         return _moved(step, grid, value, type_)
     count = grid.axes_size(step.axes)
     local_shape = list(type_.shape)
-    if isinstance(step, AllSlice | ReduceScatter | AllToAll):
-        dim = step.target_dim if isinstance(step, AllToAll) else step.dim
-        value = _padded(value, dim, local_shape[dim] * count)
-    if isinstance(step, AllGather | AllToAll):
-        dim = step.source_dim if isinstance(step, AllToAll) else step.dim
-        local_shape[dim] = value.type.shape[dim] * count
+    if step.cut_dim is not None:
+        value = _padded(value, step.cut_dim, local_shape[step.cut_dim] * count)
+    if step.joined_dim is not None:
+        local_shape[step.joined_dim] = value.type.shape[step.joined_dim] * count
     written = write_local(step, grid.name, value, build.resized(type_, local_shape))
     if isinstance(step, AllGather) and before.offsets and before.offsets[step.dim]:
         bounds = before.bounds(step.dim, global_type.shape[step.dim], grid)
@@ -158,10 +225,10 @@ def _sliced_with_halo(
 def _moved(
     step: ChangeOffsets, grid: Grid, value: ir.Value, type_: ir.RankedTensorType
 ) -> ir.Value:
-    """Exchange what changes devices: a slice for each distance, all as long as the longest.
+    """Exchange the elements that change devices: a slice for each distance, as long as the longest.
 
     Behind its own elements a slice has others, which the slices that follow it in the tensor
-    overwrite. What a device has no place for comes after its shard, and is cut off.
+    overwrite. Elements that a device has no place for come after its shard, and are cut off.
     """
     dim, size, count = step.dim, type_.shape[step.dim], grid.axes_size(step.axes)
     messages, devices = step.messages(), device_indices(count)
@@ -228,3 +295,106 @@ def _splat_constant(value: ir.Value) -> ir.Attribute | None:
 def _drop_if_unused(op: ir.Operation) -> None:
     if not any(True for _ in op.results[0].uses):
         op.erase()
+
+
+def write_transfer(
+    plan: TransferPlan,
+    value: ir.Value,
+    type_: ir.RankedTensorType,
+    grid: Grid,
+    into: ir.Value | None = None,
+) -> ir.Value:
+    """Write the rounds of `plan` on the shard `value`; returns the new shard, of `type_`.
+
+    Elements that a device does not get come from its shard `into`; without one, they are zeros.
+    """
+    return _Writer(value, type_, grid).write(plan, into)
+
+
+@dataclass
+class _Writer:
+    """Writes one transfer of `value`, on all devices of `grid`."""
+
+    value: ir.Value
+    type_: ir.RankedTensorType
+    grid: Grid
+    listed: dict[tuple[Axes, tuple[int, ...]], ir.Value] = field(default_factory=dict)
+    """The numbers of this device that were written already."""
+
+    def write(self, plan: TransferPlan, into: ir.Value | None) -> ir.Value:
+        """Write the rounds after one another; those in which nothing moves come first."""
+        shape = tuple(self.type_.shape)
+        is_whole = [each.shape == shape and not each.stays for each in plan.rounds] == [True]
+        if is_whole and into is None:
+            return self._sent(plan.rounds[0])  # a device without a sender has zeros already
+        shard = reductions.identity_tensor("sum", self.type_) if into is None else into
+        for each in plan.rounds:
+            shard = self._put(each, shard)
+        return shard
+
+    def _put(self, round_: Round, shard: ir.Value) -> ir.Value:
+        """The shard, with the box that this device receives in a round, or keeps, put into it."""
+        axes = round_.varying_axes(self.grid)
+        receivers = {each.receiver: each for each in round_.messages}
+
+        offsets = self._offsets(receivers, axes, lambda message: message.put_at)
+        # What is read in the branch below comes before it, for other rounds may read it, too.
+        taken_at = self._taken_at(round_)
+        box = None if round_.stays else self._sent(round_)
+
+        def inserted() -> ir.Value:
+            own = extract_box(self.value, taken_at, round_.shape) if box is None else box
+            return insert_box(shard, own, offsets)
+
+        if len(receivers) == self.grid.size:
+            return inserted()
+        takes_part = self._own(dict.fromkeys(receivers, 1), axes)
+        is_receiver = build.compare("eq", takes_part, build.index(1))
+        branch = build.create("scf.if", [shard.type], [is_receiver], regions=2)
+        own, others = (region.blocks.append() for region in branch.regions)
+        with ir.InsertionPoint(own):
+            build.create("scf.yield", [], [inserted()])
+        with ir.InsertionPoint(others):
+            build.create("scf.yield", [], [shard])
+        return branch.results[0]
+
+    def _sent(self, round_: Round) -> ir.Value:
+        """The box that arrives at each device."""
+        axes = round_.varying_axes(self.grid)
+        permutation = [NOBODY] * self.grid.axes_size(axes)
+        for each in round_.messages:
+            to = self.grid.index_along(each.receiver, axes)
+            permutation[self.grid.index_along(each.sender, axes)] = to
+        box = extract_box(self.value, self._taken_at(round_), round_.shape)
+        return write_local(Permute(axes, tuple(permutation)), self.grid.name, box, box.type)
+
+    def _taken_at(self, round_: Round) -> list[int | ir.Value]:
+        """Where the box that a device sends, or keeps, is in its shard."""
+        senders = {each.sender: each for each in round_.messages}
+        axes = round_.varying_axes(self.grid)
+        return self._offsets(senders, axes, lambda message: message.taken_at)
+
+    def _offsets(
+        self,
+        messages: Mapping[int, Message],
+        axes: Axes,
+        offset: Callable[[Message], tuple[int, ...]],
+    ) -> list[int | ir.Value]:
+        """This device's offset in each dimension, by the message that each device takes part in."""
+        offsets: list[int | ir.Value] = []
+        for dim in range(self.type_.rank):
+            of = {rank: offset(each)[dim] for rank, each in messages.items()}
+            # A device without a message may use any offset, which is within its shard.
+            same = len(set(of.values())) == 1
+            offsets.append(next(iter(of.values())) if same else self._own(of, axes))
+        return offsets
+
+    def _own(self, numbers: Mapping[int, int], axes: Axes) -> ir.Value:
+        """Of numbers by rank, this device's; 0 of a device without one."""
+        by_position = [0] * self.grid.axes_size(axes)
+        for rank, number in numbers.items():
+            by_position[self.grid.index_along(rank, axes)] = number
+        key = axes, tuple(by_position)
+        if key not in self.listed:
+            self.listed[key] = as_index(own_number(by_position, axes, self.grid.name))
+        return self.listed[key]

@@ -26,31 +26,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
+from shard_dialect.collectives import flat_index
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
-from shard_dialect.ir.building.masking import as_index
+from shard_dialect.ir.building.loops_and_masks import as_index
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import BOUNDARY, boundary, returns_of, set_boundary
 from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT, STAGE, STAGES, symbol
-from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.mesh.stage_attributes import (
+from shard_dialect.ir.mesh.sharding_attributes import (
+    Shardings,
     check_stage,
     part_offsets,
     stages_at,
     stages_named,
 )
-from shard_dialect.ir.numbered_function import Block, Op
-from shard_dialect.ir.read_function import read_function
+from shard_dialect.ir.numbered_function import Block, Op, read_function
 from shard_dialect.ir.walk import body, walk
 from shard_dialect.model import Axes, Grid, ShardingError, SubCluster
-from shard_dialect.model.axis import full_axis
-from shard_dialect.model.rooted_collectives import flat_index
+from shard_dialect.model.grid import full_axis
 from shard_dialect.model.sub_cluster import Place
-from shard_dialect.passes.partition.op_shards import own_number
-from shard_dialect.passes.partition.write_transfers import write_transfer
+from shard_dialect.ops.partitioned_op import device_indices
+from shard_dialect.passes.partition.partition_collectives import own_number, write_transfer
 from shard_dialect.passes.stages.assign_stages import StageAnnotations, Stages
 from shard_dialect.planner.transfer_plan import End, plan_transfer
-from shard_dialect.rules.partitioned_op import device_indices
 
 
 def branch_by_stage(

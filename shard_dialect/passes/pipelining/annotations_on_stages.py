@@ -15,6 +15,7 @@ from shard_dialect.ir.building import build
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import BOUNDARY, boundary, set_boundary
 from shard_dialect.ir.mesh import annotation_ops
+from shard_dialect.ir.mesh.annotation_ops import anything
 from shard_dialect.ir.mesh.attributes import (
     ARGUMENT,
     RESULT,
@@ -22,11 +23,10 @@ from shard_dialect.ir.mesh.attributes import (
     SHARDINGS,
     i64_array,
 )
-from shard_dialect.ir.mesh.manual_computation import anything
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
 from shard_dialect.ir.walk import body, walk
 from shard_dialect.model import Annotation, Grid
-from shard_dialect.model.axis import Axes, Axis, SubAxis, full_axis
+from shard_dialect.model.grid import Axes, Axis, SubAxis, full_axis
 
 MARK = "mesh.annotated"
 """On an op while its function is rewritten: the annotations of its results."""

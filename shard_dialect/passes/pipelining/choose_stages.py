@@ -7,23 +7,173 @@ forward pass, too, on the last stage that it reads from.
 
 The other ops are the backward pass, which visits the stages in reverse. Each is where its operands
 are, to move as few bytes as possible, so the backward pass of a layer is where its weights are.
+
+Stacks are the tensors that hold the weights of all layers, or their gradients, one layer a row.
+
+    %w: tensor<4x8x8xf32>                                   the weights of four layers,
+    %1 = stablehlo.slice %w [1:2, 0:8, 0:8]                 of which one op takes those of a layer
+    %9 = stablehlo.dynamic_update_slice %8, %g, %c1, ...    the gradients of four layers, into
+                                                            which one op puts those of a layer
+
+They are on no stage: their rows are divided among all stages. A stage takes its layers, and puts in
+their gradients, without moving anything if they are in its own rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from math import prod
 
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.mesh.attributes import SHARDINGS
 from shard_dialect.ir.numbered_function import Op
+from shard_dialect.ir.reading.constants import constant_integer
 from shard_dialect.model import Grid
-from shard_dialect.passes.pipelining.layer_stacks import SLICES, LayerStacks
-from shard_dialect.passes.pipelining.microbatch_program import MicrobatchProgram
-from shard_dialect.rules.op_kinds import OpKinds
+from shard_dialect.ops.op_kinds import OpKinds
+from shard_dialect.passes.pipelining.annotations_on_stages import MARK
+from shard_dialect.passes.pipelining.split_batch import MicrobatchProgram
+from shard_dialect.passes.pipelining.unroll_loops import UPDATE, written
+
+_STABLEHLO, _TENSOR, _INSERT = "stablehlo.slice", "tensor.extract_slice", "tensor.insert_slice"
+SLICES = (_STABLEHLO, _TENSOR)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows that an op takes of a tensor, or puts into one, from `begin` on.
+
+    The part that is put is `operand` of the op.
+    """
+
+    begin: int
+    size: int
+    operand: int = 0
+
+    @property
+    def into(self) -> int:
+        """The operand that a part is put into."""
+        return 1 - self.operand
+
+
+@dataclass
+class LayerStacks:
+    """The stacks of layers in one microbatch's program."""
+
+    arguments: set[int] = field(default_factory=set)
+    """The arguments that are stacks: for a microbatch, the program only takes rows of them, and
+    takes each."""
+    takes: dict[int, Rows] = field(default_factory=dict)
+    """The rows that ops take of these, by the op's id."""
+    puts: dict[int, Rows] = field(default_factory=dict)
+    """The rows that ops put into a stack, by the op's id."""
+    last: set[int] = field(default_factory=set)
+    """The values that are stacks to which all rows have been put."""
+
+    @classmethod
+    def find(cls, program: MicrobatchProgram) -> LayerStacks:
+        """The stacks among the arguments, and those that are made after all microbatches."""
+        stacks = cls()
+        early = [*program.once, *program.ops]
+        sliced = {*program.batched, *(source for source, _ in program.slices.values())}
+        users: dict[int, list[Op]] = {}
+        for op in early:
+            for value in program.reads[id(op)]:
+                users.setdefault(value, []).append(op)
+        for value in program.function.arguments:
+            rows = {id(op): _taken(op, value) for op in users.get(value, ())}
+            known = {key: each for key, each in rows.items() if each is not None}
+            if value not in sliced and len(known) == len(rows) and _are_all(known, program, value):
+                stacks.arguments.add(value)
+                stacks.takes |= known
+        stacks._find_puts(program)
+        return stacks
+
+    def _find_puts(self, program: MicrobatchProgram) -> None:
+        chains: dict[int, list[tuple[Op, Rows]]] = {}
+        """By the last value of each chain of ops that put rows into one tensor, these ops."""
+        for op in program.after:
+            rows = _put(op)
+            if rows is not None:
+                before = chains.pop(op.operands[rows.into], ())
+                chains[op.results[0]] = [*before, (op, rows)]
+        for value, chain in chains.items():
+            if _are_all({id(op): rows for op, rows in chain}, program, value):
+                self.puts |= {id(op): rows for op, rows in chain}
+                self.last.add(value)
+
+
+def _are_all(rows: Mapping[int, Rows], program: MicrobatchProgram, value: int) -> bool:
+    """Whether several ops have rows, and together all those of the tensor `value`."""
+    shape = program.function.values[value].shape
+    covered = {at for each in rows.values() for at in range(each.begin, each.begin + each.size)}
+    return (
+        len({each.begin for each in rows.values()}) > 1
+        and shape is not None
+        and len(covered) == shape[0]
+    )
+
+
+def _taken(op: Op, value: int) -> Rows | None:
+    """The rows of `value` that an op takes; `None` if it does something else."""
+    handle = op.handle
+    if op.name not in SLICES or op.operands[0] != value or SHARDINGS in handle.attributes:
+        return None
+    whole = handle.operands[0].type
+    if op.name == _STABLEHLO:
+        begins, ends, strides = (
+            list(handle.attributes[key]) for key in ("start_indices", "limit_indices", "strides")
+        )
+        sizes = [end - begin for begin, end in zip(begins, ends, strict=True)]
+        return _rows(begins, sizes, strides, whole)
+    return _of_slice(handle, list(handle.operands)[1:], whole)
+
+
+def _put(op: Op) -> Rows | None:
+    """The rows that an op puts into a tensor; `None` if it does something else."""
+    handle = op.handle
+    if MARK in handle.attributes:  # it is split as it says
+        return None
+    if op.name == UPDATE:
+        found = written(handle.results[0])
+        if found is None:
+            return None
+        update, begins = found
+        rows = _rows(begins, list(update.type.shape), [1] * len(begins), handle.results[0].type)
+        return None if rows is None else replace(rows, operand=1)
+    if op.name == _INSERT and SHARDINGS not in handle.attributes:
+        return _of_slice(handle, list(handle.operands)[2:], handle.results[0].type)
+    return None
+
+
+def _of_slice(
+    handle: ir.Operation, operands: Sequence[ir.Value], whole: ir.RankedTensorType
+) -> Rows | None:
+    """The rows of a slice of `tensor`, whose dynamic offsets, sizes and strides are `operands`."""
+    dynamic, rest = ir.ShapedType.get_dynamic_size(), iter(map(constant_integer, operands))
+    lists = [
+        [next(rest) if each == dynamic else each for each in handle.attributes[key]]
+        for key in ("static_offsets", "static_sizes", "static_strides")
+    ]
+    begins, sizes, strides = ([each for each in numbers if each is not None] for numbers in lists)
+    if any(None in numbers for numbers in lists):
+        return None
+    return _rows(begins, sizes, strides, whole)
+
+
+def _rows(
+    begins: Sequence[int], sizes: Sequence[int], strides: Sequence[int], whole: ir.RankedTensorType
+) -> Rows | None:
+    """The rows of a box that has all of the other dimensions."""
+    if not whole.has_static_shape or not whole.rank or any(each != 1 for each in strides):
+        return None
+    is_whole = list(sizes[1:]) == list(whole.shape)[1:] and not any(begins[1:])
+    return Rows(begins[0], sizes[0]) if is_whole and sizes[0] < whole.shape[0] else None
+
 
 _SLACK = 0.1
-"""By how much of its work a stage may have more or less, so that fewer bytes cross to the next."""
+"""The part of its work that a stage may have more or less, so that fewer bytes cross."""
 _ONE_DEVICE = Grid("one", ())
 
 
@@ -31,8 +181,8 @@ _ONE_DEVICE = Grid("one", ())
 class StageChoice:
     """The stages of the ops and values of one microbatch's program; there are `count` stages.
 
-    What does not depend on the batch is on the stage of the first user, or on the last one that it
-    reads from. What depends on no tensor that is an argument is on all.
+    A value that does not depend on the batch is on the stage of its first user, or on the last
+    stage that it reads from. A value that depends on no tensor argument is on all.
     """
 
     program: MicrobatchProgram
@@ -54,7 +204,7 @@ class StageChoice:
 
     def __post_init__(self) -> None:
         self._made: set[int] = set()
-        """What the backward pass has made so far."""
+        """The values that the backward pass has made so far."""
         self._maker = {value: op for op in self.program.once for value in op.results}
         values = self.program.function.values
         tensors = [value for value in self.program.function.arguments if values[value].is_tensor]
@@ -142,7 +292,7 @@ class StageChoice:
         return cuts[1:]
 
     def _bytes_crossing(self, ops: Sequence[Op]) -> list[int]:
-        """The bytes of what is made before each op, and after the last one, and read from there."""
+        """By place, before each op and after the last: the bytes made before and read after it."""
         made = {value: at for at, op in enumerate(ops) for value in op.results}
         last = {value: at for at, op in enumerate(ops) for value in self._read(op) if value in made}
         changes = [0] * (len(ops) + 1)

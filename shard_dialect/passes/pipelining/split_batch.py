@@ -1,4 +1,4 @@
-"""Split the batch of a function: the program of one microbatch, and what all make together.
+"""Split the batch of a function: the program of one microbatch, and the totals of all.
 
 Microbatches are to time what devices are to a grid. So the function is partitioned along a grid
 with one axis, on which each "device" is a microbatch:
@@ -7,15 +7,21 @@ with one axis, on which each "device" is a microbatch:
       becomes, for 8 microbatches
     %1 = stablehlo.dot_general %x, %w : (tensor<4x8xf32>, ...) -> tensor<4x16xf32>
 
-The batch is followed through the sharding rules. A reduction over it is an all-reduce, which adds
-up what the microbatches give, and what does not depend on the batch is sliced where it meets it.
+The batch is followed through the sharding rules. `split_batch` leaves collectives on the grid of
+microbatches: an all-reduce is a reduction over the batch, to which each microbatch adds its part,
+and a slice is a microbatch's part of a value that does not depend on the batch.
+
+`MicrobatchProgram` reads the result: the ops of one microbatch, and those that run once before or
+after all of them. The ops that take a batch apart and put it together are StableHLO's, or those of
+upstream.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from shard_dialect.collectives import AllReduce, AllSlice
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
@@ -24,24 +30,62 @@ from shard_dialect.ir.function import returns_of, set_form, update_type
 from shard_dialect.ir.grids import write_cluster
 from shard_dialect.ir.mesh.mesh_collectives import write_steps
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.numbered_function import Function, Op
-from shard_dialect.ir.read_function import read_function
+from shard_dialect.ir.numbered_function import Function, Op, read_function, read_values
+from shard_dialect.ir.shard.local_collectives import read_local
 from shard_dialect.ir.walk import body
-from shard_dialect.model import (
-    AllReduce,
-    AllSlice,
-    Assignment,
-    Grid,
-    Reduction,
-    Sharding,
-    ShardingRule,
-)
+from shard_dialect.model import Assignment, Grid, Reduction, Sharding, ShardingRule
+from shard_dialect.ops.op_kinds import OpKinds
 from shard_dialect.passes.materialize.resharded_values import FRESH
 from shard_dialect.passes.materialize.type_consistency import TypeChecks
 from shard_dialect.passes.partition.partition import partition_function
-from shard_dialect.passes.pipelining.batch_ops import combined, is_stablehlo
-from shard_dialect.passes.pipelining.read_values import read_values
-from shard_dialect.rules.op_kinds import OpKinds
+
+_STABLEHLO: dict[Reduction, str] = {
+    "sum": "add",
+    "max": "maximum",
+    "min": "minimum",
+    "product": "multiply",
+    "bitwise_and": "and",
+    "bitwise_or": "or",
+    "bitwise_xor": "xor",
+}
+
+
+def is_stablehlo(op: ir.Operation) -> bool:
+    """Whether `op` is of StableHLO."""
+    return bool(op.name.startswith("stablehlo."))
+
+
+def rows(whole: ir.Value, begin: int, size: int, dim: int, stablehlo: bool) -> ir.Value:
+    """The `size` elements of dimension `dim` from `begin` on."""
+    if not stablehlo:
+        return build.extract_slice(whole, begin, size, dim)
+    shape = list(whole.type.shape)
+    starts, limits = [0] * len(shape), list(shape)
+    starts[dim], limits[dim], shape[dim] = begin, begin + size, size
+    attributes = {
+        "start_indices": ir.DenseI64ArrayAttr.get(starts),
+        "limit_indices": ir.DenseI64ArrayAttr.get(limits),
+        "strides": ir.DenseI64ArrayAttr.get([1] * len(shape)),
+    }
+    type_ = build.resized(whole.type, shape)
+    return build.create("stablehlo.slice", [type_], [whole], attributes).results[0]
+
+
+def concatenated(parts: Sequence[ir.Value], dim: int, stablehlo: bool) -> ir.Value:
+    """The parts one after the other along dimension `dim`."""
+    shape = list(parts[0].type.shape)
+    shape[dim] *= len(parts)
+    name, key = ("stablehlo.concatenate", "dimension") if stablehlo else ("tensor.concat", "dim")
+    at = {key: ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)}
+    return build.create(name, [build.resized(parts[0].type, shape)], parts, at).results[0]
+
+
+def combined(reduction: Reduction, a: ir.Value, b: ir.Value, stablehlo: bool) -> ir.Value:
+    """Two values, reduced to one element by element."""
+    if not stablehlo:
+        return reductions.combine(reduction, a, b)
+    return build.create(f"stablehlo.{_STABLEHLO[reduction]}", [a.type], [a, b]).results[0]
+
 
 _BARRIER = "stablehlo.optimization_barrier"
 AXIS = 0
@@ -100,7 +144,7 @@ class _Splitter:
     of: dict[int, Sharding] = field(default_factory=dict)
     """The shardings of the values that are split."""
     late: set[int] = field(default_factory=set)
-    """The values that depend on what all microbatches make together."""
+    """The values that depend on totals of all microbatches."""
     kinds: OpKinds = field(default_factory=OpKinds)
 
     def run(self, arguments: Collection[int]) -> None:
@@ -214,7 +258,7 @@ class _Splitter:
         op.handle.operands[number] = sliced
 
     def _bring_init(self, op: Op, number: int, made: Sharding) -> ir.Value | None:
-        """Let a result start from what a microbatch has of its init.
+        """Let a result start from a microbatch's slice of its init.
 
         A partial result starts from the identity. Returns the init to add to the total then, unless
         it changes nothing.
@@ -258,3 +302,81 @@ class _Splitter:
         handle = self.function.values[value].handle
         handle.set_type(self.shardings.typed(handle.type, sharding))
         self.of[value] = sharding
+
+
+@dataclass
+class MicrobatchProgram:
+    """The ops of a function of one block, told apart by how they depend on the batch."""
+
+    function: Function
+    reads: Mapping[int, Sequence[int]]
+    """The values that an op reads, also in its regions, by the op's id."""
+    batched: set[int]
+    """The values that depend on the batch."""
+    ops: list[Op] = field(default_factory=list)
+    """The ops that run for each microbatch."""
+    once: list[Op] = field(default_factory=list)
+    """The ops that run once, before all microbatches or beside them."""
+    after: list[Op] = field(default_factory=list)
+    """The ops that run once, after all microbatches."""
+    totals: dict[int, tuple[int, AllReduce]] = field(default_factory=dict)
+    """By total: the value that each microbatch adds to it, and the reduction."""
+    slices: dict[int, tuple[int, AllSlice]] = field(default_factory=dict)
+    """By a microbatch's slice of a value: that value, and the slice."""
+
+    @classmethod
+    def read(cls, handle: ir.Operation, arguments: Collection[int]) -> MicrobatchProgram:
+        """Read the result of `split_batch`; the batch is in the `arguments` of these numbers."""
+        function = read_function(handle)
+        batched = {function.arguments[number] for number in arguments}
+        program = cls(function, read_values(function), batched)
+        program._classify()
+        program._defer()
+        return program
+
+    @property
+    def returned(self) -> Sequence[int]:
+        """The values that the function returns."""
+        return self.function.blocks[0].end.operands
+
+    def _defer(self) -> None:
+        """Defer ops that only ops after all microbatches read: those of momentum, say."""
+        is_root = {each for each in self.function.arguments if self.function.values[each].is_tensor}
+        for op in self.once:
+            if not is_root.isdisjoint(self.reads[id(op)]):
+                is_root.update(op.results)
+        early = {value for op in self.ops for value in self.reads[id(op)]}
+        early.update(source for source, _ in self.slices.values())
+        late = {value for op in self.after for value in self.reads[id(op)]}
+        deferred = set()
+        for op in reversed(self.once):
+            is_late = late.issuperset(op.results) and early.isdisjoint(op.results)
+            if is_late and not is_root.isdisjoint(op.results):
+                deferred.add(id(op))
+                late.update(self.reads[id(op)])
+            else:
+                early.update(self.reads[id(op)])
+        order = self.function.blocks[0].ops[:-1]
+        after = deferred | {id(op) for op in self.after}
+        self.after = [op for op in order if id(op) in after]
+        self.once = [op for op in self.once if id(op) not in deferred]
+
+    def _classify(self) -> None:
+        late: set[int] = set()
+        for op in self.function.blocks[0].ops[:-1]:
+            local = read_local(op.name, op.handle.attributes)
+            step = None if local is None else local[1]
+            if isinstance(step, AllReduce):
+                self.totals[op.results[0]] = op.operands[0], step
+                late.update(op.results)
+            elif isinstance(step, AllSlice):
+                self.slices[op.results[0]] = op.operands[0], step
+                self.batched.update(op.results)
+            elif any(value in late for value in self.reads[id(op)]):
+                self.after.append(op)
+                late.update(op.results)
+            elif any(value in self.batched for value in self.reads[id(op)]):
+                self.ops.append(op)
+                self.batched.update(op.results)
+            else:
+                self.once.append(op)

@@ -1,25 +1,131 @@
-"""Write the ops of all microbatches in the order of a schedule, with transfers between stages."""
+"""Write the ops of all microbatches in the order of a schedule, with transfers between stages.
+
+A schedule says in which order each stage works on which microbatch:
+
+    gpipe, 3 stages, 4 microbatches          1f1b: a stage goes back as soon as it can
+    stage 0  0 1 2 3 . . . . 0 1 2 3         stage 0  0 1 2 . . 0 3 1 . 2 . 3
+    stage 1  . 0 1 2 3 . . 0 1 2 3 .         stage 1  . 0 1 . 0 2 1 3 2 . 3 .
+    stage 2  . . 0 1 2 3 0 1 2 3 . .         stage 2  . . 0 0 1 1 2 2 3 3 . .
+
+With `1f1b` a stage keeps values for the backward pass of as many microbatches as there are stages
+from it on, and with `gpipe` of all. Sources: Huang et al., GPipe (arXiv 1811.06965); Narayanan et
+al., PipeDream (arXiv 1806.03377), there called 1F1B.
+
+`join_parts` replaces a sum of disjoint parts, each in zeros of its own, by updates of one tensor.
+
+    %a = stablehlo.dynamic_update_slice %zeros, %g, %c1, ...
+    %b = stablehlo.pad %h, 0, low = [2, 0], high = [1, 0]       %a, and %h put into it as row 2
+    %c = stablehlo.add %a, %b
+
+So JAX writes the gradient of weights of which a loop, or unrolled layers, take one row after the
+other. Each stage can then put in its own rows.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building import build
+from shard_dialect.ir.building import build, reductions
 from shard_dialect.ir.diagnostics import located
-from shard_dialect.ir.mesh.attributes import i64_array
+from shard_dialect.ir.mesh.attributes import SHARDINGS, i64_array
 from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
-from shard_dialect.ir.numbered_function import Function, Op
-from shard_dialect.ir.walk import operations
+from shard_dialect.ir.numbered_function import Function, Op, replace_captured
+from shard_dialect.ir.walk import body, operations
 from shard_dialect.passes.pipelining.annotations_on_stages import MARK, AnnotationsOnStages
-from shard_dialect.passes.pipelining.batch_ops import combined, concatenated, rows
-from shard_dialect.passes.pipelining.choose_stages import StageChoice
-from shard_dialect.passes.pipelining.layer_stacks import Rows
-from shard_dialect.passes.pipelining.microbatch_program import MicrobatchProgram
-from shard_dialect.passes.pipelining.read_values import replace_captured
-from shard_dialect.passes.pipelining.schedules import Task
+from shard_dialect.passes.pipelining.choose_stages import Rows, StageChoice
+from shard_dialect.passes.pipelining.split_batch import (
+    MicrobatchProgram,
+    combined,
+    concatenated,
+    rows,
+)
+from shard_dialect.passes.pipelining.unroll_loops import (
+    UPDATE,
+    are_disjoint,
+    integer_constant,
+    written,
+)
+
+Kind = Literal["gpipe", "1f1b"]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """The work of one stage on one microbatch, in the forward or the backward pass."""
+
+    stage: int
+    microbatch: int
+    is_forward: bool
+
+
+def schedule(
+    kind: Kind, stages: int, microbatches: int, *, backward: bool = True
+) -> list[list[Task]]:
+    """The tasks of each step of time, by stage; each stage does at most one task in a step.
+
+    A task is done after the tasks before it in its stage's order, and after the one of the stage
+    before it (after it, in the backward pass) on the same microbatch.
+
+    >>> [[each.stage for each in step] for step in schedule("gpipe", 2, 2, backward=False)]
+    [[0], [0, 1], [1]]
+    """
+    left = [_tasks_of(kind, stage, stages, microbatches, backward) for stage in range(stages)]
+    done: set[Task] = set()
+    steps = []
+    while any(left):
+        step = [tasks[0] for tasks in left if tasks and _needs(tasks[0], stages) <= done]
+        for task in step:
+            left[task.stage].pop(0)
+        done.update(step)
+        steps.append(step)
+    return steps
+
+
+def _tasks_of(kind: Kind, stage: int, stages: int, microbatches: int, backward: bool) -> list[Task]:
+    """The tasks of one stage in order."""
+    forward = [Task(stage, number, True) for number in range(microbatches)]
+    if not backward:
+        return forward
+    back = [Task(stage, number, False) for number in range(microbatches)]
+    if kind == "gpipe":
+        return forward + back
+    # The last stage goes back at once; each stage before it has one more microbatch under way, for
+    # which it keeps values. So no stage keeps more than there are stages.
+    ahead = min(stages - stage, microbatches)
+    tasks = forward[:ahead]
+    for number in range(microbatches):
+        tasks += [back[number], *forward[ahead + number : ahead + number + 1]]
+    return tasks
+
+
+def _needs(task: Task, stages: int) -> set[Task]:
+    """The tasks of other stages that a task waits for."""
+    before = task.stage + (-1 if task.is_forward else 1)
+    is_there = 0 <= before < stages
+    return {Task(before, task.microbatch, task.is_forward)} if is_there else set()
+
+
+def drawn(steps: list[list[Task]], stages: int) -> str:
+    """A line for each stage, with the microbatch of each step; backward passes are in brackets.
+
+    >>> print(drawn(schedule("1f1b", 2, 2), 2))
+    stage 0    0   1      [0]     [1]
+    stage 1        0  [0]  1  [1]
+    """
+    lines = []
+    for stage in range(stages):
+        cells = []
+        for step in steps:
+            task = next((each for each in step if each.stage == stage), None)
+            number = "" if task is None else str(task.microbatch)
+            shown = number if task is None or task.is_forward else f"[{number}]"
+            cells.append(f" {shown} " if task is not None and task.is_forward else shown)
+        lines.append(f"stage {stage}  " + "".join(f"{cell:>4}" for cell in cells))
+    return "\n".join(line.rstrip() for line in lines)
 
 
 @dataclass
@@ -36,9 +142,9 @@ class TaskWriter:
     end: ir.Operation
     stablehlo: bool
     made: dict[tuple[int, int], ir.Value] = field(default_factory=dict)
-    """What a microbatch, by its number, has of a value."""
+    """By value and microbatch: the copy of the value."""
     passed: dict[tuple[int, int, int], ir.Value] = field(default_factory=dict)
-    """The same on another stage, whose number comes last."""
+    """By value, microbatch and stage: the copy that was passed on to that stage."""
 
     @property
     def numbered(self) -> Function:
@@ -56,7 +162,7 @@ class TaskWriter:
             if id(op) in choice.of_op:  # others are constants, which all stages have
                 self._clone(op, None)
                 self._pass_on(None, op.results)
-        for step in steps:  # the tasks of one step wait for nobody, so what is sent comes after
+        for step in steps:  # tasks of one step do not wait for each other: transfers come after
             for task in step:
                 self._run(task, choice.forward if task.is_forward else choice.backward)
             for task in step:
@@ -137,7 +243,7 @@ class TaskWriter:
         return build.create(TRANSFER, [type_], values, attributes).results[0]
 
     def _value(self, value: int, microbatch: int | None, stage: int) -> ir.Value:
-        """What a microbatch has of a value on a stage; the same of all where it is not batched."""
+        """A microbatch's copy of a value on a stage; all share one where it is not batched."""
         if value in self.program.slices:
             return self._sliced(value, microbatch, stage)
         if value in self.program.batched and value in self.numbered.arguments:
@@ -181,7 +287,7 @@ class TaskWriter:
         return rows(whole, _key(microbatch) * size, size, step.dim, self.stablehlo)
 
     def _add(self, op: Op, microbatch: int) -> None:
-        """Add what a microbatch gives to the totals."""
+        """Add the results of a microbatch to the totals."""
         for total, (value, step) in self.program.totals.items():
             if value in op.results:
                 added = self.made[value, microbatch]
@@ -226,5 +332,75 @@ class TaskWriter:
 
 
 def _key(microbatch: int | None) -> int:
-    """The number of a microbatch; -1 for what all have."""
+    """The number of a microbatch; -1 for values that all share."""
     return -1 if microbatch is None else microbatch
+
+
+_REPEAT = "stablehlo.broadcast_in_dim"
+_Part = tuple[ir.Value, list[int]]
+"""A part, and the indices at which it is written."""
+
+
+def join_parts(function: ir.Operation) -> None:
+    """Replace the sums of disjoint parts in a function of one block, in place."""
+    parts_of: dict[ir.Value, list[_Part] | None] = {}
+    for op in operations(body(function)):
+        for value in op.results:
+            parts_of[value] = _parts(value, parts_of)
+        if op.name != "stablehlo.add" or SHARDINGS in op.attributes:
+            continue
+        first, second = (parts_of.get(value) for value in op.operands)
+        if first is None or second is None or not _are_apart(first, second):
+            continue
+        with ir.InsertionPoint(op), op.location:
+            joined = _joined(op.operands[0], first, second)
+        parts_of[joined] = [*first, *second]
+        op.results[0].replace_all_uses_with(joined)
+        op.erase()
+
+
+def _parts(value: ir.Value, parts_of: dict[ir.Value, list[_Part] | None]) -> list[_Part] | None:
+    """The parts of a tensor that is zero elsewhere; `None` if it is not known to be."""
+    op = value.owner
+    if _is_zero(value):
+        return []
+    if (found := written(value)) is not None:
+        before = parts_of.get(op.operands[0])
+        return None if before is None else [*before, found]
+    if not isinstance(op, ir.Block) and op.name == "stablehlo.pad" and _is_zero(op.operands[1]):
+        low, high, between = (
+            list(op.attributes[key])
+            for key in ("edge_padding_low", "edge_padding_high", "interior_padding")
+        )
+        return [(op.operands[0], low)] if min(*low, *high, 0) >= 0 and not any(between) else None
+    return None
+
+
+def _is_zero(value: ir.Value) -> bool:
+    """Whether all elements are constants, and zero."""
+    while not isinstance(value.owner, ir.Block) and value.owner.name == _REPEAT:
+        value = value.owner.operands[0]
+    constant = build.splat_value(value) or build.constant_value(value)
+    return isinstance(constant, ir.FloatAttr | ir.IntegerAttr) and constant.value == 0
+
+
+def _are_apart(first: list[_Part], second: list[_Part]) -> bool:
+    return all(
+        are_disjoint(at, update.type.shape, other_at, other.type.shape)
+        for update, at in first
+        for other, other_at in second
+    )
+
+
+def _joined(whole: ir.Value, first: list[_Part], second: list[_Part]) -> ir.Value:
+    """`whole`, which has the `first` parts, with the `second` put in."""
+    if first and whole.owner.name != UPDATE:
+        element = reductions.identity("sum", whole.type.element_type)
+        zero = ir.DenseElementsAttr.get_splat(whole.type, element)
+        whole = build.create("stablehlo.constant", [whole.type], [], {"value": zero}).results[0]
+        second = [*first, *second]
+    number = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
+    for update, at in second:
+        places = [integer_constant(number, begin) for begin in at]
+        whole = build.create(UPDATE, [whole.type], [whole, update, *places]).results[0]
+    return whole

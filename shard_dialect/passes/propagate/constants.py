@@ -13,19 +13,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from shard_dialect.ir.building import build
 from shard_dialect.ir.numbered_function import Function, Op
 from shard_dialect.model import ShardingRule
+from shard_dialect.ops.op_table import traits_of
+from shard_dialect.ops.scalar_functions import Trait
 
-_WITHOUT_INPUT = (*build.CONSTANTS, "stablehlo.iota", "tensor.empty")
-_REPEATING = ("stablehlo.broadcast_in_dim", "tensor.splat")
-_RESHAPES = (
-    "stablehlo.reshape",
-    "tensor.collapse_shape",
-    "tensor.expand_shape",
-    "tensor.reshape",
-    "tosa.reshape",
-)
 _SLICES = ("stablehlo.slice", "tensor.extract_slice")
 
 
@@ -64,7 +56,8 @@ class Constants:
         """Record `op` if its result is a constant or a repeated scalar; return whether it is."""
         if len(op.results) != 1 or op.captures:
             return False
-        is_constant = op.name in _WITHOUT_INPUT or self._keeps_constant(op, rule)
+        is_given = Trait.CONSTANT in traits_of(op.name) and op.name != "tosa.const_shape"
+        is_constant = is_given or self._keeps_constant(op, rule)
         if is_constant:
             self._constant.add(op.results[0])
         if is_constant or self._repeats_scalar(op):
@@ -75,7 +68,9 @@ class Constants:
     def _keeps_constant(self, op: Op, rule: ShardingRule | None) -> bool:
         """Whether it computes a constant from constants element by element, which is cheap."""
         is_cheap = rule is not None and (
-            rule.role in ("elementwise", "broadcast") or op.name in _RESHAPES or op.name in _SLICES
+            rule.role in ("elementwise", "broadcast")
+            or Trait.RESHAPES in traits_of(op.name)
+            or op.name in _SLICES
         )
         return is_cheap and bool(op.operands) and self._constant.issuperset(op.operands)
 
@@ -83,4 +78,4 @@ class Constants:
         shapes = [self._values[value].shape for value in op.operands]
         if op.name == "linalg.fill":
             return shapes[0] is None and op.operands[1] in self._constant
-        return op.name in _REPEATING and not shapes[0]
+        return Trait.REPEATS in traits_of(op.name) and not shapes[0]

@@ -2,36 +2,45 @@
 
 Annotations are ops and attributes. The attributes of the propagated form count as annotations, so
 that a propagated function can be propagated again after other passes have changed it.
+
+The splits of an op's loops may be annotated, too, and are kept whatever they cost. The annotation
+is the RFC's `sharding = [[0], [], [1]]` on the op, or a partial sharding of a result: then the
+reduction loops are split along exactly the axes over which the result is partial.
+
+Soft constraints are read apart from constraints, since they are followed only as far as the
+constraints leave them open.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located, warn
 from shard_dialect.ir.mesh import annotation_ops
-from shard_dialect.ir.mesh.attributes import SHARDINGS, STAGES
-from shard_dialect.ir.mesh.find_annotations import (
+from shard_dialect.ir.mesh.annotation_ops import (
+    BOUNDARY_OPS,
+    LOOPS,
+    TO_GLOBAL,
     AnnotatedValue,
     annotated_results,
     annotated_values,
-    merged,
-)
-from shard_dialect.ir.mesh.manual_computation import (
-    BOUNDARY_OPS,
-    TO_GLOBAL,
     computations_around,
     grid_of,
+    has_loops,
     manual_axes_at,
+    merged,
+    read_loops,
 )
+from shard_dialect.ir.mesh.attributes import SHARDINGS, STAGES
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Function, Op
 from shard_dialect.ir.walk import walk
-from shard_dialect.model import Annotation, Grid, ShardingError
-from shard_dialect.model.axis import full_axis
+from shard_dialect.model import Annotation, Assignment, Axes, Grid, ShardingError, ShardingRule
+from shard_dialect.model.grid import axes_text, full_axis
+from shard_dialect.ops.uneven_shards import may_be_uneven
 from shard_dialect.passes.manual.replica_group_collectives import (
     check_between_devices,
     is_between_devices,
@@ -214,6 +223,7 @@ def default_grid(function: Function, shardings: Shardings) -> Grid:
 
     The module declares a grid.
     """
+    # The sort is stable: of the grids with axes the first declared comes first.
     names = sorted(shardings.grids, key=lambda name: not shardings.grids[name].rank)[:1]
     if "mesh_cluster" in function.handle.attributes:
         names = [annotation_ops.cluster_name(function.handle)]
@@ -229,3 +239,100 @@ def check_grid(grid: Grid, function: Function) -> Grid:
             "--specialize=grid=..., to run with --grid=...",
         )
     return grid
+
+
+def bound_loops(
+    op: ir.Operation, rule: ShardingRule, shardings: Shardings, grid: Grid
+) -> Assignment | None:
+    """The annotated axes of each factor of the op's rule, or `None` without an annotation.
+
+    If the annotation has fewer lists than the op has loops, the last loops are not split. Raises a
+    located `ShardError` if the op cannot be split along these axes.
+    """
+    with located(op):
+        axes_read = read_loops(op, shardings)
+        if axes_read is None:
+            return None
+        name, loops = axes_read
+        if name != grid.name:
+            raise ShardError(
+                f"'{op.name}' op has {LOOPS} on grid @{name}, but its function is on @{grid.name}"
+            )
+        if len(loops) > len(rule.sizes):
+            raise ShardError(
+                f"'{op.name}' op has {LOOPS} for {len(loops)} loops: it has {len(rule.sizes)}"
+            )
+        uneven = may_be_uneven(op, rule)
+        for loop, axes in enumerate(loops):
+            is_uneven = rule.sizes[loop] % grid.axes_size(axes) != 0
+            if axes and (loop in rule.unsplit or (is_uneven and loop not in uneven)):
+                raise ShardError(
+                    f"'{op.name}' op cannot split loop {loop} of size {rule.sizes[loop]} along "
+                    f"axes {axes_text(axes)} of grid {grid}"
+                )
+    return (*loops, *((),) * (len(rule.sizes) - len(loops)))
+
+
+Pinned = tuple[tuple[tuple[int, Axes], ...], str | None]
+"""Pairs of a loop and its axes, and the name of the grid of these axes."""
+
+
+def pinned_loops(
+    op: ir.Operation,
+    rule: ShardingRule,
+    known: Sequence[Annotation | None],
+    shardings: Shardings,
+    grid: Grid,
+) -> Pinned:
+    """The loops of an op whose splits are annotated, each with its axes.
+
+    `known` has the annotations of the op's results; `grid` is the grid of its function. Raises a
+    located `ShardError` for an annotation that the op's rule does not allow.
+    """
+    if has_loops(op):
+        return tuple(enumerate(bound_loops(op, rule, shardings, grid) or ())), grid.name
+    partial = [each.sharding for each in known if each is not None and each.sharding.partial]
+    if not partial or not rule.reductions:
+        return (), None
+    grid = shardings.grid(partial[0].grid)
+    axes = partial[0].partial
+    pinned: list[tuple[int, Axes]] = []
+    for factor, _ in rule.reductions:
+        # The result is partial over `axes` once, so one loop takes them all: the first that they
+        # divide.
+        divides = rule.sizes[factor] % grid.axes_size(axes) == 0
+        pinned.append((factor, axes if divides else ()))
+        axes = () if divides else axes
+    return tuple(pinned), grid.name
+
+
+def followed(known: Annotation | None, soft_constraint: Annotation) -> Annotation | None:
+    """The annotation of a value that also follows a soft constraint; `None` if they conflict.
+
+    >>> from shard_dialect.model import Sharding
+    >>> open_row = Annotation(Sharding("g", ((), (1,))), open=(0,))
+    >>> print(followed(open_row, Annotation(Sharding("g", ((0,), (1,))))))
+    [[0], [1]]
+    >>> print(followed(open_row, Annotation(Sharding("g", ((0,), ())))))
+    None
+    """
+    if known is None:
+        return None if soft_constraint.sharding.partial else soft_constraint
+    if soft_constraint.sharding.partial or soft_constraint.grid != known.grid:
+        return None
+    longest = []
+    pairs = zip(known.sharding.split_axes, soft_constraint.sharding.split_axes, strict=True)
+    for dim, (actual, target) in enumerate(pairs):
+        shorter, longer = sorted((actual, target), key=len)
+        may_differ = dim in known.open if longer == target else dim in soft_constraint.open
+        if longer[: len(shorter)] != shorter or (actual != target and not may_differ):
+            return None
+        longest.append(longer)
+    try:
+        return Annotation(
+            replace(known.sharding, split_axes=tuple(longest)),
+            open=tuple(dim for dim in known.open if dim in soft_constraint.open),
+            replicated=tuple({*known.replicated, *soft_constraint.replicated}),
+        )
+    except ShardingError:  # one excludes an axis that the other uses
+        return None

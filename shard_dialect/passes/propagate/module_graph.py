@@ -1,6 +1,6 @@
 """Build the graph through which shardings propagate (`propagation.graph`) from a module.
 
-ops with a rule            a node each
+    ops with a rule            a node each
 loops, branches, calls     a node for each of their flows; all targets of a flow are one value
 annotations, barriers      a node that passes shardings on unchanged
 manual boundaries          a node that relates the dimensions outside to those inside
@@ -18,18 +18,30 @@ from dataclasses import dataclass, field
 
 from shard_dialect.ir.diagnostics import error_at, located, note_at, warn
 from shard_dialect.ir.function import form_of
-from shard_dialect.ir.mesh.annotation_ops import OPS, binds, has_loops
-from shard_dialect.ir.mesh.manual_computation import BOUNDARY_OPS, TO_LOCAL, boundary_of
+from shard_dialect.ir.mesh.annotation_ops import (
+    BOUNDARY_OPS,
+    OPS,
+    TO_LOCAL,
+    binds,
+    boundary_of,
+    computations_around,
+    has_loops,
+)
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.numbered_function import Function, Op, Value
-from shard_dialect.ir.region_flow import Flow, flows_between, flows_through
+from shard_dialect.ir.numbered_function import (
+    Flow,
+    Function,
+    Op,
+    Value,
+    flows_between,
+    flows_through,
+)
 from shard_dialect.model import Annotation, Grid, ShardingRule
 from shard_dialect.model.sharding import Shape
+from shard_dialect.ops.op_kinds import OpKinds
 from shard_dialect.passes.propagate.constants import Constants, Copy
-from shard_dialect.passes.propagate.constraints import Constraints
-from shard_dialect.passes.propagate.loop_shardings import pinned_loops
+from shard_dialect.passes.propagate.constraints import Constraints, pinned_loops
 from shard_dialect.propagation.graph import NO_TENSOR, Graph, Node
-from shard_dialect.rules.op_kinds import OpKinds
 
 GROUP = "mesh.sharding_group"
 BARRIER = "mesh.propagation_barrier"
@@ -387,7 +399,15 @@ class _Builder:
         A member whose annotation contradicts those of the members before it is left out.
         """
         shape = self.values[group[0][1]].shape
+        around = [*computations_around(group[0][0].handle)]
         for op, value in group:
+            if [*computations_around(op.handle)] != around:
+                raise error_at(
+                    op.location,
+                    f"'{GROUP}' op groups a tensor with one on the other side of a manual "
+                    "computation, where it is local: group those of one side",
+                    note_at(group[0][0].location, "the first of the group"),
+                )
             other = self.values[value].shape
             if other != shape or shape is None:
                 raise error_at(

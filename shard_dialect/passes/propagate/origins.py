@@ -1,30 +1,33 @@
-"""Where shardings came from, as text with places: from a value back to the user's annotations.
+"""Explain shardings, as text with places: the way back from a value to the user's annotations.
 
     dimension 1 along "model": by 'linalg.matmul' op, from operand 1    at 18:8
     dimension 1 along "model": annotated                                at 12:10
 
 All places are read when `Origins` is made, so that it can be asked after passes have rewritten the
-module.
+module. `Report` emits the remarks of `--propagate`: the conflicts that are left, and the origin of
+a sharding.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from typing import Literal
 
-from shard_dialect.errors import Diagnostic
+from shard_dialect.errors import Diagnostic, ShardError
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.diagnostics import location_text, name_in
+from shard_dialect.ir.diagnostics import location_text, name_in, remark
 from shard_dialect.ir.function import form_of
 from shard_dialect.ir.numbered_function import Function, Op
+from shard_dialect.ir.walk import walk
 from shard_dialect.model import Axes, Axis
 from shard_dialect.passes.propagate.module_graph import ModuleGraph
 from shard_dialect.propagation.engine import Engine
-from shard_dialect.propagation.graph import Node
-from shard_dialect.propagation.history import Link
-from shard_dialect.propagation.shortest_chains import ShortestChains
+from shard_dialect.propagation.graph import NO_TENSOR, Node
+from shard_dialect.propagation.history import Conflict, Link, ShortestChains, Side
 
 
 @dataclass(frozen=True)
@@ -34,10 +37,10 @@ class Origin:
     function: str
     kind: Literal["argument", "result", "op"]
     number: int
-    """That of the argument or result; of an op, its place among those of the function."""
+    """The number of the argument or result; of an op, its index among those of the function."""
     dim: int
     location: ir.Location
-    """Of the annotation."""
+    """The location of the annotation."""
 
 
 class Origins:
@@ -67,7 +70,7 @@ class Origins:
             for of_function in self._argument_locations
         ]
         self.result_places: dict[tuple[int, int], str] = {}
-        """The places of functions' results, for those who know the text that MLIR read."""
+        """The places of functions' results, filled in by a caller that has the module's text."""
         self._definitions = [
             {
                 value: op
@@ -122,7 +125,7 @@ class Origins:
         return Origin(name, "result", number, dim, location)
 
     def origin_of_op(self, function: int, op: Op, dim: int) -> Origin:
-        """The annotation that an op is."""
+        """The origin at an annotation op."""
         return self._origin_at(function, op, dim)
 
     def _origin_at(self, function: int, op: Op, dim: int) -> Origin:
@@ -191,7 +194,7 @@ class Origins:
         return Diagnostic("note", f"{text}: annotated{what}", place)
 
     def _of(self, function: int) -> str:
-        """Of which function, unless there is only one that is public."""
+        """The suffix " of @f" for a function; empty for `main` and for a single function."""
         name = self.graph.functions[function].name
         return "" if name == "main" or len(self.graph.functions) == 1 else f" of @{name}"
 
@@ -230,3 +233,141 @@ def _argument_locations(function: Function) -> dict[int, ir.Location]:
         number: argument.location
         for number, argument in zip(function.arguments, arguments, strict=True)
     }
+
+
+class Report:
+    """Emits remarks on one run of the engine over the graph of a module."""
+
+    def __init__(
+        self,
+        module: ir.Operation,
+        graph: ModuleGraph,
+        engine: Engine,
+        printed_as: Literal["mesh", "shard"] = "mesh",
+    ) -> None:
+        self.module_graph = graph
+        self.engine = engine
+        self.origins = Origins(graph, engine)
+        self._module = module
+        self._printed_as = printed_as
+
+    def remark_conflicts(self) -> None:
+        """Emit a remark for each remaining conflict: the op, both sides, and which one was kept."""
+        for conflict in self.origins.history.conflicts():
+            op = self.module_graph.ops[conflict.node.origin][1]
+            how = (
+                f"{self._described(conflict.winner, conflict, op)} wins: {conflict.reason}"
+                if conflict.winner
+                else conflict.reason
+            )
+            a, b = (self._described(side, conflict, op) for side in conflict.sides)
+            remark(
+                f"'{op.name}' op has {a} and {b}: {how}",
+                op.location,
+                *self._where_from(conflict),
+            )
+
+    def _described(self, side: Side, conflict: Conflict, op: Op) -> str:
+        result = side.tensor - len(op.operands)
+        what = f"operand {side.tensor}" if result < 0 else f"result {result}"
+        axes = self.origins.axes_text(side.axes, conflict.node.values[side.tensor])
+        return f"dimension {side.dim} of {what} split along {axes}"
+
+    def _where_from(self, conflict: Conflict) -> list[Diagnostic]:
+        """The annotation from which each side came."""
+        return [
+            self.origins.annotated(conflict.node.values[side.tensor], side.dim)
+            for side in conflict.sides
+        ]
+
+    def explain(self, what: str) -> None:
+        """Emit a remark on where the sharding of a value came from, with a note for each op.
+
+        `what` is the value's name in the printed result, `%3` or `@f:%3`, or the number of a line,
+        for the results of the ops there. Raises `ShardError` if there is no such value.
+        """
+        values = self._at_line(int(what)) if what.isdecimal() else self._named(what)
+        if not values:
+            raise ShardError(
+                f"there is no value {what} to explain: give its name as it is printed, as in %3, "
+                "or @f:%3 in function @f, or the number of its line"
+            )
+        for function, value in values:
+            self._explain(function, value)
+
+    def _at_line(self, line: int) -> list[tuple[int, int]]:
+        values = []
+        for number, function in enumerate(self.module_graph.functions):
+            for op in function.ops:
+                location = location_text(op.location)
+                if location is not None and location.split(":")[-2:-1] == [str(line)]:
+                    values += [(number, value) for value in op.results]
+        return values
+
+    def _named(self, what: str) -> list[tuple[int, int]]:
+        match = re.fullmatch(r"(?:@([\w.$-]+):)?(%[\w.$#-]+)", what)
+        if match is None:
+            return []
+        names = self._names
+        return [
+            (number, value)
+            for number, function in enumerate(self.module_graph.functions)
+            if match[1] in (None, function.name)
+            for value in range(len(function.values))
+            if names.get(function.values[value].handle) == match[2]
+        ][:1]
+
+    @cached_property
+    def _names(self) -> dict[ir.Value, str]:
+        """Each value's name as it is printed; in `shard`, annotations are not numbered."""
+        if self._printed_as == "mesh":
+            state = ir.AsmState(self._module)
+            return {each: each.get_name(state) for each in _values_of(self._module)}
+        copy = self._module.clone()
+        values = zip(_values_of(self._module), _values_of(copy), strict=True)
+        pairs = [pair for pair in values if not _is_annotated(pair[0])]
+        for op in walk(copy):
+            if op.name == _ANNOTATE:
+                op.results[0].replace_all_uses_with(op.operands[0])
+                op.erase()
+        state = ir.AsmState(copy)
+        return {original: each.get_name(state) for original, each in pairs}
+
+    def _explain(self, function: int, value: int) -> None:
+        number = self.module_graph.number_of(function, value)
+        known = self.engine.known(number)
+        handle = self.module_graph.functions[function].values[value].handle
+        name = self._names.get(handle) or "an annotation"
+        location = _location_of(self.module_graph.functions[function], value)
+        if number == NO_TENSOR or known is None:
+            remark(f"{name} is replicated: nothing has reached it", location)
+            return
+        notes = [
+            note
+            for dim, axes in enumerate(known.sharding.split_axes)
+            if axes
+            for note in self.origins.chain(number, dim)
+        ]
+        distinct = [each for each, _ in groupby(notes)]
+        remark(f"{name} is sharded as {known.sharding}", location, *distinct)
+
+
+_ANNOTATE = "mesh.annotate"
+
+
+def _values_of(module: ir.Operation) -> list[ir.Value]:
+    values: list[ir.Value] = []
+    for op in walk(module):
+        values += op.results
+        values += [each for region in op.regions for block in region for each in block.arguments]
+    return values
+
+
+def _is_annotated(value: ir.Value) -> bool:
+    """Whether an annotation makes the value."""
+    return not isinstance(value.owner, ir.Block) and value.owner.name == _ANNOTATE
+
+
+def _location_of(function: Function, value: int) -> ir.Location:
+    owner = function.values[value].handle.owner
+    return function.handle.location if isinstance(owner, ir.Block) else owner.location

@@ -17,8 +17,8 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import splat_value
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model.sharding import Shape
-from shard_dialect.rules.stablehlo.attribute_reading import integer, integers
-from shard_dialect.rules.stablehlo.gather_scatter import Numbers
+from shard_dialect.ops.stablehlo.attribute_reading import integer, integers
+from shard_dialect.ops.stablehlo.gather_scatter import Numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Assembly:
 
 
 def assembly_of(op: ir.Operation) -> Assembly | None:
-    """What `op` puts together; `None` if it does not, or not at places known now."""
+    """The parts that `op` puts together; `None` for other ops, and for places not known now."""
     reader = _READERS.get(op.name)
     shapes = [each.type.shape for each in (*op.operands, *op.results)] if reader else []
     if reader is None or not all(type(size) is int for shape in shapes for size in shape):

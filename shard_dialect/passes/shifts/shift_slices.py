@@ -8,59 +8,120 @@ becomes
 
     %c = mesh.roll %x, by 1 along 0                     each device sends its last element
 
-so that neither the slices nor the result are distributed anew. Where the edge is repeated, say, or
-the devices do not divide the dimension, the tensor is shifted, and its edges are replaced:
+so that neither the slices nor the result are distributed anew. Where the edge is repeated (%a after
+`slice %x [1:64]`), or the devices do not divide the dimension, the tensor is shifted by a `pad` of
+low = [-1] and high = [1], which reads a halo of one element, and a `select` replaces its edges. A
+slice of a padded tensor is a shift that is padded. The functions that JAX makes of `jnp.pad` and
+the like, which only slice, pad and join, are inlined before. The inside of a stencil is computed
+where it lies (`compute_in_place`), and not distributed anew between its edges.
 
-    %a = slice %x [63:64]
-    %b = slice %x [1:64]
-    %c = concatenate %b, %a, dim = 0
-becomes
-
-    %b = pad %x, %zero, low = [-1], high = [1]          reads a halo of one element
-    %c = select %is_last, %x, %b
-
-A slice of a padded tensor is a shift that is padded:
-
-    %p = pad %x, %f, low = [1], high = [1]
-    %s = slice %p [0:64]                                becomes pad %x, %f, low = [1], high = [-1]
-
-What a stencil computes of the inside of a tensor is computed where it lies there
-(`parts_in_place`), and not distributed anew when it is put between the edges.
-
-Elements that come from near by are read in halos; a few from far away are added up, each device
-adding zeros for those that it has not. Where both
-would be more than a quarter of a shard the ops stay, as one exchange of the tensor, which several
-of them share, may be cheaper; so all views of that tensor stay.
+Elements from near by are read in halos; a few from far away are added up, each device adding zeros
+for those that it has not. So are slices for which devices would need larger halos. Where both would
+be more than a quarter of a shard, all views of that tensor stay, as they may share one exchange.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.build import create, resized
 from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.grids import erase_cluster
 from shard_dialect.ir.mesh.attributes import RULE, SHARDINGS
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.read_function import read_functions
-from shard_dialect.ir.walk import walk
-from shard_dialect.model import Annotation, Sharding
-from shard_dialect.passes.framework.base import Pass
+from shard_dialect.ir.numbered_function import read_functions
+from shard_dialect.ir.walk import body, walk
+from shard_dialect.model import Annotation, Sharding, Windows
+from shard_dialect.ops.stablehlo.dynamic_slices import repeated
+from shard_dialect.passes.framework.base import Pass, needs
 from shard_dialect.passes.materialize.target_shardings import TargetShardings, read_target_shardings
-from shard_dialect.passes.shifts.inline_views import inline_views
-from shard_dialect.passes.shifts.parts_in_place import PartsInPlace
+from shard_dialect.passes.shifts.compute_in_place import PartsInPlace
 from shard_dialect.passes.shifts.placed_parts import ASSEMBLIES, MOVING
-from shard_dialect.passes.shifts.shift_building import (
+from shard_dialect.passes.shifts.shifts import (
+    VIEWS,
     ShiftBuilder,
     Shifts,
+    View,
     is_identity,
     may_shift,
     shifts_of,
+    view_of,
 )
-from shard_dialect.passes.shifts.shifted_views import VIEWS, View, view_of
+
+_MOVING = VIEWS | {"stablehlo.reverse"}
+_INLINED = _MOVING | {
+    "stablehlo.broadcast_in_dim",
+    "stablehlo.constant",
+    "stablehlo.convert",
+    "stablehlo.reshape",
+}
 
 
+def inline_views(module: ir.Operation) -> None:
+    """Inline the calls of functions in the propagated form that only make views."""
+    while _inline_innermost(module):
+        pass  # callers of these are such functions now
+
+
+def _inline_innermost(module: ir.Operation) -> bool:
+    """Whether anything was inlined."""
+    functions = functions_of(module)
+    made_of_views = {
+        function.attributes["sym_name"].value: function
+        for function in functions
+        if form_of(function) == "propagated" and _only_views(function)
+    }
+    if not made_of_views:
+        return False
+    called = set()
+    is_inlined = False
+    for function in functions:
+        for op in list(walk(function)):
+            if op.name != "func.call":
+                continue
+            name = op.attributes["callee"].value
+            if name in made_of_views and form_of(function) == "propagated":
+                _inline(op, made_of_views[name])
+                is_inlined = True
+            else:
+                called.add(name)
+    for name, function in made_of_views.items():
+        if name not in called:
+            function.erase()
+    return is_inlined
+
+
+def _only_views(function: ir.Operation) -> bool:
+    visibility = function.attributes.get("sym_visibility")
+    if visibility is None or visibility.value != "private" or len(function.regions[0].blocks) != 1:
+        return False
+    *ops, last = (op.operation for op in body(function).operations)
+    names = {op.name for op in ops}
+    return bool(names & _MOVING) and names <= _INLINED and last.name == "func.return"
+
+
+def _inline(call: ir.Operation, function: ir.Operation) -> None:
+    block = body(function)
+    values = dict(zip(block.arguments, call.operands, strict=True))
+    with ir.InsertionPoint(call):
+        for each in block.operations:
+            op = each.operation
+            if op.name == "func.return":
+                break
+            copy = op.clone().operation
+            for number, operand in enumerate(op.operands):
+                copy.operands[number] = values[operand]
+            values.update(zip(op.results, copy.results, strict=True))
+    for result, returned in zip(call.results, op.operands, strict=True):
+        result.replace_all_uses_with(values[returned])
+    call.erase()
+
+
+@needs(ops=tuple(_MOVING | ASSEMBLIES), forms=("propagated",))
 @dataclass(frozen=True)
 class ShiftSlices(Pass):
     """Replace slices of a split tensor that are joined again by shifts, which read halos."""
@@ -82,7 +143,7 @@ class ShiftSlices(Pass):
         for each in read_target_shardings(module, read_functions(functions), shardings):
             _Function(each, shardings).rewrite()
         for name in set(shardings.grids) - grids:
-            erase_cluster(module, name)  # what is written has the grids that were there
+            erase_cluster(module, name)  # the ops written use the grids of before
 
 
 def _is_view(op: ir.Operation) -> bool:
@@ -90,21 +151,22 @@ def _is_view(op: ir.Operation) -> bool:
 
 
 def _may_change(op: ir.Operation) -> bool:
-    return _is_view(op) or op.name in ASSEMBLIES
+    return _is_view(op) or op.name in ASSEMBLIES or op.name in _ALONE
 
 
 class _Function:
     """One function, with the sharding of each value by the value."""
 
     def __init__(self, targets: TargetShardings, shardings: Shardings) -> None:
+        self.targets = targets
         self.shardings = shardings
         self.ops = [op.handle.operation for op in targets.function.ops]
         self.of: dict[ir.Value, Sharding] = {}
         self.replaced: dict[ir.Value, ir.Value] = {}
         self.shifted: dict[tuple[ir.Value, int, Shifts | None], ir.Value] = {}
-        """What has been shifted along a dimension, for other views that are shifted alike."""
+        """The shifted tensors, by source, dimension and shifts: equal views share one."""
         self.unused: dict[ir.Value, ir.Operation] = {}
-        """What is to be erased, users first, by its result: the hash of an op is its contents'."""
+        """The ops to erase, users first, by result: an op's hash changes with its operands."""
         self.far: set[ir.Value] = set()
         """The tensors of which a view needs more than halos: all their views stay."""
         for op in targets.function.ops:
@@ -115,6 +177,22 @@ class _Function:
                     if number in targets.of:
                         self.of[value] = targets.of[number]
 
+    @cached_property
+    def stays_split(self) -> set[ir.Value]:
+        """The values of which something is made that is returned in shards.
+
+        What becomes of others is gathered somewhere: best before it is moved about.
+        """
+        function, results = self.targets.function, self.targets.signature.results
+        found: set[int] = set()
+        for op in reversed(function.ops):
+            if op.name == "func.return":
+                wanted = zip(op.operands, results, strict=True)
+                found.update(value for value, each in wanted if each and any(each.split_axes))
+            elif not op.results or not found.isdisjoint(op.results):
+                found.update(op.operands)
+        return {function.values[value].handle for value in found}
+
     def rewrite(self) -> None:
         """Compute parts in place, replace the views whose shifts are near, and drop the rest."""
         views = [op for op in self.ops if _is_view(op)]
@@ -124,17 +202,43 @@ class _Function:
             shifts = self._shifts(op, view)
             if shifts is not None:
                 found[op.results[0]] = view, shifts
+        self._gather_what_is_rolled_often(found)
         assemblies = [op for op in self.ops if op.name in ASSEMBLIES]
         self._place_parts([op for op in assemblies if op.results[0] not in found])
+        # A tensor is in `far` once one of its views is, which may be the last one: so views are
+        # replaced only after all have been looked at.
         for value, (view, shifts) in found.items():
             root = self._current(view.root)
             if view.root not in self.far and not {value, root} & self.unused.keys():
                 op = value.owner.operation
                 self._replace(op, self._shifted(op, replace(view, root=root), shifts))
         self._drop(reversed(views))
+        for op in self.ops:
+            is_ours = op.name in _ALONE and SHARDINGS in op.attributes and RULE not in op.attributes
+            if is_ours and op.results[0] not in self.unused:
+                _ALONE[op.name](self, op)
         for op in self.unused.values():
             if not any(True for _ in op.results[0].uses):  # a constant may have a use again
                 op.erase()
+
+    def _gather_what_is_rolled_often(
+        self, found: Mapping[ir.Value, tuple[View, dict[int, Shifts]]]
+    ) -> None:
+        """Let views stay that are rolled far: each moves a shard, and gathering n - 1 for all."""
+        rolled: Counter[tuple[ir.Value, int]] = Counter()
+        for view, shifts in found.values():
+            for dim, each in shifts.items():
+                if each.is_rolled and each.base is not None:
+                    sharding = self.of[view.root]
+                    axes = sharding.split_axes[dim]
+                    devices = self.shardings.grid(sharding.grid).axes_size(axes)
+                    is_far = 4 * devices * abs(each.base) > view.root.type.shape[dim]
+                    rolled[view.root, devices] += is_far
+        self.far |= {
+            root
+            for (root, devices), count in rolled.items()
+            if count and (count >= devices or root not in self.stays_split)
+        }
 
     def _place_parts(self, queue: list[ir.Operation]) -> None:
         """Compute the parts of tensors in place, the last first, which may reach the others."""
@@ -155,7 +259,7 @@ class _Function:
         op.results[0].replace_all_uses_with(value)
 
     def _drop(self, ops: Iterable[ir.Operation]) -> None:
-        """Note which of `ops`, users first, and what they read, are used by none that is kept."""
+        """Note which of `ops`, users first, and of their operands' ops no kept op uses."""
         stack = list(ops)[::-1]
         while stack:
             op = stack.pop()
@@ -168,7 +272,7 @@ class _Function:
             stack += [each.operation for each in makers if each.name in ASSEMBLIES | MOVING]
 
     def _current(self, value: ir.Value) -> ir.Value:
-        """What took the place of a value, and of that, or itself."""
+        """The value at the end of the chain of replacements; `value` itself if there is none."""
         while value in self.replaced:
             value = self.replaced[value]
         return value
@@ -203,6 +307,112 @@ class _Function:
             found[dim] = shifts
         return found if found or is_resized else None
 
+    def _look_up(self, op: ir.Operation) -> None:
+        """Let the devices add up what each has of a slice, where its halos would be larger.
+
+            slice [63:65] of 128 elements on 4 devices     2 of 128 elements
+            the first device's halo for element 63         32 elements
+
+        Several slices of one tensor may share its gathering, and do unless all of them are small.
+        """
+        value, result = op.operands[0], op.results[0]
+        source = self.of.get(value)
+        begins, strides = (list(op.attributes[name]) for name in ("start_indices", "strides"))
+        if source is None or source != source.bare or source.partial or source.offsets:
+            return
+        sizes, picked = value.type.shape, result.type.shape
+        counts = [(n - 1) * stride + 1 for n, stride in zip(picked, strides, strict=True)]
+        cut = [d for d, axes in enumerate(source.split_axes) if axes and sizes[d] != counts[d]]
+        if len(cut) != 1 or not may_shift(result.type):
+            return
+        (dim,) = cut
+        devices = self.shardings.grid(source.grid).axes_size(source.split_axes[dim])
+        reading = Windows(sizes[dim], counts[dim], 1, 1, -begins[dim]).reading(devices)
+        moved = sum(reading.halo) if reading is not None else sizes[dim]
+        if 2 * (devices - 1) * counts[dim] >= devices * moved:  # an all-reduce of the slice
+            return
+        others = [use.owner.operation for use in value.uses if use.owner.operation.name == op.name]
+        if 2 * sum(each.results[0].type.shape[dim] for each in others) >= sizes[dim]:
+            return
+        (attribute,) = op.attributes[SHARDINGS]
+        annotation = _without(self.shardings.read_annotation(attribute, len(counts)), dim)
+        shardings = {SHARDINGS: ir.ArrayAttr.get([self.shardings.write(annotation)])}
+        with ir.InsertionPoint(op), op.location:
+            index = ir.RankedTensorType.get([], ir.IntegerType.get_signless(64))
+            starts = [repeated(begin, index) for begin in begins]
+            lengths = {"slice_sizes": ir.DenseI64ArrayAttr.get(counts), **shardings}
+            type_ = resized(result.type, counts)
+            found = create("stablehlo.dynamic_slice", [type_], [value, *starts], lengths).results[0]
+            if counts != list(picked):
+                bounds = ([0] * len(counts), counts, strides)
+                names = ("start_indices", "limit_indices", "strides")
+                attributes = {
+                    name: ir.DenseI64ArrayAttr.get(each)
+                    for name, each in zip(names, bounds, strict=True)
+                }
+                operands, attributes = [found], {**attributes, **shardings}
+                found = create("stablehlo.slice", [result.type], operands, attributes).results[0]
+        self._replace(op, found)
+        self.unused[result] = op
+
+    def _turn(self, op: ir.Operation) -> None:
+        """Let a reversal be split: devices exchange their shards, and reverse what they get."""
+        source, result = (self.of.get(value) for value in (op.operands[0], op.results[0]))
+        if source is None or source != result or source != source.bare or source.offsets:
+            return
+        if op.results[0] not in self.stays_split:
+            return
+        grid, shape = self.shardings.grid(source.grid), op.operands[0].type.shape
+        letters = [chr(ord("a") + dim) for dim in range(len(shape))]
+        turned = {*op.attributes["dimensions"]}
+        split = {
+            dim
+            for dim in turned
+            if (n := grid.axes_size(source.split_axes[dim])) > 1
+            if shape[dim] % n == 0
+        }
+        if not split:
+            return
+        dims = ", ".join(letters)
+        text = f"([{dims}]) -> ([{dims}])"
+        for kind, those in (("permutation", turned - split), ("blocked_propagation", split)):
+            if those:
+                text += f" {kind}={{{', '.join(letters[dim] for dim in sorted(those))}}}"
+        op.attributes[RULE] = ir.StringAttr.get(text)
+
+    def _fill_later(self, op: ir.Operation) -> None:
+        """Pad with zeros, which halos hold, and put any other value in their place afterwards."""
+        value, fill = op.operands
+        result, source = op.results[0], self.of.get(op.results[0])
+        between = [*op.attributes["interior_padding"]]
+        if source is None or source != source.bare or is_identity(fill) or any(between):
+            return
+        if result not in self.stays_split:
+            return
+        shape, before = result.type.shape, value.type.shape
+        lows = [*op.attributes["edge_padding_low"]]
+        highs = [*op.attributes["edge_padding_high"]]
+        dims = [d for d, (low, high) in enumerate(zip(lows, highs, strict=True)) if low or high]
+        if not any(source.split_axes[dim] for dim in dims) or not may_shift(result.type):
+            return
+        (attribute,) = op.attributes[SHARDINGS]
+        annotation = self.shardings.read_annotation(attribute, len(shape))
+        with ir.InsertionPoint(op), op.location:
+            zero = repeated(0, ir.RankedTensorType.get([], result.type.element_type))
+            attributes = {name: op.attributes[name] for name in op.attributes}
+            padded = create(op.name, [result.type], [value, zero], attributes).results[0]
+            for dim in dims:
+                builder = self._builder(dim, annotation, fill)
+                padded = builder.filled_outside(padded, lows[dim], lows[dim] + before[dim])
+        self._replace(op, padded)
+        self.unused[result] = op
+
+    def _builder(self, dim: int, annotation: Annotation, fill: ir.Value | None) -> ShiftBuilder:
+        """The builder of ops along `dim` of tensors with this annotation."""
+        write = self.shardings.write
+        edges, line = write(_without(annotation, dim)), write(_only(annotation, dim))
+        return ShiftBuilder(dim, write(annotation), edges, line, fill)
+
     def _shifted(self, op: ir.Operation, view: View, found: dict[int, Shifts]) -> ir.Value:
         (attribute,) = op.attributes[SHARDINGS]
         rank = op.results[0].type.rank
@@ -212,9 +422,7 @@ class _Function:
             for dim in range(rank):
                 if not view.is_changed(dim):
                     continue
-                edges = self.shardings.write(_without(annotation, dim))
-                line = self.shardings.write(_only(annotation, dim))
-                builder = ShiftBuilder(dim, attribute, edges, line, view.fill)
+                builder = self._builder(dim, annotation, view.fill)
                 key = value, dim, found.get(dim)
                 known = self.shifted.get(key)
                 if known is not None and known.owner.operation.block == op.block:
@@ -224,6 +432,14 @@ class _Function:
                 else:
                     value = builder.joined(value, view.dims[dim])
         return value
+
+
+_ALONE: dict[str, Callable[[_Function, ir.Operation], None]] = {
+    "stablehlo.pad": _Function._fill_later,
+    "stablehlo.reverse": _Function._turn,
+    "stablehlo.slice": _Function._look_up,
+}
+"""Rewrites of an op by itself."""
 
 
 def _without(annotation: Annotation, dim: int) -> Annotation:

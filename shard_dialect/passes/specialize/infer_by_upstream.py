@@ -4,8 +4,8 @@
     %s = tensor.extract_slice %x[0, 0] [%d, 2] [1, 1]           and this is a tensor<4x2xf32>
 
 Consecutive ops of one family are copied to a function in a module of its own. Its arguments are the
-values that the ops read, with the shapes that are known. The passes run on it, and what they made
-of the copies replaces the ops. A separate module is needed because StableHLO's passes accept
+values that the ops read, with the shapes that are known. The passes run on it, and the rewritten
+copies replace the ops. A separate module is needed because StableHLO's passes accept
 nothing else in a module, and only functions of one block.
 """
 
@@ -17,7 +17,7 @@ from math import prod
 from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes
 from shard_dialect.ir.building import build
 from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.passes.specialize.known_shapes import (
+from shard_dialect.passes.specialize.shape_rules import (
     Known,
     adds,
     behind,

@@ -5,9 +5,10 @@
       %e = math.exp %c : tensor<?xf32>                      %e = math.exp %x : tensor<4xf32>
 
 MLIR's canonicalization moves casts past the ops of `tensor`, and folds the sizes that programs
-compute. TOSA and StableHLO have passes that infer shapes (`inferred_shapes`). For other ops we have
-rules (`shape_rules`). Calls are handled here: each call has its own copy of the callee meanwhile,
-and copies that came out equal are merged again.
+compute. TOSA and StableHLO have passes that infer shapes (`infer_by_upstream`). For other ops we
+have rules (`shape_rules`). Calls are handled here: each call has its own copy of the callee
+meanwhile, and copies that came out equal are merged again. Annotations are in the `mesh` dialect:
+those of others do not survive when annotated values are folded.
 """
 
 from __future__ import annotations
@@ -15,24 +16,29 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes
 from shard_dialect.ir.building import build
 from shard_dialect.ir.diagnostics import error_at, from_mlir
 from shard_dialect.ir.function import is_private, name_of, returns_of, update_type
+from shard_dialect.ir.mesh.attributes import SHARDINGS
 from shard_dialect.ir.walk import body, has_own_body, operations, walk
-from shard_dialect.passes.specialize.clone_per_call import Calls, callee_of
+from shard_dialect.passes.calls import Calls, callee_of
+from shard_dialect.passes.framework.base import UNCHANGED, Outcome, Pass
 from shard_dialect.passes.specialize.infer_by_upstream import Inference, family_of, put_constant
-from shard_dialect.passes.specialize.known_shapes import (
+from shard_dialect.passes.specialize.shape_rules import (
+    PROMISE,
     Known,
     behind,
     common,
     differ,
     is_ranked,
+    refuse_promise,
+    rule_of,
     shape_behind,
     shape_of,
 )
-from shard_dialect.passes.specialize.shape_rules import PROMISE, refuse_promise, rule_of
 
 _FOLD = "builtin.module(canonicalize)"
 _TO_STATIC = (
@@ -41,6 +47,24 @@ _TO_STATIC = (
 )
 _BARRIER, _HIDES = "mesh.propagation_barrier", "mesh.hides"
 """The mark on a barrier that blocks a pattern and is not in the program."""
+
+
+@dataclass(frozen=True)
+class PropagateShapes(Pass):
+    """Infer the shapes of all values from those of the arguments."""
+
+    name = "propagate-shapes"
+
+    entry: str = "main"
+    """The function from whose arguments shapes are propagated."""
+
+    def rewrite(self, module: ir.Operation) -> Outcome:
+        """Propagate, if there is an open size."""
+        if not has_open_sizes(module):
+            return UNCHANGED
+        _annotations_to_ops(module)
+        spread(module, self.entry)
+        return None
 
 
 def has_open_sizes(module: ir.Operation) -> bool:
@@ -72,6 +96,27 @@ def spread(module: ir.Operation, entry: str) -> None:
     except ir.MLIRError as error:
         raise from_mlir(error) from None
     calls.join(_text)
+
+
+def _annotations_to_ops(module: ir.Operation) -> None:
+    """Turn the annotations in ops' attributes, of results of unknown size, to annotation ops.
+
+    An op that MLIR replaces loses its attributes.
+    """
+    for op in walk(module):
+        if SHARDINGS not in op.attributes or op.name == "func.func":
+            continue
+        annotations = list(op.attributes[SHARDINGS])
+        for number, result in enumerate(op.results):
+            is_annotated = not isinstance(annotations[number], ir.UnitAttr)
+            if is_annotated and is_ranked(result) and not result.type.has_static_shape:
+                with ir.InsertionPoint.after(op), op.location:
+                    annotated = build.annotate(result, annotations[number], as_result=True)
+                result.replace_all_uses_except(annotated, annotated.owner.operation)
+                annotations[number] = ir.UnitAttr.get()
+        op.attributes[SHARDINGS] = ir.ArrayAttr.get(annotations)
+        if all(isinstance(each, ir.UnitAttr) for each in annotations):
+            del op.attributes[SHARDINGS]
 
 
 def _run(pipeline: str, module: ir.Operation) -> None:

@@ -9,11 +9,18 @@ A loop-carried value is assumed to keep its initial shape. A *promise*, a cast t
 converts what the iteration yields to that shape. Where the yielded value turns out to have the
 shape, the promise is dropped, which proves the assumption by induction. A promise that stays is an
 error.
+
+Shapes are known by types, and by the sources of casts:
+
+    %c = tensor.cast %x : tensor<4xf32> to tensor<?xf32>      shape_behind(%c) is (4,)
+
+`Known` gives values more exact types. A cast back to the old type keeps the users valid; a user
+reads the source of the cast once a rule shows that it may.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir, linalg_queries
@@ -21,23 +28,150 @@ from shard_dialect.ir.building import build
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.mesh import annotation_ops
-from shard_dialect.ir.mesh.manual_computation import TO_GLOBAL, TO_LOCAL, boundary_of
+from shard_dialect.ir.mesh.annotation_ops import TO_GLOBAL, TO_LOCAL, boundary_of
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.region_flow import branches_of
+from shard_dialect.ir.numbered_function import branches_of
 from shard_dialect.ir.walk import operations
-from shard_dialect.passes.specialize.known_shapes import (
-    MOST,
-    Known,
-    Shape,
-    adds,
-    behind,
-    common,
-    is_ranked,
-    merged,
-    shape_behind,
-    shape_of,
-    with_shape,
-)
+from shard_dialect.ops.op_table import named
+
+Shape = tuple[int | None, ...]
+"""One size per dimension; `None` for a size that is not known."""
+
+MOST = 2**56
+"""The largest number of elements whose bytes MLIR and numpy can count."""
+_CAST = "tensor.cast"
+
+
+def is_ranked(value: ir.Value) -> bool:
+    """Whether the value is a ranked tensor."""
+    return isinstance(value.type, ir.RankedTensorType)
+
+
+def shape_of(type_: ir.RankedTensorType) -> Shape:
+    """The sizes in a type, `None` for a dynamic one."""
+    return tuple(
+        None if type_.is_dynamic_dim(dim) else type_.get_dim_size(dim) for dim in range(type_.rank)
+    )
+
+
+def shape_behind(value: ir.Value) -> Shape:
+    """The known shape of a ranked tensor, by its type and by the source of its casts."""
+    shape, source = shape_of(value.type), behind(value)
+    if not is_ranked(source) or source.type.rank != len(shape):
+        return shape
+    return tuple(
+        each if each is not None else known
+        for each, known in zip(shape, shape_of(source.type), strict=True)
+    )
+
+
+def behind(value: ir.Value) -> ir.Value:
+    """The value that the chain of `tensor.cast` ops that defines `value` starts from."""
+    while not isinstance(value.owner, ir.Block) and value.owner.name == _CAST:
+        value = value.owner.operands[0]
+    return value
+
+
+def written(shape: Shape) -> str:
+    """The shape as in MLIR's types: `4x?`, or `scalar`."""
+    return "x".join("?" if each is None else str(each) for each in shape) or "scalar"
+
+
+def adds(shape: Shape, value: ir.Value) -> bool:
+    """Whether a shape knows a size that the value's type does not."""
+    return any(
+        size is not None and known is None
+        for size, known in zip(shape, shape_of(value.type), strict=True)
+    )
+
+
+def with_shape(type_: ir.RankedTensorType, shape: Shape) -> ir.RankedTensorType:
+    """The type with the sizes that it or `shape` knows."""
+    dynamic = ir.ShapedType.get_dynamic_size()
+    sizes = [
+        next((each for each in both if each is not None), dynamic)
+        for both in zip(shape_of(type_), shape, strict=True)
+    ]
+    return ir.RankedTensorType.get(sizes, type_.element_type, type_.encoding)
+
+
+def merged(shapes: Iterable[Shape], op: ir.Operation) -> Shape:
+    """The one shape of values that all have it, with the sizes that any of them knows.
+
+    Raises a located `ShardError` where two sizes differ.
+    """
+    merged_shape = []
+    for sizes in zip(*shapes, strict=True):
+        known = sorted({each for each in sizes if each is not None})
+        if len(known) > 1:
+            raise error_at(
+                op.location,
+                f"'{op.name}' op is on tensors of {known[0]} and of {known[1]} elements",
+            )
+        merged_shape.append(known[0] if known else None)
+    return tuple(merged_shape)
+
+
+def common(shapes: Iterable[Shape]) -> Shape:
+    """The shape of a value that is one of several: the sizes on which all `shapes` agree."""
+    return tuple(sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*shapes, strict=True))
+
+
+def differ(one: ir.Type, other: ir.Type) -> bool:
+    """Whether no tensor can have both types."""
+    if not all(isinstance(each, ir.RankedTensorType) for each in (one, other)):
+        return False
+    pairs = zip(shape_of(one), shape_of(other), strict=False)
+    return one.rank != other.rank or any(None not in pair and len({*pair}) > 1 for pair in pairs)
+
+
+def give_shape(value: ir.Value, shape: Shape) -> None:
+    """Give a value a more exact type; its users read a cast back to the old type."""
+    before = value.type
+    value.set_type(with_shape(before, shape))
+    owner = value.owner
+    if isinstance(owner, ir.Block):
+        point, location = ir.InsertionPoint.at_block_begin(owner), owner.owner.location
+    else:
+        point, location = ir.InsertionPoint.after(owner), owner.location
+    with point, location:
+        cast = build.create(_CAST, [before], [value])
+    # Users keep operands of their old types, so that the IR stays valid; each reads the source of
+    # the cast once its own rule allows that.
+    value.replace_all_uses_except(cast.results[0], cast)
+
+
+class Known:
+    """Writes inferred shapes into the IR; `changed` is set once one of them was new."""
+
+    def __init__(self) -> None:
+        self.changed = False
+
+    def set(self, value: ir.Value, shape: Shape) -> None:
+        """Give `value` the shape, if that adds a size to its type."""
+        if adds(shape, value):
+            give_shape(value, shape)
+            self.changed = True
+
+    def set_operand(self, op: ir.Operation, number: int, shape: Shape) -> None:
+        """Give operand `number` of `op` this shape: by its casts' source, or by a new cast."""
+        value = op.operands[number]
+        if not adds(shape, value):
+            return
+        type_ = with_shape(value.type, shape)
+        source = behind(value)
+        if source.type != type_:
+            with ir.InsertionPoint(op), op.location:
+                source = build.create(_CAST, [type_], [value]).results[0]
+        op.operands[number] = source
+        self.changed = True
+
+    def infer_from(self, op: ir.Operation) -> None:
+        """Replace the operands of `op` by the sources of their casts."""
+        for number, operand in enumerate(op.operands):
+            if is_ranked(operand):
+                self.set_operand(op, number, shape_behind(operand))
+
 
 _Rule = Callable[[ir.Operation, Known], None]
 
@@ -47,14 +181,11 @@ _ENDS = ("scf.yield", "stablehlo.return", "tosa.yield")
 
 def rule_of(name: str) -> _Rule | None:
     """The shape rule for ops of this name, or `None`."""
-    if name.startswith(("arith.", "math.", "complex.")):
-        return _elementwise
-    if name.startswith("linalg."):
-        return _structured
-    return _RULES.get(name)
+    record = named(name)
+    return record.shapes if record and record.shapes else _RULES.get(name)
 
 
-def _elementwise(op: ir.Operation, known: Known) -> None:
+def elementwise(op: ir.Operation, known: Known) -> None:
     """All tensor operands and results of `op` have the same shape."""
     numbers = [number for number, each in enumerate(op.operands) if is_ranked(each)]
     results = [each for each in op.results if is_ranked(each)]
@@ -67,7 +198,7 @@ def _elementwise(op: ir.Operation, known: Known) -> None:
         known.set(result, shape)
 
 
-def _in_pairs(op: ir.Operation, known: Known) -> None:
+def in_pairs(op: ir.Operation, known: Known) -> None:
     """Each result has the shape of the operand of its number."""
     for number, result in enumerate(op.results):
         if is_ranked(result):
@@ -76,7 +207,7 @@ def _in_pairs(op: ir.Operation, known: Known) -> None:
             known.set(result, shape)
 
 
-def _structured(op: ir.Operation, known: Known) -> None:
+def structured(op: ir.Operation, known: Known) -> None:
     """Dimensions that one loop indexes have one size; results have the shapes of the outs."""
     maps = [each.value for each in linalg_queries.get_indexing_maps(op) or ()]
     operands = list(op.operands)
@@ -104,7 +235,7 @@ def _sizes(operand: ir.Value) -> Shape:
     return shape_behind(operand) if is_ranked(operand) else ()
 
 
-def _concat(op: ir.Operation, known: Known) -> None:
+def concat(op: ir.Operation, known: Known) -> None:
     """All shapes agree but for one dimension, whose sizes add up to the result's."""
     dim = ir.IntegerAttr(op.attributes["dim"]).value
     shapes = [shape_behind(each) for each in op.operands]
@@ -120,7 +251,7 @@ def _concat(op: ir.Operation, known: Known) -> None:
     known.set(op.results[0], (*rest[:dim], total, *rest[dim:]))
 
 
-def _reshape(op: ir.Operation, known: Known) -> None:
+def reshape(op: ir.Operation, known: Known) -> None:
     """The result of a reshape has the constant sizes in its shape operand."""
     sizes = op.operands[1]
     known.infer_from(op)
@@ -131,7 +262,7 @@ def _reshape(op: ir.Operation, known: Known) -> None:
         known.set(op.results[0], tuple(map(_size, sizes.owner.operands)))
 
 
-def _splat(op: ir.Operation, known: Known) -> None:
+def splat(op: ir.Operation, known: Known) -> None:
     """Move constant sizes of a `tensor.splat` from its operands to its type."""
     element, *operands = op.operands
     sizes = iter(operands)
@@ -297,7 +428,7 @@ def refuse_promise(op: ir.Operation) -> Exception:
 
 
 _RULES: dict[str, _Rule] = {
-    **dict.fromkeys((*annotation_ops.OPS, "mesh.propagation_barrier"), _elementwise),
+    **dict.fromkeys((*annotation_ops.OPS, "mesh.propagation_barrier"), elementwise),
     PROMISE: _keep,
     TO_GLOBAL: _manual_boundary,
     TO_LOCAL: _manual_boundary,
@@ -312,11 +443,7 @@ _RULES: dict[str, _Rule] = {
     "scf.while": _while,
     "stablehlo.case": _branch,
     "stablehlo.if": _branch,
-    "stablehlo.optimization_barrier": _in_pairs,
     "stablehlo.while": _state,
-    "tensor.concat": _concat,
-    "tensor.reshape": _reshape,
-    "tensor.splat": _splat,
     "tosa.cond_if": _branch_on,
     "tosa.while_loop": _state,
 }

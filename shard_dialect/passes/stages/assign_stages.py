@@ -6,8 +6,10 @@
     %4 = stablehlo.dot_general %3, %v      this op, and %v, are on @second
 
 The operands and results of an op are on one stage, so the annotation of any of these values decides
-it (union-find). A value that depends on constants and scalar arguments alone is free: it belongs to
-the stage that uses it. All devices run an op without a stage.
+it (union-find). An op whose result is annotated on another stage than an operand is known to be on
+has that operand passed on to it; so has an op whose operands are known to be on several stages, to
+all devices or to the first operand's stage. A value that depends on constants and scalar arguments
+alone is free: it belongs to the stage that uses it. All devices run an op without a stage.
 
 A loop or branch is on one stage as a whole, unless it has ops of several stages inside. Then it is
 open: all devices run it, each value that it carries is on a stage of its own, and what decides on
@@ -22,8 +24,8 @@ from dataclasses import dataclass, field
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
-from shard_dialect.ir.numbered_function import Block, Function, Op
-from shard_dialect.ir.region_flow import ENDS, FLOWS, Flow, flows_through
+from shard_dialect.ir.mesh.annotation_ops import TO_LOCAL
+from shard_dialect.ir.numbered_function import ENDS, FLOWS, Block, Flow, Function, Op, flows_through
 
 Named = Mapping[int, str]
 """The stages of some results or block arguments, by their number."""
@@ -60,6 +62,9 @@ class Stages:
     everyone: str = ""
     """The name of all devices."""
     crossings: list[Op] = field(default_factory=list)
+    operand_crossings: list[tuple[Op, int, str]] = field(default_factory=list)
+    """The operands, by number, of ops whose result is annotated on another stage, and of returns;
+    with this stage."""
     open_ops: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -103,6 +108,7 @@ class Stages:
         function = self.function
         bound = {value for value in function.arguments if function.values[value].is_tensor}
         before = -1
+        # A loop's argument is bound by the value that its end yields, which comes after its users.
         while len(bound) != before:
             before = len(bound)
             for op in function.ops:
@@ -139,27 +145,36 @@ class Stages:
         return len(names) > 1
 
     def _join(self, blocks: Sequence[Block], around: Op | None) -> None:
-        """Unite what is on one stage in the blocks of `around`, a closed op, or of an open one."""
+        """Unite values of one stage in the blocks of `around`, a closed op, or of an open one."""
         for block in blocks:
             for op in block.ops:
                 self._join_op(op, around)
                 self._join(op.blocks, around or (None if id(op) in self.open_ops else op))
 
-    def _put_annotated(self, op: Op) -> None:
-        """Put the op's results and block arguments on the stages that annotations name."""
-        for number, stage in self.annotations.of_results(op.handle).items():
+    def _put_annotated(self, op: Op) -> Named:
+        """Put the op's results and block arguments on the stages that annotations name.
+
+        Returns those of the results.
+        """
+        of_results = self.annotations.of_results(op.handle)
+        for number, stage in of_results.items():
             self._put(op.results[number], stage, op)
         for block, stages in zip(op.blocks, self.annotations.of_blocks(op.handle), strict=False):
             for number, stage in stages.items():
                 self._put(block.arguments[number], stage, op)
+        return of_results
 
     def _join_op(self, op: Op, around: Op | None) -> None:
         """Unite the values of an op that are on one stage."""
         transfer, unit = self.annotations.transfer_of(op.handle), self._unit[id(op)]
         users_stage = self.annotations.for_users(op.handle)
-        self._put_annotated(op)
+        of_results = self._put_annotated(op)
+        crossing: set[int] = set()
+        if op.name == TO_LOCAL:  # its operand is of the function around the manual computation
+            crossing = self._crossing(op, of_results.get(0))
         if around is not None:
-            self._unite_bound(self._unit[id(around)], (*op.operands, *op.results), op)
+            inside = [value for value in (*op.operands, *op.results) if value not in crossing]
+            self._unite_bound(self._unit[id(around)], inside, op)
         if op.name == "func.return":
             self._return(op)
         elif transfer is not None:
@@ -174,12 +189,43 @@ class Stages:
             for flow in flows_through(op):
                 self._unite_bound(flow.targets[0], _values_of(flow), op)
         elif op.name not in ENDS:
-            self._unite_bound(unit, _values_at(op), op)
+            stage = next(iter(of_results.values()), None) or self._stage_of_join(op)
+            crossing = crossing or self._crossing(op, stage)
+            kept = [value for value in _values_at(op) if value not in crossing]
+            self._unite_bound(unit, kept, op)
+
+    def _stage_of_join(self, op: Op) -> str | None:
+        """The stage to which operands of several known stages are passed on, if an op has such.
+
+        It is all devices if one of them is there, or else the first operand's.
+        """
+        stages = [self.of_value(value) for value in op.operands if value in self._bound]
+        found = list(dict.fromkeys(each for each in stages if each is not None))
+        if len(found) < 2:
+            return None
+        return self.everyone if self.everyone in found else found[0]
+
+    def _crossing(self, op: Op, stage: str | None) -> set[int]:
+        """Note the operands that are to be passed on to the stage of the op's annotated result."""
+        found: set[int] = set()
+        if stage is None:
+            return found
+        for number, value in enumerate(op.operands):
+            if value in self._bound and self.of_value(value) not in (None, stage):
+                self.operand_crossings.append((op, number, stage))
+                found.add(value)
+        return found
 
     def _return(self, op: Op) -> None:
-        for value, stage in zip(op.operands, self.annotations.results, strict=True):
-            if stage is not None and value in self._bound:
+        for number, (value, stage) in enumerate(
+            zip(op.operands, self.annotations.results, strict=True)
+        ):
+            if stage is None or value not in self._bound:
+                continue
+            if self.of_value(value) in (None, stage):
                 self._put(value, stage, op)
+            else:  # the return is the last op: all values of one stage are united by now
+                self.operand_crossings.append((op, number, stage))
 
     def _unite_bound(self, unit: int, values: Sequence[int], op: Op) -> None:
         for value in values:
@@ -204,6 +250,7 @@ class Stages:
             for flow in flows_through(op)
             for user, number in flow.sources
         }
+        # Users first: a free op's stage is known once those of its users are.
         for op in reversed(self.function.ops):
             unit = self._root(self._unit[id(op)])
             is_free = id(op) not in self.open_ops and self.is_free(op)
@@ -290,5 +337,5 @@ def _meet(op: Op, a: str, b: str) -> ShardError:
     return error_at(
         op.location,
         f"'{op.name}' op is where values of two stages meet, @{a} and @{b}: pass one on, by "
-        f"'mesh.collective_permute'",
+        "an annotation on the other's devices before this op, or by 'mesh.collective_permute'",
     )

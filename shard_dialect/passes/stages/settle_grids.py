@@ -1,41 +1,201 @@
 """Bring the tensors of a function on as few grids as possible, before its stages are found.
 
-@e(), the empty grid       nothing is split on it, which any other grid can say: the function's
-@one(), of one device      a part of the function's grid, or of one that has all such devices
-@line(4) beside a part     the same devices as @square(2x2), a part of which has tensors: what is
-of @square(2x2)            split along axis 0 of @line is split along axes 0 and 1 of @square
+* @e(), the empty grid: nothing is split on it, so it becomes the function's grid.
+* @one(), of one device: a part of the function's grid.
+* @four(4) beside @two(2): devices are numbered from 0 on each grid, so @two is the first two.
+  They become a line of devices and a part of it, and their axes sub-axes of the line.
+* @line(4) beside a part of @square(2x2), of the same devices: a tensor split along axis 0 of @line
+  is split along axes 0 and 1 of @square.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.diagnostics import error_at, located
-from shard_dialect.ir.function import form_of, functions_of, name_of
+from shard_dialect.ir.function import (
+    BOUNDARY,
+    boundary,
+    form_of,
+    functions_of,
+    name_of,
+    set_boundary,
+)
 from shard_dialect.ir.grids import OPS as GRIDS
 from shard_dialect.ir.grids import fresh_name, sub_clusters_of, write_cluster
 from shard_dialect.ir.mesh import annotation_ops
-from shard_dialect.ir.mesh.attributes import i64_array
-from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.sdy.convert import is_maximal
+from shard_dialect.ir.mesh.attributes import BLOCKS, SHARDING, SHARDINGS, STAGES, i64_array, symbol
+from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
+from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of, stages_named
+from shard_dialect.ir.sdy.syntax import is_maximal
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation, Axes, Axis, Grid
-from shard_dialect.model.axis import SubAxis
+from shard_dialect.model.grid import SubAxis, follows
 from shard_dialect.model.grid_refinement import common_refinements
-from shard_dialect.passes.stages.annotated_stages import grids_in
-from shard_dialect.passes.stages.rewrite_annotations import rewrite_annotations
+from shard_dialect.passes.framework.base import needs
+
+PERMUTE = "mesh.collective_permute"
 
 
+def grids_in(function: ir.Operation, shardings: Shardings) -> Iterator[str]:
+    """Yield the names of the grids in a function's annotations."""
+    for annotation in annotations_in(function, shardings):
+        yield annotation.grid
+    for op in walk(function):
+        transfer = transfer_of(op)
+        if transfer is not None:
+            yield transfer[1]
+
+
+def annotations_in(function: ir.Operation, shardings: Shardings) -> Iterator[Annotation]:
+    """Yield the annotations of a function's values."""
+    for key in BOUNDARY:
+        for annotation in boundary_annotations(function, key, shardings):
+            if annotation is not None:
+                yield annotation
+    for op in (function, *walk(function)):
+        with located(op):
+            yield from shardings.of_results(op).values()
+            for block in shardings.of_blocks(op):
+                yield from block.values()
+            annotated = annotation_ops.read_annotation(op, shardings)
+            if annotated is not None:
+                yield annotated.annotation
+
+
+def boundary_annotations(
+    function: ir.Operation, key: str, shardings: Shardings
+) -> list[Annotation | None]:
+    """The annotation of each argument or result at a function's boundary."""
+    type_ = function.attributes["function_type"].value
+    types = type_.inputs if key == "arg_attrs" else type_.results
+    return [
+        shardings.read_annotation(entry[SHARDING], rank_of(each)) if SHARDING in entry else None
+        for entry, each in zip(boundary(function, key), types, strict=True)
+    ]
+
+
+def transfer_of(op: ir.Operation) -> tuple[str | None, str] | None:
+    """The source (if known) and target stage of an op that passes its operand on, or `None`.
+
+    Such an op is a `mesh.transfer`, or a permutation that names a cluster and no axis, or stages.
+    """
+    if op.name == TRANSFER and STAGES not in op.attributes:
+        return None, symbol(op.attributes["cluster"])
+    is_plain = "cluster" in op.attributes and "mesh_axis" not in op.attributes
+    if op.name != PERMUTE or STAGES in op.attributes or not is_plain:
+        return stages_named(op)
+    return None, symbol(op.attributes["cluster"])
+
+
+Change = Callable[[Annotation], Annotation]
+_CLUSTER = "mesh_cluster"
+
+
+def rewrite_annotations(function: ir.Operation, change: Change, shardings: Shardings) -> None:
+    """Replace each annotation of a value of `function`, in the annotated form, by its `change`.
+
+    The annotations of ops' loops stay.
+    """
+    type_ = function.attributes["function_type"].value
+    for key, types in zip(BOUNDARY, (type_.inputs, type_.results), strict=True):
+        entries = boundary(function, key)
+        for entry, each in zip(entries, types, strict=True):
+            if SHARDING in entry:
+                annotation = shardings.read_annotation(entry[SHARDING], rank_of(each))
+                entry[SHARDING] = shardings.write(change(annotation))
+        set_boundary(function, key, entries)
+    for op in (function, *walk(function)):
+        with located(op):
+            _rewrite_op(op, change, shardings)
+
+
+def _rewrite_op(op: ir.Operation, change: Change, shardings: Shardings) -> None:
+    def listed(annotations: Mapping[int, Annotation], count: int) -> ir.ArrayAttr:
+        return ir.ArrayAttr.get(
+            [
+                shardings.write(change(annotations[at])) if at in annotations else ir.UnitAttr.get()
+                for at in range(count)
+            ]
+        )
+
+    if SHARDINGS in op.attributes:
+        op.attributes[SHARDINGS] = listed(shardings.of_results(op), len(op.results))
+    if BLOCKS in op.attributes:
+        counts = [len(block.arguments) for region in op.regions for block in region.blocks]
+        lists = zip(shardings.of_blocks(op), counts, strict=False)
+        op.attributes[BLOCKS] = ir.ArrayAttr.get([listed(*each) for each in lists])
+    annotated = annotation_ops.read_annotation(op, shardings)
+    if annotated is not None:
+        annotation_ops.write_annotation(op, change(annotated.annotation), shardings)
+
+
+def merge_equal_grids(module: ir.Operation, shardings: Shardings) -> None:
+    """Let all annotations that name a grid equal to an earlier one name that one.
+
+    Grids are equal if they have the same shape, names of axes and order of the devices. A grid of
+    which parts are declared keeps its name.
+    """
+    parts = sub_clusters_of(module)
+    divided = {part.of for part in parts.values()}
+    first: dict[object, str] = {}
+    renamed = {}
+    for name, grid in shardings.grids.items():
+        if name not in parts and grid.rank:
+            kept = first.setdefault((grid.shape, grid.axis_names, grid.device_ids), name)
+            if kept != name and name not in divided:
+                renamed[name] = kept
+
+    def change(annotation: Annotation) -> Annotation:
+        if annotation.grid not in renamed:
+            return annotation
+        sharding = replace(annotation.sharding, grid=renamed[annotation.grid])
+        return replace(annotation, sharding=sharding)
+
+    for function in functions_of(module) if renamed else ():
+        _refuse_transfers(function, renamed)
+        rewrite_annotations(function, change, shardings)
+        if _CLUSTER in function.attributes:
+            name = symbol(function.attributes[_CLUSTER])
+            kept = renamed.get(name, name)
+            function.attributes[_CLUSTER] = ir.FlatSymbolRefAttr.get(kept)
+
+
+def _refuse_transfers(function: ir.Operation, renamed: Mapping[str, str]) -> None:
+    """Raise where a tensor is passed on to a grid of which another one has the same devices.
+
+    In the RFC's slides such grids are devices of their own. Here devices are numbered from 0 on
+    each grid, so nothing would move, and half of the devices that were meant would have no part.
+    """
+    for op in walk(function):
+        target = transfer_of(op)
+        if target is None or target[1] not in {*renamed, *renamed.values()}:
+            continue
+        others = [a for a, b in renamed.items() if b == target[1]]
+        other = renamed.get(target[1]) or others[0]
+        raise error_at(
+            op.location,
+            f"'{op.name}' op passes a tensor on to @{target[1]}, which has the same devices as "
+            f"@{other}: declare one grid of all devices, and the two as its parts, by "
+            "'mesh.sub_cluster'",
+        )
+
+
+@needs(grids=1)
 def settle_grids(module: ir.Operation) -> None:
-    """Rewrite the annotations of all functions in the annotated form, in place.
+    """Bring the tensors of each annotated function on as few grids as possible.
 
     Raises a located `ShardError` for a grid of one device that the function's grid has not.
     """
     shardings = Shardings.of(module)
-    if all(grid.rank for grid in shardings.grids.values()) and not sub_clusters_of(module):
+    merge_equal_grids(module, shardings)
+    grids = shardings.grids.values()
+    is_one_size = len({grid.size for grid in grids if grid.is_static}) < 2
+    if is_one_size and all(grid.rank for grid in grids) and not sub_clusters_of(module):
         return
     for function in functions_of(module):
         if form_of(function) != "annotated":
@@ -43,6 +203,8 @@ def settle_grids(module: ir.Operation) -> None:
         with located(function):
             shardings = Shardings.of(module)
             _leave_empty_grids(function, shardings)
+            _smaller_to_parts(function, module, shardings)
+            shardings = Shardings.of(module)
             names = set(grids_in(function, shardings))
             _maximal_to_parts(names, module, shardings)
             shardings = Shardings.of(module)
@@ -85,6 +247,85 @@ def _is_open(annotation: Annotation) -> bool:
     return annotation.is_unconstrained or annotation.sharding.rank == 0
 
 
+def _smaller_to_parts(function: ir.Operation, module: ir.Operation, shardings: Shardings) -> None:
+    """Move annotations on grids of several sizes to a line of all devices, and to parts of it."""
+    parts = sub_clusters_of(module)
+    grids = [shardings.grid(name) for name in dict.fromkeys(grids_in(function, shardings))]
+    used = [grid for grid in grids if grid.rank and grid.is_static and grid.name not in parts]
+    sizes = {grid.size for grid in used}
+    if len(sizes) < 2 or len(used) < len([grid for grid in grids if grid.rank]):
+        return
+    for grid in used:
+        if grid.device_ids:
+            raise ShardError(
+                f"function @{name_of(function)} has tensors on grids of {min(sizes)} and of "
+                f"{max(sizes)} devices, and {grid} has an order of its own: declare parts of one "
+                "grid, by 'mesh.sub_cluster'"
+            )
+    line = _new_grid(max(sizes), module, shardings)
+    names = {line.name, *shardings.grids}
+    of_size = {line.size: line.name}
+    for size in sorted(sizes - {line.size}):
+        of_size[size] = fresh_name(f"first_{size}", names)
+        attributes = {
+            "sym_name": ir.StringAttr.get(of_size[size]),
+            "cluster": ir.FlatSymbolRefAttr.get(line.name),
+            "offsets": i64_array([0]),
+            "sizes": i64_array([size]),
+        }
+        with ir.InsertionPoint(function), function.location:
+            create("mesh.sub_cluster", [], [], attributes)
+    moved = Shardings.of(module)
+
+    def change(annotation: Annotation) -> Annotation:
+        grid = shardings.grid(annotation.grid)
+        if not grid.rank:
+            return annotation
+        line_or_part = moved.grid(of_size[grid.size])
+        return _on(annotation, line_or_part, lambda axis: (_along_line(axis, grid),))
+
+    rewrite_annotations(function, change, moved)
+    if _CLUSTER in function.attributes:
+        function.attributes[_CLUSTER] = ir.FlatSymbolRefAttr.get(line.name)
+
+
+def _along_line(axis: Axis, grid: Grid) -> Axis:
+    """The axis of a grid as one of a line of as many devices."""
+    within = _as_part(axis, grid)
+    return SubAxis(0, grid.axes_size(range(within.axis)) * within.pre, within.size)
+
+
+def _as_part(axis: Axis, grid: Grid) -> SubAxis:
+    return axis if isinstance(axis, SubAxis) else SubAxis(axis, 1, grid.axes_size((axis,)))
+
+
+def _as_whole(axis: SubAxis, grid: Grid) -> Axis:
+    return axis.axis if axis.size == grid.axes_size((axis.axis,)) else axis
+
+
+def _on(annotation: Annotation, grid: Grid, moved: Callable[[Axis], Axes]) -> Annotation:
+    """The annotation on another grid, with the axes that each of its own becomes there."""
+
+    def each(axes: Axes) -> Axes:
+        found: list[SubAxis] = []
+        for new in (_as_part(new, grid) for axis in axes for new in moved(axis)):
+            if found and follows(found[-1], new):
+                before = found.pop()
+                found.append(SubAxis(new.axis, before.pre, before.size * new.size))
+            else:
+                found.append(new)
+        return tuple(_as_whole(axis, grid) for axis in found)
+
+    sharding = annotation.sharding
+    sharding = replace(
+        sharding,
+        grid=grid.name,
+        split_axes=tuple(map(each, sharding.split_axes)),
+        partial=each(sharding.partial),
+    )
+    return replace(annotation, sharding=sharding, replicated=each(annotation.replicated))
+
+
 def _maximal_to_parts(names: Collection[str], module: ir.Operation, shardings: Shardings) -> None:
     """Declare the grids of one device that a function uses as parts of the other one it uses.
 
@@ -94,7 +335,11 @@ def _maximal_to_parts(names: Collection[str], module: ir.Operation, shardings: S
     if not maximal:
         return
     count = 1 + max(device for grid in maximal for device in grid.device_ids)
-    used = sorted((g for g in map(shardings.grid, names) if g.rank), key=lambda grid: grid.name)
+    parts = sub_clusters_of(module)
+    used = sorted(
+        (g for g in map(shardings.grid, names) if g.rank and g.name not in parts),
+        key=lambda grid: grid.name,
+    )
     declared = [
         grid
         for grid in shardings.grids.values()
@@ -137,20 +382,10 @@ def _move_to(
         axes = axes_of.get(annotation.grid)
         if axes is None:
             return annotation
-
-        def moved(split: Axes) -> Axes:
-            return tuple(new for axis in split for new in axes[axis])
-
-        sharding = annotation.sharding
-        if any(isinstance(axis, SubAxis) for axis in (*sharding.axes, *annotation.replicated)):
+        used = (*annotation.sharding.axes, *annotation.replicated)
+        if any(isinstance(axis, SubAxis) for axis in used):
             return annotation
-        sharding = replace(
-            sharding,
-            grid=whole.name,
-            split_axes=tuple(map(moved, sharding.split_axes)),
-            partial=moved(sharding.partial),
-        )
-        return replace(annotation, sharding=sharding, replicated=moved(annotation.replicated))
+        return _on(annotation, whole, lambda axis: axes[axis])
 
     if any(axes_of.values()):
         rewrite_annotations(function, change, shardings)

@@ -7,25 +7,24 @@
     %2 = "mesh.collective_permute"(%1)
       {cluster = @g, mesh_axis = [0], permutation = [1, -1], mesh.stages = [@first, @second]}
 
-This happens before propagation. A stage is a part of the devices: it has one index along some axes
-of the grid, which is refined if need be (`model.sub_cluster`). A tensor sharded as `[[1]]` on a
-stage is sharded as `[[1]]` on the grid, replicated along the fixed axes of the stage. From here on
-a function is on one grid, and `partition` lets each device run the ops of its own stages only. The
-attribute `mesh.stage` of arguments and results names their stage.
-
-A transfer between stages with the same fixed axes is a permutation along these. Other transfers, to
-and from all devices too, have no `mesh_axis`: `partition` finds out what they move.
+A stage has one index along some axes of the grid, which is refined if need be; a tensor sharded as
+`[[1]]` on the stage is sharded as `[[1]]` on the grid, replicated along these fixed axes. Arguments
+and results name their stage by `mesh.stage`. A transfer between stages with the same fixed axes is
+a permutation along these. Others have no `mesh_axis`: `partition` plans their messages. A
+transfer to a grid that is no part of another becomes an annotation for its users, and one of a part
+of a tensor a slice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from shard_dialect.collectives import NOBODY, flat_index
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import annotate, create
-from shard_dialect.ir.diagnostics import error_at, located, warn
+from shard_dialect.ir.diagnostics import located, warn
 from shard_dialect.ir.function import (
     BOUNDARY,
     boundary,
@@ -37,59 +36,67 @@ from shard_dialect.ir.function import (
 from shard_dialect.ir.grids import OPS as GRIDS
 from shard_dialect.ir.grids import sub_clusters_of, write_cluster
 from shard_dialect.ir.mesh import annotation_ops
-from shard_dialect.ir.mesh.attributes import (
-    STAGE,
-    STAGES,
-    i64_array,
+from shard_dialect.ir.mesh.annotation_ops import (
+    BOUNDARY_OPS,
+    anything,
+    boundary_of,
+    computations_around,
+    manual_axes_at,
+    manual_computations,
+    write_manual_axes,
 )
-from shard_dialect.ir.mesh.manual_computation import anything, is_manual
+from shard_dialect.ir.mesh.attributes import MANUAL, STAGE, STAGES, i64_array, ints
 from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
 from shard_dialect.ir.mesh.notation import write_axes
-from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
-from shard_dialect.ir.mesh.stage_attributes import stages_at
-from shard_dialect.ir.read_function import read_function
-from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.model import Annotation, Axis, Grid, SubCluster
-from shard_dialect.model.collectives import NOBODY
+from shard_dialect.ir.mesh.sharding_attributes import Shardings, has_stages, rank_of
+from shard_dialect.ir.numbered_function import Op, read_function
+from shard_dialect.ir.walk import operations, walk
+from shard_dialect.model import Annotation, Axes, Axis, Grid, SubCluster
 from shard_dialect.model.grid_refinement import Refinement
-from shard_dialect.model.rooted_collectives import flat_index
+from shard_dialect.model.sharding import ShardingError
 from shard_dialect.model.sub_cluster import Place, refine_for, whole_axis
-from shard_dialect.passes.erase_transfer import erase_transfer
-from shard_dialect.passes.stages.annotated_stages import (
+from shard_dialect.passes.calls import inline_where_called
+from shard_dialect.passes.erase_sharding import erase_transfer
+from shard_dialect.passes.framework.base import needs
+from shard_dialect.passes.manual.replica_group_collectives import is_between_devices, move_to_grid
+from shard_dialect.passes.stages.assign_stages import StageAnnotations, Stages
+from shard_dialect.passes.stages.settle_grids import (
     PERMUTE,
     annotations_in,
     boundary_annotations,
     grids_in,
+    rewrite_annotations,
     transfer_of,
 )
-from shard_dialect.passes.stages.assign_stages import StageAnnotations, Stages
-from shard_dialect.passes.stages.inline_calls import inline_where_called
-from shard_dialect.passes.stages.rewrite_annotations import rewrite_annotations
 
 
-def stages_to_grid_axis(module: ir.Operation) -> None:
-    """Rewrite the annotated functions with stages; raise a located `ShardError` if it fails.
+@needs(forms=("annotated",), grids=2)
+def stages_to_grid(module: ir.Operation) -> None:
+    """Rewrite annotated functions with several stages to shardings on the grid that has them.
 
     A transfer to a grid that is no part of another becomes an annotation for its users, and one of
     a part of a tensor becomes a slice.
     """
     shardings = Shardings.of(module)
-    if len(shardings.grids) < 2:
-        return
     sub_clusters = sub_clusters_of(module)
     staged = set()
     for function in functions_of(module):
         with located(function):
-            if form_of(function) == "annotated" and sub_clusters.keys() & set(
-                grids_in(function, shardings)
+            if form_of(function) == "annotated" and sub_clusters.keys() & _names_in(
+                function, shardings
             ):
                 staged.add(name_of(function))
+    # A device that is not of a stage could not return the stage's tensors from a call (`calls`).
     inline_where_called(module, staged)
-    functions = [each for each in functions_of(module) if form_of(each) == "annotated"]
+    functions = [
+        each
+        for each in functions_of(module)
+        if form_of(each) == "annotated" and not has_stages(each)  # else it is done already
+    ]
     for function in functions:
         with located(function):
             shardings = Shardings.of(module)
-            names = set(grids_in(function, shardings))
+            names = _names_in(function, shardings)
             stages = [each for name, each in sub_clusters.items() if name in names]
             if stages:
                 _StagesToGrid(function, stages, names, shardings).run()
@@ -113,6 +120,13 @@ def _transfers_to_annotations(function: ir.Operation, shardings: Shardings) -> N
             annotated = annotate(value, shardings.write(annotation), as_result=False)
         op.results[0].replace_all_uses_with(annotated)
         op.erase()
+
+
+def _names_in(function: ir.Operation, shardings: Shardings) -> set[str]:
+    """The names of the grids in a function's annotations and manual computations."""
+    computations = manual_computations(function)
+    of_computations = (annotation_ops.grid_of(each, shardings).name for each in computations)
+    return {*grids_in(function, shardings), *of_computations}
 
 
 def _grid_of(annotation: Annotation | None) -> str | None:
@@ -164,11 +178,16 @@ class _StagesToGrid:
         self._declare()
         self._pass_all()
         rewrite_annotations(self.function, self._on_grid, self.shardings)
-        self._note_boundary("arg_attrs", function.arguments)
-        self._note_boundary("res_attrs", function.returns[0].operands)
+        self._note_boundary("arg_attrs", map(self.of.of_value, function.arguments))
+        made = map(self.of.of_value, function.returns[0].operands)
+        annotated = map(_grid_of, results)
+        self._note_boundary("res_attrs", (b or a for a, b in zip(made, annotated, strict=True)))
         for op in walk(self.function):
             with located(op):
                 self._rewrite_loops(op)
+        for computation in reversed(manual_computations(self.function)):  # inner ones first
+            with located(computation):
+                self._move_computation(computation)
         if "mesh_cluster" in self.function.attributes:
             self.function.attributes["mesh_cluster"] = ir.FlatSymbolRefAttr.get(self.fine.name)
 
@@ -177,9 +196,16 @@ class _StagesToGrid:
         stages = {each.name: each for each in self.stages}
         of_all: list[Axis] = []
         of_stages: list[Axis | None] = []
-        for annotation in annotations_in(self.function, self.shardings):
-            stage = stages.get(annotation.grid)
-            for axis in (*annotation.sharding.axes, *annotation.replicated):
+        uses: list[tuple[str, Axes]] = [
+            (each.grid, (*each.sharding.axes, *each.replicated))
+            for each in annotations_in(self.function, self.shardings)
+        ]
+        for computation in manual_computations(self.function):
+            grid = annotation_ops.grid_of(computation, self.shardings)
+            uses.append((grid.name, tuple(ints(computation.attributes[MANUAL]))))
+        for name, axes in uses:
+            stage = stages.get(name)
+            for axis in axes:
                 if stage is None:
                     of_all.append(axis)
                 elif self.shardings.grid(stage.name).axes_size((axis,)) > 1:
@@ -219,17 +245,37 @@ class _StagesToGrid:
                 f"function @{name_of(self.function)} has stages, and branches between blocks: "
                 "expected one block"
             )
-        for op in walk(self.function):
-            if is_manual(op):
-                raise error_at(
-                    op.location,
-                    f"'{op.name}' op is a manual computation in a function with stages: their "
-                    "collectives would be on another grid",
-                )
+
+    def _move_computation(self, computation: ir.Operation) -> None:
+        """Let a manual computation be along the axes of the refined grid that its own become."""
+        grid = annotation_ops.grid_of(computation, self.shardings)
+        refinement = self.refinement[grid.name]
+        manual = tuple(ints(computation.attributes[MANUAL]))
+        axes = refinement.refined_axes(manual)
+        if self.fine.axes_size(axes) != grid.axes_size(manual):
+            part = next(each for each in self.stages if each.name == grid.name)
+            raise ShardingError(
+                f"'{computation.name}' op is manual along axes {list(manual)} of stage "
+                f"{part}, which has {part.text_in(self.grid)}"
+            )
+        for op in walk(computation):
+            if next(computations_around(op)) != computation:
+                continue
+            with located(op):
+                if op.name in BOUNDARY_OPS:
+                    entry = boundary_of(op, self.shardings)
+                    moved = self._on_grid(entry.annotation)
+                    op.attributes["sharding"] = self.shardings.write(moved)
+                    write_manual_axes(op, "manual_axes", axes)
+                elif is_between_devices(op):
+                    move_to_grid(op, refinement, manual_axes_at(op))
+        write_manual_axes(computation, MANUAL, axes)
 
     def _of_results(self, op: ir.Operation) -> dict[int, str]:
         with located(op):
             named = _named_by(self.shardings.of_results(op))
+            if op.name in BOUNDARY_OPS:
+                return {0: boundary_of(op, self.shardings).grid.name}
             annotated = annotation_ops.read_annotation(op, self.shardings)
         if annotated and not annotated.for_users:
             named |= dict.fromkeys(range(len(op.results)), annotated.annotation.grid)
@@ -248,15 +294,21 @@ class _StagesToGrid:
                 with located(op.handle):
                     self._pass(op.handle, self.of.of_value(op.operands[0]), transfer[1])
         for op in self.of.crossings:
-            with ir.InsertionPoint(op.handle), located(op.handle), op.location:
-                operand = op.handle.operands[0]
-                permute = create(PERMUTE, [operand.type], [operand])
-                source = self.of.of_value(op.operands[0])
-                self._pass(permute, source, str(self._for_users(op.handle)))
-            op.handle.operands[0] = permute.results[0]
+            self._cross(op, 0, str(self._for_users(op.handle)))
+        for op, number, stage in self.of.operand_crossings:
+            self._cross(op, number, stage)
+
+    def _cross(self, op: Op, number: int, target: str) -> None:
+        """Pass the operand `number` of an op on to another stage."""
+        before = [op.handle, *computations_around(op.handle)][-1]
+        with ir.InsertionPoint(before), located(op.handle), op.location:
+            operand = op.handle.operands[number]
+            permute = create(PERMUTE, [operand.type], [operand])
+            self._pass(permute, self.of.of_value(op.operands[number]), target)
+        op.handle.operands[number] = permute.results[0]
 
     def _pass(self, op: ir.Operation, source: str | None, target: str) -> None:
-        source = source or self.grid.name  # what is on no stage, all devices have
+        source = source or self.grid.name  # all devices have a value that is on no stage
         for name in (source, target):
             if name not in self.places:
                 raise ShardError(
@@ -280,11 +332,10 @@ class _StagesToGrid:
             op.attributes["mesh_axis"] = i64_array(axes)
             op.attributes["permutation"] = i64_array(permutation)
 
-    def _note_boundary(self, key: str, values: Sequence[int]) -> None:
+    def _note_boundary(self, key: str, stages: Iterable[str | None]) -> None:
         """Record the stage of each argument, or result."""
         entries = boundary(self.function, key)
-        for entry, value in zip(entries, values, strict=True):
-            stage = self.of.of_value(value)
+        for entry, stage in zip(entries, stages, strict=True):
             if stage is not None and stage != self.grid.name:
                 entry[STAGE] = ir.FlatSymbolRefAttr.get(stage)
         set_boundary(self.function, key, entries)
@@ -321,10 +372,3 @@ class _StagesToGrid:
             self.warned.add(part.name)
             how = f"split among {kept} devices" if kept > 1 else "unsharded on each device"
             warn(f"{text} is {how}", self.function.location)
-
-
-def has_stages(function: ir.Operation) -> bool:
-    """Whether a function that `stages_to_grid_axis` rewrote has stages."""
-    return any(stage for key in BOUNDARY for stage in stages_at(function, key)) or any(
-        STAGES in op.attributes for op in operations(body(function))
-    )

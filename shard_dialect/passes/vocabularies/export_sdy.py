@@ -26,20 +26,17 @@ from shard_dialect.ir.mesh.check_mesh_ops import DIRECTIONS
 from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
 from shard_dialect.ir.mesh.notation import read_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
-from shard_dialect.ir.numbered_function import Block, Function
-from shard_dialect.ir.read_function import read_function
+from shard_dialect.ir.numbered_function import Block, Function, flows_through, read_function
 from shard_dialect.ir.reading.string_literals import quoted
-from shard_dialect.ir.region_flow import flows_through
 from shard_dialect.ir.sdy import ops as sdy
-from shard_dialect.ir.sdy.convert import to_sdy
-from shard_dialect.ir.sdy.syntax import mesh_body
+from shard_dialect.ir.sdy.syntax import mesh_body, to_sdy
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation, Sharding, ShardingError
-from shard_dialect.model.axis import full_axis
+from shard_dialect.model.grid import full_axis
 from shard_dialect.model.rule_text import write_rule
 from shard_dialect.passes.framework.base import Pass
-from shard_dialect.passes.vocabularies.export_common import (
-    prepare,
+from shard_dialect.passes.vocabularies.export_shard import (
+    exported_shardings,
     refuse,
     refuse_ops,
     refuse_what_is_left,
@@ -57,14 +54,14 @@ _BEYOND = (
 
 
 @dataclass(frozen=True)
-class ExportSdy(Pass):
-    """Write annotations and shardings in Shardy's vocabulary, or refuse what it cannot express."""
+class AnnotationsToSdy(Pass):
+    """Write the `mesh` dialect's annotations as Shardy's, or refuse what it cannot express."""
 
-    name = "export-sdy"
+    name = "annotations-to-sdy"
 
     def rewrite(self, module: ir.Operation) -> None:
         """Translate the module, and raise for what Shardy cannot express."""
-        shardings = prepare(module)
+        shardings = exported_shardings(module)
         refuse_ops(module, _BEYOND, _TARGET)
         module.context.allow_unregistered_dialects = True
         exporter = _Exporter(shardings)
@@ -303,7 +300,7 @@ class _Exporter:
         stands = dict(zip(arguments, block.arguments, strict=True))
         with ir.InsertionPoint(block), terminator.location:
             create("sdy.return", [], results)
-        terminator.erase()  # it uses what is erased below
+        terminator.erase()  # it uses values that are erased below
         for user in walk(new):
             for number, operand in enumerate(user.operands):
                 if operand in stands:

@@ -6,23 +6,213 @@
 
     "sdy.sharding_constraint"(%0) {sharding = ...}           "mesh.annotate"(%0) {as_result = false}
 
-Annotations of the `mesh` dialect are brought to one canonical spelling. Ops that are not
-annotations stay unchanged.
+Annotations of the `mesh` dialect are brought to one canonical spelling.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes
-from shard_dialect.ir.building.build import create
-from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.building.build import annotate, create
+from shard_dialect.ir.diagnostics import located
+from shard_dialect.ir.function import boundary, name_of, set_boundary
+from shard_dialect.ir.grids import read_grid, write_cluster
+from shard_dialect.ir.mesh.attributes import BLOCKS, FORM, SHARDING, SHARDINGS, STANDS_FOR, symbol
+from shard_dialect.ir.mesh.sharding_attributes import Shardings, annotated_blocks
+from shard_dialect.ir.shard.sharding_ops import Layout, grid_name, sharding_behind
 from shard_dialect.ir.verify import check_agreement
-from shard_dialect.ir.walk import walk
-from shard_dialect.passes.framework.base import Pass
+from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.model import Annotation, ShardingError
+from shard_dialect.passes.framework.base import UNCHANGED, Outcome, Pass, facts_of, known
 from shard_dialect.passes.vocabularies.import_mesh import import_mesh
 from shard_dialect.passes.vocabularies.import_sdy import import_sdy
-from shard_dialect.passes.vocabularies.import_shard import import_shard
+
+_SHARDINGS = ("shard.get_sharding", "shard.sharding")
+"""Ops that have no uses once the annotations are imported; users before their operands."""
+
+
+def import_shard(module: ir.Operation, ops: Sequence[ir.Operation]) -> bool:
+    """Import upstream's `ops` of `module` in place; return whether there were any."""
+    shard_ops = [op for op in ops if op.name.startswith("shard.")]
+    if not shard_ops:
+        return False
+    shard_ops = _with_shardings_themselves(shard_ops)
+    shardings = Shardings.of(module)
+    annotations, others = [], []
+    for op in shard_ops:
+        if op.name == "shard.shard":
+            with located(op):
+                annotations.append((op, _sharding_op_of(op)))
+        else:
+            others.append(op)
+    importer = _Importer(shardings)
+    # Those that stand for an attribute go last, when the op that gets it is imported.
+    for op, sharding_op in sorted(annotations, key=lambda each: STANDS_FOR in each[0].attributes):
+        with located(op):
+            importer.convert(op, sharding_op)
+    importer.write_boundaries()
+    _import_grids(module, _without_unused(others))
+    return True
+
+
+def _with_shardings_themselves(ops: Sequence[ir.Operation]) -> list[ir.Operation]:
+    """Replace each `shard.get_sharding` by the sharding, which annotations will not name any more.
+
+    Returns the other ops.
+    """
+    left = []
+    for op in ops:
+        found = sharding_behind(op.results[0]) if op.name == "shard.get_sharding" else None
+        if found is None:
+            left.append(op)
+        else:
+            op.results[0].replace_all_uses_with(found.results[0])
+            op.erase()
+    return left
+
+
+def _sharding_op_of(op: ir.Operation) -> ir.Operation:
+    sharding_op = sharding_behind(op.operands[1])
+    if sharding_op is None:
+        raise ShardingError("takes a sharding that no 'shard.sharding' op makes")
+    return sharding_op
+
+
+class _Importer:
+    """Converts annotations; `boundaries` collects the attributes of arguments and results."""
+
+    def __init__(self, shardings: Shardings) -> None:
+        self.shardings = shardings
+        self.boundaries: dict[tuple[str, str], list[dict[str, ir.Attribute]]] = {}
+        self.functions: dict[str, ir.Operation] = {}
+
+    def convert(self, op: ir.Operation, sharding_op: ir.Operation) -> None:
+        source = op.operands[0]
+        rank = source.type.rank
+        sharding = Layout.of(sharding_op).sharding(
+            rank, self.shardings.grid(grid_name(sharding_op))
+        )
+        attribute = self.shardings.write(self.shardings.checked(Annotation(sharding), rank))
+        stands_for = op.attributes[STANDS_FOR].value if STANDS_FOR in op.attributes else None
+        restore = _RESTORE.get(stands_for) if stands_for else None
+        with ir.InsertionPoint(op), op.location:
+            if stands_for == "reshard":
+                attributes = {"sharding": attribute}
+                new = create("mesh.reshard", [source.type], [source], attributes).results[0]
+            elif restore and restore(self, op, attribute):
+                new = source
+            else:
+                for_users = "annotate_for_users" in op.attributes
+                new = annotate(
+                    source, attribute, list(sharding_op.operands), as_result=not for_users
+                )
+                if self._is_propagated(op):
+                    new.owner.attributes[SHARDINGS] = ir.ArrayAttr.get([attribute])
+        op.results[0].replace_all_uses_with(new)
+        op.erase()
+
+    def _is_propagated(self, op: ir.Operation) -> bool:
+        """Whether the op's function is in the propagated form, where each value has a sharding."""
+        while op.parent is not None:
+            op = op.parent.operation
+            if op.name == "func.func":
+                # Its attribute alone: without one, `form_of` would read the function each time.
+                return FORM in op.attributes and op.attributes[FORM].value == "propagated"
+        return False
+
+    def to_argument(self, op: ir.Operation, sharding: ir.Attribute) -> bool:
+        """Set the sharding on the annotated argument; return whether the value is an argument."""
+        value = op.operands[0]
+        if not isinstance(value.owner, ir.Block):
+            return False
+        return self._to_boundary(value.owner.owner, "arg_attrs", value.arg_number, sharding)
+
+    def to_result(self, op: ir.Operation, sharding: ir.Attribute) -> bool:
+        uses = list(op.results[0].uses)
+        if len(uses) != 1 or uses[0].owner.operation.name != "func.return":
+            return False
+        function = uses[0].owner.operation.parent
+        return self._to_boundary(function, "res_attrs", uses[0].operand_number, sharding)
+
+    def _to_boundary(
+        self, function: ir.Operation, key: str, number: int, sharding: ir.Attribute
+    ) -> bool:
+        function = function.operation
+        if function.name != "func.func":
+            return False
+        name = name_of(function)
+        self.functions[name] = function
+        entries = self.boundaries.setdefault((name, key), boundary(function, key))
+        entries[number][SHARDING] = sharding
+        return True
+
+    def write_boundaries(self) -> None:
+        for (name, key), entries in self.boundaries.items():
+            set_boundary(self.functions[name], key, entries)
+
+    def to_block(self, op: ir.Operation, sharding: ir.Attribute) -> bool:
+        """Note the sharding of an argument of a block that is not a function's first one."""
+        value = op.operands[0]
+        if not isinstance(value.owner, ir.Block):
+            return False
+        owner = value.owner.owner.operation
+        blocks = annotated_blocks(owner)
+        if value.owner not in blocks:
+            return False
+        lists = [[ir.UnitAttr.get()] * len(block.arguments) for block in blocks]
+        if BLOCKS in owner.attributes:
+            lists = [list(each) for each in owner.attributes[BLOCKS]]
+        lists[blocks.index(value.owner)][value.arg_number] = sharding
+        owner.attributes[BLOCKS] = ir.ArrayAttr.get([ir.ArrayAttr.get(each) for each in lists])
+        return True
+
+    def to_op(self, op: ir.Operation, sharding: ir.Attribute) -> bool:
+        value = op.operands[0]
+        if isinstance(value.owner, ir.Block):
+            return False
+        owner = value.owner.operation
+        annotations = [ir.UnitAttr.get()] * len(owner.results)
+        if SHARDINGS in owner.attributes:
+            annotations = list(owner.attributes[SHARDINGS])
+        annotations[value.result_number] = sharding
+        owner.attributes[SHARDINGS] = ir.ArrayAttr.get(annotations)
+        return True
+
+
+_RESTORE: dict[str, Callable[[_Importer, ir.Operation, ir.Attribute], bool]] = {
+    "argument": _Importer.to_argument,
+    "block": _Importer.to_block,
+    "op": _Importer.to_op,
+    "result": _Importer.to_result,
+}
+
+
+def _without_unused(ops: Sequence[ir.Operation]) -> list[ir.Operation]:
+    """Erase the sharding ops that have no uses; return the other ops."""
+    left = list(ops)
+    for name in _SHARDINGS:
+        kept = []
+        for op in left:
+            if op.name == name and not any(True for _ in op.results[0].uses):
+                op.erase()
+            else:
+                kept.append(op)
+        left = kept
+    return left
+
+
+def _import_grids(module: ir.Operation, left: Sequence[ir.Operation]) -> None:
+    """Replace each `shard.grid` by a `mesh.cluster`, unless ops of `shard` still refer to it."""
+    kept = {symbol(op.attributes["grid"]) for op in left if "grid" in op.attributes}
+    for op in operations(body(module)):
+        grid = read_grid(op) if op.name == "shard.grid" else None
+        if grid is not None and grid.name not in kept:
+            with ir.InsertionPoint(op), op.location:
+                write_cluster(grid, op)
+            op.erase()
+
 
 _COMPOSITE = "stablehlo.composite"
 """An op that a backend may execute as a unit; `import` replaces it by its decomposition."""
@@ -36,10 +226,14 @@ class Import(Pass):
 
     name = "import"
 
-    def rewrite(self, module: ir.Operation) -> None:
+    def rewrite(self, module: ir.Operation) -> Outcome:
         """Import all annotations, then check that they agree."""
+        forms = known(module, facts_of).forms
+        if forms and forms <= {"local", "lowered"}:  # whose grids are upstream's
+            return UNCHANGED
         import_annotations(module)
         check_agreement(module, Shardings.of(module))
+        return None
 
 
 def import_annotations(module: ir.Operation) -> set[str]:

@@ -3,6 +3,7 @@
 sdy.sharding = #sdy.sharding<...>        on arguments and results: mesh.sharding
 sdy.sharding = #sdy.sharding_per_value   on ops: mesh.shardings
 sdy.sharding_constraint                  mesh.annotate, for its users; of the value if it has none
+sdy.reshard, and Shardy's collectives    mesh.reshard; the operand of a reduction is partial
 sdy.manual_computation                   scf.execute_region {mesh.manual_axes}, whose operands
                                          enter by mesh.to_local, and whose results leave by
                                          mesh.to_global
@@ -17,6 +18,7 @@ from itertools import count
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import annotate, create
+from shard_dialect.ir.context import load_stablehlo
 from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.function import BOUNDARY, boundary, set_boundary
 from shard_dialect.ir.grids import grids_of, write_cluster
@@ -25,9 +27,9 @@ from shard_dialect.ir.mesh.notation import write_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.sdy import ops as sdy
 from shard_dialect.ir.sdy import syntax
-from shard_dialect.ir.sdy.convert import axis_number
+from shard_dialect.ir.sdy.syntax import axis_number
 from shard_dialect.ir.walk import body, operations
-from shard_dialect.model import Annotation, Grid
+from shard_dialect.model import Annotation, Grid, ShardingError
 from shard_dialect.model.rule_text import write_rule
 from shard_dialect.passes.vocabularies.import_mesh import replace_uses_after
 
@@ -70,7 +72,7 @@ class _Declaring(sdy.SdyReader):
     def annotation(self, given: syntax.TensorSharding, type_: ir.Type) -> Annotation:
         """As `SdyReader.annotation`. On an empty mesh nothing is split, which holds on any other.
 
-        JAX replicates on an empty mesh what is on no mesh, such as random keys.
+        JAX replicates tensors without a mesh, such as random keys, on an empty one.
         """
         found = super().annotation(given, type_)
         others = [grid for grid in self.grids.values() if grid.rank]
@@ -171,7 +173,7 @@ class _Importer:
         whose axes contradict those before it tells nothing.
         """
         value, result = op.operands[0], op.results[0]
-        if not isinstance(value.type, ir.RankedTensorType):
+        if not isinstance(value.type, ir.RankedTensorType) or _is_element(op):
             result.replace_all_uses_with(value)  # a scalar is never split
             return
         annotation = self.reader.sharding(op.attributes["sharding"], value.type)
@@ -219,12 +221,41 @@ class _Importer:
         if not isinstance(value.type, ir.RankedTensorType):
             op.results[0].replace_all_uses_with(value)
             return
-        annotation = self.shardings.write(
-            self.reader.sharding(op.attributes["sharding"], value.type)
-        )
-        new = create("mesh.reshard", [value.type], [value], {"sharding": annotation})
+        self._reshard(op, value, self.reader.sharding(op.attributes["sharding"], value.type))
+
+    def _reshard(self, op: ir.Operation, value: ir.Value, target: Annotation) -> None:
+        sharding = {"sharding": self.shardings.write(target)}
+        new = create("mesh.reshard", [value.type], [value], sharding)
         op.results[0].replace_all_uses_with(new.results[0])
         _keep_shardings(op, new.results[0])
+
+    def collective(self, op: ir.Operation) -> None:
+        """Convert a collective, which changes how a value is stored, and no element of it."""
+        value = op.operands[0]
+        is_partial = op.name in (*sdy.REDUCTIONS, *sdy.TO_UNREDUCED)
+        if is_partial and isinstance(value.owner, ir.Block) and op.parent.name == "func.func":
+            raise ShardingError(
+                f"'{op.name}' op is on an argument: only a value that an op makes can be partial"
+            )
+        if op.name in sdy.REDUCTIONS:
+            partial = self.shardings.write(sdy.reduced(op, self.reader))
+            value = annotate(value, partial, as_result=False)
+        self._reshard(op, value, self.reader.sharding(op.attributes["out_sharding"], value.type))
+
+    def constant(self, op: ir.Operation) -> None:
+        load_stablehlo(op.context)
+        types = [op.results[0].type]
+        new = create("stablehlo.constant", types, [], {"value": op.attributes["value"]})
+        op.results[0].replace_all_uses_with(new.results[0])
+        _keep_shardings(op, new.results[0])
+
+    def edge(self, op: ir.Operation) -> None:
+        """Convert the sharding that Shardy has found for values of one edge, such as a loop's."""
+        value = op.operands[0]
+        if "sharding" in op.attributes and isinstance(value.type, ir.RankedTensorType):
+            found = self.reader.sharding(op.attributes["sharding"], value.type)
+            value = annotate(value, self.shardings.write(found), as_result=True)
+        op.results[0].replace_all_uses_with(value)
 
     def group(self, op: ir.Operation) -> None:
         create("mesh.sharding_group", [], [op.operands[0]], {"group_id": op.attributes["group_id"]})
@@ -297,6 +328,7 @@ class _Importer:
     def _region(self, op: ir.Operation, attributes: dict[str, ir.Attribute]) -> ir.Operation:
         """Create an empty region op with the result types of `op`."""
         types = [result.type for result in op.results]
+        # Upstream's canonicalization would inline the region into the block around it.
         marks = {"no_inline": ir.UnitAttr.get()}
         region = create("scf.execute_region", types, [], attributes | marks, regions=1)
         region.regions[0].blocks.append()
@@ -311,7 +343,7 @@ class _Importer:
     ) -> None:
         """Move the body of `op` to `region`; `inside` replaces its arguments.
 
-        The region yields `outside`, or what `op` returned if that is `None`.
+        The region yields `outside`; if that is `None`, the values that `op` returned.
         """
         for argument, value in zip(body(op).arguments, inside, strict=True):
             argument.replace_all_uses_with(value)
@@ -356,6 +388,15 @@ def _returned(op: ir.Operation) -> Sequence[ir.Value]:
     return list(operations(body(op))[-1].operands)
 
 
+def _is_element(op: ir.Operation) -> bool:
+    """Whether the op is of one element, in the body of a reduction, scatter or sort."""
+    around: str = op.parent.name
+    is_combiner = around.startswith("stablehlo.") and around not in _BLOCKS_OF_TENSORS
+    return is_combiner and op.operands[0].type.rank == 0
+
+
+_BLOCKS_OF_TENSORS = ("stablehlo.case", "stablehlo.if", "stablehlo.while")
+
 _CONVERT: dict[str, Callable[[_Importer, ir.Operation], None]] = {
     "sdy.mesh": _Importer.mesh,
     "sdy.sharding_constraint": _Importer.constraint,
@@ -364,4 +405,7 @@ _CONVERT: dict[str, Callable[[_Importer, ir.Operation], None]] = {
     "sdy.propagation_barrier": _Importer.barrier,
     "sdy.named_computation": _Importer.named,
     "sdy.manual_computation": _Importer.manual,
+    "sdy.constant": _Importer.constant,
+    **dict.fromkeys(sdy.EDGES, _Importer.edge),
+    **dict.fromkeys((*sdy.COLLECTIVES, *sdy.TO_UNREDUCED, *sdy.REDUCTIONS), _Importer.collective),
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shard_dialect.model.collectives import (
+from shard_dialect.collectives import (
     AllGather,
     AllReduce,
     AllSlice,

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import gcd, prod
 
-from shard_dialect.model.axis import full_axis
-from shard_dialect.model.collectives import AllToAll, ReduceScatter, Step
-from shard_dialect.model.grid import Grid
+from shard_dialect.collectives import Step
+from shard_dialect.model.grid import Grid, full_axis
 from shard_dialect.model.sharding import Shape, Sharding
 from shard_dialect.planner.layouts.greedy import applied, common_prefix, greedy
 from shard_dialect.planner.layouts.layout import AxisNumbers, Layout, Problem
@@ -41,18 +40,24 @@ def reduced_problem(
         shape, source.split_axes, target.split_axes, strict=True
     ):
         even = size % grid.axes_size(source_axes) == 0 and size % grid.axes_size(target_axes) == 0
+        # Major axes that a dimension keeps stay where they are: each of its parts is the same
+        # problem.
         common = source_axes[: common_prefix(source_axes, target_axes)] if even else ()
         kept.update(common)
         sizes.append(size // grid.axes_size(common))
         uneven.append(not even)
     if not any(uneven):
         kept |= set(source.partial) & set(target.partial)
+    # Devices of two stages differ along these axes: no reshard may use them for itself.
     barred = {*grid.stage_axes} - {*source.axes, *target.axes}
     axes = tuple(axis for axis in range(grid.rank) if axis not in {*kept, *barred})
     numbers = {axis: number for number, axis in enumerate(axes)}
     devices = grid.axes_size(axes)
     small = tuple(
-        size if odd else gcd(size, devices) for size, odd in zip(sizes, uneven, strict=True)
+        # Only the factors that devices can split matter: 4096 rows on 2x2 devices are a problem of
+        # 4.
+        size if odd else gcd(size, devices)
+        for size, odd in zip(sizes, uneven, strict=True)
     )
 
     def layout(sharding: Sharding) -> Layout:
@@ -102,9 +107,9 @@ class Solution:
 
     steps: tuple[Step | Layout, ...]
     bound: int
-    """What it costs at least without permutations."""
+    """A lower bound on the cost without permutations."""
     exact: bool
-    """Whether no other steps are cheaper."""
+    """Whether the search has shown that no other steps are cheaper."""
 
 
 @lru_cache(maxsize=65536)
@@ -113,6 +118,7 @@ def solve(problem: Problem, limit: int) -> Solution:
     bound = missing(problem)
     steps = greedy(problem)
     most = _cost(problem, steps)
+    # One step at the lower bound: no search can improve on it. So are most reshards.
     if len(steps) == 1 and most <= bound:
         return Solution(tuple(steps), bound, True)
     exact = True
@@ -154,8 +160,8 @@ def _cost(problem: Problem, steps: Sequence[Step]) -> int:
         n = problem.count(step.axes)  # type: ignore[arg-type]  # numbers here
         after = applied(step, now)
         operand = problem.elements(now)
-        if isinstance(step, ReduceScatter | AllToAll):
-            dim = step.dim if isinstance(step, ReduceScatter) else step.target_dim
+        dim = step.cut_dim
+        if step.communicates and dim is not None:
             size_before = problem.shard(dim, problem.count(now[0][dim]))
             operand = operand // size_before * problem.shard(dim, problem.count(after[0][dim])) * n
         total += step.bytes_moved(n, (operand,), problem.unit)

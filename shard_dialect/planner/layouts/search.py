@@ -2,16 +2,25 @@
 
 Costs are compared in this order: bytes moved, number of steps, peak memory.
 
-`cheapest` finds the best path without a permutation by A*. Its lower bound is what the device that
-misses most of its target shard still has to receive. `cheapest_with_permute` finds the best path
-with one permutation. A permutation leads from a layout to any layout with as many shards in each
-dimension, so only these numbers matter for the paths to it and from it. One search runs forward
-from the source, one backward from the target. Layouts that differ only in axes of equal size count
-as one.
+`cheapest` finds the best path without a permutation by A*. The lower bound on the bytes still to be
+moved is the largest part of a target shard that any device lacks.
+
+`cheapest_with_permute` finds the best path with one permutation. A permutation leads from a layout
+to any layout with as many shards in each dimension, so only these numbers matter for the paths to
+it and from it. One search runs forward from the source, one backward from the target. Layouts that
+differ only in axes of equal size count as one.
+
+`fastest` finds the best path by prices in time. A step's time depends on where the devices of a
+group are in the network, so no two axes are alike here, and no axis may be left out because it
+stays. One search runs forward from the source, one backward from the target; both prune paths that
+take longer than the known plan. The forward one finds the fastest path without a permutation. A
+permutation leads from a layout of the one to a layout of the other that has as many shards in each
+dimension.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,9 +28,15 @@ from heapq import heappop, heappush
 from itertools import count as numbers
 from math import prod
 
-from shard_dialect.model.collectives import Step
-from shard_dialect.planner.layouts.layout import AxisNumbers, Layout, Problem
-from shard_dialect.planner.layouts.moves import Move, backward, forward
+from shard_dialect.collectives import Step
+from shard_dialect.planner.layouts.layout import (
+    AxisNumbers,
+    Layout,
+    Move,
+    Problem,
+    backward,
+    forward,
+)
 
 Cost = tuple[int, int, int]
 """Elements moved in the problem's unit, number of steps, elements held at the peak."""
@@ -40,7 +55,7 @@ class Path:
 
 
 def missing(problem: Problem) -> int:
-    """A lower bound on what a plan without permutations moves, in the problem's unit."""
+    """A lower bound on the cost of a plan without permutations, in the problem's unit."""
     return _Missing(problem).after(problem.source)
 
 
@@ -56,6 +71,7 @@ def cheapest(problem: Problem, limit: int) -> Path:
     visited = 0
     while queue:
         *_, layout, cost = heappop(queue)
+        # An entry that a cheaper path has replaced: the heap cannot lower the key of an entry.
         if cost != best[layout]:
             continue
         if layout == end:
@@ -71,6 +87,8 @@ def cheapest(problem: Problem, limit: int) -> Path:
                 estimate = new_cost[0] + bound.after(after)
                 queued = (
                     estimate,
+                    # A lower bound on the number of steps, too: one more, if this is not the
+                    # target.
                     new_cost[1] + (after != end),
                     new_cost[2],
                     next(tie),
@@ -100,6 +118,7 @@ def cheapest_with_permute(
     `first` and `second` are one problem, or the same tensor on two grids of the same size. `None`
     if every such path moves more than `most`. Raises `SearchTooLong` past `limit` layouts.
     """
+    # The least that any permutation moves: a shard on all devices. Paths are cut off by it.
     smallest = prod(first.shard(dim, first.unit) for dim in range(len(first.shape))) * first.unit
     from_source = reachable(first, first.source, forward, most, smallest, limit, _Shards(first))
     from_target = reachable(
@@ -208,7 +227,7 @@ def reachable(
     """For each `end`, the cheapest layout that steps lead to from `start`, and the path.
 
     `moves` has the steps from a layout, or, if it `is_backward`, those to it: then the paths lead
-    from the layout to `start`. What costs more than `most` with `smallest` is left out.
+    from the layout to `start`. Paths that cost more than `most` with `smallest` are left out.
     """
     reached: dict[object, tuple[Layout, Path]] = {}
     done = set()
@@ -285,12 +304,14 @@ def _first_coordinates(sizes: Sequence[int], count: int) -> Iterator[tuple[int, 
 
 
 class _Missing:
-    """A lower bound on what must still be moved to reach the target, without permutations."""
+    """A lower bound on the cost that is left to the target, without permutations."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         # A mask leaves a shard to the first device along an axis only, so only that one counts.
         sizes = [1 if axis in problem.target[1] else n for axis, n in enumerate(problem.sizes)]
+        # The most that some of the devices lack is a lower bound as well. Of the first devices
+        # every k-th is taken, since neighbours differ along the minor axes only.
         self.devices = list(_first_coordinates(sizes, 4 * _WITNESSES))
         if len(self.devices) > _WITNESSES:
             self.devices = self.devices[:: len(self.devices) // _WITNESSES + 1]
@@ -339,3 +360,80 @@ class _Missing:
         copies = problem.unit // prod(map(problem.count, (*problem.target[0], problem.target[1])))
         sent = addends - 1 + (copies - 1 if partial_in_target == 1 else 0)
         return prod(problem.shape) * sent
+
+
+StepPrice = Callable[[Step | Layout, Layout], int]
+"""The price of a step from a layout; a layout as a step stands for the permutation to it."""
+
+
+@dataclass(frozen=True)
+class TimedProblem:
+    """A search problem with all axes, and the prices of its steps."""
+
+    problem: Problem
+    price: StepPrice
+
+    def forward(self, problem: Problem, layout: Layout, labels: Sequence[object]) -> Iterator[Move]:
+        """The steps from a layout."""
+        for step, after, _ in forward(problem, layout, labels):
+            yield step, after, self.price(step, layout)
+
+    def backward(
+        self, problem: Problem, layout: Layout, labels: Sequence[object]
+    ) -> Iterator[Move]:
+        """The steps that lead to a layout."""
+        for step, before, _ in backward(problem, layout, labels):
+            yield step, before, self.price(step, before)
+
+
+@dataclass(frozen=True, slots=True)
+class TimedPath:
+    """Steps, a layout standing for the permutation to it, and their cost."""
+
+    steps: tuple[Step | Layout, ...]
+    cost: Cost
+
+
+def fastest(timed: TimedProblem, most: int, limit: int) -> TimedPath:
+    """The best path that takes at most `most`, which some path does, with one permutation or none.
+
+    Compares time, then the number of steps, then peak memory. Raises `SearchTooLong` past `limit`
+    layouts.
+    """
+    problem = timed.problem
+    classes = Layouts(problem)
+    from_source = reachable(problem, problem.source, timed.forward, most, 0, limit, classes)
+    best: TimedPath | None = None
+    if problem.target in from_source:
+        _, path = from_source[problem.target]
+        best, most = TimedPath(path.steps, path.cost), path.cost[0]
+    from_target = reachable(
+        problem, problem.target, timed.backward, most, 0, limit, classes, is_backward=True
+    )
+    by_counts: dict[object, list[tuple[Layout, Path]]] = defaultdict(list)
+    for layout, after in from_target.values():
+        by_counts[_counts(problem, layout)].append((layout, after))
+    for layout, before in from_source.values():
+        for other, after in by_counts[_counts(problem, layout)]:
+            if before.cost[0] + after.cost[0] > most or layout == other:
+                continue
+            found = _permuted(timed, layout, before, other, after)
+            if best is None or found.cost < best.cost:
+                best, most = found, min(most, found.cost[0])
+    assert best is not None, "the plan that is known takes no longer"
+    return best
+
+
+def _counts(problem: Problem, layout: Layout) -> object:
+    return (*map(problem.count, layout[0]), problem.count(layout[1]))
+
+
+def _permuted(
+    timed: TimedProblem, layout: Layout, before: Path, other: Layout, after: Path
+) -> TimedPath:
+    cost = (
+        before.cost[0] + timed.price(other, layout) + after.cost[0],
+        before.cost[1] + 1 + after.cost[1],
+        max(before.cost[2], 2 * timed.problem.elements(layout), after.cost[2]),
+    )
+    return TimedPath((*before.steps, other, *after.steps), cost)

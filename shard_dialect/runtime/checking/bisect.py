@@ -15,17 +15,16 @@ compared.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from shard_dialect.codegen.array_types import Array, has_numpy_type
-from shard_dialect.codegen.lowered_program import find_function
-from shard_dialect.errors import Diagnostic, ShardError, ShardWarning
+from shard_dialect.abi.lowered_program import find_function
+from shard_dialect.abi.tensor_types import Array, has_numpy_type
+from shard_dialect.collectives import AllReduce
+from shard_dialect.errors import Diagnostic, ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
-from shard_dialect.ir.diagnostics import error_at
+from shard_dialect.ir.diagnostics import error_at, silent
 from shard_dialect.ir.function import (
     boundary,
     form_of,
@@ -35,24 +34,22 @@ from shard_dialect.ir.function import (
     set_boundary,
     update_type,
 )
-from shard_dialect.ir.mesh.manual_computation import manual_computations
+from shard_dialect.ir.mesh.annotation_ops import manual_computations
 from shard_dialect.ir.mesh.mesh_collectives import write_steps
 from shard_dialect.ir.mesh.mesh_dialect import UPDATE_HALO
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.model import AllReduce
-from shard_dialect.passes.framework.pass_table import PIPELINES
-from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.passes.framework.pipeline import run_pipeline, steps_before
 from shard_dialect.runtime.checking.check import Compared, Expected, compared
 from shard_dialect.runtime.checking.reference import Judge, Reference, judged_by
 from shard_dialect.runtime.checking.tolerance import compare
 from shard_dialect.runtime.communicators.world import World
 from shard_dialect.runtime.compile import parsed
 from shard_dialect.runtime.dynamic_sizes import Sizes
-from shard_dialect.runtime.reachable_functions import keep_reached
+from shard_dialect.runtime.local_programs import keep_reached
 
-_TO_DISTRIBUTED = PIPELINES["spmd"][:-1]
+_TO_DISTRIBUTED = steps_before("partition", "spmd")
 _AT_ONCE = 128
 """The number of values that one run returns: later ones need not be computed or kept."""
 _UNWRITTEN = ("bufferization.alloc_tensor", "tensor.empty")
@@ -74,7 +71,7 @@ class Suspect:
         """Raises a located `ShardError` for a program that is past the distributed form."""
         with source.file_locations():
             module, _ = parsed(source, entry, sizes)
-            with _silent():
+            with silent():  # what they warn of was shown when the program was compiled
                 run_pipeline(module, ",".join(_TO_DISTRIBUTED))
             function = find_function(module.operation, entry)
             if form_of(function) != "distributed":
@@ -90,7 +87,7 @@ class Suspect:
 
         If no value differs, the process that has the reference, and speaks, reports that.
         """
-        with self.module.context, ir.Location.unknown(), self.source.file_locations(), _silent():
+        with self.module.context, ir.Location.unknown(), self.source.file_locations(), silent():
             note = Diagnostic("note", failure)
             count = len(_values(find_function(self.module.operation, self.entry)))
             for start in range(0, count, _AT_ONCE):
@@ -141,7 +138,7 @@ class Suspect:
         return module
 
     def _elsewhere(self, reference: Reference, inputs: Sequence[Array]) -> str:
-        """What to report if each value is right: a rewriting pass may be wrong."""
+        """The report if each value is right: a rewriting pass may be wrong."""
         expected = Expected.of(reference, inputs)
         for count in range(len(_TO_DISTRIBUTED) + 1):
             module, _ = parsed(self.source, self.entry, self.sizes)
@@ -169,14 +166,6 @@ def _refuse_manual(module: ir.Operation) -> None:
                 f"'{op.name}' op is a manual computation: what values before and after it are on "
                 "whole tensors is not known to --bisect",
             )
-
-
-@contextmanager
-def _silent() -> Iterator[None]:
-    """Suppress warnings: they were shown when the program was compiled to be run."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ShardWarning)
-        yield
 
 
 def _described(value: ir.OpResult) -> str:

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from shard_dialect.codegen.array_types import Array
+from shard_dialect.abi.tensor_types import Array
 
 _BLOCK = 1 << 18
 """The number of elements that are compared at once."""
@@ -29,6 +29,9 @@ _ORDERS = 100
 """The factor from the effect of perturbing inputs by one unit to that of another order of sums."""
 _DEVIATIONS = 10
 """The factor from the average effect of other roundings to the allowed one."""
+
+_ERRORS = 4
+"""The factor from the error of the unsharded program to the allowed one."""
 
 Allowed = NDArray[np.float32]
 """The tolerance of each element."""
@@ -121,7 +124,7 @@ def _around(deviations: Allowed) -> Allowed:
 def least_allowed(expected: Array) -> Allowed:
     """The least tolerance of each element, flat: some units in the last place; 0 for integers.
 
-    At least what is left where an executor takes numbers below the normal ones for 0.
+    Near zero it is larger, since an executor may take denormals for 0.
     """
     allowed = np.zeros(expected.size, np.float32)
     if is_float(expected.dtype):
@@ -134,6 +137,59 @@ def least_allowed(expected: Array) -> Allowed:
             for block in _blocks(flat.size):
                 allowed[block] = np.maximum(least, unit * np.abs(_widened(flat[block])))
     return allowed
+
+
+def rounding_errors(results: Sequence[Array], true: Sequence[Array]) -> Iterator[Allowed]:
+    """The tolerance for results that are as far from `true`, with 64 bits for each float.
+
+    At most what may be called rounding: the root of an element's rounding error, of the largest.
+    """
+    for result, exact in zip(results, true, strict=True):
+        errors = np.zeros(result.shape, np.float32)
+        if is_float(result.dtype):
+            with np.errstate(all="ignore"):
+                errors = (_ERRORS * np.abs(_widened(result) - _widened(exact))).astype(np.float32)
+                sizes = np.abs(_widened(result))
+                largest = np.max(sizes, where=np.isfinite(sizes), initial=0.0)
+                errors = np.minimum(errors, largest * _epsilon(result.dtype) ** 0.5)
+        yield np.where(np.isfinite(errors), errors, np.float32(0))
+
+
+def growth_of_errors(result: Array, allowed: Allowed) -> float | None:
+    """How much an error in the last place has grown, where elements may differ by what they are.
+
+    That is where the root mean square of the tolerance is larger than that of the result; `None`
+    elsewhere.
+    """
+    if not is_float(result.dtype) or not result.size:
+        return None
+    with np.errstate(all="ignore"):
+        size, error = map(_root_mean_square, (result, allowed))
+    if not 0 < size < error:
+        return None
+    return error / _ORDERS / (size * _epsilon(result.dtype))
+
+
+def is_rounding_alone(result: Array, true: Array) -> bool:
+    """Whether a result is 0 but for rounding: `true`, with 64 bits for each float, is far smaller.
+
+    >>> is_rounding_alone(np.float32([3e-8]), np.float64([2e-17]))
+    True
+    >>> is_rounding_alone(np.float32([0.3]), np.float64([0.7]))
+    False
+    """
+    size, true_size = map(_root_mean_square, (result, true))
+    return true_size < size * _epsilon(result.dtype) ** 0.5
+
+
+def _root_mean_square(array: Array) -> float:
+    flat, total, count = array.reshape(-1), 0.0, 0
+    for block in _blocks(flat.size):
+        sizes = np.abs(_widened(flat[block]))
+        finite = sizes[np.isfinite(sizes)]
+        total += float(np.sum(np.square(finite)))
+        count += finite.size
+    return float((total / max(1, count)) ** 0.5)
 
 
 @dataclass(frozen=True, slots=True)

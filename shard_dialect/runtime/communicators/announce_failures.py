@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shard_dialect.codegen.array_types import Array
-from shard_dialect.codegen.lowered_program import Site
+from shard_dialect.abi.lowered_program import Site
+from shard_dialect.abi.tensor_types import Array
 from shard_dialect.runtime.executable import Communicator
 
 

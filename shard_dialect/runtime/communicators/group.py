@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from shard_dialect.codegen.array_types import Array
+from shard_dialect.abi.tensor_types import Array
 from shard_dialect.model import Reduction
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import ml_dtypes
 import numpy as np
 
-from shard_dialect.codegen.array_types import Array
+from shard_dialect.abi.tensor_types import Array
 from shard_dialect.model import Reduction
 from shard_dialect.runtime.communicators.group import Group
 

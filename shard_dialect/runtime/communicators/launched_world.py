@@ -27,7 +27,7 @@ def world_of(
     """A function that joins the processes of MPI or torch; `None` for devices in this process.
 
     With the compiler "torch", the ranks compute with torch, and `compiles` lets torch.compile
-    compile what they do.
+    compile the computation.
 
     Slow work that waits for no other process (importing torch takes seconds) is done before that
     function is called. Raises `MissingExtra` if the backend's package is not installed.
@@ -37,7 +37,7 @@ def world_of(
 
         return MpiWorld
     if compiler == "torch":
-        from shard_dialect.runtime.emitted.torch_ranks import TorchRanks
+        from shard_dialect.runtime.torch_executable import TorchRanks
 
         return partial(TorchRanks, compiles=compiles)
     if backend == "torch":

@@ -13,11 +13,11 @@ from typing import NoReturn
 
 import numpy as np
 
-from shard_dialect.codegen.array_types import Array
-from shard_dialect.codegen.lowered_program import Handle
+from shard_dialect.abi.lowered_program import Handle
+from shard_dialect.abi.tensor_types import Array
+from shard_dialect.collectives.messages import TAG
 from shard_dialect.errors import MissingExtra, ShardError
 from shard_dialect.model import Axes, Grid, Reduction
-from shard_dialect.model.point_to_point import TAG
 from shard_dialect.passes.lower.mpi.mpi_code import FAILED, FUNCTIONS
 from shard_dialect.processes import watch
 from shard_dialect.runtime.communicators.join_shards import (

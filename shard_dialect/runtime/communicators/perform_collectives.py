@@ -7,33 +7,15 @@ kinds of devices (threads, MPI, torch.distributed) differ in the exchange only.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from shard_dialect.codegen.array_types import Array
-from shard_dialect.codegen.lowered_program import Site
-from shard_dialect.ir.shard.local_collectives import LocalStep
-from shard_dialect.model import (
-    AllGather,
-    AllReduce,
-    AllToAll,
-    Axes,
-    Grid,
-    Permute,
-    ReduceScatter,
-    UpdateHalo,
+from shard_dialect.abi.lowered_program import Site
+from shard_dialect.abi.tensor_types import Array
+from shard_dialect.collectives import (
+    LocalStep,
 )
-from shard_dialect.model.collectives import NOBODY
-from shard_dialect.model.point_to_point import Receive, Send
-from shard_dialect.model.rooted_collectives import (
-    Broadcast,
-    Gather,
-    Reduce,
-    Scatter,
-    Shift,
-    flat_index,
-)
-from shard_dialect.planner.halos import halo_messages
+from shard_dialect.collectives.collective_table import record_of
+from shard_dialect.model import Axes, Grid
 from shard_dialect.runtime.communicators.group import Group
 from shard_dialect.runtime.profiling.recorder import Recorder
 
@@ -105,67 +87,6 @@ class Member(ABC):
 
 def perform(step: LocalStep, grid: Grid, group: Group, source: Array, target: Array) -> None:
     """Execute one step along the first dimension of `source`; `target` gets the result."""
-    _PERFORM[type(step)](step, grid, group, source, target)
-
-
-def _permute(step: Permute, group: Group, source: Array, target: Array) -> None:
-    to, members = step.permutation[group.index], step.permutation
-    origin = members.index(group.index) if group.index in members else None
-    if origin is None:
-        target[...] = 0
-    group.permute(source, target, None if to == NOBODY else to, origin)
-
-
-def _update_halo(step: UpdateHalo, group: Group, source: Array, target: Array) -> None:
-    target[...] = source
-    for each in halo_messages(step, len(target)):
-        group.permute(
-            target[each.sent : each.sent + each.count],
-            target[each.put : each.put + each.count],
-            _at(group, each.to),
-            _at(group, -each.to),
-        )
-
-
-def _at(group: Group, distance: int) -> int | None:
-    member = group.index + distance
-    return member if 0 <= member < group.size else None
-
-
-def _shift(step: Shift, grid: Grid, group: Group, source: Array, target: Array) -> None:
-    target[...] = 0  # for a device that receives nothing
-    group.permute(source, target, *step.partners(group.index, grid.sizes_along(step.axes)))
-
-
-def _send(step: Send, grid: Grid, group: Group, source: Array, target: Array) -> None:
-    group.send(source, flat_index(step.destination, grid.sizes_along(step.axes)))
-    target[...] = source
-
-
-def _receive(step: Receive, grid: Grid, group: Group, _: Array, target: Array) -> None:
-    origin = step.source
-    sizes = grid.sizes_along(step.axes)
-    group.receive(target, None if origin is None else flat_index(origin, sizes))
-
-
-def _root(step: Broadcast | Gather | Reduce | Scatter, grid: Grid) -> int:
-    return flat_index(step.root, grid.sizes_along(step.axes))
-
-
-_PERFORM: dict[type, Callable[..., None]] = {
-    AllGather: lambda _, __, group, *arrays: group.all_gather(*arrays),
-    AllReduce: lambda step, _, group, *arrays: group.all_reduce(*arrays, step.reduction),
-    ReduceScatter: lambda step, _, group, *arrays: group.reduce_scatter(*arrays, step.reduction),
-    AllToAll: lambda _, __, group, *arrays: group.all_to_all(*arrays),
-    Permute: lambda step, _, group, *arrays: _permute(step, group, *arrays),
-    UpdateHalo: lambda step, _, group, *arrays: _update_halo(step, group, *arrays),
-    Shift: _shift,
-    Send: _send,
-    Receive: _receive,
-    Broadcast: lambda step, grid, group, *arrays: group.broadcast(*arrays, _root(step, grid)),
-    Gather: lambda step, grid, group, *arrays: group.gather(*arrays, _root(step, grid)),
-    Scatter: lambda step, grid, group, *arrays: group.scatter(*arrays, _root(step, grid)),
-    Reduce: lambda step, grid, group, *arrays: group.reduce(
-        *arrays, _root(step, grid), step.reduction
-    ),
-}
+    record = record_of(step)
+    assert record.perform is not None, f"a {step.kind} is no step of compiled programs"
+    record.perform(step, grid, group, source, target)

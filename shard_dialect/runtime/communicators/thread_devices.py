@@ -14,16 +14,14 @@ from itertools import cycle, pairwise
 
 import numpy as np
 
-from shard_dialect.codegen.array_types import Array
+from shard_dialect.abi.tensor_types import Array
 from shard_dialect.errors import ShardError
 from shard_dialect.model import Axes, Grid, Reduction
 from shard_dialect.runtime.communicators.announce_failures import AnnouncingCommunicator
 from shard_dialect.runtime.communicators.group import Group
 from shard_dialect.runtime.communicators.join_shards import join
-from shard_dialect.runtime.communicators.mailbox import Mailbox
-from shard_dialect.runtime.communicators.meeting import Meeting
+from shard_dialect.runtime.communicators.mailbox import Mailbox, Meeting, begin
 from shard_dialect.runtime.communicators.perform_collectives import Member
-from shard_dialect.runtime.communicators.worker_threads import begin
 from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.profiling.recorder import Recorder
 
@@ -55,7 +53,7 @@ def run_devices(
 def in_threads(
     size: int, run: Callable[[ThreadDevice, Callable[[BaseException], None]], list[Array]]
 ) -> list[list[Array]]:
-    """What `run` returns on each device, called in a thread with the device.
+    """The results of `run` on each device, called in a thread with the device.
 
     It is also given a function that ends all devices because of an exception. If one device fails,
     all stop, and the first exception is raised.

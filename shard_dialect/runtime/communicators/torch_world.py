@@ -12,10 +12,10 @@ from typing import NoReturn
 
 import numpy as np
 
-from shard_dialect.codegen.array_types import Array
+from shard_dialect.abi.tensor_types import Array
+from shard_dialect.collectives.messages import TAG
 from shard_dialect.errors import MissingExtra, ShardError
 from shard_dialect.model import Axes, Grid, Reduction
-from shard_dialect.model.point_to_point import TAG
 from shard_dialect.runtime.communicators.join_shards import (
     all_reduce_in_chunks,
     reduce_by_rows,
@@ -107,7 +107,7 @@ class TorchWorld(Launched):
 
 
 def _way_out() -> str:
-    """What to do where gloo may have taken a network that other hosts do not reach."""
+    """The advice where gloo may have taken a network that other hosts do not reach."""
     numbers = [os.environ.get(name) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE")]
     if numbers[0] == numbers[1] or "GLOO_SOCKET_IFNAME" in os.environ:
         return ""

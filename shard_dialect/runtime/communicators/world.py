@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import ClassVar, NoReturn, Protocol
 
-from shard_dialect.codegen.array_types import Array
-from shard_dialect.codegen.lowered_program import Program
+from shard_dialect.abi.lowered_program import Program
+from shard_dialect.abi.tensor_types import Array
 from shard_dialect.errors import ShardError, first_line_of, flush, say
 from shard_dialect.ir.bindings import ir
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.processes import watch
-from shard_dialect.processes.exit_messages import message_of
+from shard_dialect.processes.startup import message_of
 from shard_dialect.processes.supervise import is_watched
 from shard_dialect.runtime.communicators.announce_failures import AnnouncingCommunicator
 from shard_dialect.runtime.communicators.perform_collectives import Member

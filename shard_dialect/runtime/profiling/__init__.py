@@ -1,1 +1,1 @@
-"""What each device of a run did when: `run --profile`."""
+"""Profiles of the devices of a run: `run --profile`."""

@@ -34,7 +34,7 @@ _COMPUTE, _NETWORK = 0, 1
 
 
 def traced_by_jax(jax: Any, hlo: str, run: Callable[[], _Result]) -> tuple[_Result, list[Event]]:
-    """What `run` returns, and the events of JAX's profiler; `hlo` is XLA's text of the program."""
+    """The result of `run`, and the events of JAX's profiler; `hlo` is XLA's text of the program."""
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         options = jax.profiler.ProfileOptions()
@@ -62,7 +62,7 @@ def _of_threads(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 _THREADS = 1 << 32
-"""What is added to the number of a process: more than there are devices."""
+"""The offset of the numbers of processes: more than there are devices."""
 
 
 def _of_devices(
@@ -106,7 +106,7 @@ def _name(kind: str, process: int, track: int, name: str) -> dict[str, Any]:
 def traced_by_torch(
     torch: Any, rank: int, run: Callable[[], _Result]
 ) -> tuple[_Result, list[Event]]:
-    """What `run` returns, and the events of torch's profiler, as those of the device `rank`."""
+    """The result of `run`, and the events of torch's profiler, as those of the device `rank`."""
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         with torch.profiler.profile() as profiler:

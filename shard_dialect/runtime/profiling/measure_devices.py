@@ -20,7 +20,7 @@ from statistics import median
 
 import numpy as np
 
-from shard_dialect.codegen.blas.numpy_blas import use_one_thread
+from shard_dialect.backends.cpu.products import use_one_thread
 from shard_dialect.model import Axes, Grid
 from shard_dialect.model.devices.device_model import DeviceModel, NetworkLevel
 from shard_dialect.runtime.communicators.group import Group
@@ -74,7 +74,7 @@ def levels_of(hosts: Sequence[str]) -> tuple[Grid, list[tuple[str, Axes]]]:
 
 
 def _numbers(member: Member, grid: Grid, levels: Sequence[Axes]) -> _Numbers:
-    """What one device measures, while all others measure the same."""
+    """The measurements of one device, while all others measure the same."""
     everyone = member.group(grid, tuple(range(len(grid.shape))))
 
     def together(work: Callable[[], object]) -> list[float]:

@@ -16,7 +16,7 @@ from shard_dialect.runtime.profiling.recorder import COLLECTIVE, COMPUTE
 def profiled(world: World, executable: Runnable, inputs: Sequence[Shards]) -> dict[str, Any]:
     """Run once more, and return the trace of all devices in the process of rank 0, `{}` elsewhere.
 
-    The run before has warmed up what is slow once: groups, caches, connections.
+    The run before has warmed up groups, caches and connections, which are slow once.
     """
     world.share(())  # all begin together
     clock = f"{platform.node()} {time.monotonic()}"

@@ -14,9 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from shard_dialect.codegen.lowered_program import Site
-from shard_dialect.model import AllSlice, Mask
-from shard_dialect.model.point_to_point import Receive, Send
+from shard_dialect.abi.lowered_program import Site
 
 Event = dict[str, object]
 """A trace event as Perfetto reads it, with times in microseconds."""
@@ -72,7 +70,7 @@ class Recorder:
 
     def _communicating(self) -> Iterator[Event]:
         for site, begin, end in self._collectives:
-            if isinstance(site.step, AllSlice | Mask):
+            if not site.step.communicates:
                 continue
             grid, step = site.grid, site.step
             size = grid.axes_size(step.axes)
@@ -83,7 +81,7 @@ class Recorder:
                 "operand": site.operand,
                 "result": site.result,
                 "bytes": step.bytes_moved(size, site.source.shape, site.source.dtype.itemsize),
-                "together": not isinstance(step, Send | Receive),
+                "together": not step.is_message,
             }
             yield event
 

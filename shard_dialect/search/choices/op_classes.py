@@ -8,22 +8,26 @@ Classes start from what an op or a value is by itself: its rule, or its type. Ea
 apart those whose neighbours are in different classes (colour refinement: Weisfeiler and Leman,
 1968). Small programs are refined until nothing changes. In large ones this would number the layers,
 so that refinement ends when there would be more than `MOST` classes of ops.
+
+`live_values` has the tensors that are live together where a function needs most memory, unsharded.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import accumulate, count
 from math import prod
 
 from shard_dialect.model import Annotation
 from shard_dialect.model.sharding import Shape
+from shard_dialect.ops.op_table import carries, traits_of
+from shard_dialect.ops.scalar_functions import Trait
 from shard_dialect.passes.propagate.module_graph import ModuleGraph
 from shard_dialect.propagation.graph import NO_TENSOR, Node
-from shard_dialect.propagation.step import PreparedRule
-from shard_dialect.rules.op_table import carries
+from shard_dialect.propagation.op_update import PreparedRule
+from shard_dialect.search.searched_function import SearchedFunction
 
 MOST = 300
 """The most classes of ops in a program that has more ops."""
@@ -38,7 +42,7 @@ class OpClass:
 
     prepared: PreparedRule
     values: tuple[int, ...]
-    """The classes of its operands and results; `NO_TENSOR` for what is no tensor."""
+    """The classes of its operands and results; `NO_TENSOR` for values that are no tensors."""
     count: int
     carried: tuple[frozenset[int], ...]
     """Sets of operands: if those of one are partial sums, the result is."""
@@ -79,7 +83,7 @@ class Classes:
 
     ops: tuple[OpClass, ...]
     values: tuple[ValueClass, ...]
-    """The first one stands for what is no tensor."""
+    """The first one stands for all values that are no tensors."""
     of_value: Sequence[int]
     """The class of each of the graph's values."""
 
@@ -207,3 +211,78 @@ def _numbered(colours: Iterable[Hashable]) -> list[int]:
     """Numbers, from 0 on in the order of appearance, in the place of colours."""
     numbers: dict[Hashable, int] = {}
     return [numbers.setdefault(colour, len(numbers)) for colour in colours]
+
+
+_PARTS = 8
+"""Each of so many parts of a program has a peak of its own."""
+
+_STORE_NOTHING = (
+    "func.call",
+    "linalg.fill",
+    "stablehlo.bitcast_convert",
+    "stablehlo.optimization_barrier",
+    "tensor.empty",
+)
+"""Ops whose results others store, or may lie where their operands are, as reshaped ones may."""
+
+LiveValues = Mapping[int, int]
+"""How many values of each class are live at one point."""
+
+
+def live_values(function: SearchedFunction, classes: Classes) -> list[LiveValues]:
+    """The values that are live at the peaks of the function's parts, with arguments and results.
+
+    A value is live from the op that makes it to the last one that reads it, an argument all the
+    time, a result to the end. No program needs less, however it is sharded: left out is what may be
+    stored with another value.
+    """
+    ranges = _ranges(function)
+    if not ranges:
+        return []
+    end = max(last for _, _, last in ranges) + 1
+    changes = [0] * (end + 1)
+    for value, first, last in ranges:
+        size = classes.values[classes.of_value[value]].bytes
+        changes[first] += size
+        changes[last + 1] -= size
+    totals = list(accumulate(changes))[:end]
+    length = -(-end // _PARTS)
+    peaks = {
+        max(range(begin, min(begin + length, end)), key=totals.__getitem__)
+        for begin in range(0, end, length)
+    }
+    found = [_live_at(peak, ranges, classes) for peak in sorted(peaks)]
+    return [dict(each) for each in dict.fromkeys(tuple(sorted(each.items())) for each in found)]
+
+
+def _live_at(point: int, ranges: Sequence[tuple[int, int, int]], classes: Classes) -> Counter[int]:
+    return Counter(
+        classes.of_value[value] for value, first, last in ranges if first <= point <= last
+    )
+
+
+def _ranges(function: SearchedFunction) -> list[tuple[int, int, int]]:
+    """The graph's number of each value of the function, with the ops that it lives from and to."""
+    graph = function.graph
+    index = next(n for n, each in enumerate(graph.functions) if each.name == function.name)
+    read = graph.functions[index]
+    first: dict[int, int] = dict.fromkeys(read.arguments, 0)
+    last: dict[int, int] = {}
+    for position, op in enumerate(read.ops):
+        if not (op.blocks or op.name in _STORE_NOTHING or _is_in_place(op.name)):
+            first.update(dict.fromkeys(op.results, position))
+        last.update(dict.fromkeys(op.read, position))
+    end = len(read.ops)
+    last.update(dict.fromkeys(read.arguments, end))
+    last.update({each: end for op in read.returns for each in op.operands})
+    numbered = ((graph.number_of(index, value), value) for value in first)
+    return [
+        (number, first[value], last.get(value, first[value]))
+        for number, value in numbered
+        if number != NO_TENSOR
+    ]
+
+
+def _is_in_place(name: str) -> bool:
+    traits = traits_of(name)
+    return Trait.RESHAPES in traits or Trait.UPDATES in traits

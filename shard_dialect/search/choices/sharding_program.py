@@ -1,11 +1,11 @@
 """The choice of all shardings at once, as an integer program over classes of ops and values.
 
-    minimize    what each op costs by its strategy, and each reshard between an op and a reader
+    minimize    the costs of all ops by their strategies, and of all reshards
     where       each op has one strategy,
-                the result of an op is sharded as its strategy says,
-                each reader gets each operand in the sharding that its strategy says, from the one
-                that it has: a reshard, which all readers that want the same share,
-                at each peak, what is live fits the memory.
+                each result has the sharding in the strategy of its op,
+                each reader gets each operand in the sharding of its own strategy, by a reshard from
+                the sharding that the operand has; readers of equal shardings share it,
+                at each peak, the live values fit the memory.
 
 Strategies are those of `op_strategies`; an op whose strategy says nothing about an operand takes it
 as it is. The formulation is that of Alpa's intra-operator pass (Zheng et al., OSDI 2022), with
@@ -24,15 +24,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice, permutations
+from math import inf
 
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.model import Annotation, Axes, Sharding
 from shard_dialect.propagation.graph import NO_TENSOR
 from shard_dialect.search.choices.integer_program import IntegerProgram, Solved
-from shard_dialect.search.choices.live_values import LiveValues
-from shard_dialect.search.choices.op_classes import Classes, OpClass
-from shard_dialect.search.choices.op_strategies import Modes, Strategy, modes_of, strategies
-from shard_dialect.search.choices.prices import Prices
+from shard_dialect.search.choices.op_classes import Classes, LiveValues, OpClass
+from shard_dialect.search.choices.op_strategies import Modes, Prices, Strategy, modes_of, strategies
 
 MOST_PAIRS = 100_000
 """The most pairs of a sharding that a value has and one that a reader wants, for a bound."""
@@ -45,9 +44,9 @@ _SWEEPS = 2
 _LONG = 60.0
 """The most seconds for one axis."""
 _TIE = 1e-5
-"""What equal plans are told apart by counts this part of what it is."""
+"""The weight of the tie-break: small, so that it decides only between plans of equal cost."""
 _TOO_MUCH = 1e3
-"""The cost of needing twice the memory limit, where what is to be least costs about 1."""
+"""The penalty for twice the memory limit, where the objective is about 1."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +56,9 @@ class Solution:
     modes: tuple[Modes, ...]
     shardings: Mapping[int, Sharding]
     cost: float
-    """What is to be least, in bytes or seconds, and what is too much memory counted in it."""
+    """The objective, in bytes or seconds, with the penalty for too much memory."""
     bound: float
-    """No plan of the model has less; 0 if that is not known."""
+    """A lower bound on the cost of all plans of the model; 0 if none is known."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +101,8 @@ class ShardingProgram:
                     if solution is None:
                         break
                     modes = solution.modes
+                    # In the first sweep the later axes are still unsplit, so only what follows it
+                    # is a plan.
                     if number + 1 >= len(blocks) and modes not in found:
                         found[modes] = self._solve((), modes, _LONG, relaxed=True)  # rounded
         return sorted(filter(None, found.values()), key=lambda each: each.cost)
@@ -121,18 +122,31 @@ class ShardingProgram:
         return sum(len(of_value[value]) * count for value, count in wanted)
 
     def solve(self, seconds: float, *, relaxed: bool = False) -> Solution | None:
-        """The best of all solutions, or what is found in this time, with a bound.
+        """The best solution that is found in this time, with a bound; `None` if there is none.
 
         If `relaxed`, the solution is only near to the best one, but the bound holds.
         """
-        return self._solve(self.axes, self.unsplit, seconds, relaxed=relaxed)
+        end = time.monotonic() + seconds
+        try:
+            return self._solve(self.axes, self.unsplit, seconds, relaxed=relaxed, end=end)
+        except _OutOfTimeError:
+            return None
 
     def _solve(
-        self, axes: Axes, modes: Sequence[Modes], seconds: float, *, relaxed: bool = False
+        self,
+        axes: Axes,
+        modes: Sequence[Modes],
+        seconds: float,
+        *,
+        relaxed: bool = False,
+        end: float = inf,
     ) -> Solution | None:
-        """The best solution in which all axes but these do what `modes` says."""
-        problem = _Problem(self, axes, modes)
-        solved = problem.program.solve(seconds, relaxed=relaxed)
+        """The best solution in which all axes but these do what `modes` says.
+
+        Raises `_OutOfTimeError` if the problem is not written down by the time `end`.
+        """
+        problem = _Problem(self, axes, modes, end)
+        solved = problem.program.solve(min(seconds, end - time.monotonic()), relaxed=relaxed)
         return None if solved is None else problem.solution(solved)
 
     def _strategies(self, op: OpClass, axes: Axes, modes: Modes) -> tuple[Strategy, ...]:
@@ -141,13 +155,18 @@ class ShardingProgram:
         return strategies(op.prepared, self.prices.grid, choices)
 
 
+class _OutOfTimeError(Exception):
+    """It takes too long to write a problem down: reshards are planned to be priced."""
+
+
 @dataclass
 class _Problem:
-    """The integer program for some axes."""
+    """The integer program for some axes, written down by the time `end`."""
 
     model: ShardingProgram
     axes: Axes
     modes: Sequence[Modes]
+    end: float
     program: IntegerProgram = field(default_factory=IntegerProgram)
     chosen: list[list[tuple[int, Strategy]]] = field(default_factory=list)
     """For each class of ops, its strategies with their variables."""
@@ -182,6 +201,8 @@ class _Problem:
         for number, value in enumerate(op.results):
             if value == NO_TENSOR:
                 continue
+            # One equation for each sharding, and not for each strategy: strategies with one
+            # sharding of the result are one term, which keeps the linear program tight.
             made = [(variable, each.results[number]) for variable, each in self.chosen[-1]]
             for sharding, chosen in _by_sharding(made).items():
                 if sharding is not None:
@@ -243,7 +264,7 @@ class _Problem:
         wanted: Mapping[Sharding | None, list[int]],
         shared: dict[tuple[Sharding, Sharding], int] | None,
     ) -> None:
-        """What leads from each sharding of a value to each that a reader wants of it."""
+        """Add the reshards from each sharding of a value to each that a reader wants of it."""
         kind = self.values[value]
         from_source: dict[Sharding, list[int]] = {each: [] for each in self.has[value]}
         for target, chosen in wanted.items():
@@ -254,13 +275,17 @@ class _Problem:
                 if not set(target.partial) <= set(source.partial):
                     continue
                 price = self.model.prices.reshard(source, target, kind)
+                if time.monotonic() > self.end:
+                    raise _OutOfTimeError
                 if price is not None:
                     ways.append(self._way(source, target, price * kind.count, shared))
                     from_source[source].append(ways[-1])
             self.program.equal(ways, chosen)
         for source, ways in from_source.items():
             variable = self.has[value][source]
-            least = -1.0 if None in wanted else 0.0  # some strategies want nothing of it
+            least = -1.0 if None in wanted else 0.0  # some strategies take it in any sharding
+            # Reshards start from the sharding that the value has: their sum is its variable, 0 or
+            # 1.
             factors = [1.0] * len(ways) + [-1.0]
             self.program.row([*ways, variable], factors, least, 0.0)
 
@@ -284,7 +309,7 @@ class _Problem:
     # Memory
 
     def _memory(self) -> None:
-        """At each peak, what is live fits, or what does not costs much; or it is to be least."""
+        """Live values fit at each peak, at a penalty; or the highest peak is the objective."""
         is_goal = self.model.prices.objective == "memory"
         limit = self.model.memory_limit
         if limit is None and not is_goal:
@@ -309,7 +334,7 @@ class _Problem:
         return max(sizes, default=0)
 
     def solution(self, solution: Solved) -> Solution:
-        """The solution that the variables say."""
+        """The solution that the values of the variables stand for."""
         solved = solution.values.tolist()
         modes = tuple(max(each, key=lambda pair: solved[pair[0]])[1].modes for each in self.chosen)
         shardings = {
@@ -341,7 +366,7 @@ def _blocks(order: Axes) -> Iterator[list[Axes]]:
 
 
 def _fits(sharding: Sharding, annotation: Annotation) -> bool:
-    """Whether a sharding is what an annotation asks for; open dimensions may be split further."""
+    """Whether a sharding satisfies an annotation; open dimensions may be split further."""
     asked = annotation.sharding
     return sharding.grid != asked.grid or all(
         axes[: len(wanted)] == wanted if dim in annotation.open else axes == wanted

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
 from shard_dialect.testing.random_draws import Draws
 from shard_dialect.testing.sample import Sample, Tensor
-from shard_dialect.testing.samples import linalg_window_samples
-
-_UNARY = "abs ceil copy erf exp floor log negf reciprocal round rsqrt sqrt square tanh".split()
-_BINARY = "add div max min mul powf sub".split()
 
 
 def started(draws: Draws, op: str, text: str, operands: list[Tensor], result: Tensor) -> Sample:
@@ -27,21 +20,13 @@ def started(draws: Draws, op: str, text: str, operands: list[Tensor], result: Te
     return Sample.of(op, operands, f"{before}%r = {text} outs(%f : $r) -> $r", [result])
 
 
-def _ins(count: int) -> str:
+def ins(count: int) -> str:
     positions = range(count)
     names, types = (", ".join(f"{sign}{number}" for number in positions) for sign in "%$")
     return f"ins({names} : {types})"
 
 
-def _elementwise(op: str, count: int, attributes: str = "") -> Callable[[Draws], Sample]:
-    def draw(draws: Draws) -> Sample:
-        x = draws.any()
-        return started(draws, op, f"{op} {attributes}{_ins(count)}", [x] * count, x)
-
-    return draw
-
-
-def _map(draws: Draws) -> Sample:
+def map_(draws: Draws) -> Sample:
     x = draws.any()
     text = (
         "%r = linalg.map ins(%0, %1 : $0, $1) outs(%2 : $2) (%a: f32, %b: f32, %c: f32) {\n"
@@ -50,34 +35,18 @@ def _map(draws: Draws) -> Sample:
     return Sample.of("linalg.map", [x] * 3, text, [x])
 
 
-def _select(draws: Draws) -> Sample:
+def select(draws: Draws) -> Sample:
     x = draws.any()
-    return started(draws, "linalg.select", f"linalg.select {_ins(3)}", [x.of("i1"), x, x], x)
+    return started(draws, "linalg.select", f"linalg.select {ins(3)}", [x.of("i1"), x, x], x)
 
 
-def _div_unsigned(draws: Draws) -> Sample:
+def div_unsigned(draws: Draws) -> Sample:
     x = draws.any("i32")
     text = (
         "%c = arith.constant dense<3> : $0\n"
         "%r = linalg.div_unsigned ins(%0, %c : $0, $0) outs(%0 : $0) -> $r"
     )
     return Sample.of("linalg.div_unsigned", [x], text, [x])
-
-
-_CONTRACTIONS = {
-    "batch_matmul": "bmk bkn bmn",
-    "batch_matvec": "bmk bk bm",
-    "batch_mmt4d": "bmkxz bnkyz bmnxy",
-    "batch_reduce_matmul": "bmk bkn mn",
-    "batch_vecmat": "bk bkn bn",
-    "dot": "k k ",
-    "matmul": "mk kn mn",
-    "matvec": "mk k m",
-    "mmt4d": "mkxz nkyz mnxy",
-    "quantized_matmul": "mk kn mn",
-    "quantized_batch_matmul": "bmk bkn bmn",
-    "vecmat": "k kn n",
-}
 
 
 def _shaped(draws: Draws, dims: str, element: str, sizes: dict[str, int]) -> Tensor:
@@ -87,25 +56,21 @@ def _shaped(draws: Draws, dims: str, element: str, sizes: dict[str, int]) -> Ten
     return tensor
 
 
-def _contraction(name: str, spec: str) -> Callable[[Draws], Sample]:
+def contraction(name: str, spec: str, draws: Draws) -> Sample:
     a_dims, b_dims, dims = spec.split(" ")
     op = f"linalg.{name}"
     is_quantized = name.startswith("quantized")
-
-    def draw(draws: Draws) -> Sample:
-        element = "i8" if is_quantized else "f32"
-        sizes: dict[str, int] = {letter: draws.pick(2, 4) for letter in "xyz"}
-        a, b = (_shaped(draws, each, element, sizes) for each in (a_dims, b_dims))
-        result = Tensor(tuple(sizes[letter] for letter in dims), "i32" if is_quantized else "f32")
-        if not is_quantized:
-            return started(draws, op, f"{op} {_ins(2)}", [a, b], result)
-        text = (
-            "%a = arith.constant 1 : i32\n%b = arith.constant 2 : i32\n"
-            f"%r = {op} ins(%0, %1, %a, %b : $0, $1, i32, i32) outs(%2 : $2) -> $r"
-        )
-        return Sample.of(op, [a, b, result], text, [result])
-
-    return draw
+    element = "i8" if is_quantized else "f32"
+    sizes: dict[str, int] = {letter: draws.pick(2, 4) for letter in "xyz"}
+    a, b = (_shaped(draws, each, element, sizes) for each in (a_dims, b_dims))
+    result = Tensor(tuple(sizes[letter] for letter in dims), "i32" if is_quantized else "f32")
+    if not is_quantized:
+        return started(draws, op, f"{op} {ins(2)}", [a, b], result)
+    text = (
+        "%a = arith.constant 1 : i32\n%b = arith.constant 2 : i32\n"
+        f"%r = {op} ins(%0, %1, %a, %b : $0, $1, i32, i32) outs(%2 : $2) -> $r"
+    )
+    return Sample.of(op, [a, b, result], text, [result])
 
 
 def _maps(specs: list[str]) -> str:
@@ -114,14 +79,14 @@ def _maps(specs: list[str]) -> str:
     return f"indexing_maps = [{', '.join(each)}]"
 
 
-def _contract(draws: Draws) -> Sample:
+def contract(draws: Draws) -> Sample:
     """A product of two matrices, any of the three turned."""
     sizes: dict[str, int] = {}
     specs = [draws.pick(each, each[::-1]) for each in ("mk", "kn", "mn")]
     a, b = (_shaped(draws, each, "f32", sizes) for each in specs[:2])
     result = Tensor(tuple(sizes[letter] for letter in specs[2]))
     return started(
-        draws, "linalg.contract", f"linalg.contract {_maps(specs)} {_ins(2)}", [a, b], result
+        draws, "linalg.contract", f"linalg.contract {_maps(specs)} {ins(2)}", [a, b], result
     )
 
 
@@ -131,7 +96,7 @@ _KINDS = {
 }
 
 
-def _reduce(draws: Draws) -> Sample:
+def reduce(draws: Draws) -> Sample:
     element = draws.pick("f32", "f32", "i32")
     x = draws.any(element, least=1)
     dims = sorted(draws.order(len(x.shape))[: draws.number(1, len(x.shape))])
@@ -141,7 +106,7 @@ def _reduce(draws: Draws) -> Sample:
     return Sample.of("linalg.reduce", [x, result], text, [result])
 
 
-def _broadcast(draws: Draws) -> Sample:
+def broadcast(draws: Draws) -> Sample:
     x = draws.any(most=2)
     dim = draws.number(0, len(x.shape))
     result = Tensor((*x.shape[:dim], draws.size(), *x.shape[dim:]))
@@ -152,7 +117,7 @@ def _broadcast(draws: Draws) -> Sample:
     return Sample.of("linalg.broadcast", [x], text, [result])
 
 
-def _transpose(draws: Draws) -> Sample:
+def transpose(draws: Draws) -> Sample:
     x = draws.any(least=1)
     order = draws.order(len(x.shape))
     result = Tensor(tuple(x.shape[dim] for dim in order))
@@ -163,7 +128,7 @@ def _transpose(draws: Draws) -> Sample:
     return Sample.of("linalg.transpose", [x], text, [result])
 
 
-def _fill(draws: Draws) -> Sample:
+def fill(draws: Draws) -> Sample:
     x = draws.any()
     text = (
         "%c = tensor.extract %1[] : $1\n%e = tensor.empty() : $0\n"
@@ -172,7 +137,7 @@ def _fill(draws: Draws) -> Sample:
     return Sample.of("linalg.fill", [x, Tensor(())], text, [x])
 
 
-def _fill_rng_2d(draws: Draws) -> Sample:
+def fill_rng_2d(draws: Draws) -> Sample:
     result = draws.fits("f64", None, None)
     text = (
         "%a = arith.constant 0.0 : f64\n%b = arith.constant 1.0 : f64\n"
@@ -182,7 +147,7 @@ def _fill_rng_2d(draws: Draws) -> Sample:
     return Sample.of("linalg.fill_rng_2d", [result], text, [result])
 
 
-def _softmax(draws: Draws) -> Sample:
+def softmax(draws: Draws) -> Sample:
     x = draws.any(least=1)
     text = f"%r = linalg.softmax dimension({draws.dim(x)}) ins(%0 : $0) outs(%1 : $1) -> $r"
     return Sample.of("linalg.softmax", [x, x], text, [x])
@@ -199,7 +164,7 @@ def _packed(draws: Draws) -> tuple[Tensor, Tensor, str, bool]:
     return x, result, attributes, x.shape[0] % tile != 0
 
 
-def _pack(draws: Draws) -> Sample:
+def pack(draws: Draws) -> Sample:
     x, result, attributes, pads = _packed(draws)
     value = "padding_value(%z : f32) " if pads else ""
     text = (
@@ -208,28 +173,24 @@ def _pack(draws: Draws) -> Sample:
     return Sample.of("linalg.pack", [x, result], text, [result])
 
 
-def _unpack(draws: Draws) -> Sample:
+def unpack(draws: Draws) -> Sample:
     x, tiled, attributes, _ = _packed(draws)
     return Sample.of(
         "linalg.unpack", [tiled, x], f"%r = linalg.unpack %0 {attributes} into %1 : $0 -> $1", [x]
     )
 
 
-def _winograd(name: str) -> Callable[[Draws], Sample]:
+def winograd(name: str, draws: Draws) -> Sample:
     """Of 3x3 filters and 6x6 points: F(4, 3)."""
-
-    def draw(draws: Draws) -> Sample:
-        n, c, f = (draws.size() for _ in range(3))
-        shapes = {
-            "filter": ((f, 3, 3, c), (6, 6, c, f)),
-            "input": ((n, 6, 6, c), (6, 6, 1, 1, n, c)),
-            "output": ((6, 6, 1, 1, n, f), (n, 4, 4, f)),
-        }
-        x, result = map(Tensor, shapes[name])
-        op = f"linalg.winograd_{name}_transform"
-        return started(draws, op, f"{op} fmr(F_4_3) {_ins(1)}", [x], result)
-
-    return draw
+    n, c, f = (draws.size() for _ in range(3))
+    shapes = {
+        "filter": ((f, 3, 3, c), (6, 6, c, f)),
+        "input": ((n, 6, 6, c), (6, 6, 1, 1, n, c)),
+        "output": ((6, 6, 1, 1, n, f), (n, 4, 4, f)),
+    }
+    x, result = map(Tensor, shapes[name])
+    op = f"linalg.winograd_{name}_transform"
+    return started(draws, op, f"{op} fmr(F_4_3) {ins(1)}", [x], result)
 
 
 _INDEX = (
@@ -238,7 +199,7 @@ _INDEX = (
 )
 
 
-def _generic(draws: Draws) -> Sample:
+def generic(draws: Draws) -> Sample:
     """Of three loops: each operand has some in any order, what the result lacks is reduced."""
     letters = "ijk"
     sizes = {letter: draws.size() for letter in letters}
@@ -264,33 +225,6 @@ def _generic(draws: Draws) -> Sample:
     )
     text = (
         f"%r = linalg.generic {{{_maps(specs)}, iterator_types = [{', '.join(kinds)}]}} "
-        f"{_ins(count)} outs(%{count} : ${count}) {{\n^bb0({block}):\n{inside}\n}} -> $r"
+        f"{ins(count)} outs(%{count} : ${count}) {{\n^bb0({block}):\n{inside}\n}} -> $r"
     )
     return Sample.of("linalg.generic", tensors, text, tensors[-1:])
-
-
-_KIND = "kind = #linalg.elementwise_kind<add> "
-SAMPLES: dict[str, Callable[[Draws], Sample]] = {
-    **{f"linalg.{name}": _elementwise(f"linalg.{name}", 1) for name in _UNARY},
-    **{f"linalg.{name}": _elementwise(f"linalg.{name}", 2) for name in _BINARY},
-    **{f"linalg.{name}": _contraction(name, spec) for name, spec in _CONTRACTIONS.items()},
-    **{
-        f"linalg.winograd_{name}_transform": _winograd(name)
-        for name in ("filter", "input", "output")
-    },
-    "linalg.elementwise": _elementwise("linalg.elementwise", 2, _KIND),
-    **{
-        f"linalg.{function.__name__.removeprefix('_')}": function
-        for function in (
-            _broadcast, _contract, _div_unsigned, _fill, _fill_rng_2d, _generic, _map, _pack,
-            _reduce, _select, _softmax, _transpose, _unpack,
-        )
-    },
-    **{
-        f"linalg.{name}": partial(linalg_window_samples.windowed, name)
-        for name in linalg_window_samples.NAMES
-    },
-}  # fmt: skip
-NOT_RUN: dict[str, str] = {}
-JUMPS = {f"linalg.{name}" for name in "ceil div floor log powf reciprocal round rsqrt sqrt".split()}
-MOVES = {f"linalg.{name}" for name in "broadcast copy negf select transpose".split()}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from shard_dialect.testing.random_draws import Draws, listed
 from shard_dialect.testing.sample import Sample, Tensor
 from shard_dialect.testing.samples.stablehlo_text import IDENTITIES, hlo, joining
@@ -12,7 +10,7 @@ _SECOND = "\n^bb0(%x: tensor<f32>, %y: tensor<f32>):\nstablehlo.return %y : tens
 
 
 def _table(draws: Draws) -> tuple[Tensor, Tensor, int, int, Tensor]:
-    """A table, indices into a dimension of it, which one, how many at once, and what is read."""
+    """A table, indices into a dimension of it, which one, how many at once, and the result."""
     table = draws.any(least=1)
     dim = draws.dim(table)
     batch = [draws.size() for _ in range(draws.number(1, 1 if len(table.shape) > 2 else 2))]
@@ -21,7 +19,7 @@ def _table(draws: Draws) -> tuple[Tensor, Tensor, int, int, Tensor]:
     return table, Tensor((*batch, 1), "i32"), dim, count, Tensor((*batch, *read.shape))
 
 
-def _gather(draws: Draws) -> Sample:
+def gather(draws: Draws) -> Sample:
     table, indices, dim, count, result = _table(draws)
     batch = len(indices.shape) - 1
     window = list(range(batch, len(result.shape)))
@@ -33,7 +31,7 @@ def _gather(draws: Draws) -> Sample:
     return hlo("gather", [table, indices], [result], attributes)
 
 
-def _scatter(draws: Draws) -> Sample:
+def scatter(draws: Draws) -> Sample:
     table, indices, dim, count, update = _table(draws)
     batch = len(indices.shape) - 1
     attributes = (
@@ -57,20 +55,12 @@ def _slice_of(draws: Draws) -> tuple[Tensor, Tensor, list[Tensor]]:
     return x, slice_, [Tensor((), "i32")] * len(x.shape)
 
 
-def _dynamic_slice(draws: Draws) -> Sample:
+def dynamic_slice(draws: Draws) -> Sample:
     x, slice_, positions = _slice_of(draws)
     attributes = f"slice_sizes = {listed(slice_.shape)}"
     return hlo("dynamic_slice", [x, *positions], [slice_], attributes)
 
 
-def _dynamic_update_slice(draws: Draws) -> Sample:
+def dynamic_update_slice(draws: Draws) -> Sample:
     x, slice_, positions = _slice_of(draws)
     return hlo("dynamic_update_slice", [x, slice_, *positions], [x])
-
-
-SAMPLES: dict[str, Callable[[Draws], Sample]] = {
-    "dynamic_slice": _dynamic_slice,
-    "dynamic_update_slice": _dynamic_update_slice,
-    "gather": _gather,
-    "scatter": _scatter,
-}

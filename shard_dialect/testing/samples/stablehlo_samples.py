@@ -2,54 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import prod
+from typing import Any
 
 from shard_dialect.testing.random_draws import Draws, listed
 from shard_dialect.testing.sample import Sample, Tensor
-from shard_dialect.testing.samples import stablehlo_indexing_samples, stablehlo_window_samples
 from shard_dialect.testing.samples.stablehlo_text import IDENTITIES, compare, hlo, joining
 
-_UNARY = (
-    "abs cbrt ceil cosine exponential exponential_minus_one floor log log_plus_one logistic negate "
-    "round_nearest_afz round_nearest_even rsqrt sign sine sqrt tan tanh"
-).split()
-_BINARY = "add atan2 divide maximum minimum multiply power remainder subtract".split()
-_OF_FLOATS = ("atan2", "power")
-_OF_COMPLEX = ("add", "divide", "multiply", "subtract")
-_BITWISE = "and or xor".split()
-_SHIFTS = "shift_left shift_right_arithmetic shift_right_logical".split()
+
+def arithmetic(name: str, *others: Any) -> Sample:
+    """Of floats, or of other elements that are named before the draws."""
+    *more, draws = others
+    x = draws.any(draws.pick("f32", "f32", *more))
+    return hlo(name, [x, x], [x])
 
 
-def _elementwise(
-    name: str, count: int, element: str = "f32", result: str = ""
-) -> Callable[[Draws], Sample]:
-    def draw(draws: Draws) -> Sample:
-        x = draws.any(element)
-        return hlo(name, [x] * count, [x.of(result or element)])
-
-    return draw
-
-
-def _arithmetic(name: str) -> Callable[[Draws], Sample]:
-    others = ("ui32", "complex<f32>") if name in _OF_COMPLEX else ("ui32",)
-
-    def draw(draws: Draws) -> Sample:
-        x = draws.any(draws.pick("f32", "f32", *(others if name not in _OF_FLOATS else ())))
-        return hlo(name, [x, x], [x])
-
-    return draw
-
-
-def _shifted(name: str) -> Callable[[Draws], Sample]:
-    def draw(draws: Draws) -> Sample:
-        x = draws.any("i32")
-        return hlo(name, [x, x], [x], constants={1: "3"})
-
-    return draw
-
-
-def _convert(draws: Draws) -> Sample:
+def convert(draws: Draws) -> Sample:
     source, result = draws.pick(
         ("f32", "i32"), ("i32", "f32"), ("f32", "f64"), ("i1", "f32"), ("ui32", "f32"),
         ("ui8", "i32"), ("i32", "ui16"),
@@ -58,37 +27,37 @@ def _convert(draws: Draws) -> Sample:
     return hlo("convert", [x], [x.of(result)])
 
 
-def _reduce_precision(draws: Draws) -> Sample:
+def reduce_precision(draws: Draws) -> Sample:
     x = draws.any()
     return hlo("reduce_precision", [x], [x], "exponent_bits = 5 : i32, mantissa_bits = 10 : i32")
 
 
-def _compare(draws: Draws) -> Sample:
+def compared(draws: Draws) -> Sample:
     x = draws.any(draws.pick("f32", "ui32"))
     direction = draws.pick("LT", "GE", "EQ")
     attributes = f"comparison_direction = #stablehlo<comparison_direction {direction}>"
     return hlo("compare", [x, x], [x.of("i1")], attributes)
 
 
-def _select(draws: Draws) -> Sample:
+def select(draws: Draws) -> Sample:
     x = draws.any()
     return hlo("select", [draws.pick(x.of("i1"), Tensor((), "i1")), x, x], [x])
 
 
-def _clamp(draws: Draws) -> Sample:
+def clamp(draws: Draws) -> Sample:
     x, scalar = draws.any(), Tensor(())
     if draws.chance(0.5):
         return hlo("clamp", [scalar, x, scalar], [x], constants={0: "-1.0", 2: "2.0"})
     return hlo("clamp", [x, x, x], [x])
 
 
-def _map(draws: Draws) -> Sample:
+def mapped(draws: Draws) -> Sample:
     x = draws.any()
     attributes = f"dimensions = {listed(range(len(x.shape)))}"
     return hlo("map", [x, x], [x], attributes, joining("multiply"))
 
 
-def _constant(draws: Draws) -> Sample:
+def constant(draws: Draws) -> Sample:
     result = Tensor((draws.size(), draws.size()))
     rows, columns = result.shape
     values = [[float(row - column) for column in range(columns)] for row in range(rows)]
@@ -96,19 +65,19 @@ def _constant(draws: Draws) -> Sample:
     return Sample.of("stablehlo.constant", [], text, [result])
 
 
-def _bitcast_convert(draws: Draws) -> Sample:
+def bitcast_convert(draws: Draws) -> Sample:
     x = draws.any()
     result = draws.pick(x.of("i32"), Tensor((*x.shape, 4), "i8"))
     return hlo("bitcast_convert", [x], [result])
 
 
-def _dot(draws: Draws) -> Sample:
+def dot(draws: Draws) -> Sample:
     a = draws.any(least=1, most=2)
     b = draws.fits("f32", a.shape[-1], *draws.pick((), (None,)))
     return hlo("dot", [a, b], [Tensor(a.shape[:-1] + b.shape[1:])])
 
 
-def _dot_general(draws: Draws) -> Sample:
+def dot_general(draws: Draws) -> Sample:
     """Of up to one batch and two contracted dimensions, anywhere."""
     a = draws.any(least=1)
     order = draws.order(len(a.shape))
@@ -133,7 +102,7 @@ def _dot_general(draws: Draws) -> Sample:
     return hlo("dot_general", [a, b], [Tensor(tuple(result))], attributes)
 
 
-def _broadcast_in_dim(draws: Draws) -> Sample:
+def broadcast_in_dim(draws: Draws) -> Sample:
     x = draws.any(most=2)
     dims = sorted(draws.order(3)[: len(x.shape)])
     sizes = [draws.size() for _ in range(3)]
@@ -144,14 +113,14 @@ def _broadcast_in_dim(draws: Draws) -> Sample:
     return hlo("broadcast_in_dim", [source], [Tensor(tuple(sizes))], attributes)
 
 
-def _transpose(draws: Draws) -> Sample:
+def transpose(draws: Draws) -> Sample:
     x = draws.any()
     order = draws.order(len(x.shape))
     result = Tensor(tuple(x.shape[dim] for dim in order))
     return hlo("transpose", [x], [result], f"permutation = {listed(order)}")
 
 
-def _reshape(draws: Draws) -> Sample:
+def reshape(draws: Draws) -> Sample:
     x = draws.any(least=1)
     size = x.shape[-1]
     major = draws.pick(*(each for each in range(1, size + 1) if size % each == 0))
@@ -163,7 +132,7 @@ def _reshape(draws: Draws) -> Sample:
     return hlo("reshape", [x], [Tensor(result)])
 
 
-def _slice(draws: Draws) -> Sample:
+def slice_(draws: Draws) -> Sample:
     x = draws.any(least=1)
     bounds = []
     for size in x.shape:
@@ -175,7 +144,7 @@ def _slice(draws: Draws) -> Sample:
     return hlo("slice", [x], [Tensor(result)], attributes)
 
 
-def _pad(draws: Draws) -> Sample:
+def pad(draws: Draws) -> Sample:
     x = draws.any(least=1)
     edges = [draws.pick((0, 0, 0), (1, 2, 0), (0, 0, 1), (1, -1, 0)) for _ in x.shape]
     result = [
@@ -189,7 +158,7 @@ def _pad(draws: Draws) -> Sample:
     return hlo("pad", [x, Tensor(())], [Tensor(tuple(result))], attributes)
 
 
-def _concatenate(draws: Draws) -> Sample:
+def concatenate(draws: Draws) -> Sample:
     x = draws.any(least=1)
     dim = draws.dim(x)
     bounds = [
@@ -200,13 +169,13 @@ def _concatenate(draws: Draws) -> Sample:
     return hlo("concatenate", bounds, [result], f"dimension = {dim} : i64")
 
 
-def _reverse(draws: Draws) -> Sample:
+def reverse(draws: Draws) -> Sample:
     x = draws.any(least=1)
     dims = sorted(draws.order(len(x.shape))[: draws.number(0, len(x.shape))])
     return hlo("reverse", [x], [x], f"dimensions = {listed(dims)}")
 
 
-def _iota(draws: Draws) -> Sample:
+def iota(draws: Draws) -> Sample:
     result = Tensor((draws.size(), draws.size()), draws.pick("i32", "f32"))
     return hlo("iota", [], [result], f"iota_dimension = {draws.dim(result)} : i64")
 
@@ -233,7 +202,7 @@ stablehlo.return %m, %k : tensor<f32>, tensor<i32>
 """
 
 
-def _reduce(draws: Draws) -> Sample:
+def reduce(draws: Draws) -> Sample:
     (name, element), init = draws.pick(*IDENTITIES.items())
     is_largest, starts_anywhere = draws.chance(0.1), element == "f32" and draws.chance(0.2)
     x = draws.any("f32" if is_largest else element, least=1)
@@ -251,28 +220,25 @@ def _reduce(draws: Draws) -> Sample:
     )
 
 
-def _sort(draws: Draws) -> Sample:
+def sort(draws: Draws) -> Sample:
     x = draws.any(least=1)
     attributes = f"dimension = {draws.dim(x)} : i64, is_stable = true"
     count = draws.number(1, 2)
     return hlo("sort", [x] * count, [x] * count, attributes, compare("LT", count=count))
 
 
-def _complex(draws: Draws) -> Sample:
+def complex_(draws: Draws) -> Sample:
     x = draws.any()
     return hlo("complex", [x, x], [x.of("complex<f32>")])
 
 
-def _part_of_complex(name: str) -> Callable[[Draws], Sample]:
-    def draw(draws: Draws) -> Sample:
-        x = draws.any()
-        text = (
-            f"%z = stablehlo.complex %0, %0 : {x.of('complex<f32>')}\n"
-            f"%r = stablehlo.{name} %z : ({x.of('complex<f32>')}) -> $r"
-        )
-        return Sample.of(f"stablehlo.{name}", [x], text, [x])
-
-    return draw
+def part_of_complex(name: str, draws: Draws) -> Sample:
+    x = draws.any()
+    text = (
+        f"%z = stablehlo.complex %0, %0 : {x.of('complex<f32>')}\n"
+        f"%r = stablehlo.{name} %z : ({x.of('complex<f32>')}) -> $r"
+    )
+    return Sample.of(f"stablehlo.{name}", [x], text, [x])
 
 
 def _square(draws: Draws) -> Tensor:
@@ -280,12 +246,12 @@ def _square(draws: Draws) -> Tensor:
     return Tensor((draws.size(), size, size))
 
 
-def _cholesky(draws: Draws) -> Sample:
+def cholesky(draws: Draws) -> Sample:
     x = _square(draws)
     return hlo("cholesky", [x], [x], "lower = true")
 
 
-def _triangular_solve(draws: Draws) -> Sample:
+def triangular_solve(draws: Draws) -> Sample:
     a = _square(draws)
     left = draws.pick(True, False)
     b = Tensor(
@@ -298,27 +264,24 @@ def _triangular_solve(draws: Draws) -> Sample:
     return hlo("triangular_solve", [a, b], [b], attributes)
 
 
-def _fft(draws: Draws) -> Sample:
+def fft(draws: Draws) -> Sample:
     x = Tensor((draws.size(), draws.size(), 6), "complex<f32>")
     return hlo("fft", [x], [x], f"fft_type = #stablehlo<fft_type FFT>, fft_length = {listed([6])}")
 
 
-def _batch_norm(name: str) -> Callable[[Draws], Sample]:
-    def draw(draws: Draws) -> Sample:
-        x = draws.any(least=1)
-        dim = draws.dim(x)
-        vector = Tensor((x.shape[dim],))
-        attributes = f"epsilon = 1.0 : f32, feature_index = {dim} : i64"
-        if name == "inference":
-            return hlo("batch_norm_inference", [x, *[vector] * 4], [x], attributes)
-        if name == "training":
-            return hlo("batch_norm_training", [x, *[vector] * 2], [x, vector, vector], attributes)
-        return hlo("batch_norm_grad", [x, *[vector] * 3, x], [x, vector, vector], attributes)
-
-    return draw
+def batch_norm(name: str, draws: Draws) -> Sample:
+    x = draws.any(least=1)
+    dim = draws.dim(x)
+    vector = Tensor((x.shape[dim],))
+    attributes = f"epsilon = 1.0 : f32, feature_index = {dim} : i64"
+    if name == "inference":
+        return hlo("batch_norm_inference", [x, *[vector] * 4], [x], attributes)
+    if name == "training":
+        return hlo("batch_norm_training", [x, *[vector] * 2], [x, vector, vector], attributes)
+    return hlo("batch_norm_grad", [x, *[vector] * 3, x], [x, vector, vector], attributes)
 
 
-def _rng(draws: Draws) -> Sample:
+def rng(draws: Draws) -> Sample:
     result = Tensor((draws.size(), draws.size()))
     starts: Mapping[int, str] = {0: "0.0", 1: "1.0", 2: str(list(result.shape))}
     operands = [Tensor(()), Tensor(()), Tensor((2,), "i64")]
@@ -332,7 +295,7 @@ def _rng(draws: Draws) -> Sample:
     )
 
 
-def _rng_bit_generator(draws: Draws) -> Sample:
+def rng_bit_generator(draws: Draws) -> Sample:
     state, result = Tensor((2,), "ui64"), Tensor((draws.size(),), "ui32")
     attributes = "rng_algorithm = #stablehlo<rng_algorithm THREE_FRY>"
     return hlo("rng_bit_generator", [state], [state, result], attributes)
@@ -341,88 +304,27 @@ def _rng_bit_generator(draws: Draws) -> Sample:
 _PAIR = "replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>"
 
 
-def _collective(name: str, attributes: str = _PAIR, region: str = "") -> Callable[[Draws], Sample]:
+_ATTRIBUTES = {
+    "all_gather": f"all_gather_dim = 0 : i64, {_PAIR}",
+    "all_to_all": "split_dimension = 0 : i64, concat_dimension = 1 : i64, split_count = 2 : i64, "
+    f"{_PAIR}",
+    "collective_permute": "source_target_pairs = dense<[[0, 1], [1, 0]]> : tensor<2x2xi64>",
+    "reduce_scatter": f"scatter_dimension = 0 : i64, {_PAIR}",
+}
+
+
+def collective(name: str, draws: Draws) -> Sample:
     """Of the source program: between devices that it names itself."""
-
-    def draw(draws: Draws) -> Sample:
-        x = Tensor((4, draws.size()))
-        result = {
-            "all_gather": x.sized(0, 8), "reduce_scatter": x.sized(0, 2),
-            "all_to_all": Tensor((2, 2 * x.shape[1])),
-        }.get(name, x)  # fmt: skip
-        return hlo(name, [x], [result], attributes, region)
-
-    return draw
+    x = Tensor((4, draws.size()))
+    result = {
+        "all_gather": x.sized(0, 8), "reduce_scatter": x.sized(0, 2),
+        "all_to_all": Tensor((2, 2 * x.shape[1])),
+    }.get(name, x)  # fmt: skip
+    region = joining("add") if name in ("all_reduce", "reduce_scatter") else ""
+    return hlo(name, [x], [result], _ATTRIBUTES.get(name, _PAIR), region)
 
 
-def _custom_call(draws: Draws) -> Sample:
+def custom_call(draws: Draws) -> Sample:
     x = Tensor((draws.size(), 4, 4))
     target = draws.pick("annotate_device_placement", "mhlo.erf", "Cholesky", "MoveToHost")
     return hlo("custom_call", [x], [x], f'call_target_name = "{target}"')
-
-
-SAMPLES: dict[str, Callable[[Draws], Sample]] = {
-    f"stablehlo.{name}": function
-    for name, function in {
-        **{name: _elementwise(name, 1) for name in _UNARY},
-        **{name: _arithmetic(name) for name in _BINARY},
-        **{name: _elementwise(name, 2, "i32") for name in _BITWISE},
-        **{name: _elementwise(name, 1, "i32") for name in ("count_leading_zeros", "not", "popcnt")},
-        **{name: _shifted(name) for name in _SHIFTS},
-        **{f"batch_norm_{name}": _batch_norm(name) for name in ("grad", "inference", "training")},
-        **{name: _part_of_complex(name) for name in ("real", "imag")},
-        **stablehlo_indexing_samples.SAMPLES,
-        **stablehlo_window_samples.SAMPLES,
-        "bitcast_convert": _bitcast_convert, "broadcast_in_dim": _broadcast_in_dim,
-        "cholesky": _cholesky, "clamp": _clamp, "compare": _compare, "complex": _complex,
-        "concatenate": _concatenate, "constant": _constant, "convert": _convert,
-        "custom_call": _custom_call, "dot": _dot, "dot_general": _dot_general, "fft": _fft,
-        "iota": _iota, "is_finite": _elementwise("is_finite", 1, "f32", "i1"),
-        "map": _map, "pad": _pad,
-        "reduce": _reduce, "reduce_precision": _reduce_precision, "reshape": _reshape,
-        "reverse": _reverse, "rng": _rng, "rng_bit_generator": _rng_bit_generator,
-        "select": _select, "slice": _slice, "sort": _sort, "transpose": _transpose,
-        "triangular_solve": _triangular_solve,
-        "all_reduce": _collective("all_reduce", _PAIR, joining("add")),
-        "all_gather": _collective("all_gather", f"all_gather_dim = 0 : i64, {_PAIR}"),
-        "all_to_all": _collective(
-            "all_to_all",
-            "split_dimension = 0 : i64, concat_dimension = 1 : i64, split_count = 2 : i64, "
-            f"{_PAIR}",
-        ),
-        "reduce_scatter": _collective(
-            "reduce_scatter", f"scatter_dimension = 0 : i64, {_PAIR}", joining("add")
-        ),
-        "collective_broadcast": _collective("collective_broadcast"),
-        "collective_permute": _collective(
-            "collective_permute", "source_target_pairs = dense<[[0, 1], [1, 0]]> : tensor<2x2xi64>"
-        ),
-        "cross-replica-sum": _collective("cross-replica-sum"),
-    }.items()
-}  # fmt: skip
-
-_DEVICES = "it speaks of devices, of which the unsharded program has one"
-NOT_RUN = {
-    **{
-        f"stablehlo.{name}": _DEVICES
-        for name in (
-            "all_gather", "all_reduce", "all_to_all", "collective_broadcast", "collective_permute",
-            "cross-replica-sum", "reduce_scatter",
-        )
-    },
-    "stablehlo.custom_call": "nothing is known of it but its name",
-}  # fmt: skip
-JUMPS = {
-    f"stablehlo.{name}"
-    for name in (
-        "atan2 cbrt ceil divide floor log log_plus_one power reduce_precision remainder "
-        "round_nearest_afz round_nearest_even rsqrt sign sqrt sort select_and_scatter tan"
-    ).split()
-}
-MOVES = {
-    f"stablehlo.{name}"
-    for name in (
-        "broadcast_in_dim concatenate constant dynamic_slice dynamic_update_slice gather iota "
-        "negate pad reshape reverse select slice sort transpose"
-    ).split()
-}

@@ -16,23 +16,7 @@ def hlo(
     constants: Mapping[int, str] | None = None,
 ) -> Sample:
     """A sample of `"stablehlo.name"` in generic form; `constants` replaces some operands."""
-    known = constants or {}
-    names: list[str] = []
-    lines: list[str] = []
-    operand_types: list[Tensor] = []
-    for number, type_ in enumerate(operands):
-        if number in known:
-            names.append(f"%c{number}")
-            lines.append(f"%c{number} = stablehlo.constant dense<{known[number]}> : {type_}\n")
-        else:
-            names.append(f"%{len(operand_types)}")
-            operand_types.append(type_)
-    several = f":{len(results)}" if len(results) > 1 else ""
-    types = f"({', '.join(map(str, operands))}) -> ({', '.join(map(str, results))})"
-    inside = f" ({{{region}}})" if region else ""
-    attribute_text = f" {{{attributes}}}" if attributes else ""
-    text = f'%r{several} = "stablehlo.{name}"({", ".join(names)}){inside}{attribute_text} : {types}'
-    return Sample.of(f"stablehlo.{name}", operand_types, "".join(lines) + text, results)
+    return Sample.generic(f"stablehlo.{name}", operands, results, attributes, region, constants)
 
 
 IDENTITIES = {

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from shard_dialect.testing.random_draws import Draws, listed
 from shard_dialect.testing.sample import Sample, Tensor
 from shard_dialect.testing.samples.stablehlo_text import IDENTITIES, compare, hlo, joining
@@ -21,7 +19,7 @@ def _padding(pads: list[tuple[int, int]]) -> str:
     return f"padding = dense<{[list(each) for each in pads]}> : tensor<{len(pads)}x2xi64>"
 
 
-def _convolution(draws: Draws) -> Sample:
+def convolution(draws: Draws) -> Sample:
     """In any layout, of one or two dimensions in space."""
     space = [draws.pick(*_KINDS) for _ in range(draws.number(1, 2))]
     letters = [str(number) for number in range(len(space))]
@@ -52,7 +50,7 @@ def _convolution(draws: Draws) -> Sample:
     return hlo("convolution", [x, kernel], [result], attributes)
 
 
-def _reduce_window(draws: Draws) -> Sample:
+def reduce_window(draws: Draws) -> Sample:
     kinds = [draws.pick(*_KINDS, (1, 1, 0, 0)) for _ in range(draws.number(1, 3))]
     result = Tensor(tuple(draws.size() for _ in kinds))
     x = Tensor(tuple(_read(size, *kind) for size, kind in zip(result.shape, kinds, strict=True)))
@@ -68,22 +66,17 @@ def _reduce_window(draws: Draws) -> Sample:
     return hlo("reduce_window", operands, [result.of(element)], attributes, region, {1: start})
 
 
-def _select_and_scatter(draws: Draws) -> Sample:
+def select_and_scatter(draws: Draws) -> Sample:
     kinds = [
-        draws.pick((2, 2, 0, 0), (1, 1, 0, 0), (3, 1, 0, 0)) for _ in range(draws.number(1, 2))
+        draws.pick((2, 2, 0, 0), (1, 1, 0, 0), (3, 1, 0, 0), (1, 2, 0, 0))
+        for _ in range(draws.number(1, 2))
     ]
     source = Tensor(tuple(draws.size() for _ in kinds))
-    x = Tensor(tuple(_read(size, *kind) for size, kind in zip(source.shape, kinds, strict=True)))
+    dims = zip(source.shape, kinds, strict=True)
+    x = Tensor(tuple(max(_read(size, *kind), size * kind[1]) for size, kind in dims))
     attributes = (
         f"window_dimensions = {listed(kind[0] for kind in kinds)}, "
         f"window_strides = {listed(kind[1] for kind in kinds)}"
     )
     regions = compare("GE") + "}, {" + joining("add")
     return hlo("select_and_scatter", [x, source, Tensor(())], [x], attributes, regions, {2: "0.0"})
-
-
-SAMPLES: dict[str, Callable[[Draws], Sample]] = {
-    "convolution": _convolution,
-    "reduce_window": _reduce_window,
-    "select_and_scatter": _select_and_scatter,
-}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
 
 from shard_dialect.model.sharding import Shape
@@ -10,12 +9,12 @@ from shard_dialect.testing.random_draws import Draws, dense
 from shard_dialect.testing.sample import Sample, Tensor
 
 
-def _cast(draws: Draws) -> Sample:
+def cast(draws: Draws) -> Sample:
     x = draws.any()
     return Sample.of("tensor.cast", [x], "%r = tensor.cast %0 : $0 to $r", [x])
 
 
-def _bitcast(draws: Draws) -> Sample:
+def bitcast(draws: Draws) -> Sample:
     x = draws.any()
     return Sample.of("tensor.bitcast", [x], "%r = tensor.bitcast %0 : $0 to $r", [x.of("i32")])
 
@@ -26,7 +25,7 @@ def _grouped(count: int, first: int, width: int) -> list[list[int]]:
     return groups + [[dim] for dim in range(first + width, count)]
 
 
-def _collapse_shape(draws: Draws) -> Sample:
+def collapse_shape(draws: Draws) -> Sample:
     x = draws.any(least=2, most=4)
     rank = len(x.shape)
     first = draws.number(0, rank - 2)
@@ -36,7 +35,7 @@ def _collapse_shape(draws: Draws) -> Sample:
     return Sample.of("tensor.collapse_shape", [x], text, [result])
 
 
-def _expand_shape(draws: Draws) -> Sample:
+def expand_shape(draws: Draws) -> Sample:
     x = draws.any(least=1)
     dim = draws.dim(x)
     size = x.shape[dim]
@@ -48,7 +47,7 @@ def _expand_shape(draws: Draws) -> Sample:
     return Sample.of("tensor.expand_shape", [x], text, [result])
 
 
-def _reshape(draws: Draws) -> Sample:
+def reshape(draws: Draws) -> Sample:
     x = draws.any(least=1)
     kind = draws.number(0, 2)
     shape: Shape = (prod(x.shape),) if kind == 0 else (x.shape[0], prod(x.shape[1:]))
@@ -62,7 +61,7 @@ def _reshape(draws: Draws) -> Sample:
     return Sample.of("tensor.reshape", [x], text, [Tensor(shape)])
 
 
-def _concat(draws: Draws) -> Sample:
+def concat(draws: Draws) -> Sample:
     x = draws.any(least=1)
     dim = draws.dim(x)
     y = x.sized(dim, draws.pick(x.shape[dim], draws.size()))
@@ -71,7 +70,7 @@ def _concat(draws: Draws) -> Sample:
     return Sample.of("tensor.concat", [x, y], text, [result])
 
 
-def _dim(draws: Draws) -> Sample:
+def dim(draws: Draws) -> Sample:
     x = draws.any(least=1)
     text = (
         f"%c = arith.constant {draws.dim(x)} : index\n%d = tensor.dim %0, %c : $0\n"
@@ -80,13 +79,13 @@ def _dim(draws: Draws) -> Sample:
     return Sample.of("tensor.dim", [x], text, [Tensor((4,), "index")])
 
 
-def _rank(draws: Draws) -> Sample:
+def rank(draws: Draws) -> Sample:
     x = draws.any()
     text = "%d = tensor.rank %0 : $0\n%r = tensor.splat %d : $r"
     return Sample.of("tensor.rank", [x], text, [Tensor((4,), "index")])
 
 
-def _empty(draws: Draws) -> Sample:
+def empty(draws: Draws) -> Sample:
     x = draws.any()
     text = "%e = tensor.empty() : $0\n%r = linalg.copy ins(%0 : $0) outs(%e : $0) -> $r"
     return Sample.of("tensor.empty", [x], text, [x])
@@ -99,27 +98,27 @@ def _index_constants(draws: Draws, x: Tensor) -> tuple[str, str]:
     return "".join(lines), ", ".join(f"%c{dim}" for dim in range(len(numbers)))
 
 
-def _extract(draws: Draws) -> Sample:
+def extract(draws: Draws) -> Sample:
     x = draws.any()
     lines, names = _index_constants(draws, x)
     text = f"{lines}%v = tensor.extract %0[{names}] : $0\n%r = tensor.splat %v : $r"
     return Sample.of("tensor.extract", [x], text, [Tensor((draws.size(),))])
 
 
-def _insert(draws: Draws) -> Sample:
+def insert(draws: Draws) -> Sample:
     x = draws.any()
     lines, names = _index_constants(draws, x)
     text = f"{lines}%z = arith.constant 0.5 : f32\n%r = tensor.insert %z into %0[{names}] : $r"
     return Sample.of("tensor.insert", [x], text, [x])
 
 
-def _splat(draws: Draws) -> Sample:
+def splat(draws: Draws) -> Sample:
     x, result = Tensor(()), draws.any(least=1)
     text = "%v = tensor.extract %0[] : $0\n%r = tensor.splat %v : $r"
     return Sample.of("tensor.splat", [x], text, [result])
 
 
-def _from_elements(draws: Draws) -> Sample:
+def from_elements(draws: Draws) -> Sample:
     text = (
         "%v = tensor.extract %0[] : $0\n%w = arith.negf %v : f32\n"
         "%r = tensor.from_elements %v, %w, %v, %w : $r"
@@ -147,14 +146,14 @@ def _slice_of(draws: Draws, x: Tensor) -> tuple[str, Tensor]:
     return f"{starts}{sizes}{steps}", result
 
 
-def _extract_slice(draws: Draws) -> Sample:
+def extract_slice(draws: Draws) -> Sample:
     x = draws.any(least=1)
     number, result = _slice_of(draws, x)
     text = f"%r = tensor.extract_slice %0{number} : $0 to $r"
     return Sample.of("tensor.extract_slice", [x], text, [result])
 
 
-def _insert_slice(draws: Draws) -> Sample:
+def insert_slice(draws: Draws) -> Sample:
     x = draws.any(least=1)
     number, inserted = _slice_of(draws, x)
     text = f"%r = tensor.insert_slice %1 into %0{number} : $1 into $r"
@@ -165,7 +164,7 @@ def _block(rank: int) -> str:
     return "{\n^bb0(" + ", ".join(f"%i{dim}: index" for dim in range(rank)) + "):\n"
 
 
-def _pad(draws: Draws) -> Sample:
+def pad(draws: Draws) -> Sample:
     x = draws.any(least=1)
     low, high = ([draws.pick(0, 0, 1, 3) for _ in x.shape] for _ in range(2))
     sizes = zip(x.shape, low, high, strict=True)
@@ -177,7 +176,7 @@ def _pad(draws: Draws) -> Sample:
     return Sample.of("tensor.pad", [x], text, [result])
 
 
-def _generate(draws: Draws) -> Sample:
+def generate(draws: Draws) -> Sample:
     """Each row is a row of the operand, turned."""
     x = draws.any(least=1, most=2)
     at = ", ".join(f"%i{dim}" for dim in range(len(x.shape)))
@@ -188,7 +187,7 @@ def _generate(draws: Draws) -> Sample:
     return Sample.of("tensor.generate", [x], text, [x])
 
 
-def _gather(draws: Draws) -> Sample:
+def gather(draws: Draws) -> Sample:
     x = draws.any(least=2, most=2)
     at = Tensor((draws.size(), 1), "index")
     result = Tensor((at.shape[0], 1, x.shape[1]))
@@ -196,23 +195,9 @@ def _gather(draws: Draws) -> Sample:
     return Sample.of("tensor.gather", [x, at], text, [result])
 
 
-def _scatter(draws: Draws) -> Sample:
+def scatter(draws: Draws) -> Sample:
     x = draws.any(least=2, most=2)
     count = min(2, x.shape[0])
     inserted, at = Tensor((count, 1, x.shape[1])), Tensor((count, 1), "index")
     text = "%r = tensor.scatter %0 into %1[%2] scatter_dims([0]) unique : ($0, $1, $2) -> $r"
     return Sample.of("tensor.scatter", [inserted, x, at], text, [x])
-
-
-SAMPLES: dict[str, Callable[[Draws], Sample]] = {
-    f"tensor.{function.__name__.removeprefix('_')}": function
-    for function in (
-        _bitcast, _cast, _collapse_shape, _concat, _dim, _empty, _expand_shape, _extract,
-        _extract_slice, _from_elements, _gather, _generate, _insert, _insert_slice, _pad, _rank,
-        _reshape, _scatter, _splat,
-    )
-}  # fmt: skip
-_UPSTREAM = "upstream lowers it to nothing that runs"
-NOT_RUN = dict.fromkeys(("tensor.bitcast", "tensor.gather", "tensor.scatter"), _UPSTREAM)
-JUMPS: set[str] = set()
-MOVES = set(SAMPLES)

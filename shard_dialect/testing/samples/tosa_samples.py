@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -63,59 +63,24 @@ def tosa(
 
 
 ZERO = constant(0.0, Tensor((1,)))
-_NO_ROUND = "round = false"
-_FLOAT_UNARY = "abs ceil cos erf exp floor identity log reciprocal rsqrt sigmoid sin tanh".split()
-_FLOAT_BINARY = "add maximum minimum pow sub".split()
-_INTEGER_BINARY = "bitwise_and bitwise_or bitwise_xor".split()
-_COMPARED = "equal greater greater_equal".split()
-_LOGICAL = "logical_and logical_or logical_xor".split()
-_SHIFTS = {
-    "arithmetic_right_shift": _NO_ROUND, "intdiv": "", "logical_left_shift": "",
-    "logical_right_shift": "",
-}  # fmt: skip
 
 
-def _broadcast(draws: Draws, x: Tensor) -> Tensor:
+def broadcast(draws: Draws, x: Tensor) -> Tensor:
     """As `x`, but that some dimensions may be of size 1."""
     return Tensor(tuple(1 if draws.chance(0.25) else size for size in x.shape), x.element)
 
 
-def _elementwise(name: str, count: int, element: str, result: str) -> Callable[[Draws], Sample]:
-    def draw(draws: Draws) -> Sample:
-        x = draws.any(element, least=1)
-        rest = [_broadcast(draws, x) for _ in range(count - 1)]
-        return tosa(name, [x, *rest], [x.of(result)])
-
-    return draw
-
-
-def _shifted(name: str, attributes: str) -> Callable[[Draws], Sample]:
-    def draw(draws: Draws) -> Sample:
-        x = draws.any("i32", least=1)
-        return tosa(name, [x, constant(3, x)], [x], attributes)
-
-    return draw
-
-
-def _cast(draws: Draws) -> Sample:
+def cast(draws: Draws) -> Sample:
     x = draws.any(least=1)
     return tosa("cast", [x], [x.of("i32")])
 
 
-def _clamp(draws: Draws) -> Sample:
+def clamp(draws: Draws) -> Sample:
     x = draws.any(least=1)
     return tosa("clamp", [x], [x], "min_val = -0.5 : f32, max_val = 0.5 : f32")
 
 
-def _of_integers(name: str, element: str) -> Callable[[Draws], Sample]:
-    def draw(draws: Draws) -> Sample:
-        x = draws.any(element, least=1)
-        return tosa(name, [x], [x])
-
-    return draw
-
-
-def _const(draws: Draws) -> Sample:
+def const(draws: Draws) -> Sample:
     result = Tensor((draws.size(), draws.size()))
     rows, columns = result.shape
     values = [[float(row - column) for column in range(columns)] for row in range(rows)]
@@ -123,48 +88,44 @@ def _const(draws: Draws) -> Sample:
     return Sample.of("tosa.const", [], text, [result])
 
 
-def _mul(draws: Draws) -> Sample:
+def mul(draws: Draws) -> Sample:
     x = draws.any(least=1)
-    return tosa("mul", [x, _broadcast(draws, x), constant(0, Tensor((1,), "i8"))], [x])
+    return tosa("mul", [x, broadcast(draws, x), constant(0, Tensor((1,), "i8"))], [x])
 
 
-def _negate(draws: Draws) -> Sample:
+def negate(draws: Draws) -> Sample:
     x = draws.any(least=1)
     return tosa("negate", [x, ZERO, ZERO], [x])
 
 
-def _select(draws: Draws) -> Sample:
+def select(draws: Draws) -> Sample:
     x = draws.any(least=1)
-    return tosa("select", [_broadcast(draws, x).of("i1"), x, _broadcast(draws, x)], [x])
+    return tosa("select", [broadcast(draws, x).of("i1"), x, broadcast(draws, x)], [x])
 
 
-def _table(draws: Draws) -> Sample:
+def table(draws: Draws) -> Sample:
     x = draws.any("i8", least=1)
     return tosa("table", [x, constant(list(range(-128, 128)), Tensor((256,), "i8"))], [x])
 
 
-def _reduce(name: str) -> Callable[[Draws], Sample]:
+def reduce(name: str, draws: Draws) -> Sample:
     elements = ("i1",) if name in ("all", "any") else ("f32", "f32", "i32")
-
-    def draw(draws: Draws) -> Sample:
-        element = "f32" if name == "product" else draws.pick(*elements)
-        x = draws.any(element, least=1)
-        dim = draws.dim(x)
-        attributes = f"axis = {dim} : i32"
-        if element == "f32" and name in ("max", "min") and draws.chance(0.2):
-            attributes += ", nan_mode = IGNORE"
-        return tosa(f"reduce_{name}", [x], [x.sized(dim, 1)], attributes)
-
-    return draw
+    element = "f32" if name == "product" else draws.pick(*elements)
+    x = draws.any(element, least=1)
+    dim = draws.dim(x)
+    attributes = f"axis = {dim} : i32"
+    if element == "f32" and name in ("max", "min") and draws.chance(0.2):
+        attributes += ", nan_mode = IGNORE"
+    return tosa(f"reduce_{name}", [x], [x.sized(dim, 1)], attributes)
 
 
-def _argmax(draws: Draws) -> Sample:
+def argmax(draws: Draws) -> Sample:
     x = draws.any(least=1)
     dim = draws.dim(x)
     return tosa("argmax", [x], [x.without(dim).of("i32")], f"axis = {dim} : i32")
 
 
-def _concat(draws: Draws) -> Sample:
+def concat(draws: Draws) -> Sample:
     x = draws.any(least=1)
     dim = draws.dim(x)
     y = x.sized(dim, draws.pick(x.shape[dim], draws.size()))
@@ -172,14 +133,14 @@ def _concat(draws: Draws) -> Sample:
     return tosa("concat", [x, y], [result], f"axis = {dim} : i32")
 
 
-def _pad(draws: Draws) -> Sample:
+def pad(draws: Draws) -> Sample:
     x = draws.any(least=1)
     edges = [draws.pick(0, 0, 1, 3) for _ in range(2 * len(x.shape))]
     sizes = zip(x.shape, edges[::2], edges[1::2], strict=True)
     return tosa("pad", [x, shape(*edges), ZERO], [Tensor(tuple(map(sum, sizes)))])
 
 
-def _reshape(draws: Draws) -> Sample:
+def reshape(draws: Draws) -> Sample:
     x = draws.any(least=1)
     result = draws.pick(
         (prod(x.shape),), (x.shape[0], prod(x.shape[1:])), (prod(x.shape[:-1]), x.shape[-1]),
@@ -188,12 +149,12 @@ def _reshape(draws: Draws) -> Sample:
     return tosa("reshape", [x, shape(*result)], [Tensor(result)])
 
 
-def _reverse(draws: Draws) -> Sample:
+def reverse(draws: Draws) -> Sample:
     x = draws.any(least=1)
     return tosa("reverse", [x], [x], f"axis = {draws.dim(x)} : i32")
 
 
-def _slice(draws: Draws) -> Sample:
+def slice_(draws: Draws) -> Sample:
     x = draws.any(least=1)
     starts = [draws.pick(0, 0, draws.number(0, size - 1)) for size in x.shape]
     sizes = [
@@ -203,14 +164,14 @@ def _slice(draws: Draws) -> Sample:
     return tosa("slice", [x, shape(*starts), shape(*sizes)], [Tensor(tuple(sizes))])
 
 
-def _tile(draws: Draws) -> Sample:
+def tile(draws: Draws) -> Sample:
     x = draws.any(least=1)
     times = [draws.pick(1, 1, 2, 3) for _ in x.shape]
     result = tuple(size * count for size, count in zip(x.shape, times, strict=True))
     return tosa("tile", [x, shape(*times)], [Tensor(result)])
 
 
-def _transpose(draws: Draws) -> Sample:
+def transpose(draws: Draws) -> Sample:
     x = draws.any(least=1)
     order = draws.order(len(x.shape))
     attributes = f"perms = {listed(order).replace('i64', 'i32')}"
@@ -230,7 +191,7 @@ def _indices(
     return constant(values, Tensor((count, positions), "i32"))
 
 
-def _gather(draws: Draws) -> Sample:
+def gather(draws: Draws) -> Sample:
     x = draws.fits("f32", None, None, None)
     count, rows, channels = x.shape
     positions = draws.size()
@@ -238,14 +199,14 @@ def _gather(draws: Draws) -> Sample:
     return tosa("gather", [x, _indices(draws, count, positions, rows)], [result])
 
 
-def _row_gather(draws: Draws) -> Sample:
+def row_gather(draws: Draws) -> Sample:
     x = draws.fits("f32", None, None, None)
     count, _, channels = x.shape
     at, two = Tensor((count, draws.size()), "i32"), constant(2, Tensor((1,), "i32"))
     return tosa("row_gather", [x, at, two], [Tensor((count, 2 * at.shape[1], channels))])
 
 
-def _scatter(draws: Draws) -> Sample:
+def scatter(draws: Draws) -> Sample:
     x = draws.fits("f32", None, None, None)
     count, rows, channels = x.shape
     positions = draws.number(1, min(rows, 4))
@@ -253,15 +214,12 @@ def _scatter(draws: Draws) -> Sample:
     return tosa("scatter", [x, _indices(draws, count, positions, rows, distinct=True), update], [x])
 
 
-def _matmul(name: str) -> Callable[[Draws], Sample]:
-    def draw(draws: Draws) -> Sample:
-        a = draws.fits("f32", None, None, None)
-        n, _, k = a.shape
-        b = draws.fits("f32", n, k, None) if name == "matmul" else draws.fits("f32", n, None, k)
-        w = b.shape[2 if name == "matmul" else 1]
-        return tosa(name, [a, b, ZERO, ZERO], [Tensor((n, a.shape[1], w))])
-
-    return draw
+def matmul(name: str, draws: Draws) -> Sample:
+    a = draws.fits("f32", None, None, None)
+    n, _, k = a.shape
+    b = draws.fits("f32", n, k, None) if name == "matmul" else draws.fits("f32", n, None, k)
+    w = b.shape[2 if name == "matmul" else 1]
+    return tosa(name, [a, b, ZERO, ZERO], [Tensor((n, a.shape[1], w))])
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,26 +252,22 @@ def _bias(draws: Draws, features: int) -> Tensor | Constant:
     return constant(0.0, one_each) if draws.chance(0.5) else one_each
 
 
-def _convolution(name: str, rank: int) -> Callable[[Draws], Sample]:
-    def draw(draws: Draws) -> Sample:
-        windows = [_Window.drawn(draws) for _ in range(rank)]
-        batch, channels, features = draws.pick(2, 4, 3), draws.pick(4, 3), draws.pick(8, 4, 5)
-        space = [
-            tuple(getattr(each, what) for each in windows)
-            for what in ("size", "window", "result_size")
-        ]
-        kernel = Tensor((features, *space[1], channels))
-        if name == "depthwise_conv2d":
-            features *= channels
-            kernel = Tensor((*space[1], channels, features // channels))
-        image, result = Tensor((batch, *space[0], channels)), Tensor((batch, *space[2], features))
-        attributes = f"acc_type = f32, dilation = {listed([1] * rank)}, {_windowed(windows)}"
-        return tosa(name, [image, kernel, _bias(draws, features), ZERO, ZERO], [result], attributes)
-
-    return draw
+def convolution(name: str, rank: int, draws: Draws) -> Sample:
+    windows = [_Window.drawn(draws) for _ in range(rank)]
+    batch, channels, features = draws.pick(2, 4, 3), draws.pick(4, 3), draws.pick(8, 4, 5)
+    space = [
+        tuple(getattr(each, what) for each in windows) for what in ("size", "window", "result_size")
+    ]
+    kernel = Tensor((features, *space[1], channels))
+    if name == "depthwise_conv2d":
+        features *= channels
+        kernel = Tensor((*space[1], channels, features // channels))
+    image, result = Tensor((batch, *space[0], channels)), Tensor((batch, *space[2], features))
+    attributes = f"acc_type = f32, dilation = {listed([1] * rank)}, {_windowed(windows)}"
+    return tosa(name, [image, kernel, _bias(draws, features), ZERO, ZERO], [result], attributes)
 
 
-def _transpose_conv2d(draws: Draws) -> Sample:
+def transpose_conv2d(draws: Draws) -> Sample:
     h, w, batch, channels, features = (
         draws.size(),
         draws.size(),
@@ -332,33 +286,27 @@ def _transpose_conv2d(draws: Draws) -> Sample:
     )
 
 
-def _pool(name: str) -> Callable[[Draws], Sample]:
-    def draw(draws: Draws) -> Sample:
-        windows = [_Window.drawn(draws) for _ in range(2)]
-        batch, channels = draws.pick(2, 4, 3), draws.pick(4, 3)
-        image = Tensor((batch, *(each.size for each in windows), channels))
-        result = Tensor((batch, *(each.result_size for each in windows), channels))
-        attributes = f"kernel = {listed(each.window for each in windows)}, {_windowed(windows)}"
-        if name == "avg_pool2d":
-            return tosa(name, [image, ZERO, ZERO], [result], f"acc_type = f32, {attributes}")
-        return tosa(name, [image], [result], attributes)
-
-    return draw
+def pool(name: str, draws: Draws) -> Sample:
+    windows = [_Window.drawn(draws) for _ in range(2)]
+    batch, channels = draws.pick(2, 4, 3), draws.pick(4, 3)
+    image = Tensor((batch, *(each.size for each in windows), channels))
+    result = Tensor((batch, *(each.result_size for each in windows), channels))
+    attributes = f"kernel = {listed(each.window for each in windows)}, {_windowed(windows)}"
+    if name == "avg_pool2d":
+        return tosa(name, [image, ZERO, ZERO], [result], f"acc_type = f32, {attributes}")
+    return tosa(name, [image], [result], attributes)
 
 
-def _adaptive(name: str) -> Callable[[Draws], Sample]:
-    def draw(draws: Draws) -> Sample:
-        image = Tensor((draws.size(), 4, 4, draws.size()))
-        result = Tensor((image.shape[0], 2, 2, image.shape[3]))
-        windows = [shape(2, 2), shape(2, 2), shape(0, 0, 0, 0)]
-        if name == "avg_pool2d_adaptive":
-            return tosa(name, [image, ZERO, ZERO, *windows], [result], "acc_type = f32")
-        return tosa(name, [image, *windows], [result])
-
-    return draw
+def adaptive(name: str, draws: Draws) -> Sample:
+    image = Tensor((draws.size(), 4, 4, draws.size()))
+    result = Tensor((image.shape[0], 2, 2, image.shape[3]))
+    windows = [shape(2, 2), shape(2, 2), shape(0, 0, 0, 0)]
+    if name == "avg_pool2d_adaptive":
+        return tosa(name, [image, ZERO, ZERO, *windows], [result], "acc_type = f32")
+    return tosa(name, [image, *windows], [result])
 
 
-def _resize(draws: Draws) -> Sample:
+def resize(draws: Draws) -> Sample:
     n, h, w, c = (draws.size() for _ in range(4))
     scale = shape(4, 2, 4, 2)
     result = Tensor((n, 2 * h, 2 * w, c))
@@ -370,7 +318,7 @@ def _resize(draws: Draws) -> Sample:
     )
 
 
-def _rescale(draws: Draws) -> Sample:
+def rescale(draws: Draws) -> Sample:
     x = draws.any("i32", least=1)
     channels = x.shape[-1]
     zeros = [constant(0, Tensor((1,), element)) for element in ("i32", "i8")]
@@ -388,18 +336,18 @@ def _rescale(draws: Draws) -> Sample:
     return tosa("rescale", [x, *scales, *zeros], [x.of("i8")], f"{attributes}true")
 
 
-def _fft2d(draws: Draws) -> Sample:
+def fft2d(draws: Draws) -> Sample:
     x = Tensor((draws.size(), 4, 8))
     return tosa("fft2d", [x, x], [x, x], "inverse = false")
 
 
-def _rfft2d(draws: Draws) -> Sample:
+def rfft2d(draws: Draws) -> Sample:
     x = Tensor((draws.size(), 4, 8))
     result = x.sized(2, 5)
     return tosa("rfft2d", [x], [result, result])
 
 
-def _dim(draws: Draws) -> Sample:
+def dim(draws: Draws) -> Sample:
     x = draws.any(least=1)
     text = (
         f"%d = tosa.dim %0 {{axis = {draws.dim(x)} : i32}} : ($0) -> !tosa.shape<1>\n"
@@ -408,63 +356,14 @@ def _dim(draws: Draws) -> Sample:
     return Sample.of("tosa.dim", [x], text, [x])
 
 
-def _apply_scale(draws: Draws) -> Sample:
+def apply_scale(draws: Draws) -> Sample:
     x = draws.any("i32", least=1)
     scales = [constant(1 << 30, x), constant(30, x.of("i8"))]
     return tosa("apply_scale", [x, *scales], [x], "rounding_mode = SINGLE_ROUND")
 
 
-def _variable(name: str, text: str) -> Callable[[Draws], Sample]:
-    def draw(draws: Draws) -> Sample:
-        x = Tensor((draws.size(), draws.size()))
-        declared = f"tosa.variable @x = dense<0.0> : {x}\n"
-        return Sample.of(f"tosa.{name}", [x], text, [x], declared)
-
-    return draw
-
-
-_WRITE = "tosa.variable_write @x, %0 : $0\n"
-_READ = "%r = tosa.variable_read @x : $r"
-SAMPLES: dict[str, Callable[[Draws], Sample]] = {
-    f"tosa.{name}": function
-    for name, function in {
-        **{name: _elementwise(name, 1, "f32", "f32") for name in _FLOAT_UNARY},
-        **{name: _elementwise(name, 2, "f32", "f32") for name in _FLOAT_BINARY},
-        **{name: _elementwise(name, 2, "i32", "i32") for name in _INTEGER_BINARY},
-        **{name: _elementwise(name, 2, "f32", "i1") for name in _COMPARED},
-        **{name: _elementwise(name, 2, "i1", "i1") for name in _LOGICAL},
-        **{name: _shifted(name, said) for name, said in _SHIFTS.items()},
-        **{name: _of_integers(name, "i32") for name in ("bitwise_not", "clz")},
-        **{f"reduce_{name}": _reduce(name) for name in "all any max min product sum".split()},
-        **{name: _matmul(name) for name in ("matmul", "matmul_t")},
-        **{name: _pool(name) for name in ("avg_pool2d", "max_pool2d")},
-        **{name: _adaptive(name) for name in ("avg_pool2d_adaptive", "max_pool2d_adaptive")},
-        "apply_scale": _apply_scale, "argmax": _argmax, "cast": _cast, "clamp": _clamp,
-        "concat": _concat, "const": _const,
-        "conv2d": _convolution("conv2d", 2), "conv3d": _convolution("conv3d", 3),
-        "depthwise_conv2d": _convolution("depthwise_conv2d", 2),
-        "dim": _dim, "fft2d": _fft2d, "gather": _gather,
-        "logical_not": _of_integers("logical_not", "i1"),
-        "mul": _mul, "negate": _negate, "pad": _pad, "rescale": _rescale, "reshape": _reshape,
-        "resize": _resize, "reverse": _reverse, "rfft2d": _rfft2d, "row_gather": _row_gather,
-        "scatter": _scatter, "select": _select, "slice": _slice, "table": _table, "tile": _tile,
-        "transpose": _transpose, "transpose_conv2d": _transpose_conv2d,
-        "variable_read": _variable("variable_read", _WRITE + _READ),
-        "variable_write": _variable("variable_write", _WRITE + _READ),
-    }.items()
-}  # fmt: skip
-_UPSTREAM = "upstream lowers it to nothing that runs"
-NOT_RUN = {
-    f"tosa.{name}": _UPSTREAM
-    for name in (
-        "avg_pool2d_adaptive", "dim", "matmul_t", "max_pool2d_adaptive", "row_gather",
-        "variable_read", "variable_write",
-    )
-}  # fmt: skip
-JUMPS = {f"tosa.{name}" for name in "ceil floor log pow reciprocal rsqrt".split()}
-MOVES = {
-    f"tosa.{name}"
-    for name in (
-        "concat gather identity negate pad reshape reverse scatter select slice tile transpose"
-    ).split()
-}
+def variable(name: str, draws: Draws) -> Sample:
+    text = "tosa.variable_write @x, %0 : $0\n%r = tosa.variable_read @x : $r"
+    x = Tensor((draws.size(), draws.size()))
+    declared = f"tosa.variable @x = dense<0.0> : {x}\n"
+    return Sample.of(f"tosa.{name}", [x], text, [x], declared)

@@ -6,19 +6,24 @@ tensor inside one: "past.0.key"), and "output" with the path inside the result: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.nn.utils.stateless import _reparametrize_module
 
 from shard_dialect.errors import ShardError
+from shard_dialect.torch.graph.index_checks import IndexCheck
+from shard_dialect.torch.graph.random_draws import RANDOM, Draw, Rng
 from shard_dialect.torch.graph.tensor_trees import Leaves, Tensor, arguments_of, refuse_odd
 
 OUTPUT = "output"
 LOSS = "loss"
-GRADIENT, UPDATED = "gradient.", "updated."
-"""Before the names of parameters whose gradients, and of buffers whose new values, are results."""
+GRADIENT, UPDATED, WRITTEN, INDEX = "gradient.", "updated.", "written.", "index."
+"""Before the names of parameters whose gradients, of state and of arguments whose new values, and
+of indices that are results."""
 
 
 @dataclass
@@ -32,10 +37,23 @@ class FlatModule:
     module: Any
     arguments: Leaves
     loss: Callable[..., Tensor] | None = None
+    rng: Rng = "counter"
+    wanted: Sequence[str] = ()
+    """The arguments that have gradients, too."""
     state: dict[str, Tensor] = field(init=False)
     """Parameters and buffers by name; those that are shared, once."""
+    types: dict[str, Any] = field(default_factory=dict)
+    """The types of parameters that the module computes with, where they are others."""
     result: Leaves | None = None
-    """Known once it was called."""
+    """Known once it was called, as the next three."""
+    updated: Sequence[str] = ()
+    """The parameters and buffers that a call changes, as the running mean of a batch norm."""
+    written: Sequence[str] = ()
+    """The arguments that a call writes to."""
+    draws: Sequence[Draw] = ()
+    """Its random numbers."""
+    checks: Sequence[IndexCheck] = ()
+    """The bounds that the index tensors among the last results must keep."""
 
     def __post_init__(self) -> None:
         self.state = {
@@ -51,66 +69,165 @@ class FlatModule:
         kwargs: Mapping[str, Any],
         loss: Callable[..., Tensor] | None,
         targets: Sequence[Any],
+        rng: Rng = "counter",
+        wanted: Sequence[str] = (),
     ) -> FlatModule:
         """For arguments of these shapes. Raises `ShardError` if `forward` does not take them."""
-        return cls(module, arguments_of(module, args, kwargs, loss, targets), loss)
+        return cls(module, arguments_of(module, args, kwargs, loss, targets), loss, rng, wanted)
 
     @property
     def trained(self) -> list[str]:
-        """The parameters that have gradients, if there is a loss."""
-        return [name for name, each in self.state.items() if self.loss and each.requires_grad]
-
-    @property
-    def updated(self) -> list[str]:
-        """The buffers that a call may change, as the running mean of a batch norm."""
-        if not any(each.training for each in self.module.modules()):
+        """The parameters, and then the arguments, that have gradients, if there is a loss."""
+        if self.loss is None:
             return []
-        return [name for name, each in self.module.named_buffers() if each is not None]
+        return [*(name for name, each in self.state.items() if each.requires_grad), *self.wanted]
+
+    def forget_state(self) -> None:
+        """Keep the structure of the module and its state, without data."""
+        self.module = None
+        self.state = {
+            name: torch.empty(each.shape, dtype=each.dtype, device="meta").requires_grad_(
+                each.requires_grad
+            )
+            for name, each in self.state.items()
+        }
 
     @property
     def names(self) -> list[str]:
         """Of all tensors that it is called with."""
-        return [*self.state, *self.arguments.tensors]
+        random = (f"{RANDOM}{number}" for number in range(len(self.random_examples)))
+        return [*self.state, *self.arguments.tensors, *random]
+
+    @property
+    def random_examples(self) -> list[Tensor]:
+        """A seed, or all noise, if it draws random numbers."""
+        if not self.draws:
+            return []
+        if self.rng == "counter":
+            return [torch.zeros((), dtype=torch.int64)]
+        return [torch.empty(each.shape, dtype=each.dtype) for each in self.draws]
+
+    def drawn(self) -> list[Tensor]:
+        """The draws of torch's default generator for a call."""
+        if not self.draws:
+            return []
+        if self.rng == "counter":
+            return [torch.randint(0, 2**62, ())]
+        return [each.by_torch() for each in self.draws]
 
     @property
     def examples(self) -> list[Tensor]:
         """Tensors that it may be called with."""
-        return [each.detach() for each in (*self.state.values(), *self.arguments.tensors.values())]
+        tensors = (*self.state.values(), *self.arguments.tensors.values())
+        return [
+            torch.empty(each.shape, dtype=each.dtype, device="meta")
+            if hasattr(each, "full_tensor")
+            else each.detach()
+            for each in tensors
+        ]
+
+    def sort_results(self, results: Sequence[Any]) -> list[list[Any]]:
+        """A list for the result, the gradients, and new values of the state and of arguments."""
+        assert self.result is not None, "was called"
+        rest, sorted_ = list(results), []
+        for each in (self.result.tensors, self.trained, self.updated, self.written):
+            sorted_.append(rest[: len(each)])
+            rest = rest[len(each) :]
+        return sorted_
 
     @property
     def result_names(self) -> list[str]:
         """Of all tensors that it returns; known once it was called."""
         assert self.result is not None, "was called"
-        gradients = [f"{GRADIENT}{name}" for name in self.trained]
-        return [*self.result.tensors, *gradients, *(f"{UPDATED}{name}" for name in self.updated)]
+        return [
+            *self.result.tensors,
+            *(f"{GRADIENT}{name}" for name in self.trained),
+            *(f"{UPDATED}{name}" for name in self.updated),
+            *(f"{WRITTEN}{name}" for name in self.written),
+            *(f"{INDEX}{number}" for number in range(len(self.checks))),
+        ]
 
     def __call__(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """The tensors of the results, for those of `names`; torch traces it."""
-        state = dict(zip(self.state, tensors, strict=False))
-        for name in self.updated:
-            state[name] = state[name].clone()
+        """The result, the gradients and then `names` as they are then; torch traces it."""
+        names = [*self.state, *self.arguments.tensors]
+        own = {name: each.clone() for name, each in zip(names, tensors, strict=True)}
         for name in self.trained:
-            state[name] = state[name].detach().requires_grad_()
-        args, kwargs, targets = self.arguments.with_tensors(tensors[len(state) :])
-        found = torch.func.functional_call(self.module, state, tuple(args), kwargs)
-        if self.loss is not None:
-            found = self.loss(found, *targets)
+            own[name] = own[name].detach().requires_grad_()
+        state = {name: own[name] for name in self.state}
+        types = self.types
+        used = {name: each.to(types.get(name) or each.dtype) for name, each in state.items()}
+        given = [own[name] for name in self.arguments.tensors]
+        args, kwargs, targets = self.arguments.with_tensors(given)
+        with (
+            attributes_kept(self.module),
+            _reparametrize_module(self.module, used, tie_weights=True),
+        ):
+            found = self.module(*args, **kwargs)
+            if self.loss is not None:
+                found = self.loss(found, *targets)
+            after = {**state, **_held_now(self.module, state)}
+            # Checkpoints run parts of the module again.
+            gradients = self._gradients(found, [own[name] for name in self.trained])
         self.result = Leaves.of(found, LOSS if self.loss else OUTPUT)
         refuse_odd(self.result)
-        gradients = self._gradients(found, [state[name] for name in self.trained])
-        updated = [state[name] for name in self.updated]
-        return (*self.result.tensors.values(), *gradients, *updated)
+        changed = [after[name] for name in self.state]
+        return (*self.result.tensors.values(), *gradients, *changed, *given)
+
+    def keep_changed(self, is_changed: Sequence[bool]) -> None:
+        """Tell which tensors of `names` a call changes: only those are results."""
+        pairs = list(zip(self.names, is_changed, strict=False))
+        self.updated = [name for name, new in pairs[: len(self.state)] if new]
+        self.written = [name for name, new in pairs[len(self.state) :] if new]
 
     def _gradients(self, loss: Any, parameters: Sequence[Tensor]) -> Sequence[Tensor]:
         if self.loss is None:
             return ()
         if not isinstance(loss, torch.Tensor) or loss.dim():
             raise ShardError(f"the loss must be a tensor of one element without dimensions: {loss}")
-        found = torch.autograd.grad(loss, parameters, allow_unused=True)
+        with torch.autocast("cpu", enabled=False):  # that of a user is around the module
+            found = torch.autograd.grad(loss, parameters, allow_unused=True)
         return [
             torch.zeros_like(parameter) if each is None else each
             for each, parameter in zip(found, parameters, strict=True)
         ]
+
+
+def _held_now(module: Any, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The buffers of a module: a call may have put other tensors in their places."""
+    return {name: each for name, each in module.named_buffers() if name in state}
+
+
+@contextmanager
+def attributes_kept(module: Any) -> Iterator[None]:
+    """Within a `with` block, a trace may set attributes of modules; they are as before after it.
+
+    Raises `ShardError` if one of them would keep a tensor, which torch's own call would.
+    """
+    before = [(name, each, dict(vars(each))) for name, each in module.named_modules()]
+    tables = [
+        (each, {key: dict(vars(each)[key]) for key in ("_buffers", "_parameters")})
+        for _, each, _ in before
+    ]
+    found = None
+    try:
+        yield
+    finally:
+        for name, each, old in before:
+            for key, value in vars(each).items():
+                is_new = key not in old or old[key] is not value
+                if is_new and isinstance(value, torch.Tensor):
+                    found = f"{name}.{key}" if name else key
+            vars(each).clear()
+            vars(each).update(old)
+        for each, old_tables in tables:
+            for key, table in old_tables.items():
+                vars(each)[key].clear()
+                vars(each)[key].update(table)
+    if found:
+        raise ShardError(
+            f"forward keeps a tensor in the attribute {found}, which is no buffer: register it "
+            "with register_buffer, or return it"
+        )
 
 
 def aliases_of(flat: FlatModule) -> dict[str, str]:

@@ -20,7 +20,8 @@ from shard_dialect.ir.building.build import call, create, declare
 from shard_dialect.ir.diagnostics import from_mlir, reporting
 from shard_dialect.ir.function import functions_of, name_of
 from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.torch.graph.export_graph import MARK
+from shard_dialect.torch.graph.single_ops import alone_with_types, is_node, location_of
+from shard_dialect.torch.graph.trace_graph import MARK
 
 _IMPORTER = "torch_mlir"
 _CHECK = "torch-verify-stablehlo-backend-contract"
@@ -30,18 +31,36 @@ _TO_TORCH = (
 _TO_STABLEHLO = "builtin.module(torch-backend-to-stablehlo-backend-pipeline)"
 
 
-def stablehlo_text(program: Any, entry: str) -> str:
-    """An `ExportedProgram` as the text of a module, with locations in the user's Python.
+class RefusedOp(ShardError):
+    """An op that StableHLO cannot say."""
 
-    Raises `ShardError`, with such a location, for an op that StableHLO cannot say.
+    op: Any = None
+
+
+def stablehlo_text(graph: Any, entry: str) -> str:
+    """A graph of torch as the text of a module, with locations in the user's Python.
+
+    Raises `ShardError`, with such a location and the op of torch, for what StableHLO cannot say.
     """
     if provider != _IMPORTER:
         raise ShardError(f"sd.torch needs the bindings of torch-mlir, not those of {provider}")
     try:
+        return _converted(graph, entry)
+    except ShardError as error:
+        raise _refusal_of_one(graph) or error from error
+
+
+def _converted(graph: Any, entry: str) -> str:
+    try:
+        importer = importlib.import_module(f"{_IMPORTER}.extras.fx_importer")
+        dialect = importlib.import_module(f"{_IMPORTER}.dialects.torch")
+        context = ir.Context()
+        dialect.register_dialect(context)
+        reader = importer.FxImporter(context=context)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's, of itself
-            importer = importlib.import_module(f"{_IMPORTER}.fx")
-            module = importer.export_and_import(program, output_type="raw", func_name=entry)
+            reader.import_graph_module(graph, func_name=entry)
+        module = reader.module
     except Exception as error:  # the importer's are of many classes
         raise ShardError(f"torch-mlir cannot read the graph: {first_line_of(error)}") from error
     with module.context, ir.Location.unknown():
@@ -56,7 +75,35 @@ def stablehlo_text(program: Any, entry: str) -> str:
         if marks:
             _custom_calls(module.operation, marks)
         _run(module, f"builtin.module({check.strip(',')},{simplify}")
+        for op in walk(module.operation):
+            if op.name == "stablehlo.sort":  # what orders by a sort counts on it
+                op.attributes["is_stable"] = ir.BoolAttr.get(True)
         return str(module.operation.get_asm(enable_debug_info=True))
+
+
+def _refusal_of_one(graph: Any) -> ShardError | None:
+    """The error of the first op that does not convert alone: the converter names a later one."""
+    known: set[str] = set()
+    for node in graph.graph.nodes:
+        if node.op != "call_function" or not hasattr(node.target, "_schema"):
+            continue
+        alone, operands = alone_with_types(node)
+        key = f"{node.target} {operands} {[each for each in node.args if not is_node(each)]}"
+        if key in known:
+            continue
+        known.add(key)
+        try:
+            _converted(alone, "main")
+        except ShardError as error:
+            refused = RefusedOp(
+                f"{node.target} of {operands} cannot be written as StableHLO: "
+                f"{error.message.partition(': %')[0]}; use other ops there, or say it "
+                "by others with sd.torch.decompose",
+                location_of(node),
+            )
+            refused.op = node.target
+            return refused
+    return None
 
 
 def _run(module: ir.Module, pipeline: str) -> None:

@@ -19,7 +19,7 @@ from math import prod
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.walk import walk
-from shard_dialect.rules.stablehlo.attribute_reading import numbers
+from shard_dialect.ops.stablehlo.attribute_reading import numbers
 
 _DOT = "stablehlo.dot_general"
 _RESHAPE, _TRANSPOSE = "stablehlo.reshape", "stablehlo.transpose"

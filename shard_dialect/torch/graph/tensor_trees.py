@@ -1,19 +1,126 @@
-"""Trees of values, as arguments and results of a module are, with names for their tensors."""
+"""Trees of values, as arguments and results of a module are, with names for their tensors.
+
+The caches of transformers as trees of tensors: arguments and results of a module hold them.
+"""
 
 from __future__ import annotations
 
+import copy
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
+import torch
+from torch.utils import _pytree as pytree
+
 from shard_dialect.errors import MissingExtra, ShardError
+
+_TENSORS = ("keys", "values")
+_PARTS = ("self_attention_cache", "cross_attention_cache")
+
+
+def know_caches() -> None:
+    """Let torch see the tensors of caches, if transformers is imported."""
+    module = sys.modules.get("transformers.cache_utils")
+    if module is not None:
+        _register(module)
+
+
+@cache
+def _register(module: Any) -> None:
+    for name, flatten, unflatten in (
+        ("DynamicCache", _layers, _with_layers),
+        ("EncoderDecoderCache", _parts, _with_parts),
+    ):
+        kind = getattr(module, name, None)
+        if kind is not None and kind not in pytree.SUPPORTED_NODES:
+            pytree.register_pytree_node(
+                kind,
+                lambda each, flatten=flatten: _without_keys(flatten(each)),
+                unflatten,
+                serialized_type_name=f"shard_dialect.{name}",
+                flatten_with_keys_fn=flatten,
+            )
+
+
+@dataclass(frozen=True)
+class _Template:
+    """A cache without its tensors; two are equal if they differ in nothing else."""
+
+    cache: Any = field(compare=False)
+    facts: Any
+
+
+Flat = tuple[Sequence[tuple[Any, Any]], _Template]
+
+
+def _without_keys(flat: Flat) -> Any:
+    pairs, template = flat
+    return [each for _, each in pairs], template
+
+
+def _layers(cache_: Any) -> Flat:
+    pairs, facts, layers = [], [], []
+    for number, layer in enumerate(cache_.layers):
+        own = copy.copy(layer)
+        held = []
+        for name in _TENSORS:
+            value = getattr(layer, name, None)
+            if isinstance(value, torch.Tensor):
+                key = pytree.GetAttrKey(f"layers.{number}.{name}")
+                pairs.append((key, value))
+                held.append(name)
+                setattr(own, name, None)
+        layers.append((own, tuple(held)))
+        plain = {key: each for key, each in vars(own).items() if _is_plain(each)}
+        facts.append((type(layer).__name__, tuple(held), tuple(sorted(plain.items()))))
+    empty = copy.copy(cache_)
+    empty.layers = layers
+    return pairs, _Template(empty, (type(cache_).__name__, tuple(facts)))
+
+
+def _with_layers(values: Sequence[Any], template: _Template) -> Any:
+    made, rest = copy.copy(template.cache), iter(values)
+    made.layers = []
+    for layer, held in template.cache.layers:
+        own = copy.copy(layer)
+        for name in held:
+            setattr(own, name, next(rest))
+        made.layers.append(own)
+    return made
+
+
+def _parts(cache_: Any) -> Flat:
+    pairs = [(pytree.GetAttrKey(name), getattr(cache_, name)) for name in _PARTS]
+    facts = tuple(sorted(getattr(cache_, "is_updated", {}).items()))
+    empty = copy.copy(cache_)
+    empty.is_updated = dict(facts)
+    for name in _PARTS:
+        setattr(empty, name, None)
+    return pairs, _Template(empty, (type(cache_).__name__, facts))
+
+
+def _with_parts(values: Sequence[Any], template: _Template) -> Any:
+    made = copy.copy(template.cache)
+    made.is_updated = dict(template.cache.is_updated)
+    for name, each in zip(_PARTS, values, strict=True):
+        setattr(made, name, each)
+    return made
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, (bool, int, float, str, type(None)))
+
 
 try:
     import torch
     from torch.utils import _pytree as pytree
 except ImportError:
     raise MissingExtra("torch", "torch") from None
+
 
 Tensor = Any
 
@@ -27,10 +134,13 @@ class Leaves:
     structure: Any
     targets: int = 0
     """How many arguments at the end are for the loss."""
+    is_call: bool = False
+    """Whether it is of the arguments of a module, its keywords, and the targets."""
 
     @classmethod
     def of(cls, tree: Any, name: str = "") -> Leaves:
         """Names are paths below `name`."""
+        know_caches()
         values, structure = pytree.tree_flatten(tree)
         # A dict knows its keys, where a class that is one may not tell them.
         plain = dict(tree) if isinstance(tree, Mapping) else tree
@@ -55,10 +165,20 @@ class Leaves:
 
         Without `shapes`, the tensors may differ in these, too.
         """
-        return self.structure == other.structure and all(
+        mine, others = self.of_module, other.of_module
+        return mine.structure == others.structure and all(
             _described(a, shapes) == _described(b, shapes)
-            for a, b in zip(self.values, other.values, strict=True)
+            for a, b in zip(mine.values, others.values, strict=True)
         )
+
+    @property
+    def of_module(self) -> Leaves:
+        """Of the arguments of a call those of the module, without the targets of a loss."""
+        if not self.is_call:
+            return self
+        args, kwargs, _ = pytree.tree_unflatten(self.values, self.structure)
+        values, structure = pytree.tree_flatten((args, kwargs))
+        return Leaves(self.names[: len(values)], values, structure)
 
 
 def _key(entry: Any) -> str:
@@ -88,10 +208,14 @@ def arguments_of(
     by_name = _named(module.forward, args, kwargs)
     of_loss = _named(loss, (None, *targets), {}) if loss else {}
     target_names = list(Leaves.of(dict(list(of_loss.items())[1:])).names)
+    know_caches()
     tree = (tuple(args), dict(sorted(kwargs.items())), tuple(targets))
     values, structure = pytree.tree_flatten(tree)
     order = [*_paths(by_name, args, kwargs), *target_names]
-    return Leaves(order, values, structure, len(targets))
+    for name, each in zip(order, values, strict=True):
+        if type(each).__module__ == "numpy":
+            raise ShardError("is an array of numpy: give torch.from_numpy of it", name)
+    return Leaves(order, values, structure, len(targets), is_call=True)
 
 
 def _paths(by_name: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
@@ -122,6 +246,6 @@ def refuse_odd(result: Leaves) -> None:
         if not isinstance(value, (torch.Tensor, bool, int, float, str, type(None))):
             raise ShardError(
                 f"a result is a {type(value).__name__}: expected tensors in tuples, lists, dicts "
-                "and the like; a model of transformers needs use_cache=False",
+                "and the like; a model of transformers may need use_cache=False",
                 name,
             )

@@ -7,22 +7,29 @@ For a matrix, on a mesh with the dimensions dp and tp:
     [Shard(-1), Partial()]      [[], [0], [1]]
     {tp: Shard(1)}              [[], [1], {open = [0, 1]}]      propagation may use dp
     {tp: Replicate()}           [[], [], {open = [0, 1], replicated = [1]}]
+
+torch's device meshes as our grids.
+
+A `DeviceMesh` of 2x4 ranks whose dimensions are dp and tp is `@mesh(2x4)` with these axes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, cast
+from typing import Any, cast
+
+from torch.distributed.tensor import Replicate, Shard
 
 from shard_dialect.errors import ShardError
-from shard_dialect.model import Annotation, Axes, Grid, Reduction, Sharding
+from shard_dialect.model import Annotation, Axes, Axis, Grid, Reduction, Sharding
 
 Placement = Any
 """A `torch.distributed.tensor.Placement`."""
 ByAxis = Mapping[int, Placement]
 """The placements along some mesh dimensions."""
-Plain = tuple[Literal["shard"], int] | tuple[Literal["replicate"]]
+Dims = tuple[int | None, ...]
+"""For each mesh dimension the dimension of a tensor that it splits; `None` where it replicates."""
 
 _REDUCTIONS: Mapping[str, Reduction] = {
     "sum": "sum",
@@ -102,36 +109,61 @@ def _check_even(sharding: Sharding, shape: Sequence[int], grid: Grid) -> None:
             )
 
 
-def placements_of(sharding: Sharding | None, shape: Sequence[int], grid: Grid) -> list[Plain]:
-    """For each mesh dimension ("shard", dim) or ("replicate",); what torch cannot say left out.
+def dims_of(
+    sharding: Sharding | None, shape: Sequence[int], grid: Grid, named: Mapping[int, int | None]
+) -> Dims:
+    """For each mesh dimension, the dimension of the tensor that it splits, or `None`.
 
-    That is what splits a dimension in another order than the mesh's, by a part of a mesh dimension,
-    or unevenly along two: such axes are replicated.
+    What torch's placements cannot say is left out, and such mesh dimensions replicate: those that
+    split a dimension before a mesh dimension that torch puts first, in parts, or unevenly together
+    with another one. Those of `named`, which the user has placed, are as he has placed them.
+
+    >>> grid = Grid("g", (2, 2))
+    >>> dims_of(Sharding("g", ((1, 0),)), (8,), grid, {}), dims_of(None, (8,), grid, {0: 0})
+    ((None, 0), (0, None))
     """
-    found: list[Plain] = [("replicate",)] * grid.rank
-    for dim, axes in enumerate(sharding.split_axes if sharding else ()):
-        for axis in _sayable(axes, shape[dim], grid):
-            found[axis] = ("shard", dim)
-    return found
+    found: list[int | None] = [named.get(axis) for axis in range(grid.rank)]
+    is_ours = sharding is not None and sharding.grid == grid.name
+    for dim, axes in enumerate(sharding.split_axes if sharding and is_ours else ()):
+        kept = [axis for axis, at in named.items() if at == dim]
+        for axis in axes:
+            if axis in kept:
+                continue
+            if axis in named or not _may_join(axis, kept, axes, shape[dim], grid):
+                break
+            kept.append(cast("int", axis))
+            found[cast("int", axis)] = dim
+    return tuple(found)
 
 
-def _sayable(axes: Axes, size: int, grid: Grid) -> list[int]:
-    kept: list[int] = []
-    for axis in axes:
-        full = isinstance(axis, int) and all(axis > before for before in kept)
-        if not full or (kept and size % grid.axes_size((*kept, axis))):
-            break
-        kept.append(cast("int", axis))
-    return kept
+def _may_join(axis: Axis, kept: Sequence[int], axes: Axes, size: int, grid: Grid) -> bool:
+    """Whether torch's placements say that `axis`, too, splits a dimension that `kept` split."""
+    if not isinstance(axis, int) or (kept and size % grid.axes_size((*kept, axis))):
+        return False
+    in_order = [each for each in axes if each == axis or each in kept]
+    return in_order == sorted({*kept, axis})
 
 
-def sharding_of(placements: Sequence[Plain], rank: int, grid: Grid) -> Sharding:
-    """The inverse of `placements_of`."""
+def sharding_of(dims: Dims, rank: int, grid: Grid) -> Sharding:
+    """The inverse of `dims_of`."""
     split: list[list[int]] = [[] for _ in range(rank)]
-    for axis, placement in enumerate(placements):
-        if placement[0] == "shard":
-            split[placement[1]].append(axis)
+    for axis, dim in enumerate(dims):
+        if dim is not None:
+            split[dim].append(axis)
     return Sharding(grid.name, tuple(map(tuple, split)))
+
+
+def placements_of(dims: Dims) -> list[Placement]:
+    """As torch writes them."""
+    return [Replicate() if dim is None else Shard(dim) for dim in dims]
+
+
+def named_dims(placements: ByAxis, rank: int) -> dict[int, int | None]:
+    """The dimensions of placements of shards and whole tensors, as by `dims_of`."""
+    return {
+        axis: _dim(each, rank) if each.is_shard() else None
+        for axis, each in sorted(placements.items())
+    }
 
 
 @contextmanager
@@ -141,3 +173,28 @@ def naming(name: str) -> Iterator[None]:
         yield
     except ShardError as error:
         raise error.at(name) from None
+
+
+_NAME = "mesh"
+
+
+def grid_of(mesh: Any) -> Grid:
+    """The grid of a `DeviceMesh`, whose dimensions become axes; a grid itself.
+
+    Raises `ShardError` for a mesh whose ranks are not 0, 1, 2, ... in row-major order.
+    """
+    if isinstance(mesh, Grid):
+        if not mesh.is_static:
+            raise ShardError(f"the sizes of grid {mesh} must be known")
+        return mesh
+    if not hasattr(mesh, "mesh_dim_names"):
+        raise ShardError(
+            f"mesh= is a torch.distributed.device_mesh.DeviceMesh or an sd.Grid, not {mesh!r}"
+        )
+    ranks = mesh.mesh.flatten().tolist()
+    if ranks != list(range(len(ranks))):
+        raise ShardError(
+            f"the ranks of the mesh are {ranks}: expected each of 0 to {len(ranks) - 1} in order, "
+            "as torch.distributed.init_device_mesh makes them"
+        )
+    return Grid(_NAME, tuple(mesh.mesh.shape), tuple(mesh.mesh_dim_names or ()))

@@ -21,8 +21,8 @@ func.func @elementwise(%x: tensor<8xf32, #mesh.shard<@g, [[0], {halo = [[1, 2]]}
 
 // What every device has all of is sliced with its halo.
 // CHECK-LABEL: func.func @replicated
-// CHECK-NOT: "mesh.update_halo"
-// CHECK: %[[Y:.*]] = "mesh.local_split"(%arg1) {sharding = {{\[\[}}0]]}
+// CHECK-NOT: mesh.update_halo
+// CHECK: %[[Y:.*]] = mesh.local_split %arg1 {sharding = {{\[\[}}0]]}
 // CHECK-NEXT: arith.addf %arg0, %[[Y]]
 // CHECK-NEXT: return
 func.func @replicated(%x: tensor<8xf32, #mesh.shard<@g, [[0], {halo = [[1, 2]]}]>>, %y: tensor<8xf32>)
@@ -37,7 +37,7 @@ func.func @replicated(%x: tensor<8xf32, #mesh.shard<@g, [[0], {halo = [[1, 2]]}]
 // The other operand's halo would have to be exchanged: nothing is gained.
 // CHECK-LABEL: func.func @another_operand
 // CHECK: arith.addf %{{.*}}, %arg1 : tensor<8xf32, #mesh.shard<@g, {{\[\[}}0]]>>
-// CHECK-NEXT: "mesh.update_halo"
+// CHECK-NEXT: mesh.update_halo
 func.func @another_operand(%x: tensor<8xf32, #mesh.shard<@g, [[0], {halo = [[1, 2]]}]>>, %y: tensor<8xf32, #mesh.shard<@g, [[0]]>>)
     -> tensor<8xf32, #mesh.shard<@g, [[0], {halo = [[1, 2]]}]>> {
   %0 = "mesh.update_halo"(%x) : (tensor<8xf32, #mesh.shard<@g, [[0], {halo = [[1, 2]]}]>>) -> tensor<8xf32, #mesh.shard<@g, [[0]]>>
@@ -49,7 +49,7 @@ func.func @another_operand(%x: tensor<8xf32, #mesh.shard<@g, [[0], {halo = [[1, 
 // A division of integers could end the program in the halo outside of the tensor.
 // CHECK-LABEL: func.func @division
 // CHECK: arith.divsi %{{.*}} : tensor<8xi32, #mesh.shard<@g, {{\[\[}}0]]>>
-// CHECK-NEXT: "mesh.update_halo"
+// CHECK-NEXT: mesh.update_halo
 func.func @division(%x: tensor<8xi32, #mesh.shard<@g, [[0], {halo = [[1, 2]]}]>>)
     -> tensor<8xi32, #mesh.shard<@g, [[0], {halo = [[1, 2]]}]>> {
   %0 = "mesh.update_halo"(%x) : (tensor<8xi32, #mesh.shard<@g, [[0], {halo = [[1, 2]]}]>>) -> tensor<8xi32, #mesh.shard<@g, [[0]]>>

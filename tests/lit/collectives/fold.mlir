@@ -5,7 +5,7 @@
 shard.grid @g(shape = 2x2)
 
 // CHECK-LABEL: func.func @reduce_then_slice
-// CHECK-NEXT: "mesh.reduce_scatter"(%arg0) {mesh_axis = [0], reduction = "sum", tensor_axis = 1 : i64}
+// CHECK-NEXT: mesh.reduce_scatter %arg0 {mesh_axis = [0], reduction = "sum", tensor_axis = 1 : i64}
 // CHECK-NEXT: return
 func.func @reduce_then_slice(%x: tensor<4x4xf32, #mesh.shard<@g, [[], [], [0]]>>)
     -> tensor<4x4xf32, #mesh.shard<@g, [[], [0]]>> {
@@ -28,7 +28,7 @@ func.func @gather_then_slice(%x: tensor<4x4xf32, #mesh.shard<@g, [[0]]>>)
 }
 
 // CHECK-LABEL: func.func @two_reductions
-// CHECK-NEXT: "mesh.all_reduce"(%arg0) {mesh_axis = [0, 1], reduction = "sum"}
+// CHECK-NEXT: mesh.all_reduce %arg0 {mesh_axis = [0, 1], reduction = "sum"}
 // CHECK-NEXT: return
 func.func @two_reductions(%x: tensor<4x4xf32, #mesh.shard<@g, [[], [], [0, 1]]>>)
     -> tensor<4x4xf32> {
@@ -42,7 +42,7 @@ func.func @two_reductions(%x: tensor<4x4xf32, #mesh.shard<@g, [[], [], [0, 1]]>>
 
 // A gather that others use too is left, and what follows it is not made dearer.
 // CHECK-LABEL: func.func @gathered_for_others
-// CHECK-NEXT: %[[WHOLE:.*]] = "mesh.all_gather"(%arg0)
+// CHECK-NEXT: %[[WHOLE:.*]] = mesh.all_gather %arg0
 // CHECK-NEXT: return %[[WHOLE]], %arg0
 func.func @gathered_for_others(%x: tensor<4x4xf32, #mesh.shard<@g, [[0]]>>)
     -> (tensor<4x4xf32>, tensor<4x4xf32, #mesh.shard<@g, [[0]]>>) {
@@ -66,8 +66,8 @@ func.func @inverses(%x: tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<4
 
 // A rotation of the shards makes another tensor: it is no reshard.
 // CHECK-LABEL: func.func @rotated_twice
-// CHECK-NEXT: "mesh.collective_permute"(%arg0)
-// CHECK-NEXT: "mesh.collective_permute"
+// CHECK-NEXT: mesh.collective_permute %arg0
+// CHECK-NEXT: mesh.collective_permute
 func.func @rotated_twice(%x: tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<4x4xf32, #mesh.shard<@g, [[0], []]>> {
   %0 = "mesh.collective_permute"(%x) {mesh_axis = [0], permutation = [1, 0]} : (tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>
   %1 = "mesh.collective_permute"(%0) {mesh_axis = [0], permutation = [1, 0]} : (tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>

@@ -5,7 +5,7 @@
 shard.grid @g(shape = 2)
 
 // CHECK-LABEL: func.func @in_front
-// CHECK: "mesh.all_gather"(%arg0)
+// CHECK: mesh.all_gather %arg0
 // CHECK: scf.for
 // CHECK-NEXT: arith.addf
 // CHECK-NEXT: scf.yield
@@ -24,7 +24,7 @@ func.func @in_front(%x: tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>, %y: tensor<
 // CHECK-LABEL: func.func @inside
 // CHECK: scf.for
 // CHECK-NEXT: arith.addf
-// CHECK-NEXT: "mesh.all_reduce"
+// CHECK-NEXT: mesh.all_reduce
 // CHECK-NEXT: scf.yield
 func.func @inside(%x: tensor<4x4xf32, #mesh.shard<@g, [[], [], [0]]>>, %y: tensor<4x4xf32, #mesh.shard<@g, [[], [], [0]]>>, %z: tensor<4x4xf32>, %n: index) -> tensor<4x4xf32> attributes {mesh.form = "distributed"} {
   %zero = arith.constant 0 : index

@@ -5,7 +5,7 @@
 shard.grid @g(shape = 2)
 
 // CHECK-LABEL: func.func @broadcast
-// CHECK-NEXT: "mesh.all_gather"{{.*}}tensor<4xf32
+// CHECK-NEXT: mesh.all_gather{{.*}}tensor<4xf32
 // CHECK-NEXT: stablehlo.broadcast_in_dim
 // CHECK-NEXT: return
 func.func @broadcast(%x: tensor<4xf32, #mesh.shard<@g, [[0]]>>) -> tensor<4x64xf32> {
@@ -17,7 +17,7 @@ func.func @broadcast(%x: tensor<4xf32, #mesh.shard<@g, [[0]]>>) -> tensor<4x64xf
 // It stays where two operands would be gathered.
 // CHECK-LABEL: func.func @two_operands
 // CHECK-NEXT: arith.addf
-// CHECK-NEXT: "mesh.all_gather"
+// CHECK-NEXT: mesh.all_gather
 func.func @two_operands(%x: tensor<4xf32, #mesh.shard<@g, [[0]]>>, %y: tensor<4xf32, #mesh.shard<@g, [[0]]>>) -> tensor<4xf32> {
   %0 = arith.addf %x, %y : tensor<4xf32, #mesh.shard<@g, [[0]]>>
   %1 = "mesh.all_gather"(%0) {mesh_axis = [[0]]} : (tensor<4xf32, #mesh.shard<@g, [[0]]>>) -> tensor<4xf32>
@@ -27,7 +27,7 @@ func.func @two_operands(%x: tensor<4xf32, #mesh.shard<@g, [[0]]>>, %y: tensor<4x
 // A product that makes a small tensor of large ones is not repeated on all devices.
 // CHECK-LABEL: func.func @product
 // CHECK-NEXT: stablehlo.dot_general
-// CHECK-NEXT: "mesh.all_gather"
+// CHECK-NEXT: mesh.all_gather
 func.func @product(%x: tensor<8x64xf32, #mesh.shard<@g, [[0], []]>>, %y: tensor<64x2xf32>) -> tensor<8x2xf32> {
   %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0] : (tensor<8x64xf32, #mesh.shard<@g, [[0], []]>>, tensor<64x2xf32>) -> tensor<8x2xf32, #mesh.shard<@g, [[0], []]>>
   %1 = "mesh.all_gather"(%0) {mesh_axis = [[0], []]} : (tensor<8x2xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x2xf32>

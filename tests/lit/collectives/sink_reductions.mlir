@@ -7,7 +7,7 @@ shard.grid @g(shape = 2)
 
 // CHECK-LABEL: func.func @added
 // CHECK-NEXT{LITERAL}: %0 = arith.addf %arg0, %arg1 : tensor<4x4xf32, #mesh.shard<@g, [[], [], [0]]>>
-// CHECK-NEXT: %1 = "mesh.all_reduce"(%0)
+// CHECK-NEXT: %1 = mesh.all_reduce %0
 // CHECK-NEXT: return %1
 func.func @added(%x: tensor<4x4xf32, #mesh.shard<@g, [[], [], [0]]>>, %y: tensor<4x4xf32, #mesh.shard<@g, [[], [], [0]]>>) -> tensor<4x4xf32> {
   %0 = "mesh.all_reduce"(%x) {mesh_axis = [0], reduction = "sum"} : (tensor<4x4xf32, #mesh.shard<@g, [[], [], [0]]>>) -> tensor<4x4xf32>
@@ -20,11 +20,11 @@ func.func @added(%x: tensor<4x4xf32, #mesh.shard<@g, [[], [], [0]]>>, %y: tensor
 // CHECK-LABEL: func.func @chain
 // CHECK: stablehlo.multiply %arg0, %arg2
 // CHECK: stablehlo.transpose
-// CHECK: "mesh.mask"(%arg3)
+// CHECK: mesh.mask %arg3
 // CHECK: arith.addf
 // CHECK: arith.subf
-// CHECK-NEXT: "mesh.all_reduce"
-// CHECK-NOT: "mesh.all_reduce"
+// CHECK-NEXT: mesh.all_reduce
+// CHECK-NOT: mesh.all_reduce
 // CHECK: return
 func.func @chain(%x: tensor<4x4xf32, #mesh.shard<@g, [[], [], [0]]>>, %y: tensor<4x4xf32, #mesh.shard<@g, [[], [], [0]]>>,
                  %factor: tensor<4x4xf32>, %z: tensor<4x4xf32>) -> tensor<4x4xf32> {
@@ -40,7 +40,7 @@ func.func @chain(%x: tensor<4x4xf32, #mesh.shard<@g, [[], [], [0]]>>, %y: tensor
 // Reduce-scatters alike: of the sum of both.
 // CHECK-LABEL: func.func @scattered
 // CHECK-NEXT: arith.addf %arg0, %arg1
-// CHECK-NEXT: "mesh.reduce_scatter"
+// CHECK-NEXT: mesh.reduce_scatter
 // CHECK-NEXT: return
 func.func @scattered(%x: tensor<4x4xf32, #mesh.shard<@g, [[], [], [0]]>>, %y: tensor<4x4xf32, #mesh.shard<@g, [[], [], [0]]>>) -> tensor<4x4xf32, #mesh.shard<@g, [[0], []]>> {
   %0 = "mesh.reduce_scatter"(%x) {mesh_axis = [0], reduction = "sum", tensor_axis = 0 : i64} : (tensor<4x4xf32, #mesh.shard<@g, [[], [], [0]]>>) -> tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>
@@ -53,7 +53,7 @@ func.func @scattered(%x: tensor<4x4xf32, #mesh.shard<@g, [[], [], [0]]>>, %y: te
 // CHECK-LABEL: func.func @then_summed
 // CHECK: stablehlo.multiply %arg0, %arg1
 // CHECK: stablehlo.reduce
-// CHECK-NEXT: "mesh.all_reduce"({{.*}}) {mesh_axis = [0], reduction = "sum"} : (tensor<4xf32
+// CHECK-NEXT: mesh.all_reduce {{.*}} {mesh_axis = [0], reduction = "sum"} : tensor<4xf32
 func.func @then_summed(%x: tensor<64x4xf32, #mesh.shard<@g, [[], [], [0]]>>, %y: tensor<64x4xf32>) -> tensor<4xf32> {
   %zero = stablehlo.constant dense<0.0> : tensor<f32>
   %0 = "mesh.all_reduce"(%x) {mesh_axis = [0], reduction = "sum"} : (tensor<64x4xf32, #mesh.shard<@g, [[], [], [0]]>>) -> tensor<64x4xf32>
@@ -65,7 +65,7 @@ func.func @then_summed(%x: tensor<64x4xf32, #mesh.shard<@g, [[], [], [0]]>>, %y:
 // A maximum goes through a maximum.
 // CHECK-LABEL: func.func @maxima
 // CHECK-NEXT: arith.maximumf %arg0, %arg1
-// CHECK-NEXT: "mesh.all_reduce"({{.*}}) {mesh_axis = [0], reduction = "max"}
+// CHECK-NEXT: mesh.all_reduce {{.*}} {mesh_axis = [0], reduction = "max"}
 func.func @maxima(%x: tensor<4x4xf32, #mesh.shard<@g, [[], [], {max = [0]}]>>, %y: tensor<4x4xf32, #mesh.shard<@g, [[], [], {max = [0]}]>>) -> tensor<4x4xf32> {
   %0 = "mesh.all_reduce"(%x) {mesh_axis = [0], reduction = "max"} : (tensor<4x4xf32, #mesh.shard<@g, [[], [], {max = [0]}]>>) -> tensor<4x4xf32>
   %1 = "mesh.all_reduce"(%y) {mesh_axis = [0], reduction = "max"} : (tensor<4x4xf32, #mesh.shard<@g, [[], [], {max = [0]}]>>) -> tensor<4x4xf32>
@@ -75,11 +75,11 @@ func.func @maxima(%x: tensor<4x4xf32, #mesh.shard<@g, [[], [], {max = [0]}]>>, %
 
 // Parts would be rounded: only where that is allowed.
 // CHECK-LABEL: func.func @narrowed
-// CHECK-NEXT: "mesh.all_reduce"(%arg0)
+// CHECK-NEXT: mesh.all_reduce %arg0
 // CHECK-NEXT: arith.truncf
 // NARROW-LABEL: func.func @narrowed
 // NARROW-NEXT: arith.truncf %arg0
-// NARROW-NEXT: "mesh.all_reduce"
+// NARROW-NEXT: mesh.all_reduce
 func.func @narrowed(%x: tensor<4x4xf32, #mesh.shard<@g, [[], [], [0]]>>) -> tensor<4x4xf16> {
   %0 = "mesh.all_reduce"(%x) {mesh_axis = [0], reduction = "sum"} : (tensor<4x4xf32, #mesh.shard<@g, [[], [], [0]]>>) -> tensor<4x4xf32>
   %1 = arith.truncf %0 : tensor<4x4xf32> to tensor<4x4xf16>
@@ -88,8 +88,8 @@ func.func @narrowed(%x: tensor<4x4xf32, #mesh.shard<@g, [[], [], [0]]>>) -> tens
 
 // Not linear: a product of two sums, an exponential, an integer quotient, a sum of maxima.
 // CHECK-LABEL: func.func @not_linear
-// CHECK-COUNT-4: "mesh.all_reduce"(%arg
-// CHECK-NOT: "mesh.all_reduce"
+// CHECK-COUNT-4: mesh.all_reduce %arg
+// CHECK-NOT: mesh.all_reduce
 func.func @not_linear(%x: tensor<4x4xf32, #mesh.shard<@g, [[], [], [0]]>>, %y: tensor<4x4xf32, #mesh.shard<@g, [[], [], [0]]>>,
                       %n: tensor<4x4xi32, #mesh.shard<@g, [[], [], [0]]>>, %m: tensor<4x4xf32, #mesh.shard<@g, [[], [], {max = [0]}]>>,
                       %two: tensor<4x4xi32>) -> (tensor<4x4xf32>, tensor<4x4xi32>, tensor<4x4xf32>) {
@@ -106,8 +106,8 @@ func.func @not_linear(%x: tensor<4x4xf32, #mesh.shard<@g, [[], [], [0]]>>, %y: t
 
 // The sums are used elsewhere too: nothing would be saved.
 // CHECK-LABEL: func.func @used_elsewhere
-// CHECK-NEXT: "mesh.all_reduce"(%arg0)
-// CHECK-NEXT: "mesh.all_reduce"(%arg1)
+// CHECK-NEXT: mesh.all_reduce %arg0
+// CHECK-NEXT: mesh.all_reduce %arg1
 // CHECK-NEXT: arith.addf
 func.func @used_elsewhere(%x: tensor<4x4xf32, #mesh.shard<@g, [[], [], [0]]>>, %y: tensor<4x4xf32, #mesh.shard<@g, [[], [], [0]]>>) -> (tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {
   %0 = "mesh.all_reduce"(%x) {mesh_axis = [0], reduction = "sum"} : (tensor<4x4xf32, #mesh.shard<@g, [[], [], [0]]>>) -> tensor<4x4xf32>

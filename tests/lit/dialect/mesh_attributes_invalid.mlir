@@ -82,7 +82,7 @@ func.func @a_type_with_a_sharding_in_the_local_form(%x: tensor<4x8xf32, #mesh.sh
 // -----
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
-// expected-error@+1 {{'func.func' op mesh.argument is tensor<4x8xf32, #mesh.shard<@g, [[0]]>>, whose shard is tensor<2x8xf32>, not tensor<4x8xf32>}}
+// expected-error@+1 {{'func.func' op mesh.argument is tensor<4x8xf32, #mesh.shard<@g, [[0], []]>>, whose shard is tensor<2x8xf32>, not tensor<4x8xf32>}}
 func.func @a_shard_of_another_shape(%x: tensor<4x8xf32> {mesh.argument = tensor<4x8xf32, #mesh.shard<@g, [[0]]>>}) attributes {mesh.form = "local"} {
   return
 }

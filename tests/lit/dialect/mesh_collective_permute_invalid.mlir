@@ -2,7 +2,7 @@
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 func.func @places_missing(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
-  // expected-error@+1 {{'mesh.collective_permute' op has mesh_axis alone: expected mesh_axis and permutation, or neither}}
+  // expected-error@+1 {{'mesh.collective_permute' op has mesh_axis alone: expected mesh_axis and permutation, or neither; of four devices permutation = array<i64: 1, 2, 3, 0> sends each shard to the next one}}
   %0 = "mesh.collective_permute"(%x) {mesh_axis = [0]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>
   return
 }
@@ -11,7 +11,7 @@ func.func @places_missing(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 func.func @axes_missing(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
-  // expected-error@+1 {{'mesh.collective_permute' op has permutation alone: expected mesh_axis and permutation, or neither}}
+  // expected-error@+1 {{'mesh.collective_permute' op has permutation alone: expected mesh_axis and permutation, or neither; of four devices permutation = array<i64: 1, 2, 3, 0> sends each shard to the next one}}
   %0 = "mesh.collective_permute"(%x) {permutation = [1, 0]} : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>
   return
 }

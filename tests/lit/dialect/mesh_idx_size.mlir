@@ -8,21 +8,21 @@
 
 // CHECK-LABEL: func.func @where
 func.func @where() -> (index, index, index, index, index, index) attributes {mesh_cluster = @g} {
-  // CHECK: "mesh.idx"() : () -> index
+  // CHECK: mesh.idx : index
   %0 = "mesh.idx"() : () -> index
-  // CHECK: "mesh.idx"() {mesh_axis = [1]} : () -> index
+  // CHECK: mesh.idx {mesh_axis = [1]} : index
   %1 = "mesh.idx"() {mesh_axis = [1]} : () -> index
-  // CHECK: "mesh.idx"() {cluster = @g, mesh_axis = [1, 0]} : () -> index
+  // CHECK: mesh.idx {cluster = @g, mesh_axis = [1, 0]} : index
   %2 = "mesh.idx"() {cluster = @g, mesh_axis = [1, 0]} : () -> index
-  // CHECK: "mesh.size"() : () -> index
+  // CHECK: mesh.size : index
   %3 = "mesh.size"() : () -> index
-  // CHECK: "mesh.size"() {mesh_axis = [0]} : () -> index
+  // CHECK: mesh.size {mesh_axis = [0]} : index
   %4 = "mesh.size"() {mesh_axis = [0]} : () -> index
-  // CHECK: "mesh.size"() {cluster = @open} : () -> index
+  // CHECK: mesh.size {cluster = @open} : index
   %5 = "mesh.size"() {cluster = @open} : () -> index
-  // CHECK: "mesh.idx"() {axis = 1 : index} : () -> index
+  // CHECK: mesh.idx {axis = 1 : index} : index
   %6 = "mesh.idx"() {axis = 1 : index} : () -> index
-  // CHECK: "mesh.size"() {axis = 0 : index, cluster = @open} : () -> index
+  // CHECK: mesh.size {axis = 0 : index, cluster = @open} : index
   %7 = "mesh.size"() {axis = 0 : index, cluster = @open} : () -> index
   return %0, %1, %2, %3, %4, %5 : index, index, index, index, index, index
 }

@@ -9,16 +9,16 @@
 func.func @shards_along_one_axis(%x: tensor<16x8xf32>, %y: tensor<?x8xf32>, %i: index) -> tensor<16x8xf32> {
   // CHECK: scf.execute_region
   %0 = scf.execute_region -> tensor<16x8xf32> no_inline {
-    // CHECK{LITERAL}: "mesh.to_local"(%arg0) {manual_axes = [0], sharding = #mesh.shard<@g, [[0, 1], []]>} : (tensor<16x8xf32>) -> tensor<8x8xf32>
+    // CHECK{LITERAL}: mesh.to_local %arg0 {manual_axes = [0], sharding = #mesh.shard<@g, [[0, 1], []]>} : tensor<16x8xf32> -> tensor<8x8xf32>
     %a = "mesh.to_local"(%x) {sharding = #mesh.shard<@g, [[0, 1], []]>, manual_axes = [0]}
         : (tensor<16x8xf32>) -> tensor<8x8xf32>
-    // CHECK{LITERAL}: "mesh.to_local"(%arg1) {manual_axes = [0], sharding = #mesh.shard<@g, [[0], []]>} : (tensor<?x8xf32>) -> tensor<?x8xf32>
+    // CHECK{LITERAL}: mesh.to_local %arg1 {manual_axes = [0], sharding = #mesh.shard<@g, [[0], []]>} : tensor<?x8xf32> -> tensor<?x8xf32>
     %b = "mesh.to_local"(%y) {sharding = #mesh.shard<@g, [[0], []]>, manual_axes = [0]}
         : (tensor<?x8xf32>) -> tensor<?x8xf32>
-    // CHECK{LITERAL}: "mesh.to_local"(%arg2) {manual_axes = [0], sharding = #mesh.shard<@g, []>} : (index) -> index
+    // CHECK{LITERAL}: mesh.to_local %arg2 {manual_axes = [0], sharding = #mesh.shard<@g, []>} : index -> index
     %c = "mesh.to_local"(%i) {sharding = #mesh.shard<@g, []>, manual_axes = [0]} : (index) -> index
     %d = math.tanh %a : tensor<8x8xf32>
-    // CHECK{LITERAL}: "mesh.to_global"(%4) {manual_axes = [0], sharding = #mesh.shard<@g, [[0, 1], []]>} : (tensor<8x8xf32>) -> tensor<16x8xf32>
+    // CHECK{LITERAL}: mesh.to_global %4 {manual_axes = [0], sharding = #mesh.shard<@g, [[0, 1], []]>} : tensor<8x8xf32> -> tensor<16x8xf32>
     %e = "mesh.to_global"(%d) {sharding = #mesh.shard<@g, [[0, 1], []]>, manual_axes = [0]}
         : (tensor<8x8xf32>) -> tensor<16x8xf32>
     scf.yield %e : tensor<16x8xf32>

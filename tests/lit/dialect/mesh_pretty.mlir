@@ -20,9 +20,9 @@ mesh.sub_cluster @part(cluster = @"a grid", offsets = [0, 0], sizes = [2, 2])
 mesh.cluster @g(rank = 2, dim_sizes = [2, 2])
 
 // A sharding without a grid is on the function's, and is printed so.
-// CHECK-LABEL: func.func @annotated(%arg0: tensor<2x5xf32, #mesh.shard<{{\[\[}}0]]>>, %arg1: tensor<2x5xf32>)
+// CHECK-LABEL: func.func @annotated(%arg0: tensor<2x5xf32, #mesh.shard<{{\[\[}}0], []]>>, %arg1: tensor<2x5xf32>)
 func.func @annotated(%0 : tensor<2x5xf32, #mesh.shard<[[0]]>>, %x: tensor<2x5xf32>) attributes { mesh_cluster = @g } {
-  // CHECK-NEXT: %0 = mesh.annotate %arg0 {as_result = false, sharding = {{\[\[}}0]]} : tensor<2x5xf32, #mesh.shard<{{\[\[}}0]]>> -> tensor<2x5xf32, #mesh.shard<{{\[\[}}0]]>>
+  // CHECK-NEXT: %0 = mesh.annotate %arg0 {as_result = false, sharding = {{\[\[}}0]]} : tensor<2x5xf32, #mesh.shard<{{\[\[}}0], []]>> -> tensor<2x5xf32, #mesh.shard<{{\[\[}}0], []]>>
   %s = mesh.annotate %0 {as_result = false, sharding = [[0]]} : tensor<2x5xf32, // a sharding that is copied
     #mesh.shard<[[0]]>>
   // CHECK-NEXT: %1 = mesh.annotate %arg1 {as_result = false, required = true, sharding = {{\[\[}}0], [1]]} : tensor<2x5xf32> -> tensor<2x5xf32>

@@ -7,11 +7,11 @@
 
 // CHECK-LABEL: func.func @there_and_back
 func.func @there_and_back(%x: tensor<4x8xf32>) -> tensor<4x8xf32> attributes {mesh_cluster = @g} {
-  // CHECK{LITERAL}: %0 = "mesh.annotate"(%arg0) {sharding = [[0]]}
+  // CHECK{LITERAL}: %0 = mesh.annotate %arg0 {sharding = [[0]]}
   %0 = "mesh.annotate"(%x) {sharding = [[0]]} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  // CHECK{LITERAL}: %1 = "mesh.reshard"(%0) {sharding = [[], [0]]} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  // CHECK{LITERAL}: %1 = mesh.reshard %0 {sharding = [[], [0]]} : tensor<4x8xf32> -> tensor<4x8xf32>
   %1 = "mesh.reshard"(%0) {sharding = [[], [0]]} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  // CHECK{LITERAL}: %2 = "mesh.reshard"(%1) {sharding = #mesh.shard<@g, [[0]]>} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  // CHECK{LITERAL}: %2 = mesh.reshard %1 {sharding = #mesh.shard<[[0]]>} : tensor<4x8xf32> -> tensor<4x8xf32>
   %2 = "mesh.reshard"(%1) {sharding = #mesh.shard<@g, [[0]]>} : (tensor<4x8xf32>) -> tensor<4x8xf32>
   return %2 : tensor<4x8xf32>
 }

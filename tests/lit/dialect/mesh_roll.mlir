@@ -7,7 +7,7 @@
 // CHECK-LABEL: func.func @back
 // ERASED-LABEL: func.func @back
 func.func @back(%x: tensor<8x6xf32>) -> tensor<8x6xf32> {
-  // CHECK: "mesh.roll"(%arg0) {by = -2 : i64, tensor_axis = 0 : i64} : (tensor<8x6xf32>) -> tensor<8x6xf32>
+  // CHECK: mesh.roll %arg0 {by = -2 : i64, tensor_axis = 0 : i64} : tensor<8x6xf32> -> tensor<8x6xf32>
   // ERASED: %[[FIRST:.*]] = tensor.extract_slice %arg0[2, 0] [6, 6] [1, 1]
   // ERASED: %[[ONE:.*]] = tensor.insert_slice %[[FIRST]] into %{{.*}}[0, 0] [6, 6] [1, 1]
   // ERASED: %[[LAST:.*]] = tensor.extract_slice %arg0[0, 0] [2, 6] [1, 1]

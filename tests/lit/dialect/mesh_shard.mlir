@@ -7,8 +7,8 @@
 "mesh.cluster"() {sym_name = "unknown", rank = 2 : i64} : () -> ()
 
 // CHECK-LABEL: func.func private @split
-// CHECK-SAME{LITERAL}: #mesh.shard<@g, []>
-// CHECK-SAME{LITERAL}: #mesh.shard<@g, [[0]]>
+// CHECK-SAME{LITERAL}: #mesh.shard<@g, [[], []]>
+// CHECK-SAME{LITERAL}: #mesh.shard<@g, [[0], []]>
 // CHECK-SAME{LITERAL}: #mesh.shard<@g, [[1, 0], []]>
 // CHECK-SAME{LITERAL}: #mesh.shard<@unknown, [[0], [1]]>
 func.func private @split(tensor<4x8xf32, #mesh.shard<@g, []>>, tensor<4x8xf32, #mesh.shard<@g, [[0]]>>,

@@ -7,19 +7,19 @@
 "mesh.cluster"() {sym_name = "open", rank = 1 : i64} : () -> ()
 shard.grid @upstream(shape = 8)
 
-// CHECK: "mesh.sub_cluster"() {cluster = @g, offsets = [2, 0], sizes = [2, 4], sym_name = "lower"}
+// CHECK: mesh.sub_cluster @lower(cluster = @g, offsets = [2, 0], sizes = [2, 4])
 "mesh.sub_cluster"() {sym_name = "lower", cluster = @g, offsets = [2, 0], sizes = [2, 4]} : () -> ()
-// CHECK: "mesh.sub_cluster"() {cluster = @lower, offsets = [0, 1], sizes = [2, 3], sym_name = "part_of_a_part"}
+// CHECK: mesh.sub_cluster @part_of_a_part(cluster = @lower, offsets = [0, 1], sizes = [2, 3])
 "mesh.sub_cluster"() {sym_name = "part_of_a_part", cluster = @lower, offsets = [0, 1], sizes = [2, 3]} : () -> ()
-// CHECK: "mesh.sub_cluster"() {cluster = @open, offsets = [100], sizes = [8], sym_name = "of_unknown_size"}
+// CHECK: mesh.sub_cluster @of_unknown_size(cluster = @open, offsets = [100], sizes = [8])
 "mesh.sub_cluster"() {sym_name = "of_unknown_size", cluster = @open, offsets = [100], sizes = [8]} : () -> ()
-// CHECK: "mesh.sub_cluster"() {cluster = @upstream, offsets = [4], sizes = [4], sym_name = "of_a_grid"}
+// CHECK: mesh.sub_cluster @of_a_grid(cluster = @upstream, offsets = [4], sizes = [4])
 "mesh.sub_cluster"() {sym_name = "of_a_grid", cluster = @upstream, offsets = [4], sizes = [4]} : () -> ()
 
 // CHECK-LABEL: func.func @on_it
 // CHECK-SAME{LITERAL}: tensor<4x8xf32, #mesh.shard<@lower, [[0], [1]]>>
 func.func @on_it(%x: tensor<4x8xf32, #mesh.shard<@lower, [[0], [1]]>>) -> index {
-  // CHECK: "mesh.size"() {cluster = @lower}
+  // CHECK: mesh.size {cluster = @lower}
   %0 = "mesh.size"() {cluster = @lower} : () -> index
   return %0 : index
 }

@@ -13,11 +13,11 @@
 // PRETTY-LABEL: func.func @there_and_back
 // ERASED-LABEL: func.func @there_and_back
 func.func @there_and_back(%x: tensor<8x6xf32>) -> tensor<8x6xf32> {
-  // CHECK: %[[PART:.*]] = "mesh.transfer"(%arg0) {cluster = @second, offsets = [4, 1]} : (tensor<8x6xf32>) -> tensor<2x5xf32>
+  // CHECK: %[[PART:.*]] = mesh.transfer %arg0 {cluster = @second, offsets = [4, 1]} : tensor<8x6xf32> -> tensor<2x5xf32>
   // PRETTY: %[[PART:.*]] = mesh.transfer %arg0 {cluster = @second, offsets = [4, 1]} : tensor<8x6xf32> -> tensor<2x5xf32>
   // ERASED: %[[PART:.*]] = tensor.extract_slice %arg0[4, 1] [2, 5] [1, 1]
   %0 = "mesh.transfer"(%x) {cluster = @second, offsets = [4, 1]} : (tensor<8x6xf32>) -> tensor<2x5xf32>
-  // CHECK: "mesh.transfer"(%[[PART]], %arg0) {cluster = @g, offsets = [0, 0]} : (tensor<2x5xf32>, tensor<8x6xf32>) -> tensor<8x6xf32>
+  // CHECK: mesh.transfer %[[PART]], %arg0 {cluster = @g, offsets = [0, 0]} : tensor<2x5xf32>, tensor<8x6xf32> -> tensor<8x6xf32>
   // PRETTY: mesh.transfer %[[PART]], %arg0 {cluster = @g, offsets = [0, 0]} : tensor<2x5xf32>, tensor<8x6xf32> -> tensor<8x6xf32>
   // ERASED: tensor.insert_slice %[[PART]] into %arg0[0, 0] [2, 5] [1, 1]
   %1 = "mesh.transfer"(%0, %x) {cluster = @g, offsets = [0, 0]} : (tensor<2x5xf32>, tensor<8x6xf32>) -> tensor<8x6xf32>

@@ -7,7 +7,7 @@
 
 // CHECK-LABEL: func.func @one_dimension
 func.func @one_dimension(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) {
-  // CHECK{LITERAL}: "mesh.update_halo"(%arg0) : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[0], [], {halo = [[1, 2], []]}]>>
+  // CHECK{LITERAL}: mesh.update_halo %arg0 : tensor<8x8xf32, #mesh.shard<@g, [[0], []]>> -> tensor<8x8xf32, #mesh.shard<@g, [[0], [], {halo = [[1, 2], []]}]>>
   %0 = "mesh.update_halo"(%x) : (tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>)
       -> tensor<8x8xf32, #mesh.shard<@g, [[0], [], {halo = [[1, 2], []]}]>>
   return
@@ -23,7 +23,7 @@ func.func @two_dimensions_filled_for_a_maximum(%x: tensor<8x8xf32, #mesh.shard<@
 
 // CHECK-LABEL: func.func @keeps_less
 func.func @keeps_less(%x: tensor<8x8xf32, #mesh.shard<@g, [[0], [], {halo = [[1, 2], []]}]>>) {
-  // CHECK{LITERAL}: (tensor<8x8xf32, #mesh.shard<@g, [[0], [], {halo = [[1, 2], []]}]>>) -> tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>
+  // CHECK{LITERAL}: tensor<8x8xf32, #mesh.shard<@g, [[0], [], {halo = [[1, 2], []]}]>> -> tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>
   %0 = "mesh.update_halo"(%x) : (tensor<8x8xf32, #mesh.shard<@g, [[0], [], {halo = [[1, 2], []]}]>>)
       -> tensor<8x8xf32, #mesh.shard<@g, [[0], []]>>
   return

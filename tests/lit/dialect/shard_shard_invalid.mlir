@@ -23,7 +23,7 @@ func.func @split_scalar(%x: tensor<f32>) {
 shard.grid @g(shape = 2x2)
 func.func @halo_past_the_neighbour(%x: tensor<4x8xf32>) {
   %s = shard.sharding @g split_axes = [[], [1, 0]] halo_sizes = [2, 3] : !shard.sharding
-  // expected-error@+1 {{'shard.shard' op has halo size 3 on dimension 1, whose smallest shard has 2 of its 8 elements}}
+  // expected-error@+1 {{'shard.shard' op has halo size 3 on dimension 1, whose smallest shard before the last has 2 of its 8 elements}}
   %0 = shard.shard %x to %s : tensor<4x8xf32>
   return
 }

@@ -4,8 +4,8 @@
 // RUN: shard-opt %s --pass-pipeline='builtin.module(propagate{strategy=cost},materialize{strict=true},cse)' --dump-pass-pipeline -o %t.out 2>&1 | filecheck %s
 // RUN: shard-opt %s --spmd --llvm-request-c-wrappers --dump-pass-pipeline -o %t.out 2>&1 | filecheck %s --check-prefix=EXPANDED
 
-// CHECK: builtin.module(propagate{strategy=cost conservative=false remarks=false},materialize{strict=true objective=bytes device-model=h100},cse)
-// EXPANDED: builtin.module({{.*}}propagate{strategy=cost conservative=false remarks=false},split-reductions,shift-slices,materialize{strict=false objective=bytes device-model=h100},optimize-collectives{narrow=false objective=bytes device-model=h100},partition{arguments=pieces results=pieces},func.func(llvm-request-c-wrappers))
+// CHECK: builtin.module(fold-grid-sizes,fold-collective-operands,import,settle-grids,open-manual-computations,stages-to-grid,clone-per-call,inline-named-computations,take-merges-apart{strategy=cost conservative=false},propagate-shardings{strategy=cost conservative=false remarks=false printed-as=mesh},merge-clones,import,open-manual-computations,complete-shardings,insert-collectives{objective=bytes device-model=h100 strict=true},cse)
+// EXPANDED: builtin.module(sink-reshapes,{{.*}},merge-clones,split-reductions,shift-slices,import,open-manual-computations,complete-shardings,insert-collectives{objective=bytes device-model=h100 strict=false},rewrite-collectives{objective=bytes device-model=h100 narrow=false},partition{arguments=pieces results=pieces},bundle-collectives{bytes=65536},func.func(llvm-request-c-wrappers))
 
 shard.grid @g(shape = 2)
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {

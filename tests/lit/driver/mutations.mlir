@@ -19,10 +19,10 @@ sdy.mesh @mesh = <["data"=2, "model"=4]>
 // LIST: "kind": "value",
 // LIST-NEXT: "what": "'stablehlo.dot_general' op at {{.*}}mutations.mlir:32:8",
 // LIST: "kind": "loops",
-// FIRST: @main(%arg0: tensor<8x4xf32> {mesh.sharding = #mesh.shard<@mesh, {{\[\[\], \[\]\]>}}}
-// NAMED: @main(%arg0: tensor<8x4xf32> {mesh.sharding = #mesh.shard<@mesh, {{\[\[0\], \[\]\]>}}}
-// NAMED-SAME: %arg1: tensor<4x16xf32> {mesh.sharding = #mesh.shard<@mesh, {{\[\[\], \[1\]\]>}}}
-// NAMED-SAME: %arg2: tensor<16x4xf32> {mesh.sharding = #mesh.shard<@mesh, {{\[\[\], \[\]\]>}}}
+// FIRST: @main(%arg0: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {}]>}
+// NAMED: @main(%arg0: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"data"}, {}]>}
+// NAMED-SAME: %arg1: tensor<4x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {"model"}]>}
+// NAMED-SAME: %arg2: tensor<16x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {}]>}
 // UNKNOWN: error: there is no mutation 99: --list-mutations lists them
 // AXIS: error: grid @mesh has no axis "nothing"; its axes: "data", "model"
 func.func @main(

@@ -2,7 +2,6 @@
 //
 // RUN: shard-opt %s --propagate --materialize --optimize-collectives --partition | filecheck %s
 // RUN: shard-opt %s --spmd --bundle-collectives --pick-device=rank=0 | filecheck %s
-// RUN: shard-opt %s --pipeline=stages=2 | filecheck %s
 // RUN: shard-opt %s --import --export-shard --export-mesh --export-sdy | filecheck %s
 // RUN: shard-run %s --check | filecheck %s --check-prefix=CHECKED
 

@@ -6,7 +6,7 @@
 // RUN: shard-opt %s --load-plugin %S/Inputs/toy.py --pass-pipeline='builtin.module(spmd,func.func(cse,toy-count{least=2 order=last},cse))' -o %t.same 2> %t.err2
 // RUN: diff %t.out %t.same
 // RUN: diff %t.err %t.err2
-// RUN: shard-opt --load-plugin %S/Inputs/toy.py --help | filecheck %s --check-prefix=HELP
+// RUN: shard-opt --load-plugin %S/Inputs/toy.py --help=passes | filecheck %s --check-prefix=HELP
 // RUN: shard-opt --load-plugin %S/Inputs/toy.py --show-dialects | filecheck %s --check-prefix=DIALECTS
 // RUN: not shard-opt %s --load-plugin %S/Inputs/toy.py --toy-count=order=middle 2>&1 | filecheck %s --check-prefix=CHOICE
 // RUN: not shard-opt %s --load-plugin %S/Inputs/toy.py --pass-pipeline='builtin.module(toy-count)' 2>&1 | filecheck %s --check-prefix=ANCHOR

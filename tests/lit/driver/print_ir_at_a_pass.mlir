@@ -24,8 +24,8 @@
 // UNKNOWN: error: unknown pass 'propagat': did you mean 'propagate'?
 // SCOPE: IR Dump After CSE
 // SCOPE: module
-// TREE: 0_propagate.mlir
-// TREE: 1_cse.mlir
+// TREE: 0_fold-grid-sizes.mlir
+// TREE: _cse.mlir
 
 shard.grid @g(shape = 2)
 func.func @first(%x: tensor<4xf32>) -> tensor<4xf32> {

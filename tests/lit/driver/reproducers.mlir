@@ -16,7 +16,7 @@
 // CHECK: shard.grid @g
 // CHECK: tosa.custom
 // CHECK: mlir_reproducer: {
-// CHECK-NEXT: pipeline: "builtin.module(canonicalize{{.*}},propagate{strategy=cost conservative=false remarks=false},materialize{strict=true objective=bytes device-model=h100})",
+// CHECK-NEXT: pipeline: "builtin.module(canonicalize{{.*}},{{.*}},propagate-shardings{strategy=cost conservative=false remarks=false printed-as=mesh},merge-clones,{{.*}},insert-collectives{objective=bytes device-model=h100 strict=true})",
 // CHECK-NEXT: disable_threading: true,
 // CHECK-NEXT: verify_each: false
 // AGAIN: error: 'tosa.custom' op has no sharding rule

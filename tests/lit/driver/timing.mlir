@@ -3,10 +3,11 @@
 // RUN: shard-opt %s --pass-pipeline='builtin.module(propagate,func.func(cse),materialize,canonicalize)' --mlir-timing -o %t 2>&1 | filecheck %s
 
 // CHECK: Execution time report
-// CHECK: propagate
+// CHECK: propagate-shardings
+// CHECK-NEXT: merge-clones
 // CHECK-NEXT: 'func.func' Pipeline
 // CHECK-NEXT: CSE
-// CHECK: materialize
+// CHECK: insert-collectives
 // CHECK-NEXT: Canonicalizer
 // CHECK: Total
 // CHECK-NOT: Execution time report

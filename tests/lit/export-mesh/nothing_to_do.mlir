@@ -4,7 +4,7 @@
 // RUN: shard-opt %s --export-mesh | diff - %t.before
 // RUN: shard-opt %s --export-mesh | filecheck %s
 
-// CHECK: "mesh.cluster"
+// CHECK: mesh.cluster
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 2]} : () -> ()
 "mesh.sub_cluster"() {sym_name = "part", cluster = @g, offsets = [0, 0], sizes = [1, 2]} : () -> ()
 func.func @main(%x: tensor<4xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) -> (tensor<4xf32>, index, index) {

@@ -4,11 +4,11 @@
 // RUN: shard-opt %s --export-sdy --import > %t.back
 // RUN: shard-opt %s --import | diff - %t.back
 
-// CHECK: "sdy.mesh"() {mesh = #sdy.mesh<["axis_0"=2, "axis_1"=8]>, sym_name = "g"}
+// CHECK: sdy.mesh @g = <["axis_0"=2, "axis_1"=8]>
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
-// CHECK: "sdy.mesh"() {mesh = #sdy.mesh<["x"=2], device_ids=[1, 0]>, sym_name = "named"}
+// CHECK: sdy.mesh @named = <["x"=2], device_ids=[1, 0]>
 "mesh.cluster"() {sym_name = "named", rank = 1 : i64, dim_sizes = [2], axis_names = ["x"], device_ids = [1, 0]} : () -> ()
-// CHECK: "sdy.mesh"() {mesh = #sdy.mesh<[], device_ids=[3]>, sym_name = "one"}
+// CHECK: sdy.mesh @one = <[], device_ids=[3]>
 "mesh.cluster"() {sym_name = "one", rank = 0 : i64, device_ids = [3]} : () -> ()
 
 // CHECK-LABEL: func.func @annotations
@@ -18,11 +18,11 @@ func.func @annotations(%x: tensor<8x8xf32> {mesh.sharding = #mesh.shard<@g, [[0]
     -> (tensor<8x8xf32> {mesh.sharding = #mesh.shard<@named, [[], [0]]>}) {
   // CHECK-NEXT{LITERAL}: math.sincos %arg0 {sdy.sharding = #sdy.sharding_per_value<[<@g, [{?}, {?}]>, <@g, [{}, {}], unreduced={"axis_0"}>]>}
   %a, %b = math.sincos %x {mesh.shardings = [unit, #mesh.shard<@g, [[], [], [0]]>]} : tensor<8x8xf32>
-  // CHECK-NEXT{LITERAL}: "sdy.sharding_constraint"(%sin) {sharding = #sdy.sharding<@g, [{"axis_0"}, {}]>}
+  // CHECK-NEXT{LITERAL}: sdy.sharding_constraint %sin <@g, [{"axis_0"}, {}]>
   %0 = "mesh.annotate"(%a) {sharding = #mesh.shard<@g, [[0]]>} : (tensor<8x8xf32>) -> tensor<8x8xf32>
-  // CHECK-NEXT{LITERAL}: %1 = "sdy.sharding_constraint"(%sin) {sharding = #sdy.sharding<@g, [{"axis_1"}, {}]>}
+  // CHECK-NEXT{LITERAL}: %1 = sdy.sharding_constraint %sin <@g, [{"axis_1"}, {}]>
   %1 = "mesh.annotate"(%0) {sharding = #mesh.shard<@g, [[1]]>, as_result = false} : (tensor<8x8xf32>) -> tensor<8x8xf32>
-  // CHECK-NEXT{LITERAL}: %2 = "sdy.reshard"(%1) {sharding = #sdy.sharding<@g, [{}, {}]>}
+  // CHECK-NEXT{LITERAL}: %2 = sdy.reshard %1 <@g, [{}, {}]>
   %2 = "mesh.reshard"(%1) {sharding = #mesh.shard<@g, []>} : (tensor<8x8xf32>) -> tensor<8x8xf32>
   // CHECK-NEXT: "sdy.sharding_group"(%2) {group_id = 7 : i64}
   "mesh.sharding_group"(%2) {group_id = 7 : i64} : (tensor<8x8xf32>) -> ()

@@ -27,7 +27,7 @@ func.func @before_and_after(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g,
   %zero = arith.constant 0 : index
   %one = arith.constant 1 : index
   // CHECK: scf.while ([[V:%[a-z0-9]+]] = %arg0,
-  // CHECK-NEXT{LITERAL}: sharding = #sdy.sharding<@g, [{"x"}, {}]>} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  // CHECK-NEXT{LITERAL}: sdy.sharding_constraint %arg2 <@g, [{"x"}, {}]> : tensor<4x8xf32>
   // CHECK: } do {
   // CHECK-NOT: sdy.sharding_constraint
   // CHECK: return
@@ -50,7 +50,7 @@ func.func @joined(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]
   %y = math.tanh %x : tensor<4x8xf32>
   cf.cond_br %p, ^end(%x : tensor<4x8xf32>), ^end(%y : tensor<4x8xf32>)
 // CHECK: ^bb1(%1: tensor<4x8xf32>):
-// CHECK-NEXT{LITERAL}: "sdy.sharding_constraint"(%1) {sharding = #sdy.sharding<@g, [{"x"}, {}]>}
+// CHECK-NEXT{LITERAL}: sdy.sharding_constraint %1 <@g, [{"x"}, {}]>
 ^end(%r: tensor<4x8xf32>):
   return %r : tensor<4x8xf32>
 }

@@ -4,7 +4,7 @@
 // RUN: shard-opt %s --export-sdy | diff - %t.before
 // RUN: shard-opt %s --export-sdy | filecheck %s
 
-// CHECK: "sdy.mesh"
+// CHECK: sdy.mesh
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=2]>, sym_name = "m"}> : () -> ()
 func.func @plain(%x: tensor<4xf32>) -> tensor<4xf32> {
   return %x : tensor<4xf32>

@@ -4,7 +4,7 @@
 // RUN: shard-opt %s --propagate --materialize | filecheck %s --check-prefix=WHOLE
 // RUN: shard-run %s --check | filecheck %s
 
-// WHOLE: "mesh.all_gather"
+// WHOLE: mesh.all_gather
 // WHOLE: scf.forall {{.*}} -> (tensor<4x4xf32>) {
 // WHOLE-NOT: "mesh.
 // WHOLE: scf.forall.in_parallel

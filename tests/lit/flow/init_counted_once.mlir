@@ -6,9 +6,9 @@
 
 // LOOP: scf.for
 // LOOP: %[[PARTS:.*]] = linalg.matmul
-// LOOP: %[[SUM:.*]] = "mesh.reduce_scatter"(%[[PARTS]])
+// LOOP: %[[SUM:.*]] = mesh.reduce_scatter %[[PARTS]]
 // LOOP: %[[BOTH:.*]] = arith.addf %{{.*}}, %[[SUM]]
-// LOOP: "mesh.all_to_all"(%[[BOTH]])
+// LOOP: mesh.all_to_all %[[BOTH]]
 // LOOP: scf.yield
 // CHECK: check passed
 

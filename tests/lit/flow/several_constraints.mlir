@@ -1,6 +1,6 @@
 // Constraints without uses that contradict each other tell the axes of their value together.
 //
-// RUN: shard-opt %s --propagate | filecheck %s
+// RUN: shard-opt %s --propagate --import  | filecheck %s
 // RUN: shard-run %s --check --entry=contradicting | filecheck %s --check-prefix=NUMBERS
 
 sdy.mesh @mesh = <["x"=2, "y"=2]>

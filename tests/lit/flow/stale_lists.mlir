@@ -1,8 +1,8 @@
 // MLIR's passes drop what a loop does not need, and keep its attributes as they were: what was said
 // of the values that are left is inferred again.
 //
-// RUN: shard-opt %s --propagate --canonicalize | shard-opt --propagate | filecheck %s --check-prefix=AGAIN
-// RUN: shard-opt %s --propagate --canonicalize --materialize --partition | filecheck %s --check-prefix=LOCAL
+// RUN: shard-opt %s --propagate --canonicalize --import  | shard-opt --propagate | filecheck %s --check-prefix=AGAIN
+// RUN: shard-opt %s --propagate --canonicalize --materialize --partition --import  | filecheck %s --check-prefix=LOCAL
 // RUN: shard-run %s --check | filecheck %s
 
 // AGAIN: scf.yield

@@ -7,15 +7,15 @@
 
 // CHECK-LABEL: func.func @spelled_out
 func.func @spelled_out(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) attributes {mesh_cluster = @g} {
-  // CHECK{LITERAL}: %0 = "mesh.annotate"(%arg0) {as_result = true, required = true, sharding = #mesh.shard<@g, [[0], []]>}
+  // CHECK{LITERAL}: %0 = mesh.annotate %arg0 {as_result = true, required = true, sharding = #mesh.shard<[[0], []]>}
   %0 = "mesh.annotate"(%x) {sharding = [[0]]} : (tensor<4x8xf32>) -> tensor<4x8xf32>
   // Later uses of the value go through its annotation; one for users that has none is dropped.
   // CHECK-NEXT: %1 = math.tanh %0
   %1 = "mesh.annotate"(%x) {sharding = [[1]], as_result = false} : (tensor<4x8xf32>) -> tensor<4x8xf32>
   %2 = math.tanh %x : tensor<4x8xf32>
-  // CHECK-NEXT{LITERAL}: "mesh.annotate"(%1) {as_result = false, required = false, sharding = #mesh.shard<@g, [[1], []]>}
+  // CHECK-NEXT{LITERAL}: mesh.annotate %1 {as_result = false, required = false, sharding = #mesh.shard<[[1], []]>}
   %3 = "mesh.annotate"(%2) {sharding = [array<i64: 1>, []], required = false, as_result = false} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  // CHECK-NEXT{LITERAL}: "mesh.reshard"(%0) {sharding = #mesh.shard<@g, [[], [0]]>}
+  // CHECK-NEXT{LITERAL}: mesh.reshard %0 {sharding = #mesh.shard<[[], [0]]>}
   %4 = "mesh.reshard"(%x) {sharding = [[], [0]]} : (tensor<4x8xf32>) -> tensor<4x8xf32>
   return %3, %4 : tensor<4x8xf32>, tensor<4x8xf32>
 }
@@ -35,7 +35,7 @@ func.func @types(%c: i1, %x: tensor<4xf32, #mesh.shard<@g, [[0]]>>) -> tensor<4x
   cf.br ^bb1(%0 : tensor<4xf32, #mesh.shard<@g, [[0]]>>)
 // CHECK: ^bb1([[ARG:%.*]]: tensor<4xf32>):
 ^bb1(%2: tensor<4xf32, #mesh.shard<@g, [[0]]>>):
-  // CHECK-NEXT: "mesh.annotate"([[ARG]]) {as_result = true
+  // CHECK-NEXT: mesh.annotate [[ARG]] {as_result = true
   return %2 : tensor<4xf32, #mesh.shard<@g, [[0]]>>
 }
 

@@ -5,7 +5,7 @@
 // RUN: shard-opt %s --spmd | filecheck %s
 // RUN: shard-opt %s --import --export-shard | filecheck %s
 
-// IMPORTED: "mesh.cluster"() {{.*}}sym_visibility = "private"
+// IMPORTED: mesh.cluster {{.*}}sym_visibility = "private"
 // CHECK: shard.grid @g(shape = 2) {sym_visibility = "private"}
 shard.grid "private" @g(shape = 2)
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {

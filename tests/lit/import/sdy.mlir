@@ -4,9 +4,9 @@
 // RUN: shard-opt %s --import | shard-opt --import | filecheck %s
 
 // CHECK-NOT: sdy.
-// CHECK: "mesh.cluster"() {axis_names = ["x", "y"], dim_sizes = [2, 8], rank = 2 : i64, sym_name = "m"}
+// CHECK: mesh.cluster @m(rank = 2, dim_sizes = [2, 8]) {axis_names = ["x", "y"]}
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=2, "y"=8]>, sym_name = "m"}> : () -> ()
-// CHECK: "mesh.cluster"() {device_ids = [5], rank = 0 : i64, sym_name = "one"}
+// CHECK: mesh.cluster @one(rank = 0) {device_ids = [5]}
 "sdy.mesh"() <{mesh = #sdy.mesh<[], device_ids=[5]>, sym_name = "one"}> : () -> ()
 
 // CHECK-LABEL: func.func @attributes
@@ -27,15 +27,15 @@ func.func @attributes(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@m, [{"x
 
 // CHECK-LABEL: func.func @ops
 func.func @ops(%x: tensor<8x8xf32>, %y: tensor<8x8xf32>, %s: f32) -> (tensor<8x8xf32>, tensor<8x8xf32>, f32) {
-  // CHECK{LITERAL}: "mesh.annotate"(%arg0) {as_result = false, required = true, sharding = #mesh.shard<@m, [[0], []]>}
+  // CHECK{LITERAL}: mesh.annotate %arg0 {as_result = false, required = true, sharding = #mesh.shard<@m, [[0], []]>}
   %0 = "sdy.sharding_constraint"(%x) <{sharding = #sdy.sharding<@m, [{"x"}, {}]>}> : (tensor<8x8xf32>) -> tensor<8x8xf32>
-  // CHECK{LITERAL}: "mesh.annotate"(%arg1) {as_result = true, required = true, sharding = #mesh.shard<@m, [[], [0]]>}
+  // CHECK{LITERAL}: mesh.annotate %arg1 {as_result = true, required = true, sharding = #mesh.shard<@m, [[], [0]]>}
   %1 = "sdy.sharding_constraint"(%y) <{sharding = #sdy.sharding<@m, [{}, {"x"}]>}> : (tensor<8x8xf32>) -> tensor<8x8xf32>
-  // CHECK{LITERAL}: "mesh.reshard"(%0) {sharding = #mesh.shard<@m, [[1], []]>}
+  // CHECK{LITERAL}: mesh.reshard %0 {sharding = #mesh.shard<@m, [[1], []]>}
   %2 = "sdy.reshard"(%0) <{sharding = #sdy.sharding<@m, [{"y"}, {}]>}> : (tensor<8x8xf32>) -> tensor<8x8xf32>
-  // CHECK: "mesh.sharding_group"(%{{.*}}) {group_id = 3 : i64}
+  // CHECK: mesh.sharding_group %{{.*}} {group_id = 3 : i64}
   "sdy.sharding_group"(%2) <{group_id = 3 : i64}> : (tensor<8x8xf32>) -> ()
-  // CHECK: "mesh.propagation_barrier"(%{{.*}}) {allowed_direction = "backward"}
+  // CHECK: mesh.propagation_barrier %{{.*}} {allowed_direction = "backward"}
   %3 = "sdy.propagation_barrier"(%2) <{allowed_direction = 2 : i32}> : (tensor<8x8xf32>) -> tensor<8x8xf32>
   %4 = "sdy.sharding_constraint"(%s) <{sharding = #sdy.sharding<@m, []>}> : (f32) -> f32
   // CHECK: return %{{.*}}, %{{.*}}, %arg2

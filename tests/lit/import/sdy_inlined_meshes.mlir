@@ -2,8 +2,8 @@
 //
 // RUN: shard-opt %s --import | filecheck %s
 
-// CHECK: "mesh.cluster"() {axis_names = ["z"], dim_sizes = [4], rank = 1 : i64, sym_name = "inlined_mesh_1"}
-// CHECK: "mesh.cluster"() {axis_names = ["x"], dim_sizes = [2], rank = 1 : i64, sym_name = "m"}
+// CHECK: mesh.cluster @inlined_mesh_1(rank = 1, dim_sizes = [4]) {axis_names = ["z"]}
+// CHECK: mesh.cluster @m(rank = 1, dim_sizes = [2]) {axis_names = ["x"]}
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=2]>, sym_name = "m"}> : () -> ()
 "sdy.mesh"() <{mesh = #sdy.mesh<["w"=2]>, sym_name = "inlined_mesh_0"}> : () -> ()
 

@@ -7,7 +7,7 @@
 // CHECK-LABEL: func.func @named
 func.func @named(%x: tensor<8xf32>, %y: tensor<8xf32>, %s: f32) -> tensor<8xf32> {
   // CHECK: scf.execute_region -> (tensor<8xf32>, tensor<8xf32>, f32) no_inline {
-  // CHECK-NEXT{LITERAL}: %1 = "mesh.annotate"(%arg0) {as_result = false, required = true, sharding = #mesh.shard<@m, [[0]]>}
+  // CHECK-NEXT{LITERAL}: %1 = mesh.annotate %arg0 {as_result = false, required = true, sharding = #mesh.shard<@m, [[0]]>}
   // CHECK-NEXT: [[T:%.*]] = math.tanh %1
   // CHECK-NEXT: scf.yield [[T]], %arg1, %arg2
   // CHECK-NEXT{LITERAL}: } {mesh.named_computation = "f", mesh.shardings = [#mesh.shard<@m, [[0]]>, unit, unit]}

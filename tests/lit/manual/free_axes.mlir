@@ -1,21 +1,21 @@
 // Axes that are not manual pass through the edges of a manual computation, and split what is inside.
 //
-// RUN: shard-opt %s --propagate | filecheck %s --check-prefix=PROPAGATED
-// RUN: shard-opt %s --propagate --materialize | filecheck %s --check-prefix=DISTRIBUTED
-// RUN: shard-opt %s --spmd | filecheck %s --check-prefix=LOCAL
+// RUN: shard-opt %s --propagate --import  | filecheck %s --check-prefix=PROPAGATED
+// RUN: shard-opt %s --propagate --materialize --import  | filecheck %s --check-prefix=DISTRIBUTED
+// RUN: shard-opt %s --spmd --import  | filecheck %s --check-prefix=LOCAL
 // RUN: shard-run %s --check --reference=%S/Inputs/free_axes_unsharded.mlir | filecheck %s --check-prefix=RESULT
 
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=2, "y"=4]>, sym_name = "m"}> : () -> ()
 
 // PROPAGATED: func.func @main(%arg0: tensor<8x16xf32> {mesh.sharding = #mesh.shard<@m, {{\[}}[0], [1]]>}
-// PROPAGATED: "mesh.to_local"(%arg0) {{.*}}mesh.shardings = [#mesh.shard<@m, {{\[}}[0], []]>]
+// PROPAGATED: mesh.to_local %arg0 {{.*}}mesh.shardings = [#mesh.shard<@m, {{\[}}[0], []]>]
 // PROPAGATED: stablehlo.tanh {{.*}}mesh.shardings = [#mesh.shard<@m, {{\[}}[0], []]>]
 // PROPAGATED: "stablehlo.all_reduce"
 // PROPAGATED: }) {mesh.shardings = [#mesh.shard<@m, {{\[}}[0], []]>]}
-// PROPAGATED: "mesh.to_global"{{.*}}mesh.shardings = [#mesh.shard<@m, {{\[}}[0], []]>]
+// PROPAGATED: mesh.to_global{{.*}}mesh.shardings = [#mesh.shard<@m, {{\[}}[0], []]>]
 
 // DISTRIBUTED: scf.execute_region -> tensor<8x4xf32, #mesh.shard<@m, {{\[}}[0], []]>> no_inline {
-// DISTRIBUTED-NEXT: %[[A:.*]] = "mesh.to_local"(%arg0) {manual_axes = [1], sharding = #mesh.shard<@m, {{\[}}[0], [1]]>} : {{.*}} -> tensor<8x4xf32, #mesh.shard<@m, {{\[}}[0], []]>>
+// DISTRIBUTED-NEXT: %[[A:.*]] = mesh.to_local %arg0 {manual_axes = [1], sharding = #mesh.shard<@m, {{\[}}[0], [1]]>} : {{.*}} -> tensor<8x4xf32, #mesh.shard<@m, {{\[}}[0], []]>>
 // DISTRIBUTED-NEXT: stablehlo.tanh %[[A]]
 
 // LOCAL: func.func @main(%arg0: tensor<4x4xf32>

@@ -4,7 +4,7 @@
 
 shard.grid @g(shape = 2)
 func.func @a_collective(%x: tensor<8xi32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) -> tensor<16xi32> {
-  // expected-error @+1 {{'stablehlo.all_gather' op cannot be lowered: there is no code for it that a device could run}}
+  // expected-error @+1 {{'stablehlo.all_gather' op cannot be lowered: there is no code for it that a device could run; if the function is one device's, give it {mesh.form = "local"}}}
   %0 = "stablehlo.all_gather"(%x) {all_gather_dim = 0 : i64, replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>} : (tensor<8xi32>) -> tensor<16xi32>
   return %0 : tensor<16xi32>
 }

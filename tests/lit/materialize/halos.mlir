@@ -7,7 +7,7 @@ shard.grid @g(shape = 4)
 
 // A device is given its halo, and an op that does not read it gets the shard alone.
 // CHECK-LABEL: func.func @argument
-// CHECK: %[[OWN:.*]] = "mesh.update_halo"(%arg0)
+// CHECK: %[[OWN:.*]] = mesh.update_halo %arg0
 // CHECK-NEXT: math.exp %[[OWN]] : tensor<8x8xf32, #mesh.shard<@g, {{\[\[}}0], []]>>
 // LOCAL-LABEL: func.func @argument
 // LOCAL-SAME: (%arg0: tensor<5x8xf32> {mesh.argument = tensor<8x8xf32, #mesh.shard<@g, {{\[\[}}0], [], {halo = {{\[\[}}1, 2], []]}]>>})
@@ -24,7 +24,7 @@ func.func @argument(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
 // CHECK-LABEL: func.func @returned
 // CHECK-SAME: -> tensor<8x8xf32, #mesh.shard<@g, {{\[\[}}0], [], {halo = {{\[\[}}1, 2], []]}]>>
 // CHECK: math.exp
-// CHECK-NEXT: "mesh.update_halo"
+// CHECK-NEXT: mesh.update_halo
 // LOCAL-LABEL: func.func @returned
 // LOCAL-SAME: -> (tensor<5x8xf32> {mesh.result =
 func.func @returned(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
@@ -53,7 +53,7 @@ func.func @not_read(%x: tensor<8xf32>) -> tensor<8xf32> {
 
 // A later annotation of a value may add halos.
 // CHECK-LABEL: func.func @added_later
-// CHECK-NEXT: "mesh.update_halo"(%arg0)
+// CHECK-NEXT: mesh.update_halo %arg0
 // CHECK-NEXT: return
 func.func @added_later(%x: tensor<8xf32>) -> tensor<8xf32> {
   %s = shard.sharding @g split_axes = [[0]] : !shard.sharding
@@ -65,7 +65,7 @@ func.func @added_later(%x: tensor<8xf32>) -> tensor<8xf32> {
 
 // A sum counts each element once.
 // CHECK-LABEL: func.func @summed
-// CHECK: %[[OWN:.*]] = "mesh.update_halo"(%arg0)
+// CHECK: %[[OWN:.*]] = mesh.update_halo %arg0
 // CHECK: stablehlo.reduce(%[[OWN]]
 // LOCAL-LABEL: func.func @summed
 // LOCAL: %[[OWN:.*]] = tensor.extract_slice %arg0[1] [2] [1]
@@ -81,7 +81,7 @@ func.func @summed(%x: tensor<8xf32>) -> tensor<f32> {
 // An elementwise op computes what the windows after it read of the neighbours' shards. Outside of
 // the tensor they read zeros, not their exponentials.
 // CHECK-LABEL: func.func @read_by_windows
-// CHECK-NEXT: %[[LESS:.*]] = "mesh.update_halo"(%arg0) : {{.*}} -> {{.*}}halo = {{\[\[}}1, 1]]
+// CHECK-NEXT: %[[LESS:.*]] = mesh.update_halo %arg0 : {{.*}} -> {{.*}}halo = {{\[\[}}1, 1]]
 // CHECK-NEXT: %[[WIDE:.*]] = math.exp %[[LESS]] : {{.*}}halo = {{\[\[}}1, 1]]
 // CHECK: "stablehlo.reduce_window"(%[[WIDE]]
 // LOCAL-LABEL: func.func @read_by_windows

@@ -15,7 +15,7 @@ func.func @main(%a: tensor<4x8xf32>, %b: tensor<8x4xf32>, %c: tensor<4x4xf32>) -
   // CHECK: %[[START:.*]] = linalg.fill ins(%[[ZERO]] : f32)
   // CHECK: %[[PARTIAL:.*]] = linalg.matmul ins(%arg0, %arg1 :
   // CHECK-SAME: outs(%[[START]] :
-  // CHECK: %[[SUM:.*]] = "mesh.all_reduce"(%[[PARTIAL]])
+  // CHECK: %[[SUM:.*]] = mesh.all_reduce %[[PARTIAL]]
   // CHECK: arith.addf %arg2, %[[SUM]] : tensor<4x4xf32>
   %2 = linalg.matmul ins(%0, %1 : tensor<4x8xf32>, tensor<8x4xf32>)
                      outs(%c : tensor<4x4xf32>) -> tensor<4x4xf32>

@@ -8,7 +8,7 @@ shard.grid @g(shape = 2)
 // CHECK-LABEL: func.func @large
 // CHECK: %[[ROWS:.*]] = "stablehlo.gather"(%arg0, %arg1)
 // CHECK-SAME{LITERAL}: (tensor<64x4xf32, #mesh.shard<@g, [[0], []]>>, tensor<6x1xi32>) -> tensor<6x4xf32, #mesh.shard<@g, [[], [], [0]]>>
-// CHECK: "mesh.all_reduce"(%[[ROWS]]) {mesh_axis = [0], reduction = "sum"}
+// CHECK: mesh.all_reduce %[[ROWS]] {mesh_axis = [0], reduction = "sum"}
 func.func @large(%table: tensor<64x4xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>},
                  %ids: tensor<6x1xi32>) -> (tensor<6x4xf32> {mesh.sharding = #mesh.shard<@g, [[]]>}) {
   %0 = "stablehlo.gather"(%table, %ids) <{dimension_numbers = #stablehlo.gather<
@@ -20,7 +20,7 @@ func.func @large(%table: tensor<64x4xf32> {mesh.sharding = #mesh.shard<@g, [[0]]
 
 // CHECK-LABEL: func.func @large_to_shards
 // CHECK: %[[ROWS:.*]] = "stablehlo.gather"(%arg0, %arg1)
-// CHECK: "mesh.reduce_scatter"(%[[ROWS]]) {mesh_axis = [0], reduction = "sum", tensor_axis = 1 : i64}
+// CHECK: mesh.reduce_scatter %[[ROWS]] {mesh_axis = [0], reduction = "sum", tensor_axis = 1 : i64}
 func.func @large_to_shards(
     %table: tensor<64x4xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>},
     %ids: tensor<6x1xi32>) -> (tensor<6x4xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>}) {
@@ -32,7 +32,7 @@ func.func @large_to_shards(
 }
 
 // CHECK-LABEL: func.func @small
-// CHECK: %[[TABLE:.*]] = "mesh.all_gather"(%arg0)
+// CHECK: %[[TABLE:.*]] = mesh.all_gather %arg0
 // CHECK: "stablehlo.gather"(%[[TABLE]], %arg1)
 // CHECK-NEXT: return
 func.func @small(%table: tensor<8x4xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>},

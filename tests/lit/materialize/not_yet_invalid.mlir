@@ -50,8 +50,8 @@ func.func @open_at_offsets(%x: tensor<16x16xf32>) attributes {mesh_cluster = @g}
 // -----
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
-"mesh.cluster"() {sym_name = "h", rank = 1 : i64, dim_sizes = [2]} : () -> ()
-// expected-error@+1 {{function @two_grids has tensors on @g(2x8) and on @h(2): expected grids of as many devices}}
+"mesh.cluster"() {sym_name = "h", rank = 1 : i64, dim_sizes = [2], device_ids = [1, 0]} : () -> ()
+// expected-error@+1 {{function @two_grids has tensors on grids of 2 and of 16 devices, and @h(2) has an order of its own: declare parts of one grid, by 'mesh.sub_cluster'}}
 func.func @two_grids(%x: tensor<16x16xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}, %y: tensor<16x16xf32> {mesh.sharding = #mesh.shard<@h, [[0]]>}) {
   return
 }

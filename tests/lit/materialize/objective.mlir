@@ -4,12 +4,12 @@
 // RUN: shard-opt %s --propagate --materialize=objective=time,device-model=tpu-v4 | filecheck %s --check-prefix=TIME
 // RUN: shard-opt %s --spmd=objective=time,device-model=tpu-v4 | filecheck %s --check-prefix=SPMD
 // RUN: shard-opt %s --propagate --materialize --optimize-collectives=objective=time,device-model=tpu-v4 | filecheck %s --check-prefix=KEPT
-// RUN: not shard-opt %s --materialize=objective=time,device-model=nope 2>&1 | filecheck %s --check-prefix=MODEL
+// RUN: not shard-opt %s --propagate --materialize=objective=time,device-model=nope 2>&1 | filecheck %s --check-prefix=MODEL
 // RUN: not shard-opt %s --materialize=objective=memory 2>&1 | filecheck %s --check-prefix=OBJECTIVE
 
 // BYTES-NOT: all_gather
 // BYTES: mesh.collective_permute
-// TIME: "mesh.all_gather"(%arg0)
+// TIME: mesh.all_gather %arg0
 // TIME-NEXT: mesh.local_split
 // SPMD: shard.all_gather
 // SPMD-NOT: permute

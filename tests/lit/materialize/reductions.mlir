@@ -9,11 +9,11 @@ shard.grid @g(shape = 2)
 // CHECK: %[[MAX:.*]] = linalg.reduce { arith.maximumf }
 // CHECK: %[[PRODUCT:.*]] = linalg.reduce { arith.mulf }
 // CHECK: %[[SUM:.*]] = linalg.reduce { arith.addf }
-// CHECK: "mesh.all_reduce"(%[[SUM]]) {mesh_axis = [0], reduction = "sum"}
+// CHECK: mesh.all_reduce %[[SUM]] {mesh_axis = [0], reduction = "sum"}
 // CHECK: arith.addf
-// CHECK: "mesh.all_reduce"(%[[MAX]]) {mesh_axis = [0], reduction = "max"}
+// CHECK: mesh.all_reduce %[[MAX]] {mesh_axis = [0], reduction = "max"}
 // CHECK-SAME{LITERAL}: #mesh.shard<@g, [[], {max = [0]}]>
-// CHECK: "mesh.all_reduce"(%[[PRODUCT]]) {mesh_axis = [0], reduction = "product"}
+// CHECK: mesh.all_reduce %[[PRODUCT]] {mesh_axis = [0], reduction = "product"}
 func.func @main(%x: tensor<4x8xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
   %columns = shard.sharding @g split_axes = [[], [0]] : !shard.sharding
   %0 = shard.shard %x to %columns : tensor<4x8xf32>

@@ -26,8 +26,8 @@ func.func @elementwise(%x: tensor<5x6xf32> {mesh.sharding = #mesh.shard<@g, [[0]
 // CHECK-LABEL: func.func @partial_results
 // CHECK: stablehlo.dot_general {{.*}} -> tensor<2x6xf32, #mesh.shard<@g, {{\[\[}}], [], [0]]>>
 // CHECK: stablehlo.reduce({{.*}} -> tensor<6xf32, #mesh.shard<@g, {{\[\[}}], {max = [0]}]>>
-// CHECK-DAG: "mesh.all_reduce"{{.*}} reduction = "max"
-// CHECK-DAG: "mesh.all_reduce"{{.*}} reduction = "sum"
+// CHECK-DAG: mesh.all_reduce{{.*}} reduction = "max"
+// CHECK-DAG: mesh.all_reduce{{.*}} reduction = "sum"
 func.func @partial_results(%x: tensor<51x6xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>}, %y: tensor<2x51xf32>)
     -> (tensor<2x6xf32>, tensor<6xf32>) {
   %low = stablehlo.constant dense<0xFF800000> : tensor<f32>
@@ -38,10 +38,10 @@ func.func @partial_results(%x: tensor<51x6xf32> {mesh.sharding = #mesh.shard<@g,
 
 // What the shards of one dimension do not suit gets it whole.
 // CHECK-LABEL: func.func @gathered
-// CHECK: %[[WHOLE:.*]] = "mesh.all_gather"(%arg0)
+// CHECK: %[[WHOLE:.*]] = mesh.all_gather %arg0
 // CHECK: stablehlo.reshape %[[WHOLE]] : (tensor<5x6xf32>) -> tensor<30xf32>
 // CHECK: stablehlo.slice %[[WHOLE]]
-// CHECK: stablehlo.concatenate %[[WHOLE]], %
+// CHECK: stablehlo.concatenate %{{.*}} {halo = {{\[\[}}0, 1], []]}
 // CHECK: "stablehlo.gather"(%[[WHOLE]]
 func.func @gathered(%x: tensor<5x6xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>}, %y: tensor<4x6xf32>, %i: tensor<7x1xi32>)
     -> (tensor<30xf32>, tensor<3x6xf32>, tensor<9x6xf32>, tensor<7x6xf32>) {
@@ -55,14 +55,14 @@ func.func @gathered(%x: tensor<5x6xf32> {mesh.sharding = #mesh.shard<@g, [[0], [
 // What is looked up is in one of the shards.
 // CHECK-LABEL: func.func @lookup_alone
 // CHECK: "stablehlo.gather"(%arg0
-// CHECK-NEXT: "mesh.all_reduce"
+// CHECK-NEXT: mesh.all_reduce
 func.func @lookup_alone(%x: tensor<51x6xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>}, %i: tensor<1x1xi32>) -> tensor<1x6xf32> {
   %0 = "stablehlo.gather"(%x, %i) {dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1, 6>} : (tensor<51x6xf32>, tensor<1x1xi32>) -> tensor<1x6xf32>
   return %0 : tensor<1x6xf32>
 }
 
 // CHECK-LABEL: func.func @windows
-// CHECK: %[[HALO:.*]] = "mesh.update_halo"(%arg0)
+// CHECK: %[[HALO:.*]] = mesh.update_halo %arg0
 // CHECK: "stablehlo.reduce_window"(%[[HALO]]
 func.func @windows(%x: tensor<7xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) -> tensor<7xf32> {
   %zero = stablehlo.constant dense<0.0> : tensor<f32>

@@ -5,8 +5,8 @@
 shard.grid @g(shape = 2x4)
 
 // CHECK-LABEL: func.func @convolution
-// CHECK{LITERAL}: %0 = "mesh.update_halo"(%arg0) : (tensor<2x16x16x3xf32, #mesh.shard<@g, [[], [0], [1], []]>>) -> tensor<2x16x16x3xf32, #mesh.shard<@g, [[], [0], [1], [], {halo = [[], [0, 1], [], []]}]>>
-// CHECK: %1 = "mesh.update_halo"(%0)
+// CHECK{LITERAL}: %0 = mesh.update_halo %arg0 : tensor<2x16x16x3xf32, #mesh.shard<@g, [[], [0], [1], []]>> -> tensor<2x16x16x3xf32, #mesh.shard<@g, [[], [0], [1], [], {halo = [[], [0, 1], [], []]}]>>
+// CHECK: %1 = mesh.update_halo %0
 // CHECK-SAME{LITERAL}: -> tensor<2x16x16x3xf32, #mesh.shard<@g, [[], [0], [1], [], {halo = [[], [0, 1], [1, 1], []]}]>>
 // CHECK: stablehlo.convolution(%1, %arg1)
 // CHECK-NEXT: return
@@ -24,7 +24,7 @@ func.func @convolution(
 // The maximum of a window that goes past the end is that of the rest.
 //
 // CHECK-LABEL: func.func @maximum
-// CHECK: "mesh.update_halo"(%arg0)
+// CHECK: mesh.update_halo %arg0
 // CHECK-SAME{LITERAL}: #mesh.shard<@g, [[], [1, 0], {fill = "max", halo = [[], [1, 1]]}]>>
 // CHECK-NEXT: "stablehlo.reduce_window"
 func.func @maximum(%x: tensor<2x32xf32> {mesh.sharding = #mesh.shard<@g, [[], [1, 0]]>})
@@ -59,8 +59,8 @@ func.func @side_by_side(%x: tensor<2x32xf32> {mesh.sharding = #mesh.shard<@g, [[
 // A sum that starts from something finds it past the ends, too: no halo holds that.
 //
 // CHECK-LABEL: func.func @sum_that_starts_from_something
-// CHECK-NOT: "mesh.update_halo"
-// CHECK: "mesh.all_gather"(%arg0)
+// CHECK-NOT: mesh.update_halo
+// CHECK: mesh.all_gather %arg0
 func.func @sum_that_starts_from_something(
     %x: tensor<2x32xf32> {mesh.sharding = #mesh.shard<@g, [[], [1]]>}, %i: tensor<f32>)
     -> tensor<2x32xf32> {

@@ -10,7 +10,7 @@
 // CHECK-LABEL: func.func @gathered(%arg0: tensor<4x8xf32, #mesh.shard<@g, {{\[}}[0, 1], []]>>
 // CHECK: %0 = math.exp %arg0 : tensor<4x8xf32, #mesh.shard<@g, {{\[}}[0, 1], []]>>
 // CHECK: %2 = arith.addf %0
-// CHECK-NEXT: "mesh.all_gather"(%2)
+// CHECK-NEXT: mesh.all_gather %2
 // LOCAL: func.func @gathered(%arg0: tensor<1x8xf32> {{.*}}) -> (tensor<2x8xf32>
 func.func @gathered(%x: tensor<4x8xf32, #mesh.shard<@g, [[0, 1]]>>) -> tensor<4x8xf32, #mesh.shard<@g, [[0]]>> {
   %c = arith.constant dense<1.0> : tensor<4x8xf32, #mesh.shard<@g, [[0]]>>

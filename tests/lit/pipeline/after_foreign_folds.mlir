@@ -4,7 +4,7 @@
 // RUN: shard-opt %s --propagate --canonicalize --materialize | filecheck %s
 
 // FOLDED: arith.constant dense<4.000000e+00>
-// CHECK: "mesh.local_split"
+// CHECK: mesh.local_split
 
 shard.grid @g(shape = 2)
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {

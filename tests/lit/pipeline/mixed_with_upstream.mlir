@@ -9,7 +9,7 @@
 // RUN: not shard-opt %s --pass-pipeline='builtin.module(func.func(propagate))' 2>&1 | filecheck %s --check-prefix=NESTED
 
 // UNKNOWN: error: unknown flag '--propagat': did you mean '--propagate'?
-// OPTION: error: pass 'materialize' has no option 'strickt': its options are strict
+// OPTION: error: pass 'materialize' has no option 'strickt': its options are objective, device-model, strict
 // NESTED: error: pass 'propagate' runs on 'builtin.module', but stands in 'func.func(...)': write builtin.module(propagate)
 
 shard.grid @g(shape = 2)

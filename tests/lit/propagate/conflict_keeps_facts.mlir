@@ -1,6 +1,6 @@
 // Two facts that meet in an elementwise op stay what they are; the result takes the larger claim.
 //
-// RUN: shard-opt %s --propagate | filecheck %s
+// RUN: shard-opt %s --propagate --import  | filecheck %s
 // RUN: shard-run %s --check | filecheck %s --check-prefix=NUMBERS
 
 shard.grid @g(shape = 2)

@@ -1,9 +1,9 @@
 // Conservative propagation takes no axis apart, and splits no dimension that an axis does not divide.
 //
-// RUN: shard-opt %s --propagate=conservative | filecheck %s
-// RUN: shard-opt %s --propagate='strategy=basic conservative' | filecheck %s
-// RUN: shard-opt %s --propagate | filecheck %s --check-prefix=USUAL
-// RUN: not shard-opt %s --propagate='traversal=forward conservative' 2>&1 | filecheck %s --check-prefix=BOTH
+// RUN: shard-opt %s --propagate=conservative --import  | filecheck %s
+// RUN: shard-opt %s --propagate='strategy=basic conservative' --import  | filecheck %s
+// RUN: shard-opt %s --propagate --import  | filecheck %s --check-prefix=USUAL
+// RUN: not shard-opt %s --propagate='traversal=forward conservative' --import  2>&1 | filecheck %s --check-prefix=BOTH
 
 // BOTH: error: pass 'propagate' has traversal=forward and conservative: a traversal goes as upstream's pass does; give one of the two
 

@@ -1,6 +1,6 @@
 // From one weight's annotation, through a product and elementwise ops, to the next weight.
 //
-// RUN: shard-opt %s --propagate | filecheck %s
+// RUN: shard-opt %s --propagate --import  | filecheck %s
 
 shard.grid @g(shape = 2x4)
 

@@ -8,7 +8,7 @@
 
 // CHECK-LABEL: func.func @followed
 // CHECK: math.tanh
-// CHECK-SAME{LITERAL}: mesh.shardings = [#mesh.shard<@g, [[0], [1]]>]
+// CHECK-SAME{LITERAL}: mesh.shardings = [#mesh.shard<[[0], [1]]>]
 func.func @followed(%x: tensor<8x16xf32> {mesh.sharding = #mesh.shard<@g, [[0], [], {open = [1]}]>})
     -> tensor<8x16xf32> attributes {mesh_cluster = @g} {
   %0 = math.tanh %x : tensor<8x16xf32>
@@ -19,7 +19,7 @@ func.func @followed(%x: tensor<8x16xf32> {mesh.sharding = #mesh.shard<@g, [[0], 
 
 // CHECK-LABEL: func.func @overruled
 // CHECK: math.tanh
-// CHECK-SAME{LITERAL}: mesh.shardings = [#mesh.shard<@g, [[0], []]>]
+// CHECK-SAME{LITERAL}: mesh.shardings = [#mesh.shard<[[0], []]>]
 func.func @overruled(%x: tensor<8x16xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>})
     -> tensor<8x16xf32> attributes {mesh_cluster = @g} {
   %0 = math.tanh %x : tensor<8x16xf32>
@@ -31,8 +31,8 @@ func.func @overruled(%x: tensor<8x16xf32> {mesh.sharding = #mesh.shard<@g, [[0],
 
 // A soft constraint with an open dimension is satisfied if the value is split further there.
 // CHECK-LABEL: func.func @exceeded
-// CHECK: "mesh.annotate"
-// CHECK-SAME{LITERAL}: mesh.shardings = [#mesh.shard<@g, [[0, 1], []]>]
+// CHECK: mesh.annotate
+// CHECK-SAME{LITERAL}: mesh.shardings = [#mesh.shard<[[0, 1], []]>]
 func.func @exceeded(%x: tensor<8x16xf32> {mesh.sharding = #mesh.shard<@g, [[0, 1], []]>})
     -> tensor<8x16xf32> attributes {mesh_cluster = @g} {
   %1 = "mesh.annotate"(%x) {sharding = [[0], [], {open = [0]}], required = false}
@@ -43,7 +43,7 @@ func.func @exceeded(%x: tensor<8x16xf32> {mesh.sharding = #mesh.shard<@g, [[0, 1
 // A soft constraint does not open a dimension that a constraint closed.
 // CHECK-LABEL: func.func @kept_closed
 // CHECK: math.absf
-// CHECK-SAME{LITERAL}: mesh.shardings = [#mesh.shard<@g, [[0], []]>]
+// CHECK-SAME{LITERAL}: mesh.shardings = [#mesh.shard<[[0], []]>]
 func.func @kept_closed(%x: tensor<8x16xf32>, %y: tensor<8x16xf32> {mesh.sharding = #mesh.shard<@g, [[0, 1]]>})
     -> tensor<8x16xf32> attributes {mesh_cluster = @g} {
   %0 = math.absf %x {mesh.shardings = [#mesh.shard<@g, [[0], []]>]} : tensor<8x16xf32>
@@ -55,8 +55,8 @@ func.func @kept_closed(%x: tensor<8x16xf32>, %y: tensor<8x16xf32> {mesh.sharding
 
 // Shards need not be of one size.
 // CHECK-LABEL: func.func @indivisible
-// CHECK: "mesh.annotate"
-// CHECK-SAME{LITERAL}: mesh.shardings = [#mesh.shard<@g, [[0], []]>]
+// CHECK: mesh.annotate
+// CHECK-SAME{LITERAL}: mesh.shardings = [#mesh.shard<[[0], []]>]
 func.func @indivisible(%x: tensor<3x16xf32>) -> tensor<3x16xf32> attributes {mesh_cluster = @g} {
   %0 = "mesh.annotate"(%x) {sharding = [[0]], required = false, as_result = false}
     : (tensor<3x16xf32>) -> tensor<3x16xf32>

@@ -1,7 +1,7 @@
 // Propagation goes through a named computation as if it were not there; what is said of it holds.
 //
-// RUN: shard-opt %s --propagate | filecheck %s
-// RUN: shard-opt %s --import --canonicalize --propagate | filecheck %s --check-prefix=AFTER
+// RUN: shard-opt %s --propagate --import  | filecheck %s
+// RUN: shard-opt %s --import --canonicalize --propagate --import  | filecheck %s --check-prefix=AFTER
 // RUN: shard-run %s --check | filecheck %s --check-prefix=NUMBERS
 
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=2]>, sym_name = "m"}> : () -> ()

@@ -1,8 +1,8 @@
 // Shards keep their offsets, forward and backward, where ops can work on them.
 //
-// RUN: shard-opt %s --propagate | filecheck %s
-// RUN: shard-opt %s --propagate --materialize | filecheck %s --check-prefix=MOVED
-// RUN: shard-opt %s --propagate=traversal=forward-backward | filecheck %s --check-prefix=UPSTREAM
+// RUN: shard-opt %s --propagate --import  | filecheck %s
+// RUN: shard-opt %s --propagate --materialize --import  | filecheck %s --check-prefix=MOVED
+// RUN: shard-opt %s --propagate=traversal=forward-backward --import  | filecheck %s --check-prefix=UPSTREAM
 
 shard.grid @g(shape = 4)
 
@@ -57,7 +57,7 @@ func.func @other_dimensions(%x: tensor<14x8xf32>, %w: tensor<8x8xf32>) -> (tenso
 // CHECK-LABEL: func.func @annotated_otherwise
 // CHECK: math.exp %0 {mesh.shardings = [#mesh.shard<@g, {{\[\[}}0]]>]}
 // MOVED-LABEL: func.func @annotated_otherwise
-// MOVED-NEXT: "mesh.change_offsets"(%arg0) {tensor_axis = 0 : i64}
+// MOVED-NEXT: mesh.change_offsets %arg0 {tensor_axis = 0 : i64}
 // MOVED-NEXT: math.exp
 // MOVED-NEXT: return
 func.func @annotated_otherwise(%x: tensor<14xf32>) -> tensor<14xf32> {
@@ -86,10 +86,10 @@ func.func @constants(%x: tensor<14xf32>) -> tensor<14xf32> {
 // CHECK: "stablehlo.reduce_window"
 // CHECK: {mesh.shardings = [#mesh.shard<@g, {{\[\[}}0]]>]}
 // MOVED-LABEL: func.func @equal_shards_needed
-// MOVED: "mesh.change_offsets"(%arg0)
-// MOVED: "mesh.update_halo"
+// MOVED: mesh.change_offsets %arg0
+// MOVED: mesh.update_halo
 // MOVED: "stablehlo.reduce_window"
-// MOVED: "mesh.change_offsets"
+// MOVED: mesh.change_offsets
 // MOVED-NEXT: math.exp
 // MOVED-NEXT: return
 func.func @equal_shards_needed(%x: tensor<16xf32>) -> tensor<16xf32> {

@@ -1,6 +1,6 @@
 // An open dimension takes what its neighbours have; a closed one stays as it is written.
 //
-// RUN: shard-opt %s --propagate | filecheck %s
+// RUN: shard-opt %s --propagate --import  | filecheck %s
 // RUN: shard-run %s --check --entry open | filecheck %s --check-prefix=NUMBERS
 
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=2, "y"=2]>, sym_name = "m"}> : () -> ()

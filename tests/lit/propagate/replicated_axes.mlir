@@ -1,6 +1,6 @@
 // Along a replicated axis nothing is split, however open the dimension is.
 //
-// RUN: shard-opt %s --propagate | filecheck %s
+// RUN: shard-opt %s --propagate --import  | filecheck %s
 
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=2, "y"=2]>, sym_name = "m"}> : () -> ()
 

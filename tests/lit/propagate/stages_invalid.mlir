@@ -1,28 +1,5 @@
 // RUN: shard-opt %s --split-input-file --verify-diagnostics --propagate
 
-"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
-"mesh.sub_cluster"() {sym_name = "first", cluster = @g, offsets = [0, 0], sizes = [1, 4]} : () -> ()
-"mesh.sub_cluster"() {sym_name = "second", cluster = @g, offsets = [1, 0], sizes = [1, 4]} : () -> ()
-func.func @meet(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@first, [[1]]>},
-                %y: tensor<8xf32> {mesh.sharding = #mesh.shard<@second, [[1]]>}) -> tensor<8xf32> {
-  // expected-error@+1 {{'stablehlo.add' op is where values of two stages meet, @first and @second: pass one on, by 'mesh.collective_permute'}}
-  %0 = stablehlo.add %x, %y : tensor<8xf32>
-  return %0 : tensor<8xf32>
-}
-
-// -----
-
-"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
-"mesh.sub_cluster"() {sym_name = "first", cluster = @g, offsets = [0, 0], sizes = [1, 4]} : () -> ()
-"mesh.sub_cluster"() {sym_name = "second", cluster = @g, offsets = [1, 0], sizes = [1, 4]} : () -> ()
-func.func @said_otherwise(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@first, [[1]]>})
-    -> (tensor<8xf32> {mesh.sharding = #mesh.shard<@second, [[1]]>}) {
-  // expected-error@+1 {{'func.return' op is where values of two stages meet, @first and @second}}
-  return %x : tensor<8xf32>
-}
-
-// -----
-
 "mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [6]} : () -> ()
 "mesh.sub_cluster"() {sym_name = "a", cluster = @g, offsets = [0], sizes = [2]} : () -> ()
 "mesh.sub_cluster"() {sym_name = "b", cluster = @g, offsets = [3], sizes = [3]} : () -> ()
@@ -134,18 +111,4 @@ func.func private @declared(%x: tensor<8xf32>) -> tensor<8xf32>
 func.func @calls(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@g, [[]]>}) -> tensor<8xf32> {
   %0 = func.call @staged(%x) : (tensor<8xf32>) -> tensor<8xf32>
   return %0 : tensor<8xf32>
-}
-
-// -----
-
-"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 2]} : () -> ()
-"mesh.sub_cluster"() {sym_name = "a", cluster = @g, offsets = [0, 0], sizes = [1, 2]} : () -> ()
-func.func @manual(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@a, [[]]>}) -> tensor<8xf32> {
-  // expected-error@+1 {{'scf.execute_region' op is a manual computation in a function with stages: their collectives would be on another grid}}
-  %r = scf.execute_region -> tensor<8xf32> no_inline {
-    %p = "mesh.to_local"(%x) {manual_axes = [1], sharding = #mesh.shard<@a, [[1]]>} : (tensor<8xf32>) -> tensor<4xf32>
-    %y = "mesh.to_global"(%p) {manual_axes = [1], sharding = #mesh.shard<@a, [[1]]>} : (tensor<4xf32>) -> tensor<8xf32>
-    scf.yield %y : tensor<8xf32>
-  } {mesh.manual_axes = [1]}
-  return %r : tensor<8xf32>
 }

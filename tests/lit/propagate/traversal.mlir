@@ -1,11 +1,11 @@
 // Upstream's orders, under upstream's names: each op once in each direction. `DEFAULT` is what its default
 // gives, backwards and then forwards.
 //
-// RUN: shard-opt %s --propagate=traversal=forward | filecheck %s --check-prefix=CHECK --check-prefix=FORWARD
-// RUN: shard-opt %s --propagate=traversal=backward | filecheck %s --check-prefix=CHECK --check-prefix=BACKWARD
-// RUN: shard-opt %s --propagate=traversal=forward-backward | filecheck %s --check-prefix=CHECK --check-prefix=ROUND
-// RUN: shard-opt %s --propagate=traversal=backward-forward | filecheck %s --check-prefix=CHECK --check-prefix=DEFAULT
-// RUN: not shard-opt %s --propagate="strategy=basic traversal=forward" 2>&1 | filecheck %s --check-prefix=TWICE
+// RUN: shard-opt %s --propagate=traversal=forward --import  | filecheck %s --check-prefix=CHECK --check-prefix=FORWARD
+// RUN: shard-opt %s --propagate=traversal=backward --import  | filecheck %s --check-prefix=CHECK --check-prefix=BACKWARD
+// RUN: shard-opt %s --propagate=traversal=forward-backward --import  | filecheck %s --check-prefix=CHECK --check-prefix=ROUND
+// RUN: shard-opt %s --propagate=traversal=backward-forward --import  | filecheck %s --check-prefix=CHECK --check-prefix=DEFAULT
+// RUN: not shard-opt %s --propagate="strategy=basic traversal=forward" --import  2>&1 | filecheck %s --check-prefix=TWICE
 // RUN: shard-run %s --check --entry=a_chain | filecheck %s --check-prefix=NUMBERS
 // TWICE: pass 'propagate' has strategy=basic and traversal=forward: give one of the two
 // NUMBERS: check passed
@@ -60,7 +60,7 @@ func.func @from_the_middle(%row: tensor<4xf32>) -> tensor<4xf32> {
 // What one user of a value is told says nothing of the value itself: the users are asked for theirs.
 // CHECK-LABEL: func.func @each_user_its_own
 // CHECK-SAME: %arg0: tensor<8x8xf32> {mesh.sharding = #mesh.shard<@g, {{\[\[}}1], []]>}
-// CHECK: "mesh.annotate"(%arg0) {as_result = false
+// CHECK: mesh.annotate %arg0 {as_result = false
 // CHECK: linalg.matmul {mesh.shardings = [#mesh.shard<@g, {{\[\[}}0], []]>]}
 func.func @each_user_its_own(%x: tensor<8x8xf32>, %w: tensor<8x8xf32>, %to: tensor<8x8xf32>)
     -> (tensor<8x8xf32>, tensor<8x8xf32>) {

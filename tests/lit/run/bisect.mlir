@@ -35,7 +35,9 @@ func.func @product(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]
 
 func.func private @pair(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
   %0 = math.tanh %x : tensor<8xf32>
-  %1 = stablehlo.reverse %x, dims = [0] {mesh.sharding_rule = "([a]) -> ([a])"} : tensor<8xf32>
+  %c = stablehlo.constant dense<1.0> : tensor<f32>
+  %1 = stablehlo.pad %x, %c, low = [1], high = [-1], interior = [0]
+      {mesh.sharding_rule = "([a], []) -> ([a])"} : (tensor<8xf32>, tensor<f32>) -> tensor<8xf32>
   return %0, %1 : tensor<8xf32>, tensor<8xf32>
 }
 
@@ -60,8 +62,10 @@ func.func @loop(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) -> t
   %from = arith.constant 0 : index
   %to = arith.constant 3 : index
   %step = arith.constant 1 : index
+  %c = stablehlo.constant dense<1.0> : tensor<f32>
   %1 = scf.for %i = %from to %to step %step iter_args(%each = %0) -> tensor<8xf32> {
-    %2 = stablehlo.reverse %each, dims = [0] {mesh.sharding_rule = "([a]) -> ([a])"} : tensor<8xf32>
+    %2 = stablehlo.pad %each, %c, low = [1], high = [-1], interior = [0]
+        {mesh.sharding_rule = "([a], []) -> ([a])"} : (tensor<8xf32>, tensor<f32>) -> tensor<8xf32>
     scf.yield %2 : tensor<8xf32>
   }
   return %1 : tensor<8xf32>
@@ -69,12 +73,14 @@ func.func @loop(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) -> t
 
 // What is in a block behind the first one is not looked at; what comes before is.
 //
-// BLOCKS: bisect.mlir:{{[0-9]+}}:8: error: the result of 'stablehlo.reverse' op
+// BLOCKS: bisect.mlir:{{[0-9]+}}:8: error: the result of 'stablehlo.pad' op
 func.func @blocks(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}, %c: tensor<i1>)
     -> tensor<8xf32> {
   %0 = stablehlo.negate %x : tensor<8xf32>
   %flag = tensor.extract %c[] : tensor<i1>
-  %1 = stablehlo.reverse %0, dims = [0] {mesh.sharding_rule = "([a]) -> ([a])"} : tensor<8xf32>
+  %one = stablehlo.constant dense<1.0> : tensor<f32>
+  %1 = stablehlo.pad %0, %one, low = [1], high = [-1], interior = [0]
+      {mesh.sharding_rule = "([a], []) -> ([a])"} : (tensor<8xf32>, tensor<f32>) -> tensor<8xf32>
   cf.cond_br %flag, ^then, ^else
 ^then:
   %2 = math.exp %1 : tensor<8xf32>

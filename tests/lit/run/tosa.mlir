@@ -6,7 +6,7 @@
 // CHECK: reduce_scatter [1] 2 2x4x8xf32 2x2x8xf32
 // CHECK: check passed
 // DISTRIBUTED: %[[PRODUCT:.*]] = tosa.matmul
-// DISTRIBUTED: "mesh.reduce_scatter"(%[[PRODUCT]]) {mesh_axis = [1], reduction = "sum", tensor_axis = 1 : i64}
+// DISTRIBUTED: mesh.reduce_scatter %[[PRODUCT]] {mesh_axis = [1], reduction = "sum", tensor_axis = 1 : i64}
 // DISTRIBUTED: tosa.add %{{.*}}, %arg2
 // DISTRIBUTED-SAME{LITERAL}: (tensor<4x4x8xf32, #mesh.shard<@g, [[0], [1], []]>>, tensor<1x1x8xf32>)
 

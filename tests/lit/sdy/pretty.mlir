@@ -4,18 +4,18 @@
 // RUN: shard-opt %s | filecheck %s
 // RUN: shard-opt %s | shard-opt | filecheck %s
 
-// CHECK: "sdy.mesh"() {mesh = #sdy.mesh<["x"=2, "y"=4]>, sym_name = "m"} : () -> ()
+// CHECK: sdy.mesh @m = <["x"=2, "y"=4]>
 sdy.mesh @m = <["x"=2, "y"=4]>
-// CHECK: "sdy.mesh"() {mesh = #sdy.mesh<[], device_ids=[1]>, sym_name = "one"} : () -> ()
+// CHECK: sdy.mesh @one = <[], device_ids=[1]>
 sdy.mesh @one = <[], device_ids=[1]>
 
 // CHECK-LABEL: func.func @annotations
 // CHECK-SAME{LITERAL}: (%arg0: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@m, [{"x"}, {"y":(1)2, ?}p1], replicated={"y":(2)2}>}
 func.func @annotations(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@m, [{"x"}, {"y":(1)2, ?}p1], replicated={"y":(2)2}>})
     -> tensor<8x8xf32> {
-  // CHECK{LITERAL}: "sdy.sharding_constraint"(%arg0) {sharding = #sdy.sharding<@m, [{"x"}, {?}]>} : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  // CHECK{LITERAL}: sdy.sharding_constraint %arg0 <@m, [{"x"}, {?}]> : tensor<8x8xf32>
   %0 = sdy.sharding_constraint %x <@m, [{"x"}, {?}]> : tensor<8x8xf32>
-  // CHECK{LITERAL}: "sdy.reshard"(%0) {sharding = #sdy.sharding<@m, [{}, {"x"}]>}
+  // CHECK{LITERAL}: sdy.reshard %0 <@m, [{}, {"x"}]>
   %1 = sdy.reshard %0 <@m, [{}, {"x"}]> : tensor<8x8xf32>
   // CHECK: "sdy.sharding_group"(%1) {group_id = 4 : i64}
   sdy.sharding_group %1 group_id=4 : tensor<8x8xf32>
@@ -25,6 +25,13 @@ func.func @annotations(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@m, [{"
   %3 = stablehlo.add %2, %2 {sdy.sharding = #sdy.sharding_per_value<[<@m, [{"x", ?}, {}]>]>,
       sdy.sharding_rule = #sdy.op_sharding_rule<([i, j], [i, j])->([i, j]) {i=8, j=8}>} : tensor<8x8xf32>
   return %3 : tensor<8x8xf32>
+}
+
+// CHECK-LABEL: func.func @collectives
+func.func @collectives(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@m, [{}, {"x"}]>}) -> tensor<8x8xf32> {
+  // CHECK{LITERAL}: "sdy.all_gather"(%arg0) {gathering_axes = #sdy<list_of_axis_ref_lists[{}, {"x"}]>, out_sharding = #sdy.sharding<@m, [{}, {}]>}
+  %0 = sdy.all_gather [{}, {"x"}] %x out_sharding=<@m, [{}, {}]> : tensor<8x8xf32>
+  return %0 : tensor<8x8xf32>
 }
 
 // CHECK-LABEL: func.func @computations

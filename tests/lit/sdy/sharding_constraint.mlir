@@ -7,13 +7,13 @@
 
 // CHECK-LABEL: func.func @constraints
 func.func @constraints(%x: tensor<8x8xf32>, %y: tensor<8x8xf32>) -> tensor<8x8xf32> {
-  // CHECK{LITERAL}: %0 = "sdy.sharding_constraint"(%arg0) {sharding = #sdy.sharding<@m, [{"x"}, {?}]>} : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  // CHECK{LITERAL}: %0 = sdy.sharding_constraint %arg0 <@m, [{"x"}, {?}]> : tensor<8x8xf32>
   %0 = "sdy.sharding_constraint"(%x) <{sharding = #sdy.sharding<@m, [{"x"}, {?}]>}> : (tensor<8x8xf32>) -> tensor<8x8xf32>
-  // CHECK{LITERAL}: %1 = "sdy.sharding_constraint"(%arg1) {sharding = #sdy.sharding<@m, [{}, {"x"}]>}
+  // CHECK{LITERAL}: %1 = sdy.sharding_constraint %arg1 <@m, [{}, {"x"}]>
   %1 = "sdy.sharding_constraint"(%y) {sharding = #sdy.sharding<@m, [{}, {"x"}]>} : (tensor<8x8xf32>) -> tensor<8x8xf32>
-  // CHECK{LITERAL}: %2 = "sdy.sharding_constraint"(%0) {mine = 1 : i64, sharding = #sdy.sharding<@m, [{}, {}]>}
+  // CHECK{LITERAL}: %2 = sdy.sharding_constraint %0 <@m, [{}, {}]> {mine = 1 : i64}
   %2 = "sdy.sharding_constraint"(%0) <{sharding = #sdy.sharding<@m, [{}, {}]>}> {mine = 1 : i64} : (tensor<8x8xf32>) -> tensor<8x8xf32>
-  // CHECK{LITERAL}: %3 = "sdy.sharding_constraint"(%2) {sharding = #sdy.sharding<@m, [{?}, {}]>}
+  // CHECK{LITERAL}: %3 = sdy.sharding_constraint %2 <@m, [{?}, {}]>
   %3 = "sdy.sharding_constraint"(%2) <{
       // on lines of its own
       sharding = #sdy.sharding<@m, [{?}, {}]>  // with comments

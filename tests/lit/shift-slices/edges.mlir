@@ -70,10 +70,10 @@ func.func @divided(%x: tensor<64xi32> {mesh.sharding = #mesh.shard<@g, [[0]]>})
 
 // -----
 
-// An inside that comes from elsewhere is distributed anew: the ops stay.
+// An inside that comes from elsewhere is padded with zeros, which halos hold, and filled later.
 // CHECK-LABEL: func.func @given(
-// CHECK: stablehlo.pad
-// CHECK-NOT: stablehlo.select
+// CHECK: stablehlo.pad %{{.*}} low = [1, 0], high = [1, 0]
+// CHECK: stablehlo.select
 shard.grid @g(shape = 4)
 func.func @given(%y: tensor<62x8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>})
     -> (tensor<64x8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) {

@@ -1,10 +1,10 @@
 // What is said of tensors stays, in any vocabulary: where nothing reads what an annotation makes, where the
 // op that has it is replaced, between StableHLO's ops, and at the edges of manual computations.
 //
-// RUN: shard-opt %s --split-input-file --specialize=shapes=4x8 | filecheck %s
+// RUN: shard-opt %s --split-input-file --specialize=shapes=4x8 --import | filecheck %s
 
 // CHECK: func.func @main(%arg0: tensor<4x8xf32>) -> tensor<4x8xf32>
-// CHECK-NEXT: "mesh.annotate"(%arg0) {as_result = true
+// CHECK-NEXT: mesh.annotate %arg0 {as_result = true
 shard.grid @g(shape = 2)
 func.func @main(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
   %s = shard.sharding @g split_axes = [[0]] : !shard.sharding
@@ -16,12 +16,12 @@ func.func @main(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
 // -----
 
 // CHECK: %[[ONES:.*]] = stablehlo.broadcast_in_dim {{.*}} -> tensor<4x8xf32>
-// CHECK: "mesh.annotate"(%[[ONES]])
-// CHECK: "mesh.annotate"
-// CHECK: "mesh.to_local"({{.*}}) -> tensor<2x8xf32>
+// CHECK: mesh.annotate %[[ONES]]
+// CHECK: mesh.annotate
+// CHECK: mesh.to_local {{.*}} -> tensor<2x8xf32>
 // CHECK: stablehlo.exponential %{{.*}} : tensor<2x8xf32>
-// CHECK: "mesh.to_global"({{.*}}) -> tensor<4x8xf32>
-// CHECK: "mesh.sharding_group"({{.*}}) {{.*}} : (tensor<4x8xf32>) -> ()
+// CHECK: mesh.to_global {{.*}} -> tensor<4x8xf32>
+// CHECK: mesh.sharding_group {{.*}} {{.*}} : tensor<4x8xf32>
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=2]>, sym_name = "g"}> : () -> ()
 func.func public @main(%x: tensor<?x8xf32> {sdy.sharding = #sdy.sharding<@g, [{"x"}, {}]>}) -> tensor<?x8xf32> {
   %one = stablehlo.constant dense<1.0> : tensor<f32>

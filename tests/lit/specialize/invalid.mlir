@@ -10,7 +10,7 @@ func.func @main(%x: tensor<?x8xf32>, %y: tensor<?x8xf32>) -> tensor<?x8xf32> {
 // -----
 
 shard.grid @g(shape = ?x4)
-// expected-error@+1 {{argument 1 of @main is a tensor<6x?xf32>: it cannot have the shape 5x8}}
+// expected-error@+1 {{argument y of @main is a tensor<6x?xf32>: it cannot have the shape 5x8}}
 func.func @main(%x: tensor<?x8xf32>, %y: tensor<6x?xf32>) -> tensor<?x8xf32> {
   return %x : tensor<?x8xf32>
 }

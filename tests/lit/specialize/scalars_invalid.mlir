@@ -1,13 +1,13 @@
 // RUN: shard-opt %s --split-input-file --verify-diagnostics --specialize="scalars={,300}"
 
-// expected-error@+1 {{argument 1 of @main is a i8: it cannot have the value 300}}
+// expected-error@+1 {{argument n of @main is a i8: it cannot have the value 300}}
 func.func @main(%x: tensor<8xf32>, %n: i8) {
   return
 }
 
 // -----
 
-// expected-error@+1 {{argument 1 of @main is a tensor<i64>: it cannot have the value 300}}
+// expected-error@+1 {{argument n of @main is a tensor<i64>: it cannot have the value 300}}
 func.func @main(%x: tensor<8xf32>, %n: tensor<i64>) {
   return
 }

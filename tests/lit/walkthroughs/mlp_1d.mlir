@@ -57,22 +57,37 @@
 // PROPAGATED-NEXT{LITERAL}: #map1 = affine_map<(d0, d1, d2, d3) -> (d3, d2)>
 // PROPAGATED-NEXT{LITERAL}: #map2 = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2)>
 // PROPAGATED-NEXT{LITERAL}: module {
-// PROPAGATED-NEXT{LITERAL}:   "mesh.cluster"() {dim_sizes = [2], rank = 1 : i64, sym_name = "grid"} : () -> ()
-// PROPAGATED-NEXT{LITERAL}:   func.func @main(%arg0: tensor<2x4x8xf32> {mesh.sharding = #mesh.shard<@grid, [[], [], [0]]>}, %arg1: tensor<8x32xf32> {mesh.sharding = #mesh.shard<@grid, [[], [0]]>}, %arg2: tensor<32x8xf32> {mesh.sharding = #mesh.shard<@grid, [[0], []]>}) -> (tensor<2x4x8xf32> {mesh.sharding = #mesh.shard<@grid, [[], [], [0]]>}) attributes {mesh.form = "propagated"} {
-// PROPAGATED-NEXT{LITERAL}:     %0 = "mesh.annotate"(%arg0) {as_result = true, mesh.shardings = [#mesh.shard<@grid, [[], [], [0]]>], required = true, sharding = #mesh.shard<@grid, [[], [], [0]]>} : (tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
-// PROPAGATED-NEXT{LITERAL}:     %1 = "mesh.annotate"(%arg1) {as_result = true, mesh.shardings = [#mesh.shard<@grid, [[], [0]]>], required = true, sharding = #mesh.shard<@grid, [[], [0]]>} : (tensor<8x32xf32>) -> tensor<8x32xf32>
-// PROPAGATED-NEXT{LITERAL}:     %2 = "mesh.annotate"(%arg2) {as_result = true, mesh.shardings = [#mesh.shard<@grid, [[0], []]>], required = true, sharding = #mesh.shard<@grid, [[0], []]>} : (tensor<32x8xf32>) -> tensor<32x8xf32>
+// PROPAGATED-NEXT{LITERAL}:   shard.grid @grid(shape = 2)
+// PROPAGATED-NEXT{LITERAL}:   func.func @main(%arg0: tensor<2x4x8xf32>, %arg1: tensor<8x32xf32>, %arg2: tensor<32x8xf32>) -> tensor<2x4x8xf32> attributes {mesh.form = "propagated"} {
+// PROPAGATED-NEXT{LITERAL}:     %sharding = shard.sharding @grid split_axes = [[], [], [0]] : !shard.sharding
+// PROPAGATED-NEXT{LITERAL}:     %sharding_0 = shard.sharding @grid split_axes = [[], [0]] : !shard.sharding
+// PROPAGATED-NEXT{LITERAL}:     %sharding_1 = shard.sharding @grid split_axes = [[0], []] : !shard.sharding
+// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated = shard.shard %arg0 to %sharding {mesh.stands_for = "argument"} : tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_2 = shard.shard %arg1 to %sharding_0 {mesh.stands_for = "argument"} : tensor<8x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_3 = shard.shard %arg2 to %sharding_1 {mesh.stands_for = "argument"} : tensor<32x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_4 = shard.shard %sharding_annotated to %sharding : tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_5 = shard.shard %sharding_annotated_2 to %sharding_0 : tensor<8x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_6 = shard.shard %sharding_annotated_3 to %sharding_1 : tensor<32x8xf32>
 // PROPAGATED-NEXT{LITERAL}:     %cst = arith.constant 0.000000e+00 : f32
-// PROPAGATED-NEXT{LITERAL}:     %cst_0 = arith.constant {mesh.shardings = [#mesh.shard<@grid, [[], [], [0]]>]} dense<0.000000e+00> : tensor<2x4x32xf32>
-// PROPAGATED-NEXT{LITERAL}:     %3 = tensor.empty() {mesh.shardings = [#mesh.shard<@grid, [[], [], [0]]>]} : tensor<2x4x32xf32>
-// PROPAGATED-NEXT{LITERAL}:     %4 = linalg.fill {mesh.shardings = [#mesh.shard<@grid, [[], [], [0]]>]} ins(%cst : f32) outs(%3 : tensor<2x4x32xf32>) -> tensor<2x4x32xf32>
-// PROPAGATED-NEXT{LITERAL}:     %5 = linalg.contract indexing_maps = [#map, #map1, #map2] {mesh.shardings = [#mesh.shard<@grid, [[], [], [0]]>]} ins(%0, %1 : tensor<2x4x8xf32>, tensor<8x32xf32>) outs(%4 : tensor<2x4x32xf32>) -> tensor<2x4x32xf32>
-// PROPAGATED-NEXT{LITERAL}:     %6 = arith.maximumf %5, %cst_0 {mesh.shardings = [#mesh.shard<@grid, [[], [], [0]]>]} : tensor<2x4x32xf32>
-// PROPAGATED-NEXT{LITERAL}:     %7 = tensor.empty() {mesh.shardings = [#mesh.shard<@grid, [[], [], [0]]>]} : tensor<2x4x8xf32>
-// PROPAGATED-NEXT{LITERAL}:     %8 = linalg.fill {mesh.shardings = [#mesh.shard<@grid, [[], [], [0]]>]} ins(%cst : f32) outs(%7 : tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
-// PROPAGATED-NEXT{LITERAL}:     %9 = linalg.contract indexing_maps = [#map, #map1, #map2] {mesh.shardings = [#mesh.shard<@grid, [[], [], [0]]>]} ins(%6, %2 : tensor<2x4x32xf32>, tensor<32x8xf32>) outs(%8 : tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
-// PROPAGATED-NEXT{LITERAL}:     %10 = "mesh.annotate"(%9) {as_result = false, mesh.shardings = [#mesh.shard<@grid, [[], [], [0]]>], required = true, sharding = #mesh.shard<@grid, [[], [], [0]]>} : (tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
-// PROPAGATED-NEXT{LITERAL}:     return %10 : tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %cst_7 = arith.constant dense<0.000000e+00> : tensor<2x4x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_8 = shard.shard %cst_7 to %sharding {mesh.stands_for = "op"} : tensor<2x4x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %0 = tensor.empty() : tensor<2x4x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_9 = shard.shard %0 to %sharding {mesh.stands_for = "op"} : tensor<2x4x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %1 = linalg.fill ins(%cst : f32) outs(%sharding_annotated_9 : tensor<2x4x32xf32>) -> tensor<2x4x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_10 = shard.shard %1 to %sharding {mesh.stands_for = "op"} : tensor<2x4x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %2 = linalg.contract indexing_maps = [#map, #map1, #map2] ins(%sharding_annotated_4, %sharding_annotated_5 : tensor<2x4x8xf32>, tensor<8x32xf32>) outs(%sharding_annotated_10 : tensor<2x4x32xf32>) -> tensor<2x4x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_11 = shard.shard %2 to %sharding {mesh.stands_for = "op"} : tensor<2x4x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %3 = arith.maximumf %sharding_annotated_11, %sharding_annotated_8 : tensor<2x4x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_12 = shard.shard %3 to %sharding {mesh.stands_for = "op"} : tensor<2x4x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %4 = tensor.empty() : tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_13 = shard.shard %4 to %sharding {mesh.stands_for = "op"} : tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %5 = linalg.fill ins(%cst : f32) outs(%sharding_annotated_13 : tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_14 = shard.shard %5 to %sharding {mesh.stands_for = "op"} : tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %6 = linalg.contract indexing_maps = [#map, #map1, #map2] ins(%sharding_annotated_12, %sharding_annotated_6 : tensor<2x4x32xf32>, tensor<32x8xf32>) outs(%sharding_annotated_14 : tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_15 = shard.shard %6 to %sharding {mesh.stands_for = "op"} : tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_16 = shard.shard %sharding_annotated_15 to %sharding annotate_for_users : tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_17 = shard.shard %sharding_annotated_16 to %sharding annotate_for_users {mesh.stands_for = "result"} : tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     return %sharding_annotated_17 : tensor<2x4x8xf32>
 // PROPAGATED-NEXT{LITERAL}:   }
 // PROPAGATED-NEXT{LITERAL}: }
 
@@ -80,20 +95,20 @@
 // DISTRIBUTED-NEXT{LITERAL}: #map1 = affine_map<(d0, d1, d2, d3) -> (d3, d2)>
 // DISTRIBUTED-NEXT{LITERAL}: #map2 = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2)>
 // DISTRIBUTED-NEXT{LITERAL}: module {
-// DISTRIBUTED-NEXT{LITERAL}:   "mesh.cluster"() {dim_sizes = [2], rank = 1 : i64, sym_name = "grid"} : () -> ()
+// DISTRIBUTED-NEXT{LITERAL}:   mesh.cluster @grid(rank = 1, dim_sizes = [2])
 // DISTRIBUTED-NEXT{LITERAL}:   func.func @main(%arg0: tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>, %arg1: tensor<8x32xf32, #mesh.shard<@grid, [[], [0]]>>, %arg2: tensor<32x8xf32, #mesh.shard<@grid, [[0], []]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>> attributes {mesh.form = "distributed"} {
 // DISTRIBUTED-NEXT{LITERAL}:     %cst = arith.constant 0.000000e+00 : f32
 // DISTRIBUTED-NEXT{LITERAL}:     %cst_0 = arith.constant dense<0.000000e+00> : tensor<2x4x32xf32>
-// DISTRIBUTED-NEXT{LITERAL}:     %0 = "mesh.all_gather"(%arg0) {mesh_axis = [[], [], [0]]} : (tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>) -> tensor<2x4x8xf32>
+// DISTRIBUTED-NEXT{LITERAL}:     %0 = mesh.all_gather %arg0 {mesh_axis = [[], [], [0]]} : tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>> -> tensor<2x4x8xf32>
 // DISTRIBUTED-NEXT{LITERAL}:     %1 = tensor.empty() : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
 // DISTRIBUTED-NEXT{LITERAL}:     %2 = linalg.fill ins(%cst : f32) outs(%1 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>) -> tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
 // DISTRIBUTED-NEXT{LITERAL}:     %3 = linalg.contract indexing_maps = [#map, #map1, #map2] ins(%0, %arg1 : tensor<2x4x8xf32>, tensor<8x32xf32, #mesh.shard<@grid, [[], [0]]>>) outs(%2 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>) -> tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
-// DISTRIBUTED-NEXT{LITERAL}:     %4 = "mesh.local_split"(%cst_0) {sharding = [[], [], [0]]} : (tensor<2x4x32xf32>) -> tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
+// DISTRIBUTED-NEXT{LITERAL}:     %4 = mesh.local_split %cst_0 {sharding = [[], [], [0]]} : tensor<2x4x32xf32> -> tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
 // DISTRIBUTED-NEXT{LITERAL}:     %5 = arith.maximumf %3, %4 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
 // DISTRIBUTED-NEXT{LITERAL}:     %6 = tensor.empty() : tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>
 // DISTRIBUTED-NEXT{LITERAL}:     %7 = linalg.fill ins(%cst : f32) outs(%6 : tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>
 // DISTRIBUTED-NEXT{LITERAL}:     %8 = linalg.contract indexing_maps = [#map, #map1, #map2] ins(%5, %arg2 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>, tensor<32x8xf32, #mesh.shard<@grid, [[0], []]>>) outs(%7 : tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>
-// DISTRIBUTED-NEXT{LITERAL}:     %9 = "mesh.reduce_scatter"(%8) {mesh_axis = [0], reduction = "sum", tensor_axis = 2 : i64} : (tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>
+// DISTRIBUTED-NEXT{LITERAL}:     %9 = mesh.reduce_scatter %8 {mesh_axis = [0], reduction = "sum", tensor_axis = 2 : i64} : tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>> -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>
 // DISTRIBUTED-NEXT{LITERAL}:     return %9 : tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>
 // DISTRIBUTED-NEXT{LITERAL}:   }
 // DISTRIBUTED-NEXT{LITERAL}: }
@@ -102,20 +117,20 @@
 // OPTIMIZED-NEXT{LITERAL}: #map1 = affine_map<(d0, d1, d2, d3) -> (d3, d2)>
 // OPTIMIZED-NEXT{LITERAL}: #map2 = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2)>
 // OPTIMIZED-NEXT{LITERAL}: module {
-// OPTIMIZED-NEXT{LITERAL}:   "mesh.cluster"() {dim_sizes = [2], rank = 1 : i64, sym_name = "grid"} : () -> ()
+// OPTIMIZED-NEXT{LITERAL}:   mesh.cluster @grid(rank = 1, dim_sizes = [2])
 // OPTIMIZED-NEXT{LITERAL}:   func.func @main(%arg0: tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>, %arg1: tensor<8x32xf32, #mesh.shard<@grid, [[], [0]]>>, %arg2: tensor<32x8xf32, #mesh.shard<@grid, [[0], []]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>> attributes {mesh.form = "distributed"} {
 // OPTIMIZED-NEXT{LITERAL}:     %cst = arith.constant 0.000000e+00 : f32
 // OPTIMIZED-NEXT{LITERAL}:     %cst_0 = arith.constant dense<0.000000e+00> : tensor<2x4x32xf32>
-// OPTIMIZED-NEXT{LITERAL}:     %0 = "mesh.all_gather"(%arg0) {mesh_axis = [[], [], [0]]} : (tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>) -> tensor<2x4x8xf32>
+// OPTIMIZED-NEXT{LITERAL}:     %0 = mesh.all_gather %arg0 {mesh_axis = [[], [], [0]]} : tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>> -> tensor<2x4x8xf32>
 // OPTIMIZED-NEXT{LITERAL}:     %1 = tensor.empty() : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
 // OPTIMIZED-NEXT{LITERAL}:     %2 = linalg.fill ins(%cst : f32) outs(%1 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>) -> tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
 // OPTIMIZED-NEXT{LITERAL}:     %3 = linalg.contract indexing_maps = [#map, #map1, #map2] ins(%0, %arg1 : tensor<2x4x8xf32>, tensor<8x32xf32, #mesh.shard<@grid, [[], [0]]>>) outs(%2 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>) -> tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
-// OPTIMIZED-NEXT{LITERAL}:     %4 = "mesh.local_split"(%cst_0) {sharding = [[], [], [0]]} : (tensor<2x4x32xf32>) -> tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
+// OPTIMIZED-NEXT{LITERAL}:     %4 = mesh.local_split %cst_0 {sharding = [[], [], [0]]} : tensor<2x4x32xf32> -> tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
 // OPTIMIZED-NEXT{LITERAL}:     %5 = arith.maximumf %3, %4 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
 // OPTIMIZED-NEXT{LITERAL}:     %6 = tensor.empty() : tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>
 // OPTIMIZED-NEXT{LITERAL}:     %7 = linalg.fill ins(%cst : f32) outs(%6 : tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>
 // OPTIMIZED-NEXT{LITERAL}:     %8 = linalg.contract indexing_maps = [#map, #map1, #map2] ins(%5, %arg2 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>, tensor<32x8xf32, #mesh.shard<@grid, [[0], []]>>) outs(%7 : tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>
-// OPTIMIZED-NEXT{LITERAL}:     %9 = "mesh.reduce_scatter"(%8) {mesh_axis = [0], reduction = "sum", tensor_axis = 2 : i64} : (tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>
+// OPTIMIZED-NEXT{LITERAL}:     %9 = mesh.reduce_scatter %8 {mesh_axis = [0], reduction = "sum", tensor_axis = 2 : i64} : tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>> -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>
 // OPTIMIZED-NEXT{LITERAL}:     return %9 : tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>
 // OPTIMIZED-NEXT{LITERAL}:   }
 // OPTIMIZED-NEXT{LITERAL}: }

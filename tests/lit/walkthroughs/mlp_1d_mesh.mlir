@@ -31,9 +31,9 @@
 // ANNOTATED-NEXT{LITERAL}: #map1 = affine_map<(d0, d1, d2, d3) -> (d3, d2)>
 // ANNOTATED-NEXT{LITERAL}: #map2 = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2)>
 // ANNOTATED-NEXT{LITERAL}: module {
-// ANNOTATED-NEXT{LITERAL}:   "mesh.cluster"() {dim_sizes = [2], rank = 1 : i64, sym_name = "grid"} : () -> ()
+// ANNOTATED-NEXT{LITERAL}:   mesh.cluster @grid(rank = 1, dim_sizes = [2])
 // ANNOTATED-NEXT{LITERAL}:   func.func @main(%arg0: tensor<2x4x8xf32>, %arg1: tensor<8x32xf32>, %arg2: tensor<32x8xf32>) -> tensor<2x4x8xf32> attributes {mesh_cluster = @grid} {
-// ANNOTATED-NEXT{LITERAL}:     %0 = "mesh.annotate"(%arg0) {required = true, sharding = [[], [], [0]]} : (tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+// ANNOTATED-NEXT{LITERAL}:     %0 = mesh.annotate %arg0 {required = true, sharding = [[], [], [0]]} : tensor<2x4x8xf32> -> tensor<2x4x8xf32>
 // ANNOTATED-NEXT{LITERAL}:     %cst = arith.constant 0.000000e+00 : f32
 // ANNOTATED-NEXT{LITERAL}:     %cst_0 = arith.constant dense<0.000000e+00> : tensor<2x4x32xf32>
 // ANNOTATED-NEXT{LITERAL}:     %1 = tensor.empty() : tensor<2x4x32xf32>
@@ -43,8 +43,8 @@
 // ANNOTATED-NEXT{LITERAL}:     %5 = tensor.empty() : tensor<2x4x8xf32>
 // ANNOTATED-NEXT{LITERAL}:     %6 = linalg.fill ins(%cst : f32) outs(%5 : tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
 // ANNOTATED-NEXT{LITERAL}:     %7 = linalg.contract indexing_maps = [#map, #map1, #map2] ins(%4, %arg2 : tensor<2x4x32xf32>, tensor<32x8xf32>) outs(%6 : tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
-// ANNOTATED-NEXT{LITERAL}:     %8 = "mesh.annotate"(%7) {required = true, sharding = [[], [], [], [0]]} : (tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
-// ANNOTATED-NEXT{LITERAL}:     %9 = "mesh.annotate"(%8) {as_result = false, required = true, sharding = [[], [], [0]]} : (tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+// ANNOTATED-NEXT{LITERAL}:     %8 = mesh.annotate %7 {required = true, sharding = [[], [], [], [0]]} : tensor<2x4x8xf32> -> tensor<2x4x8xf32>
+// ANNOTATED-NEXT{LITERAL}:     %9 = mesh.annotate %8 {as_result = false, required = true, sharding = [[], [], [0]]} : tensor<2x4x8xf32> -> tensor<2x4x8xf32>
 // ANNOTATED-NEXT{LITERAL}:     return %9 : tensor<2x4x8xf32>
 // ANNOTATED-NEXT{LITERAL}:   }
 // ANNOTATED-NEXT{LITERAL}: }
@@ -53,20 +53,20 @@
 // PROPAGATED-NEXT{LITERAL}: #map1 = affine_map<(d0, d1, d2, d3) -> (d3, d2)>
 // PROPAGATED-NEXT{LITERAL}: #map2 = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2)>
 // PROPAGATED-NEXT{LITERAL}: module {
-// PROPAGATED-NEXT{LITERAL}:   "mesh.cluster"() {dim_sizes = [2], rank = 1 : i64, sym_name = "grid"} : () -> ()
-// PROPAGATED-NEXT{LITERAL}:   func.func @main(%arg0: tensor<2x4x8xf32> {mesh.sharding = #mesh.shard<@grid, [[], [], [0]]>}, %arg1: tensor<8x32xf32> {mesh.sharding = #mesh.shard<@grid, [[], [0]]>}, %arg2: tensor<32x8xf32> {mesh.sharding = #mesh.shard<@grid, [[0], []]>}) -> (tensor<2x4x8xf32> {mesh.sharding = #mesh.shard<@grid, [[], [], [0]]>}) attributes {mesh.form = "propagated", mesh_cluster = @grid} {
-// PROPAGATED-NEXT{LITERAL}:     %0 = "mesh.annotate"(%arg0) {as_result = true, mesh.shardings = [#mesh.shard<@grid, [[], [], [0]]>], required = true, sharding = #mesh.shard<@grid, [[], [], [0]]>} : (tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:   mesh.cluster @grid(rank = 1, dim_sizes = [2])
+// PROPAGATED-NEXT{LITERAL}:   func.func @main(%arg0: tensor<2x4x8xf32> {mesh.sharding = #mesh.shard<[[], [], [0]]>}, %arg1: tensor<8x32xf32> {mesh.sharding = #mesh.shard<[[], [0]]>}, %arg2: tensor<32x8xf32> {mesh.sharding = #mesh.shard<[[0], []]>}) -> (tensor<2x4x8xf32> {mesh.sharding = #mesh.shard<[[], [], [0]]>}) attributes {mesh.form = "propagated", mesh_cluster = @grid} {
+// PROPAGATED-NEXT{LITERAL}:     %0 = mesh.annotate %arg0 {as_result = true, mesh.shardings = [#mesh.shard<[[], [], [0]]>], required = true, sharding = #mesh.shard<[[], [], [0]]>} : tensor<2x4x8xf32> -> tensor<2x4x8xf32>
 // PROPAGATED-NEXT{LITERAL}:     %cst = arith.constant 0.000000e+00 : f32
-// PROPAGATED-NEXT{LITERAL}:     %cst_0 = arith.constant {mesh.shardings = [#mesh.shard<@grid, [[], [], [0]]>]} dense<0.000000e+00> : tensor<2x4x32xf32>
-// PROPAGATED-NEXT{LITERAL}:     %1 = tensor.empty() {mesh.shardings = [#mesh.shard<@grid, [[], [], [0]]>]} : tensor<2x4x32xf32>
-// PROPAGATED-NEXT{LITERAL}:     %2 = linalg.fill {mesh.shardings = [#mesh.shard<@grid, [[], [], [0]]>]} ins(%cst : f32) outs(%1 : tensor<2x4x32xf32>) -> tensor<2x4x32xf32>
-// PROPAGATED-NEXT{LITERAL}:     %3 = linalg.contract indexing_maps = [#map, #map1, #map2] {mesh.shardings = [#mesh.shard<@grid, [[], [], [0]]>]} ins(%0, %arg1 : tensor<2x4x8xf32>, tensor<8x32xf32>) outs(%2 : tensor<2x4x32xf32>) -> tensor<2x4x32xf32>
-// PROPAGATED-NEXT{LITERAL}:     %4 = arith.maximumf %3, %cst_0 {mesh.shardings = [#mesh.shard<@grid, [[], [], [0]]>]} : tensor<2x4x32xf32>
-// PROPAGATED-NEXT{LITERAL}:     %5 = tensor.empty() {mesh.shardings = [#mesh.shard<@grid, [[], [], []]>]} : tensor<2x4x8xf32>
-// PROPAGATED-NEXT{LITERAL}:     %6 = linalg.fill {mesh.shardings = [#mesh.shard<@grid, [[], [], []]>]} ins(%cst : f32) outs(%5 : tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
-// PROPAGATED-NEXT{LITERAL}:     %7 = linalg.contract indexing_maps = [#map, #map1, #map2] {mesh.shardings = [#mesh.shard<@grid, [[], [], [], [0]]>]} ins(%4, %arg2 : tensor<2x4x32xf32>, tensor<32x8xf32>) outs(%6 : tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
-// PROPAGATED-NEXT{LITERAL}:     %8 = "mesh.annotate"(%7) {as_result = true, mesh.shardings = [#mesh.shard<@grid, [[], [], [], [0]]>], required = true, sharding = #mesh.shard<@grid, [[], [], [], [0]]>} : (tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
-// PROPAGATED-NEXT{LITERAL}:     %9 = "mesh.annotate"(%8) {as_result = false, mesh.shardings = [#mesh.shard<@grid, [[], [], [0]]>], required = true, sharding = #mesh.shard<@grid, [[], [], [0]]>} : (tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %cst_0 = arith.constant {mesh.shardings = [#mesh.shard<[[], [], [0]]>]} dense<0.000000e+00> : tensor<2x4x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %1 = tensor.empty() {mesh.shardings = [#mesh.shard<[[], [], [0]]>]} : tensor<2x4x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %2 = linalg.fill {mesh.shardings = [#mesh.shard<[[], [], [0]]>]} ins(%cst : f32) outs(%1 : tensor<2x4x32xf32>) -> tensor<2x4x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %3 = linalg.contract indexing_maps = [#map, #map1, #map2] {mesh.shardings = [#mesh.shard<[[], [], [0]]>]} ins(%0, %arg1 : tensor<2x4x8xf32>, tensor<8x32xf32>) outs(%2 : tensor<2x4x32xf32>) -> tensor<2x4x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %4 = arith.maximumf %3, %cst_0 {mesh.shardings = [#mesh.shard<[[], [], [0]]>]} : tensor<2x4x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %5 = tensor.empty() {mesh.shardings = [#mesh.shard<[[], [], []]>]} : tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %6 = linalg.fill {mesh.shardings = [#mesh.shard<[[], [], []]>]} ins(%cst : f32) outs(%5 : tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %7 = linalg.contract indexing_maps = [#map, #map1, #map2] {mesh.shardings = [#mesh.shard<[[], [], [], [0]]>]} ins(%4, %arg2 : tensor<2x4x32xf32>, tensor<32x8xf32>) outs(%6 : tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %8 = mesh.annotate %7 {as_result = true, mesh.shardings = [#mesh.shard<[[], [], [], [0]]>], required = true, sharding = #mesh.shard<[[], [], [], [0]]>} : tensor<2x4x8xf32> -> tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %9 = mesh.annotate %8 {as_result = false, mesh.shardings = [#mesh.shard<[[], [], [0]]>], required = true, sharding = #mesh.shard<[[], [], [0]]>} : tensor<2x4x8xf32> -> tensor<2x4x8xf32>
 // PROPAGATED-NEXT{LITERAL}:     return %9 : tensor<2x4x8xf32>
 // PROPAGATED-NEXT{LITERAL}:   }
 // PROPAGATED-NEXT{LITERAL}: }
@@ -75,21 +75,21 @@
 // DISTRIBUTED-NEXT{LITERAL}: #map1 = affine_map<(d0, d1, d2, d3) -> (d3, d2)>
 // DISTRIBUTED-NEXT{LITERAL}: #map2 = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2)>
 // DISTRIBUTED-NEXT{LITERAL}: module {
-// DISTRIBUTED-NEXT{LITERAL}:   "mesh.cluster"() {dim_sizes = [2], rank = 1 : i64, sym_name = "grid"} : () -> ()
-// DISTRIBUTED-NEXT{LITERAL}:   func.func @main(%arg0: tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>, %arg1: tensor<8x32xf32, #mesh.shard<@grid, [[], [0]]>>, %arg2: tensor<32x8xf32, #mesh.shard<@grid, [[0], []]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>> attributes {mesh.form = "distributed", mesh_cluster = @grid} {
+// DISTRIBUTED-NEXT{LITERAL}:   mesh.cluster @grid(rank = 1, dim_sizes = [2])
+// DISTRIBUTED-NEXT{LITERAL}:   func.func @main(%arg0: tensor<2x4x8xf32, #mesh.shard<[[], [], [0]]>>, %arg1: tensor<8x32xf32, #mesh.shard<[[], [0]]>>, %arg2: tensor<32x8xf32, #mesh.shard<[[0], []]>>) -> tensor<2x4x8xf32, #mesh.shard<[[], [], [0]]>> attributes {mesh.form = "distributed", mesh_cluster = @grid} {
 // DISTRIBUTED-NEXT{LITERAL}:     %cst = arith.constant 0.000000e+00 : f32
 // DISTRIBUTED-NEXT{LITERAL}:     %cst_0 = arith.constant dense<0.000000e+00> : tensor<2x4x32xf32>
-// DISTRIBUTED-NEXT{LITERAL}:     %0 = "mesh.all_gather"(%arg0) {mesh_axis = [[], [], [0]]} : (tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>) -> tensor<2x4x8xf32>
-// DISTRIBUTED-NEXT{LITERAL}:     %1 = tensor.empty() : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
-// DISTRIBUTED-NEXT{LITERAL}:     %2 = linalg.fill ins(%cst : f32) outs(%1 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>) -> tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
-// DISTRIBUTED-NEXT{LITERAL}:     %3 = linalg.contract indexing_maps = [#map, #map1, #map2] ins(%0, %arg1 : tensor<2x4x8xf32>, tensor<8x32xf32, #mesh.shard<@grid, [[], [0]]>>) outs(%2 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>) -> tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
-// DISTRIBUTED-NEXT{LITERAL}:     %4 = "mesh.local_split"(%cst_0) {sharding = [[], [], [0]]} : (tensor<2x4x32xf32>) -> tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
-// DISTRIBUTED-NEXT{LITERAL}:     %5 = arith.maximumf %3, %4 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
-// DISTRIBUTED-NEXT{LITERAL}:     %6 = tensor.empty() : tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>
-// DISTRIBUTED-NEXT{LITERAL}:     %7 = linalg.fill ins(%cst : f32) outs(%6 : tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>
-// DISTRIBUTED-NEXT{LITERAL}:     %8 = linalg.contract indexing_maps = [#map, #map1, #map2] ins(%5, %arg2 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>, tensor<32x8xf32, #mesh.shard<@grid, [[0], []]>>) outs(%7 : tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>
-// DISTRIBUTED-NEXT{LITERAL}:     %9 = "mesh.reduce_scatter"(%8) {mesh_axis = [0], reduction = "sum", tensor_axis = 2 : i64} : (tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>
-// DISTRIBUTED-NEXT{LITERAL}:     return %9 : tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>
+// DISTRIBUTED-NEXT{LITERAL}:     %0 = mesh.all_gather %arg0 {mesh_axis = [[], [], [0]]} : tensor<2x4x8xf32, #mesh.shard<[[], [], [0]]>> -> tensor<2x4x8xf32>
+// DISTRIBUTED-NEXT{LITERAL}:     %1 = tensor.empty() : tensor<2x4x32xf32, #mesh.shard<[[], [], [0]]>>
+// DISTRIBUTED-NEXT{LITERAL}:     %2 = linalg.fill ins(%cst : f32) outs(%1 : tensor<2x4x32xf32, #mesh.shard<[[], [], [0]]>>) -> tensor<2x4x32xf32, #mesh.shard<[[], [], [0]]>>
+// DISTRIBUTED-NEXT{LITERAL}:     %3 = linalg.contract indexing_maps = [#map, #map1, #map2] ins(%0, %arg1 : tensor<2x4x8xf32>, tensor<8x32xf32, #mesh.shard<[[], [0]]>>) outs(%2 : tensor<2x4x32xf32, #mesh.shard<[[], [], [0]]>>) -> tensor<2x4x32xf32, #mesh.shard<[[], [], [0]]>>
+// DISTRIBUTED-NEXT{LITERAL}:     %4 = mesh.local_split %cst_0 {sharding = [[], [], [0]]} : tensor<2x4x32xf32> -> tensor<2x4x32xf32, #mesh.shard<[[], [], [0]]>>
+// DISTRIBUTED-NEXT{LITERAL}:     %5 = arith.maximumf %3, %4 : tensor<2x4x32xf32, #mesh.shard<[[], [], [0]]>>
+// DISTRIBUTED-NEXT{LITERAL}:     %6 = tensor.empty() : tensor<2x4x8xf32, #mesh.shard<[[], [], [], [0]]>>
+// DISTRIBUTED-NEXT{LITERAL}:     %7 = linalg.fill ins(%cst : f32) outs(%6 : tensor<2x4x8xf32, #mesh.shard<[[], [], [], [0]]>>) -> tensor<2x4x8xf32, #mesh.shard<[[], [], [], [0]]>>
+// DISTRIBUTED-NEXT{LITERAL}:     %8 = linalg.contract indexing_maps = [#map, #map1, #map2] ins(%5, %arg2 : tensor<2x4x32xf32, #mesh.shard<[[], [], [0]]>>, tensor<32x8xf32, #mesh.shard<[[0], []]>>) outs(%7 : tensor<2x4x8xf32, #mesh.shard<[[], [], [], [0]]>>) -> tensor<2x4x8xf32, #mesh.shard<[[], [], [], [0]]>>
+// DISTRIBUTED-NEXT{LITERAL}:     %9 = mesh.reduce_scatter %8 {mesh_axis = [0], reduction = "sum", tensor_axis = 2 : i64} : tensor<2x4x8xf32, #mesh.shard<[[], [], [], [0]]>> -> tensor<2x4x8xf32, #mesh.shard<[[], [], [0]]>>
+// DISTRIBUTED-NEXT{LITERAL}:     return %9 : tensor<2x4x8xf32, #mesh.shard<[[], [], [0]]>>
 // DISTRIBUTED-NEXT{LITERAL}:   }
 // DISTRIBUTED-NEXT{LITERAL}: }
 
@@ -97,21 +97,21 @@
 // OPTIMIZED-NEXT{LITERAL}: #map1 = affine_map<(d0, d1, d2, d3) -> (d3, d2)>
 // OPTIMIZED-NEXT{LITERAL}: #map2 = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2)>
 // OPTIMIZED-NEXT{LITERAL}: module {
-// OPTIMIZED-NEXT{LITERAL}:   "mesh.cluster"() {dim_sizes = [2], rank = 1 : i64, sym_name = "grid"} : () -> ()
-// OPTIMIZED-NEXT{LITERAL}:   func.func @main(%arg0: tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>, %arg1: tensor<8x32xf32, #mesh.shard<@grid, [[], [0]]>>, %arg2: tensor<32x8xf32, #mesh.shard<@grid, [[0], []]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>> attributes {mesh.form = "distributed", mesh_cluster = @grid} {
+// OPTIMIZED-NEXT{LITERAL}:   mesh.cluster @grid(rank = 1, dim_sizes = [2])
+// OPTIMIZED-NEXT{LITERAL}:   func.func @main(%arg0: tensor<2x4x8xf32, #mesh.shard<[[], [], [0]]>>, %arg1: tensor<8x32xf32, #mesh.shard<[[], [0]]>>, %arg2: tensor<32x8xf32, #mesh.shard<[[0], []]>>) -> tensor<2x4x8xf32, #mesh.shard<[[], [], [0]]>> attributes {mesh.form = "distributed", mesh_cluster = @grid} {
 // OPTIMIZED-NEXT{LITERAL}:     %cst = arith.constant 0.000000e+00 : f32
 // OPTIMIZED-NEXT{LITERAL}:     %cst_0 = arith.constant dense<0.000000e+00> : tensor<2x4x32xf32>
-// OPTIMIZED-NEXT{LITERAL}:     %0 = "mesh.all_gather"(%arg0) {mesh_axis = [[], [], [0]]} : (tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>) -> tensor<2x4x8xf32>
-// OPTIMIZED-NEXT{LITERAL}:     %1 = tensor.empty() : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
-// OPTIMIZED-NEXT{LITERAL}:     %2 = linalg.fill ins(%cst : f32) outs(%1 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>) -> tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
-// OPTIMIZED-NEXT{LITERAL}:     %3 = linalg.contract indexing_maps = [#map, #map1, #map2] ins(%0, %arg1 : tensor<2x4x8xf32>, tensor<8x32xf32, #mesh.shard<@grid, [[], [0]]>>) outs(%2 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>) -> tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
-// OPTIMIZED-NEXT{LITERAL}:     %4 = "mesh.local_split"(%cst_0) {sharding = [[], [], [0]]} : (tensor<2x4x32xf32>) -> tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
-// OPTIMIZED-NEXT{LITERAL}:     %5 = arith.maximumf %3, %4 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>
-// OPTIMIZED-NEXT{LITERAL}:     %6 = tensor.empty() : tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>
-// OPTIMIZED-NEXT{LITERAL}:     %7 = linalg.fill ins(%cst : f32) outs(%6 : tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>
-// OPTIMIZED-NEXT{LITERAL}:     %8 = linalg.contract indexing_maps = [#map, #map1, #map2] ins(%5, %arg2 : tensor<2x4x32xf32, #mesh.shard<@grid, [[], [], [0]]>>, tensor<32x8xf32, #mesh.shard<@grid, [[0], []]>>) outs(%7 : tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>
-// OPTIMIZED-NEXT{LITERAL}:     %9 = "mesh.reduce_scatter"(%8) {mesh_axis = [0], reduction = "sum", tensor_axis = 2 : i64} : (tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [], [0]]>>) -> tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>
-// OPTIMIZED-NEXT{LITERAL}:     return %9 : tensor<2x4x8xf32, #mesh.shard<@grid, [[], [], [0]]>>
+// OPTIMIZED-NEXT{LITERAL}:     %0 = mesh.all_gather %arg0 {mesh_axis = [[], [], [0]]} : tensor<2x4x8xf32, #mesh.shard<[[], [], [0]]>> -> tensor<2x4x8xf32>
+// OPTIMIZED-NEXT{LITERAL}:     %1 = tensor.empty() : tensor<2x4x32xf32, #mesh.shard<[[], [], [0]]>>
+// OPTIMIZED-NEXT{LITERAL}:     %2 = linalg.fill ins(%cst : f32) outs(%1 : tensor<2x4x32xf32, #mesh.shard<[[], [], [0]]>>) -> tensor<2x4x32xf32, #mesh.shard<[[], [], [0]]>>
+// OPTIMIZED-NEXT{LITERAL}:     %3 = linalg.contract indexing_maps = [#map, #map1, #map2] ins(%0, %arg1 : tensor<2x4x8xf32>, tensor<8x32xf32, #mesh.shard<[[], [0]]>>) outs(%2 : tensor<2x4x32xf32, #mesh.shard<[[], [], [0]]>>) -> tensor<2x4x32xf32, #mesh.shard<[[], [], [0]]>>
+// OPTIMIZED-NEXT{LITERAL}:     %4 = mesh.local_split %cst_0 {sharding = [[], [], [0]]} : tensor<2x4x32xf32> -> tensor<2x4x32xf32, #mesh.shard<[[], [], [0]]>>
+// OPTIMIZED-NEXT{LITERAL}:     %5 = arith.maximumf %3, %4 : tensor<2x4x32xf32, #mesh.shard<[[], [], [0]]>>
+// OPTIMIZED-NEXT{LITERAL}:     %6 = tensor.empty() : tensor<2x4x8xf32, #mesh.shard<[[], [], [], [0]]>>
+// OPTIMIZED-NEXT{LITERAL}:     %7 = linalg.fill ins(%cst : f32) outs(%6 : tensor<2x4x8xf32, #mesh.shard<[[], [], [], [0]]>>) -> tensor<2x4x8xf32, #mesh.shard<[[], [], [], [0]]>>
+// OPTIMIZED-NEXT{LITERAL}:     %8 = linalg.contract indexing_maps = [#map, #map1, #map2] ins(%5, %arg2 : tensor<2x4x32xf32, #mesh.shard<[[], [], [0]]>>, tensor<32x8xf32, #mesh.shard<[[0], []]>>) outs(%7 : tensor<2x4x8xf32, #mesh.shard<[[], [], [], [0]]>>) -> tensor<2x4x8xf32, #mesh.shard<[[], [], [], [0]]>>
+// OPTIMIZED-NEXT{LITERAL}:     %9 = mesh.reduce_scatter %8 {mesh_axis = [0], reduction = "sum", tensor_axis = 2 : i64} : tensor<2x4x8xf32, #mesh.shard<[[], [], [], [0]]>> -> tensor<2x4x8xf32, #mesh.shard<[[], [], [0]]>>
+// OPTIMIZED-NEXT{LITERAL}:     return %9 : tensor<2x4x8xf32, #mesh.shard<[[], [], [0]]>>
 // OPTIMIZED-NEXT{LITERAL}:   }
 // OPTIMIZED-NEXT{LITERAL}: }
 

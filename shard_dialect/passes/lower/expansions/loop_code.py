@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
-from shard_dialect.ir.building.build_loops import counted
+from shard_dialect.ir.building.loops_and_masks import counted
 from shard_dialect.ir.walk import operations
 
 Number: TypeAlias = int | ir.Value
@@ -95,7 +95,7 @@ def only_if(
     write: Callable[[], Sequence[ir.Value]],
     others: Sequence[ir.Value] = (),
 ) -> Values:
-    """What `write` returns where the condition holds, else `others`."""
+    """An `scf.if` and its results: those of `write` where the condition holds, else `others`."""
     if_op = build.create("scf.if", [value.type for value in others], [condition], regions=2)
     then, otherwise = (region.blocks.append() for region in if_op.regions)
     with ir.InsertionPoint(then):
@@ -136,7 +136,7 @@ def applied(op: ir.Operation, region: int, elements: Sequence[ir.Value]) -> Valu
         build.create("tensor.from_elements", [type_], [value]).results[0]
         for type_, value in zip(types, elements, strict=True)
     ]
-    copied = op.clone()  # after the definitions of what its code reads
+    copied = op.clone()  # after the definitions of values that its code reads
     (block,) = copied.regions[region].blocks
     for argument, single in zip(block.arguments, singles, strict=True):
         argument.replace_all_uses_with(single)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
+from shard_dialect.ops.stablehlo.attribute_reading import numbers
 from shard_dialect.passes.lower.expansions import loop_code
 from shard_dialect.passes.lower.expansions.loop_code import Number, Values
-from shard_dialect.rules.stablehlo.attribute_reading import numbers
 
 
 def _op(name: str, *operands: ir.Value) -> ir.Value:
@@ -55,7 +55,7 @@ def _nan(type_: ir.Type) -> ir.Value:
 def _less_products(
     start: ir.Value, begin: Number, end: Number, factors: Callable[[ir.Value], Sequence[ir.Value]]
 ) -> ir.Value:
-    """`start` minus the sum of the products of what `factors` returns for `begin` to `end`."""
+    """`start` minus the sum of the products of the `factors` at `begin` to `end`."""
 
     def subtract(index: ir.Value, rest: Values) -> Values:
         return [_op("sub", rest[0], _op("mul", *factors(index)))]

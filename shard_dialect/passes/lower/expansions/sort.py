@@ -17,16 +17,16 @@ from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ops.stablehlo.attribute_reading import sorted_dim
 from shard_dialect.passes.lower.expansions import loop_code
 from shard_dialect.passes.lower.expansions.loop_code import Number, Values
-from shard_dialect.rules.stablehlo.attribute_reading import integer
 
 
 def sort(op: ir.Operation) -> Sequence[ir.Value]:
     """The sorted operands, by loops."""
     operands = list(op.operands)
     shape = list(operands[0].type.shape)
-    dim = integer(op, "dimension", -1) % len(shape)
+    dim = sorted_dim(op)
     if shape[dim] < 2 or 0 in shape:
         return operands
     sources, results = (

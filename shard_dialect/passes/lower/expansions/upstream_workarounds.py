@@ -1,13 +1,30 @@
-"""Replace instances of ops that upstream converts wrongly, or not at all, by other ops."""
+"""Replace instances of ops that upstream converts wrongly, or not at all, by other ops.
+
+`compute-elements` replaces ops on tensors of no dimensions by ops on scalars.
+
+    %0 = tensor.from_elements %a : tensor<f32>
+    %1 = linalg.map ins(%0, %b : tensor<f32>) (...) { %c = arith.cmpf olt, ... }
+    %2 = tensor.extract %1[] : tensor<i1>
+
+becomes `arith.cmpf` of `%a` and the extracted element of `%b`. Otherwise the buffers of `%0` and
+`%1` would be allocated in every iteration of the loops around them.
+
+`stablehlo.batch_norm_*` is expanded to the formulas in its specification.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
-from shard_dialect.ir.walk import operations
-from shard_dialect.rules.stablehlo.index_arithmetic import broadcast, joined
+from shard_dialect.ir.building.loops_and_masks import elementwise
+from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.ops.stablehlo.attribute_reading import integer, integers
+from shard_dialect.ops.stablehlo.dynamic_slices import broadcast, joined, repeated
+from shard_dialect.passes.framework.base import needs
+from shard_dialect.passes.lower.boundary import NOT_LOWERED
 
 
 def add(op: ir.Operation) -> Sequence[ir.Value]:
@@ -32,10 +49,60 @@ def widen_unsigned(op: ir.Operation) -> Sequence[ir.Value]:
     return list(op.results)
 
 
+def iota(op: ir.Operation) -> Sequence[ir.Value]:
+    """Count narrow floats as 32-bit integers; upstream counts in integers as narrow as they are."""
+    type_ = op.results[0].type
+    element, dim = type_.element_type, integer(op, "iota_dimension")
+    if not isinstance(element, ir.FloatType) or element.width >= 32 or type_.shape[dim] < 128:
+        return list(op.results)
+    counted = ir.RankedTensorType.get(type_.shape, ir.IntegerType.get_signless(32))
+    attribute = {"iota_dimension": op.attributes["iota_dimension"]}
+    counts = build.create("stablehlo.iota", [counted], [], attribute).results[0]
+    return build.create("stablehlo.convert", [type_], [counts]).results
+
+
 def slice_(op: ir.Operation) -> Sequence[ir.Value]:
     """Replace a slice without elements by an empty tensor; upstream gives it invalid offsets."""
     is_empty = 0 in op.results[0].type.shape
     return build.empty(op.results[0].type).results if is_empty else list(op.results)
+
+
+def pad(op: ir.Operation) -> Sequence[ir.Value]:
+    """Pad between elements by an insertion into a tensor that a `linalg.generic` fills.
+
+    Upstream inserts into a `linalg.fill`, and folds an insertion of what is padded with the same
+    value: it inserts where the padding ends, as if the strides were 1. Padding of no elements is a
+    broadcast, as upstream inserts them, too.
+    """
+    between = integers(op, "interior_padding")
+    value, fill = op.operands
+    shape, padded = value.type.shape, op.results[0].type
+    if 0 in shape and padded.has_static_shape:
+        return [broadcast(fill, padded.shape, [])]
+    if not any(between) or 0 in shape:
+        return list(op.results)
+    grown = [size + each * (size - 1) for size, each in zip(shape, between, strict=True)]
+    element = build.create("tensor.extract", [value.type.element_type], [fill]).results[0]
+    type_ = build.resized(value.type, grown)
+    around = elementwise([], lambda: element, type_)
+    attributes = build.slice_attributes(shape, [0] * len(shape), [1, 1, 0, 0, 0])
+    attributes["static_strides"] = ir.DenseI64ArrayAttr.get([each + 1 for each in between])
+    result = build.create("tensor.insert_slice", [type_], [value, around], attributes).results[0]
+    if not any((*integers(op, "edge_padding_low"), *integers(op, "edge_padding_high"))):
+        return [result]
+    named = {name: op.attributes[name] for name in op.attributes}
+    named["interior_padding"] = ir.DenseI64ArrayAttr.get([0] * len(shape))
+    return build.create(op.name, [op.results[0].type], [result, fill], named).results
+
+
+def insert_slice(op: ir.Operation) -> Sequence[ir.Value]:
+    """Insert with strides into what a `linalg.generic` fills, and no `linalg.fill`: see `pad`."""
+    into = op.operands[1]
+    is_filled = not isinstance(into.owner, ir.Block) and into.owner.name == "linalg.fill"
+    if is_filled and {*op.attributes["static_strides"]} != {1} and into.type.has_static_shape:
+        scalar = into.owner.operands[0]
+        op.operands[1] = elementwise([], lambda: scalar, into.type)
+    return list(op.results)
 
 
 def materialize(op: ir.Operation) -> Sequence[ir.Value]:
@@ -80,3 +147,147 @@ def _mapped(op: ir.Operation, operands: Sequence[ir.Value], number: int) -> ir.V
     block.append_to(map_op.regions[0])
     copied.erase()
     return map_op.results[0]
+
+
+_LOOPS = ("linalg.generic", "linalg.map")
+
+
+@needs(ops=("tensor.extract",), forms=NOT_LOWERED)
+def compute_elements(module: ir.Operation) -> None:
+    """Replace ops on tensors of no dimensions if only their element is read."""
+    # Users first: inlining one op leaves extracts of its operands, whose makers come next.
+    for op in reversed(walk(module)):
+        if op.name == "tensor.extract" and not len(op.operands) - 1:
+            _read_directly(op)
+        elif op.name in _LOOPS and all(map(_is_single, op.operands)) and _is_extracted(op):
+            with op.location:
+                _inline(op)
+
+
+def _is_single(value: ir.Value) -> bool:
+    return isinstance(value.type, ir.RankedTensorType) and value.type.rank == 0
+
+
+def _is_extracted(op: ir.Operation) -> bool:
+    uses = [use.owner.operation.name for result in op.results for use in result.uses]
+    return len(op.results) == 1 and bool(uses) and set(uses) == {"tensor.extract"}
+
+
+def _inline(op: ir.Operation) -> None:
+    block = body(op)
+    for operand, argument in zip(op.operands, block.arguments, strict=False):
+        if next(iter(argument.uses), None) is not None:
+            with ir.InsertionPoint(op):
+                read = build.create("tensor.extract", [argument.type], [operand])
+            argument.replace_all_uses_with(read.results[0])
+            _read_directly(read)
+    *ops, end = operations(block)
+    (value,) = end.operands
+    for each in ops:
+        each.move_before(op)
+    for use in list(op.results[0].uses):
+        use.owner.operation.results[0].replace_all_uses_with(value)
+        use.owner.operation.erase()
+    op.erase()
+
+
+def _read_directly(op: ir.Operation) -> None:
+    """Replace an extracted element by the scalar that the tensor was made from."""
+    single = op.operands[0]
+    if isinstance(single.owner, ir.Block):
+        return
+    producer = single.owner.operation
+    constant = build.splat_value(single) if build.is_constant(producer) else None
+    if producer.name == "tensor.from_elements":
+        value = producer.operands[0]
+    elif constant is not None:
+        with ir.InsertionPoint(op), op.location:
+            value = build.scalar(constant).results[0]
+    else:
+        return
+    op.results[0].replace_all_uses_with(value)
+    op.erase()
+    if next(iter(single.uses), None) is None:
+        producer.erase()
+
+
+class _Features:
+    """Reductions and broadcasts over the elements of each feature of a tensor."""
+
+    def __init__(self, op: ir.Operation) -> None:
+        self.full_type = op.operands[0].type
+        self.feature = integer(op, "feature_index")
+        self.others = [dim for dim in range(self.full_type.rank) if dim != self.feature]
+        self.vector = build.resized(self.full_type, [self.full_type.shape[self.feature]])
+        self.epsilon = repeated(op.attributes["epsilon"].value, self.full_type)
+        self.count = prod(self.full_type.shape[dim] for dim in self.others)
+
+    def wide(self, vector: ir.Value) -> ir.Value:
+        """Broadcast each feature's number to all of its elements."""
+        return broadcast(vector, self.full_type.shape, [self.feature])
+
+    def sum(self, value: ir.Value) -> ir.Value:
+        """The sum of each feature's elements."""
+        if not self.others:
+            return value
+        scalar = build.resized(self.full_type, [])
+        along = {"dimensions": ir.DenseI64ArrayAttr.get(self.others)}
+        zero = repeated(0, scalar)
+        reduced = build.create("stablehlo.reduce", [self.vector], [value, zero], along, regions=1)
+        block = reduced.regions[0].blocks.append(scalar, scalar, arg_locs=[reduced.location] * 2)
+        with ir.InsertionPoint(block):
+            total = joined(block.arguments[0], block.arguments[1], "add")
+            build.create("stablehlo.return", [], [total])
+        return reduced.results[0]
+
+    def mean(self, value: ir.Value) -> ir.Value:
+        """The mean of each feature's elements."""
+        return joined(self.sum(value), repeated(self.count, self.vector), "divide")
+
+    def deviation(self, variance: ir.Value) -> ir.Value:
+        """The square root of the variance plus epsilon, broadcast."""
+        shifted = joined(self.wide(variance), self.epsilon, "add")
+        return build.create("stablehlo.sqrt", [self.full_type], [shifted]).results[0]
+
+
+def inference(op: ir.Operation) -> Sequence[ir.Value]:
+    """The normalized operand of `stablehlo.batch_norm_inference`."""
+    return [_normalized(_Features(op), *op.operands)]
+
+
+def training(op: ir.Operation) -> Sequence[ir.Value]:
+    """The normalized operand, the mean and the variance of `stablehlo.batch_norm_training`."""
+    features = _Features(op)
+    operand, scale, offset = op.operands
+    mean = features.mean(operand)
+    centered = joined(operand, features.wide(mean), "subtract")
+    variance = features.mean(joined(centered, centered, "multiply"))
+    return [_normalized(features, operand, scale, offset, mean, variance), mean, variance]
+
+
+def _normalized(
+    features: _Features,
+    operand: ir.Value,
+    scale: ir.Value,
+    offset: ir.Value,
+    mean: ir.Value,
+    variance: ir.Value,
+) -> ir.Value:
+    centered = joined(operand, features.wide(mean), "subtract")
+    normal = joined(centered, features.deviation(variance), "divide")
+    scaled = joined(features.wide(scale), normal, "multiply")
+    return joined(scaled, features.wide(offset), "add")
+
+
+def grad(op: ir.Operation) -> Sequence[ir.Value]:
+    """The gradients of the operand, the scale and the offset."""
+    features = _Features(op)
+    operand, scale, mean, variance, gradient = op.operands
+    centered = joined(operand, features.wide(mean), "subtract")
+    deviation = features.deviation(variance)
+    normal = joined(centered, deviation, "divide")
+    tilted = joined(gradient, normal, "multiply")
+    even, tilt = (features.wide(features.mean(each)) for each in (gradient, tilted))
+    rest = joined(joined(gradient, even, "subtract"), joined(tilt, normal, "multiply"), "subtract")
+    factor = joined(features.wide(scale), deviation, "divide")
+    return [joined(factor, rest, "multiply"), features.sum(tilted), features.sum(gradient)]

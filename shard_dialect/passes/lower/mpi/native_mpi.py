@@ -11,10 +11,15 @@ MPI's nonblocking call if there is one; otherwise all of it runs at its start.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
 
+from shard_dialect.collectives import NOBODY
+from shard_dialect.collectives.collective_table import record_of
+from shard_dialect.collectives.messages import TAG
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
@@ -24,37 +29,30 @@ from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.mesh.attributes import COLLECTIVE, PHASE, RANK
 from shard_dialect.ir.mesh.notation import write_axes
 from shard_dialect.ir.numbered_function import itemsize
-from shard_dialect.ir.shard.local_collectives import LocalStep, read_local
+from shard_dialect.ir.shard.local_collectives import read_local
 from shard_dialect.ir.walk import body, operations
-from shard_dialect.model import (
-    AllGather,
-    AllReduce,
-    AllToAll,
-    Grid,
-    Permute,
-    ReduceScatter,
-    Reduction,
-    UpdateHalo,
+from shard_dialect.model import Grid
+from shard_dialect.passes.lower.mpi.mpi_code import (
+    BIND,
+    FAILED,
+    Mpi,
+    address,
+    as_value,
+    bits,
+    clear,
+    combine_rows,
+    copy,
+    free,
+    new_buffer,
+    number,
+    when,
 )
-from shard_dialect.model.collectives import NOBODY
-from shard_dialect.model.point_to_point import TAG, Receive, Send
-from shard_dialect.model.rooted_collectives import (
-    Broadcast,
-    Gather,
-    Reduce,
-    Scatter,
-    Shift,
-    flat_index,
-)
-from shard_dialect.passes.lower.mpi.mpi_buffers import clear, combine_rows, copy, free, new_buffer
-from shard_dialect.passes.lower.mpi.mpi_code import BIND, FAILED, Mpi, address, bits, number, when
-from shard_dialect.planner.halos import halo_messages
 
 _MOST = 2**31 - 1
 """The largest number of elements that MPI's functions can count."""
 
 
-def give_bodies(module: ir.Operation) -> None:
+def call_mpi(module: ir.Operation) -> None:
     """Give the declared runtime functions bodies that call MPI."""
     grids = grids_of(module)
     mpi = Mpi(module)
@@ -100,40 +98,69 @@ def _write(
     assert read is not None, "the verifier has read it"
     grid, step = grids[read[0]], read[1]
     phase = what[PHASE].value if PHASE in what else ""
-    site = _Site(mpi, step, grid, *buffers[:2], *([address(buffers[2])] if phase else []))
+    record = record_of(step)
+    assert record.mpi is not None, f"a {step.kind} is no step of compiled programs"
+    site = Site(
+        mpi,
+        step,
+        grid,
+        source=buffers[0],
+        target=buffers[1],
+        request=address(buffers[2]) if phase else None,
+        computed=buffers[2] if step.is_computed else None,
+    )
     if max(site.count, prod(site.target.type.shape)) > _MOST:
         raise ShardError(f"{step.kind} of {site.source.type}: MPI counts {_MOST} elements at most")
-    if not phase or (site.begins and phase == "start"):
-        _WRITE[type(step)](site)
-    elif site.begins:
+    begins = record.is_one_mpi_call and (not step.reduces or site.reduces_in_mpi)
+    if not phase or (begins and phase == "start"):
+        record.mpi(site)
+    elif begins:
         mpi.call("MPI_Wait", site.request, mpi.status())
     elif phase == "start":
-        _WRITE[type(step)](_Site(mpi, step, grid, *buffers[:2]))
+        record.mpi(replace(site, request=None))
 
 
 @dataclass(frozen=True)
-class _Site:
-    """A step, in a group of `size` devices, from one contiguous buffer to another."""
+class Site:
+    """A step, in a group of `size` devices, from one contiguous buffer to another.
+
+    Its methods write the calls that collectives are made of (`collectives`).
+    """
 
     mpi: Mpi
-    step: LocalStep
+    step: Any
     grid: Grid
     source: ir.Value
     target: ir.Value
     request: ir.Value | None = None
     """The address of MPI's request between start and done."""
+    computed: ir.Value | None = None
+    """The number in the group, which the program computes, of the member that the step names."""
 
     @property
     def size(self) -> int:
+        """The number of devices in a group."""
         return self.grid.axes_size(self.step.axes)
 
     @property
-    def positions(self) -> list[int]:
+    def sizes(self) -> tuple[int, ...]:
+        """The same, along each of the group's axes."""
+        return self.grid.sizes_along(self.step.axes)
+
+    @property
+    def member(self) -> ir.Value | int | None:
+        """The number in the group of the member that the step names; `None` for any."""
+        if self.computed is None:
+            return self.step.member(self.sizes)
+        return build.create("arith.index_cast", [bits(32)], [self.computed]).results[0]
+
+    @property
+    def _positions(self) -> list[int]:
         """The position in its group of each device, by rank."""
         return [self.grid.index_along(rank, self.step.axes) for rank in range(self.grid.size)]
 
     @property
-    def element(self) -> ir.Type:
+    def _element(self) -> ir.Type:
         return self.source.type.element_type
 
     @property
@@ -142,250 +169,145 @@ class _Site:
         return prod(self.source.type.shape)
 
     @property
-    def root(self) -> int:
-        assert isinstance(self.step, Broadcast | Gather | Reduce | Scatter), "it has a root"
-        return flat_index(self.step.root, self.grid.sizes_along(self.step.axes))
+    def rows(self) -> int:
+        """The size of the first dimension."""
+        return int(self.target.type.shape[0])
 
     @property
-    def begins(self) -> bool:
-        """Whether MPI has one nonblocking call for the step."""
-        match self.step:
-            case UpdateHalo() | Send() | Receive():
-                return False
-            case AllReduce(reduction=kind) | Reduce(reduction=kind) | ReduceScatter(reduction=kind):
-                return _is_known(kind, self.element)
-        return True
+    def row(self) -> int:
+        """The number of elements that have one position along the first dimension."""
+        return prod(self.target.type.shape[1:])
 
-    def type(self) -> ir.Value:
+    @property
+    def reduces_in_mpi(self) -> bool:
+        """Whether MPI reduces such elements as MLIR does."""
+        reduction = self.step.reduction
+        if reduction == "average":
+            return False
+        if isinstance(self._element, ir.IntegerType | ir.IndexType):
+            return True
+        is_wide = str(self._element) in ("f32", "f64", "complex<f32>", "complex<f64>")
+        return is_wide and reduction in ("sum", "product")
+
+    def _type(self) -> ir.Value:
         """MPI's type of elements that are only moved: an integer of their size."""
-        return self.mpi.named("type", _MOVED[itemsize(self.element)])
+        return self.mpi.named("type", _MOVED[itemsize(self._element)])
 
-    def group(self) -> ir.Value:
+    def _group(self) -> ir.Value:
         grid = ir.FlatSymbolRefAttr.get(self.grid.name)
         return self.mpi.handle("group", grid=grid, mesh_axis=write_axes(self.step.axes))
 
-    def call(self, name: str, *arguments: ir.Value | int) -> None:
+    def _call(self, name: str, *arguments: ir.Value | int) -> None:
         """Call one of MPI's collectives in the group, or start it."""
-        group = self.group()
+        group = self._group()
         if self.request is None:
             self.mpi.call(f"MPI_{name}", *arguments, group)
         else:
             self.mpi.call(f"MPI_I{name.lower()}", *arguments, group, self.request)
 
-    def send_receive(
-        self, sent: ir.Value, received: ir.Value, count: int, to: Callable[[int], int]
+    def move(
+        self, name: str, source: ir.Value, target: ir.Value, count: int, *root: ir.Value | int
     ) -> None:
-        """Send `count` elements to the member `to(position)`, and receive as many."""
-        origins = {to(position): position for position in range(self.size)}
-        dest = self.mpi.member([to(position) for position in self.positions])
-        source = self.mpi.member([origins.get(position, NOBODY) for position in self.positions])
-        type_ = self.type()
-        arguments = (sent, count, type_, dest, 0, received, count, type_, source, 0, self.group())
+        """Call a collective that moves blocks of `count` elements."""
+        type_ = self._type()
+        sent, received = address(source), address(target)
+        self._call(name, sent, count, type_, received, count, type_, *root)
+
+    def reduce(self, name: str, *root: ir.Value | int) -> None:
+        """Call a collective that reduces."""
+        element = str(self._element)
+        type_ = self.mpi.named("type", _REDUCED.get(element, element))
+        operation = self.mpi.named("op", self.step.reduction)
+        count = prod(self.target.type.shape)
+        self._call(name, address(self.source), address(self.target), count, type_, operation, *root)
+
+    def all_gather(self, source: ir.Value, target: ir.Value) -> None:
+        """Gather the blocks of all devices."""
+        self.move("Allgather", source, target, prod(source.type.shape))
+
+    def all_to_all(self, source: ir.Value, target: ir.Value) -> None:
+        """Send each device its block."""
+        self.move("Alltoall", source, target, prod(source.type.shape) // self.size)
+
+    def broadcast(self, root: ir.Value | int) -> None:
+        """Send the root's target to all others."""
+        self._call("Bcast", address(self.target), self.count, self._type(), root)
+
+    def at(self, row: int) -> ir.Value:
+        """The address of a row of the target."""
+        return address(self.target, row * self.row * itemsize(self._element))
+
+    def exchange(
+        self, sent: ir.Value, received: ir.Value, count: int, members: Sequence[int]
+    ) -> None:
+        """Send `count` elements to the member that `members` has for this one; receive as many."""
+        origins = {to: position for position, to in enumerate(members)}
+        dest = self.mpi.member([members[position] for position in self._positions])
+        source = self.mpi.member([origins.get(position, NOBODY) for position in self._positions])
+        type_ = self._type()
+        arguments = (sent, count, type_, dest, 0, received, count, type_, source, 0, self._group())
         if self.request is None:
             self.mpi.call("MPI_Sendrecv", *arguments, self.mpi.status())
         else:
             self.mpi.call("MPI_Isendrecv", *arguments, self.request)
 
-    def is_root(self) -> ir.Value:
-        return build.compare("eq", self.mpi.of_rank(self.positions), number(self.root))
+    def permute(self, members: Sequence[int]) -> None:
+        """Send the source to the member that `members` has for this one."""
+        self.exchange(address(self.source), address(self.target), self.count, members)
 
-
-def _all_gather(site: _Site) -> None:
-    _gather_packed(site, site.source, site.target)
-
-
-def _gather_packed(site: _Site, source: ir.Value, target: ir.Value) -> None:
-    count, type_ = prod(source.type.shape), site.type()
-    site.call("Allgather", address(source), count, type_, address(target), count, type_)
-
-
-def _all_to_all(site: _Site) -> None:
-    _exchange_packed(site, site.source, site.target)
-
-
-def _exchange_packed(site: _Site, source: ir.Value, target: ir.Value) -> None:
-    count, type_ = prod(source.type.shape) // site.size, site.type()
-    site.call("Alltoall", address(source), count, type_, address(target), count, type_)
-
-
-def _all_reduce(site: _Site) -> None:
-    assert isinstance(site.step, AllReduce), "the table says so"
-    kind = site.step.reduction
-    if _is_known(kind, site.element):
-        _reduce_in_mpi(site, "Allreduce", kind)
-    elif site.count % site.size == 0:  # each device reduces its share
-        packed, shard = (
-            new_buffer(site.count, site.source),
-            new_buffer(_shard_count(site), site.source),
+    def send(self, to: ir.Value | int) -> None:
+        """Send a copy that lives until it is received: the next send from here waits for that."""
+        mpi = self.mpi
+        kept_copy = mpi.kept(ir.MemRefType.get(self.source.type.shape, self._element))
+        request = address(mpi.kept(ir.MemRefType.get([1], bits(64))))
+        none = ir.DenseElementsAttr.get_splat(
+            ir.RankedTensorType.get([1], bits(32)), ir.IntegerAttr.get(bits(32), 0)
         )
-        _exchange_packed(site, site.source, packed)
-        combine_rows(packed, site.size, shard, kind)
-        _gather_packed(site, shard, site.target)
-        free(packed)
-        free(shard)
-    else:
-        packed = new_buffer(site.count * site.size, site.source)
-        _gather_packed(site, site.source, packed)
-        combine_rows(packed, site.size, site.target, kind)
-        free(packed)
+        was_sent = mpi.kept(ir.MemRefType.get([1], bits(32)), none)
+        first = build.scalar(ir.IntegerAttr.get(ir.IndexType.get(), 0)).results[0]
+        sent = build.create("memref.load", [bits(32)], [was_sent, first]).results[0]
+        with when(build.compare("ne", sent, number(0))):
+            mpi.call("MPI_Wait", request, mpi.status())
+        build.create("memref.store", [], [number(1), was_sent, first])
+        copy(self.source, kept_copy)
+        self.copy()
+        what = (address(kept_copy), self.count, self._type())
+        mpi.call("MPI_Isend", *what, to, TAG, self._group(), request)
+
+    def receive(self, origin: ir.Value | int | None) -> None:
+        """Receive the target from a member, or from any."""
+        if origin is None:
+            source = build.create("arith.trunci", [bits(32)], [self.mpi.handle("anyone")])
+            origin = source.results[0]
+        what = (address(self.target), self.count, self._type())
+        self.mpi.call("MPI_Recv", *what, origin, TAG, self._group(), self.mpi.status())
+
+    def copy(self) -> None:
+        """Copy the source to the target."""
+        copy(self.source, self.target)
+
+    def clear(self) -> None:
+        """Fill the target with zeros."""
+        clear(self.target)
+
+    @contextmanager
+    def buffers(self, *counts: int) -> Iterator[list[ir.Value]]:
+        """Buffers of so many elements, until the block ends."""
+        buffers = [new_buffer(count, self.source) for count in counts]
+        yield buffers
+        for each in buffers:
+            free(each)
+
+    def combine(self, packed: ir.Value, target: ir.Value) -> None:
+        """Reduce the blocks of all devices, which are in a buffer."""
+        combine_rows(packed, self.size, target, self.step.reduction)
+
+    def on(self, root: ir.Value | int) -> AbstractContextManager[None]:
+        """A context whose ops run on the root alone."""
+        return when(build.compare("eq", self.mpi.of_rank(self._positions), as_value(root)))
 
 
-def _shard_count(site: _Site) -> int:
-    return site.count // site.size
-
-
-def _reduce_scatter(site: _Site) -> None:
-    assert isinstance(site.step, ReduceScatter), "the table says so"
-    kind = site.step.reduction
-    if _is_known(kind, site.element):
-        _reduce_in_mpi(site, "Reduce_scatter_block", kind)
-        return
-    packed = new_buffer(site.count, site.source)
-    _exchange_packed(site, site.source, packed)
-    combine_rows(packed, site.size, site.target, kind)
-    free(packed)
-
-
-def _reduce(site: _Site) -> None:
-    assert isinstance(site.step, Reduce), "the table says so"
-    kind = site.step.reduction
-    clear(site.target)
-    if _is_known(kind, site.element):
-        _reduce_in_mpi(site, "Reduce", kind, site.root)
-        return
-    packed = new_buffer(site.count * site.size, site.source)
-    type_ = site.type()
-    sent = (address(site.source), site.count, type_)
-    site.call("Gather", *sent, address(packed), site.count, type_, site.root)
-    with when(site.is_root()):
-        combine_rows(packed, site.size, site.target, kind)
-    free(packed)
-
-
-def _reduce_in_mpi(site: _Site, name: str, kind: Reduction, *root: int) -> None:
-    element = str(site.element)
-    type_ = site.mpi.named("type", _REDUCED.get(element, element))
-    operation = site.mpi.named("op", kind)
-    count = prod(site.target.type.shape)
-    site.call(name, address(site.source), address(site.target), count, type_, operation, *root)
-
-
-def _broadcast(site: _Site) -> None:
-    with when(site.is_root()):
-        copy(site.source, site.target)
-    site.call("Bcast", address(site.target), site.count, site.type(), site.root)
-
-
-def _gather(site: _Site) -> None:
-    clear(site.target)
-    sent = (address(site.source), site.count, site.type())
-    site.call("Gather", *sent, address(site.target), site.count, sent[2], site.root)
-
-
-def _scatter(site: _Site) -> None:
-    count, type_ = _shard_count(site), site.type()
-    received = (address(site.source), count, type_)
-    site.call("Scatter", *received, address(site.target), count, type_, site.root)
-
-
-def _permute(site: _Site) -> None:
-    assert isinstance(site.step, Permute), "the table says so"
-    permutation = site.step.permutation
-    if NOBODY in permutation:
-        clear(site.target)
-    buffers = address(site.source), address(site.target)
-    site.send_receive(*buffers, site.count, lambda position: permutation[position])
-
-
-def _shift(site: _Site) -> None:
-    step = site.step
-    assert isinstance(step, Shift), "the table says so"
-    sizes = site.grid.sizes_along(step.axes)
-
-    def to(position: int) -> int:
-        partner = step.partners(position, sizes)[0]
-        return NOBODY if partner is None else partner
-
-    clear(site.target)
-    site.send_receive(address(site.source), address(site.target), site.count, to)
-
-
-def _send(site: _Site) -> None:
-    """Send a copy that lives until it is received: the next send from here waits for that."""
-    step = site.step
-    assert isinstance(step, Send), "the table says so"
-    mpi, sizes = site.mpi, site.grid.sizes_along(step.axes)
-    kept_copy = mpi.kept(ir.MemRefType.get(site.source.type.shape, site.element))
-    request = address(mpi.kept(ir.MemRefType.get([1], bits(64))))
-    none = ir.DenseElementsAttr.get_splat(
-        ir.RankedTensorType.get([1], bits(32)), ir.IntegerAttr.get(bits(32), 0)
-    )
-    was_sent = mpi.kept(ir.MemRefType.get([1], bits(32)), none)
-    first = build.scalar(ir.IntegerAttr.get(ir.IndexType.get(), 0)).results[0]
-    sent = build.create("memref.load", [bits(32)], [was_sent, first]).results[0]
-    with when(build.compare("ne", sent, number(0))):
-        mpi.call("MPI_Wait", request, mpi.status())
-    build.create("memref.store", [], [number(1), was_sent, first])
-    copy(site.source, kept_copy)
-    copy(site.source, site.target)
-    to = flat_index(step.destination, sizes)
-    what = (address(kept_copy), site.count, site.type())
-    mpi.call("MPI_Isend", *what, to, TAG, site.group(), request)
-
-
-def _receive(site: _Site) -> None:
-    step = site.step
-    assert isinstance(step, Receive), "the table says so"
-    mpi, origin = site.mpi, step.source
-    if origin is None:
-        source = build.create("arith.trunci", [bits(32)], [mpi.handle("anyone")]).results[0]
-    else:
-        source = number(flat_index(origin, site.grid.sizes_along(step.axes)))
-    what = (address(site.target), site.count, site.type())
-    mpi.call("MPI_Recv", *what, source, TAG, site.group(), mpi.status())
-
-
-def _update_halo(site: _Site) -> None:
-    assert isinstance(site.step, UpdateHalo), "the table says so"
-    copy(site.source, site.target)
-    size = site.target.type.shape[0]
-    row = prod(site.target.type.shape[1:])
-
-    def at(position: int) -> ir.Value:
-        return address(site.target, position * row * itemsize(site.element))
-
-    for each in halo_messages(site.step, size):
-        to = [position + each.to for position in range(site.size)]
-        targets = [position if 0 <= position < site.size else NOBODY for position in to]
-        site.send_receive(at(each.sent), at(each.put), each.count * row, targets.__getitem__)
-
-
-_WRITE: dict[type, Callable[[_Site], None]] = {
-    AllGather: _all_gather,
-    AllReduce: _all_reduce,
-    ReduceScatter: _reduce_scatter,
-    AllToAll: _all_to_all,
-    Permute: _permute,
-    UpdateHalo: _update_halo,
-    Broadcast: _broadcast,
-    Gather: _gather,
-    Reduce: _reduce,
-    Scatter: _scatter,
-    Shift: _shift,
-    Send: _send,
-    Receive: _receive,
-}
 _MOVED = {1: "i8", 2: "i16", 4: "i32", 8: "i64", 16: "complex<f64>"}
 """The type as which MPI moves elements of this size in bytes."""
 _REDUCED = {"index": "i64", "i1": "i8"}
 """The type as which MPI reduces elements, where it is another one."""
-
-
-def _is_known(reduction: Reduction, element: ir.Type) -> bool:
-    """Whether MPI reduces such elements as MLIR does."""
-    if reduction == "average":
-        return False
-    if isinstance(element, ir.IntegerType | ir.IndexType):
-        return True
-    is_wide = str(element) in ("f32", "f64", "complex<f32>", "complex<f64>")
-    return is_wide and reduction in ("sum", "product")

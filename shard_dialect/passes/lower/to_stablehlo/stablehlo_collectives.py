@@ -4,47 +4,37 @@
       becomes
     %1 = "stablehlo.all_gather"(%0) {all_gather_dim = 1, replica_groups = dense<[[0, 2], [1, 3]]>}
 
-XLA has no collectives with a root: all devices get what the root has, or what it would get. It has
+XLA has no collectives with a root: all devices get the root's operand, or the root's result. It has
 no reduction by bits either: all devices gather, and each reduces.
+
+The devices are the replicas, or the partitions, of one XLA program, as `DeviceGroups` tells:
+
+    replicas      stablehlo.replica_id      replica_groups = [[0, 2], [1, 3]]
+    partitions    stablehlo.partition_id    the same, with a channel and use_global_device_ids
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Literal
 
+from shard_dialect.collectives import LocalStep
+from shard_dialect.collectives.collective_table import record_of
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.shard.local_collectives import LocalStep
-from shard_dialect.model import (
-    AllGather,
-    AllReduce,
-    AllSlice,
-    AllToAll,
-    Grid,
-    Mask,
-    Permute,
-    ReduceScatter,
-    Reduction,
-    UpdateHalo,
-)
-from shard_dialect.model.collectives import NOBODY
-from shard_dialect.model.rooted_collectives import (
-    Broadcast,
-    Gather,
-    Reduce,
-    Scatter,
-    Shift,
-    flat_index,
-)
-from shard_dialect.passes.lower.to_stablehlo.replica_groups import DeviceGroups
+from shard_dialect.model import Axis, Grid, Reduction
 from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     compare,
+    constant,
     convert,
     dynamic_slice,
     dynamic_update,
     fill_combiner,
     i64,
     index,
+    integer,
     number,
     reduce,
     reshape,
@@ -54,7 +44,50 @@ from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     table,
     tensor,
 )
-from shard_dialect.planner.halos import halo_messages
+
+Devices = Literal["replicas", "partitions"]
+
+
+@dataclass(frozen=True)
+class DeviceGroups:
+    """The devices of a program, and the channels on which they have communicated so far."""
+
+    devices: Devices
+    _channels: count[int] = field(default_factory=lambda: count(1))
+
+    def rank(self) -> ir.Value:
+        """This device's rank, an `i64` of rank 0."""
+        name = "replica_id" if self.devices == "replicas" else "partition_id"
+        bits = tensor((), ir.IntegerType.get_unsigned(32))
+        return convert(stablehlo_op(name, bits, []), integer(64))
+
+    def of_rank(self, values: Sequence[int]) -> ir.Value:
+        """Of `values`, one for each rank, this device's, an `i64` of rank 0."""
+        listed = constant(table(values, [len(values)]))
+        return reshape(dynamic_slice(listed, [self.rank()], [1]), [])
+
+    def position(self, grid: Grid, axes: Sequence[Axis]) -> ir.Value:
+        """This device's position in its group along `axes`."""
+        return self.of_rank([grid.index_along(rank, axes) for rank in range(grid.size)])
+
+    def attributes(self, grid: Grid, axes: Sequence[Axis]) -> dict[str, ir.Attribute]:
+        """The attributes of a collective in the groups along `axes`."""
+        groups = grid.groups(axes)
+        listed = {"replica_groups": table(groups, [len(groups), len(groups[0])])}
+        return listed | self.channel()
+
+    def channel(self) -> dict[str, ir.Attribute]:
+        """The channel, which tells a collective among partitions from one among replicas."""
+        if self.devices == "replicas":
+            return {}
+        number = next(self._channels)
+        handle = f"#stablehlo.channel_handle<handle = {number}, type = 1>"
+        return {"channel_handle": ir.Attribute.parse(handle)}
+
+    def global_ids(self) -> dict[str, ir.Attribute]:
+        """As `channel`, for the kinds of collectives that say it twice."""
+        return {} if self.devices == "replicas" else {"use_global_device_ids": ir.UnitAttr.get()}
+
 
 COMBINERS: dict[Reduction, str] = {
     "sum": "add",
@@ -66,190 +99,198 @@ COMBINERS: dict[Reduction, str] = {
     "bitwise_or": "or",
     "bitwise_xor": "xor",
 }
-_BITWISE = ("and", "or", "xor")
 
 
 def collective(
     groups: DeviceGroups, step: LocalStep, grid: Grid, operand: ir.Value, type_: ir.RankedTensorType
 ) -> ir.Value:
     """The result, of type `type_`, of a step on `operand`. Raises `ShardError` for messages."""
-    if type(step) not in _STEPS:
+    write = record_of(step).stablehlo
+    if write is None:
         raise ShardError(
             f"a {step.kind} cannot be written as StableHLO, where all devices run one program: "
             "use shard.shift, or mesh.collective_permute"
         )
+    if step.is_computed:
+        raise ShardError(
+            f"a {step.kind} whose {step.names} the program computes as it runs cannot be written "
+            "as StableHLO: use --backend=devices or mpi"
+        )
     if 0 in type_.shape:  # StableHLO has no collectives of nothing
         return number(0, type_)
-    return _STEPS[type(step)](groups, step, grid, operand, type_)
+    result: ir.Value = write(Code(groups, step, grid, operand, type_))
+    return result
 
 
-def _all_gather(
-    groups: DeviceGroups,
-    step: AllGather | Gather,
-    grid: Grid,
-    operand: ir.Value,
-    type_: ir.RankedTensorType,
-) -> ir.Value:
-    attributes = {
-        "all_gather_dim": i64(step.dim),
-        **groups.attributes(grid, step.axes),
-        **groups.global_ids(),
-    }
-    return stablehlo_op("all_gather", type_, [operand], attributes)
+@dataclass(frozen=True)
+class Code:
+    """A step on `operand` with a result of this type; its methods write what steps consist of."""
 
+    groups: DeviceGroups
+    step: Any
+    grid: Grid
+    operand: ir.Value
+    type: ir.RankedTensorType
 
-def _all_reduce(
-    groups: DeviceGroups,
-    step: AllReduce | Reduce,
-    grid: Grid,
-    operand: ir.Value,
-    type_: ir.RankedTensorType,
-) -> ir.Value:
-    kind, value = COMBINERS[step.reduction], convert(operand, type_.element_type)
-    if kind in _BITWISE:
-        return _gathered_and_reduced(groups, step, grid, value, kind)
-    attributes = groups.attributes(grid, step.axes) | groups.global_ids()
-    result = stablehlo_op("all_reduce", type_, [value], attributes, 1)
-    fill_combiner(result.owner, kind, type_.element_type)
-    return _averaged(result, step.reduction, grid.axes_size(step.axes))
+    @property
+    def size(self) -> int:
+        """The number of devices in a group."""
+        return self.grid.axes_size(self.step.axes)
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The same, along each of the group's axes."""
+        return self.grid.sizes_along(self.step.axes)
 
-def _averaged(value: ir.Value, reduction: Reduction, count: int) -> ir.Value:
-    if reduction != "average":
-        return value
-    return stablehlo_op("divide", value.type, [value, number(count, value.type)])
+    def _exchanged(
+        self, name: str, value: ir.Value, type_: ir.RankedTensorType, **dims: int
+    ) -> ir.Value:
+        """The result of one of StableHLO's collectives, which is along these dimensions."""
+        attributes = {key: i64(dim) for key, dim in dims.items()}
+        attributes |= self.groups.attributes(self.grid, self.step.axes)
+        if name != "all_to_all":
+            attributes |= self.groups.global_ids()
+        reduces = name in ("all_reduce", "reduce_scatter")
+        result = stablehlo_op(name, type_, [value], attributes, int(reduces))
+        if not reduces:
+            return result
+        fill_combiner(result.owner, COMBINERS[self.step.reduction], type_.element_type)
+        if self.step.reduction != "average":
+            return result
+        return stablehlo_op("divide", result.type, [result, number(self.size, result.type)])
 
+    def all_gather(self, dim: int) -> ir.Value:
+        """The shards of all devices along `dim`."""
+        return self._exchanged("all_gather", self.operand, self.type, all_gather_dim=dim)
 
-def _gathered_and_reduced(
-    groups: DeviceGroups, step: AllReduce | Reduce, grid: Grid, value: ir.Value, kind: str
-) -> ir.Value:
-    rows = reshape(value, [1, *value.type.shape])
-    count = grid.axes_size(step.axes)
-    stacked = tensor([count, *value.type.shape], value.type.element_type)
-    gathered = _all_gather(groups, AllGather(0, step.axes), grid, rows, stacked)
-    identity = number(-1 if kind == "and" else 0, tensor((), value.type.element_type))
-    return reduce(gathered, kind, identity, [0])
+    def all_to_all(self, value: ir.Value, type_: ir.Type, joined: int, cut: int) -> ir.Value:
+        """Slices along `cut`, one from each device, joined along `joined`."""
+        ends = {"split_dimension": cut, "concat_dimension": joined, "split_count": self.size}
+        return self._exchanged("all_to_all", value, type_, **ends)
 
+    def all_reduce(self) -> ir.Value:
+        """The reduction of the operands of all devices."""
+        value = convert(self.operand, self.type.element_type)
+        if self.step.reduction.startswith("bitwise"):
+            return self._gathered_and_reduced(value)
+        return self._exchanged("all_reduce", value, self.type)
 
-def _reduce_scatter(
-    groups: DeviceGroups,
-    step: ReduceScatter,
-    grid: Grid,
-    operand: ir.Value,
-    type_: ir.RankedTensorType,
-) -> ir.Value:
-    kind = COMBINERS[step.reduction]
-    if kind in _BITWISE:
-        value = convert(operand, type_.element_type)
-        joined = _gathered_and_reduced(
-            groups, AllReduce(step.axes, step.reduction), grid, value, kind
-        )
-        return _all_slice(groups, AllSlice(step.dim, step.axes), grid, joined, type_)
-    attributes = {
-        "scatter_dimension": i64(step.dim),
-        **groups.attributes(grid, step.axes),
-        **groups.global_ids(),
-    }
-    value = convert(operand, type_.element_type)
-    result = stablehlo_op("reduce_scatter", type_, [value], attributes, 1)
-    fill_combiner(result.owner, kind, type_.element_type)
-    return _averaged(result, step.reduction, grid.axes_size(step.axes))
+    def reduce_scatter(self, dim: int) -> ir.Value:
+        """This device's shard of it along `dim`."""
+        value = convert(self.operand, self.type.element_type)
+        if self.step.reduction.startswith("bitwise"):
+            return self.own_slice(self._gathered_and_reduced(value), dim)
+        return self._exchanged("reduce_scatter", value, self.type, scatter_dimension=dim)
 
+    def _gathered_and_reduced(self, value: ir.Value) -> ir.Value:
+        kind = COMBINERS[self.step.reduction]
+        gathered = self.stacked(value)
+        identity = number(-1 if kind == "and" else 0, tensor((), value.type.element_type))
+        return reduce(gathered, kind, identity, [0])
 
-def _all_to_all(
-    groups: DeviceGroups,
-    step: AllToAll,
-    grid: Grid,
-    operand: ir.Value,
-    type_: ir.RankedTensorType,
-) -> ir.Value:
-    attributes = {
-        "split_dimension": i64(step.target_dim),
-        "concat_dimension": i64(step.source_dim),
-        "split_count": i64(grid.axes_size(step.axes)),
-        **groups.attributes(grid, step.axes),
-    }
-    return stablehlo_op("all_to_all", type_, [operand], attributes)
+    def stacked(self, value: ir.Value) -> ir.Value:
+        """The values of all devices in a group along a new first dimension."""
+        rows = reshape(value, [1, *value.type.shape])
+        stacked = tensor([self.size, *value.type.shape], value.type.element_type)
+        return self._exchanged("all_gather", rows, stacked, all_gather_dim=0)
 
+    def one_of(self, value: ir.Value, dim: int, position: int) -> ir.Value:
+        """The slice of `value` at a position along a dimension, without that dimension."""
+        shape = list(value.type.shape)
+        return reshape(slice_along(value, dim, position, 1), shape[:dim] + shape[dim + 1 :])
 
-def _all_slice(
-    groups: DeviceGroups,
-    step: AllSlice,
-    grid: Grid,
-    operand: ir.Value,
-    type_: ir.RankedTensorType,
-) -> ir.Value:
-    size = type_.shape[step.dim]
-    starts = [index(0)] * type_.rank
-    ranks = range(grid.size)
-    starts[step.dim] = groups.of_rank([grid.index_along(each, step.axes) * size for each in ranks])
-    return dynamic_slice(operand, starts, type_.shape)
+    def blocks(self, dim: int) -> ir.Value:
+        """The operand with a dimension more: at `dim` is the device's number, then its block."""
+        shape = list(self.type.shape)
+        return reshape(self.operand, [*shape[:dim], self.size, *shape[dim:]])
 
+    def own_slice(self, value: ir.Value, dim: int) -> ir.Value:
+        """This device's slice of a value that all have."""
+        size = self.type.shape[dim]
+        starts = [index(0)] * self.type.rank
+        starts[dim] = self._own(lambda member: member * size)
+        return dynamic_slice(value, starts, self.type.shape)
 
-def _permuted(
-    groups: DeviceGroups, operand: ir.Value, pairs: Iterable[tuple[int, int]]
-) -> ir.Value:
-    """Send from the first device of each pair to the second; others get zeros."""
-    listed = list(pairs)
-    sources = {"source_target_pairs": table(listed, [len(listed), 2]), **groups.channel()}
-    return stablehlo_op("collective_permute", operand.type, [operand], sources)
+    def _own(self, number_of: Callable[[int], int]) -> ir.Value:
+        """The number of this device by its position in its group."""
+        ranks = range(self.grid.size)
+        positions = [self.grid.index_along(each, self.step.axes) for each in ranks]
+        return self.groups.of_rank(list(map(number_of, positions)))
 
-
-def _permute(
-    groups: DeviceGroups, step: Permute, grid: Grid, operand: ir.Value, _: ir.RankedTensorType
-) -> ir.Value:
-    pairs = [
-        (group[member], group[to])
-        for group in grid.groups(step.axes)
-        for member, to in enumerate(step.permutation)
-        if to != NOBODY
-    ]
-    return _permuted(groups, operand, pairs)
-
-
-def _shift(
-    groups: DeviceGroups, step: Shift, grid: Grid, operand: ir.Value, _: ir.RankedTensorType
-) -> ir.Value:
-    sizes = grid.sizes_along(step.axes)
-    pairs = [
-        (rank, group[to])
-        for group in grid.groups(step.axes)
-        for member, rank in enumerate(group)
-        if (to := step.partners(member, sizes)[0]) is not None
-    ]
-    return _permuted(groups, operand, pairs) if pairs else number(0, operand.type)
-
-
-def _update_halo(
-    groups: DeviceGroups, step: UpdateHalo, grid: Grid, operand: ir.Value, _: ir.RankedTensorType
-) -> ir.Value:
-    value, size = operand, grid.axes_size(step.axes)
-    zero = index(0)
-    for each in halo_messages(step, operand.type.shape[step.dim]):
-        pairs = [
-            (group[member], group[member + each.to])
-            for group in grid.groups(step.axes)
-            for member in range(size)
-            if 0 <= member + each.to < size
-        ]
+    def permuted(self, value: ir.Value, members: Iterable[tuple[int, int]]) -> ir.Value:
+        """Send from the first member of each pair to the second; others get zeros."""
+        pairs = list(members)
         if not pairs:
+            return number(0, value.type)
+        if _is_of_some_devices(ir.InsertionPoint.current.block):
+            return self._gathered_from(value, {to: member for member, to in pairs})
+        listed = [
+            (group[member], group[to])
+            for group in self.grid.groups(self.step.axes)
+            for member, to in pairs
+        ]
+        sources = {
+            "source_target_pairs": table(listed, [len(listed), 2]),
+            **self.groups.channel(),
+        }
+        return stablehlo_op("collective_permute", value.type, [value], sources)
+
+    def _gathered_from(self, value: ir.Value, source_of: Mapping[int, int]) -> ir.Value:
+        """The value of each member's source in the group; members without one get zeros."""
+        source = self._own(lambda member: source_of.get(member, 0))
+        starts = [source, *[index(0)] * value.type.rank]
+        got = dynamic_slice(self.stacked(value), starts, [1, *value.type.shape])
+        receives = self._own(lambda member: int(member in source_of))
+        sent = reshape(got, value.type.shape)
+        return select(compare("NE", receives, index(0)), sent, number(0, value.type))
+
+    def slice(self, value: ir.Value, dim: int, start: int, size: int) -> ir.Value:
+        """So many elements along `dim`."""
+        return slice_along(value, dim, start, size)
+
+    def received(
+        self, value: ir.Value, got: ir.Value, dim: int, start: int, members: Collection[int]
+    ) -> ir.Value:
+        """On these members of each group `got` is in `value`, from an element along `dim` on."""
+        receives = self._own(lambda member: int(member in members))
+        kept = slice_along(value, dim, start, got.type.shape[dim])
+        starts = [index(0)] * value.type.rank
+        starts[dim] = index(start)
+        new = select(compare("NE", receives, index(0)), got, kept)
+        return dynamic_update(value, new, starts)
+
+    def only_on(self, member: int, value: ir.Value, reduction: Reduction = "sum") -> ir.Value:
+        """The value on one member of each group; the others have the identity of a reduction."""
+        is_member = compare("EQ", self.groups.position(self.grid, self.step.axes), index(member))
+        return select(is_member, value, identity(reduction, value.type))
+
+
+def _is_of_some_devices(block: ir.Block) -> bool:
+    """Whether the device's rank decides on the branch that a block is in.
+
+    XLA lets all devices of the program meet at a permutation, and only those of its group at
+    another collective: devices that take another branch would never come.
+    """
+    around = block.owner
+    while around is not None and around.name != "func.func":
+        if around.name in ("stablehlo.if", "stablehlo.case") and _is_by_rank(around.operands[0]):
+            return True
+        around = around.parent
+    return False
+
+
+def _is_by_rank(value: ir.Value) -> bool:
+    """Whether a value depends on the device's rank."""
+    waiting, seen = [value], set()
+    while waiting:
+        owner = waiting.pop().owner
+        if isinstance(owner, ir.Block) or owner in seen:
             continue
-        got = _permuted(groups, slice_along(value, step.dim, each.sent, each.count), pairs)
-        targets = {to for _, to in pairs}
-        receives = groups.of_rank([int(rank in targets) for rank in range(grid.size)])
-        kept = slice_along(value, step.dim, each.put, each.count)
-        starts = [zero] * value.type.rank
-        starts[step.dim] = index(each.put)
-        new = select(compare("NE", receives, zero), got, kept)
-        value = dynamic_update(value, new, starts)
-    return value
-
-
-def _mask(
-    groups: DeviceGroups, step: Mask, grid: Grid, operand: ir.Value, _: ir.RankedTensorType
-) -> ir.Value:
-    is_first = compare("EQ", groups.position(grid, step.axes), index(0))
-    return select(is_first, operand, identity(step.reduction, operand.type))
+        seen.add(owner)
+        if owner.name in ("stablehlo.replica_id", "stablehlo.partition_id"):
+            return True
+        waiting += owner.operands
+    return False
 
 
 def identity(reduction: Reduction, type_: ir.RankedTensorType) -> ir.Value:
@@ -267,84 +308,3 @@ def extreme(element: ir.Type, *, is_largest: bool) -> int:
     if element.is_unsigned or element.width == 1:
         return 2**element.width - 1 if is_largest else 0
     return 2 ** (element.width - 1) - 1 if is_largest else -(2 ** (element.width - 1))
-
-
-def _is_root(
-    groups: DeviceGroups, step: Broadcast | Gather | Reduce | Scatter, grid: Grid
-) -> ir.Value:
-    root = flat_index(step.root, grid.sizes_along(step.axes))
-    return compare("EQ", groups.position(grid, step.axes), index(root))
-
-
-def _broadcast(
-    groups: DeviceGroups, step: Broadcast, grid: Grid, operand: ir.Value, _: ir.RankedTensorType
-) -> ir.Value:
-    """An all-gather of which the root's part is taken: exact for every element type."""
-    count, shape = grid.axes_size(step.axes), list(operand.type.shape)
-    stacked = tensor([count, *shape], operand.type.element_type)
-    rows = reshape(operand, [1, *shape])
-    gathered = _all_gather(groups, AllGather(0, step.axes), grid, rows, stacked)
-    root = flat_index(step.root, grid.sizes_along(step.axes))
-    return reshape(slice_along(gathered, 0, root, 1), shape)
-
-
-def _only_on_root(
-    groups: DeviceGroups, step: Gather | Reduce, grid: Grid, value: ir.Value
-) -> ir.Value:
-    return select(_is_root(groups, step, grid), value, number(0, value.type))
-
-
-def _gather(
-    groups: DeviceGroups,
-    step: Gather,
-    grid: Grid,
-    operand: ir.Value,
-    type_: ir.RankedTensorType,
-) -> ir.Value:
-    return _only_on_root(groups, step, grid, _all_gather(groups, step, grid, operand, type_))
-
-
-def _reduce(
-    groups: DeviceGroups,
-    step: Reduce,
-    grid: Grid,
-    operand: ir.Value,
-    type_: ir.RankedTensorType,
-) -> ir.Value:
-    return _only_on_root(groups, step, grid, _all_reduce(groups, step, grid, operand, type_))
-
-
-def _scatter(
-    groups: DeviceGroups,
-    step: Scatter,
-    grid: Grid,
-    operand: ir.Value,
-    type_: ir.RankedTensorType,
-) -> ir.Value:
-    """An all-to-all of which the root's block is taken."""
-    count, shape = grid.axes_size(step.axes), list(type_.shape)
-    rows = list(shape)
-    blocks = [*shape[: step.dim], count, *shape[step.dim :]]
-    split = reshape(operand, blocks)
-    exchanged = _all_to_all(
-        groups, AllToAll(step.dim, step.dim, step.axes), grid, split, split.type
-    )
-    root = flat_index(step.root, grid.sizes_along(step.axes))
-    return reshape(slice_along(exchanged, step.dim, root, 1), rows)
-
-
-_STEPS: dict[type, Callable[..., ir.Value]] = {
-    AllGather: _all_gather,
-    AllReduce: _all_reduce,
-    AllSlice: _all_slice,
-    AllToAll: _all_to_all,
-    Broadcast: _broadcast,
-    Gather: _gather,
-    Mask: _mask,
-    Permute: _permute,
-    Reduce: _reduce,
-    ReduceScatter: _reduce_scatter,
-    Scatter: _scatter,
-    Shift: _shift,
-    UpdateHalo: _update_halo,
-}

@@ -22,9 +22,15 @@ from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     tensor,
     transpose,
 )
-from shard_dialect.passes.lower.to_stablehlo.structured_ops import Loops, loop_of
+from shard_dialect.passes.lower.to_stablehlo.structured_ops import Loops, generic, loop_of
 
 _EXTENDS = ("arith.extf", "arith.extsi", "arith.sitofp")
+
+
+def structured(op: ir.Operation) -> list[ir.Value]:
+    """The results of a `linalg.generic`."""
+    product = contraction(op)
+    return generic(op) if product is None else [product]
 
 
 def contraction(op: ir.Operation) -> ir.Value | None:
@@ -69,7 +75,7 @@ def _factors(loops: Loops) -> list[ir.Value]:
 
 
 def _precision() -> dict[str, ir.Attribute]:
-    """That of the elements: linalg's ops promise it, and XLA's default may be less."""
+    """The precision of the elements: linalg's ops promise it, and XLA's default may be less."""
     return {"precision_config": ir.Attribute.parse(f"[{', '.join([_HIGHEST] * 2)}]")}
 
 
@@ -165,7 +171,7 @@ def _convolution(loops: Loops, of_c: Sequence[int]) -> ir.Value | None:
 def _cropped(
     image: ir.Value, windows: Sequence[_Window], out: Sequence[int], kernels: Sequence[int]
 ) -> ir.Value:
-    """The image without what no window reads: a convolution reads as far as it can."""
+    """The image without elements that no window reads: a convolution reads as far as it can."""
     for dim, (window, count, size) in enumerate(zip(windows, out, kernels, strict=True), start=1):
         read = (count - 1) * window.stride + (size - 1) * window.dilation + 1
         if read < image.type.shape[dim]:

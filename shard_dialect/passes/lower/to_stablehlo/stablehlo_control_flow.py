@@ -37,7 +37,7 @@ def _filled(
 ) -> list[ir.Value]:
     """Move the ops of `source` to the end of `block`, with these tensors as its arguments.
 
-    Returns what the last op hands on.
+    Returns the operands of the last op.
     """
     with ir.InsertionPoint(block):
         for old, new in zip(source.arguments, arguments, strict=True):
@@ -70,7 +70,11 @@ def _for(op: ir.Operation, convert: ConvertBlock) -> list[ir.Value]:
 
 
 def _while(op: ir.Operation, convert: ConvertBlock) -> list[ir.Value]:
-    """Around the loop go whether it goes on, what its first half takes, and what that hands on."""
+    """A loop that carries a flag to go on, the operands of its first half, and those of its second.
+
+    `scf.while` computes before its condition, and `stablehlo.while` does not: so the first half is
+    in the body, and the second in a branch of it.
+    """
     before, after = (region.blocks[0] for region in op.regions)
     inits = tensors_of(op.operands)
     passed = [number(0, tensor_type(each.type)) for each in after.arguments]
@@ -151,4 +155,4 @@ CONTROL_FLOW: dict[str, Callable[[ir.Operation, ConvertBlock], list[ir.Value]]] 
     "scf.index_switch": _index_switch,
     "scf.while": _while,
 }
-"""For each op, what gives the tensors of its results."""
+"""By op: the function that creates the tensors of its results."""

@@ -5,16 +5,23 @@
     arith.cmpf ult          stablehlo.not of stablehlo.compare GE
 
 The body of a `linalg.generic` is converted by the same table, on tensors of the loops' sizes.
+
+Elementary functions that StableHLO has no op for are formulas of its ops (`FORMULAS`):
+
+    math.sinh %x      (e + e / (e + 1)) / 2  for e = exponential_minus_one |x|, with the sign of x
+    math.erf %x       a series; math.erfc a continued fraction
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import log
+from math import log, pi, sqrt
+from typing import Any
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
-from shard_dialect.passes.lower.to_stablehlo.elementary_formulas import FORMULAS
+from shard_dialect.ops.op_table import record_of, traits_of
+from shard_dialect.ops.scalar_functions import Trait
 from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     bitcast,
     broadcast,
@@ -30,30 +37,191 @@ from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     tensor_type,
 )
 
+
+class Formula:
+    """Writes formulas of one value."""
+
+    def __init__(self, value: ir.Value) -> None:
+        self.value, self.type = value, value.type
+
+    def __call__(self, name: str, *operands: ir.Value | float) -> ir.Value:
+        """StableHLO's op `name` of values and numbers."""
+        given = [number(x, self.type) if isinstance(x, (int, float)) else x for x in operands]
+        return stablehlo_op(name, self.type, given)
+
+    def cathetus(self) -> ir.Value:
+        """sqrt(1 - x^2), exact where x is near 1 or -1."""
+        factors = self("subtract", 1, self.value), self("add", 1, self.value)
+        return self("sqrt", self("multiply", *factors))
+
+    def odd(self, of_positive: Callable[[ir.Value], ir.Value]) -> ir.Value:
+        """A function with f(-x) = -f(x), given it for x >= 0."""
+        result = of_positive(self("abs", self.value))
+        is_negative = compare("LT", self.value, number(0, self.type))
+        return select(is_negative, self("negate", result), result)
+
+
+def _in_f32(write: Callable[[Formula], ir.Value]) -> Callable[[Formula], ir.Value]:
+    """The formula on floats of 32 bits at least, rounded once."""
+
+    def write_wide(f: Formula) -> ir.Value:
+        element = f.type.element_type
+        wide = element if element.width >= 32 else ir.F32Type.get()
+        return convert(write(Formula(convert(f.value, wide))), element)
+
+    return write_wide
+
+
+def _sinh(f: Formula) -> ir.Value:
+    """(e + e / (e + 1)) / 2 for e = exp(x) - 1."""
+
+    def of_positive(x: ir.Value) -> ir.Value:
+        e = f("exponential_minus_one", x)
+        ratio = f("divide", e, f("add", e, 1))
+        # For large x, e is infinite before the result is; half of it is not.
+        large = f("exponential", f("subtract", x, log(2)))
+        usual = f("multiply", f("add", e, ratio), 0.5)
+        return select(compare("GT", x, number(20, f.type)), large, usual)
+
+    return f.odd(of_positive)
+
+
+def _cosh(f: Formula) -> ir.Value:
+    x = f("abs", f.value)
+    halves = [f("exponential", f("subtract", each, log(2))) for each in (x, f("negate", x))]
+    return f("add", *halves)
+
+
+def _asinh(f: Formula) -> ir.Value:
+    """log1p(x + x^2 / (1 + sqrt(x^2 + 1))); log(x) + log(2) where x^2 may be infinite."""
+
+    def of_positive(x: ir.Value) -> ir.Value:
+        square = f("multiply", x, x)
+        root = f("sqrt", f("add", square, 1))
+        usual = f("log_plus_one", f("add", x, f("divide", square, f("add", root, 1))))
+        large = f("add", f("log", x), log(2))
+        return select(compare("GT", x, number(_large(f), f.type)), large, usual)
+
+    return f.odd(of_positive)
+
+
+def _acosh(f: Formula) -> ir.Value:
+    x = f.value
+    root = f("sqrt", f("multiply", f("subtract", x, 1), f("add", x, 1)))
+    usual = f("log_plus_one", f("add", f("subtract", x, 1), root))
+    large = f("add", f("log", x), log(2))
+    return select(compare("GT", x, number(_large(f), f.type)), large, usual)
+
+
+def _atanh(f: Formula) -> ir.Value:
+    logs = [f("log_plus_one", each) for each in (f.value, f("negate", f.value))]
+    return f("multiply", f("subtract", *logs), 0.5)
+
+
+def _erf(f: Formula) -> ir.Value:
+    """2 x / sqrt(pi) * exp(-x^2) * (1 + 2 x^2 / 3 * (1 + 2 x^2 / 5 * (...))).
+
+    All terms are positive. Source: Abramowitz and Stegun, 7.1.6.
+    """
+    most, terms = (6.0, 130) if _is_f64(f) else (4.0, 50)  # the rest is below a rounding
+    x = f("clamp", -most, f.value, most)
+    square = f("multiply", x, x)
+    series = number(1, f.type)
+    for term in range(terms, 0, -1):
+        scaled = f("multiply", series, f("multiply", square, 2 / (2 * term + 1)))
+        series = f("add", scaled, 1)
+    decay = f("exponential", f("negate", square))
+    return f("multiply", f("multiply", x, 2 / sqrt(pi)), f("multiply", decay, series))
+
+
+def _erfc(f: Formula) -> ir.Value:
+    """1 - erf(x) up to 1.5; then exp(-x^2) / sqrt(pi) / (x + 1/2 / (x + 2/2 / (x + 3/2 / ...))).
+
+    Source: Abramowitz and Stegun, 7.1.14.
+    """
+    near = f("subtract", 1, _erf(f))
+    x = f("maximum", f.value, 1.5)
+    fraction = x
+    for level in range(100 if _is_f64(f) else 30, 0, -1):
+        fraction = f("add", x, f("divide", level / 2, fraction))
+    decay = f("exponential", f("negate", f("multiply", x, x)))
+    far = f("divide", f("multiply", decay, 1 / sqrt(pi)), fraction)
+    return select(compare("GT", f.value, number(1.5, f.type)), far, near)
+
+
+def _large(f: Formula) -> float:
+    """From here on x^2 + 1 rounds to x^2; the type can hold it."""
+    return 1e9 if _is_f64(f) else 1e4
+
+
+def _is_f64(f: Formula) -> bool:
+    return str(f.type.element_type) == "f64"
+
+
+FORMULAS: dict[str, Callable[[Formula], ir.Value]] = {
+    "acos": lambda f: f("atan2", f.cathetus(), f.value),
+    "acosh": _acosh,
+    "asin": lambda f: f("atan2", f.value, f.cathetus()),
+    "asinh": _asinh,
+    "atan": lambda f: f("atan2", f.value, 1),
+    "atanh": _atanh,
+    "cosh": _cosh,
+    "erf": _in_f32(_erf),
+    "erfc": _in_f32(_erfc),
+    "sinh": _sinh,
+}
+"""By function: the one that writes its formula on a tensor."""
+
+
 Operands = Sequence[ir.Value]
 
 
 def is_elementwise(op: ir.Operation) -> bool:
     """Whether `elementwise` knows the op."""
-    return op.name in _SAME or op.name in _TABLE
+    return _written(op) is not None
 
 
-def elementwise(op: ir.Operation, operands: Operands) -> ir.Value:
-    """The result of `op` on tensors; those of rank 0 are used for all elements of the others.
+def _written(op: ir.Operation) -> Callable[..., Any] | str | None:
+    """StableHLO's op for an elementwise op, or the function that creates its results.
+
+    Those of `linalg` and `tosa` have other operands, too, and are lowered before.
+    """
+    record = record_of(op)
+    function = record.scalar_function if record else None
+    if record is None or function is None or op.name.startswith(("linalg.", "tosa.")):
+        return None
+    if not record.stablehlo and record.function in FORMULAS:
+        return lambda _, operands, __: FORMULAS[record.function](Formula(operands[0]))
+    return record.stablehlo or function.stablehlo or None
+
+
+def elementwise(op: ir.Operation, operands: Operands) -> list[ir.Value]:
+    """The results of `op` on tensors; those of rank 0 are used for all elements of the others.
 
     Raises `ShardError` where StableHLO has no op for it.
     """
-    shape = max((list(each.type.shape) for each in operands), key=len)
+    shape = max((list(each.type.shape) for each in operands), key=len, default=[])
     operands = [
         broadcast(each, shape) if len(each.type.shape) < len(shape) else each for each in operands
     ]
     element = tensor_type(op.results[0].type).element_type
-    if op.name in _SAME:
-        return stablehlo_op(_SAME[op.name], tensor(shape, element), operands)
-    return _TABLE[op.name](op, operands, element)
+    written = _written(op)
+    if not isinstance(written, str):
+        assert written is not None, "`is_elementwise` has been asked"
+        return listed(written(op, operands, element))
+    if Trait.UNSIGNED in traits_of(op.name):
+        return [on_unsigned(written, op, operands, element)]
+    if str(element) == "i1":  # as signed integers, a bit that is set is -1
+        written = {"maximum": "and", "minimum": "or"}.get(written, written)
+    return [stablehlo_op(written, tensor(shape, element), operands)]
 
 
-def constant_of(op: ir.Operation) -> ir.Value:
+def listed(values: ir.Value | Sequence[ir.Value]) -> list[ir.Value]:
+    """The values that a record's function returns, one or several, as a list."""
+    return [values] if isinstance(values, ir.Value) else list(values)
+
+
+def constant_of(op: ir.Operation, *_: object) -> ir.Value:
     """The constant of an `arith.constant`."""
     value = op.attributes["value"]
     type_ = tensor_type(value.type)
@@ -66,79 +234,12 @@ def constant_of(op: ir.Operation) -> ir.Value:
     return constant(ir.Attribute.parse(f"{str(value).rpartition(' : ')[0]} : {type_}"))
 
 
-def complex_constant_of(op: ir.Operation) -> ir.Value:
+def complex_constant_of(op: ir.Operation, *_: object) -> ir.Value:
     """The constant of a `complex.constant`, of rank 0."""
     element = op.results[0].type.element_type
     parts = [constant(ir.DenseElementsAttr.get([each], tensor((), element)))
              for each in op.attributes["value"]]  # fmt: skip
     return stablehlo_op("complex", tensor((), op.results[0].type), parts)
-
-
-_SAME = {
-    f"{dialect}.{name}": target
-    for dialect, names in {
-        "arith": {
-            "addf": "add",
-            "addi": "add",
-            "subf": "subtract",
-            "subi": "subtract",
-            "mulf": "multiply",
-            "muli": "multiply",
-            "divf": "divide",
-            "divsi": "divide",
-            "remf": "remainder",
-            "remsi": "remainder",
-            "maximumf": "maximum",
-            "minimumf": "minimum",
-            "andi": "and",
-            "ori": "or",
-            "xori": "xor",
-            "negf": "negate",
-            "select": "select",
-        },
-        "math": {
-            "absf": "abs",
-            "absi": "abs",
-            "exp": "exponential",
-            "expm1": "exponential_minus_one",
-            "log": "log",
-            "log1p": "log_plus_one",
-            "sin": "sine",
-            "cos": "cosine",
-            "tan": "tan",
-            "tanh": "tanh",
-            "sqrt": "sqrt",
-            "rsqrt": "rsqrt",
-            "cbrt": "cbrt",
-            "floor": "floor",
-            "ceil": "ceil",
-            "roundeven": "round_nearest_even",
-            "round": "round_nearest_afz",
-            "powf": "power",
-            "atan2": "atan2",
-            "isfinite": "is_finite",
-            "ctlz": "count_leading_zeros",
-            "ctpop": "popcnt",
-        },
-        "complex": {
-            "add": "add",
-            "sub": "subtract",
-            "mul": "multiply",
-            "div": "divide",
-            "neg": "negate",
-            "exp": "exponential",
-            "log": "log",
-            "sqrt": "sqrt",
-            "tanh": "tanh",
-            "abs": "abs",
-            "re": "real",
-            "im": "imag",
-            "create": "complex",
-        },
-    }.items()
-    for name, target in names.items()
-}
-"""The ops that StableHLO has under another name, or the same."""
 
 
 def _unsigned(value: ir.Value) -> ir.Value:
@@ -147,32 +248,18 @@ def _unsigned(value: ir.Value) -> ir.Value:
     return value if width == 1 else bitcast(value, ir.IntegerType.get_unsigned(width))
 
 
-def _on_unsigned(name: str) -> Callable[..., ir.Value]:
-    def convert_op(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
-        given = [_unsigned(each) for each in operands]
-        return bitcast(stablehlo_op(name, given[0].type, given), element)
-
-    return convert_op
+def on_unsigned(name: str, _: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
+    """StableHLO's op on the same bits as unsigned integers."""
+    given = [_unsigned(each) for each in operands]
+    return bitcast(stablehlo_op(name, given[0].type, given), element)
 
 
-def _signed_order(name: str) -> Callable[..., ir.Value]:
-    """A maximum or minimum of signed integers; the larger bit is 0, which is not -1."""
-
-    def convert_op(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
-        if element.width == 1:
-            return stablehlo_op(
-                {"maximum": "and", "minimum": "or"}[name], operands[0].type, operands
-            )
-        return stablehlo_op(name, operands[0].type, operands)
-
-    return convert_op
-
-
-def _converted(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
+def converted(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
+    """The elements converted as StableHLO does."""
     return convert(operands[0], element)
 
 
-def _from_signed(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
+def from_signed(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
     """A bit that is set is -1."""
     (value,) = operands
     result = convert(value, element)
@@ -180,20 +267,22 @@ def _from_signed(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Va
     return stablehlo_op("negate", result.type, [result]) if is_bit else result
 
 
-def _from_unsigned(_: ir.Operation | None, operands: Operands, element: ir.Type) -> ir.Value:
+def from_unsigned(_: ir.Operation | None, operands: Operands, element: ir.Type) -> ir.Value:
+    """Unsigned integers converted."""
     value = _unsigned(operands[0])
     if isinstance(element, ir.IntegerType) and element.is_signless and element.width > 1:
         return bitcast(convert(value, ir.IntegerType.get_unsigned(element.width)), element)
     return convert(value, element)
 
 
-def _to_unsigned(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
+def to_unsigned(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
+    """Floats converted to the bits of unsigned integers."""
     if element.width == 1:
         return convert(operands[0], element)
     return bitcast(convert(operands[0], ir.IntegerType.get_unsigned(element.width)), element)
 
 
-def _truncated(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
+def truncated(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
     """To a bit: the lowest; StableHLO's conversion asks whether any is set."""
     (value,) = operands
     if element.width == 1:
@@ -213,7 +302,7 @@ def _is_nan(value: ir.Value) -> ir.Value:
     return compare("NE", value, value)
 
 
-def _compared_floats(op: ir.Operation, operands: Operands, _: ir.Type) -> ir.Value:
+def compared_floats(op: ir.Operation, operands: Operands, _: ir.Type) -> ir.Value:
     """StableHLO's comparisons are false for NaN, but `NE`."""
     a, b = operands
     if (name := _FLOAT_ORDER[op.attributes["predicate"].value]) in ("true", "false"):
@@ -237,7 +326,8 @@ _UNORDERED = {"ugt": "LE", "uge": "LT", "ult": "GE", "ule": "GT"}
 """Predicates that hold for NaN, with the comparison that holds where they do not."""
 
 
-def _compared_integers(op: ir.Operation, operands: Operands, _: ir.Type) -> ir.Value:
+def compared_integers(op: ir.Operation, operands: Operands, _: ir.Type) -> ir.Value:
+    """The comparison of a predicate, of signed integers or of unsigned ones."""
     name = _INTEGER_ORDER[op.attributes["predicate"].value]
     a, b = operands
     if name in ("eq", "ne"):
@@ -254,49 +344,48 @@ _INTEGER_ORDER = "eq ne slt sle sgt sge ult ule ugt uge".split()
 """`arith.cmpi`'s predicates by number."""
 
 
-def _number_order(name: str) -> Callable[..., ir.Value]:
+def number_order(name: str, _: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
     """A maximum or minimum that prefers numbers to NaN."""
-
-    def convert_op(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
-        a, b = operands
-        joined = stablehlo_op(name, a.type, [a, b])
-        return select(_is_nan(a), b, select(_is_nan(b), a, joined))
-
-    return convert_op
+    a, b = operands
+    joined = stablehlo_op(name, a.type, [a, b])
+    return select(_is_nan(a), b, select(_is_nan(b), a, joined))
 
 
-def _scaled_log(base: float) -> Callable[..., ir.Value]:
-    def convert_op(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
-        (value,) = operands
-        natural = stablehlo_op("log", value.type, [value])
-        return stablehlo_op("divide", value.type, [natural, number(log(base), value.type)])
-
-    return convert_op
+def scaled_log(base: float, _: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
+    """A logarithm to another base than e."""
+    (value,) = operands
+    natural = stablehlo_op("log", value.type, [value])
+    return stablehlo_op("divide", value.type, [natural, number(log(base), value.type)])
 
 
-def _power_of_two(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
+def power_of_two(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
+    """The power, with the base 2."""
     (value,) = operands
     return stablehlo_op("power", value.type, [number(2, value.type), value])
 
 
-def _integer_power(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
+def integer_power(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
+    """The power, with the exponent as a float."""
     value, exponent = operands
     return stablehlo_op("power", value.type, [value, convert(exponent, element)])
 
 
-def _toward_zero(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
+def toward_zero(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
+    """Rounded toward zero."""
     (value,) = operands
     is_negative = compare("LT", value, number(0, value.type))
     up, down = (stablehlo_op(name, value.type, [value]) for name in ("ceil", "floor"))
     return select(is_negative, up, down)
 
 
-def _multiply_add(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
+def multiply_add(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
+    """A product and a sum, rounded each."""
     a, b, c = operands
     return stablehlo_op("add", a.type, [stablehlo_op("multiply", a.type, [a, b]), c])
 
 
-def _copied_sign(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
+def copied_sign(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
+    """The magnitude with the sign bit of the second operand."""
     magnitude, sign = operands
     bits = integer(element.width)
     is_negative = compare("LT", bitcast(sign, bits), number(0, tensor(sign.type.shape, bits)))
@@ -304,136 +393,93 @@ def _copied_sign(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Va
     return select(is_negative, stablehlo_op("negate", positive.type, [positive]), positive)
 
 
-def _is_infinite(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
+def is_infinite(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
+    """Whether the magnitude is infinite."""
     (value,) = operands
     return compare("EQ", stablehlo_op("abs", value.type, [value]), number(float("inf"), value.type))
 
 
-def _rounded_quotient(rounds_up: bool) -> Callable[..., ir.Value]:
-    """A signed division that rounds up, or down, where StableHLO's rounds toward zero."""
-
-    def convert_op(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
-        a, b = operands
-        zero = number(0, a.type)
-        quotient, rest = (stablehlo_op(name, a.type, [a, b]) for name in ("divide", "remainder"))
-        signs = stablehlo_op("xor", a.type, [rest, b])
-        direction, step = ("GE", 1) if rounds_up else ("LT", -1)
-        inexact = compare("NE", rest, zero)
-        moves = stablehlo_op("and", inexact.type, [inexact, compare(direction, signs, zero)])
-        moved = stablehlo_op("add", a.type, [quotient, number(step, a.type)])
-        return select(moves, moved, quotient)
-
-    return convert_op
+def rounded_quotient(
+    direction: str, step: int, _: ir.Operation, operands: Operands, __: ir.Type
+) -> ir.Value:
+    """A signed division that rounds up (a `step` of 1), or down; StableHLO's is toward zero."""
+    a, b = operands
+    zero = number(0, a.type)
+    quotient, rest = (stablehlo_op(name, a.type, [a, b]) for name in ("divide", "remainder"))
+    signs = stablehlo_op("xor", a.type, [rest, b])
+    inexact = compare("NE", rest, zero)
+    moves = stablehlo_op("and", inexact.type, [inexact, compare(direction, signs, zero)])
+    moved = stablehlo_op("add", a.type, [quotient, number(step, a.type)])
+    return select(moves, moved, quotient)
 
 
-def _clamped(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
+def clamped(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
     """Where `low` is above `high`, the result is `low`; `stablehlo.clamp` gives `high`."""
     value, low, high = operands
     below = stablehlo_op("minimum", value.type, [value, high])
     return stablehlo_op("maximum", value.type, [below, low])
 
 
-def _conjugate(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
+def conjugate(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
+    """The number with its imaginary part negated."""
     (value,) = operands
     part = tensor(value.type.shape, value.type.element_type.element_type)
     real, imaginary = (stablehlo_op(name, part, [value]) for name in ("real", "imag"))
     return stablehlo_op("complex", value.type, [real, stablehlo_op("negate", part, [imaginary])])
 
 
-def _complex_equality(direction: str) -> Callable[..., ir.Value]:
-    return lambda _, operands, __: compare(direction, *operands)
+def equality(direction: str, _: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
+    """Whether complex numbers are equal, or are not."""
+    return compare(direction, *operands)
 
 
-def _ceil_quotient(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
+def ceil_quotient(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
+    """An unsigned division that rounds up."""
     a, b = map(_unsigned, operands)
     quotient, rest = (stablehlo_op(name, a.type, [a, b]) for name in ("divide", "remainder"))
     more = convert(compare("NE", rest, number(0, a.type)), a.type.element_type)
     return bitcast(stablehlo_op("add", a.type, [quotient, more]), element)
 
 
-def two_results(op: ir.Operation, operands: Operands) -> list[ir.Value]:
-    """The results of an op of `TWO_RESULTS` on tensors of one shape."""
-    return TWO_RESULTS[op.name](*operands)
-
-
-def _sum_and_carry(a: ir.Value, b: ir.Value) -> list[ir.Value]:
+def sum_and_carry(_: ir.Operation, operands: Operands, __: ir.Type) -> list[ir.Value]:
+    """The sum, and whether it is less than an addend, as unsigned integers."""
+    a, b = operands
     total = stablehlo_op("add", a.type, [a, b])
     return [total, compare("LT", _unsigned(total), _unsigned(a))]
 
 
-def _difference_and_borrow(a: ir.Value, b: ir.Value) -> list[ir.Value]:
+def difference_and_borrow(_: ir.Operation, operands: Operands, __: ir.Type) -> list[ir.Value]:
+    """The difference, and whether it is negative, of unsigned integers."""
+    a, b = operands
     return [stablehlo_op("subtract", a.type, [a, b]), compare("LT", _unsigned(a), _unsigned(b))]
 
 
-def _halves_of_product(a: ir.Value, b: ir.Value, extend: Callable[..., ir.Value]) -> list[ir.Value]:
+def halves_of_product(
+    is_unsigned: bool, op: ir.Operation, operands: Operands, element: ir.Type
+) -> list[ir.Value]:
     """The low and the high half of a product."""
-    element = a.type.element_type
     if element.width not in (8, 16, 32):
         raise ShardError(f"a product of {element} in two halves cannot be written as StableHLO")
     wide = integer(2 * element.width)
-    factors = [extend(each, wide) for each in (a, b)]
+    extend = from_unsigned if is_unsigned else converted
+    factors = [extend(op, [each], wide) for each in operands]
     product = stablehlo_op("multiply", factors[0].type, factors)
     shifted = [product, number(element.width, product.type)]
     high = stablehlo_op("shift_right_logical", product.type, shifted)
     return [convert(product, element), convert(high, element)]
 
 
-TWO_RESULTS: dict[str, Callable[..., list[ir.Value]]] = {
-    "arith.addui_extended": _sum_and_carry,
-    "arith.mulsi_extended": lambda a, b: _halves_of_product(a, b, convert),
-    "arith.mului_extended": lambda a, b: _halves_of_product(
-        a, b, lambda value, wide: _from_unsigned(None, [value], wide)
-    ),
-    "arith.subui_extended": _difference_and_borrow,
-    "math.sincos": lambda x: [stablehlo_op(name, x.type, [x]) for name in ("sine", "cosine")],
-}
-"""The elementwise ops with two results."""
+def sine_and_cosine(_: ir.Operation, operands: Operands, __: ir.Type) -> list[ir.Value]:
+    """Both functions of one value."""
+    (value,) = operands
+    return [stablehlo_op(name, value.type, [value]) for name in ("sine", "cosine")]
 
-_TABLE: dict[str, Callable[[ir.Operation, Operands, ir.Type], ir.Value]] = {
-    "arith.bitcast": lambda _, operands, element: bitcast(operands[0], element),
-    "arith.ceildivsi": _rounded_quotient(rounds_up=True),
-    "arith.ceildivui": _ceil_quotient,
-    "arith.cmpf": _compared_floats,
-    "arith.cmpi": _compared_integers,
-    "arith.divui": _on_unsigned("divide"),
-    "arith.extf": _converted,
-    "arith.extsi": _from_signed,
-    "arith.extui": _from_unsigned,
-    "arith.floordivsi": _rounded_quotient(rounds_up=False),
-    "arith.fptosi": _converted,
-    "arith.fptoui": _to_unsigned,
-    "arith.index_cast": _from_signed,
-    "arith.index_castui": _from_unsigned,
-    "arith.maxnumf": _number_order("maximum"),
-    "arith.maxsi": _signed_order("maximum"),
-    "arith.maxui": _on_unsigned("maximum"),
-    "arith.minnumf": _number_order("minimum"),
-    "arith.minsi": _signed_order("minimum"),
-    "arith.minui": _on_unsigned("minimum"),
-    "arith.remui": _on_unsigned("remainder"),
-    "arith.shli": _on_unsigned("shift_left"),
-    "arith.shrsi": lambda _, operands, __: stablehlo_op(
-        "shift_right_arithmetic", operands[0].type, operands
-    ),
-    "arith.shrui": _on_unsigned("shift_right_logical"),
-    "arith.sitofp": _from_signed,
-    "arith.truncf": _converted,
-    "arith.trunci": _truncated,
-    "arith.uitofp": _from_unsigned,
-    "complex.conj": _conjugate,
-    "complex.eq": _complex_equality("EQ"),
-    "complex.neq": _complex_equality("NE"),
-    "math.clampf": _clamped,
-    "math.copysign": _copied_sign,
-    "math.exp2": _power_of_two,
-    "math.fma": _multiply_add,
-    "math.fpowi": _integer_power,
-    "math.ipowi": lambda _, operands, __: stablehlo_op("power", operands[0].type, operands),
-    "math.isinf": _is_infinite,
-    "math.isnan": lambda _, operands, __: _is_nan(operands[0]),
-    "math.log10": _scaled_log(10),
-    "math.log2": _scaled_log(2),
-    "math.trunc": _toward_zero,
-    **FORMULAS,
-}
-"""The ops that take more than one op of StableHLO."""
+
+def bits(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
+    """The same bits as other elements."""
+    return bitcast(operands[0], element)
+
+
+def is_nan(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
+    """Whether a float is no number."""
+    return _is_nan(operands[0])

@@ -7,8 +7,6 @@ tensor.insert_slice                             stablehlo.dynamic_update_slice
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.mesh.attributes import DYNAMIC
@@ -33,16 +31,19 @@ from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
 )
 
 
-def _empty(op: ir.Operation) -> ir.Value:
+def empty(op: ir.Operation) -> ir.Value:
+    """Zeros, since nothing reads the elements."""
     return number(0, tensor_type(op.results[0].type))
 
 
-def _extract(op: ir.Operation) -> ir.Value:
+def extract(op: ir.Operation) -> ir.Value:
+    """One element."""
     value, *at = tensors_of(op.operands)
     return elements_at(value, at)
 
 
-def _insert(op: ir.Operation) -> ir.Value:
+def insert(op: ir.Operation) -> ir.Value:
+    """The tensor with one element replaced."""
     element, value, *at = tensors_of(op.operands)
     return dynamic_update(value, reshape(element, [1] * value.type.rank), at)
 
@@ -54,7 +55,7 @@ def _bounds(op: ir.Operation, first: int) -> tuple[list[ir.Value | int], list[in
     sizes, strides = (list(op.attributes[f"static_{name}"]) for name in ("sizes", "strides"))
     slice_type = op.results[0].type if first == 1 else op.operands[0].type
     if DYNAMIC in sizes and slice_type.rank == len(sizes):
-        sizes = list(slice_type.shape)  # what upstream may know of sizes that are values
+        sizes = list(slice_type.shape)  # upstream may know sizes that are values
     if DYNAMIC in (*sizes, *strides):
         raise ShardError("a slice of a size or with a stride that is not known cannot be lowered")
     return offsets, sizes, strides
@@ -64,7 +65,8 @@ def _starts(offsets: list[ir.Value | int]) -> list[ir.Value]:
     return [index(each) if isinstance(each, int) else each for each in offsets]
 
 
-def _extract_slice(op: ir.Operation) -> ir.Value:
+def extract_slice(op: ir.Operation) -> ir.Value:
+    """A slice, whose strides are applied after its offsets."""
     value = tensor_of(op.operands[0])
     offsets, sizes, strides = _bounds(op, 1)
     known = [each for each in offsets if isinstance(each, int)]
@@ -77,7 +79,8 @@ def _extract_slice(op: ir.Operation) -> ir.Value:
     return reshape(result, op.results[0].type.shape)
 
 
-def _insert_slice(op: ir.Operation) -> ir.Value:
+def insert_slice(op: ir.Operation) -> ir.Value:
+    """The tensor with a slice replaced; between strides it keeps its elements."""
     update, value = tensors_of(list(op.operands)[:2])
     offsets, sizes, strides = _bounds(op, 2)
     if 0 in sizes:
@@ -94,63 +97,53 @@ def _insert_slice(op: ir.Operation) -> ir.Value:
     return dynamic_update(value, select(written, spread, kept), starts)
 
 
-def _reshape(op: ir.Operation) -> ir.Value:
+def reshape_tensor(op: ir.Operation) -> ir.Value:
+    """The elements in the shape of the result."""
     return reshape(tensor_of(op.operands[0]), tensor_type(op.results[0].type).shape)
 
 
-def _same(op: ir.Operation) -> ir.Value:
+def same(op: ir.Operation) -> ir.Value:
+    """The operand itself. Raises `ShardError` for one of another type."""
     value, type_ = tensor_of(op.operands[0]), tensor_type(op.results[0].type)
     if value.type != type_:
         raise ShardError(f"a cast from {value.type} to {type_} cannot be written as StableHLO")
     return value
 
 
-def _bitcast(op: ir.Operation) -> ir.Value:
+def bitcast_tensor(op: ir.Operation) -> ir.Value:
+    """The same bits as elements of the result."""
     return bitcast(tensor_of(op.operands[0]), tensor_type(op.results[0].type).element_type)
 
 
-def _concat(op: ir.Operation) -> ir.Value:
+def concat(op: ir.Operation) -> ir.Value:
+    """The operands, joined along the dimension `dim`."""
     return concatenate(tensors_of(op.operands), op.attributes["dim"].value)
 
 
-def _splat(op: ir.Operation) -> ir.Value:
+def splat(op: ir.Operation) -> ir.Value:
+    """One number for all elements."""
     return broadcast(tensor_of(op.operands[0]), op.results[0].type.shape)
 
 
-def _from_elements(op: ir.Operation) -> ir.Value:
+def from_elements(op: ir.Operation) -> ir.Value:
+    """The tensor of these elements."""
     rows = [reshape(each, [1]) for each in tensors_of(op.operands)]
     return reshape(concatenate(rows, 0), op.results[0].type.shape)
 
 
-def _dim(op: ir.Operation) -> ir.Value:
+def dim(op: ir.Operation) -> ir.Value:
+    """The size of a dimension."""
     sizes = op.operands[0].type.shape
     at = tensor_of(op.operands[1])
     listed = [reshape(index(size), [1]) for size in sizes]
     return elements_at(concatenate(listed, 0), [at])
 
 
-def _rank(op: ir.Operation) -> ir.Value:
+def rank(op: ir.Operation) -> ir.Value:
+    """The number of dimensions."""
     return index(op.operands[0].type.rank)
 
 
-SLICES: dict[str, Callable[[ir.Operation], ir.Value]] = {
-    "bufferization.alloc_tensor": lambda op: (
-        tensor_of(op.operands[0]) if list(op.operands) else _empty(op)
-    ),
-    "tensor.bitcast": _bitcast,
-    "tensor.cast": _same,
-    "tensor.collapse_shape": _reshape,
-    "tensor.concat": _concat,
-    "tensor.dim": _dim,
-    "tensor.empty": _empty,
-    "tensor.expand_shape": _reshape,
-    "tensor.extract": _extract,
-    "tensor.extract_slice": _extract_slice,
-    "tensor.from_elements": _from_elements,
-    "tensor.insert": _insert,
-    "tensor.insert_slice": _insert_slice,
-    "tensor.rank": _rank,
-    "tensor.reshape": _reshape,
-    "tensor.splat": _splat,
-}
-"""For each op, what gives the tensor of its one result."""
+def allocated(op: ir.Operation) -> ir.Value:
+    """A `bufferization.alloc_tensor`: a copy of its operand, if it has one."""
+    return tensor_of(op.operands[0]) if list(op.operands) else empty(op)

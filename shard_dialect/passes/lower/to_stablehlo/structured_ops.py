@@ -20,6 +20,8 @@ from shard_dialect.ir.building.build import create
 from shard_dialect.ir.mesh.attributes import DYNAMIC
 from shard_dialect.ir.walk import operations
 from shard_dialect.model import Reduction
+from shard_dialect.ops.op_table import record_of
+from shard_dialect.ops.scalar_functions import FUNCTIONS, Trait
 from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     broadcast,
     compare,
@@ -36,30 +38,34 @@ from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     stablehlo_op,
     tensor,
     tensor_of,
+    tensor_type,
     tensors_of,
     transpose,
 )
 from shard_dialect.passes.lower.to_stablehlo.stablehlo_collectives import identity
 from shard_dialect.passes.lower.to_stablehlo.stablehlo_elementwise import (
-    constant_of,
     elementwise,
     is_elementwise,
 )
 
-_JOINS: dict[str, tuple[str, Reduction]] = {
-    "arith.addf": ("add", "sum"),
-    "arith.addi": ("add", "sum"),
-    "arith.mulf": ("multiply", "product"),
-    "arith.muli": ("multiply", "product"),
-    "arith.maximumf": ("maximum", "max"),
-    "arith.maxsi": ("maximum", "max"),
-    "arith.minimumf": ("minimum", "min"),
-    "arith.minsi": ("minimum", "min"),
-    "arith.andi": ("and", "bitwise_and"),
-    "arith.ori": ("or", "bitwise_or"),
-    "arith.xori": ("xor", "bitwise_xor"),
+_REDUCTIONS: dict[str, Reduction] = {
+    "add": "sum",
+    "mul": "product",
+    "max": "max",
+    "min": "min",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
 }
-"""For each op that joins an element with the accumulator, StableHLO's op and the reduction."""
+"""For each function that joins an element with the accumulator, the reduction."""
+
+
+def function_of(op: ir.Operation) -> str:
+    """The function of numbers that the op applies; empty for those of complex or unsigned ones."""
+    record = record_of(op)
+    if record is None or Trait.UNSIGNED in record.traits or op.name.startswith("complex."):
+        return ""
+    return record.function
 
 
 @dataclass(frozen=True)
@@ -77,9 +83,12 @@ class Loops:
     @classmethod
     def of(cls, op: ir.Operation) -> Loops:
         """Read the op. Raises `ShardError` for operands of unknown size."""
-        values = [tensor_of(each) for each in op.operands]
         count = op.attributes["operandSegmentSizes"][0]
-        maps = [each.value for each in op.attributes["indexing_maps"]]
+        maps, values = [], []
+        for operand, attribute in zip(op.operands, op.attributes["indexing_maps"], strict=True):
+            map_, value = _without_fixed_dims(attribute.value, tensor_of(operand))
+            maps.append(map_)
+            values.append(value)
         sizes = [1] * maps[0].n_dims
         for value, map_ in zip(values, maps, strict=True):
             for expression, size in zip(map_.results, value.type.shape, strict=True):
@@ -106,6 +115,20 @@ class Loops:
         return known if len(known) == len(dims) == len(set(known)) else None
 
 
+def _without_fixed_dims(map_: ir.AffineMap, value: ir.Value) -> tuple[ir.AffineMap, ir.Value]:
+    """An operand without the dimensions of size 1 that the map reads at 0, as in `(d0, 0)`."""
+    shape = value.type.shape
+    kept = [
+        dim
+        for dim, each in enumerate(map_.results)
+        if shape[dim] != 1 or not isinstance(each, ir.AffineConstantExpr)
+    ]
+    if len(kept) == len(shape):
+        return map_, value
+    results = [map_.results[dim] for dim in kept]
+    return ir.AffineMap.get(map_.n_dims, 0, results), reshape(value, [shape[dim] for dim in kept])
+
+
 def loop_of(expression: ir.AffineExpr) -> int | None:
     """The loop that an expression is; `None` for any other expression."""
     if not isinstance(expression, ir.AffineDimExpr):
@@ -115,7 +138,12 @@ def loop_of(expression: ir.AffineExpr) -> int | None:
 
 def generic(op: ir.Operation) -> list[ir.Value]:
     """The results of a `linalg.generic`. Raises `ShardError` for a body that has no equivalent."""
-    loops = Loops.of(op)
+    results = _results(Loops.of(op))
+    shapes = [tensor_type(result.type).shape for result in op.results]
+    return [reshape(each, shape) for each, shape in zip(results, shapes, strict=True)]
+
+
+def _results(loops: Loops) -> list[ir.Value]:
     operands = (*loops.inputs, *loops.inits)
     arguments = list(loops.body.arguments)
     first_init = len(loops.inputs)
@@ -153,7 +181,7 @@ def broadcast_to(value: ir.Value, shape: Sequence[int]) -> ir.Value:
 
 
 def _value(values: dict[ir.Value, ir.Value], value: ir.Value) -> ir.Value:
-    """The tensor for a value of the body, or of what is around it."""
+    """The tensor for a value of the body, or of the function around it."""
     return values[value] if value in values else tensor_of(value)
 
 
@@ -168,23 +196,22 @@ def run_body(
     `iterations` gives the index of a loop for each element.
     """
     for op in operations(body)[:-1]:
-        if op in skipped:
+        if op in skipped or op.name == "cf.assert":  # XLA has no assertions
             continue
-        (result,) = op.results
         if op.name == "linalg.index":
-            values[result] = iterations(op.attributes["dim"].value)
-        elif op.name == "arith.constant":
-            values[result] = constant_of(op)
+            made = [iterations(op.attributes["dim"].value)]
         elif op.name == "tensor.extract":
-            values[result] = _extracted(op, values)
+            made = [_extracted(op, values)]
         elif is_elementwise(op):
-            values[result] = elementwise(op, [_value(values, each) for each in op.operands])
+            made = elementwise(op, [_value(values, each) for each in op.operands])
         else:
             raise ShardError(f"a linalg op with '{op.name}' in its body cannot be lowered")
+        values.update(zip(op.results, made, strict=True))
 
 
-def generated(op: ir.Operation, shape: Sequence[int]) -> ir.Value:
-    """A tensor of this shape whose elements the op's body computes from their indices."""
+def generated(op: ir.Operation) -> ir.Value:
+    """A tensor whose elements the op's body computes from their indices."""
+    shape = op.results[0].type.shape
     (block,) = op.regions[0].blocks
     values = {argument: iota(shape, dim) for dim, argument in enumerate(block.arguments)}
     run_body(block, values, lambda dim: iota(shape, dim))
@@ -202,7 +229,7 @@ def padded(op: ir.Operation) -> ir.Value:
         return pad(value, tensor_of(content), low, high, [0] * value.type.rank)
     offsets = iter(computed)
     starts = [next(offsets) if size == DYNAMIC else index(size) for size in low]
-    return dynamic_update(generated(op, op.results[0].type.shape), value, starts)
+    return dynamic_update(generated(op), value, starts)
 
 
 def _extracted(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> ir.Value:
@@ -256,7 +283,11 @@ def _joins(loops: Loops) -> list[tuple[ir.Operation, ir.Value]] | None:
     last = operations(loops.body)[-1]
     for yielded, accumulator in zip(last.operands, accumulators, strict=True):
         join = yielded.owner
-        if isinstance(join, ir.Block) or join.name not in _JOINS or str(yielded.type) == "i1":
+        if (
+            isinstance(join, ir.Block)
+            or function_of(join) not in _REDUCTIONS
+            or str(yielded.type) == "i1"
+        ):
             return None
         uses = len(list(accumulator.uses)), len(list(yielded.uses))
         others = [each for each in join.operands if each != accumulator]
@@ -269,7 +300,8 @@ def _joins(loops: Loops) -> list[tuple[ir.Operation, ir.Value]] | None:
 def _reduced(
     loops: Loops, join: ir.Operation, elements: ir.Value, init: ir.Value, dims: Sequence[int]
 ) -> ir.Value:
-    kind, reduction = _JOINS[join.name]
+    function = function_of(join)
+    kind, reduction = FUNCTIONS[function].stablehlo, _REDUCTIONS[function]
     start = identity(reduction, tensor((), elements.type.element_type))
     result = reduce(elements, kind, start, loops.reduced)
     result = transpose(result, [loops.kept.index(loop) for loop in dims])
@@ -334,7 +366,7 @@ def _coordinates(loops: Loops, position: ir.Value) -> dict[int, ir.Value]:
 def _iteration(
     loops: Loops, value: ir.Value, at: dict[int, ir.Value], shape: Sequence[int]
 ) -> ir.Value:
-    """What an operand, with a dimension for each loop, has in one iteration."""
+    """The slice of an operand, with a dimension for each loop, in one iteration."""
     sizes = [1 if loop in at else size for loop, size in enumerate(loops.sizes)]
     starts = [at[loop] if loop in at else index(0) for loop in range(len(sizes))]
     return reshape(dynamic_slice(value, starts, sizes), shape)

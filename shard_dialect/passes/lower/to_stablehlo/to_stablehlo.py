@@ -1,4 +1,4 @@
-"""Write the local form as plain StableHLO. `lower{target=stablehlo}`.
+"""Write the local form as plain StableHLO, the last step of `lower{target=stablehlo}`.
 
     shard.grid @g(shape = 2x2)
     func.func @main(%x: tensor<4x4xf32> {mesh.argument = ...}) -> tensor<4x8xf32> {
@@ -18,21 +18,21 @@ partitions. Other dialects that programs may hold (`arith`, `math`, `tensor`, `l
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
 from shard_dialect.errors import ShardError
-from shard_dialect.ir.bindings import PassManager, ir
+from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import load_dialects_of
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import BOUNDARY, functions_of, name_of
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.mesh.attributes import DEVICE
+from shard_dialect.ir.reading.constants import write_resources_in_place
 from shard_dialect.ir.shard.local_collectives import one_by_one, read_local
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Grid
-from shard_dialect.passes.lower.decompose_linalg import decompose_linalg
-from shard_dialect.passes.lower.expansions import lower_registered
-from shard_dialect.passes.lower.to_stablehlo.replica_groups import DeviceGroups, Devices
+from shard_dialect.ops.op_table import record_of
+from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     CAST,
     as_type,
@@ -41,45 +41,44 @@ from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     tensor_type,
     tensors_of,
 )
-from shard_dialect.passes.lower.to_stablehlo.stablehlo_collectives import collective
-from shard_dialect.passes.lower.to_stablehlo.stablehlo_contractions import contraction
+from shard_dialect.passes.lower.to_stablehlo.stablehlo_collectives import (
+    DeviceGroups,
+    Devices,
+    collective,
+)
 from shard_dialect.passes.lower.to_stablehlo.stablehlo_control_flow import (
     CONTROL_FLOW,
     inline_regions,
 )
 from shard_dialect.passes.lower.to_stablehlo.stablehlo_elementwise import (
-    TWO_RESULTS,
-    complex_constant_of,
-    constant_of,
     elementwise,
     is_elementwise,
-    two_results,
+    listed,
 )
-from shard_dialect.passes.lower.to_stablehlo.stablehlo_slices import SLICES
-from shard_dialect.passes.lower.to_stablehlo.structured_ops import generated, generic, padded
-from shard_dialect.passes.lower.upstream_conversions import branches_to_scf, tosa_to_linalg
-from shard_dialect.passes.specialize.device_positions import to_arithmetic
 
-_FROM_LINALG = "builtin.module(func.func(linalg-generalize-named-ops))"
-_FROM_AFFINE = "builtin.module(lower-affine)"
-_ONCE = "builtin.module(cse)"
 _RANK = "shard.process_linear_index"
 
 
-def to_stablehlo(module: ir.Operation, devices: Devices) -> None:
-    """Convert a module in the local form, in place. Raises `ShardError` for what has no words."""
-    _check_all_devices(module)
-    load_dialects_of("stablehlo.", module.context)
-    to_arithmetic(module)
-    lower_registered(module)
-    _simplify(module)
-    conversion = _Conversion(DeviceGroups(devices), grids_of(module))
-    for function in functions_of(module):
-        inline_regions(function)
-        conversion.convert_function(function)
-    _check_words(module)
-    _strip(module, conversion.grids, devices)
-    PassManager.parse(_ONCE).run(module)
+@dataclass(frozen=True)
+class ConvertToStablehlo(Pass):
+    """Write the program of each device as plain StableHLO."""
+
+    name = "convert-to-stablehlo"
+
+    devices: Devices = "replicas"
+    """The kind of StableHLO's processes that devices become."""
+
+    def rewrite(self, module: ir.Operation) -> None:
+        """Convert a module in the local form. Raises `ShardError` for what has no words."""
+        _check_all_devices(module)
+        load_dialects_of("stablehlo.", module.context)
+        write_resources_in_place(module)
+        conversion = _Conversion(DeviceGroups(self.devices), grids_of(module))
+        for function in functions_of(module):
+            inline_regions(function)
+            conversion.convert_function(function)
+        _check_words(module)
+        _strip(module, conversion.grids, self.devices)
 
 
 def _check_all_devices(module: ir.Operation) -> None:
@@ -90,24 +89,6 @@ def _check_all_devices(module: ir.Operation) -> None:
                 f"@{name_of(function)} is the program of one device: as StableHLO, all devices run "
                 "one program",
             )
-
-
-def _dialects(module: ir.Operation) -> set[str]:
-    return {op.name.partition(".")[0] for op in walk(module)}
-
-
-def _simplify(module: ir.Operation) -> None:
-    """Write what upstream's passes can as `scf`, `linalg.generic` and `arith`."""
-    ran = _dialects(module)
-    if "cf" in ran:
-        branches_to_scf(module)
-    if "tosa" in ran:
-        tosa_to_linalg(module)
-    if ran & {"tosa", "linalg"}:
-        decompose_linalg(module)
-        PassManager.parse(_FROM_LINALG).run(module)
-    if "affine" in _dialects(module):
-        PassManager.parse(_FROM_AFFINE).run(module)
 
 
 class _Conversion:
@@ -158,14 +139,10 @@ class _Conversion:
             self._convert_ours(op)
         elif op.name in CONTROL_FLOW:
             replace(op, CONTROL_FLOW[op.name](op, self.convert_block))
-        elif op.name in _TO_VALUES:
-            replace(op, _TO_VALUES[op.name](op))
-        elif op.name in SLICES:
-            replace(op, [SLICES[op.name](op)])
-        elif is_elementwise(op):
-            replace(op, [elementwise(op, tensors_of(op.operands))])
+        elif op.name == "func.call":
+            replace(op, _call(op))
         elif op.name != CAST:
-            raise _no_words(op)
+            replace(op, _values(op))
 
     def _convert_ours(self, op: ir.Operation) -> None:
         if op.name == _RANK:
@@ -196,21 +173,15 @@ def _call(op: ir.Operation) -> list[ir.Value]:
     return list(call.results)
 
 
-def _structured(op: ir.Operation) -> list[ir.Value]:
-    product = contraction(op)
-    return generic(op) if product is None else [product]
-
-
-_TO_VALUES: dict[str, Callable[[ir.Operation], list[ir.Value]]] = {
-    "arith.constant": lambda op: [constant_of(op)],
-    "bufferization.materialize_in_destination": lambda op: [tensor_of(op.operands[0])],
-    "complex.constant": lambda op: [complex_constant_of(op)],
-    "func.call": _call,
-    "linalg.generic": _structured,
-    "tensor.generate": lambda op: [generated(op, op.results[0].type.shape)],
-    "tensor.pad": lambda op: [padded(op)],
-    **dict.fromkeys(TWO_RESULTS, lambda op: two_results(op, tensors_of(op.operands))),
-}
+def _values(op: ir.Operation) -> list[ir.Value]:
+    """The results of the op as its record creates them."""
+    if is_elementwise(op):
+        return elementwise(op, tensors_of(op.operands))
+    record = record_of(op)
+    written = record.stablehlo if record else None
+    if callable(written):
+        return listed(written(op))
+    raise _no_words(op)
 
 
 def _no_words(op: ir.Operation) -> ShardError:
@@ -230,7 +201,7 @@ def _check_words(module: ir.Operation) -> None:
 
 
 def _strip(module: ir.Operation, grids: dict[str, Grid], devices: Devices) -> None:
-    """Remove what says how tensors were sharded, and say how many devices run the program."""
+    """Remove the attributes about shardings, and set the number of devices of the program."""
     for op in operations(body(module)):
         if op.name != "func.func":
             op.erase()

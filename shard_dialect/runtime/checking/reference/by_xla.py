@@ -6,26 +6,28 @@ The compiler's client is an internal interface of jaxlib, and is used only here.
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
-from shard_dialect.codegen.array_types import Array
+from shard_dialect.abi.tensor_types import Array
+from shard_dialect.backends.xla.jax_functions import find_lapack
 from shard_dialect.errors import first_line_of
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.building.reductions import is_identity
 from shard_dialect.ir.function import BOUNDARY, functions_of, name_of
 from shard_dialect.ir.walk import walk
-from shard_dialect.passes.lower.refuse_custom_calls import calls_lapack
-from shard_dialect.processes.xla_log import without_notices
-from shard_dialect.rules.stablehlo.attribute_reading import numbers
-from shard_dialect.rules.stablehlo.combiner import combiner
-from shard_dialect.runtime.checking.reference.judge import CannotJudge, Execute
-from shard_dialect.runtime.xla.local_function import find_lapack
+from shard_dialect.ops.stablehlo.attribute_reading import numbers
+from shard_dialect.ops.stablehlo.reduction_rules import combiner
+from shard_dialect.passes.lower.conversions import calls_lapack
+from shard_dialect.processes.startup import without_notices
+from shard_dialect.runtime.checking.reference.judge import CannotJudge, Compiled, Execute
 
 _DIALECTS = ("builtin", "func", "stablehlo", "chlo")
 _SHAPES = ("stablehlo.broadcast", "stablehlo.broadcast_in_dim", "stablehlo.reshape")
@@ -34,8 +36,8 @@ _OF_CALLS = "mhlo.backend_config"
 """The attribute with the further arguments of a call to jaxlib's functions."""
 
 
-def compile_by_xla(module: ir.Operation, entry: str, _: int) -> tuple[str, Execute]:
-    """The judge's name, and the function. Raises `CannotJudge`; `module` is not changed."""
+def compile_by_xla(module: ir.Operation, entry: str, _: int) -> Compiled:
+    """Compile `entry`. Raises `CannotJudge`; `module` is not changed."""
     if importlib.util.find_spec("jaxlib") is None or importlib.util.find_spec("jax") is None:
         raise CannotJudge("jax is not installed")
     for op in walk(module):
@@ -46,20 +48,53 @@ def compile_by_xla(module: ir.Operation, entry: str, _: int) -> tuple[str, Execu
     number, client, device = _client()
     if calls_lapack(module):
         find_lapack()
-    try:
-        executable = _compiled(client, device, _text(module, entry))
-    except Exception as error:  # jaxlib's own exceptions have no common class that is public
-        raise CannotJudge(f"it refuses the program: {first_line_of(error)}") from None
+    text = _text(module, entry)
 
-    def execute(inputs: Sequence[Array]) -> list[Array]:
-        import jax
+    def compiled(text: bytes) -> Execute:
+        try:
+            executable = _compiled(client, device, text)
+        except Exception as error:  # jaxlib's own exceptions have no common class that is public
+            raise CannotJudge(f"it refuses the program: {first_line_of(error)}") from None
 
-        with jax.enable_x64(True):
-            on_device = [jax.device_put(each, device) for each in inputs]
-        shards = executable.execute_sharded(on_device).disassemble_into_single_device_arrays()
-        return [np.asarray(each) for (each,) in shards]
+        def execute(inputs: Sequence[Array]) -> list[Array]:
+            import jax
 
-    return f"XLA (jaxlib {number})", execute
+            with jax.enable_x64(True):
+                on_device = [jax.device_put(each, device) for each in inputs]
+            shards = executable.execute_sharded(on_device).disassemble_into_single_device_arrays()
+            return [np.asarray(each) for (each,) in shards]
+
+        return execute
+
+    return Compiled(f"XLA (jaxlib {number})", compiled(text), lambda: compiled(_in_f64(text)))
+
+
+_FLOATS = {b"f16": np.float16, b"bf16": ml_dtypes.bfloat16, b"f32": np.float32}
+_DENSE = re.compile(rb'dense<"0x([0-9A-F]*)"> : (tensor<(?:\d+x)*)(b?f16|f32)>')
+_BITS = re.compile(rb"(?<![\w\"])0x([0-9A-F]+)\b")
+"""How an infinity or NaN is written."""
+_NARROW = re.compile(rb"(?<![\w.])((?:\d+x)*)(?:b?f16|f32)\b")
+
+
+def _in_f64(text: bytes) -> bytes:
+    """The program with 64 bits for each float, in its types and in its constants' bytes.
+
+    Raises `CannotJudge` for an infinity of 16 bits, since NaNs of another type look like it.
+    """
+
+    def widened(match: re.Match[bytes]) -> bytes:
+        elements = np.frombuffer(bytes.fromhex(match[1].decode()), _FLOATS[match[3]])
+        digits = elements.astype(np.float64).tobytes().hex().upper().encode()
+        return b'dense<"0x' + digits + b'"> : ' + match[2] + b"f64>"
+
+    def special(match: re.Match[bytes]) -> bytes:
+        if len(match[1]) == 4:
+            raise CannotJudge("it has an infinity of 16 bits")
+        bits = np.array(int(match[1], 16), f"u{len(match[1]) // 2}")
+        wide = bits.view(f"f{bits.itemsize}").astype(np.float64).view("u8")
+        return f"0x{int(wide):016X}".encode()
+
+    return _NARROW.sub(rb"\1f64", _BITS.sub(special, _DENSE.sub(widened, text)))
 
 
 def _starts_from_something(op: ir.Operation) -> bool:
@@ -97,7 +132,7 @@ _OPEN: Mapping[str, Callable[[ir.Operation], bool]] = {
     "stablehlo.rng_bit_generator": lambda op: "DEFAULT" in str(op.attributes["rng_algorithm"]),
     "stablehlo.scatter": _writes_over_the_end,
 }
-"""What ops leave to those who run them."""
+"""By op: whether the definition of an instance leaves its result to the implementation."""
 
 
 def is_open(op: ir.Operation) -> bool:
@@ -126,7 +161,7 @@ def _text(module: ir.Operation, entry: str) -> bytes:
 def _client() -> tuple[str, Any, Any]:
     """Jaxlib's version, a client for CPUs, and its one device.
 
-    The client is the judge's own: jax's is left to the user, who may want more devices of it.
+    The client is the judge's own: the user may want more devices of jax's.
     """
     without_notices()
     from jaxlib import xla_client
@@ -144,5 +179,7 @@ def _compiled(client: Any, device: Any, text: bytes) -> Any:
     options.env_option_overrides = [
         ("xla_allow_excess_precision", False),
         ("xla_disable_hlo_passes", "algsimp"),
+        # XLA's fusion emitters recurse without end on two transposes that cancel (jaxlib 0.10.2).
+        ("xla_cpu_use_fusion_emitters", False),
     ]
     return client.compile_and_load(text, xla_client.DeviceList((device,)), options)

@@ -5,13 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from shard_dialect.codegen.array_types import Array, TensorType, dtype_of
+import numpy as np
+
+from shard_dialect.abi.tensor_types import Array, TensorType, dtype_of
 from shard_dialect.ir.bindings import ir
 from shard_dialect.runtime.checking.reference import rounding
 from shard_dialect.runtime.checking.tolerance import is_float, is_narrow, perturbed
 
 Execute = Callable[[Sequence[Array]], Sequence[Array]]
 """Takes all arguments of a function, and returns its results."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A program that a judge has compiled, and the judge's name."""
+
+    judge: str
+    execute: Execute
+    in_f64: Callable[[], Execute] | None = None
+    """Compiles the same program with 64 bits for each float. Raises `CannotJudge`."""
 
 
 class CannotJudge(Exception):
@@ -26,16 +38,29 @@ class Reference:
     rounded differently are multiplied by these (`rounding`).
     """
 
-    judge: str
-    """The judge's name, as it is reported."""
+    compiled: Compiled
     arguments: tuple[TensorType, ...]
     results: tuple[TensorType, ...]
     factors: tuple[TensorType, ...]
-    execute: Execute
+
+    @property
+    def judge(self) -> str:
+        """The judge's name, as it is reported."""
+        return self.compiled.judge
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """The program's results for global inputs."""
-        return list(self.execute([*inputs, *rounding.ones(self.factors)]))
+        return list(self.compiled.execute([*inputs, *rounding.ones(self.factors)]))
+
+    def run_in_f64(self, inputs: Sequence[Array]) -> list[Array] | None:
+        """The results with 64 bits for each float; `None` where the judge has no such program."""
+        if self.compiled.in_f64 is None:
+            return None
+        try:
+            execute = self.compiled.in_f64()
+        except CannotJudge:
+            return None
+        return list(execute(list(map(_in_f64, (*inputs, *rounding.ones(self.factors))))))
 
     @property
     def takes_wide(self) -> bool:
@@ -54,7 +79,7 @@ class Reference:
         These are the inputs, and the values that have factors.
         """
         arrays = [*inputs, *rounding.ones(self.factors)]
-        return list(self.execute([perturbed(each, seed, units) for each in arrays]))
+        return list(self.compiled.execute([perturbed(each, seed, units) for each in arrays]))
 
     def run_rounding_otherwise(
         self, inputs: Sequence[Array], seed: int, *, move_inputs: bool
@@ -65,16 +90,21 @@ class Reference:
         """
         arrays = rounding.perturbed_floats(inputs, seed) if move_inputs else inputs
         factors = rounding.perturbed_floats(rounding.ones(self.factors), seed + 1)
-        return list(self.execute([*arrays, *factors]))
+        return list(self.compiled.execute([*arrays, *factors]))
+
+
+def _in_f64(array: Array) -> Array:
+    is_real = is_float(array.dtype) and array.dtype.kind != "c"
+    return array.astype(np.float64) if is_real else array
 
 
 def boundary_types(function: ir.Operation) -> tuple[list[TensorType], list[TensorType]]:
-    """The types of a function's arguments and results. Raises `ShardError` for other elements."""
+    """The types of a function's arguments and results. Raises `CannotJudge` for others."""
     type_ = function.attributes["function_type"].value
 
     def typed(each: ir.Type) -> TensorType:
         if not isinstance(each, ir.RankedTensorType) or not each.has_static_shape:
-            raise CannotJudge(f"it runs no function on a {each}")
+            raise CannotJudge(f"a judge runs functions on tensors of static shape, not on a {each}")
         return TensorType(tuple(each.shape), dtype_of(each.element_type))
 
     return [typed(each) for each in type_.inputs], [typed(each) for each in type_.results]

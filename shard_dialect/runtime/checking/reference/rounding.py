@@ -12,7 +12,7 @@ factors: values rounded to 16 bits; sums, which may be added in any order; eleme
 which each library computes differently; and f32 or f64 values computed from narrow floats, as if
 they were inputs.
 
-What is added up also gets factors before it is: each operand of a product, a sum or a solve, if it
+Summands also get factors before they are added: each operand of a product, a sum or a solve, if it
 is not an input already. For terms may cancel in one order, whatever they are, and not in another:
 
     stablehlo.triangular_solve(%a, %a)      zeros, or 6e-8, beside the diagonal
@@ -27,69 +27,25 @@ from collections.abc import Sequence
 import ml_dtypes
 import numpy as np
 
-from shard_dialect.codegen.array_types import Array, TensorType
+from shard_dialect.abi.tensor_types import Array, TensorType
 from shard_dialect.ir.bindings import PassManager, ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.function import boundary, set_boundary, update_type
 from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.ops.op_table import traits_of
+from shard_dialect.ops.scalar_functions import Trait
 from shard_dialect.runtime.checking.tolerance import is_narrow
 
 _KINDS = 3
 """The number of arguments of factors per type, so that adjacent ops are perturbed differently."""
 _INLINE = "builtin.module(inline)"
-_HOLDS_OPS = ("scf.", "stablehlo.while", "stablehlo.if", "stablehlo.case")
+_HOLDS_OPS = ("func.", "scf.", "stablehlo.while", "stablehlo.if", "stablehlo.case")
 _MOVES = ("bufferization.", "tensor.")
 """Dialects whose ops compute nothing."""
-_EXACT = frozenset(
-    f"{dialect}.{name}"
-    for dialect, names in {
-        "arith": "bitcast constant maximumf maxnumf minimumf minnumf negf select",
-        "func": "call",
-        "linalg": "broadcast copy fill index transpose yield",
-        "math": "absf ceil copysign floor round roundeven trunc",
-        "stablehlo": "abs bitcast_convert broadcast broadcast_in_dim ceil clamp compare concatenate"
-        " constant copy dynamic_broadcast_in_dim dynamic_gather dynamic_iota dynamic_pad"
-        " dynamic_reshape dynamic_slice dynamic_update_slice floor gather get_dimension_size iota"
-        " maximum minimum negate optimization_barrier pad real_dynamic_slice reshape return reverse"
-        " round_nearest_afz round_nearest_even select sign slice transpose",
-        "tosa": "abs ceil clamp concat const floor gather identity max_pool2d maximum minimum"
-        " negate pad reduce_max reduce_min reshape reverse scatter select slice tile transpose"
-        " yield",
-    }.items()
-    for name in names.split()
-)
-"""Ops that return their operands' elements, or round to integers."""
-_VARYING = frozenset(
-    f"{dialect}.{name}"
-    for dialect, names in {
-        "linalg": "erf exp log powf rsqrt softmax sqrt tanh",
-        "arith": "addf",
-        "math": "acos acosh asin asinh atan atan2 atanh cbrt cos cosh erf erfc exp exp2 expm1 log"
-        " log10 log1p log2 powf rsqrt sin sinh sqrt tan tanh",
-        "stablehlo": "add atan2 batch_norm_grad batch_norm_inference batch_norm_training cbrt"
-        " cholesky convolution cosine dot dot_general exponential exponential_minus_one fft log"
-        " log_plus_one logistic power rsqrt sine sqrt tan tanh triangular_solve",
-        "tosa": "avg_pool2d conv2d conv3d cos depthwise_conv2d erf exp fft2d log matmul pow"
-        " reciprocal reduce_sum rfft2d rsqrt sigmoid sin tanh transpose_conv2d",
-    }.items()
-    for name in names.split()
-)
-"""Ops whose result depends on the implementation, by themselves or in their regions."""
-
-
-_SOLVES = frozenset(f"stablehlo.{name}" for name in ("cholesky", "triangular_solve"))
+_DEPENDS = Trait.ELEMENTARY | Trait.SUMS | Trait.VARIES
+"""Traits of ops whose result depends on the implementation."""
+_SOLVES = ("stablehlo.cholesky", "stablehlo.triangular_solve")
 """Ops that add up what they have computed of floats of any size, in the type of the floats."""
-_SUMS = _SOLVES | frozenset(
-    f"{dialect}.{name}"
-    for dialect, names in {
-        "arith": "addf",
-        "stablehlo": "add batch_norm_grad batch_norm_training convolution dot dot_general fft",
-        "tosa": "avg_pool2d conv2d conv3d depthwise_conv2d fft2d matmul reduce_sum rfft2d"
-        " transpose_conv2d",
-    }.items()
-    for name in names.split()
-)
-"""Ops that add up their operands' elements, by themselves or in their regions."""
 
 
 def add_factors(module: ir.Operation, function: ir.Operation) -> None:
@@ -146,10 +102,15 @@ def _may_round_otherwise(op: ir.Operation) -> bool:
 
 
 def _varies(op: ir.Operation) -> bool:
-    """Whether the op's floats depend on the implementation; a sum of two does not."""
-    if op.name in ("arith.addf", "stablehlo.add"):
+    """Whether the op's floats depend on the implementation, as those of its region may."""
+    if _adds_two(op):
         return False
-    return any(each.name in _VARYING for each in (op, *_inside(op)))
+    return any(traits_of(each.name) & _DEPENDS for each in (op, *_inside(op)))
+
+
+def _adds_two(op: ir.Operation) -> bool:
+    """Whether each sum is of one element of each operand, whose order does not matter."""
+    return Trait.SUMS | Trait.ELEMENTWISE in traits_of(op.name)
 
 
 def _is_narrow(value: ir.Value) -> bool:
@@ -192,11 +153,13 @@ def _is_float(value: ir.Value) -> bool:
 
 def _added_up(op: ir.Operation) -> list[int]:
     """The numbers of the operands whose elements the op adds up, unless they are inputs already."""
-    is_sum = op.name in _SUMS and op.name not in ("arith.addf", "stablehlo.add")
-    if not is_sum and not (_computes(op) and any(each.name in _SUMS for each in _inside(op))):
+    adds = not _adds_two(op) and Trait.SUMS in traits_of(op.name)
+    if not adds and not (
+        _computes(op) and any(Trait.SUMS in traits_of(each.name) for each in _inside(op))
+    ):
         return []
     values = list(op.operands)
-    if op.name.startswith(("linalg.", "stablehlo.reduce")):  # what they start from comes last
+    if op.name.startswith(("linalg.", "stablehlo.reduce")):  # their inits come last
         values = values[: len(values) - len(op.results)]
     return [
         number
@@ -219,9 +182,10 @@ def _is_constant(value: ir.Value) -> bool:
 
 def _computes(op: ir.Operation) -> bool:
     """Whether the op computes new elements, rather than moving its operands'."""
-    if op.name in _EXACT or op.name.startswith((*_MOVES, *_HOLDS_OPS)):
+    traits = traits_of(op.name)
+    if Trait.EXACT in traits or op.name.startswith((*_MOVES, *_HOLDS_OPS)):
         return False
-    if op.name in ("stablehlo.convert", "tosa.cast", "arith.sitofp", "arith.uitofp"):
+    if Trait.CONVERTS in traits:
         return isinstance(_element(op.operands[0].type), ir.FloatType)
     inside = _inside(op)
     return not inside or any(map(_rounds_elements, inside))
@@ -229,7 +193,7 @@ def _computes(op: ir.Operation) -> bool:
 
 def _rounds_elements(op: ir.Operation) -> bool:
     is_float = any(isinstance(_element(each.type), ir.FloatType) for each in op.results)
-    return is_float and op.name not in _EXACT and not op.name.startswith(_MOVES)
+    return is_float and Trait.EXACT not in traits_of(op.name) and not op.name.startswith(_MOVES)
 
 
 def _element(type_: ir.Type) -> ir.Type:

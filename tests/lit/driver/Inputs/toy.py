@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.context import register_dialect
 from shard_dialect.ir.diagnostics import note_at, remark
-from shard_dialect.ir.user_dialects import register_dialect
 from shard_dialect.model import ShardingRule
+from shard_dialect.ops import Query, sharding_rule
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.framework.pass_table import register_pass
-from shard_dialect.rules import Query, sharding_rule
 
 register_dialect(
     "toy",

@@ -1,0 +1,198 @@
+"""Random JAX programs with `sd.jax.jit` in the place of `jax.jit`: numbers, shardings, bytes.
+
+    python -m benchmarks.jax_random --programs 500 [--seed 0] [--list]
+    python -m benchmarks.jax_random --programs 500 --door devices     as shard-run runs them, or xla
+
+The programs are those of `shard_dialect.testing.jax_program`, on two to eight virtual devices.
+Numbers are equal within the rounding of a few operations. Bytes are what a device moves by the cost
+model, in both as XLA has compiled them; "more" is by more than a tenth and 64 bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tabulate import tabulate
+
+from benchmarks.tally import beside, is_more
+from shard_dialect.testing.jax_program import JaxProgram
+
+ROOT = Path(__file__).parent.parent
+SECONDS = 60
+"""A bound for one program."""
+TOLERANCE = 2e-4
+"""Of the largest element: programs divide, and take roots and logarithms, of sums."""
+Found = dict[str, Any]
+
+
+def compared(program: JaxProgram, door: str = "jit") -> Found:
+    """What becomes of the program by `sd.jax.jit`, or a backend of `sd.compile`, beside `jax.jit`.
+
+    `outcome` is "equal", "wrong", "refused", or "no program" where `jax.jit` refuses it. Right are
+    the numbers of `jax.jit` on one device, of its own partition, or of JAX op by op; "JAX differs"
+    where these do.
+    """
+    import jax
+
+    import shard_dialect as sd
+
+    function, arrays = program.function(), program.arrays()
+    finish: Callable[[Any], Any] = jax.block_until_ready
+    shardings = program.out_shardings()
+    given: Found = {} if not any(shardings) else {"out_shardings": shardings}
+    try:
+        whole = finish(jax.jit(function)(*map(np.asarray, arrays)))
+        theirs = jax.jit(function, **given).lower(*arrays).compile()
+        split = finish(theirs(*arrays))
+    except Exception as error:
+        return {"outcome": "no program", "why": _first_line(error)}
+
+    def verdict(results: Sequence[Any]) -> Found:
+        why, why_split = differences(results, whole), differences(results, split)
+        if not why and not why_split:
+            return {"outcome": "equal", "why": ""}
+        is_wrong = why and why_split and differences(results, function(*map(np.asarray, arrays)))
+        return {"outcome": "wrong" if is_wrong else "JAX differs", "why": why or why_split}
+
+    try:
+        lowered = sd.jax.jit(function, **given).lower(*arrays)
+        if door != "jit":
+            backend: Any = door
+            compiled = sd.compile(sd.parse(sd.to_text(lowered)), backend)
+            made = compiled(*map(np.asarray, arrays))
+            return verdict(made if isinstance(made, tuple) else (made,))
+        ours = lowered.compile()
+        results = finish(ours(*arrays))
+    except Exception as error:
+        return {"outcome": "refused", "why": _first_line(error)}
+    made = zip(results, split, shardings, strict=True)
+    open_ = [(a, b) for a, b, asked in made if asked is None]
+    return {
+        **verdict(results),
+        "other shardings": sum(
+            not a.sharding.is_equivalent_to(b.sharding, a.ndim) for a, b in open_
+        ),
+        "ours": _bytes(ours.as_text()),
+        "theirs": _bytes(str(theirs.as_text())),
+    }
+
+
+def differences(results: Sequence[Any], expected: Sequence[Any]) -> str:
+    """How results differ from JAX's; empty where they are equal."""
+    found = (difference(*pair) for pair in zip(results, expected, strict=True))
+    return "; ".join(filter(None, found))
+
+
+def difference(result: Any, expected: Any) -> str:
+    """How a result differs from JAX's; empty where it is equal."""
+    if (result.shape, result.dtype) != (expected.shape, expected.dtype):
+        return f"{result.dtype}{result.shape} for {expected.dtype}{expected.shape}"
+    if getattr(result, "weak_type", expected.weak_type) != expected.weak_type:
+        return f"weak_type {result.weak_type}"
+    ours, theirs = (np.asarray(each) for each in (result, expected))
+    if ours.dtype.kind not in "fc":
+        differ = np.sum(ours != theirs)
+        return f"{differ} of {ours.size} elements differ" if differ else ""
+    finite = np.abs(theirs[np.isfinite(theirs)])
+    largest = max(1.0, float(finite.max(initial=0)))
+    if np.allclose(ours, theirs, rtol=TOLERANCE, atol=TOLERANCE * largest, equal_nan=True):
+        return ""
+    error = np.nanmax(np.abs(ours - theirs))
+    return f"off by {error:.2g}, where the largest element is {largest:.2g}"
+
+
+def _bytes(text: str) -> int:
+    from benchmarks import hlo
+
+    return hlo.tally_of(text).bytes_moved
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)[:300]
+
+
+def in_children(seeds: range, door: str) -> Iterator[tuple[int, Found]]:
+    """What becomes of each seed; XLA may end the process, and another one goes on."""
+    first = seeds.start
+    while first < seeds.stop:
+        command = [sys.executable, "-m", "benchmarks.jax_random", "--child", "--door", door]
+        command += ["--seed", str(first), "--programs", str(seeds.stop - first)]
+        seconds = SECONDS * (seeds.stop - first)
+        process = subprocess.run(
+            command, cwd=ROOT, stdout=subprocess.PIPE, timeout=seconds, check=False
+        )
+        for line in process.stdout.splitlines():
+            if line.startswith(b"["):
+                seed, found = json.loads(line)
+                yield seed, found
+                first = seed + 1
+        if first < seeds.stop:
+            yield first, {"outcome": "crashed", "why": f"signal {-process.returncode}"}
+            first += 1
+
+
+def _child(seeds: range, door: str) -> None:
+    import shard_dialect as sd
+
+    warnings.simplefilter("ignore", sd.ShardWarning)
+    for seed in seeds:
+        signal.alarm(SECONDS)  # ends the process, whatever it does
+        print(json.dumps([seed, compared(JaxProgram(seed), door)]), flush=True)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--programs", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--door", choices=["jit", "devices", "xla"], default="jit")
+    parser.add_argument("--list", action="store_true", help="name the programs that fall short")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    flags = os.environ.get("XLA_FLAGS", "")
+    os.environ |= {"XLA_FLAGS": f"{flags} --xla_force_host_platform_device_count=8"}
+    os.environ |= {"JAX_PLATFORMS": "cpu"}
+    seeds = range(options.seed, options.seed + options.programs)
+    if options.child:
+        _child(seeds, options.door)
+        return
+    found = dict(in_children(seeds, options.door))
+    outcomes = Counter(each["outcome"] for each in found.values())
+    both = {seed: each for seed, each in found.items() if "ours" in each}
+    rows = [
+        *outcomes.most_common(),
+        ["a result has another sharding", sum(bool(e["other shardings"]) for e in both.values())],
+        *beside([(each["ours"], each["theirs"]) for each in both.values()], "JAX"),
+    ]
+    print(tabulate(rows, tablefmt="plain", intfmt=","))
+    causes = Counter(
+        f"{each['outcome']}: {re.sub(r'[0-9]+', 'N', each['why'])}"
+        for each in found.values()
+        if each["outcome"] in ("wrong", "refused", "crashed")
+    )
+    for text, count in causes.most_common() if options.list else ():
+        print(f"{count:5} {text}")
+    for seed, each in found.items() if options.list else ():
+        if each["outcome"] in ("wrong", "refused", "crashed"):
+            print(JaxProgram(seed).source())
+            print(f"--seed {seed} --programs 1: {each['outcome']}: {each['why']}")
+        elif each.get("other shardings"):
+            print(f"--seed {seed} --programs 1: a result has another sharding")
+        elif seed in both and is_more(each["ours"], each["theirs"]):
+            print(f"--seed {seed} --programs 1: {each['ours']:,} bytes over {each['theirs']:,}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The interface of compiled code and its callers: element types, boundaries, collectives."""

@@ -1,0 +1,116 @@
+"""Annotations by name, and the edits that a question such as `w1=[[], [model]]` stands for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from shard_dialect.analysis.changes.annotations import Edit, Placed, annotations_in
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.function import functions_of, name_of
+from shard_dialect.ir.grids import grids_of
+from shard_dialect.ir.mesh import annotation_ops
+from shard_dialect.ir.walk import walk
+from shard_dialect.model import Annotation, Grid
+from shard_dialect.model.annotation import sharding_on
+from shard_dialect.model.grid import Axis
+
+
+@dataclass(frozen=True)
+class Question:
+    """`pattern=sharding`: another sharding of all values whose name matches the pattern."""
+
+    pattern: str
+    split_axes: tuple[tuple[str | Axis, ...], ...]
+    """For each dimension, the names or numbers of the axes that split it."""
+
+    @classmethod
+    def read(cls, text: str) -> Question:
+        """The question in a text. Raises `ShardError`.
+
+        >>> Question.read("w*=[[], [model, 0]]")
+        Question(pattern='w*', split_axes=((), ('model', 0)))
+        """
+        pattern, equals, sharding = text.rpartition("=")
+        inside = re.fullmatch(r"\s*\[(.*)\]\s*", sharding)
+        dims = re.findall(r"\[([^\[\]]*)\]", inside[1]) if inside else []
+        rest = re.sub(r"\[[^\[\]]*\]|[,\s]", "", inside[1]) if inside else sharding
+        if not equals or not pattern or inside is None or rest:
+            raise ShardError(
+                f"cannot read '{text}': write NAME=[[], [0]], with a list of grid axes for each "
+                "dimension"
+            )
+        return cls(pattern.strip(), tuple(tuple(map(_axis, _listed(each))) for each in dims))
+
+
+def edits_for(module: ir.Operation, entry: str, question: Question) -> list[Edit]:
+    """The edits of an imported module that answer a question.
+
+    Raises `ShardError` if nothing has the name, or cannot have the sharding.
+    """
+    grids = grids_of(module)
+    placed = [
+        (each, names_of(each))
+        for each in annotations_in(module)
+        if each.site.function == entry and each.site.kind != "op"
+    ]
+    matching = [
+        each for each, names in placed if any(fnmatchcase(name, question.pattern) for name in names)
+    ]
+    if not matching:
+        known = ", ".join(names[-1] for _, names in placed)
+        raise ShardError(
+            f"nothing of @{entry} is called '{question.pattern}'; its arguments and results are "
+            f"{known}"
+        )
+    by_argument = _annotation_ops_of_arguments(module, entry)
+    ops = {each.site.number: each for each in annotations_in(module) if each.site.kind == "op"}
+    edits = []
+    for each in matching:
+        numbers = by_argument.get(each.site.number, ()) if each.site.kind == "argument" else ()
+        sites = [ops[number] for number in numbers] or [each]
+        edits += [_edit(site, question, grids) for site in sites]
+    return edits
+
+
+def _edit(placed: Placed, question: Question, grids: Mapping[str, Grid]) -> Edit:
+    annotation = placed.annotation
+    named = grids[annotation.grid] if annotation else next(iter(grids.values()))
+    if len(question.split_axes) > len(placed.shape):
+        raise ShardError(
+            f"'{question.pattern}' has {len(question.split_axes)} dimensions in the question, and "
+            f"{len(placed.shape)} in the program"
+        )
+    sharding = sharding_on(named, question.split_axes, len(placed.shape))
+    new = replace(annotation, sharding=sharding) if annotation else Annotation(sharding)
+    return Edit(placed.site, new)
+
+
+def names_of(placed: Placed) -> tuple[str, ...]:
+    """The names of an argument or result: by its number, in the file, and a framework's."""
+    kind = "arg" if placed.site.kind == "argument" else "result"
+    return (f"{kind}{placed.site.number}", *placed.names)
+
+
+def _annotation_ops_of_arguments(module: ir.Operation, entry: str) -> dict[int, list[int]]:
+    """For each argument of a function, the numbers of the ops that annotate it."""
+    function = next(op for op in functions_of(module) if name_of(op) == entry)
+    arguments = {each: n for n, each in enumerate(function.regions[0].blocks[0].arguments)}
+    found: dict[int, list[int]] = {}
+    ops = [op for op in walk(module) if op.name in annotation_ops.OPS]
+    for number, op in enumerate(ops):
+        argument = arguments.get(op.operands[0])
+        if argument is not None and annotation_ops.binds(op) == "value":
+            found.setdefault(argument, []).append(number)
+    return found
+
+
+def _listed(text: str) -> Sequence[str]:
+    return [each.strip().strip("\"'") for each in text.split(",") if each.strip()]
+
+
+def _axis(text: str) -> str | int:
+    return int(text) if text.isdecimal() else text

@@ -1,1 +1,0 @@
-"""The memory of a device where XLA compiles the program."""

@@ -1,1 +1,0 @@
-"""How a tensor lies on the devices, drawn."""

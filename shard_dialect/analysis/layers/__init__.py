@@ -1,1 +1,0 @@
-"""The ops of a program by layers and regions, with the sharding of each value between them."""

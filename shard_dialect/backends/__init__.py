@@ -1,0 +1,1 @@
+"""Compilers of the local form: our own code for CPUs, XLA, and Python."""

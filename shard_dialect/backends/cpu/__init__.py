@@ -1,0 +1,3 @@
+"""Generate machine code for lowered functions: loops, elementary functions, BLAS."""
+
+from __future__ import annotations

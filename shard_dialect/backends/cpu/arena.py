@@ -1,0 +1,199 @@
+"""Allocate all buffers of a function in one arena, disjoint only if their lifetimes overlap.
+
+    %a = memref.alloc() : memref<64xf32>          %a = memref.view %arena[0][]
+    ... last use of %a                       ->   ...
+    %b = memref.alloc() : memref<32xf32>          %b = memref.view %arena[0][]
+
+The caller passes the arena, and keeps it from run to run: new memory would be paged in at each run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from shard_dialect.abi.tensor_types import has_numpy_type
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
+from shard_dialect.ir.diagnostics import location_text
+from shard_dialect.ir.function import boundary, set_boundary
+from shard_dialect.ir.numbered_function import itemsize
+from shard_dialect.ir.walk import body, operations
+
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A buffer of the arena: its bytes, and the numbers of the first and the last op that use it.
+
+    The numbers are those of the ops in the function's block, times two; a last use is odd.
+    """
+
+    type: str
+    """The type, as `64x32xf32`."""
+    location: str | None
+    offset: int
+    bytes: int
+    """Its bytes, with the padding to the alignment."""
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Arena:
+    """The memory of a function's buffers."""
+
+    bytes: int
+    buffers: tuple[Buffer, ...]
+
+
+def use_arena(function: ir.Operation) -> Arena:
+    """Add an argument to the function, the arena for its buffers, and say where they are in it.
+
+    Buffers are moved to it if their lifetime begins and ends in the function's own block.
+    """
+    spans = _spans(function)
+    arena = _FreeRanges()
+    offsets: dict[int, int] = {}
+    begins = [(span.first, False, number) for number, span in enumerate(spans)]
+    ends = [(span.last, True, number) for number, span in enumerate(spans)]
+    for _, is_end, each in sorted([*begins, *ends]):
+        if is_end:
+            arena.free(offsets[each], spans[each].size)
+        else:
+            offsets[each] = arena.allocate(spans[each].size)
+    buffers = tuple(
+        Buffer(
+            str(span.alloc.results[0].type).removeprefix("memref<").removesuffix(">"),
+            location_text(span.alloc.location),
+            offsets[number],
+            span.size,
+            span.first,
+            span.last,
+        )
+        for number, span in enumerate(spans)
+    )
+    memory = _add_argument(function, arena.size)
+    for number, span in enumerate(spans):
+        with ir.InsertionPoint(span.alloc), span.alloc.location:
+            offset = build.index(offsets[number])
+            type_ = span.alloc.results[0].type
+            view = build.create("memref.view", [type_], [memory, offset])
+        span.alloc.results[0].replace_all_uses_with(view.results[0])
+        for op in (*span.deallocs, span.alloc):
+            op.erase()
+    return Arena(arena.size, buffers)
+
+
+def _add_argument(function: ir.Operation, size: int) -> ir.Value:
+    type_ = ir.MemRefType.get([size], ir.IntegerType.get_signless(8))
+    entries = [*boundary(function, "arg_attrs"), {}]
+    function_type = function.attributes["function_type"].value
+    argument = body(function).add_argument(type_, function.location)
+    new_type = ir.FunctionType.get([*function_type.inputs, type_], function_type.results)
+    function.attributes["function_type"] = ir.TypeAttr.get(new_type)
+    set_boundary(function, "arg_attrs", entries)
+    return argument
+
+
+@dataclass(frozen=True)
+class _Span:
+    """A buffer, and the numbers of the first and the last op of the block that use it.
+
+    Starts are even and ends odd: two buffers of one op are needed at the same time.
+    """
+
+    alloc: ir.Operation
+    deallocs: tuple[ir.Operation, ...]
+    size: int
+    first: int
+    last: int
+
+
+def _spans(function: ir.Operation) -> list[_Span]:
+    ops = operations(body(function))
+    uses: list[list[int]] = []
+    deallocs: list[list[ir.Operation]] = []
+    owners: dict[ir.Value, list[int]] = {}
+    allocs: list[ir.Operation] = []
+    for position, op in enumerate(ops):
+        if op.name == "memref.alloc" and _is_plain(op):
+            owners[op.results[0]] = [len(allocs)]
+            allocs.append(op)
+            uses.append([])
+            deallocs.append([])
+            continue
+        touched = {number for value in _values(op) for number in owners.get(value, ())}
+        if op.name == "memref.dealloc":
+            for number in touched:
+                deallocs[number].append(op)
+            continue
+        for number in touched:
+            uses[number].append(position)
+        for result in op.results:
+            # A result other than a float may be a view or an address of these buffers: they live as
+            # long as it is used.
+            if touched and not isinstance(result.type, ir.FloatType):
+                owners[result] = sorted(touched)
+    return [
+        _Span(alloc, tuple(freed), _bytes(alloc), min(used) * 2, max(used) * 2 + 1)
+        for alloc, freed, used in zip(allocs, deallocs, uses, strict=True)
+        if used and len(freed) == 1 and freed[0].operands[0] == alloc.results[0]
+    ]
+
+
+def _values(op: ir.Operation) -> list[ir.Value]:
+    """The values that the op uses, also in its regions."""
+    values = list(op.operands)
+    for region in op.regions:
+        for block in region:
+            for inner in operations(block):
+                values += _values(inner)
+    return values
+
+
+def _is_plain(op: ir.Operation) -> bool:
+    type_ = op.results[0].type
+    is_known = type_.has_static_shape and not len(op.operands)
+    return is_known and has_numpy_type(type_.element_type) and "strided" not in str(type_)
+
+
+def _bytes(op: ir.Operation) -> int:
+    type_ = op.results[0].type
+    size = prod(type_.shape) * itemsize(type_.element_type)
+    return -(-max(size, 1) // ALIGNMENT) * ALIGNMENT
+
+
+class _FreeRanges:
+    """The free ranges of the arena, in order."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._free: list[tuple[int, int]] = []
+
+    def allocate(self, size: int) -> int:
+        """Allocate in the smallest hole that fits, else at the end; return the offset."""
+        holes = [(length, start) for start, length in self._free if length >= size]
+        if holes:
+            length, start = min(holes)
+            self._free.remove((start, length))
+            if length > size:
+                self._free.append((start + size, length - size))
+            return start
+        last = max(self._free, default=None)
+        start = self.size
+        if last is not None and sum(last) == self.size:  # extend the free range at the end
+            self._free.remove(last)
+            start = last[0]
+        self.size = start + size
+        return start
+
+    def free(self, start: int, size: int) -> None:
+        merged: list[tuple[int, int]] = []
+        for begin, length in sorted([*self._free, (start, size)]):
+            if merged and sum(merged[-1]) == begin:
+                merged[-1] = (merged[-1][0], merged[-1][1] + length)
+            else:
+                merged.append((begin, length))
+        self._free = merged

@@ -1,0 +1,383 @@
+"""Expand elementary functions, and floats that processors lack, to arithmetic.
+
+LLVM vectorizes arithmetic, unlike calls of libm.
+
+    %y = math.exp %x : f32   ->   n = round(x / ln 2), r = x - n ln 2, y = 2^n (1 + r + r^2 P(r))
+
+Results are within five units in the last place, mostly within two. NaN, infinities, zeros and
+denormals are handled as in libm. The polynomials are those of Cephes and, for `tanh` and `erf` of
+f32, Eigen's rational functions. Other functions and types stay as they are; narrower floats have
+been converted to f32 before.
+
+Narrow floats are expressed by types that every processor supports: LLVM calls functions of a
+compiler's runtime library for conversions without an instruction, and for moving bf16 values. Our
+code is not linked with such a library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import factorial, inf, log, sqrt
+
+import ml_dtypes
+import numpy as np
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
+from shard_dialect.ir.walk import walk
+
+
+def expand(module: ir.Operation) -> None:
+    """Replace the functions in the table by arithmetic."""
+    for op in walk(module):
+        known = _FUNCTIONS.get(op.name)
+        type_ = op.results[0].type if known else None
+        if known is None or str(type_) not in known:
+            continue
+        with ir.InsertionPoint(op), op.location:
+            result = known[str(type_)](_Writer(type_), op.operands[0])
+        op.results[0].replace_all_uses_with(result)
+        op.erase()
+
+
+class _Writer:
+    """Creates arithmetic on floats of one type."""
+
+    def __init__(self, type_: ir.Type) -> None:
+        self.type = type_
+        self.is_double = str(type_) == "f64"
+        self.integer = ir.IntegerType.get_signless(64 if self.is_double else 32)
+        self._contract = {"fastmath": ir.Attribute.parse("#arith.fastmath<contract>")}
+
+    def number(self, value: float) -> ir.Value:
+        return build.scalar(ir.FloatAttr.get(self.type, value)).results[0]
+
+    def integer_constant(self, value: int) -> ir.Value:
+        return build.scalar(ir.IntegerAttr.get(self.integer, value)).results[0]
+
+    def _value(self, value: ir.Value | float) -> ir.Value:
+        return value if isinstance(value, ir.Value) else self.number(value)
+
+    def _binary(self, name: str, a: ir.Value | float, b: ir.Value | float) -> ir.Value:
+        # A product and a sum may be fused; no other rounding may change.
+        flags = self._contract if name in ("addf", "subf", "mulf") else {}
+        operands = [self._value(a), self._value(b)]
+        return build.create(f"arith.{name}", [self.type], operands, flags).results[0]
+
+    def add(self, a: ir.Value | float, b: ir.Value | float) -> ir.Value:
+        return self._binary("addf", a, b)
+
+    def subtract(self, a: ir.Value | float, b: ir.Value | float) -> ir.Value:
+        return self._binary("subf", a, b)
+
+    def multiply(self, a: ir.Value | float, b: ir.Value | float) -> ir.Value:
+        return self._binary("mulf", a, b)
+
+    def divide(self, a: ir.Value | float, b: ir.Value | float) -> ir.Value:
+        return self._binary("divf", a, b)
+
+    def on_bits(self, name: str, a: ir.Value, b: ir.Value | int) -> ir.Value:
+        other = b if isinstance(b, ir.Value) else self.integer_constant(b)
+        return build.create(f"arith.{name}", [self.integer], [a, other]).results[0]
+
+    def bits(self, value: ir.Value) -> ir.Value:
+        return build.create("arith.bitcast", [self.integer], [value]).results[0]
+
+    def of_bits(self, value: ir.Value) -> ir.Value:
+        return build.create("arith.bitcast", [self.type], [value]).results[0]
+
+    def compare(self, predicate: int, a: ir.Value, b: ir.Value | float) -> ir.Value:
+        i1, i64 = (ir.IntegerType.get_signless(width) for width in (1, 64))
+        attributes = {"predicate": ir.IntegerAttr.get(i64, predicate)}
+        return build.create("arith.cmpf", [i1], [a, self._value(b)], attributes).results[0]
+
+    def select(self, condition: ir.Value, a: ir.Value | float, b: ir.Value | float) -> ir.Value:
+        operands = [condition, self._value(a), self._value(b)]
+        return build.create("arith.select", [self.type], operands).results[0]
+
+    def absolute(self, a: ir.Value) -> ir.Value:
+        return build.create("math.absf", [self.type], [a]).results[0]
+
+    def with_sign(self, a: ir.Value, sign: ir.Value) -> ir.Value:
+        return build.create("math.copysign", [self.type], [a, sign]).results[0]
+
+    def polynomial(self, x: ir.Value, coefficients: Sequence[float]) -> ir.Value:
+        """By Horner's scheme, the highest coefficient first."""
+        value = self.number(coefficients[0])
+        for each in coefficients[1:]:
+            value = self.add(self.multiply(value, x), each)
+        return value
+
+    def clamped(self, x: ir.Value, low: float, high: float) -> ir.Value:
+        """Clamp to a range; NaN becomes `low`, so that later integer ops are defined."""
+        x = self.select(self.compare(_GREATER, x, low), x, low)
+        return self.select(self.compare(_LESS, x, high), x, high)
+
+    def nan_kept(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        return self.select(self.compare(_UNORDERED, x, x), x, y)
+
+    def to_integer(self, x: ir.Value) -> ir.Value:
+        """Convert to an integer through i32, for which more processors have an instruction."""
+        i32 = ir.IntegerType.get_signless(32)
+        integer = build.create("arith.fptosi", [i32], [x]).results[0]
+        if self.is_double:
+            integer = build.create("arith.extsi", [self.integer], [integer]).results[0]
+        return integer
+
+    def power_of_two(self, exponent: ir.Value) -> ir.Value:
+        """2 to an integer in the range of a normal float's exponent."""
+        bias, width = (1023, 52) if self.is_double else (127, 23)
+        biased = self.on_bits("addi", exponent, bias)
+        return self.of_bits(self.on_bits("shli", biased, width))
+
+
+_EQUAL, _GREATER, _LESS, _UNORDERED = 1, 2, 4, 14
+"""The values of predicates of `arith.cmpf`."""
+
+_EXP_32 = (
+    1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1,
+    5.0000001201e-1,
+)  # fmt: skip
+_EXP_64 = tuple(1 / factorial(degree) for degree in range(13, 1, -1))
+_LN_2 = {
+    False: (0.693359375, -2.12194440e-4),
+    True: (6.93147180369123816e-1, 1.90821492927058770e-10),
+}
+_ROUNDS = {False: 1.5 * 2**23, True: 1.5 * 2**52}
+"""Adding this number and subtracting it again rounds to an integer."""
+
+
+def _exp(w: _Writer, x: ir.Value) -> ir.Value:
+    low, high = (-746.0, 710.0) if w.is_double else (-104.0, 89.0)
+    argument, x = x, w.clamped(x, low, high)
+    shifted = w.add(w.multiply(x, 1 / log(2)), _ROUNDS[w.is_double])
+    count = w.subtract(shifted, _ROUNDS[w.is_double])
+    # ln 2 in two parts, of which the first has so few bits that its product with the count is
+    # exact.
+    for term in _LN_2[w.is_double]:
+        x = w.subtract(x, w.multiply(count, term))
+    value = w.add(_exp_minus_one(w, x), 1.0)
+    # In two steps: the exponents of denormals, and on overflow, are out of range for one.
+    exponent = w.to_integer(count)
+    half = w.on_bits("shrsi", exponent, 1)
+    for each in (half, w.on_bits("subi", exponent, half)):
+        value = w.multiply(value, w.power_of_two(each))
+    return w.nan_kept(argument, value)
+
+
+def _exp_minus_one(w: _Writer, x: ir.Value) -> ir.Value:
+    """The polynomial for arguments up to half of ln 2."""
+    tail = w.polynomial(x, _EXP_64 if w.is_double else _EXP_32)
+    return w.add(w.multiply(tail, w.multiply(x, x)), x)
+
+
+def _expm1(w: _Writer, x: ir.Value) -> ir.Value:
+    is_small = w.compare(_LESS, w.absolute(x), 0.34)
+    # The polynomial gets no argument out of its range, and a zero keeps its sign.
+    small_result = w.select(is_small, x, 0.0)
+    small_result = w.select(
+        w.compare(_EQUAL, small_result, 0.0), small_result, _exp_minus_one(w, small_result)
+    )
+    return w.select(is_small, small_result, w.subtract(_exp(w, x), 1.0))
+
+
+_LOG_32 = (
+    7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
+    -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
+)  # fmt: skip
+
+
+def _log(w: _Writer, x: ir.Value) -> ir.Value:
+    is_denormal = w.compare(_LESS, x, 2.0**-126)
+    scaled = w.select(is_denormal, w.multiply(x, 2.0**23), x)
+    bits = w.bits(scaled)
+    exponent = w.on_bits("subi", w.on_bits("shrui", bits, 23), 126)
+    count = build.create("arith.sitofp", [w.type], [exponent]).results[0]
+    count = w.subtract(count, w.select(is_denormal, 23.0, 0.0))
+    mantissa = w.of_bits(w.on_bits("ori", w.on_bits("andi", bits, 0x7FFFFF), 0x3F000000))
+    # The polynomial is for mantissas around 1, from sqrt(1/2) to sqrt(2).
+    is_low = w.compare(_LESS, mantissa, sqrt(0.5))
+    count = w.subtract(count, w.select(is_low, 1.0, 0.0))
+    m = w.add(w.subtract(mantissa, 1.0), w.select(is_low, mantissa, 0.0))
+    square = w.multiply(m, m)
+    y = w.multiply(w.polynomial(m, _LOG_32), w.multiply(m, square))
+    high, low = _LN_2[False]
+    y = w.add(y, w.multiply(count, low))
+    y = w.subtract(y, w.multiply(square, 0.5))
+    y = w.add(w.add(m, y), w.multiply(count, high))
+    y = w.select(w.compare(_EQUAL, x, inf), x, y)
+    y = w.select(w.compare(_EQUAL, x, 0.0), -inf, y)
+    y = w.select(w.compare(_LESS, x, 0.0), float("nan"), y)
+    return w.nan_kept(x, y)
+
+
+def _log1p(w: _Writer, x: ir.Value) -> ir.Value:
+    """log(u) for u = 1 + x, plus the error of rounding u."""
+    u = w.add(x, 1.0)
+    is_usual = w.compare(_GREATER, u, 0.0)
+    divisor = w.select(is_usual, u, 1.0)
+    lost = w.divide(w.subtract(x, w.subtract(u, 1.0)), divisor)
+    lost = w.select(w.compare(_LESS, w.absolute(lost), 1.0), lost, 0.0)  # infinities lose nothing
+    logarithm = build.create("math.log", [w.type], [u]).results[0] if w.is_double else _log(w, u)
+    return w.select(w.compare(_EQUAL, x, 0.0), x, w.add(logarithm, lost))
+
+
+_TANH_OVER = (
+    -2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08,
+    1.48572235717979e-05, 6.37261928875436e-04, 4.89352455891786e-03,
+)  # fmt: skip
+_TANH_UNDER = (
+    1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03,
+)  # fmt: skip
+
+
+def _odd(
+    w: _Writer, x: ir.Value, most: float, over: Sequence[float], under: Sequence[float]
+) -> ir.Value:
+    """The quotient x P(x²) / Q(x²), constant from `most` on."""
+    bounded = w.clamped(x, -most, most)
+    square = w.multiply(bounded, bounded)
+    above = w.multiply(bounded, w.polynomial(square, over))
+    return w.divide(above, w.polynomial(square, under))
+
+
+def _tanh(w: _Writer, x: ir.Value) -> ir.Value:
+    y = _odd(w, x, 7.90531110763549805, _TANH_OVER, _TANH_UNDER)
+    y = w.select(w.compare(_LESS, w.absolute(x), 4e-4), x, y)
+    return w.nan_kept(x, _one_from(w, 9.02, x, y))
+
+
+def _one_from(w: _Writer, least: float, x: ir.Value, y: ir.Value) -> ir.Value:
+    """Where |x| is `least` or more, 1 with the sign of x; else y.
+
+    The function rounds to 1 there. Gradients have the difference, such as 1 - tanh(x)².
+    """
+    one = w.with_sign(w.number(1.0), x)
+    return w.select(w.compare(_LESS, w.absolute(x), least), y, one)
+
+
+_TANH_OVER_64 = (-9.64399179425052238628e-1, -9.92877231001918586564e1, -1.61468768441708447952e3)
+_TANH_UNDER_64 = (
+    1.0, 1.12811678491632931402e2, 2.23548839060100448583e3, 4.84406305325125486048e3,
+)  # fmt: skip
+
+
+def _tanh_64(w: _Writer, x: ir.Value) -> ir.Value:
+    size = w.absolute(x)
+    square = w.multiply(x, x)
+    ratio = w.divide(w.polynomial(square, _TANH_OVER_64), w.polynomial(square, _TANH_UNDER_64))
+    small_result = w.add(x, w.multiply(x, w.multiply(square, ratio)))
+    power = _exp(w, w.add(size, size))
+    large_result = w.with_sign(w.subtract(1.0, w.divide(2.0, w.add(power, 1.0))), x)
+    y = w.select(w.compare(_LESS, size, 0.625), small_result, large_result)
+    return w.nan_kept(x, w.select(w.compare(_EQUAL, x, 0.0), x, y))
+
+
+_ERF_OVER = (
+    2.2905065861350646e-4, 3.4082910107109506e-3, 5.0955695062380861e-2, 1.8520832239976145e-1,
+    1.128379143519084,
+)  # fmt: skip
+_ERF_UNDER = (
+    -1.1791602954361697e-7, 2.3547966471313185e-5, 1.0179625278914885e-3, 1.4070470171167667e-2,
+    1.1098505178285362e-1, 4.9746925110067538e-1, 1.0,
+)  # fmt: skip
+
+
+def _erf(w: _Writer, x: ir.Value) -> ir.Value:
+    y = _odd(w, x, 3.7439211627767994, _ERF_OVER, _ERF_UNDER)
+    return w.nan_kept(x, _one_from(w, 3.92, x, y))
+
+
+_FUNCTIONS: dict[str, dict[str, Callable[[_Writer, ir.Value], ir.Value]]] = {
+    "math.erf": {"f32": _erf},
+    "math.exp": {"f32": _exp, "f64": _exp},
+    "math.expm1": {"f32": _expm1, "f64": _expm1},
+    "math.log": {"f32": _log},
+    "math.log1p": {"f32": _log1p, "f64": _log1p},
+    "math.tanh": {"f32": _tanh, "f64": _tanh_64},
+}
+
+
+_NARROW = ("bf16", "f16")
+_ULESS, _MORE_OR_LESS = 4, 6
+"""Ordered predicates of `arith.cmpf`."""
+
+
+def convert_by_f32(module: ir.Operation) -> None:
+    """Convert between f64 and bf16 or f16 through f32, with the same result.
+
+    A number that f32 cannot represent is rounded to odd: to the neighbour whose last bit is 1. That
+    bit tells the second rounding on which side of a tie the number was.
+    """
+    for op in walk(module):
+        if op.name not in ("arith.extf", "arith.truncf"):
+            continue
+        source, target = (str(each.type) for each in (op.operands[0], op.results[0]))
+        with ir.InsertionPoint(op), op.location:
+            if source == "f64" and target in _NARROW:
+                op.operands[0] = _to_odd(op.operands[0])
+            elif source in _NARROW and target == "f64":
+                f32 = ir.F32Type.get()
+                op.operands[0] = build.cast("arith.extf", op.operands[0], f32)
+
+
+def add_products_in_f32(module: ir.Operation) -> None:
+    """Compute each `math.fma` of bf16 or f16 in f32, and round: upstream widens all others."""
+    for op in walk(module):
+        if op.name != "math.fma" or str(op.results[0].type) not in _NARROW:
+            continue
+        with ir.InsertionPoint(op), op.location:
+            f32 = ir.F32Type.get()
+            wide = [build.cast("arith.extf", each, f32) for each in op.operands]
+            (total,) = build.create("math.fma", [f32], wide).results
+            narrow = build.cast("arith.truncf", total, op.results[0].type)
+        op.results[0].replace_all_uses_with(narrow)
+        op.erase()
+
+
+def _to_odd(value: ir.Value) -> ir.Value:
+    f32, f64, i32 = ir.F32Type.get(), ir.F64Type.get(), ir.IntegerType.get_signless(32)
+    nearest = build.cast("arith.truncf", value, f32)
+    back = build.cast("arith.extf", nearest, f64)
+    bits = build.cast("arith.bitcast", nearest, i32)
+    sizes = [build.cast("math.absf", each, f64) for each in (value, back)]
+    is_farther = build.create("arith.extui", [i32], [_compare(_ULESS, *sizes)]).results[0]
+    nearer = build.create("arith.subi", [i32], [bits, is_farther]).results[0]
+    is_rounded = build.create("arith.extui", [i32], [_compare(_MORE_OR_LESS, back, value)])
+    odd = build.create("arith.ori", [i32], [nearer, is_rounded.results[0]]).results[0]
+    return build.cast("arith.bitcast", odd, f32)
+
+
+def _compare(predicate: int, a: ir.Value, b: ir.Value) -> ir.Value:
+    number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), predicate)
+    bit = ir.IntegerType.get_signless(1)
+    return build.create("arith.cmpf", [bit], [a, b], {"predicate": number}).results[0]
+
+
+def move_as_bits(module: ir.Operation) -> None:
+    """In the LLVM dialect, represent bf16 values as 16-bit integers.
+
+    Arithmetic on bf16 was converted to f32 before, so it is only loaded, stored and selected.
+    """
+    bits = ir.IntegerType.get_signless(16)
+    for op in walk(module):
+        arguments = [each for region in op.regions for block in region for each in block.arguments]
+        for value in (*arguments, *op.results):
+            if isinstance(value.type, ir.BF16Type):
+                value.set_type(bits)
+        if op.name == "llvm.func" and "bf16" in str(op.attributes["function_type"]):
+            type_ = str(op.attributes["function_type"]).replace("bf16", "i16")
+            op.attributes["function_type"] = ir.Attribute.parse(type_)
+        elif op.name == "llvm.mlir.constant" and isinstance(op.attributes["value"], ir.FloatAttr):
+            _constant_as_bits(op, bits)
+    for op in walk(module):
+        if op.name == "llvm.bitcast" and op.operands[0].type == op.results[0].type:
+            op.results[0].replace_all_uses_with(op.operands[0])
+            op.erase()
+
+
+def _constant_as_bits(op: ir.Operation, bits: ir.Type) -> None:
+    value = op.attributes["value"]
+    if isinstance(value.type, ir.BF16Type):
+        number = np.array(value.value, ml_dtypes.bfloat16).view(np.int16)
+        op.attributes["value"] = ir.IntegerAttr.get(bits, int(number))

@@ -1,0 +1,322 @@
+"""Machine code for a lowered function: compiled by LLVM here, or loaded from a cache.
+
+Compiled code calls our functions through a table of addresses, which is passed to it:
+
+    llvm.call @cblas_sgemm(...)    ->    %f = llvm.load %table[3]
+                                         llvm.call %f(...)
+
+So the code needs no linker to resolve these functions.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from shard_dialect.abi.lowered_program import Program, find_function
+from shard_dialect.backends.cpu.arena import Arena, use_arena
+from shard_dialect.backends.cpu.convolutions import call_blas
+from shard_dialect.backends.cpu.elementary_functions import (
+    add_products_in_f32,
+    convert_by_f32,
+    expand,
+    move_as_bits,
+)
+from shard_dialect.backends.cpu.kernels import KERNEL, Kernels, inline_small
+from shard_dialect.backends.cpu.lower_loops import (
+    mark_parallel,
+    outline_loops,
+    store_padded,
+    to_loops,
+)
+from shard_dialect.backends.cpu.pointers import pass_pointers
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import PassManager, ir, submodule
+from shard_dialect.ir.building import build
+from shard_dialect.ir.diagnostics import error_at, from_mlir, reporting
+from shard_dialect.ir.function import drop_from_boundary, functions_of, name_of
+from shard_dialect.ir.grids import OPS as GRIDS
+from shard_dialect.ir.mesh.attributes import COLLECTIVE, DEVICE, FORM, RANK
+from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.passes.lower.control_flow import for_llvm
+from shard_dialect.passes.lower.mpi.mpi_code import BIND as MPI_BIND
+from shard_dialect.passes.lower.mpi.mpi_code import functions_called
+from shard_dialect.processes.supervise import doing
+
+BIND = "mesh.bind"
+_TABLE = "mesh.table"
+_TEXT = f"""
+llvm.mlir.global internal @"{_TABLE}"() : !llvm.ptr {{
+  %0 = llvm.mlir.zero : !llvm.ptr
+  llvm.return %0 : !llvm.ptr
+}}
+llvm.func @"{BIND}"(%table: !llvm.ptr) {{
+  %0 = llvm.mlir.addressof @"{_TABLE}" : !llvm.ptr
+  llvm.store %table, %0 : !llvm.ptr, !llvm.ptr
+  llvm.return
+}}
+"""
+
+
+def call_through_table(module: ir.Operation, names: Sequence[str]) -> None:
+    """In the LLVM dialect, call the declared functions `names` by their position in this list."""
+    numbers = {name: number for number, name in enumerate(names)}
+    first = operations(body(module))[0]
+    parsed = ir.Module.parse(_TEXT)
+    for op in operations(body(parsed.operation)):
+        op.move_before(first)
+    for op in walk(module):
+        if op.name == "llvm.call" and "callee" in op.attributes:
+            number = numbers.get(op.attributes["callee"].value)
+            if number is not None:
+                _call_by_address(op, number)
+    for op in operations(body(module)):
+        if op.name == "llvm.func" and op.attributes["sym_name"].value in numbers:
+            op.erase()
+
+
+def _call_by_address(op: ir.Operation, number: int) -> None:
+    pointer = ir.Type.parse("!llvm.ptr")
+    i64 = ir.IntegerType.get_signless(64)
+    with ir.InsertionPoint(op), op.location:
+        symbol = {"global_name": ir.FlatSymbolRefAttr.get(_TABLE)}
+        table = build.create("llvm.mlir.addressof", [pointer], [], symbol).results[0]
+        table = build.create("llvm.load", [pointer], [table]).results[0]
+        entry_number = {
+            "rawConstantIndices": ir.DenseI32ArrayAttr.get([number]),
+            "elem_type": ir.TypeAttr.get(i64),
+        }
+        slot = build.create("llvm.getelementptr", [pointer], [table], entry_number).results[0]
+        address = build.create("llvm.load", [pointer], [slot]).results[0]
+        attributes = {
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1 + len(op.operands), 0]),
+            "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
+        }
+        types = [result.type for result in op.results]
+        new_call = build.create("llvm.call", types, [address, *op.operands], attributes)
+    for old, new in zip(op.results, new_call.results, strict=True):
+        old.replace_all_uses_with(new)
+    op.erase()
+
+
+class Table:
+    """The table of addresses; it must live as long as the code may be called."""
+
+    def __init__(self, addresses: Mapping[str, int], names: Sequence[str]) -> None:
+        self._names = names
+        self._entries = (ctypes.c_void_p * max(1, len(names)))(*(addresses[n] for n in names))
+
+    def replace(self, addresses: Mapping[str, int]) -> None:
+        """Set other addresses for some of the names."""
+        for number, name in enumerate(self._names):
+            self._entries[number] = addresses.get(name, self._entries[number])
+
+    def bind(self, packed: Callable[[int], None]) -> None:
+        """Pass the table to the code by the function `BIND`, which takes pointers to arguments."""
+        table = ctypes.c_void_p(ctypes.addressof(self._entries))
+        arguments = (ctypes.c_void_p * 1)(ctypes.addressof(table))
+        packed(ctypes.addressof(arguments))
+
+
+LEVEL = "SHARD_DIALECT_OPT_LEVEL"
+"""The environment variable with LLVM's level of optimization, 0 to 3."""
+_LEVELS = ("0", "1", "2", "3")
+
+_WIDENED = "builtin.module(math-extend-to-supported-types)"
+# math-expand-ops is wrong for powers, and inexact near 0 for others: only for ops without another.
+_TO_LLVM = (
+    "builtin.module(lower-affine,convert-scf-to-cf,"
+    "convert-complex-to-standard,"
+    "arith-emulate-unsupported-floats{source-types=bf16 target-type=f32},"
+    "expand-strided-metadata,lower-affine,math-expand-ops{ops=clampf,fpowi},convert-math-to-llvm,"
+    "convert-math-to-libm,arith-expand{include-bf16=true},convert-vector-to-llvm,"
+    "convert-complex-to-llvm,finalize-memref-to-llvm,convert-index-to-llvm,convert-arith-to-llvm,"
+    "convert-cf-to-llvm,convert-ub-to-llvm,convert-func-to-llvm,reconcile-unrealized-casts)"
+)
+_SIMPLER = "builtin.module(canonicalize)"
+
+
+class Library(Protocol):
+    """A loaded library of compiled code."""
+
+    def packed(self, name: str) -> Callable[[int], None]:
+        """The function that takes pointers to the arguments of the function `name`."""
+
+
+@dataclass(frozen=True)
+class Code:
+    """The interface of compiled code for its caller."""
+
+    program: Program
+    arena: int
+    """The size in bytes of its arena."""
+    names: tuple[str, ...]
+    """The names of our functions that it calls."""
+
+    def started(self, library: Library, addresses: Mapping[str, int]) -> tuple[Table, Entry]:
+        """Bind the code to the addresses; return its table and the function to call."""
+        table = Table(addresses, self.names)
+        table.bind(library.packed(BIND))
+        return table, library.packed(_PREFIX + self.program.entry)
+
+
+Entry = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class LoopCode:
+    """A program whose ops on tensors are loops over buffers, and calls of products and kernels."""
+
+    program: Program
+    function: ir.Operation
+    called: list[str]
+    arena: Arena
+
+
+def to_loop_code(module: ir.Operation, entry: str) -> LoopCode:
+    """Bring the function `entry` of a module in the lowered form to loops, in place."""
+    program = Program.read(module, entry)
+    function = find_function(module, entry)
+    _rename(module, function)
+    inline_small(module)
+    kernels = Kernels(module)
+    called = call_blas(module, kernels)
+    to_loops(module, kernels)
+    outline_loops(module, kernels, called)
+    return LoopCode(program, function, called, use_arena(function))
+
+
+def generate(parsed: ir.Module, entry: str) -> tuple[Code, Engine]:
+    """Compile the function `entry` of a module in the lowered form, which is consumed."""
+    module = parsed.operation
+    with module.context, ir.Location.unknown():
+        loops = to_loop_code(module, entry)
+        program, function, called = loops.program, loops.function, loops.called
+        pass_pointers(module, function)
+        PassManager.parse(_WIDENED).run(module)
+        expand(module)
+        add_products_in_f32(module)
+        convert_by_f32(module)
+        _strip(module, function)
+        answered = (f"_mlir_ciface_{name}" for name in (*program.sites, *program.ranks))
+        names = (*answered, *called, *functions_called(module))
+        try:
+            to_llvm = PassManager.parse(_TO_LLVM)
+            to_llvm.enable_verifier(False)  # the last pass verifies, not each of twenty
+            to_llvm.run(module)
+            PassManager.parse(_SIMPLER).run(module)
+            move_as_bits(module)
+            for_llvm(module)
+            store_padded(module)
+            mark_parallel(module)
+            call_through_table(module, names)
+        except ir.MLIRError as error:
+            raise from_mlir(error) from None
+        for op in walk(module):
+            if not op.name.startswith("llvm."):
+                raise error_at(
+                    op.location,
+                    f"'{op.name}' op cannot be run: there is no lowering to LLVM for it",
+                )
+        doing("LLVM")
+        return Code(program, loops.arena.bytes, names), Engine(parsed, entry)
+
+
+def opt_level() -> int:
+    """LLVM's level of optimization: 2 where the environment names none.
+
+    Raises `ShardError` if it names no level.
+    """
+    text = os.environ.get(LEVEL, "2")
+    if text not in _LEVELS:
+        raise ShardError(f"{LEVEL} must be one of {', '.join(_LEVELS)}, found '{text}'")
+    return int(text)
+
+
+class Engine:
+    """Code that LLVM has just compiled."""
+
+    def __init__(self, module: ir.Module, entry: str) -> None:
+        with reporting(module.context):
+            engine = submodule("execution_engine").ExecutionEngine(
+                module, opt_level=opt_level(), enable_pic=True
+            )
+        if not engine.raw_lookup(_PREFIX + entry):
+            raise ShardError(f"cannot compile @{entry}: it calls functions that are not there")
+        self._engine = engine
+
+    def packed(self, name: str) -> Callable[[int], None]:
+        """The function that takes pointers to the arguments of `name`."""
+        return _called(self._engine.raw_lookup(name))
+
+    def write_library(self, path: Path) -> bool:
+        """Link the code to a shared library; return whether that worked."""
+        linker = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+        if linker is None:
+            return False
+        object_file = path.with_suffix(".o")
+        self._engine.dump_to_object_file(str(object_file))
+        command = [linker, "-shared", "-o", str(path), str(object_file), "-lm"]
+        try:
+            return subprocess.run(command, capture_output=True, check=False).returncode == 0
+        finally:
+            object_file.unlink(missing_ok=True)
+
+
+class SharedLibrary:
+    """Code that was compiled before. Raises `OSError` if it cannot be loaded."""
+
+    def __init__(self, path: Path) -> None:
+        self._library = ctypes.CDLL(str(path))
+        self.handle = self._library._handle
+        """The same for the same library, however often it is loaded."""
+
+    def packed(self, name: str) -> Callable[[int], None]:
+        """The function that takes pointers to the arguments of `name`."""
+        address = ctypes.cast(getattr(self._library, f"_mlir_{name}"), ctypes.c_void_p).value
+        return _called(address or 0)
+
+
+def _called(address: int) -> Callable[[int], None]:
+    return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
+
+
+_PREFIX = "mesh.code."
+
+
+def _rename(module: ir.Operation, entry: ir.Operation) -> None:
+    """Rename functions, so that none clashes with a library's: a user's @sin is not libm's.
+
+    The entry stays public, or it would be dropped when its callees are inlined.
+    """
+    entry.attributes["sym_visibility"] = ir.StringAttr.get("public")
+    functions = [op for op in functions_of(module) if name_of(op) != MPI_BIND]
+    renamed = {name_of(op): f"{_PREFIX}{name_of(op)}" for op in functions}
+    for op in functions:
+        op.attributes["sym_name"] = ir.StringAttr.get(renamed[name_of(op)])
+    for op in walk(module):
+        for key in op.attributes:
+            named = op.attributes[key]
+            if isinstance(named, ir.FlatSymbolRefAttr) and named.value in renamed:
+                op.attributes[key] = ir.FlatSymbolRefAttr.get(renamed[named.value])
+
+
+def _strip(module: ir.Operation, entry: ir.Operation) -> None:
+    """Drop grids, and attributes of `mesh`, which LLVM does not know."""
+    for op in operations(body(module)):
+        if op.name in GRIDS:
+            op.erase()
+            continue
+        if op.name != "func.func":
+            continue
+        drop_from_boundary(op, "mesh.")
+        for name in (FORM, COLLECTIVE, RANK, DEVICE, KERNEL):
+            if name in op.attributes:
+                del op.attributes[name]
+    entry.attributes["llvm.no_inline"] = ir.UnitAttr.get()

@@ -1,0 +1,3 @@
+"""Print programs as text other than MLIR: as Python."""
+
+from __future__ import annotations

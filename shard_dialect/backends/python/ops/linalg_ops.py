@@ -1,0 +1,278 @@
+"""Emit linalg: each op as a `generic`, and that as a product, or as ops on tensors.
+
+iterators [parallel, parallel, reduction]        z = x[:, None, :] * y[None, :, :]
+(d0, d1, d2) -> (d0, d2), (d1, d2), (d0, d1)     r = np.sum(z, axis=(2,))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shard_dialect.backends.python.ops import accumulation, elementwise
+from shard_dialect.backends.python.ops import elementwise as recorded_ops
+from shard_dialect.backends.python.writer import Writer
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
+from shard_dialect.ir.walk import operations
+from shard_dialect.ops.op_table import traits_of
+from shard_dialect.ops.scalar_functions import Trait
+
+
+def is_zero(value: ir.Value) -> bool:
+    """Whether every element of the value is known to be zero."""
+    op = value.owner
+    if isinstance(op, ir.Block):
+        return False
+    if is_fill(op):
+        return is_zero(op.operands[0])
+    number = build.splat_value(value) or build.constant_value(value)
+    return isinstance(number, (ir.FloatAttr, ir.IntegerAttr)) and not number.value
+
+
+def is_fill(op: ir.Operation) -> bool:
+    """Whether the op sets every element to one number."""
+    if op.name != "linalg.generic" or isinstance(op.operands[0].type, ir.ShapedType):
+        return False
+    block = op.regions[0].blocks[0]
+    return (
+        len(op.operands) == 2
+        and operations(block)[0].name == "linalg.yield"
+        and (operations(block)[0].operands[0] == block.arguments[0])
+    )
+
+
+def fill(w: Writer, op: ir.Operation) -> None:
+    """Write a fill where it is used, if it is a number: most often a product starts from it."""
+    number, result = op.operands[0], op.results[0]
+    if number in w.literals:
+        w.literals[result] = w.literals[number]
+        w.values[result] = w.full(result.type, w.literals[number], op.location)
+        return
+    x = w.broadcast(w.use(number), result.type.shape)
+    w.define(result, x)
+
+
+def generic(w: Writer, op: ir.Operation) -> None:
+    """Write a linalg op as a product, or as the ops of its body on tensors."""
+    inputs, _ = _split(op)
+    if is_fill(op):
+        fill(w, op)
+        return
+    dims = [_dims(w, op, each.value) for each in op.attributes["indexing_maps"]]
+    if _is_product(op, len(inputs)):
+        _product(w, op, dims)
+        return
+    sizes = _sizes(op, dims, op.attributes["indexing_maps"][0].value.n_dims)
+    block = op.regions[0].blocks[0]
+    loops = _reduced(op)
+    before = dict(w.values)
+    _align(w, op, dims, sizes, len(inputs) if loops else len(op.operands))
+    *inside, last = operations(block)
+    if loops:
+        inside = _without_joins(w, op, inside, last, len(inputs))
+    for each in inside:
+        extent = _extent(w, each, sizes)
+        if extent is not None:
+            w.extents[each.results[0]] = extent
+        _body(w, each, sizes)
+    for number, (yielded, result) in enumerate(zip(last.operands, op.results, strict=True)):
+        of = dims[len(inputs) + number]
+        if loops:
+            accumulator = block.arguments[len(inputs) + number]
+            _reduce(w, op, accumulator, yielded, result, of, loops, sizes)
+        else:
+            _define_result(w, yielded, result, of, sizes)
+    w.values = {**before, **{each: w.values[each] for each in op.results}}
+
+
+def _align(
+    w: Writer,
+    op: ir.Operation,
+    dims: Sequence[Sequence[int]],
+    sizes: Sequence[int],
+    count: int,
+) -> None:
+    """Bind the body's first `count` arguments to operands with one dimension per loop."""
+    block = op.regions[0].blocks[0]
+    for argument, operand, of in list(zip(block.arguments, op.operands, dims, strict=True))[:count]:
+        if not isinstance(operand.type, ir.ShapedType):
+            w.values[argument] = w.use(operand)
+            continue
+        w.extents[argument] = tuple(size if dim in of else 1 for dim, size in enumerate(sizes))
+        if len(set(of)) < len(of):
+            raise w.refuse(op, "it reads a diagonal")
+        if list(argument.uses):
+            w.values[argument] = _aligned(w, w.use(operand), of, len(sizes))
+
+
+def _dims(w: Writer, op: ir.Operation, map_: ir.AffineMap) -> list[int]:
+    """The loop for each dimension."""
+    dims = []
+    for each in map_.results:
+        if not isinstance(each, ir.AffineDimExpr):
+            raise w.refuse(op, "it reads in windows, or at places that are computed")
+        dims.append(ir.AffineDimExpr(each).position)
+    return dims
+
+
+def _split(op: ir.Operation) -> tuple[list[ir.Value], list[ir.Value]]:
+    count = op.attributes["operandSegmentSizes"][0]
+    operands = list(op.operands)
+    return operands[:count], operands[count:]
+
+
+def _reduced(op: ir.Operation) -> list[int]:
+    kinds = [str(each) for each in op.attributes["iterator_types"]]
+    return [loop for loop, kind in enumerate(kinds) if "reduction" in kind]
+
+
+def _sizes(op: ir.Operation, dims: Sequence[Sequence[int]], count: int) -> list[int]:
+    sizes = [1] * count
+    for operand, of in zip(op.operands, dims, strict=True):
+        if isinstance(operand.type, ir.ShapedType):
+            for dim, size in zip(of, operand.type.shape, strict=True):
+                sizes[dim] = size
+    return sizes
+
+
+def _is_product(op: ir.Operation, inputs: int) -> bool:
+    """Whether the body only multiplies and adds."""
+    block = op.regions[0].blocks[0]
+    body = operations(block)
+    if inputs != 2 or len(body) != 3 or len(block.arguments) != 3:
+        return False
+    multiply, add, last = body
+    a, b, out = block.arguments
+    return (
+        elementwise.function_of(multiply) == "mul"
+        and elementwise.function_of(add) == "add"
+        and str(a.type) != "i1"
+        and set(multiply.operands) == {a, b}
+        and set(add.operands) == {out, multiply.results[0]}
+        and last.operands[0] == add.results[0]
+    )
+
+
+def _product(w: Writer, op: ir.Operation, dims: Sequence[Sequence[int]]) -> None:
+    a, b, init = op.operands
+    element = op.results[0].type.element_type
+    if is_zero(init):
+        of_a, of_b, of_c = dims
+        text = accumulation.multiplied(w, w.use(a), w.use(b), of_a, of_b, of_c, element, op)
+    else:
+        wide = [accumulation.widened(w, w.use(each), element) for each in (init, a, b)]
+        text = f"{wide[0]} + {accumulation.product(w, wide[1], wide[2], *dims)}"
+        text = accumulation.narrowed(w, text, element, op)
+    w.define(op.results[0], text, "product")
+
+
+def _aligned(w: Writer, x: str, dims: Sequence[int], count: int) -> str:
+    """The operand with one dimension per loop."""
+    x = w.permuted(x, sorted(range(len(dims)), key=lambda position: dims[position]))
+    if len(dims) == count:
+        return x
+    index = ", ".join(":" if dim in dims else "None" for dim in range(count))
+    return f"{x}[{index}]"
+
+
+def _extent(w: Writer, op: ir.Operation, sizes: Sequence[int]) -> tuple[int, ...] | None:
+    """The shape of the body's op on tensors, with 1 along a loop that it does not depend on.
+
+    `None` if it computes a scalar from scalars.
+    """
+    if op.name == "linalg.index":
+        dim = op.attributes["dim"].value
+        return tuple(size if loop == dim else 1 for loop, size in enumerate(sizes))
+    shapes = [w.extents[each] for each in op.operands if each in w.extents]
+    return tuple(max(each) for each in zip(*shapes, strict=True)) if shapes else None
+
+
+def _body(w: Writer, op: ir.Operation, sizes: Sequence[int]) -> None:
+    if op.name == "linalg.index":
+        dim = op.attributes["dim"].value
+        text = w.pick(f"np.arange({sizes[dim]})", f"torch.arange({sizes[dim]}, device=device)")
+        if len(sizes) > 1:
+            text = f"{text}.reshape{_extent(w, op, sizes)}"
+        w.define(op.results[0], text, "index")
+    elif Trait.ELEMENTWISE not in traits_of(op.name):
+        raise w.refuse(op)
+    elif op.name == "arith.index_cast":
+        to = op.results[0].type
+        w.define(op.results[0], w.cast(w.use(op.operands[0]), to, op.location), "cast")
+    elif op.name == "arith.select":
+        w.define(op.results[0], f"{w.module}.where({', '.join(w.uses(op))})", "selected")
+    else:
+        recorded_ops.write(w, op)
+
+
+def _without_joins(
+    w: Writer, op: ir.Operation, inside: list[ir.Operation], last: ir.Operation, inputs: int
+) -> list[ir.Operation]:
+    """The body's ops without those that join an element with the accumulator."""
+    joins = [yielded.owner for yielded in last.operands]
+    accumulators = list(op.regions[0].blocks[0].arguments)[inputs:]
+    for join, accumulator in zip(joins, accumulators, strict=True):
+        named = (
+            not isinstance(join, ir.Block)
+            and elementwise.function_of(join) in accumulation.REDUCTIONS
+        )
+        if (
+            not named
+            or list(join.operands).count(accumulator) != 1
+            or len(list(accumulator.uses)) != 1
+        ):
+            raise w.refuse(op, "its body combines elements by none of the known reductions")
+        if str(accumulator.type) == "i1" and elementwise.function_of(join) not in ("and", "or"):
+            raise w.refuse(op, "of elements of type i1")
+    return [each for each in inside if each not in joins]
+
+
+def _reduce(
+    w: Writer,
+    op: ir.Operation,
+    accumulator: ir.Value,
+    yielded: ir.Value,
+    result: ir.Value,
+    of: Sequence[int],
+    reduced_loops: Sequence[int],
+    sizes: Sequence[int],
+) -> None:
+    join = yielded.owner
+    (element,) = [each for each in join.operands if each != accumulator]
+    kind = elementwise.function_of(join)
+    kept = [dim for dim in range(len(sizes)) if dim not in reduced_loops]
+    if sorted(of) != kept:
+        raise w.refuse(op, "its result is not a dimension for each parallel loop")
+    init = op.operands[len(list(op.operands)) - len(list(op.results)) + result.result_number]
+    is_nothing = kind == "add" and is_zero(init)
+    text = accumulation.reduced(
+        w,
+        kind,
+        _broadcast_text(w, element, sizes),
+        reduced_loops,
+        result.type.element_type,
+        op,
+        lambda text: w.permuted(text, [kept.index(dim) for dim in of]),
+        None if is_nothing else w.use(init),
+        is_unsigned=elementwise.takes_unsigned(join),
+    )
+    w.define(result, text, accumulation.JOINED[kind])
+
+
+def _broadcast_text(w: Writer, value: ir.Value, sizes: Sequence[int]) -> str:
+    """The value broadcast to all iterations of the loops."""
+    x = w.use(value)
+    return x if w.extents.get(value) == tuple(sizes) else w.broadcast(x, sizes)
+
+
+def _define_result(
+    w: Writer, yielded: ir.Value, result: ir.Value, of: Sequence[int], sizes: Sequence[int]
+) -> None:
+    """Write the result of a body without reduction."""
+    is_full = w.extents.get(yielded) == tuple(sizes)
+    text = _broadcast_text(w, yielded, sizes)
+    if is_full and list(of) == sorted(of) and not isinstance(yielded.owner, ir.Block):
+        w.values[result] = text
+        return
+    order = [sorted(of).index(dim) for dim in of]
+    w.define(result, w.permuted(text, order), "transposed" if is_full else "broadcast")

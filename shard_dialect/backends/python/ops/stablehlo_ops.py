@@ -1,0 +1,307 @@
+"""Emit StableHLO's ops that are not elementwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from shard_dialect.backends.python.ops import accumulation, elementwise, sorting, tensor_ops
+from shard_dialect.backends.python.ops.conversions import converted
+from shard_dialect.backends.python.writer import Writer
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.walk import operations
+from shard_dialect.ops.stablehlo.attribute_reading import integers, numbers
+
+
+def dot_general(w: Writer, op: ir.Operation) -> None:
+    """Write a product of tensors."""
+    numbers_read = numbers(op, "dot_dimension_numbers", "DotDimensionNumbers")
+    left: dict[int, int] = {}
+    right: dict[int, int] = {}
+    batch = list(
+        zip(numbers_read.lhs_batching_dimensions, numbers_read.rhs_batching_dimensions, strict=True)
+    )
+    summed = list(
+        zip(
+            numbers_read.lhs_contracting_dimensions,
+            numbers_read.rhs_contracting_dimensions,
+            strict=True,
+        )
+    )
+    for number, (i, j) in enumerate([*batch, *summed]):
+        left[i] = right[j] = number
+    result = list(range(len(batch)))
+    count = len(left)
+    for held, operand in ((left, op.operands[0]), (right, op.operands[1])):
+        for dim in range(len(operand.type.shape)):
+            if dim not in held:
+                held[dim] = count
+                result.append(count)
+                count += 1
+    dims = [[held[dim] for dim in sorted(held)] for held in (left, right)]
+    _multiply(w, op, dims[0], dims[1], result)
+
+
+def dot(w: Writer, op: ir.Operation) -> None:
+    """Write a product of vectors and matrices."""
+    rows, columns = (len(each.type.shape) - 1 for each in op.operands)
+    left, right = [0, 1] if rows else [1], [1, 2] if columns else [1]
+    _multiply(w, op, left, right, [dim for dim in (*left, *right) if dim != 1])
+
+
+def _multiply(
+    w: Writer, op: ir.Operation, left: Sequence[int], right: Sequence[int], of: Sequence[int]
+) -> None:
+    """Define the product, given the loop for each dimension of the operands and the result."""
+    element = op.results[0].type.element_type
+    if w.is_torch and str(element) == "i1":
+        raise w.refuse(op, "of elements of type i1")
+    a, b = (_as_result(w, op, each) for each in op.operands)
+    text = accumulation.multiplied(w, a, b, left, right, of, element, op)
+    w.define(op.results[0], text, "product")
+
+
+def _as_result(w: Writer, op: ir.Operation, x: ir.Value) -> str:
+    """An operand of a product with the elements of the result, if these are as wide or wider."""
+    source, target = x.type.element_type, op.results[0].type.element_type
+    if source == target:
+        return w.use(x)
+    is_alike = any(
+        isinstance(source, kind) and isinstance(target, kind)
+        for kind in (ir.FloatType, ir.IntegerType)
+    )
+    if not is_alike or source.width > target.width:
+        raise w.refuse(op, "its result has other elements than its operands")
+    text = converted(w, w.use(x), source, target, op, is_unsigned_op=False)
+    return w.kept("wide", text)
+
+
+def _check_same(w: Writer, op: ir.Operation) -> None:
+    """Raise if a product accumulates in a wider type than its operands'."""
+    if op.operands[0].type.element_type != op.results[0].type.element_type:
+        raise w.refuse(op, "its result has other elements than its operands")
+
+
+def broadcast_in_dim(w: Writer, op: ir.Operation) -> None:
+    """Write a broadcast."""
+    x, type_ = op.operands[0], op.results[0].type
+    if x in w.literals:
+        w.literals[op.results[0]] = w.literals[x]
+        w.values[op.results[0]] = w.full(type_, w.literals[x], op.location)
+        return
+    dims = integers(op, "broadcast_dimensions")
+    shape = [1] * len(type_.shape)
+    for size, dim in zip(x.type.shape, dims, strict=True):
+        shape[dim] = size
+    text = w.permuted(w.use(x), sorted(range(len(dims)), key=lambda position: dims[position]))
+    if shape != list(x.type.shape):
+        text = f"{text}.reshape{tuple(shape)}" if shape else text
+    w.define(op.results[0], w.broadcast(text, type_.shape), "broadcast")
+
+
+def transpose(w: Writer, op: ir.Operation) -> None:
+    """Write a transpose."""
+    order = integers(op, "permutation")
+    w.define(op.results[0], w.permuted(w.use(op.operands[0]), order), "transposed")
+
+
+def iota(w: Writer, op: ir.Operation) -> None:
+    """Write an iota."""
+    type_, dim = op.results[0].type, op.attributes["iota_dimension"].value
+    size, dtype = type_.shape[dim], w.dtype(type_.element_type, op.location)
+    text = w.pick(
+        f"np.arange({size}, dtype={dtype})", f"torch.arange({size}, dtype={dtype}, device=device)"
+    )
+    if len(type_.shape) > 1:
+        shape = tuple(each if position == dim else 1 for position, each in enumerate(type_.shape))
+        text = w.broadcast(f"{text}.reshape{shape}", type_.shape)
+    w.define(op.results[0], text)
+
+
+def slice_(w: Writer, op: ir.Operation) -> None:
+    """Write a static slice."""
+    lists = [integers(op, name) for name in ("start_indices", "limit_indices", "strides")]
+    index = ", ".join(
+        f"{start}:{end}" if step == 1 else f"{start}:{end}:{step}"
+        for start, end, step in zip(*lists, strict=True)
+    )
+    w.define(op.results[0], f"{w.use(op.operands[0])}[{index or '()'}]", "part")
+
+
+def reverse(w: Writer, op: ir.Operation) -> None:
+    """Write a reversal of dimensions."""
+    dims = tuple(integers(op, "dimensions"))
+    w.define(op.results[0], f"{w.module}.flip({w.use(op.operands[0])}, {dims})", "reversed")
+
+
+def pad(w: Writer, op: ir.Operation) -> None:
+    """Write a padding, also an interior or a negative one."""
+    names = ("edge_padding_low", "edge_padding_high", "interior_padding")
+    low, high, holes = (integers(op, name) for name in names)
+    if any(holes) or min((*low, *high), default=0) < 0:
+        raise w.refuse(op, "it pads between elements, or takes some off")
+    tensor_ops.padded(w, op, low, high, w.literals.get(op.operands[1]) or w.use(op.operands[1]))
+
+
+def _starts(w: Writer, op: ir.Operation, first: int, sizes: Sequence[int]) -> str:
+    """An index of a slice that starts at the operands, clamped to be inside."""
+    shape = op.operands[0].type.shape
+    starts = []
+    for start, size, all_ in zip(list(op.operands)[first:], sizes, shape, strict=True):
+        at = w.literals.get(start) or f"int({w.use(start)})"
+        name = w.names.new("start")
+        w.line(f"{name} = min(max({at}, 0), {all_ - size})")
+        starts.append(f"{name} : {name} + {size}")
+    return ", ".join(starts) or "()"
+
+
+def dynamic_slice(w: Writer, op: ir.Operation) -> None:
+    """Write a slice at a dynamic start."""
+    index = _starts(w, op, 1, op.results[0].type.shape)
+    w.define(op.results[0], f"{w.use(op.operands[0])}[{index}]", "part")
+
+
+def dynamic_update_slice(w: Writer, op: ir.Operation) -> None:
+    """Write an update of a slice at a dynamic start."""
+    update = w.use(op.operands[1])
+    index = _starts(w, op, 2, op.operands[1].type.shape)
+    w.define(op.results[0], w.fresh(op.operands[0]), "updated")
+    w.line(f"{w.use(op.results[0])}[{index}] = {update}")
+
+
+def _join(w: Writer, op: ir.Operation) -> str:
+    """The op of a body that joins two elements by one op."""
+    block = op.regions[0].blocks[0]
+    join, *rest = operations(block)
+    kind = elementwise.function_of(join)
+    if (
+        kind not in accumulation.REDUCTIONS
+        or len(rest) != 1
+        or len(op.results) != 1
+        or set(join.operands) != set(block.arguments)
+        or rest[0].operands[0] != join.results[0]
+    ):
+        raise w.refuse(op, "its body combines elements by none of the known reductions")
+    return kind
+
+
+_IDENTITIES = {
+    "add": ("0", "0.0", "complex(0.0, 0.0)"),
+    "mul": ("1", "1.0", "complex(1.0, 0.0)"),
+    "and": ("True", "-1"),
+    "or": ("False", "0"),
+    "xor": ("False", "0"),
+}
+
+
+def _reduced(
+    w: Writer, op: ir.Operation, kind: str, text: str, dims: Sequence[int], init: ir.Value
+) -> None:
+    """Define the result: elements reduced along `dims` and joined with the initial value."""
+    element = op.results[0].type.element_type
+    number = w.literals.get(init, "")
+    extreme = {"max": f"-{w.module}.inf", "min": f"{w.module}.inf"}.get(kind)
+    is_nothing = number in (*_IDENTITIES.get(kind, ()), extreme)
+    if not dims and is_nothing:
+        w.define(op.results[0], text, accumulation.JOINED[kind])
+        return
+    start = None if is_nothing else w.use(init)
+    text = accumulation.reduced(w, kind, text, dims, element, op, init=start)
+    w.define(op.results[0], text, accumulation.JOINED[kind])
+
+
+def reduce(w: Writer, op: ir.Operation) -> None:
+    """Write a reduction along dimensions."""
+    if len(op.results) == 2:
+        sorting.search(w, op)
+        return
+    kind, dims = _join(w, op), integers(op, "dimensions")
+    x, init = op.operands
+    _reduced(w, op, kind, w.use(x), dims, init)
+
+
+def reduce_window(w: Writer, op: ir.Operation) -> None:
+    """Write a reduction in windows."""
+    kind = _join(w, op)
+    x, init = op.operands
+    size = integers(op, "window_dimensions")
+    ones = [1] * len(size)
+    for name in ("base_dilations", "window_dilations"):
+        if integers(op, name, ones) != ones:
+            raise w.refuse(op, "its windows are dilated")
+    text = _padded(w, op, w.use(x), x.type, integers(op, "padding"), init)
+    text = f"windows({text}, {size}, {integers(op, 'window_strides', ones)})"
+    _reduced(w, op, kind, text, range(len(size), 2 * len(size)), init)
+
+
+def _padded(
+    w: Writer, op: ir.Operation, x: str, type_: Any, padding: Sequence[int], number: ir.Value | None
+) -> str:
+    """The name of `x`, padded if a padding is not zero."""
+    if not any(padding):
+        return x
+    shape, index = [], []
+    for size, low, high in zip(type_.shape, padding[::2], padding[1::2], strict=True):
+        if min(low, high) < 0:
+            raise w.refuse(op, "it takes elements off")
+        shape.append(size + low + high)
+        index.append(f"{low}:{low + size}")
+    wide = ir.RankedTensorType.get(shape, type_.element_type, loc=op.location)
+    literal = "0" if number is None else w.literals.get(number) or w.use(number)
+    name = w.names.new("padded")
+    w.line(f"{name} = {w.full(wide, literal, op.location)}")
+    w.line(f"{name}[{', '.join(index)}] = {x}")
+    return name
+
+
+def convolution(w: Writer, op: ir.Operation) -> None:
+    """Write a convolution."""
+    _check_same(w, op)
+    element = op.results[0].type.element_type
+    dims = numbers(op, "dimension_numbers", "ConvDimensionNumbers")
+    space = list(dims.input_spatial_dimensions)
+    ones = [1] * len(space)
+    reversal = op.attributes["window_reversal"] if "window_reversal" in op.attributes else ()
+    if integers(op, "lhs_dilation", ones) != ones or op.attributes["batch_group_count"].value != 1:
+        raise w.refuse(op, "its operand is dilated, or grouped by batch")
+    if any(reversal) or (w.is_torch and not 0 < len(space) <= 3):
+        raise w.refuse(op, "its windows are reversed, or not of one to three dimensions")
+    x, kernel = op.operands
+    padding = [0] * (2 * len(x.type.shape))
+    around = integers(op, "padding", [0] * (2 * len(space)))
+    for position, dim in enumerate(space):
+        padding[2 * dim : 2 * dim + 2] = around[2 * position : 2 * position + 2]
+    image = _padded(w, op, w.use(x), x.type, padding, None)
+    image = _turned(
+        w, image, "image", [dims.input_batch_dimension, dims.input_feature_dimension, *space]
+    )
+    of_kernel = [dims.kernel_output_feature_dimension, dims.kernel_input_feature_dimension]
+    of_kernel += dims.kernel_spatial_dimensions
+    weights = _turned(w, w.use(kernel), "kernel", of_kernel)
+    strides, dilation = (integers(op, each, ones) for each in ("window_strides", "rhs_dilation"))
+    groups = op.attributes["feature_group_count"].value
+    if not w.is_torch:  # which itself adds up products of 16 bits in f32
+        image, weights = (accumulation.widened(w, each, element) for each in (image, weights))
+    text = f"conv({image}, {weights}, {strides}, {dilation}, {groups})"
+    text = text if w.is_torch else accumulation.narrowed(w, text, element, op)
+    kernel_dims = [
+        dims.output_batch_dimension,
+        dims.output_feature_dimension,
+        *dims.output_spatial_dimensions,
+    ]
+    order = [kernel_dims.index(dim) for dim in range(len(kernel_dims))]
+    if order != sorted(order):
+        name = w.names.new("convolved")
+        w.line(f"{name} = {text}")
+        text = w.permuted(name, order)
+    w.define(op.results[0], text, "convolved")
+
+
+def _turned(w: Writer, x: str, preferred: str, order: Sequence[int]) -> str:
+    """The name of `x` with its dimensions in this order."""
+    text = w.permuted(x, order)
+    if text == x:
+        return x
+    name = w.names.new(preferred)
+    w.line(f"{name} = {text}")
+    return name

@@ -1,0 +1,400 @@
+"""Emit a module in the local form as a Python program.
+
+%0 = linalg.matmul ins(%x, %w) ...            product = x @ w  # 4x16xf32
+%1 = shard.all_reduce %0 on @g                all_reduce = all_reduce(product, along_1)
+       grid_axes = [1]
+
+The `main` of an emitted file reads or draws inputs, runs the program, and writes results.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shard_dialect.backends.python import shared_functions
+from shard_dialect.backends.python.element_types import numpy_name
+from shard_dialect.backends.python.ops import collective_calls, control_flow_ops, elementwise
+from shard_dialect.backends.python.writer import (
+    Names,
+    Target,
+    Writer,
+    folded,
+    in_docstring,
+    own_name,
+)
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import PassManager, ir
+from shard_dialect.ir.diagnostics import error_at, from_mlir, located
+from shard_dialect.ir.function import (
+    argument_names,
+    boundary,
+    form_of,
+    functions_of,
+    name_of,
+    refuse_form,
+)
+from shard_dialect.ir.grids import sub_clusters_of
+from shard_dialect.ir.mesh.attributes import ARGUMENT, DEVICE, RESULT, STAGE, symbol
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.shard.local_collectives import one_by_one
+from shard_dialect.ir.verify import declares_no_grid
+from shard_dialect.ir.walk import operations, walk
+from shard_dialect.model import Grid
+from shard_dialect.passes.lower.computed_members import check_members
+from shard_dialect.passes.lower.conversions import expand_matmuls, refuse_custom_calls
+from shard_dialect.passes.lower.expansions import expand_registered_ops
+from shard_dialect.passes.specialize.fold_grid_queries import (
+    fold_collective_operands,
+    fold_device_positions,
+)
+
+
+def main(w: Writer, module: ir.Operation, entry: ir.Operation, shardings: Shardings) -> list[str]:
+    """The `main` of the file: it reads or draws inputs, runs the program, and writes results."""
+    _, first = _shards(w, module, entry, "arg_attrs", ARGUMENT, shardings)
+    names = [each[-1] for each in argument_names(entry)]
+    count, second = _shards(w, module, entry, "res_attrs", RESULT, shardings)
+    torch = w.is_torch
+    call = f"{w.functions[name_of(entry)]}(*shards)"
+    given, made = (_elements(entry, which) for which in ("inputs", "results"))
+    read, written = _read(w, given), _write(w, made)
+    lines = [
+        "def main():",
+        '    parser = argparse.ArgumentParser(description="Run on all ranks.")',
+        '    parser.add_argument("--inputs", help="a .npz file of the arguments, or arg0, ...")',
+        '    parser.add_argument("--outputs", help="a .npz file of result0, ... to write")',
+        '    parser.add_argument("--seed", type=int, default=0, help="of random inputs")',
+        "    options = parser.parse_args()",
+        *_listed("names", [f"        {json.dumps(each)}," for each in names]),
+        "    # Of each argument, and each result: the grid, the axes that split each dimension,",
+        "    # the shape, the shape of a shard, and the type; of results who has them.",
+        *_listed("arguments", first),
+        *_listed("results", second),
+        *(_listed("stored", _stored(made)) if "stored" in written else []),
+        "    if options.inputs:",
+        "        with np.load(options.inputs) as file:",
+        "            numbered = enumerate(names)",
+        '            inputs = [file[n if n in file else f"arg{i}"] for i, n in numbered]',
+        *read,
+        "    else:",
+        "        generator = "
+        + (
+            "torch.Generator().manual_seed(options.seed)"
+            if torch
+            else "np.random.default_rng(options.seed)"
+        ),
+        "        inputs = [draw(each[2], each[4], generator) for each in arguments]",
+        "    shards = [",
+        "        take(whole, grid, split, local)",
+        "        for whole, (grid, split, _, local, _) in zip(inputs, arguments, strict=True)",
+        "    ]",
+        *{0: [f"    {call}", "    outputs = ()"], 1: [f"    outputs = ({call},)"]}.get(
+            count, [f"    outputs = {call}"]
+        ),
+    ]
+    lines += _last_waits(w)
+    if torch:
+        lines += [
+            "    outputs = [each.cpu() for each in outputs]",
+            "    everyone = [None] * dist.get_world_size() if rank == 0 else None",
+            "    dist.gather_object(outputs, everyone)",
+        ]
+    else:
+        lines += ["    everyone = MPI.COMM_WORLD.gather(outputs, root=0)"]
+    lines += [
+        "    if rank == 0:",
+        "        wholes = []",
+        "        for i, (grid, split, shape, _, _, ranks) in enumerate(results):",
+        "            held = [each[i] for each in everyone]",
+        "            if ranks is not None:",
+        "                held = [each if r in ranks else None for r, each in enumerate(held)]",
+        "            wholes.append(put(held, grid, shape, split))",
+        "        if options.outputs:",
+        f'            named = {{f"result{{i}}": {written} for i, x in enumerate(wholes)}}',
+        "            np.savez(options.outputs, **named)",
+        "        else:",
+        "            for each in wholes:",
+        "                print(each)",
+    ]
+    lines += ["    dist.destroy_process_group()"] if torch else []
+    return [*lines, "", "", 'if __name__ == "__main__":', "    main()"]
+
+
+def _elements(function: ir.Operation, which: str) -> list[str]:
+    """The element types of the arguments, or results."""
+    types = getattr(function.attributes["function_type"].value, which)
+    return [str(each.element_type) for each in types if isinstance(each, ir.ShapedType)]
+
+
+_RAW = {"torch": ("bf16", "ui16", "ui32", "ui64"), "mpi4py": ("bf16",)}
+"""The elements whose bytes go through files: numpy and the target have different types for them."""
+
+
+def _read(w: Writer, elements: Sequence[str]) -> list[str]:
+    """The lines that make tensors of a file's arrays."""
+    is_raw = any(each in _RAW[w.target] for each in elements)
+    if not is_raw:
+        whole = "        inputs = [torch.from_numpy(each) for each in inputs]"
+        return [whole] if w.is_torch else []
+    how = w.pick("x.view(each[4])", "from_bytes(x, each[4])")
+    return [
+        "        pairs = zip(inputs, arguments, strict=True)",
+        f"        inputs = [{how} for x, each in pairs]",
+    ]
+
+
+def _write(w: Writer, elements: Sequence[str]) -> str:
+    """The expression for the array to write of the tensor `x`, the `i`th."""
+    if not w.is_torch:
+        return "x"
+    is_raw = any(each in _RAW[w.target] for each in elements)
+    return "to_bytes(x, stored[i])" if is_raw else "x.numpy()"
+
+
+def _stored(elements: Sequence[str]) -> list[str]:
+    """The types of arrays in files."""
+    types = ["V2" if each == "bf16" else numpy_name(each) for each in elements]
+    return [f'        "{each}",' for each in types]
+
+
+def _last_waits(w: Writer) -> list[str]:
+    """Wait for messages in transit, which end with their sender."""
+    if not any(line.strip().startswith("send(") for line in w.lines):
+        return []
+    if w.is_torch:
+        return ["    for work, _ in on_the_way:", "        work.wait()"]
+    return ["    MPI.Request.Waitall(on_the_way)"]
+
+
+def _listed(name: str, rows: Sequence[str]) -> list[str]:
+    return [f"    {name} = [", *rows, "    ]"] if rows else [f"    {name} = []"]
+
+
+def _shards(
+    w: Writer,
+    module: ir.Operation,
+    function: ir.Operation,
+    where: str,
+    key: str,
+    shardings: Shardings,
+) -> tuple[int, list[str]]:
+    """The number of rows, and a row with the shape and sharding of each argument or result."""
+    type_ = function.attributes["function_type"].value
+    types = type_.inputs if where == "arg_attrs" else type_.results
+    sub_clusters, rows = sub_clusters_of(module), []
+    for local, attributes in zip(types, boundary(function, where), strict=True):
+        if not isinstance(local, ir.RankedTensorType) or not local.has_static_shape:
+            raise error_at(
+                function.location, f"a {local} is neither drawn nor written: a tensor is"
+            )
+        global_type = attributes[key].value if key in attributes else local
+        sharding = shardings.of_type(global_type)
+        if sharding is not None and (sharding.partial or sharding.halos or sharding.offsets):
+            raise error_at(function.location, f"a tensor sharded as {sharding} has no Python")
+        first = next(iter(w.grid_names.values()), "np.arange(1)")
+        grid = w.grid_names[sharding.grid] if sharding else first
+        split = (
+            [list(each) for each in sharding.split_axes]
+            if sharding
+            else [[] for _ in global_type.shape]
+        )
+        dtype = w.dtype(local.element_type, function.location)
+        row = f"{grid}, {split}, {list(global_type.shape)}, {list(local.shape)}, {dtype}"
+        if where == "res_attrs":
+            sub_cluster = sub_clusters[symbol(attributes[STAGE])] if STAGE in attributes else None
+            held = sub_cluster and [
+                r
+                for r in range(w.grids[sub_cluster.of].size)
+                if sub_cluster.holds(r, w.grids[sub_cluster.of])
+            ]
+            row += f", {held}"
+        rows += folded(f"        ({row})", after=",")
+    return len(types), rows
+
+
+TARGETS: tuple[Target, ...] = ("mpi4py", "torch")
+_GENERIC = (
+    "builtin.module(func.func(tosa-optional-decompositions,tosa-to-linalg-named,tosa-to-linalg,"
+    "tosa-to-arith{include-apply-rescale=true},tosa-to-tensor,canonicalize{test-convergence=false},"
+    "linalg-generalize-named-ops))"
+)
+
+
+@dataclass(frozen=True)
+class EmittedFunctions:
+    """A program in Python without its `main`, for a caller on devices that have joined."""
+
+    imports: str
+    body: str
+    """The rest of the text: it creates groups and defines functions."""
+    entry: str
+    """The name of the function to call with shards."""
+
+
+def emit_python(module: ir.Module, target: Target) -> str:
+    """Return the program of a module as the text of a Python file. The module is consumed."""
+    root = module.operation
+    shardings, entry = _prepared(root, None)
+    w = _written(root, target, shardings, entry)
+    lines = [*w.lines, "", "", *main(w, root, entry, shardings)]
+    return "\n".join([*_head(w, entry), "", *_file(w, "\n".join(lines))]) + "\n"
+
+
+def emit_functions(module: ir.Module, target: Target, entry: str) -> EmittedFunctions:
+    """Return the program that starts at the function `entry`. The module is consumed."""
+    root = module.operation
+    shardings, function = _prepared(root, entry)
+    w = _written(root, target, shardings, function)
+    imports, _, body = _file(w, "\n".join(w.lines))
+    return EmittedFunctions(imports, body + "\n", w.functions[entry])
+
+
+def _prepared(root: ir.Operation, name: str | None) -> tuple[Shardings, ir.Operation]:
+    """Simplify a module to ops that are written; return its shardings and its entry."""
+    functions = functions_of(root)
+    no_grid = declares_no_grid(root)  # then all forms are one
+    for function in functions:
+        if form_of(function) != "local" and not no_grid:
+            raise refuse_form(function, ": the local form (--spmd) is written in Python")
+        if name is not None and DEVICE in function.attributes:
+            raise error_at(
+                function.location,
+                f"@{name_of(function)} is the program of one device: in Python all devices run one",
+            )
+    if not functions:
+        raise ShardError("there is no function to write in Python")
+    fold_device_positions(root)
+    fold_collective_operands(root)
+    check_members(root)
+    for op in list(walk(root)):
+        if op.name == "shard.update_halo":
+            one_by_one(op)
+    try:
+        expand_registered_ops(root, "python")
+        refuse_custom_calls(root)
+        expand_matmuls(walk(root))
+        PassManager.parse(_GENERIC).run(root)
+    except ir.MLIRError as error:
+        raise from_mlir(error) from None
+    entry = _entry(functions) if name is None else _find(functions, name)
+    return Shardings.of(root), entry
+
+
+def _find(functions: Sequence[ir.Operation], name: str) -> ir.Operation:
+    """The function of this name."""
+    return next(each for each in functions if name_of(each) == name)
+
+
+def _written(
+    root: ir.Operation, target: Target, shardings: Shardings, entry: ir.Operation
+) -> Writer:
+    """Write all functions, the entry last."""
+    w = Writer(target, shardings.grids, Names(shared_functions.names(target) | {"main"}))
+    for name in w.grids:
+        w.grid_names[name] = w.names.new(f"grid_{name}").upper() if len(w.grids) > 1 else "GRID"
+    w.functions[name_of(entry)] = w.names.new("program")
+    functions = functions_of(root)
+    for function in functions:
+        if function != entry:
+            w.functions[name_of(function)] = w.names.new(name_of(function))
+    for function in sorted(functions, key=lambda each: each == entry):
+        _function(w, function)
+    return w
+
+
+def _entry(functions: Sequence[ir.Operation]) -> ir.Operation:
+    named = {name_of(each): each for each in functions}
+    public = [
+        each
+        for each in functions
+        if "sym_visibility" not in each.attributes
+        or each.attributes["sym_visibility"].value == "public"
+    ]
+    if "main" in named:
+        return named["main"]
+    if len(public) != 1:
+        raise ShardError("which function to run is not clear: name one of them @main")
+    return public[0]
+
+
+def _function(w: Writer, function: ir.Operation) -> None:
+    if len(list(function.regions[0].blocks)) != 1:
+        raise error_at(
+            function.location, "a function of several blocks cannot be written in Python"
+        )
+    outer, w.names = w.names, Names(w.names.used)
+    block = function.regions[0].blocks[0]
+    names = [
+        w.name(argument, own_name(argument) or f"arg{number}")
+        for number, argument in enumerate(block.arguments)
+    ]
+    w.lines += ["", ""] if w.lines else []
+    w.line(f"def {w.functions[name_of(function)]}({', '.join(names)}):")
+    with w.indented(), located(function):
+        last = _block(w, block)
+        w.line(f"return {', '.join(w.uses(last))}".rstrip())
+    w.names = outer
+    w.names.used.update(w.groups.values())
+
+
+def _block(w: Writer, block: ir.Block) -> ir.Operation:
+    """Write all ops but the last, and return that."""
+    *inside, last = operations(block)
+    for op in inside:
+        with located(op):  # an op of a body may have no place of its own
+            if op.name in control_flow_ops.TABLE:
+                control_flow_ops.TABLE[op.name](w, op, _block)
+            else:
+                (collective_calls.writes(op) or elementwise.write)(w, op)
+    return last
+
+
+def _devices(w: Writer) -> int:
+    return max((grid.size for grid in w.grids.values()), default=1)
+
+
+def _launch(w: Writer) -> str:
+    count = _devices(w)
+    return w.pick(f"mpiexec -n {count} python", f"torchrun --nproc-per-node={count}")
+
+
+def _head(w: Writer, entry: ir.Operation) -> list[str]:
+    """The docstring of the file."""
+    return [
+        f'"""@{in_docstring(name_of(entry))} on {_devices(w)} devices: what each of them does.',
+        "",
+        f"    {_launch(w)} FILE --inputs in.npz --outputs out.npz",
+        "",
+        "Inputs and outputs are global tensors; without --inputs random ones are drawn.",
+        '"""',
+    ]
+
+
+def _ranks(grid: Grid) -> str:
+    """The expression for the ranks of a grid's devices, by their positions."""
+    devices = f"array({list(grid.device_ids)})" if grid.device_ids else f"arange({grid.size})"
+    return f"np.{devices}" if grid.rank == 1 else f"np.{devices}.reshape({grid.shape})"
+
+
+def _file(w: Writer, body: str) -> tuple[str, str, str]:
+    """The imports, an empty line, and the rest: helpers, groups, and the functions in `body`."""
+    used = shared_functions.needed(w.target, body + ("\njoin(" if w.groups else ""))
+    grids = [f"{w.grid_names[name]} = {_ranks(grid)}" for name, grid in w.grids.items()]
+    start = [
+        *shared_functions.start(w.target),
+        f"if {w.pick('MPI.COMM_WORLD.Get_size()', 'dist.get_world_size()')} != {_devices(w)}:",
+        f'    raise SystemExit("error: start {_devices(w)} ranks: {_launch(w)} FILE")',
+    ]
+    groups = [
+        line
+        for (grid, axes), name in w.groups.items()
+        for line in folded(f"{name} = join({', '.join([w.grid_names[grid], *map(str, axes)])})")
+    ]
+    text = "\n\n\n".join(
+        each
+        for each in ["\n".join([*grids, *start]), *used, "\n".join(groups), body.strip("\n")]
+        if each
+    )
+    return shared_functions.imports(w.target, text), "", text

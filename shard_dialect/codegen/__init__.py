@@ -1,1 +1,0 @@
-"""Generate machine code for lowered functions: loops, elementary functions, BLAS."""

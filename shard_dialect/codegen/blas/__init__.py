@@ -1,1 +1,0 @@
-"""Compute matrix products and convolutions by calls of the BLAS in numpy."""

@@ -1,1 +1,0 @@
-"""Print programs as text other than MLIR: as Python."""

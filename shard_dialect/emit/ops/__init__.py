@@ -1,1 +1,0 @@
-"""The ops of each dialect in Python, one table a file."""

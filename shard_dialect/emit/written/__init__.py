@@ -1,1 +1,0 @@
-"""The helpers of emitted programs, whose text is written into these."""

@@ -1,0 +1,216 @@
+"""From an op to its record: one table per dialect, and the records that users register.
+
+    @sharding_rule("mydialect.scale")
+    def _(query):
+        return elementwise(query)
+
+    sharding_rule("mydialect.outer", operations=1)("([i], [j]) -> ([i, j])")
+
+    @sharding_rule("mydialect.crop", partition=partition_crop, lowering=lower_crop)
+    def _(query): ...
+
+A single op may have its own rule, as text in `mesh.sharding_rule` (`model.rule_text`).
+
+Collectives in manual computations, StableHLO's and upstream's, have rules, too:
+
+    all_gather dim 1     ([a, b]) -> ([a, c]) whole={b, c}
+
+They exchange shards along manual axes. The devices of a group have equal positions along the free
+axes, so a dimension that the collective does not change may be split along them. A dimension that
+it changes is whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+from shard_dialect.collectives.collective_record import CollectiveRecord
+from shard_dialect.collectives.collective_table import LOCAL
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import location_text
+from shard_dialect.ir.mesh.annotation_ops import computations_around
+from shard_dialect.ir.mesh.attributes import RULE
+from shard_dialect.ir.reading.spelling import spelled
+from shard_dialect.model import Reduction, ShardingRule
+from shard_dialect.model.rule_text import check_rule, read_rule
+from shard_dialect.ops import stablehlo
+from shard_dialect.ops.dialects import (
+    arith_math,
+    bufferization_rules,
+    linalg_records,
+    mesh_rules,
+    tensor_rules,
+    tosa_rules,
+)
+from shard_dialect.ops.factors import Query
+from shard_dialect.ops.op_record import OpRecord, RuleFunction
+from shard_dialect.ops.partial_values import Numbers, PartialQuery
+from shard_dialect.ops.scalar_functions import NO_TRAIT, Trait
+from shard_dialect.ops.stablehlo import data_movement
+from shard_dialect.ops.stablehlo.collective_rules import changing
+from shard_dialect.ops.stablehlo.custom_call import CUSTOM_CALL, of_unknown_body
+from shard_dialect.ops.user_functions import guarded
+
+_Rule = Callable[[Query], ShardingRule | None]
+
+
+def _changing(*names: str) -> _Rule:
+    return changing(*names, staying="passed")
+
+
+_RULES: dict[str, _Rule] = {
+    "stablehlo.all_gather": _changing("all_gather_dim"),
+    "stablehlo.all_reduce": data_movement.alike,
+    "stablehlo.all_to_all": _changing("split_dimension", "concat_dimension"),
+    "stablehlo.collective_permute": data_movement.alike,
+    "stablehlo.partition_id": data_movement.alike,
+    "stablehlo.reduce_scatter": _changing("scatter_dimension"),
+}
+
+
+def may_be_collective(name: str) -> bool:
+    """Whether the rule of an op of this name may be that of a collective (`rule_inside`)."""
+    return name in _RULES or name in LOCAL
+
+
+def rule_inside(op: ir.Operation) -> _Rule | None:
+    """The rule function of a collective in a manual computation; `None` for other ops."""
+    record = LOCAL.get(op.name)
+    if (op.name not in _RULES and record is None) or next(computations_around(op), None) is None:
+        return None
+    return _RULES[op.name] if record is None else _rule_of_step(record)
+
+
+def _rule_of_step(record: CollectiveRecord) -> _Rule | None:
+    """Dimensions that are joined or cut are whole; of halos and messages nothing is known."""
+    assert record.local is not None, "it is an op"
+    if record.step.exchanges or record.step.is_message:
+        return None
+    dims = [spelled(each) for each in record.local.of_kind("dimension")]
+    return _changing(*dims) if dims else data_movement.alike
+
+
+_Registered = TypeVar("_Registered", bound="RuleFunction | str")
+
+RECORDS: dict[str, OpRecord] = {
+    **arith_math.WITHOUT_RULE,
+    **stablehlo.WITHOUT_RULE,
+    **tosa_rules.WITHOUT_RULE,
+    **arith_math.RECORDS,
+    **bufferization_rules.RECORDS,
+    **linalg_records.RECORDS,
+    **mesh_rules.RECORDS,
+    **stablehlo.RECORDS,
+    **tensor_rules.RECORDS,
+    **tosa_rules.RECORDS,
+}
+
+_BUILT_IN = dict(RECORDS)
+
+
+_OF_RULE = ("partition", "padding", "harmless", "partial")
+
+
+def is_registered(name: str) -> bool:
+    """Whether a user has registered the record of the ops called `name`."""
+    return RECORDS.get(name) is not _BUILT_IN.get(name)
+
+
+def has_own_lowering(name: str) -> bool:
+    """Whether a user has registered the lowering of the ops called `name`."""
+    now, before = RECORDS.get(name, OpRecord()), _BUILT_IN.get(name, OpRecord())
+    return now.lowering is not None and now.lowering != before.lowering
+
+
+def sharding_rule(*names: str, **facets: Any) -> Callable[[_Registered], _Registered]:
+    """Register the decorated function, or a rule as text, as the rule of the ops called `names`.
+
+    The other facets of their records are keywords. Of an earlier record of the same op the facets
+    that go with its rule (partition, padding, partial values) are dropped; the others stay. Each
+    function is guarded: an error that it raises is reported at the op.
+    """
+
+    def register(registered: _Registered) -> _Registered:
+        rule: RuleFunction = (lambda _: registered) if isinstance(registered, str) else registered
+        given = {"rule": rule, **dict.fromkeys(_OF_RULE), **facets}
+        unknown = given.keys() - {each.name for each in fields(OpRecord)}
+        if unknown:
+            raise ShardError(f"unknown facets of {', '.join(names)}: {', '.join(sorted(unknown))}")
+        for name in names:
+            checked = {facet: guarded(name, facet, each) for facet, each in given.items()}
+            RECORDS[name] = replace(named(name) or OpRecord(), **checked)
+        return registered
+
+    return register
+
+
+def named(name: str) -> OpRecord | None:
+    """The record of a name; `linalg` ops without one get that of structured ops."""
+    record = RECORDS.get(name)
+    return linalg_records.STRUCTURED if record is None and name.startswith("linalg.") else record
+
+
+def record_of(op: ir.Operation) -> OpRecord | None:
+    """The record of the op's name."""
+    return named(op.name)
+
+
+def traits_of(name: str) -> Trait:
+    """The traits of the ops called `name`: none if nothing is known of them."""
+    record = named(name)
+    return record.traits if record else NO_TRAIT
+
+
+def rule_of(op: ir.Operation) -> ShardingRule | None:
+    """The op's rule; `None` where there is none, as for tensors of unknown size.
+
+    A rule written on the op takes precedence over the record. Raises `ShardError` where the text of
+    a rule is malformed, or does not fit the op.
+    """
+    function = _function_of(op)
+    query = Query.of(op) if function else None
+    if function is None or query is None:
+        return None
+    rule = function(query)
+    if isinstance(rule, str):
+        try:
+            read = read_rule(rule, (*query.operands, *query.results)).rule
+            check_rule(read, query.operands, query.results)
+        except ShardError as error:
+            raise error.at(location_text(op.location)) from None
+        return of_unknown_body(op, read) if op.name == CUSTOM_CALL else read
+    return rule
+
+
+def _function_of(op: ir.Operation) -> RuleFunction | None:
+    if RULE in op.attributes:
+        text = op.attributes[RULE].value
+        return lambda _: text
+    record = record_of(op)
+    return rule_inside(op) or (record.rule if record else None)
+
+
+def carries(
+    op: ir.Operation, rule: ShardingRule, numbers: Numbers, reduction: Reduction, *, narrow: bool
+) -> Numbers | None:
+    """All operands that must be partial, where those at `numbers` are, so that the result is.
+
+    `None` if the result would not be the partial value. With `narrow`, conversions may round each
+    summand.
+    """
+    record = record_of(op)
+    if record is None or record.partial is None or _is_bool(op):
+        return None
+    partial_operands = record.partial(PartialQuery(op, rule, numbers, reduction, narrow))
+    if partial_operands is not None and op.name.startswith("linalg."):
+        count = len(op.operands)
+        return partial_operands | set(range(count - len(op.results), count))
+    return partial_operands
+
+
+def _is_bool(op: ir.Operation) -> bool:
+    type_ = op.results[0].type
+    return isinstance(type_, ir.ShapedType) and str(type_.element_type) == "i1"

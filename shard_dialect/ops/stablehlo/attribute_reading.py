@@ -1,0 +1,63 @@
+"""Read StableHLO's attributes, and write those of windows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from shard_dialect.ir.bindings import ir, submodule
+from shard_dialect.ops.window_shards import WindowDimension
+
+
+def numbers(op: ir.Operation, name: str, kind: str) -> Any:
+    """The attribute `name` as the bindings' class `kind`, with a field for each of its lists."""
+    return of_class(op.attributes[name], kind)
+
+
+def of_class(attribute: ir.Attribute, kind: str) -> Any:
+    """An attribute of StableHLO as the bindings' class `kind`."""
+    return getattr(submodule("_mlir_libs._stablehlo"), kind)(attribute)
+
+
+def integers(op: ir.Operation, name: str, default: Sequence[int] = ()) -> list[int]:
+    """The attribute `name`, a list of integers, flat; `default` where there is none."""
+    return list(op.attributes[name] if name in op.attributes else default)
+
+
+def integer(op: ir.Operation, name: str, default: int | None = None) -> int:
+    """The attribute `name`; `default` where an op may go without it."""
+    if default is not None and name not in op.attributes:
+        return default
+    return op.attributes[name].value
+
+
+def sorted_dim(op: ir.Operation) -> int:
+    """The dimension that a sort sorts along: the last one, unless it says another.
+
+    It may be counted from the last one.
+    """
+    return integer(op, "dimension", -1) % max(op.operands[0].type.rank, 1)
+
+
+def windows_of(op: ir.Operation, names: dict[str, str], sizes: list[int]) -> list[WindowDimension]:
+    """The windows of each dimension; `names` are the attributes of stride, dilation and base."""
+    listed = {field: integers(op, name, [1] * len(sizes)) for field, name in names.items()}
+    padding = integers(op, "padding", [0] * 2 * len(sizes))  # two for each dimension, in one list
+    return [
+        WindowDimension(
+            size,
+            listed["stride"][dim],
+            listed["dilation"][dim],
+            listed["base"][dim],
+            *padding[2 * dim : 2 * dim + 2],
+        )
+        for dim, size in enumerate(sizes)
+    ]
+
+
+def write_padding(op: ir.Operation, padding: list[tuple[int, int]]) -> None:
+    """Set the op's padding, low and high for each dimension."""
+    integer = ir.IntegerType.get_signless(64)
+    type_ = ir.RankedTensorType.get([len(padding), 2], integer)
+    sizes = [ir.IntegerAttr.get(integer, size) for ends in padding for size in ends]
+    op.attributes["padding"] = ir.DenseElementsAttr.get(sizes, type_)

@@ -1,0 +1,259 @@
+"""StableHLO's reductions, over dimensions and over windows.
+
+    reduce by add over [1]           ([a, b], []) -> ([a]) reduction={b: sum}
+    argmax over [1]                  ([a, b], [a, b], [], []) -> ([a], [a]) whole={b}
+    reduce_window of 1x2             ([a, b], []) -> ([a, b]) permuted={b}, read in windows
+
+A reduced dimension may be split only if a collective can combine the partial results: by one
+reduction, with inits that change nothing if they are counted once per device.
+
+`search_kind` recognizes reductions that find the index of the largest element, or of the smallest:
+
+    values, places = reduce (x, iota) by
+      %p = %a > %b or %a is no number
+      select(%p, %a, %b), select(%p or %a == %b and %i < %j, %i, %j)
+
+`combiner` reads the reduction in a region that combines two elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.reductions import is_identity
+from shard_dialect.ir.scalar_expressions import Term, commuted, yielded_terms
+from shard_dialect.ir.walk import body, operations
+from shard_dialect.model import Reduction, ShardingRule
+from shard_dialect.ops.factors import Factors, Kind, Query
+from shard_dialect.ops.op_record import OpRecord
+from shard_dialect.ops.padding import identities
+from shard_dialect.ops.partial_values import reduces
+from shard_dialect.ops.partitioned_op import PartitionedOp
+from shard_dialect.ops.scalar_functions import Trait
+from shard_dialect.ops.stablehlo import arithmetic
+from shard_dialect.ops.stablehlo.attribute_reading import integers, windows_of, write_padding
+from shard_dialect.ops.stablehlo.facets import expansion, python, sample
+from shard_dialect.ops.window_shards import WindowDimension, padding_of
+
+_SMALLER_INDEX: dict[Literal["max", "min"], Term] = {
+    "max": ("lt", "b", "a"),
+    "min": ("lt", "a", "b"),
+}
+"""The condition for `a`, of two elements `a` and `b`, to be found."""
+
+
+def search_kind(op: ir.Operation) -> Literal["max", "min"] | None:
+    """Whether the reduction finds the first largest element, or the first smallest.
+
+    NaN precedes all numbers, as in numpy and torch. `None` for other reductions.
+    """
+    if len(op.operands) != 4:
+        return None
+    element = op.operands[0].type.element_type
+    joined = yielded_terms(body(op), ("a", "i", "b", "j"))
+    for kind, is_found in _SMALLER_INDEX.items():
+        if joined == _searching(is_found, is_float=isinstance(element, ir.FloatType)):
+            return kind
+    return None
+
+
+def is_choice(op: ir.Operation) -> bool:
+    """Whether the reduction chooses one of two rows of elements, by comparing the first of each.
+
+    Choosing among shards, and then among the chosen, finds the same unless there are NaNs, among
+    which StableHLO leaves open what is found.
+    """
+    if search_kind(op) is not None:
+        return True
+    ours, others = ([f"{side}{n}" for n in range(len(op.results))] for side in "ab")
+    joined = yielded_terms(body(op), (*ours, *others))
+    firsts = (ours[0], others[0])
+    return any(
+        joined == tuple(("select", (order, *by), a, b) for a, b in zip(ours, others, strict=True))
+        for order in ("lt", "le")
+        for by in (firsts, firsts[::-1])
+    )
+
+
+def _searching(is_found: Term, *, is_float: bool) -> tuple[Term, Term]:
+    """The result of JAX's argmax or argmin for elements `a` and `b` at indices `i` and `j`."""
+    if is_float:
+        is_found = commuted("or", is_found, ("ne", "a", "a"))
+    is_earlier = commuted("and", ("eq", "a", "b"), ("lt", "i", "j"))
+    return (
+        ("select", is_found, "a", "b"),
+        ("select", commuted("or", is_found, is_earlier), "i", "j"),
+    )
+
+
+_COMBINERS: dict[str, Reduction] = {
+    "stablehlo.add": "sum",
+    "stablehlo.multiply": "product",
+    "stablehlo.maximum": "max",
+    "stablehlo.minimum": "min",
+}
+_OF_BITS: dict[str, Reduction] = {
+    "stablehlo.and": "bitwise_and",
+    "stablehlo.or": "bitwise_or",
+    "stablehlo.xor": "bitwise_xor",
+}
+_OF_ONE_BIT: dict[str, Reduction] = {
+    "stablehlo.add": "bitwise_or",
+    "stablehlo.multiply": "bitwise_and",
+    "stablehlo.maximum": "bitwise_or",
+    "stablehlo.minimum": "bitwise_and",
+}
+_REPEATABLE = ("max", "min", "bitwise_and", "bitwise_or")
+"""Idempotent kinds: combining twice with the same element changes nothing."""
+
+
+def combiner(op: ir.Operation, count: int) -> Reduction | None:
+    """The reduction by which the region combines each of its first `count` arguments with its pair.
+
+    `None` if the region computes something else, or combines pairs by different reductions.
+    """
+    block = body(op)
+    returned = list(operations(block)[-1].operands)
+    arguments = list(block.arguments)
+    reductions = {
+        _joining(value, pair)
+        for value, pair in zip(
+            returned, zip(arguments, arguments[count:], strict=False), strict=True
+        )
+    }
+    return reductions.pop() if len(reductions) == 1 else None
+
+
+def _joining(value: ir.Value, pair: tuple[ir.Value, ir.Value]) -> Reduction | None:
+    owner = value.owner
+    if isinstance(owner, ir.Block) or list(owner.operation.operands) not in (
+        list(pair),
+        list(reversed(pair)),
+    ):
+        return None
+    name, element = owner.operation.name, value.type.element_type
+    if isinstance(element, ir.IntegerType):
+        reduction = _OF_BITS.get(name) or (_OF_ONE_BIT.get(name) if element.width == 1 else None)
+        if reduction is not None:
+            return reduction
+    if isinstance(element, ir.ComplexType) and name in ("stablehlo.maximum", "stablehlo.minimum"):
+        return None  # StableHLO compares the real parts first
+    return _COMBINERS.get(name) if is_additive(element) else None
+
+
+def is_additive(element: ir.Type) -> bool:
+    """Whether partial sums add up to the sum: not for i1, whose addition is `or`."""
+    if isinstance(element, ir.IntegerType):
+        return element.width > 1
+    return isinstance(element, (ir.FloatType, ir.ComplexType))
+
+
+def may_repeat_inits(kind: Reduction, inits: Iterable[ir.Value]) -> bool:
+    """Whether `kind` still combines partial results if every device starts from `inits`."""
+    return kind in _REPEATABLE or all(is_identity(kind, init) for init in inits)
+
+
+def reduce(query: Query) -> ShardingRule | None:
+    """The rule of `reduce(inputs, inits)`: each input has a scalar init, and a result."""
+    factors = Factors(query)
+    count = len(factors.results)
+    gone = integers(query.op, "dimensions")
+    joined = combiner(query.op, count)
+    inits = list(query.op.operands)[count:]
+    kind: Kind = joined if joined and may_repeat_inits(joined, inits) else "need_replication"
+    kept = 0
+    for dim, size in enumerate(factors.operands[0]):
+        if dim in gone:
+            factors.add(size, (dim,) * count, (), kind)
+        else:
+            factors.add(size, (dim,) * count, (kept,) * count)
+            kept += 1
+    return factors.rule()
+
+
+def reduce_window(query: Query) -> ShardingRule | None:
+    """Dimensions with windows are permuted, and read in windows.
+
+    Beyond the ends of the operand windows read the init. A halo replaces it, so the init must be
+    the identity of the reduction.
+    """
+    factors = Factors(query)
+    count = len(factors.results)
+    joined = combiner(query.op, count)
+    inits = list(query.op.operands)[count:]
+    fill = joined if joined and may_repeat_inits(joined, inits) else None
+    for dim, along in enumerate(_windows(query.op)):
+        size, result_size = factors.operands[0][dim], factors.results[0][dim]
+        if along.are_elements:
+            factors.add_to_all(dim, result_size)
+        else:
+            read = along.over(size, result_size, fill)
+            factors.add_to_all(dim, result_size, "permuted", windows=[read] * count)
+    return factors.rule()
+
+
+def partition_reduce_window(partitioned: PartitionedOp) -> None:
+    """Set the padding of a shard; where the dimension is split, halos hold the padding."""
+    padding = [
+        padding_of(partitioned, 0, dim, (along.low, along.high))
+        for dim, along in enumerate(_windows(partitioned.op))
+    ]
+    write_padding(partitioned.op, padding)
+
+
+def select_and_scatter(query: Query) -> ShardingRule | None:
+    """Dimensions with windows: permuted in operand and result, and whole in the source.
+
+    Windows that do not overlap, as those of most pooling, are split with what they select from.
+    """
+    factors = Factors(query)
+    operand, source = factors.operands[:2]
+    along = _windows(query.op)
+    for dim, (size, windows) in enumerate(zip(operand, source, strict=True)):
+        if along[dim].are_elements:
+            factors.add_to_all(dim, size)
+        elif along[dim].divide(size, windows):
+            factors.add(windows, (dim, dim), (dim,))
+            factors.add(along[dim].stride, (dim,), (dim,), "need_replication")
+        else:
+            factors.add(windows, (None, dim), (), "need_replication")
+            factors.add(size, (dim,), (dim,), "permuted")
+    return factors.rule()
+
+
+_NAMES = {"stride": "window_strides", "dilation": "window_dilations", "base": "base_dilations"}
+
+
+def _windows(op: ir.Operation) -> list[WindowDimension]:
+    return windows_of(op, _NAMES, integers(op, "window_dimensions"))
+
+
+RECORDS: dict[str, OpRecord] = {
+    "reduce": OpRecord(
+        reduce,
+        padding=identities,
+        partial=reduces,
+        lowering=expansion("upstream_workarounds:reduce"),
+        operations=arithmetic.reduce,
+        python=python("reduce"),
+        traits=Trait.BY_NEIGHBOURS,
+    ),
+    "reduce_window": OpRecord(
+        reduce_window,
+        sample=sample("reduce_window", file="stablehlo_window"),
+        partition=partition_reduce_window,
+        operations=arithmetic.reduce_window,
+        python=python("reduce_window"),
+        traits=Trait.BY_NEIGHBOURS,
+    ),
+    "select_and_scatter": OpRecord(
+        select_and_scatter,
+        sample=sample("select_and_scatter", file="stablehlo_window"),
+        lowering=expansion("gather_scatter_loops:keep"),
+        loops=expansion("gather_scatter_loops:select_and_scatter"),
+        operations=arithmetic.select_and_scatter,
+        traits=Trait.STEEP | Trait.BY_NEIGHBOURS,
+    ),
+}

@@ -1,0 +1,178 @@
+"""Functions of users in op records, guarded: what they raise and return is checked where they do.
+
+    m.mlir:5:8: error: the rule of 'my.op' raised IndexError: list index out of range
+    my_ops.py:12:1: note: raised here
+    m.mlir:5:8: error: the lowering of 'my.op' returned 2 values, but the op has 1 result
+
+Without it, a wrong value would be an error of the pass that reads it, far from its cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any
+
+from shard_dialect.errors import Diagnostic, ShardError, brief, raised_in
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import location_text
+from shard_dialect.model import ShardingRule
+from shard_dialect.model.rule_text import check_rule
+from shard_dialect.ops.factors import Query
+from shard_dialect.ops.operations import Flops, LocalOp
+from shard_dialect.ops.padding import Filling
+from shard_dialect.ops.partial_values import PartialQuery
+from shard_dialect.ops.scalar_functions import Trait
+
+
+def guarded(name: str, facet: str, function: Any) -> Any:
+    """`function`, a facet of the ops called `name`, which raises nothing but `ShardError`.
+
+    A facet that is no function is returned as it is; raises `ShardError` if it must be one. The op
+    is the function's first argument that is one, or that has one as `op` or `handle`.
+    """
+    others = _OTHERS.get(facet, ())
+    if function is None or isinstance(function, others):
+        return function
+    if not callable(function):
+        kinds = " or ".join(["a function", *(f"a {each.__name__}" for each in others)])
+        raise ShardError(f"the {facet} of '{name}' is {function!r}: expected {kinds}")
+    check = _CHECKS.get(facet, _as_it_is)
+    what = f"the {facet} of '{name}'"
+
+    @wraps(function)
+    def checked(*arguments: Any) -> Any:
+        op = next(filter(None, map(_op_of, arguments)), None)
+        location = location_text(op.location) if op is not None else None
+        try:
+            return check(function(*arguments), *arguments)
+        except _Refused as error:
+            raise ShardError(f"{what} {error}", location, _defined(function)) from None
+        except ShardError as error:
+            raise error.at(location) from None
+        except ir.MLIRError:
+            raise  # it has a place
+        except Exception as error:  # any that the user's code ends with
+            text = f"{what} raised {brief(error)}"
+            raise ShardError(text, location, raised_in(error)) from error
+
+    return checked
+
+
+def _defined(function: Callable[..., Any]) -> tuple[Diagnostic, ...]:
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return ()
+    return (Diagnostic("note", "by this function", f"{code.co_filename}:{code.co_firstlineno}:1"),)
+
+
+def _op_of(argument: object) -> ir.Operation | None:
+    for each in (argument, getattr(argument, "op", None), getattr(argument, "handle", None)):
+        if isinstance(each, ir.Operation | ir.OpView):
+            return each.operation
+    return None
+
+
+_OTHERS: Mapping[str, tuple[type, ...]] = {
+    "function": (str,),
+    "harmless": (int,),
+    "not_run": (str,),
+    "operations": (int,),
+    "python": (str, tuple),
+    "rule": (str,),
+    "sample": (str,),
+    "stablehlo": (str,),
+    "traits": (Trait,),
+}
+"""By facet: what it may be instead of a function."""
+
+
+class _Refused(Exception):
+    """What the function did, as the verb and the rest of a sentence."""
+
+
+def _shown(value: object) -> str:
+    return f"returned a value of type '{type(value).__name__}'"
+
+
+def _as_it_is(result: object, *_: object) -> object:
+    return result
+
+
+def _rule(result: object, query: Query) -> ShardingRule | str | None:
+    if result is None or isinstance(result, str):
+        return result
+    if not isinstance(result, ShardingRule):
+        raise _Refused(f"{_shown(result)}: expected a sd.ShardingRule, a rule as text, or None")
+    try:
+        check_rule(result, query.operands, query.results)
+    except ShardError as error:
+        raise _Refused(f"returned {result}: {error.message}") from None
+    return result
+
+
+def _values(result: object, op: ir.Operation) -> Sequence[ir.Value]:
+    if not isinstance(result, Sequence) or not all(isinstance(each, ir.Value) for each in result):
+        raise _Refused(f"{_shown(result)}: expected a list of values, one for each result")
+    if len(result) != len(op.results):
+        has = "1 result" if len(op.results) == 1 else f"{len(op.results)} results"
+        raise _Refused(f"returned {len(result)} values, but the op has {has}")
+    return result
+
+
+def _same_values(result: object, op: ir.Operation) -> object:
+    for number, (new, old) in enumerate(zip(_values(result, op), op.results, strict=True)):
+        if new.type != old.type:
+            raise _Refused(f"returned a {new.type} for result {number} of type {old.type}")
+    return result
+
+
+def _stablehlo(result: object, op: ir.Operation, *_: object) -> object:
+    return _values([result] if isinstance(result, ir.Value) else result, op)
+
+
+def _python(_: object, writer: Any, op: ir.Operation) -> None:
+    for number, each in enumerate(op.results):
+        if each not in writer.values:
+            raise _Refused(f"has written nothing for result {number}: call writer.define")
+
+
+def _operations(result: object, _: LocalOp) -> Flops | None:
+    if isinstance(result, int):
+        return Flops(result)
+    if result is None or isinstance(result, Flops):
+        return result
+    raise _Refused(f"{_shown(result)}: expected a number of operations, a Flops, or None")
+
+
+def _partial(result: object, query: PartialQuery) -> object:
+    numbers = range(len(query.op.operands))
+    if result is None or (isinstance(result, set | frozenset) and result <= {*numbers}):
+        return result
+    raise _Refused(
+        f"returned {result!r}: expected a set of operand numbers below {len(numbers)}, or None"
+    )
+
+
+def _padding(result: object, op: ir.Operation, _: ShardingRule) -> object:
+    fits = isinstance(result, Sequence) and all(
+        isinstance(each, Filling) and 0 <= each.operand < len(op.operands) for each in result
+    )
+    if result is None or fits:
+        return result
+    raise _Refused(
+        f"returned {result!r}: expected a list of Fillings of operands of the op, or None"
+    )
+
+
+_CHECKS: Mapping[str, Callable[..., Any]] = {
+    "rule": _rule,
+    "lowering": _same_values,
+    "loops": _same_values,
+    "operations": _operations,
+    "partial": _partial,
+    "padding": _padding,
+    "stablehlo": _stablehlo,
+    "python": _python,
+}
+"""By facet: the check of what it returns for its arguments."""

@@ -1,0 +1,190 @@
+"""Window ops: the windows that their attributes describe, and the parts of shards that they read.
+
+A concatenation on shards is one, too: each device selects the elements of its shard of the result.
+
+    %r = concat(%x, %y)           of 5 and 3 elements: the second device has elements 4 to 7
+    %a, %b                        %x and %y with halos, each as large as the shard of the result
+    %r = where index < 1 %a, elsewhere %b
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
+from shard_dialect.ir.building.loops_and_masks import as_index, switch_at
+from shard_dialect.ir.building.reductions import identity_value
+from shard_dialect.model import Reduction, ShardingRule, Window, Windows
+from shard_dialect.model.rule import Reading, Role
+from shard_dialect.ops.factors import Factors, Kind, Query
+from shard_dialect.ops.partitioned_op import PartitionedOp, device_indices
+
+
+@dataclass(frozen=True, slots=True)
+class WindowDimension:
+    """The windows along one dimension.
+
+    A window has `size` elements, `dilation` positions apart. Windows begin `stride` positions
+    apart, and elements of the operand are `base` positions apart. `low` and `high` are the padding
+    at the ends, negative where the ends of the operand are dropped.
+    """
+
+    size: int
+    stride: int
+    dilation: int
+    base: int
+    low: int
+    high: int
+
+    @property
+    def are_elements(self) -> bool:
+        """Whether each window is one element, and each element has one window."""
+        is_padded = self.low != 0 or self.high != 0
+        return self.size == 1 and self.stride == 1 and self.base == 1 and not is_padded
+
+    @property
+    def extent(self) -> int:
+        """The positions from the first element of a window to its last."""
+        return (self.size - 1) * self.dilation + 1
+
+    def divide(self, size: int, count: int) -> bool:
+        """Whether `size` elements are `count` pieces of a stride, each with the window in it."""
+        is_padded = self.low != 0 or self.high != 0
+        fit = self.base == 1 and not is_padded and self.extent <= self.stride
+        return fit and size == count * self.stride
+
+    def over(self, size: int, count: int, fill: Reduction | None) -> Windows | None:
+        """`count` windows over `size` elements, with the identity of `fill` in the padding.
+
+        `None` where windows read padding and `fill` is `None`.
+        """
+        return inside(Windows(size, count, self.stride, self.extent, self.low, self.base, fill))
+
+
+def inside(windows: Windows) -> Windows | None:
+    """The same windows; `None` where they read padding of unknown content."""
+    return windows if windows.fill is not None or windows.stay_in_bounds else None
+
+
+def read_windows(partitioned: PartitionedOp) -> None:
+    """Slice each operand to the elements that its windows on this device read."""
+    skipped = set()
+    for window in partitioned.rule.windows:
+        reading = _reading(partitioned, window)
+        value = partitioned.op.operands[window.operand]
+        if reading is None:
+            continue
+        with ir.InsertionPoint(partitioned.op), partitioned.op.location:
+            if any(reading.outside):
+                value = _padded(value, window, reading.outside)
+            if value.type.shape[window.dim] != reading.count:
+                begin = _begin(partitioned, window, reading.begins)
+                value = build.extract_slice(value, begin, reading.count, window.dim)
+        partitioned.op.operands[window.operand] = value
+        if any(reading.skips) and window.factor not in skipped:
+            skipped.add(window.factor)
+            _skip_results(partitioned, window.factor, reading.skips)
+
+
+def _skip_results(partitioned: PartitionedOp, factor: int, skips: Sequence[int]) -> None:
+    """Let the op compute more results along the factor, of which the first ones are skipped."""
+    op = partitioned.op
+    results = zip(partitioned.rule.results, op.results, partitioned.results, strict=True)
+    for dims, result, shard in results:
+        for dim, factors in enumerate(dims or ()):
+            if factor in factors and shard is not None:
+                shape = list(result.type.shape)
+                size, shape[dim] = shape[dim], shape[dim] + max(skips)
+                result.set_type(build.resized(result.type, shape))
+                with ir.InsertionPoint.after(op), op.location:
+                    begin = as_index(shard.own(dim, skips))
+                    kept = build.extract_slice(result, begin, size, dim)
+                result.replace_all_uses_except(kept, kept.owner.operation)
+
+
+def _padded(value: ir.Value, window: Window, outside: tuple[int, int]) -> ir.Value:
+    """A shard with halo and more around it, which is outside of the tensor for all that read it."""
+    low, high = outside
+    shape = list(value.type.shape)
+    shape[window.dim] += low + high
+    into = build.resized(value.type, shape)
+    content = identity_value(window.windows.fill or "sum", into.element_type)
+    return build.embedded(value, into, window.dim, low, content)
+
+
+def _begin(partitioned: PartitionedOp, window: Window, begins: Sequence[int]) -> int | ir.Value:
+    if len(set(begins)) == 1:
+        return begins[0]
+    return as_index(partitioned.operand(window.operand).own(window.dim, begins))
+
+
+def padding_of(
+    partitioned: PartitionedOp, operand: int, dim: int, global_padding: tuple[int, int]
+) -> tuple[int, int]:
+    """The padding before and after the elements of dimension `dim` that a device's windows read.
+
+    `global_shape` is the padding of the global op, for a dimension that is not split.
+    """
+    for window in partitioned.rule.windows:
+        if (window.operand, window.dim) == (operand, dim):
+            reading = _reading(partitioned, window)
+            return (reading.lead, reading.trail) if reading else global_padding
+    return global_padding
+
+
+def _reading(partitioned: PartitionedOp, window: Window) -> Reading | None:
+    """The elements that devices read in this window's dimension; `None` where it is not split."""
+    devices = partitioned.devices(window.factor)
+    return window.windows.reading(devices) if devices > 1 else None
+
+
+def joined_along(
+    query: Query, along: int, kind: Kind = "need_replication", role: Role = ""
+) -> ShardingRule:
+    """The rule of a concatenation along dimension `along`; all other dimensions pass.
+
+    The joined dimension is a factor of this `kind`, which each operand is read along in windows.
+    """
+    factors = Factors(query)
+    for dim, size in enumerate(factors.results[0]):
+        if dim == along:
+            factors.add_to_all(dim, size, kind, windows=_windows(query, dim))
+        else:
+            factors.add_to_all(dim, size)
+    return factors.rule(role)
+
+
+def _windows(query: Query, dim: int) -> list[Windows | None]:
+    """The windows in which the result reads each operand along `dim`."""
+    result = query.results[0]
+    sizes = [shape[dim] for shape in query.operands if shape is not None]
+    if result is None:
+        return []
+    return [
+        Windows(size, result[dim], 1, 1, begin)
+        for size, begin in zip(sizes, _begins(sizes), strict=True)
+    ]
+
+
+def _begins(sizes: Sequence[int]) -> list[int]:
+    return [0, *accumulate(sizes)][:-1]
+
+
+def partition_joined(partitioned: PartitionedOp, dim: int) -> None:
+    """Replace the op by selects between its operands, which are as large as the result's shard."""
+    result = partitioned.result
+    if not result.is_split(dim):
+        return
+    op, size = partitioned.op, result.shape[dim]
+    sizes = [shard.global_shape[dim] for shard in partitioned.operands if shard is not None]
+    with ir.InsertionPoint(op), op.location:
+        value = op.operands[0]
+        for operand, begin in list(zip(op.operands, _begins(sizes), strict=True))[1:]:
+            starts = [begin - size * device for device in device_indices(result.devices[dim])]
+            at = as_index(result.own(dim, [min(max(start, 0), size) for start in starts]))
+            value = switch_at(value, operand, dim, at)
+    op.results[0].replace_all_uses_with(value)
+    op.erase()

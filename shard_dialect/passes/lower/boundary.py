@@ -1,0 +1,129 @@
+"""Translate the local form to the lowered form: runtime calls for collectives, buffers for tensors.
+
+    %1 = shard.all_gather %0 on @g grid_axes = [0] gather_axis = 1
+           : tensor<4x4xf32> -> tensor<4x8xf32>
+
+becomes, with the declaration once for all calls like it
+
+    func.func private @mesh_all_gather_0(memref<4x4xf32>, memref<8x4xf32>) attributes {
+      llvm.emit_c_interface,
+      mesh.collective = {gather_axis = 0 : index, grid = @g, grid_axes = array<i16: 0>,
+                         mesh.local_types = [tensor<4x4xf32>, tensor<4x8xf32>],
+                         name = "shard.all_gather"}}
+
+    %a = memref.alloc() : memref<8x4xf32>
+    call @mesh_all_gather_0(%0, %a)
+
+and code that joins the two rows of %a along dimension 1 (`pack_collectives`).
+
+The runtimes (in-process devices, mpi4py, torch.distributed) implement the declared functions. With
+`target=mpi` they get bodies that call MPI (see `native_mpi`).
+Results are written to buffers that the caller passes as the last arguments.
+"""
+
+from __future__ import annotations
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
+from shard_dialect.ir.function import (
+    boundary,
+    form_of,
+    functions_of,
+    refuse_form,
+    set_boundary,
+    set_form,
+)
+from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT
+from shard_dialect.ir.verify import declares_no_grid
+from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.passes.framework.base import UNCHANGED, Outcome, known, needs
+from shard_dialect.passes.manual.replica_group_collectives import refuse_stablehlo_collectives
+
+NOT_LOWERED = ("annotated", "propagated", "distributed", "local")
+"""The forms of functions that `lower` has something to do with."""
+
+
+@needs(forms=NOT_LOWERED)
+def refuse_sharded(module: ir.Operation) -> Outcome:
+    """Refuse sharded programs that are not partitioned, and collectives without a grid."""
+    no_grid = known(module, declares_no_grid)
+    for handle in functions_of(module):
+        if no_grid and form_of(handle) != "lowered":
+            refuse_stablehlo_collectives(handle)
+        if form_of(handle) != "local" and any(map(_is_sharded, walk(handle))):
+            raise refuse_form(handle, ": run --spmd before --lower")
+    return UNCHANGED
+
+
+def _is_sharded(op: ir.Operation) -> bool:
+    return op.name.startswith("mesh.") or op.name in ("shard.shard", "shard.sharding")
+
+
+@needs(forms=NOT_LOWERED)
+def mark_boundary(module: ir.Operation) -> None:
+    """Mark which buffers will be arguments and which results.
+
+    Both are arguments after bufferization. Partitioned functions have the marks already, with their
+    global types.
+    """
+    for handle in functions_of(module):
+        if form_of(handle) != "lowered":
+            _mark_boundary(handle)
+
+
+def _mark_boundary(handle: ir.Operation) -> None:
+    type_ = handle.attributes["function_type"].value
+    for key, name, types in (
+        ("arg_attrs", ARGUMENT, type_.inputs),
+        ("res_attrs", RESULT, type_.results),
+    ):
+        entries = boundary(handle, key)
+        for attributes, each in zip(entries, types, strict=True):
+            if not isinstance(each, ir.RankedTensorType):
+                continue
+            attributes.setdefault(name, ir.TypeAttr.get(each))
+            if name == ARGUMENT:
+                # The caller's arrays, on which bufferization would otherwise compute in place.
+                attributes["bufferization.writable"] = ir.BoolAttr.get(False)
+        set_boundary(handle, key, entries)
+
+
+@needs(forms=NOT_LOWERED)
+def copy_repeated_results(module: ir.Operation) -> None:
+    """Copy a value that is returned twice, on which upstream's pass for results crashes."""
+    for handle in functions_of(module):
+        _return_copies(handle)
+
+
+def _return_copies(handle: ir.Operation) -> None:
+    terminator = operations(body(handle))[-1]
+    seen: list[ir.Value] = []
+    for number, value in enumerate(terminator.operands):
+        if value in seen and isinstance(value.type, ir.MemRefType):
+            with ir.InsertionPoint(terminator), terminator.location:
+                into = build.allocate(value.type).results[0]
+                build.create("memref.copy", [], [value, into])
+            terminator.operands[number] = into
+        seen.append(value)
+
+
+@needs(forms=NOT_LOWERED)
+def end_lowering(module: ir.Operation) -> None:
+    """Copy strided buffers by loops, and record that all functions are lowered."""
+    for handle in functions_of(module):
+        _copy_by_loops(handle)
+        set_form(handle, "lowered")  # also what upstream's passes have created
+
+
+def _copy_by_loops(handle: ir.Operation) -> None:
+    """Copy strided buffers by loops: MLIR would call a library function that is not linked."""
+    for op in walk(handle):
+        types = [operand.type for operand in op.operands]
+        if op.name == "memref.copy" and any(not _is_contiguous(type_) for type_ in types):
+            with ir.InsertionPoint(op), op.location:
+                build.copy(*op.operands)
+            op.erase()
+
+
+def _is_contiguous(type_: ir.Type) -> bool:
+    return isinstance(type_, ir.MemRefType) and "strided" not in str(type_.layout)

@@ -1,1 +1,0 @@
-"""A function as a graph of Python objects, which passes rewrite."""

@@ -1,0 +1,144 @@
+"""Make a pipeline of a function: stages on parts of the grid, and microbatches in their order.
+
+    func.func @main(%x: tensor<32x8xf32>, %w: tensor<8x8xf32>, %v: tensor<8x8xf32>) ...
+      with pipeline{stages=2 microbatches=8 arguments=0} becomes
+
+    %x0 = tensor.extract_slice %x[0, 0] [4, 8] [1, 1]         microbatch 0 on @stage0,
+    %h0 = stablehlo.dot_general %x0, %w
+    %p0 = "mesh.collective_permute"(%h0) {cluster = @stage1}
+    %x1 = tensor.extract_slice %x[4, 0] [4, 8] [1, 1]         microbatch 1 on @stage0, and
+    %h1 = stablehlo.dot_general %x1, %w
+    %p1 = "mesh.collective_permute"(%h1) {cluster = @stage1}
+    %y0 = stablehlo.dot_general %p0, %v                       microbatch 0 on @stage1, ...
+
+Reductions over the batch, such as gradients, are added up over the microbatches, on the stage that
+computes them. Results that have the batch as a dimension are concatenated. Calls are inlined, and
+loops over layers unrolled. `propagate` goes on from there: the result is in the annotated form, as
+somebody would write it by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import error_at, warn
+from shard_dialect.ir.function import (
+    form_of,
+    functions_of,
+    is_private,
+    name_of,
+    returns_of,
+    update_type,
+)
+from shard_dialect.ir.grids import fresh_name
+from shard_dialect.ir.mesh.attributes import FORM
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.numbered_function import read_function
+from shard_dialect.ir.verify import declares_no_grid
+from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.passes.calls import Calls, callee_of, drop_uncalled, inline_calls
+from shard_dialect.passes.framework.base import Pass
+from shard_dialect.passes.framework.options import StageOptions
+from shard_dialect.passes.pipelining.annotations_on_stages import AnnotationsOnStages
+from shard_dialect.passes.pipelining.choose_stages import LayerStacks, StageChoice
+from shard_dialect.passes.pipelining.split_batch import MicrobatchProgram, is_stablehlo, split_batch
+from shard_dialect.passes.pipelining.unroll_loops import unroll_loops
+from shard_dialect.passes.pipelining.write_tasks import TaskWriter, join_parts, schedule
+from shard_dialect.passes.propagate.constraints import default_grid
+
+
+@dataclass(frozen=True)
+class DivideIntoStages(StageOptions, Pass):
+    """Divide the function into stages on parts of the grid, and its batch into microbatches."""
+
+    name = "divide-into-stages"
+
+    def rewrite(self, module: ir.Operation) -> None:
+        """Rewrite the module's function; raise a located `ShardError` for what has no pipeline."""
+        function = _inlined(module)
+        if declares_no_grid(module):
+            raise error_at(
+                function.location, "the module declares no grid: stages are parts of one"
+            )
+        if form_of(function) != "annotated":
+            raise error_at(function.location, "a pipeline is made before --propagate")
+        if min(self.stages, self.microbatches) < 1:
+            raise ShardError("pass 'pipeline' needs at least one stage and one microbatch")
+        texts = [each.strip() for each in self.arguments.split(",")]
+        if not all(each.isdecimal() for each in texts):
+            raise ShardError(
+                f"option 'arguments' of pass 'pipeline' is '{self.arguments}': expected numbers, "
+                "as in arguments='0,3'"
+            )
+        self._divide(function, sorted(set(map(int, texts))))
+
+    def _divide(self, function: ir.Operation, batched: Sequence[int]) -> None:
+        unroll_loops(function, batched)
+        join_parts(function)
+        shardings = Shardings.of(function.parent)
+        names = set(shardings.grids)
+        microbatches = fresh_name("microbatches", names)
+        stages = [fresh_name(f"stage{at}", names) for at in range(self.stages)]
+        grid = default_grid(read_function(function), shardings)
+        annotations = AnnotationsOnStages(function, shardings, grid, stages)
+        annotations.take()
+        arguments = body(function).arguments
+        whole = [value.type for value in arguments]
+        stablehlo = any(map(is_stablehlo, walk(function)))
+        dims = split_batch(function, batched, self.microbatches, microbatches)
+        program = MicrobatchProgram.read(function, batched)
+        _drop(microbatches, function.parent)
+        annotations.declare()
+        choice = StageChoice(program, LayerStacks.find(program), self.stages)
+        idle = [str(at) for at in range(self.stages) if at not in choice.of_op.values()]
+        if idle:
+            warn(
+                f"{self.stages} stages are more than the function can be divided into: stage "
+                f"{', '.join(idle)} has nothing to do",
+                function.location,
+            )
+        for value, type_ in zip(arguments, whole, strict=True):
+            value.set_type(type_)
+        end = returns_of(function)[0]
+        steps = schedule(
+            self.schedule, self.stages, self.microbatches, backward=bool(choice.backward)
+        )
+        with ir.InsertionPoint(end), function.location:
+            writer = TaskWriter(program, choice, annotations, self.microbatches, end, stablehlo)
+            writer.write(steps, dims)
+        del function.attributes[FORM]
+        update_type(function)
+        annotations.annotate_boundary(
+            program.function.arguments,
+            program.returned,
+            choice.of_value.get,
+            choice.stacks.arguments,
+        )
+
+
+def _inlined(module: ir.Operation) -> ir.Operation:
+    """The module's one function that no other calls, with all calls in it inlined."""
+    functions = functions_of(module)
+    calls = Calls(module)
+    called = {callee_of(call) for its in calls.calls.values() for call in its}
+    entries = [each for each in functions if name_of(each) not in called or not is_private(each)]
+    if len(entries) != 1:
+        raise ShardError(
+            f"pass 'pipeline' divides one function, and the module has {len(entries)} that others "
+            "may call"
+        )
+    if any(calls.calls.values()):
+        calls.refuse_recursion()
+        inline_calls(entries[0], module)
+        drop_uncalled(module, called)
+    return entries[0]
+
+
+def _drop(grid: str, module: ir.Operation) -> None:
+    """Drop the declaration of the grid of microbatches."""
+    for op in operations(body(module)):
+        if op.name == "mesh.cluster" and name_of(op) == grid:
+            op.erase()

@@ -1,0 +1,569 @@
+"""Schedule the collectives of the local form: bundle them, do them in chunks, overlap them.
+
+`bundle-collectives` joins small all-reduces that do not depend on each other into one.
+
+    %2 = shard.all_reduce %0 : tensor<4xf32>
+    %3 = shard.all_reduce %1 : tensor<2x3xf32>
+      becomes
+    %a = tensor.concat dim(0) %0, (collapsed) %1 : tensor<10xf32>
+    %b = shard.all_reduce %a : tensor<10xf32>
+    %2, %3 = slices of %b, in their shapes
+
+The bytes moved are the same, and latency is saved. Two all-to-alls that follow on each other, along
+other axes, become one among the devices along all of these axes, which moves fewer bytes:
+
+    %1 = shard.all_to_all %0 along axis 0     each device sends 1/2 of its shard, and then 3/4
+    %2 = shard.all_to_all %1 along axis 1
+      becomes
+    %a = the slices of %0 for each device of both axes, in a dimension of their own
+    %b = shard.all_to_all %a along axes 0, 1  each sends 7/8
+    %2 = the slices of %b in their places
+
+`chunk-products` decomposes an all-gather and its product shard by shard; products and
+reduce-scatters likewise.
+
+    %1 = shard.all_gather %0                      (8x4 on each of 2 devices to 16x4)
+    %2 = stablehlo.dot_general %1, %w
+      becomes
+    %a = stablehlo.dot_general %0, %w             this device's rows, inserted in the result
+    %1 = "mesh.collective_permute"(%0)            the next device's rows
+    %b = stablehlo.dot_general %1, %w             inserted in the result
+
+The bytes moved are the same, in one permutation for each other device of the group. Each can run
+during the product of the rows before (`--overlap-collectives`): "collective matmul" (Overlap
+Communication with Dependent Computation via Decomposition, ASPLOS 2023). The pass is optional,
+since it makes more and smaller products. It rewrites StableHLO's products in the local form, unless
+the product contracts the gathered dimension or the gathered tensor has other users.
+
+`overlap-collectives` starts collectives as soon as their operand is available, and waits for them
+before the first use.
+
+    %1 = shard.all_reduce %0                  %s = "mesh.start"(%0) {collective = {...}}
+    %2 = math.exp %x                          %2 = math.exp %x
+    %3 = arith.addf %1, %2                    %1 = "mesh.done"(%s)
+                                              %3 = arith.addf %1, %2
+
+The ops in between overlap with the communication. If there are none, a collective stays one op.
+Every lowering target of `--lower` supports the two ops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+
+from shard_dialect.collectives import (
+    AllGather,
+    AllSlice,
+    AllToAll,
+    Permute,
+    ReduceScatter,
+)
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
+from shard_dialect.ir.function import form_of, functions_of, name_of
+from shard_dialect.ir.mesh.attributes import DEVICE
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.numbered_function import itemsize
+from shard_dialect.ir.shard.local_collectives import described, read_local, write_local
+from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.model import Axes, Grid
+from shard_dialect.ops import rule_of
+from shard_dialect.passes.framework.base import UNCHANGED, Outcome, Pass, needs
+
+
+def local_functions(module: ir.Operation) -> Iterator[ir.Operation]:
+    """The functions that are in the local form."""
+    return (handle for handle in functions_of(module) if form_of(handle) == "local")
+
+
+def blocks_of(
+    function: ir.Operation, is_relevant: Callable[[ir.Operation], bool]
+) -> list[ir.Block]:
+    """The blocks, also of loops and branches, that hold an op that `is_relevant`."""
+    blocks: list[ir.Block] = []
+    for op in walk(function):
+        if is_relevant(op) and op.block not in blocks:
+            blocks.append(op.block)
+    return blocks
+
+
+def defined_at(order: Sequence[ir.Operation]) -> dict[ir.Value, int]:
+    """For each value that `order`, the ops of a block, defines, the position of the op."""
+    return {result: position for position, op in enumerate(order) for result in op.results}
+
+
+def first_use_at(order: Sequence[ir.Operation]) -> dict[ir.Value, int]:
+    """For each value, the position of the first op of `order` that uses it, also in regions."""
+    needed: dict[ir.Value, int] = {}
+    for position, op in enumerate(order):
+        for inner in (op, *walk(op)):
+            for operand in inner.operands:
+                needed.setdefault(operand, position)
+    return needed
+
+
+@contextmanager
+def collectives_kept(module: ir.Operation) -> Iterator[None]:
+    """Keep the collectives in programs of one device alive meanwhile."""
+    keep_collectives(module)
+    yield
+    release_collectives(module)
+
+
+_KEPT = "mesh_kept_"
+
+
+@needs(forms=("local",))
+def keep_collectives(module: ir.Operation) -> Outcome:
+    """Keep the collectives in programs of one device alive, by calls that use them.
+
+    MLIR drops ops without uses. Where all devices run one program, all of them drop a collective.
+    But in a program of one device it must stay, since the other devices of the group wait for it.
+    """
+    handles = [each for each in functions_of(module) if DEVICE in each.attributes]
+    declared: dict[ir.Type, ir.Operation] = {}
+    for op in [op for handle in handles for op in walk(handle)]:
+        if read_local(op.name, op.attributes) is None:
+            continue
+        type_ = op.results[0].type
+        if type_ not in declared:
+            with ir.InsertionPoint.at_block_begin(body(module)), ir.Location.unknown():
+                name = f"{_KEPT}{len(declared)}"
+                declared[type_] = build.declare(name, ir.FunctionType.get([type_], []))
+        with ir.InsertionPoint.after(op), op.location:
+            build.call(name_of(declared[type_]), [op.results[0]])
+    return None if declared else UNCHANGED
+
+
+def release_collectives(module: ir.Operation) -> Outcome:
+    """Erase the calls that kept collectives alive."""
+    found = operations(body(module))
+    declared = [op for op in found if op.name == "func.func" and name_of(op).startswith(_KEPT)]
+    if not declared:
+        return UNCHANGED
+    for op in walk(module):
+        if op.name == "func.call" and op.attributes["callee"].value.startswith(_KEPT):
+            op.erase()
+    for op in declared:
+        op.erase()
+    return None
+
+
+_KIND = "shard.all_reduce"
+
+
+@needs(forms=("local",))
+@dataclass(frozen=True)
+class BundleCollectives(Pass):
+    """Join small all-reduces of one kind and group, and all-to-alls that follow on each other."""
+
+    name = "bundle-collectives"
+
+    bytes: int = 65536
+    """The largest number of bytes of one bundle."""
+
+    def rewrite(self, module: ir.Operation) -> None:
+        """Bundle the collectives of each function in the local form."""
+        shardings = Shardings.of(module)
+        for handle in local_functions(module):
+            for op in [each for each in walk(handle) if each.name == _EXCHANGE]:
+                _join_exchanges(op, shardings)
+            for bundle in bundles(handle, self.bytes):
+                _join(bundle)
+
+
+@dataclass(frozen=True)
+class _Member:
+    """An all-reduce, its position, and those of its operand's definition and its first use."""
+
+    op: ir.Operation
+    position: int
+    ready: int
+    needed: int
+
+
+@dataclass
+class Bundle:
+    """All-reduces that become one, before `at`, the first op that uses one of them."""
+
+    members: list[_Member]
+    at: ir.Operation
+
+
+def bundles(function: ir.Operation, most: int) -> list[Bundle]:
+    """The all-reduces of `function` that can become one, in bundles of up to `most` bytes."""
+    blocks = blocks_of(function, lambda op: op.name == _KIND)
+    return [bundle for block in blocks for bundle in _bundles(block, most)]
+
+
+def _bundles(block: ir.Block, most: int) -> Iterator[Bundle]:
+    """Greedily add to each all-reduce the later ones that are ready before the bundle is needed."""
+    order = list(operations(block))
+    left = _members(order, most)
+    while left:
+        first, *rest = left
+        bundle, size, needed, left = [first], _bytes(first.op), first.needed, []
+        for each in rest:
+            soonest = min(needed, each.needed)
+            joins = size + _bytes(each.op) <= most and _key(each.op) == _key(first.op)
+            # The bundle runs right before the first use of any member: by then all operands must be
+            # there, and none is another member's result.
+            reduced = any(member.position == each.ready for member in bundle)
+            if joins and not reduced and max(m.ready for m in (*bundle, each)) < soonest:
+                bundle.append(each)
+                size, needed = size + _bytes(each.op), soonest
+            else:
+                left.append(each)
+        if len(bundle) > 1:
+            yield Bundle(bundle, order[needed])
+
+
+def _members(order: Sequence[ir.Operation], most: int) -> list[_Member]:
+    """The small all-reduces among the ops of a block."""
+    defined, first_use = defined_at(order), first_use_at(order)
+    return [
+        _Member(op, position, defined.get(op.operands[0], -1), first_use[op.results[0]])
+        for position, op in enumerate(order)
+        if op.name == _KIND
+        and op.operands[0].type.has_static_shape
+        and op.results[0] in first_use
+        and 0 < _bytes(op) <= most
+    ]
+
+
+def _key(op: ir.Operation) -> object:
+    attributes = {name: str(op.attributes[name]) for name in op.attributes}
+    return tuple(sorted(attributes.items())), str(op.operands[0].type.element_type)
+
+
+def _bytes(op: ir.Operation) -> int:
+    type_ = op.operands[0].type
+    return prod(type_.shape) * itemsize(type_.element_type)
+
+
+def _join(bundle: Bundle) -> None:
+    ops = [member.op for member in bundle.members]
+    attributes = {name: ops[0].attributes[name] for name in ops[0].attributes}
+    with ir.InsertionPoint(bundle.at), ir.Location.fused([op.location for op in ops]):
+        flat = [build.flat(op.operands[0]) for op in ops]
+        sizes = [each.type.shape[0] for each in flat]
+        type_ = ir.RankedTensorType.get([sum(sizes)], flat[0].type.element_type)
+        dim = {"dim": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)}
+        joined = build.create("tensor.concat", [type_], flat, dim).results[0]
+        reduced = build.create(_KIND, [type_], [joined], attributes).results[0]
+        start = 0
+        for op, size in zip(ops, sizes, strict=True):
+            shard = build.extract_slice(reduced, start, size)
+            op.results[0].replace_all_uses_with(build.unflatten(shard, op.results[0].type.shape))
+            start += size
+    for op in ops:
+        op.erase()
+
+
+_EXCHANGE = "shard.all_to_all"
+
+
+def _join_exchanges(second: ir.Operation, shardings: Shardings) -> None:
+    """Make one exchange of this one and the one that makes its operand, which nothing else uses."""
+    between = second.operands[0]
+    if isinstance(between.owner, ir.Block) or between.owner.name != _EXCHANGE:
+        return
+    first = between.owner.operation
+    reads = [read_local(op.name, op.attributes) for op in (first, second)]
+    (grid, a), (other, b) = (read for read in reads if read is not None)
+    assert isinstance(a, AllToAll), "an all-to-all"
+    assert isinstance(b, AllToAll), "an all-to-all"
+    value, result = first.operands[0], second.results[0]
+    is_alone = len(list(between.uses)) == 1 and first.block == second.block
+    moves = a.source_dim != a.target_dim and b.source_dim != b.target_dim
+    if grid != other or {*a.axes} & {*b.axes} or not (is_alone and moves):
+        return
+    if b.target_dim == a.source_dim or not value.type.has_static_shape:
+        return  # the second would cut what the first has joined
+    counts = [shardings.grid(grid).axes_size(step.axes) for step in (a, b)]
+    with ir.InsertionPoint(second), ir.Location.fused([first.location, second.location]):
+        cuts, joins = (a.target_dim, b.target_dim), (a.source_dim, b.source_dim)
+        rest = list(value.type.shape)
+        for dim, count in zip(cuts, counts, strict=True):
+            rest[dim] //= count
+        cut = _to_front(value, rest, cuts, counts)
+        pieces = build.unflatten(build.flat(cut), [prod(counts), *rest])
+        step = AllToAll(0, 0, a.axes + b.axes)
+        sent = write_local(step, grid, pieces, pieces.type)
+        placed = build.unflatten(build.flat(sent), [*counts, *rest])
+        # Of two dimensions in front of one, the second exchange's is the major one.
+        dims = [number + 2 for number in range(len(rest))]
+        for number, dim in enumerate(joins):
+            dims.insert(dims.index(dim + 2) if number == 0 else _first_of(dims, dim, joins), number)
+        joined = _transposed(placed, dims)
+        made = build.unflatten(build.flat(joined), list(result.type.shape))
+    result.replace_all_uses_with(made)
+    second.erase()
+    first.erase()
+
+
+def _first_of(dims: Sequence[int], dim: int, joins: Sequence[int]) -> int:
+    """Where the first dimension is that becomes a part of `dim`."""
+    at = list(dims).index(dim + 2)
+    return at - 1 if joins[0] == dim else at
+
+
+def _to_front(
+    value: ir.Value, rest: Sequence[int], cuts: Sequence[int], counts: Sequence[int]
+) -> ir.Value:
+    """The value with the pieces that `cuts` make of dimensions in dimensions in front."""
+    shape: list[int] = []
+    places = [0, 0]
+    for dim, size in enumerate(rest):
+        for number, cut in enumerate(cuts):
+            if cut == dim:
+                places[number] = len(shape)
+                shape.append(counts[number])
+        shape.append(size)
+    others = [place for place in range(len(shape)) if place not in places]
+    return _transposed(build.unflatten(build.flat(value), shape), [*places, *others])
+
+
+def _transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:
+    if list(order) == sorted(order):
+        return value
+    type_ = build.resized(value.type, [value.type.shape[dim] for dim in order])
+    return build.transpose(value, build.empty(type_).results[0], order).results[0]
+
+
+_PRODUCT = "stablehlo.dot_general"
+
+
+@needs(forms=("local",))
+@dataclass(frozen=True)
+class ChunkProducts(Pass):
+    """Decompose gathers with products, and products with reduce-scatters, shard by shard."""
+
+    name = "chunk-products"
+
+    devices: int = 8
+    """The largest group: one product becomes as many as the group has devices."""
+
+    def rewrite(self, module: ir.Operation) -> None:
+        """Decompose the products of each function in the local form."""
+        shardings = Shardings.of(module)
+        for handle in local_functions(module):
+            for op in walk(handle):
+                if op.name not in ("shard.all_gather", "shard.reduce_scatter"):
+                    continue
+                read = read_local(op.name, op.attributes)
+                assert read is not None, f"{op.name} is a step"
+                grid, step = shardings.grid(read[0]), read[1]
+                if not 1 < grid.axes_size(step.axes) <= self.devices:
+                    continue
+                if isinstance(step, AllGather):
+                    _gather_by_chunks(op, step, grid)
+                elif isinstance(step, ReduceScatter) and step.reduction == "sum":
+                    _scatter_by_chunks(op, step, grid)
+
+
+def _gather_by_chunks(op: ir.Operation, step: AllGather, grid: Grid) -> None:
+    uses = list(op.results[0].uses)
+    if len(uses) != 1 or uses[0].owner.operation.name != _PRODUCT:
+        return
+    product, number = uses[0].owner.operation, uses[0].operand_number
+    dim = _result_dim(product, number, step.dim)
+    if dim is None or product.block != op.block:
+        return
+    ring = _Ring(grid, step.axes)
+    with ir.InsertionPoint(product), product.location:
+        shard = op.operands[0]
+        size = shard.type.shape[step.dim]
+        result = build.empty(product.results[0].type).results[0]
+        for turn in range(ring.count):
+            chunk = _product_of(product, number, shard, dim)
+            start = ring.number([(at - turn) % ring.count * size for at in range(ring.count)])
+            result = _put(result, chunk, dim, start)
+            if turn < ring.count - 1:
+                shard = ring.sent_to_next(shard)
+    product.results[0].replace_all_uses_with(result)
+    product.erase()
+    op.erase()
+
+
+def _scatter_by_chunks(op: ir.Operation, step: ReduceScatter, grid: Grid) -> None:
+    owner = op.operands[0].owner
+    if isinstance(owner, ir.Block) or owner.name != _PRODUCT:
+        return
+    product = owner.operation
+    operand_and_dim = _operand_dim(product, step.dim)
+    if (
+        operand_and_dim is None
+        or product.block != op.block
+        or len(list(product.results[0].uses)) != 1
+    ):
+        return
+    number, dim = operand_and_dim
+    ring = _Ring(grid, step.axes)
+    full = product.operands[number]
+    size = full.type.shape[dim] // ring.count
+    total: ir.Value | None = None
+    with ir.InsertionPoint(op), op.location:
+        for turn in range(ring.count):
+            received = None if total is None else ring.sent_to_next(total)
+            positions = range(ring.count)
+            start = ring.number([(at - 1 - turn) % ring.count * size for at in positions])
+            chunk = _product_of(product, number, _slice_at(full, dim, start, size), step.dim)
+            total = chunk
+            if received is not None:
+                total = build.create("stablehlo.add", [chunk.type], [received, chunk]).results[0]
+    assert total is not None, "a group has devices"
+    op.results[0].replace_all_uses_with(total)
+    op.erase()
+    product.erase()
+
+
+@dataclass(frozen=True)
+class _Ring:
+    """The devices of a group; each sends to the next."""
+
+    grid: Grid
+    axes: Axes
+
+    @property
+    def count(self) -> int:
+        return self.grid.axes_size(self.axes)
+
+    def sent_to_next(self, shard: ir.Value) -> ir.Value:
+        """The `shard` of the previous device."""
+        permutation = tuple((at + 1) % self.count for at in range(self.count))
+        return write_local(Permute(self.axes, permutation), self.grid.name, shard, shard.type)
+
+    def number(self, by_position: Sequence[int]) -> ir.Value:
+        """Of numbers by position in the group, this device's, as a tensor without dimensions."""
+        i64 = ir.IntegerType.get_signless(64)
+        numbers = [ir.IntegerAttr.get(i64, each) for each in by_position]
+        table = ir.DenseElementsAttr.get(numbers, ir.RankedTensorType.get([self.count], i64))
+        constant = build.create("stablehlo.constant", [table.type], [], {"value": table})
+        one = ir.RankedTensorType.get([1], i64)
+        own_position = write_local(AllSlice(0, self.axes), self.grid.name, constant.results[0], one)
+        scalar = ir.RankedTensorType.get([], i64)
+        return build.create("stablehlo.reshape", [scalar], [own_position]).results[0]
+
+
+def _product_of(product: ir.Operation, number: int, shard: ir.Value, dim: int) -> ir.Value:
+    """The product with `shard` as an operand, which determines dimension `dim` of the result."""
+    operands = list(product.operands)
+    operands[number] = shard
+    shape = list(product.results[0].type.shape)
+    full = product.operands[number].type
+    gone = [a // b for a, b in zip(full.shape, shard.type.shape, strict=True)]
+    shape[dim] //= max(gone)
+    type_ = ir.RankedTensorType.get(shape, product.results[0].type.element_type)
+    attributes = {name: product.attributes[name] for name in product.attributes}
+    return build.create(_PRODUCT, [type_], operands, attributes).results[0]
+
+
+def _starts(rank: int, dim: int, start: ir.Value) -> list[ir.Value]:
+    zero = ir.DenseElementsAttr.get_splat(
+        start.type, ir.IntegerAttr.get(start.type.element_type, 0)
+    )
+    none = build.create("stablehlo.constant", [start.type], [], {"value": zero}).results[0]
+    return [start if each == dim else none for each in range(rank)]
+
+
+def _put(into: ir.Value, chunk: ir.Value, dim: int, start: ir.Value) -> ir.Value:
+    starts = _starts(into.type.rank, dim, start)
+    name = "stablehlo.dynamic_update_slice"
+    return build.create(name, [into.type], [into, chunk, *starts]).results[0]
+
+
+def _slice_at(full: ir.Value, dim: int, start: ir.Value, size: int) -> ir.Value:
+    shape = list(full.type.shape)
+    shape[dim] = size
+    type_ = ir.RankedTensorType.get(shape, full.type.element_type)
+    sizes = {"slice_sizes": ir.DenseI64ArrayAttr.get(shape)}
+    operands = [full, *_starts(len(shape), dim, start)]
+    return build.create("stablehlo.dynamic_slice", [type_], operands, sizes).results[0]
+
+
+def _result_dim(product: ir.Operation, number: int, dim: int) -> int | None:
+    """The result dimension that only dimension `dim` of operand `number` determines, or `None`."""
+    rule = rule_of(product)
+    if rule is None or rule.results[0] is None:
+        return None
+    factors = (rule.operands[number] or ())[dim]
+    others = rule.operands[1 - number] or ()
+    if any(factors == each for each in others):
+        return None  # a batch
+    return next((at for at, each in enumerate(rule.results[0]) if each == factors != ()), None)
+
+
+def _operand_dim(product: ir.Operation, dim: int) -> tuple[int, int] | None:
+    """The operand number and the dimension that alone determine dimension `dim` of the result."""
+    for number in (0, 1):
+        for at in range(product.operands[number].type.rank):
+            if _result_dim(product, number, at) == dim:
+                return number, at
+    return None
+
+
+_IDLE = (*build.CONSTANTS, "tensor.empty", "mesh.start", "mesh.done")
+"""Ops that do no work to overlap with."""
+
+
+@needs(forms=("local",))
+@dataclass(frozen=True)
+class OverlapCollectives(Pass):
+    """Split collectives into start and done, around the ops that can run meanwhile."""
+
+    name = "overlap-collectives"
+
+    def rewrite(self, module: ir.Operation) -> None:
+        """Split the collectives of each function in the local form."""
+        for handle in local_functions(module):
+            for block in blocks_of(handle, _communicates):
+                _overlap(block)
+
+
+def _communicates(op: ir.Operation) -> bool:
+    if op.name == "mesh.start" or not op.operands:
+        return False
+    read = read_local(op.name, op.attributes)
+    if read is None or read[1].is_message or read[1].is_computed:
+        return False
+    return read[1].communicates
+
+
+def _overlap(block: ir.Block) -> None:
+    ops = list(operations(block))
+    order: list[ir.Operation | None] = [*ops]
+    after = {value: at + 1 for value, at in defined_at(ops).items()}
+    needed = first_use_at(ops)
+    for at, op in enumerate(ops):
+        if not _communicates(op):
+            continue
+        begin, end = after.get(op.operands[0], 0), needed.get(op.results[0], 0)
+        if not any(_is_work(each) for each in order[begin:end]):
+            continue
+        order[at] = None  # later collectives start before the next op that is left
+        first, user = next(filter(None, order[begin:])), order[end]
+        assert user is not None, "a user is split only after its operands"
+        done = _split(op, first, user)
+        after[done] = end
+
+
+def _is_work(op: ir.Operation | None) -> bool:
+    return op is not None and op.name not in _IDLE and not _communicates(op)
+
+
+def _split(op: ir.Operation, first: ir.Operation, user: ir.Operation) -> ir.Value:
+    """Start `op` before `first`, wait for it before `user`, and return the result."""
+    type_ = op.results[0].type
+    with op.location:
+        with ir.InsertionPoint(first):
+            what = {"collective": described(op)}
+            started = build.create("mesh.start", [type_], [op.operands[0]], what).results[0]
+        with ir.InsertionPoint(user):
+            done = build.create("mesh.done", [type_], [started]).results[0]
+    op.results[0].replace_all_uses_with(done)
+    op.erase()
+    return done

@@ -1,0 +1,52 @@
+"""A module in the vocabulary that its file is written in, as long as it has only annotations.
+
+Passes work on the `mesh` dialect's annotations, whatever the file has. Who reads a program between
+two passes is to see his own words, so `opt` translates back what it prints:
+
+    shard-opt file_of_shard.mlir --propagate       prints what --propagate --export-shard prints
+
+From the distributed form on there are collectives on global tensors, which only `mesh` has.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.function import form_of, functions_of
+from shard_dialect.ir.reading.spelling import code_of
+from shard_dialect.passes.framework.pipeline import run_pipeline
+
+Vocabulary = Literal["mesh", "sdy", "shard"]
+_WORDS: dict[Vocabulary, re.Pattern[str]] = {
+    "mesh": re.compile(r"#mesh\.|\bmesh_cluster\b|\bmesh\.(?!axis_names\b|form\b|stands_for\b)\w"),
+    "sdy": re.compile(r"\bsdy\.\w"),
+    "shard": re.compile(r"\bshard\.\w"),
+}
+
+
+def vocabulary_of(text: str) -> Vocabulary | None:
+    """The one vocabulary in which `text` has annotations; `None` if it mixes them, or has none."""
+    code = code_of(text)
+    found = [name for name, words in _WORDS.items() if words.search(code)]
+    return found[0] if len(found) == 1 else None
+
+
+def as_written(module: ir.Operation, vocabulary: Vocabulary | None) -> ir.Operation:
+    """The module in `vocabulary`; as it is where that lacks a word for something in it."""
+    forms = {form_of(function) for function in functions_of(module)}
+    if vocabulary in (None, "mesh") or forms - {"annotated", "propagated"}:
+        return module
+    copy = module.clone()
+    try:
+        run_pipeline(copy, f"annotations-to-{vocabulary}")
+    except ShardError:
+        return module
+    return copy
+
+
+def is_local(module: ir.Operation) -> bool:
+    """Whether tensors of some function are local, so that other tools may take the module."""
+    return any(form_of(function) in ("local", "lowered") for function in functions_of(module))

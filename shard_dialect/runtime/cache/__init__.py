@@ -1,1 +1,0 @@
-"""Keep compiled programs between processes."""

@@ -1,1 +1,0 @@
-"""Programs in Python over torch, as `opt --emit-python=torch` writes them, run by our ranks."""

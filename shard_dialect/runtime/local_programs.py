@@ -1,0 +1,175 @@
+"""Read a program in the local form: its boundary, and its collectives.
+
+`abi.lowered_program` reads the same of the lowered form.
+
+`keep_reached` and `keep_connected` drop the functions that do not concern the one that is run:
+
+    @main calls @layer                    reached from @main: @main and @layer
+    @train calls @main and @loss          connected with it: @train and @loss, too
+    @other                                neither
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from shard_dialect.abi.lowered_program import Boundary, Program, Site, find_function, read_boundary
+from shard_dialect.abi.tensor_types import TensorType, dtype_of
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import error_at, located
+from shard_dialect.ir.function import boundary, functions_of, name_of
+from shard_dialect.ir.grids import sub_clusters_of
+from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.reading.constants import runs_in
+from shard_dialect.ir.shard.local_collectives import one_by_one, read_local
+from shard_dialect.ir.walk import body, walk
+from shard_dialect.passes.lower.mpi.mpi_code import BIND
+
+
+def read_local_program(
+    module: ir.Operation, entry: str, *, partial_results: bool = False
+) -> Program:
+    """Read the function `entry`. Raises `ShardError` for what cannot be run.
+
+    Of partial results there are no global arrays, so that they are refused unless allowed.
+    Updates of several halos in one op are replaced by one op for each.
+    """
+    shardings = Shardings.of(module)
+    function = find_function(module, entry)
+    functions = {name_of(op): op for op in functions_of(module)}
+    type_ = function.attributes["function_type"].value
+    stages = sub_clusters_of(module)
+
+    def read(key: str, types: list[ir.Type], name: str) -> list[Boundary]:
+        entries = boundary(function, key)
+        return [
+            read_boundary(
+                function,
+                each,
+                attributes,
+                name,
+                shardings,
+                stages,
+                may_be_partial=partial_results and name == RESULT,
+            )
+            for each, attributes in zip(types, entries, strict=True)
+        ]
+
+    return Program(
+        entry,
+        shardings.grids,
+        [
+            each.named_at(argument)
+            for each, argument in zip(
+                read("arg_attrs", type_.inputs, ARGUMENT), body(function).arguments, strict=True
+            )
+        ],
+        read("res_attrs", type_.results, RESULT),
+        sites={},
+        ranks={},
+        handles=(),
+        calls=_calls(functions, entry, shardings, {}),
+    )
+
+
+def _calls(
+    functions: Mapping[str, ir.Operation],
+    entry: str,
+    shardings: Shardings,
+    known: dict[str, list[Site]],
+) -> list[Site]:
+    """The collectives of `entry` in the order of the text, also through callees."""
+    calls: list[Site] = []
+    for runs in list(runs_in(functions[entry])):
+        op = runs.op
+        with located(op):
+            if op.name == "func.call":
+                callee = op.attributes["callee"].value
+                if callee not in functions:
+                    raise ShardError(f"cannot run @{callee}: it is only declared")
+                if callee not in known:
+                    known[callee] = _calls(functions, callee, shardings, known)
+                calls += [site.run(runs) for site in known[callee]]
+            elif op.name.startswith(("shard.", "mesh.")):
+                sites = [_site(each, shardings) for each in one_by_one(op)]
+                calls += [site.run(runs) for site in sites if site is not None]
+    return calls
+
+
+def _site(op: ir.Operation, shardings: Shardings) -> Site | None:
+    read = read_local(op.name, {name: op.attributes[name] for name in op.attributes})
+    if read is None:
+        return None
+    types = [op.operands[0].type, op.results[0].type]
+    if any(not isinstance(each, ir.RankedTensorType) for each in types):
+        raise error_at(
+            op.location,
+            f"'{op.name}' op on a {types[0]} cannot be run: only tensors are in the local form",
+        )
+    source, target = (TensorType(tuple(each.shape), dtype_of(each.element_type)) for each in types)
+    return Site(read[1], shardings.grid(read[0]), source, target, str(source), str(target))
+
+
+_Named = Mapping[str, set[str]]
+
+
+def keep_reached(module: ir.Operation, entry: str) -> None:
+    """Drop the functions that `entry` does not call, directly or not."""
+    named = _named(module)
+    _keep(module, _closure([entry], named))
+
+
+def keep_connected(module: ir.Operation, entry: str) -> None:
+    """Drop the functions that neither `entry` calls, nor its callers, directly or not.
+
+    Shardings in callers may propagate to `entry`.
+    """
+    named = _named(module)
+    callers: dict[str, set[str]] = {name: set() for name in named}
+    for name, others in named.items():
+        for other in others:
+            callers[other].add(name)
+    _keep(module, _closure(_closure([entry], callers), named))
+
+
+def _named(module: ir.Operation) -> _Named:
+    """For each function with a body, the other functions that it refers to."""
+    functions = {name_of(op): op for op in functions_of(module)}
+    return {
+        name: {
+            symbol
+            for inner in walk(op)
+            for key in inner.attributes
+            for symbol in _symbols(inner.attributes[key])
+        }
+        & functions.keys()
+        for name, op in functions.items()
+    }
+
+
+def _symbols(attribute: ir.Attribute) -> Iterator[str]:
+    """The symbols that an attribute names; a custom call has a list of them."""
+    if isinstance(attribute, ir.FlatSymbolRefAttr):
+        yield attribute.value
+    elif isinstance(attribute, ir.ArrayAttr):
+        for each in attribute:
+            yield from _symbols(each)
+
+
+def _closure(names: Iterable[str], to: _Named) -> set[str]:
+    reached: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in reached:
+            reached.add(name)
+            waiting += to[name]
+    return reached
+
+
+def _keep(module: ir.Operation, names: set[str]) -> None:
+    for op in functions_of(module):
+        if name_of(op) not in names and name_of(op) != BIND:
+            op.erase()

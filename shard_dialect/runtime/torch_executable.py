@@ -1,0 +1,161 @@
+"""A program in the local form that is written in Python over torch, and called.
+
+    executable = TorchExecutable(module, "main")
+    function = TorchFunction(executable)         # on each device, which has joined the others
+    outputs = function(shards)
+
+The text is that of `opt --emit-python=torch`, without its `main`: the caller has the shards.
+
+`TorchRanks` are the ranks of `run --backend=torch --compiler=torch`, which compute with torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from inspect import signature
+from types import CodeType, FunctionType
+from typing import Any
+
+import numpy as np
+
+from shard_dialect.abi.tensor_types import Array, TensorType
+from shard_dialect.backends.python.element_types import held_by_torch
+from shard_dialect.backends.python.python_module import emit_functions
+from shard_dialect.errors import MissingExtra, ShardError, first_line_of
+from shard_dialect.ir.bindings import ir
+from shard_dialect.runtime.communicators.torch_world import TorchWorld
+from shard_dialect.runtime.communicators.world import Runnable, Shards
+from shard_dialect.runtime.local_programs import read_local_program
+from shard_dialect.runtime.profiling.kernel_traces import traced_by_torch
+from shard_dialect.runtime.profiling.recorder import Event
+
+try:
+    import torch
+except ImportError:
+    raise MissingExtra("torch", "torch") from None
+
+
+class TorchExecutable:
+    """The function `entry` of a module in the local form. The module is consumed."""
+
+    def __init__(self, module: ir.Module, entry: str) -> None:
+        self.program = read_local_program(module.operation, entry)
+        self.emitted = emit_functions(module, "torch", entry)
+
+
+class TorchFunction:
+    """The function of one device: its shards in, its shards of the results out.
+
+    `distributed` takes the place of the module `torch.distributed`. With `compiles`, torch.compile
+    compiles the code between collectives; these are called as they are.
+    """
+
+    def __init__(
+        self, executable: TorchExecutable, distributed: Any = None, *, compiles: bool = False
+    ) -> None:
+        self._program, emitted = executable.program, executable.emitted
+        names: dict[str, Any] = {"__name__": "emitted"}
+        exec(_code(emitted.imports), names)
+        if distributed is not None:
+            names["dist"] = distributed
+        exec(_code(emitted.body), names)
+        self._names = names
+        self._function = names[emitted.entry]
+        if compiles:
+            check_compiler(names["device"])
+            for name, each in list(names.items()):
+                if isinstance(each, FunctionType) and "group" in signature(each).parameters:
+                    names[name] = torch.compiler.disable(each)
+            self._function = torch.compile(self._function, options=_AS_WRITTEN)
+
+    def __call__(self, shards: Sequence[Array]) -> list[Array]:
+        """The shards of the results. Those of the arguments are not changed."""
+        pairs = zip(shards, self._program.arguments, strict=True)
+        with _torchs_errors():
+            found = self._function(*(self._tensor(shard, each.local) for shard, each in pairs))
+        for work, _ in self._names.get("on_the_way", ()):
+            work.wait()
+        results = self._program.results
+        tensors = found if len(results) > 1 else [found] if results else []
+        return [_array(each, own.local) for each, own in zip(tensors, results, strict=True)]
+
+    def profile(self, shards: Sequence[Array], rank: int) -> tuple[list[Array], list[Event]]:
+        """As a call, with the events of torch's profiler, as those of the device `rank`."""
+        return traced_by_torch(torch, rank, lambda: self(shards))
+
+    def _tensor(self, shard: Array, type_: TensorType) -> Any:
+        own = np.array(shard, order="C")  # which may be a part of a file
+        held = getattr(torch, held_by_torch(type_.element))
+        tensor = torch.from_numpy(own.reshape(-1).view(np.uint8)).view(held).reshape(type_.shape)
+        return tensor.to(self._names["device"])
+
+
+@contextmanager
+def _torchs_errors() -> Iterator[None]:
+    """Raise Python's own error where torch has not enough memory, and ours for an assertion."""
+    try:
+        yield
+    except AssertionError as error:
+        raise ShardError(f"an assertion of the program fails: {error}") from None
+    except torch.OutOfMemoryError:
+        raise MemoryError from None
+    except RuntimeError as error:
+        if "allocate memory" in str(error):
+            raise MemoryError from None
+        raise
+
+
+def _array(tensor: Any, type_: TensorType) -> Array:
+    contiguous = tensor.cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
+    held: Array = contiguous.view(torch.uint8).numpy()
+    return held.view(type_.dtype).reshape(type_.shape)
+
+
+_AS_WRITTEN = {"emulate_precision_casts": True}
+"""Round to 16 bits where the program does."""
+
+
+def check_compiler(device: Any) -> None:
+    """Raise `ShardError` unless torch.compile works for tensors on the device."""
+    try:
+        torch.compile(_doubled, options=_AS_WRITTEN)(torch.ones(8, device=device))
+    except Exception as error:  # whatever torch and the compilers that it calls raise
+        raise ShardError(
+            f"--torch-compile: torch.compile does not work here: {first_line_of(error)}"
+        ) from None
+
+
+def _doubled(x: Any) -> Any:
+    return x + x
+
+
+def _code(text: str) -> CodeType:
+    return compile(text, "<emitted>", "exec", dont_inherit=True)  # without this file's __future__
+
+
+class TorchRanks(TorchWorld):
+    """The processes that `torchrun` started. Tensors are on the rank's GPU where it has one."""
+
+    def __init__(self, *, compiles: bool = False) -> None:
+        super().__init__()
+        self._compiles = compiles
+
+    def compile_local(self, module: ir.Module, entry: str) -> Runnable:
+        """As `World.compile_local`."""
+        return TorchExecutable(module, entry)
+
+    def run(self, executable: Runnable, inputs: Sequence[Shards]) -> list[list[Array]]:
+        """As `World.run`, for the one device here."""
+        assert isinstance(executable, TorchExecutable), "compiled for this world"
+        return [TorchFunction(executable, compiles=self._compiles)(inputs[0])]
+
+    def profile(
+        self, executable: Runnable, inputs: Sequence[Shards]
+    ) -> tuple[list[list[Array]], list[Event]]:
+        """As `World.profile`, by torch's profiler."""
+        assert isinstance(executable, TorchExecutable), "compiled for this world"
+        function = TorchFunction(executable, compiles=self._compiles)
+        function(inputs[0])  # which compiles
+        outputs, events = function.profile(inputs[0], self.rank)
+        return [outputs], events

@@ -1,0 +1,319 @@
+"""Runs a module on all devices of a mesh.
+
+An `Engine` has the state of the module, and a program for each kind of call.
+
+Where a result needs a derivative, a second program computes the gradients. It gets the arguments of
+the first one, and computes again what it needs of the results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from shard_dialect.errors import ShardError
+from shard_dialect.search.auto import AutoOptions
+from shard_dialect.torch.graph.random_draws import Rng
+from shard_dialect.torch.graph.tensor_trees import Leaves, Tensor, arguments_of
+from shard_dialect.torch.held_state import HeldState
+from shard_dialect.torch.lower_module import lower_module
+from shard_dialect.torch.module_program import ModuleProgram, ambient_state, in_state
+from shard_dialect.torch.plans.placement_lists import ByAxis, grid_of
+from shard_dialect.torch.plans.plan_rules import Plan
+from shard_dialect.torch.rank_tensors import PlacedTensor, RankTensors, device_mesh, on_ranks
+
+Parts = tuple[Sequence[Any], Mapping[str, Any], Sequence[Any]]
+"""The positional arguments of a call, its keywords, and the targets of a loss."""
+
+
+_TRACING: ContextVar[bool] = ContextVar("_TRACING", default=False)
+
+
+def is_tracing() -> bool:
+    """Whether some module is traced: modules of ours inside of it run as the user's."""
+    return _TRACING.get()
+
+
+@contextmanager
+def tracing() -> Iterator[None]:
+    """Within a `with` block, a module is traced."""
+    token = _TRACING.set(True)
+    try:
+        yield
+    finally:
+        _TRACING.reset(token)
+
+
+class Engine:
+    """Runs one module."""
+
+    def __init__(
+        self,
+        module: Any,
+        plan: Plan | AutoOptions,
+        mesh: Any,
+        loss: Callable[..., Tensor] | None,
+        example: Parts,
+        rng: Rng,
+        arguments: Mapping[str, ByAxis] | None = None,
+        in_place: bool = False,
+    ) -> None:
+        """`arguments` have placements where the plan says nothing.
+
+        With `in_place`, the state is that of `module` itself.
+        """
+        self.module, self.plan, self.mesh, self.loss, self.rng = module, plan, mesh, loss, rng
+        self.arguments: Mapping[str, ByAxis] = arguments or {}
+        self.scales: Callable[[], Mapping[str, float]] = dict
+        """What gradients of parameters are multiplied by, by their names; asked for each time."""
+        self.programs: list[ModuleProgram] = []
+        self.derivatives: list[ModuleProgram] = []
+        self._target_count = len(example[2])
+        self._gave_whole = False
+        first = self._compiled(_whole(example))
+        grid = grid_of(mesh)
+        self.ranks: RankTensors | None = None
+        if on_ranks():
+            (rank,) = first.compiled.world.ranks
+            self.ranks = RankTensors(device_mesh(mesh, grid), grid, rank)
+        self.first_state = first.flat.state
+        """The user's own tensors, until `become`."""
+        self.state = HeldState(first.flat, first.arguments, self.ranks, makes=not in_place)
+        if isinstance(plan, AutoOptions):
+            said = first.placements()
+            self.plan = {name: said[name] for name in first.flat.state}
+        if in_place:
+            self.become(module)
+
+    def become(self, module: Any) -> None:
+        """Run this module, which holds our state; keep nothing of the user's."""
+        self.module, self.first_state = module, {}
+        self.state.belong_to(module)
+        self.programs[0].flat.forget_state()
+
+    def _compiled(
+        self, parts: Parts, wanted: Sequence[str] = (), loss: Any = None
+    ) -> ModuleProgram:
+        state = ambient_state(self.module)
+        args, kwargs, targets = parts
+        with tracing():
+            lowered = lower_module(
+                self.module,
+                args,
+                kwargs,
+                self.plan,
+                self.mesh,
+                loss or self.loss,
+                targets,
+                self.rng,
+                wanted,
+                self.arguments,
+                may_miss=bool(self.programs),
+            )
+        program = ModuleProgram.of(lowered, state)
+        (self.derivatives if loss else self.programs).append(program)
+        if loss or len(self.programs) > 1:
+            program.flat.forget_state()
+        return program
+
+    def __call__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """The module's result. For arguments of another kind, a first call compiles a program.
+
+        In one process, tensors are whole. On ranks, arguments are DTensors, whole tensors, or this
+        rank's shards, and results are DTensors. With a loss, its targets follow the positional
+        arguments, and the result is the loss and a dict of gradients by the parameters' names.
+        Raises `IndexOutOfRange`, an `IndexError`, where torch refuses an index.
+        """
+        cut = len(args) - self._target_count
+        parts = args[:cut], kwargs, args[cut:]
+        given = arguments_of(self.module, parts[0], kwargs, self.loss, parts[2])
+        program = self._program(self.programs, given) or self._compiled(_whole(parts))
+        self._notice_whole(program, given)
+        tensors = [*self.state.complete().values(), *given.tensors.values()]
+        drawn = program.flat.drawn()
+        if self.ranks is not None:
+            drawn = [self.ranks.of_first(each) for each in drawn]
+        call = _Run(self, program, given, drawn)
+        flat = program.flat
+        assert flat.result is not None, "was traced"
+        if self.loss is not None:
+            found, gradients = call.run(tensors)
+            return flat.result.with_tensors(found), dict(zip(flat.trained, gradients, strict=True))
+        wanted = [name for name, each in given.tensors.items() if each.requires_grad]
+        trains = any(each.requires_grad for each in tensors)
+        if trains and torch.is_grad_enabled() and call.differentiable():
+            call.derivative = lambda: self._derivative(program, given, wanted)
+            return flat.result.with_tensors(_Differentiated.apply(call, *tensors))
+        found, _ = call.run(tensors)
+        return flat.result.with_tensors(found)
+
+    def _derivative(
+        self, program: ModuleProgram, given: Leaves, wanted: Sequence[str]
+    ) -> ModuleProgram:
+        """The program of the gradients, of the parameters and of the arguments `wanted`."""
+        with in_state(self.module, program.state):
+            trained = [name for name, each in self.state.tensors.items() if each.requires_grad]
+            for each in self.derivatives:
+                same = each.flat.trained == [*trained, *wanted]
+                if same and self._program([each], given) is each:
+                    return each
+            example = program.flat.arguments.of_module  # whole tensors, where given has shards
+            args, kwargs = example.with_tensors(list(example.tensors.values()))
+            cotangents = [
+                torch.zeros(each.boundary.global_type.shape, dtype=dtype)
+                for each, dtype in program.outputs()
+            ]
+            return self._compiled((args, kwargs, cotangents), wanted, _product)
+
+    def _program(self, programs: Sequence[ModuleProgram], given: Leaves) -> ModuleProgram | None:
+        """The program for these arguments: on ranks, they may be shards of those it is for."""
+        state = ambient_state(self.module)
+        for each in programs:
+            if each.takes(given, state, shapes=True):
+                return each
+        for each in programs if self.ranks is not None else ():
+            tensors = given.tensors.values()
+            placed = each.arguments[len(each.flat.state) :][: len(tensors)]
+            is_like = each.takes(given, state, shapes=False)
+            if is_like and self.ranks is not None and self.ranks.are_shards(tensors, placed):
+                self._refuse_both(given, placed)
+                return each
+        return None
+
+    def _refuse_both(self, given: Leaves, placed: Sequence[PlacedTensor]) -> None:
+        """Raise for what looks like shards, where earlier calls gave whole tensors."""
+        for each, (name, tensor) in zip(placed, given.tensors.items(), strict=True):
+            whole = each.boundary.global_type.shape
+            if self._gave_whole and tuple(tensor.shape) != whole:
+                raise ShardError(
+                    f"has shape {list(tensor.shape)}, as this rank's shard of {list(whole)} has, "
+                    "and earlier calls gave whole tensors: give a DTensor",
+                    name,
+                )
+
+    def _notice_whole(self, program: ModuleProgram, given: Leaves) -> None:
+        """Remember whether tensors are given whole of which shards could be."""
+        if self.ranks is None or self._gave_whole:
+            return
+        placed = program.arguments[len(program.flat.state) :]
+        for each, tensor in zip(placed, given.tensors.values(), strict=False):
+            is_plain = not self.ranks.is_distributed(tensor)
+            shape = tuple(tensor.shape)
+            if is_plain and shape == each.boundary.global_type.shape:
+                self._gave_whole |= shape != self.ranks.held_shape(each)
+
+    def write(self, tensor: Tensor, value: Tensor) -> None:
+        """Give an argument the value that the module has written to it."""
+        with torch.no_grad():
+            if self.ranks is None:
+                tensor.copy_(value)
+            else:
+                self.ranks.write(tensor, value)
+
+
+@dataclass
+class _Run:
+    """One call of a program."""
+
+    engine: Engine
+    program: ModuleProgram
+    given: Leaves
+    drawn: Sequence[Tensor]
+    derivative: Callable[[], ModuleProgram] | None = None
+    """Finds the program of the gradients, which is compiled when they are first wanted."""
+
+    def run(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        """The results and the gradients; what the module writes is written."""
+        engine, flat = self.engine, self.program.flat
+        plain = [each.detach() for each in (*tensors, *self.drawn)]
+        results = self.program.run(plain, engine.ranks)
+        found, gradients, updated, written = flat.sort_results(results)
+        for name, value in zip(flat.updated, updated, strict=True):
+            engine.state.update(name, value)
+        for name, value in zip(flat.written, written, strict=True):
+            engine.write(self.given.tensors[name], value)
+        return found, gradients
+
+    def differentiable(self) -> list[bool]:
+        """Of each result, whether it may have a derivative, if any does."""
+        assert self.program.flat.result is not None, "was traced"
+        found = [each.is_floating_point() for each in self.program.flat.result.tensors.values()]
+        return found if any(found) else []
+
+
+class _Differentiated(torch.autograd.Function):  # type: ignore[misc]
+    """A call whose results have derivatives."""
+
+    @staticmethod
+    def forward(ctx: Any, call: _Run, *tensors: Tensor) -> Any:
+        """The results."""
+        changed = {*call.program.flat.updated, *call.program.flat.written}
+        names = [*call.program.flat.state, *call.given.tensors]
+        ctx.call = call
+        kept = [
+            each.detach().clone() if name in changed else each
+            for name, each in zip(names, tensors, strict=True)
+        ]
+        ctx.save_for_backward(*kept)
+        found, _ = call.run(tensors)
+        pairs = zip(found, call.differentiable(), strict=True)
+        ctx.mark_non_differentiable(*(each for each, is_float in pairs if not is_float))
+        ctx.results = [(each.shape, each.dtype) for each in found]
+        return tuple(found)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        """Of the call nothing, and of each tensor the gradient if it has one."""
+        call: _Run = ctx.call
+        assert call.derivative is not None, "is known for the call"
+        program, engine = call.derivative(), call.engine
+        cotangents = [
+            torch.zeros(shape, dtype=dtype) if each is None else each
+            for each, (shape, dtype), is_float in zip(
+                gradients, ctx.results, call.differentiable(), strict=True
+            )
+            if is_float
+        ]
+        tensors = [*ctx.saved_tensors, *cotangents, *call.drawn]
+        results = program.run([each.detach() for each in tensors], engine.ranks)
+        _, found, _, _ = program.flat.sort_results(results)
+        by_name = dict(zip(program.flat.trained, found, strict=True))
+        state, scales = call.program.flat.state, engine.scales()
+        scaled = {name: each * scales.get(name, 1.0) for name, each in by_name.items()}
+        pairs = zip([*state, *call.given.tensors], ctx.saved_tensors, strict=True)
+        return (None, *(_like(tensor, scaled.get(name)) for name, tensor in pairs))
+
+
+def _like(tensor: Tensor, gradient: Any) -> Any:
+    """Of a whole tensor the whole gradient, where it is a DTensor; of a shard that of the shard."""
+    if hasattr(tensor, "full_tensor") or not hasattr(gradient, "full_tensor"):
+        return gradient
+    return gradient.full_tensor() if gradient.shape == tensor.shape else gradient.to_local()
+
+
+def _product(result: Any, *cotangents: Tensor) -> Tensor:
+    """The loss whose gradients are those of the results, weighted by `cotangents`."""
+    leaves = [each for each in torch.utils._pytree.tree_leaves(result) if _is_float(each)]
+    pairs = zip(leaves, cotangents, strict=True)
+    return torch.stack([(a * b).sum().to(torch.float32) for a, b in pairs]).sum()
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def _whole(parts: Any) -> Any:
+    """Arguments of a call, with tensors without shards in the places of DTensors."""
+    return torch.utils._pytree.tree_map(
+        lambda each: _like_whole(each) if hasattr(each, "full_tensor") else each, parts
+    )
+
+
+def _like_whole(each: Any) -> Tensor:
+    return torch.zeros(each.shape, dtype=each.dtype)

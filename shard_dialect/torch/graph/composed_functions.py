@@ -1,0 +1,166 @@
+"""Functions of torch that a trace replaces by others, so that torch derives them, too.
+
+embedding_bag(i, w)     ->   embedding(i, w).mean(1)
+x.cumprod(d)            ->   x * shifted(x, 1), of that times it shifted by 2, by 4, ...
+_grouped_mm(a, b, ends) ->   for each row of a, the product with the matrix of its group
+histc(x, bins, ...)     ->   of each bin, how many elements are in it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from shard_dialect.errors import ShardError
+from shard_dialect.torch.graph.tensor_trees import Tensor
+
+
+class ComposedFunctions(TorchFunctionMode):  # type: ignore[misc]
+    """Within a `with` block, torch's functions of the table are ours."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """As the base class does."""
+        ours = _OURS.get(func)
+        if ours is None:
+            return func(*args, **(kwargs or {}))
+        return ours(
+            *args, **{_NAMES.get(name, name): each for name, each in (kwargs or {}).items()}
+        )
+
+
+_NAMES = {"input": "x", "min": "low", "max": "high"}
+"""torch's names of arguments that are Python's names of functions, and ours."""
+
+
+def _embedding_bag(
+    x: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
+    if max_norm is not None or scale_grad_by_freq:
+        raise ShardError("embedding_bag with max_norm or scale_grad_by_freq is not supported")
+    found = torch.nn.functional.embedding(x, weight)
+    is_kept = torch.ones_like(x, dtype=torch.bool)
+    if padding_idx is not None:
+        is_kept = x != padding_idx % weight.shape[0]
+    if offsets is None:
+        found, in_bag = found.unsqueeze(1), is_kept.unsqueeze(1)  # bags, 1, elements
+    else:
+        starts = offsets[:-1] if include_last_offset else offsets
+        place = torch.arange(x.shape[0])
+        last = (place.unsqueeze(1) >= starts.unsqueeze(0)).sum(1) - 1
+        in_bag = (last.unsqueeze(0) == torch.arange(starts.shape[0]).unsqueeze(1)) & is_kept
+        if include_last_offset:
+            in_bag = in_bag & (place < offsets[-1])
+        in_bag, found = in_bag.unsqueeze(1), found.unsqueeze(0).unsqueeze(0)
+    share = in_bag.unsqueeze(-1)
+    if mode == "max":
+        low = torch.where(share, found, float("-inf")).amax(-2)
+        return torch.where(share.any(-2), low, 0.0).squeeze(1)
+    scale = share.to(found.dtype)
+    if per_sample_weights is not None:
+        weights = per_sample_weights
+        scale = scale * (weights.unsqueeze(1) if offsets is None else weights).unsqueeze(-1)
+    total = (found * scale).sum(-2).squeeze(1)
+    if mode == "sum":
+        return total
+    return total / share.sum(-2).squeeze(1).clamp(min=1).to(total.dtype)
+
+
+def _cumprod(x: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Tensor:
+    found = x if dtype is None else x.to(dtype)
+    if not found.dim():
+        return found.clone()
+    dim = dim % found.dim()
+    found, step = found.movedim(dim, -1), 1
+    while step < found.shape[-1]:
+        before = torch.nn.functional.pad(found[..., :-step], (step, 0), value=1)
+        found, step = found * before, 2 * step
+    return found.movedim(-1, dim)
+
+
+def grouped_mm(
+    a: Tensor, b: Tensor, offs: Tensor | None = None, bias: Any = None, out_dtype: Any = None
+) -> Tensor:
+    """Of rows in groups, whose ends are `offs`, the products with the matrices of the groups."""
+    if offs is None:
+        found = torch.bmm(a, b)
+    elif a.dim() == 2 and b.dim() == 3:
+        found = torch.einsum("et,tk,ekn->tn", _groups(a.shape[0], offs, a.dtype), a, b)
+    elif a.dim() == 3 and b.dim() == 2:
+        found = torch.einsum("et,emk,kt->mt", _groups(b.shape[1], offs, a.dtype), a, b)
+    else:
+        found = torch.einsum("et,kt,tn->ekn", _groups(a.shape[1], offs, a.dtype), a, b)
+    found = found if bias is None else found + bias
+    return found if out_dtype is None else found.to(out_dtype)
+
+
+def _groups(count: int, ends: Tensor, dtype: Any) -> Tensor:
+    """`[groups, rows]`: 1 where a row is in a group, whose ends are given."""
+    row = torch.arange(count).unsqueeze(0)
+    ends = ends.unsqueeze(1)
+    begins = torch.nn.functional.pad(ends[:-1], (0, 0, 1, 0))
+    return ((row >= begins) & (row < ends)).to(dtype)
+
+
+def _histc(x: Tensor, bins: int = 100, low: float = 0, high: float = 0) -> Tensor:
+    if low == high:
+        raise ShardError("histc without bounds is not supported: give min and max")
+    flat = x.reshape(-1, 1)
+    place = ((flat - low) * (bins / (high - low))).floor().clamp(max=bins - 1)
+    inside = (flat >= low) & (flat <= high)
+    counts = ((place == torch.arange(bins)) & inside).sum(0)
+    return counts.to(x.dtype)
+
+
+def _weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
+    others = [each for each in range(v.dim()) if each != dim % v.dim()] if dim != -1 else []
+    squares = v.square().sum(others or None, keepdim=bool(others))
+    return v * (g / squares.sqrt())
+
+
+def _in_range(x: torch.Tensor, high: int) -> torch.Tensor:
+    return x.clone()
+
+
+in_range = torch.library.custom_op("shard_dialect::in_range", _in_range, mutates_args=())
+"""The operand, whose elements have to be in 0 ... `high - 1`."""
+in_range.register_fake(lambda x, high: torch.empty_like(x))
+
+
+def _one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
+    if num_classes < 0:
+        raise ShardError("one_hot needs num_classes: a program has results of known sizes")
+    return (in_range(x, num_classes).unsqueeze(-1) == torch.arange(num_classes)).to(torch.int64)
+
+
+_OURS: Mapping[Any, Callable[..., Any]] = {
+    torch.nn.functional.embedding_bag: _embedding_bag,
+    torch.nn.functional.one_hot: _one_hot,
+    torch.cumprod: _cumprod,
+    torch.Tensor.cumprod: _cumprod,
+    torch.histc: _histc,
+    torch._weight_norm: _weight_norm,
+    torch.Tensor.histc: _histc,
+    **{
+        function: grouped_mm
+        for function in (
+            getattr(torch, "_grouped_mm", None),
+            getattr(torch.nn.functional, "grouped_mm", None),
+        )
+        if function is not None
+    },
+}

@@ -1,0 +1,610 @@
+"""Decompositions of torch's ops before torch-mlir reads them: torch's own tables, and ours below.
+
+Ours are those that neither has, and those that shard better: of matrices and paddings in the place
+of scatters.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from itertools import product
+from math import pi
+from typing import Any
+
+import torch
+from torch._decomp import decomposition_table
+from torch.utils._python_dispatch import _disable_current_modes
+
+from shard_dialect.torch.graph import orders, reducing_scatters, special_functions
+from shard_dialect.torch.graph.composed_functions import grouped_mm
+from shard_dialect.torch.graph.tensor_trees import Tensor
+
+aten = torch.ops.aten
+Decomposition = Callable[..., Any]
+
+
+def decompose(op: Any) -> Callable[[Decomposition], Decomposition]:
+    """Let a function stand for an op, such as one of `torch.library`, in every program.
+
+        @sd.torch.decompose(torch.ops.mylib.scale.default)
+        def _(x, factor):
+            return x * factor
+
+    The function gets the arguments of the op, and gives its results by ops of torch.
+    """
+
+    def register(function: Decomposition) -> Decomposition:
+        _OF_USERS[op] = function
+        return function
+
+    return register
+
+
+_OF_USERS: dict[Any, Decomposition] = {}
+
+
+def torchs(op: Any) -> Decomposition | None:
+    """Torch's own decomposition of an op that is in no table here."""
+    return None if op in table() else decomposition_table.get(op)
+
+
+def _grouped_mm_backward(x: Tensor, weight: Tensor, ends: Tensor, gradient: Tensor) -> Any:
+    of_x = grouped_mm(gradient, weight.transpose(1, 2), ends)
+    return of_x, grouped_mm(x.transpose(0, 1), gradient, ends)
+
+
+_OF_LIBRARIES: Mapping[str, Decomposition] = {
+    "transformers::grouped_mm_fallback": grouped_mm,
+    "transformers::grouped_mm_fallback_backward": _grouped_mm_backward,
+}
+
+
+def table() -> Mapping[Any, Decomposition]:
+    """By op. Torch's derivatives come first, then what the importer wants, and then ours."""
+    named = {}
+    for name, each in _OF_LIBRARIES.items():
+        library, _, op = name.partition("::")
+        packet = getattr(getattr(torch.ops, library), op, None)
+        if packet is not None:
+            named[packet.default] = each
+    checked = {torch.ops.shard_dialect.in_range.default: lambda x, high: x.clone()}
+    return {**_table(), **named, **checked, **_OF_USERS}
+
+
+@cache
+def _table() -> Mapping[Any, Decomposition]:
+    importer = importlib.import_module("torch_mlir.extras.fx_decomp_util")
+    derivatives = {op: each for op, each in decomposition_table.items() if "backward" in str(op)}
+    more = {
+        op: decomposition_table[op]
+        for name in _ALSO
+        for op in (getattr(getattr(aten, name), each) for each in getattr(aten, name).overloads())
+        if op in decomposition_table
+    }
+    return {**derivatives, **importer.get_decomposition_table(), **more, **_OURS}
+
+
+_ALSO = ("unfold", "upsample_nearest1d", "upsample_nearest3d")
+"""Ops of torch's table that the importer leaves alone, and does not know."""
+
+
+def _slice_backward(
+    gradient: Tensor, sizes: Sequence[int], dim: int, start: int, end: int, step: int
+) -> Tensor:
+    """Padding; torch's own writes into zeros, which is a scatter."""
+    if not gradient.numel():
+        return torch.zeros(tuple(sizes), dtype=gradient.dtype)
+    size, dim = sizes[dim], dim % len(sizes)
+    begin, stop, _ = slice(start, end, step).indices(size)
+    if step > 1:
+        spread = gradient.unsqueeze(dim + 1)
+        spread = torch.constant_pad_nd(spread, _padding(spread.dim(), dim + 1, 0, step - 1))
+        gradient = spread.flatten(dim, dim + 1).narrow(dim, 0, stop - begin)
+    return torch.constant_pad_nd(gradient, _padding(len(sizes), dim, begin, size - stop))
+
+
+def _select_backward(gradient: Tensor, sizes: Sequence[int], dim: int, index: int) -> Tensor:
+    size, dim = sizes[dim], dim % len(sizes)
+    before = index % size
+    padding = _padding(len(sizes), dim, before, size - before - 1)
+    return torch.constant_pad_nd(gradient.unsqueeze(dim), padding)
+
+
+def _padding(rank: int, dim: int, low: int, high: int) -> list[int]:
+    """As torch wants it: of the last dimension first."""
+    return [0, 0] * (rank - 1 - dim) + [low, high]
+
+
+def _convolution_backward(
+    gradient: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    bias_sizes: Any,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+    output_mask: Sequence[bool],
+) -> Any:
+    """Of the bias a sum, of the input a convolution, of the weight a product for each of its taps.
+
+    The products contract the batch and the positions, so that shards of these make partial sums.
+    """
+    space = tuple(range(2, gradient.dim()))
+    of_x = of_weight = of_bias = None
+    args = stride, padding, dilation
+    if output_mask[0]:
+        of_x = _gradient_of_input(gradient, x, weight, *args, transposed, groups)
+    if output_mask[1]:
+        small, large = (x, gradient) if transposed else (gradient, x)
+        of_weight = _gradient_of_weight(small, large, weight, *args, groups)
+    if output_mask[2]:
+        of_bias = gradient.sum((0, *space))
+    return of_x, of_weight, of_bias
+
+
+def _gradient_of_input(
+    gradient: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    groups: int,
+) -> Tensor:
+    if transposed:
+        return aten.convolution(
+            gradient, weight, None, stride, padding, dilation, False, [0], groups
+        )
+    taps = weight.shape[2:]
+    missing = [
+        size - ((out - 1) * s - 2 * p + d * (k - 1) + 1)
+        for size, out, s, p, d, k in zip(
+            x.shape[2:], gradient.shape[2:], stride, padding, dilation, taps, strict=True
+        )
+    ]
+    # A plain convolution of the gradient, spread by the stride, with the weight turned around.
+    for dim, (s, p, d, k, more) in enumerate(
+        zip(stride, padding, dilation, taps, missing, strict=True), start=2
+    ):
+        gradient = _spread(gradient, dim, s)
+        low = d * (k - 1) - p
+        gradient = torch.constant_pad_nd(gradient, _padding(gradient.dim(), dim, low, low + more))
+    rank = len(taps)
+    turned = weight.unflatten(0, (groups, -1)).transpose(1, 2).flatten(0, 1)
+    turned = turned.flip(tuple(range(2, 2 + rank)))
+    one, none = [1] * rank, [0] * rank
+    return aten.convolution(gradient, turned, None, one, none, dilation, False, none, groups)
+
+
+def _spread(x: Tensor, dim: int, step: int) -> Tensor:
+    """With `step - 1` zeros between elements."""
+    if step == 1:
+        return x
+    size = x.shape[dim]
+    spread = x.unsqueeze(dim + 1)
+    spread = torch.constant_pad_nd(spread, _padding(spread.dim(), dim + 1, 0, step - 1))
+    return spread.flatten(dim, dim + 1).narrow(dim, 0, (size - 1) * step + 1)
+
+
+def _gradient_of_weight(
+    small: Tensor,
+    large: Tensor,
+    weight: Tensor,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Tensor:
+    """`small` has the positions at which the taps of the weight are put on `large`."""
+    pads = [each for p in reversed(padding) for each in (p, p)]
+    large = torch.constant_pad_nd(large, pads) if any(pads) else large
+    taps, places = weight.shape[2:], small.shape[2:]
+    at = small.unflatten(1, (groups, -1)).flatten(3)
+    found = []
+    for tap in product(*map(range, taps)):
+        part = large
+        for dim, (k, d, s, n) in enumerate(
+            zip(tap, dilation, stride, places, strict=True), start=2
+        ):
+            part = part.narrow(dim, k * d, (n - 1) * s + 1)
+            part = part if s == 1 else aten.slice(part, dim, 0, part.shape[dim], s)
+        found.append(torch.einsum("ngop,ngip->goi", at, part.unflatten(1, (groups, -1)).flatten(3)))
+    stacked = torch.stack(found, -1)
+    return stacked.flatten(0, 1).unflatten(-1, tuple(taps)).reshape(weight.shape)
+
+
+def _upsample_nearest(x: Tensor, sizes: Sequence[int], *scales: Any) -> Any:
+    """By whole factors, broadcasts; else torch's own, which reads at indices."""
+    space = x.shape[2:]
+    if any(out % size for out, size in zip(sizes, space, strict=True)):
+        return NotImplemented
+    factors = [out // size for out, size in zip(sizes, space, strict=True)]
+    told = zip(scales, factors, strict=False)
+    if any(scale is not None and scale != factor for scale, factor in told):
+        return NotImplemented
+    for dim in reversed(range(len(space))):
+        at = dim + 2
+        wide = x.unsqueeze(at + 1)
+        repeated = [*wide.shape[: at + 1], factors[dim], *wide.shape[at + 2 :]]
+        x = wide.expand(repeated).flatten(at, at + 1)
+    return x
+
+
+def _upsample_backward(
+    op: Any,
+    gradient: Tensor,
+    output_size: Sequence[int],
+    input_size: Sequence[int],
+    *args: Any,
+) -> Tensor:
+    """Upsampling is a matrix along each dimension, and its derivative the transposed matrices."""
+    rank = len(output_size)
+    flags, scales = list(args[: len(args) - rank]), args[len(args) - rank :]
+    for dim in range(rank):
+        matrix = _matrix(op, rank, dim, input_size[2 + dim], output_size[dim], flags, scales)
+        matrix = matrix.to(gradient.dtype)
+        gradient = torch.tensordot(gradient, matrix, ([2 + dim], [1])).movedim(-1, 2 + dim)
+    return gradient
+
+
+def _matrix(
+    op: Any, rank: int, dim: int, before: int, after: int, flags: Any, scales: Any
+) -> Tensor:
+    """`[before, after]`: what the op makes of each unit vector along one dimension."""
+    with _disable_current_modes():
+        shape = [1, before] + [1] * rank
+        shape[2 + dim] = before
+        sizes = [1] * rank
+        sizes[dim] = after
+        own = [scale if each == dim else None for each, scale in enumerate(scales)]
+        return op(torch.eye(before).view(shape), sizes, *flags, *own).reshape(before, after)
+
+
+def _adaptive_average_backward(rank: int) -> Decomposition:
+    """The transposed matrices."""
+
+    def decomposed(gradient: Tensor, x: Tensor) -> Tensor:
+        for dim, matrix in _adaptive_matrices(rank, x, gradient.shape[-rank:]):
+            matrix = matrix.to(gradient.dtype)
+            gradient = torch.tensordot(gradient, matrix, ([dim], [1])).movedim(-1, dim)
+        return gradient
+
+    return decomposed
+
+
+def _average_backward(gradient: Tensor, x: Tensor, *window: Any) -> Tensor:
+    """A matrix along each dimension, as of an upsampling."""
+    for dim, matrix in _averages(x, *window):
+        matrix = matrix.to(gradient.dtype)
+        gradient = torch.tensordot(gradient, matrix, ([dim], [1])).movedim(-1, dim)
+    return gradient / window[-1] if window[-1] else gradient
+
+
+def _average(
+    x: Tensor,
+    kernel: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor: int | None = None,
+) -> Any:
+    """By the same matrices where windows end outside, which the importer does not know."""
+    if not ceil_mode:
+        return NotImplemented
+    for dim, matrix in _averages(x, kernel, stride, padding, ceil_mode, count_include_pad, divisor):
+        x = torch.tensordot(x, matrix.to(x.dtype), ([dim], [0])).movedim(-1, dim)
+    return x / divisor if divisor else x
+
+
+def _averages(
+    x: Tensor,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor: int | None,
+) -> Iterator[tuple[int, Tensor]]:
+    """The dimensions of the windows, and `[before, after]` of each; sums if there is a divisor."""
+    rank = max(map(len, (kernel, stride, padding)))
+    kernel, stride, padding = (
+        list(each) * (rank if len(each) == 1 else 1) for each in (kernel, stride or kernel, padding)
+    )
+    for number in range(rank):
+        dim = number - rank
+        size = x.shape[dim]
+        with _disable_current_modes():
+            matrix = torch.nn.functional.avg_pool2d(
+                torch.eye(size).view(1, size, size, 1),
+                (kernel[number], 1),
+                (stride[number], 1),
+                (padding[number], 0),
+                ceil_mode,
+                count_include_pad,
+                1 if divisor else None,
+            )
+        yield dim, matrix[0, :, :, 0]
+
+
+def _diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """A sum of which all but the diagonal is 0; torch's own reads at strides."""
+    dim1, dim2 = dim1 % x.dim(), dim2 % x.dim()
+    begin, length, mask = _on_diagonal(x, offset, dim1, dim2)
+    rows = torch.where(mask, x, 0).sum(dim2, dtype=x.dtype, keepdim=True)
+    return rows.narrow(dim1, begin, length).movedim((dim1, dim2), (-1, -2)).squeeze(-2)
+
+
+def _diagonal_scatter(
+    x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Tensor:
+    dim1, dim2 = dim1 % x.dim(), dim2 % x.dim()
+    begin, length, mask = _on_diagonal(x, offset, dim1, dim2)
+    after = x.shape[dim1] - begin - length
+    rows = torch.constant_pad_nd(source, [begin, after]).unsqueeze(-2)
+    return torch.where(mask, rows.movedim((-1, -2), (dim1, dim2)), x)
+
+
+def _on_diagonal(x: Tensor, offset: int, dim1: int, dim2: int) -> tuple[int, int, Tensor]:
+    """The first row of a diagonal, its length, and where it is."""
+    rows, columns = x.shape[dim1], x.shape[dim2]
+    begin = min(max(-offset, 0), rows)
+    length = max(0, min(rows - begin, columns - max(offset, 0)))
+    first = torch.arange(rows).view([-1 if dim == dim1 else 1 for dim in range(x.dim())])
+    second = torch.arange(columns).view([-1 if dim == dim2 else 1 for dim in range(x.dim())])
+    return begin, length, first + offset == second
+
+
+def _take(x: Tensor, index: Tensor) -> Tensor:
+    return x.reshape(-1).index_select(0, index.reshape(-1)).reshape(index.shape)
+
+
+def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    flat = x.reshape(-1)
+    flat = flat.index_put((index.reshape(-1),), source.reshape(-1), accumulate)
+    return flat.reshape(x.shape)
+
+
+def _as_strided_scatter(
+    x: Tensor, source: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None
+) -> Tensor:
+    """At the indices of the elements, of which there may be all in order."""
+    with _disable_current_modes():
+        dense = torch.empty(tuple(size), device="meta").stride()
+    if source.numel() == x.numel() and tuple(stride) == dense and not offset:
+        return source.reshape(x.shape)
+    place = _places(size, stride, offset or 0)
+    flat = x.reshape(-1).index_put((place.reshape(-1),), source.reshape(-1))
+    return flat.reshape(x.shape)
+
+
+def _as_strided(
+    x: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None
+) -> Any:
+    """A lookup of the elements in the order that they have in memory."""
+    order = sorted(range(x.dim()), key=lambda dim: (-x.stride(dim), x.shape[dim] == 1))
+    dense = 1
+    for dim in reversed(order):
+        if x.shape[dim] != 1 and x.stride(dim) != dense:
+            return NotImplemented  # other elements are in between
+        dense *= x.shape[dim]
+    place = _places(size, stride, offset or 0)
+    return x.permute(order).reshape(-1)[place.reshape(-1)].reshape(tuple(size))
+
+
+def _places(size: Sequence[int], stride: Sequence[int], offset: int) -> Tensor:
+    """`[*size]`: where each element is in memory."""
+    place = torch.zeros((), dtype=torch.int64) + offset
+    for dim, (count, step) in enumerate(zip(size, stride, strict=True)):
+        place = place + (torch.arange(count) * step).view([-1] + [1] * (len(size) - dim - 1))
+    return place
+
+
+def _remainder(x: Any, y: Any) -> Tensor:
+    """Of the sign of `y`; StableHLO's is of that of `x`, as torch's `fmod`."""
+    x, y = _of_one_type(x, y)
+    found = _fmod(x, y)
+    return torch.where((found != 0) & ((found < 0) != (y < 0)), found + y, found)
+
+
+def _of_one_type(*values: Any) -> list[Tensor]:
+    """Tensors and scalars as tensors of the type that torch computes in."""
+    dtype = torch.result_type(*values)
+    return [
+        each.to(dtype) if isinstance(each, torch.Tensor) else torch.full((), each, dtype=dtype)
+        for each in values
+    ]
+
+
+def _compared(op: Any, x: Tensor, scalar: Any) -> Any:
+    """With a float: the importer compares constants of floats and integers wrongly."""
+    if not x.is_floating_point() or not isinstance(scalar, int):
+        return NotImplemented
+    return op(x, float(scalar))
+
+
+def _var(x: Tensor, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+    """Of too few elements, divided by 0; the importer divides by a negative count."""
+    dims = [each % x.dim() for each in dims] if dims else list(range(x.dim()))
+    count = 1
+    for dim in dims:
+        count *= x.shape[dim]
+    if count >= (1 if correction is None else correction):
+        return NotImplemented
+    return (x - x.mean(dims, keepdim=True)).square().sum(dims, keepdim=keepdim) / 0.0
+
+
+def _std(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    return aten.var.correction(x, *args, **kwargs).sqrt()
+
+
+def _fmax(pick: Any, a: Tensor, b: Tensor) -> Tensor:
+    """NaN where both are."""
+    return torch.where(a.isnan(), b, torch.where(b.isnan(), a, pick(a, b)))
+
+
+def _hypot(a: Tensor, b: Tensor) -> Tensor:
+    """By the larger one, whose square may be too large."""
+    large = torch.maximum(a.abs(), b.abs())
+    small = torch.minimum(a.abs(), b.abs())
+    ratio = torch.where(large == 0, 0.0, small / large)
+    found = large * (1 + ratio * ratio).sqrt()
+    return torch.where(a.isinf() | b.isinf(), float("inf"), found)
+
+
+def _fmod(a: Any, b: Any) -> Any:
+    """In f64, where quotients of other types are not rounded up to the next whole number."""
+    a, b = _of_one_type(a, b)
+    if not a.is_floating_point():
+        return a - torch.div(a, b, rounding_mode="trunc") * b
+    wide, by = a.to(torch.float64), b.to(torch.float64)
+    found = (wide - (wide / by).trunc() * by).to(a.dtype)
+    return torch.where(b.isinf() & a.isfinite(), a, found)
+
+
+def _empty(size: Sequence[int], *order: Any, dtype: Any = None, **_: Any) -> Tensor:
+    return aten.empty.memory_format(list(size), dtype=dtype)
+
+
+def _zeros(size: Sequence[int], *, dtype: Any = None, **_: Any) -> Tensor:
+    return torch.zeros(tuple(size), dtype=dtype)
+
+
+def _sort(x: Tensor, *, stable: bool, dim: int = -1, descending: bool = False) -> Any:
+    """The importer knows only the other; all that it makes are told to be stable."""
+    return aten.sort.default(x, dim, descending)
+
+
+def _angle(x: Tensor) -> Any:
+    if x.is_complex():
+        return NotImplemented
+    found = torch.where(x < 0, pi, 0.0).to(x.dtype if x.is_floating_point() else torch.float32)
+    return torch.where(x.isnan(), x, found) if x.is_floating_point() else found
+
+
+def _replication_pad_backward(gradient: Tensor, x: Tensor, pads: Sequence[int]) -> Tensor:
+    """What is outside goes to the first and the last element."""
+    for number in range(len(pads) // 2):
+        dim = gradient.dim() - 1 - number
+        low, high, size = pads[2 * number], pads[2 * number + 1], gradient.shape[dim]
+        before, after = max(low, 0), max(high, 0)
+        middle = gradient.narrow(dim, before, size - before - after)
+        first = gradient.narrow(dim, 0, before).sum(dim, keepdim=True)
+        last = gradient.narrow(dim, size - after, after).sum(dim, keepdim=True)
+        count = middle.shape[dim] - 1
+        for edge, padding in ((first, (0, count)), (last, (count, 0))):
+            middle = middle + torch.constant_pad_nd(edge, _padding(x.dim(), dim, *padding))
+        outside = (max(-low, 0), max(-high, 0))
+        gradient = torch.constant_pad_nd(middle, _padding(x.dim(), dim, *outside))
+    return gradient
+
+
+def _adaptive_average(rank: int) -> Decomposition:
+    """A matrix along each dimension, as of an upsampling."""
+
+    def decomposed(x: Tensor, sizes: Sequence[int]) -> Tensor:
+        for dim, matrix in _adaptive_matrices(rank, x, sizes):
+            x = torch.tensordot(x, matrix.to(x.dtype), ([dim], [0])).movedim(-1, dim)
+        return x
+
+    return decomposed
+
+
+def _adaptive_matrices(rank: int, x: Tensor, sizes: Sequence[int]) -> Iterator[tuple[int, Tensor]]:
+    for dim, size in zip(range(-rank, 0), sizes, strict=True):
+        with _disable_current_modes():
+            eye = torch.eye(x.shape[dim]).unsqueeze(0)
+            matrix = torch.nn.functional.adaptive_avg_pool1d(eye, size)[0]
+        yield dim, matrix
+
+
+def _var_mean(x: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+    """One by one: together, the importer divides 0 by 0 as 0."""
+    dims, keepdim = args[0] if args else kwargs.get("dim"), kwargs.get("keepdim", False)
+    mean = x.mean(dims, keepdim) if dims else x.mean()
+    mean = mean.reshape([1] * x.dim()) if keepdim and not dims else mean
+    return aten.var.correction(x, *args, **kwargs), mean
+
+
+_UPSAMPLING = (
+    "upsample_nearest1d",
+    "upsample_nearest2d",
+    "upsample_nearest3d",
+    "_upsample_nearest_exact1d",
+    "_upsample_nearest_exact2d",
+    "_upsample_nearest_exact3d",
+    "upsample_linear1d",
+    "upsample_bilinear2d",
+    "upsample_trilinear3d",
+    "upsample_bicubic2d",
+    "_upsample_bilinear2d_aa",
+    "_upsample_bicubic2d_aa",
+)
+_COMPARISONS = [getattr(aten, each).Scalar for each in ("lt", "le", "gt", "ge", "eq", "ne")]
+_OURS: dict[Any, Decomposition] = {
+    aten.slice_backward.default: _slice_backward,
+    aten.select_backward.default: _select_backward,
+    aten.avg_pool2d.default: _average,
+    aten.avg_pool3d.default: _average,
+    aten.avg_pool2d_backward.default: _average_backward,
+    aten.avg_pool3d_backward.default: _average_backward,
+    aten.put.default: _put,
+    aten.as_strided.default: _as_strided,
+    aten.remainder.Tensor: _remainder,
+    aten.remainder.Scalar: _remainder,
+    aten.remainder.Scalar_Tensor: _remainder,
+    aten.var_mean.correction: _var_mean,
+    aten.as_strided_scatter.default: _as_strided_scatter,
+    aten.diagonal.default: _diagonal,
+    aten.diagonal_copy.default: _diagonal,
+    aten.diagonal_scatter.default: _diagonal_scatter,
+    aten.convolution_backward.default: _convolution_backward,
+    aten._adaptive_avg_pool3d.default: _adaptive_average(3),
+    aten._adaptive_avg_pool2d_backward.default: _adaptive_average_backward(2),
+    aten._adaptive_avg_pool3d_backward.default: _adaptive_average_backward(3),
+    aten.replication_pad1d_backward.default: _replication_pad_backward,
+    aten.replication_pad2d_backward.default: _replication_pad_backward,
+    aten.replication_pad3d_backward.default: _replication_pad_backward,
+    aten.var.correction: _var,
+    aten.std.correction: _std,
+    aten.angle.default: _angle,
+    aten._efficientzerotensor.default: _zeros,
+    aten.empty_strided.default: _empty,
+    aten.empty_permuted.default: _empty,
+    aten.sort.stable: _sort,
+    torch.ops.prims.fmax.default: partial(_fmax, torch.maximum),
+    torch.ops.prims.fmin.default: partial(_fmax, torch.minimum),
+    torch.ops.prims.hypot.default: _hypot,
+    aten.fmod.Tensor: _fmod,
+    aten.fmod.Scalar: _fmod,
+    **orders.DECOMPOSITIONS,
+    **reducing_scatters.DECOMPOSITIONS,
+    **special_functions.DECOMPOSITIONS,
+    aten.take.default: _take,
+    **{op: partial(_compared, op) for op in _COMPARISONS},
+    **{
+        getattr(aten, f"{name}_backward").default: partial(
+            _upsample_backward, getattr(aten, name).default
+        )
+        for name in _UPSAMPLING
+    },
+}
+
+
+def _or(ours: Decomposition, theirs: Decomposition) -> Decomposition:
+    def decomposed(*args: Any, **kwargs: Any) -> Any:
+        found = ours(*args, **kwargs)
+        return theirs(*args, **kwargs) if found is NotImplemented else found
+
+    return decomposed
+
+
+for _name in _UPSAMPLING[:3]:
+    _op = getattr(aten, _name).default
+    _OURS[_op] = _or(_upsample_nearest, decomposition_table[_op])

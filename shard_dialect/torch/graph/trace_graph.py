@@ -1,0 +1,420 @@
+"""torch's graph of a module, functional and of few ops, in which some values inside are marked.
+
+The module is traced twice. The first trace runs it, and the derivatives of its loss, with tensors
+without data. The second runs the graph of the first: it replaces writes in place, lists
+the indices that a call has to check, and decomposes ops by torch's own tables.
+
+    y = sdpa(q, k, v)   ->   matmul, softmax, matmul     what torch composes of others
+    y.add_(1)           ->   y = y + 1
+    embedding(w, i)     ->   embedding(w, i), and i is a result that must be in 0 ... 63
+
+A mark is an op that returns its operand. It becomes the annotation of that value.
+"""
+
+from __future__ import annotations
+
+import traceback
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import traceback as fx_traceback
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
+
+from shard_dialect.errors import ShardError, first_line_of
+from shard_dialect.torch.graph.composed_functions import ComposedFunctions
+from shard_dialect.torch.graph.decompositions import table
+from shard_dialect.torch.graph.flat_module import FlatModule
+from shard_dialect.torch.graph.index_checks import IndexCheck, checks_of, wrapped
+from shard_dialect.torch.graph.random_draws import (
+    drawn_by,
+    draws_of,
+    refuse_replays,
+    refusing_replays,
+)
+from shard_dialect.torch.graph.single_ops import location_of, without_elements
+from shard_dialect.torch.graph.tensor_trees import Tensor
+
+MARK = "shard_dialect.mark"
+Marker = Callable[[Tensor], Tensor]
+
+
+def _mark(x: torch.Tensor, number: int) -> torch.Tensor:
+    return x.clone()
+
+
+mark = torch.library.custom_op("shard_dialect::mark", _mark, mutates_args=())
+"""The operand, marked by a number."""
+mark.register_fake(lambda x, number: torch.empty_like(x))
+mark.register_autograd(lambda _, gradient: (gradient, None))
+
+
+def trace(flat: FlatModule, more: Mapping[Any, Any] | None = None) -> Any:
+    """The graph of a module, with `more` decompositions. Raises `ShardError` if there is none."""
+    examples = flat.examples
+    if any(each.is_meta for each in examples):
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            examples = [_without_data(each) for each in examples]
+    with warnings.catch_warnings(), _composed_attention():
+        warnings.simplefilter("ignore")  # torch's, of itself
+        try:
+            with refusing_replays() as replays, ComposedFunctions():
+                first = _traced(flat, examples)
+        except ShardError:
+            raise
+        except Exception as error:  # any that the user's module, or torch for it, ends with
+            raise ShardError(
+                f"cannot trace the module: {first_line_of(error)}", _raised_at(error)
+            ) from error
+        _refuse_hidden_state(first, flat)
+        flat.draws = draws_of(first.graph)
+        if flat.draws and replays():
+            raise refuse_replays()
+        _refuse_random(first)
+        second = _Second(first, flat)
+        functional = torch.func.functionalize(second.with_random, remove="mutations")
+        try:
+            with fx_traceback.preserve_node_meta():
+                graph = _traced(
+                    functional, [*examples, *flat.random_examples], {**table(), **(more or {})}
+                )
+        except ShardError:
+            raise
+        except Exception as error:
+            raise second.failed(error) from error
+    flat.checks = second.checks
+    _describe_constants(graph)
+    _drop_copies(graph)
+    _drop_unchanged(graph, flat)
+    _end_inside(graph)
+    return graph
+
+
+def _traced(function: Any, examples: Sequence[Tensor], decompositions: Any = None) -> Any:
+    make = make_fx(
+        function,
+        decompositions or {},
+        tracing_mode="fake",
+        _allow_non_fake_inputs=True,
+        record_stack_traces=True,
+    )
+    with enable_python_dispatcher():  # torch's own decompositions, of layers with derivatives
+        return make(*examples)
+
+
+@contextmanager
+def _composed_attention() -> Iterator[None]:
+    """Within a `with` block, no op of torch's stands for a whole layer."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    cached = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    flags = torch.compiler._is_compiling_flag, torch.compiler._is_exporting_flag
+    torch.compiler._is_compiling_flag = torch.compiler._is_exporting_flag = True
+    onednn = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch._C._set_mkldnn_enabled(onednn)
+        torch.compiler._is_compiling_flag, torch.compiler._is_exporting_flag = flags
+        torch.set_autocast_cache_enabled(cached)
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
+class _Second(torch.fx.Interpreter):  # type: ignore[misc]
+    """Runs the graph of the first trace; results are its results, and then the checked indices."""
+
+    def __init__(self, module: Any, flat: FlatModule) -> None:
+        super().__init__(module)
+        self._flat = flat
+        self._random: Sequence[Tensor] = ()
+        self._draws = 0
+        self.checks: list[IndexCheck] = []
+        self._checked: dict[tuple[Any, ...], Tensor] = {}
+        self._now: Any = None
+
+    def with_random(self, *tensors: Tensor) -> Any:
+        """Run with the seed or the noise behind the other tensors."""
+        count = len(tensors) - len(self._flat.random_examples)
+        self._random = tensors[count:]
+        return self.run(*tensors[:count])
+
+    def run_node(self, n: Any) -> Any:
+        """As the base class does."""
+        self._now = n
+        if n.op == "call_function":
+            _check_types(n)
+            for index, check in checks_of(n, location_of(n)):
+                key = (index, check.low, check.high, check.ignored)
+                if key not in self._checked:
+                    self._checked[key] = self.env[index].clone()
+                    self.checks.append(check)
+        found = super().run_node(n)
+        if n.op == "output":
+            return (*found, *self._checked.values())
+        return found
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """As the base class does, of types that the importer reads: it takes bytes for signed."""
+        value = super().get_attr(target, args, kwargs)
+        if not isinstance(value, torch.Tensor) or value.dtype not in (torch.bool, torch.uint8):
+            return value
+        with _disable_current_modes():
+            wide = value.to(torch.int32)
+        return wide.to(value.dtype)
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """As the base class does, with our random numbers, and with indices that are positive."""
+        value = self._now.meta.get("val")
+        drawn = drawn_by(target, args, kwargs, value) if self._flat.draws else None
+        if drawn is not None:
+            draw, finish = drawn
+            self._draws += 1
+            if self._flat.rng == "torch":
+                return finish(self._random[self._draws - 1])
+            return finish(draw.by_counter(self._random[0], self._draws))
+        if target in _VIEWS:
+            return self._viewed(target, args, kwargs)
+        if _is_pure(target) and _has_no_elements(value):
+            return pytree.tree_map(lambda each: torch.zeros(each.shape, dtype=each.dtype), value)
+        if _lacks_dims(target, args):
+            return self._widened(target, args, kwargs, value)
+        return super().call_function(target, wrapped(target, args), kwargs)
+
+    def _widened(self, target: Any, args: Any, kwargs: Any, value: Any) -> Any:
+        """Along a dimension of size 1: the importer takes a scalar to have no dimension 0."""
+        args, kwargs = pytree.tree_map(_at_least_1d, (args, kwargs))
+        found = super().call_function(target, wrapped(target, args), kwargs)
+        return pytree.tree_map(lambda each, like: each.reshape(like.shape), found, value)
+
+    def _viewed(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """A view or, where the tensor has other strides than in the first trace, a copy."""
+        try:
+            return super().call_function(target, args, kwargs)
+        except (RuntimeError, ValueError):
+            if _is_written_to(self._now):
+                raise
+            return args[0].reshape(args[1])
+
+    def failed(self, error: Exception) -> ShardError:
+        """The error of the node that runs now."""
+        name = getattr(self._now, "target", "the module")
+        return ShardError(
+            f"{name} cannot be decomposed: {first_line_of(error)}", location_of(self._now)
+        )
+
+
+def _lacks_dims(target: Any, args: Any) -> bool:
+    """Whether it is an op along a dimension of a tensor that has none."""
+    if not _is_pure(target) or not args or not isinstance(args[0], torch.Tensor):
+        return False
+    names = {each.name for each in target._schema.arguments}
+    return not args[0].dim() and bool(names & {"dim", "dims"})
+
+
+def _is_pure(target: Any) -> bool:
+    """Whether it is an op that writes to nothing, and returns no view."""
+    schema = getattr(target, "_schema", None)
+    if schema is None or schema.is_mutable:
+        return False
+    return all(each.alias_info is None for each in schema.returns)
+
+
+def _has_no_elements(value: Any) -> bool:
+    """Whether all results are tensors without elements: some lookups in these end the importer."""
+    leaves = pytree.tree_leaves(value)
+    return bool(leaves) and all(is_tensor(each) and not each.numel() for each in leaves)
+
+
+def _at_least_1d(each: Any) -> Any:
+    return each.reshape(1) if isinstance(each, torch.Tensor) and not each.dim() else each
+
+
+_VIEWS = {torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default}
+
+
+def _is_written_to(node: Any) -> bool:
+    """Whether some op writes to the value in place, perhaps through a view of it."""
+    for user in node.users:
+        schema = getattr(user.target, "_schema", None)
+        if schema is None or schema.is_mutable:
+            return True
+        is_view = any(each.alias_info is not None for each in schema.returns)
+        if is_view and _is_written_to(user):
+            return True
+    return False
+
+
+def _refuse_hidden_state(graph: Any, flat: FlatModule) -> None:
+    """Raise for parameters that the module reads from elsewhere: they would be constants."""
+    for node in graph.graph.nodes:
+        value = getattr(graph, node.target, None) if node.op == "get_attr" else None
+        if isinstance(value, torch.Tensor) and value.requires_grad:
+            raise ShardError(
+                f"the module reads a tensor of shape {list(value.shape)} that has gradients, and "
+                "is none of its parameters: register it as one",
+                next((location_of(user) for user in node.users), None),
+            )
+
+
+def _describe_constants(graph: Any) -> None:
+    """The trace keeps the elements of values computed of constants alone: only types are wanted."""
+    for node in graph.graph.nodes:
+        if "val" in node.meta:
+            node.meta["val"] = without_elements(node.meta["val"])
+
+
+_OF_ONE_TYPE = {
+    torch.ops.aten.mm.default,
+    torch.ops.aten.bmm.default,
+    torch.ops.aten.addmm.default,
+    torch.ops.aten.baddbmm.default,
+    torch.ops.aten.convolution.default,
+}
+
+
+def _check_types(node: Any) -> None:
+    """Raise where torch refuses to multiply tensors of two types, though not without their data."""
+    if node.target in _OF_ONE_TYPE:
+        given = [each.meta["val"].dtype for each in node.args if isinstance(each, torch.fx.Node)]
+        if len(set(given)) > 1:
+            types = " and ".join(str(each).removeprefix("torch.") for each in dict.fromkeys(given))
+            raise ShardError(
+                f"{node.target} has operands of {types}: expected one type", location_of(node)
+            )
+
+
+def _without_data(tensor: Tensor) -> Tensor:
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
+
+
+def _refuse_random(graph: Any) -> None:
+    for node in graph.graph.nodes:
+        tags = getattr(node.target, "tags", ())
+        if torch.Tag.nondeterministic_seeded not in tags or _drops_nothing(node):
+            continue
+        if drawn_by(node.target, node.args, node.kwargs, node.meta.get("val")) is None:
+            raise ShardError(
+                f"the module draws random numbers with {node.target}, which we do not: draw them "
+                "outside and give them to it",
+                location_of(node),
+            )
+
+
+def _drop_copies(graph: Any) -> None:
+    """Copies are values of their own only where something is written in place."""
+    aten = torch.ops.aten
+    same = {
+        aten.clone.default,
+        aten.detach.default,
+        aten.alias.default,
+        aten.lift_fresh_copy.default,
+        aten.lift_fresh.default,
+        aten.contiguous.default,
+    }
+    for node in graph.graph.nodes:
+        if node.target in same and node.args[0].op != "get_attr":
+            node.replace_all_uses_with(node.args[0])
+
+
+def _drop_unchanged(graph: Any, flat: FlatModule) -> None:
+    """Of the tensors that it is called with, those are results that it changes."""
+    inputs = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    inputs = inputs[: len(inputs) - len(flat.random_examples)]
+    (end,) = (node for node in graph.graph.nodes if node.op == "output")
+    results = list(end.args[0])
+    stop = len(results) - len(flat.checks)
+    start = stop - len(inputs)
+    changed = [a is not b for a, b in zip(results[start:stop], inputs, strict=True)]
+    flat.keep_changed(changed)
+    kept = [each for each, new in zip(results[start:stop], changed, strict=True) if new]
+    end.args = ((*results[:start], *kept, *results[stop:]),)
+    graph.graph.eliminate_dead_code()
+
+
+def _end_inside(graph: Any) -> None:
+    """Let slices end with the tensor: of those written to, the importer lists all indices."""
+    aten = torch.ops.aten
+    first = {aten.slice.Tensor: 1, aten.slice_scatter.default: 2}
+    for node in graph.graph.nodes:
+        at = first.get(node.target)
+        if at is None or len(node.args) <= at + 2 or not isinstance(node.args[at + 2], int):
+            continue
+        size = node.args[0].meta["val"].shape[node.args[at]]
+        node.args = (*node.args[: at + 2], min(node.args[at + 2], size), *node.args[at + 3 :])
+
+
+def _drops_nothing(node: Any) -> bool:
+    """Whether it is a dropout of probability 0, or one that is not training."""
+    name = str(node.target)
+    return "dropout" in name and (not node.args[1] or node.args[2] is False)
+
+
+_OURS = tuple(str(Path(each).parent) for each in (torch.__file__, __file__))
+
+
+def _raised_at(error: Exception) -> str | None:
+    """The last line of an exception's traceback that is neither torch's nor ours."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [each for each in frames if not each.filename.startswith((*_OURS, "<"))]
+    users = [each for each in lines if "shard_dialect" not in each.filename]
+    return f"{users[-1].filename}:{users[-1].lineno}" if users else None
+
+
+@contextmanager
+def hooked(
+    modules: Sequence[tuple[Any, Callable[[Any, Any], Any] | None, Callable[[Any], Any] | None]],
+) -> Iterator[None]:
+    """Within a `with` block, change the inputs and outputs of modules.
+
+    Of each module, a function from its arguments to others, and one from its result to another.
+    """
+    with ExitStack() as stack:
+        for module, before, after in modules:
+            if before is not None:
+                handle = module.register_forward_pre_hook(_before(before), with_kwargs=True)
+                stack.callback(handle.remove)
+            if after is not None:
+                handle = module.register_forward_hook(_after(after))
+                stack.callback(handle.remove)
+        yield
+
+
+@contextmanager
+def without_hooks(module: Any) -> Iterator[None]:
+    """Within a `with` block, the hooks of a partitioned module are off: its own call runs them."""
+    names = ["_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"]
+    if not hasattr(module, "_engine"):
+        names = []
+    kept = {name: getattr(module, name) for name in names}
+    for name in names:
+        setattr(module, name, OrderedDict())
+    try:
+        yield
+    finally:
+        for name, each in kept.items():
+            setattr(module, name, each)
+
+
+def _before(change: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    return lambda _, args, kwargs: change(args, kwargs)
+
+
+def _after(change: Callable[[Any], Any]) -> Callable[..., Any]:
+    return lambda module, args, result: change(result)
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether it is a tensor, which may be marked."""
+    return isinstance(value, torch.Tensor)

@@ -1,0 +1,48 @@
+"""What `fully_shard` and `parallelize_module` have said of modules, and the plan that it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from torch.distributed import fsdp
+
+from shard_dialect.torch.in_place.mesh_axes import MeshAxes
+
+
+@dataclass(frozen=True)
+class Note:
+    """What one call has said of a module."""
+
+    axes: MeshAxes
+    style: Any = None
+    """A style; else `fully_shard` was called, with `options`."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    ignored: frozenset[str] = frozenset()
+
+    def value(self, module: Any) -> Any:
+        """As a plan has it."""
+        if self.style is not None:
+            return self.style
+        kept = {each for name, each in module.named_parameters() if name in self.ignored}
+        return partial(fsdp.fully_shard, **self.options, ignored_params=kept)
+
+
+def noted(module: Any) -> list[tuple[str, Any, Note]]:
+    """The notes of a module and of those inside, of the innermost first, with their names."""
+    modules = list(module.named_modules())
+    modules.sort(key=lambda each: -each[0].count(".") - bool(each[0]))
+    return [(name, each, note) for name, each in modules for note in vars(each).get("_notes", ())]
+
+
+def plan_of(module: Any) -> dict[str, dict[str, Any]]:
+    """All notes as one plan."""
+    plan: dict[str, dict[str, Any]] = {}
+    for name, each, note in noted(module):
+        is_empty = note.style is None and not any(True for _ in each.parameters())
+        if not is_empty:
+            axis = note.axes.names[-1]  # of two, `fully_shard` replicates along the first
+            plan.setdefault(axis, {})[name] = note.value(each)
+    return plan

@@ -1,0 +1,162 @@
+"""A module partitioned for arguments of certain shapes, in one state of torch.
+
+The state of torch is what changes the ops of a module beside its arguments: the autocast that is
+active, and which of its modules are training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from shard_dialect.abi.tensor_types import Array
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.function import BOUNDARY, boundary, functions_of, name_of, set_boundary
+from shard_dialect.ir.mesh.attributes import SHARDING
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.reading.source import Source
+from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.runtime.compiled_program import CompiledProgram
+from shard_dialect.runtime.shards_of_arrays import to_numpy
+from shard_dialect.torch.graph.flat_module import FlatModule
+from shard_dialect.torch.graph.tensor_trees import Leaves, Tensor
+from shard_dialect.torch.lower_module import ENTRY, LoweredModule
+from shard_dialect.torch.plans.placement_lists import Dims, dims_of, named_dims, sharding_of
+from shard_dialect.torch.rank_tensors import PlacedTensor, RankTensors, on_ranks
+
+_DEVICES = ("cpu", "cuda")
+
+
+def ambient_state(module: Any) -> tuple[Any, ...]:
+    """The state of torch that a trace of the module depends on."""
+    autocast = tuple(
+        torch.get_autocast_dtype(each) if torch.is_autocast_enabled(each) else None
+        for each in _DEVICES
+    )
+    training = tuple(each.training for each in module.modules())
+    types = tuple(each.dtype for each in (*module.parameters(), *module.buffers()))
+    return (*autocast, torch.get_default_dtype(), training, types)
+
+
+@contextmanager
+def in_state(module: Any, state: tuple[Any, ...]) -> Iterator[None]:
+    """Within a `with` block, torch is in an `ambient_state` of before, and derives."""
+    *autocast, default, training, _ = state
+    was = [each.training for each in module.modules()], torch.get_default_dtype()
+    with ExitStack() as stack:
+        stack.enter_context(torch.enable_grad())
+        for device, dtype in zip(_DEVICES, autocast, strict=True):
+            if dtype is not None or torch.is_autocast_enabled(device):
+                stack.enter_context(torch.autocast(device, dtype, enabled=dtype is not None))
+        _set(module, training, default)
+        try:
+            yield
+        finally:
+            _set(module, *was)
+
+
+def _set(module: Any, training: Sequence[bool], default: Any) -> None:
+    for each, flag in zip(module.modules(), training, strict=True):
+        each.training = flag
+    torch.set_default_dtype(default)
+
+
+@dataclass(frozen=True)
+class ModuleProgram:
+    """One compiled program of a partitioned module."""
+
+    flat: FlatModule
+    state: tuple[Any, ...]
+    """The `ambient_state` that it is for."""
+    compiled: CompiledProgram
+    arguments: Sequence[PlacedTensor]
+    results: Sequence[PlacedTensor]
+
+    @classmethod
+    def of(cls, lowered: LoweredModule, state: tuple[Any, ...]) -> ModuleProgram:
+        """Compile for the ranks of torch.distributed, or for devices of this process."""
+        flat, grid = lowered.flat, lowered.grid
+        dims = make_sayable(lowered)
+        text = lowered.module.operation.get_asm(enable_debug_info=True)
+        source = Source.of(text, type(flat.module).__name__)
+        compiled = CompiledProgram(source, "torch" if on_ranks() else "devices", ENTRY)
+        program = compiled.program
+        names = [*flat.names, *flat.result_names]
+        boundaries = [*program.arguments, *program.results]
+        placed = [
+            PlacedTensor.of(*each, grid) for each in zip(names, boundaries, dims, strict=True)
+        ]
+        for each in placed:
+            for rank in compiled.world.ranks:
+                each.check(rank, grid, program.grids)
+        cut = len(program.arguments)
+        return cls(flat, state, compiled, placed[:cut], placed[cut:])
+
+    def takes(self, arguments: Leaves, state: tuple[Any, ...], shapes: bool) -> bool:
+        """Whether it is for such arguments; without `shapes`, ones of other shapes, too."""
+        return state == self.state and arguments.is_like(self.flat.arguments, shapes)
+
+    def outputs(self) -> list[tuple[PlacedTensor, Any]]:
+        """The floats of the module's result, each with its type."""
+        assert self.flat.result is not None, "was traced"
+        tensors = self.flat.result.tensors.values()
+        pairs = zip(self.results, tensors, strict=False)
+        return [(placed, each.dtype) for placed, each in pairs if each.is_floating_point()]
+
+    def run(self, tensors: Sequence[Tensor], ranks: RankTensors | None) -> list[Tensor]:
+        """The results for tensors of all names. Raises `IndexOutOfRange` for a wrong index."""
+        if ranks is None:
+            found = self.compiled(*tensors) if tensors else self.compiled()
+            results = list(found if isinstance(found, tuple) else (found,))
+            count = len(results) - len(self.flat.checks)
+            self._check([to_numpy(each) for each in results[count:]])
+            return results[:count]
+        shards = [ranks.shard(*each) for each in zip(tensors, self.arguments, strict=True)]
+        (outputs,) = self.compiled.run_shards([shards])
+        count = len(outputs) - len(self.flat.checks)
+        pairs = list(zip(outputs, self.results, strict=True))
+        self._check([ranks.own(*each) for each in pairs[count:]])
+        return [ranks.result(*each) for each in pairs[:count]]
+
+    def _check(self, indices: Sequence[Array]) -> None:
+        for check, each in zip(self.flat.checks, indices, strict=True):
+            check.check(each)
+
+    def placements(self) -> Mapping[str, Sequence[Any]]:
+        """By name, of what comes in and goes out."""
+        count = len(self.results) - len(self.flat.checks)
+        return {
+            each.name: list(each.placements) for each in (*self.arguments, *self.results[:count])
+        }
+
+
+def make_sayable(lowered: LoweredModule) -> list[Dims]:
+    """Propagate, in place; then replace what torch's placements cannot say at the boundary.
+
+    Returns what each argument and each result has then, on the user's mesh: the compiler may split
+    the dimensions of the mesh, and say the same by these.
+    """
+    placed, found = lowered.placed, []
+    names = iter((*lowered.flat.names, *lowered.flat.result_names))
+    with lowered.module.context, ir.Location.unknown():
+        run_pipeline(lowered.module, "sink-reshapes,batch-gathers,propagate")
+        shardings = Shardings.of(lowered.module.operation)
+        (function,) = (
+            each for each in functions_of(lowered.module.operation) if name_of(each) == ENTRY
+        )
+        type_ = function.attributes["function_type"].value
+        for key, types in zip(BOUNDARY, (type_.inputs, type_.results), strict=True):
+            entries = boundary(function, key)
+            for entry, each in zip(entries, types, strict=True):
+                own = shardings.read(entry[SHARDING], each.rank) if SHARDING in entry else None
+                named = named_dims(placed.given.get(next(names), {}), each.rank)
+                dims = dims_of(own, tuple(each.shape), placed.grid, named)
+                plain = sharding_of(dims, each.rank, placed.grid)
+                entry[SHARDING] = shardings.write(plain)
+                found.append(dims)
+            set_boundary(function, key, entries)
+    return found

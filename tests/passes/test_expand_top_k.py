@@ -1,0 +1,57 @@
+"""Custom calls that find the largest elements run on devices; each searches its shard first."""
+
+import numpy as np
+import pytest
+
+import shard_dialect as sd
+
+X, V, P = "tensor<4x64xf32>", "tensor<4x3xf32>", "tensor<4x3xi32>"
+SPLIT = "{mesh.sharding = #mesh.shard<@g, [[], [0]]>}"
+CALLS = {
+    "mhlo.topk": f"""
+      %v, %p = stablehlo.custom_call @mhlo.topk(%x)
+          {{mhlo.attributes = {{k = 3 : i64, largest = true}}}} : ({X}) -> ({V}, {P})""",
+    "smallest": f"""
+      %v, %p = stablehlo.custom_call @mhlo.topk(%x)
+          {{mhlo.attributes = {{k = 3 : i64, largest = false}}}} : ({X}) -> ({V}, {P})""",
+    "places of 64 bits": f"""
+      %v, %q = stablehlo.custom_call @mhlo.topk(%x)
+          {{mhlo.attributes = {{k = 3 : i64}}, mesh.shardings = [unit, #mesh.shard<@g, [[], []]>]}}
+          : ({X}) -> ({V}, tensor<4x3xi64>)
+      %p = stablehlo.convert %q : (tensor<4x3xi64>) -> {P}""",
+    "TopK": f"""
+      %t = stablehlo.custom_call @TopK(%x) : ({X}) -> tuple<{V}, {P}>
+      %v = stablehlo.get_tuple_element %t[0] : (tuple<{V}, {P}>) -> {V}
+      %p = stablehlo.get_tuple_element %t[1] : (tuple<{V}, {P}>) -> {P}""",
+}
+
+
+@pytest.mark.parametrize("kind", CALLS)
+def test_the_largest_in_order(kind: str) -> None:
+    text = f"""
+    shard.grid @g(shape = 4)
+    func.func @main(%x: {X} {SPLIT}) -> ({V}, {P}) {{{CALLS[kind]}
+      return %v, %p : {V}, {P}
+    }}"""
+    x = np.random.default_rng(0).integers(-4, 4, (4, 64)).astype(np.float32)
+    compiled = sd.compile(sd.parse(text))
+    values, places = compiled(x)
+    order = np.argsort(x if kind == "smallest" else -x, 1, kind="stable")[:, :3]
+    np.testing.assert_array_equal(places, order)
+    np.testing.assert_array_equal(values, np.take_along_axis(x, order, 1))
+    assert compiled.report.bytes_moved < 4 * 64 * 4 // 4  # less than one shard
+    assert compiled.check().passed
+
+
+def test_annotations_of_both_results_are_kept() -> None:
+    text = f"""
+    "sdy.mesh"() {{sym_name = "g", mesh = #sdy.mesh<["x"=4]>}} : () -> ()
+    func.func @main(%x: {X}) -> ({V}, {P}) {{
+      %v, %p = stablehlo.custom_call @mhlo.topk(%x) {{
+          sdy.sharding = #sdy.sharding_per_value<[<@g, [{{"x"}}, {{}}]>, <@g, [{{?}}, {{?}}]>]>,
+          mhlo.attributes = {{k = 3 : i64}}}} : ({X}) -> ({V}, {P})
+      return %v, %p : {V}, {P}
+    }}"""
+    expanded = sd.to_text(sd.run_pipeline(sd.parse(text), "expand-top-k"))
+    assert '[<@g, [{"x"}, {}]>]' in expanded
+    assert "[<@g, [{?}, {?}]>]" in expanded

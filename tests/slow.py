@@ -1,0 +1,144 @@
+"""Which tests are slow, and which of many like each other run by default.
+
+    pytest                           what is neither slow nor exhaustive, a share of many alike
+    pytest --seed 7                  the share that a run drew which printed this seed
+    pytest --all                     each of many alike
+    pytest -m slow                   what starts ranks, torch, JAX, browsers, or many processes
+    pytest -m 'not exhaustive'     both, as in CI
+
+A run that fails prints its seed, by which it is run again.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pytest
+
+SLOW = {
+    "analysis/test_all_removals.py": "partitions once for each annotation of several models",
+    "analysis/test_allocators.py": "asks XLA for its memory",
+    "analysis/test_flax_whys.py": "lowers models of Flax",
+    "analysis/test_page_geometry.py": "starts a browser, and lowers models of Flax",
+    "analysis/test_report_page.py": "starts a browser",
+    "analysis/test_whys_in_later_forms.py": "partitions models several times",
+    "analysis/test_xla_order.py": "compiles by XLA",
+    "cli/test_driver.py": "starts processes that fail in many ways",
+    "emit/test_collectives.py": "runs emitted programs",
+    "emit/test_corner_cases.py": "runs emitted programs",
+    "emit/test_element_types.py": "runs emitted programs",
+    "emit/test_emit_python.py": "runs emitted programs on ranks",
+    "emit/test_files.py": "runs emitted programs on ranks",
+    "explorer": "starts Model Explorer",
+    "forks": "starts processes",
+    "hostile": "starts processes that end in every way",
+    "ir/test_fuzz_reader.py": "reads thousands of texts",
+    "ir/test_shardy_agreement.py": "asks Shardy, in processes",
+    "jax": "compiles by XLA",
+    "passes/test_collective_passes.py": "compiles each program after each pass",
+    "planner/test_time_plans.py": "enumerates plans",
+    "processes": "starts processes",
+    "propagation/test_shardy_propagation.py": "asks Shardy, in processes",
+    "propagation/test_upstream_agreement.py": "asks upstream, in processes",
+    "runtime/test_accumulation.py": "compiles long sums",
+    "runtime/test_backends.py": "starts ranks",
+    "runtime/test_bisect.py": "runs programs many times, also on ranks",
+    "runtime/test_blas.py": "measures products",
+    "runtime/test_cache.py": "starts processes that share a cache",
+    "runtime/test_check.py": "checks by several judges",
+    "runtime/test_collectives.py": "starts ranks",
+    "runtime/test_convolutions.py": "compiles convolutions at LLVM's usual level",
+    "runtime/test_failing_ranks.py": "starts ranks",
+    "runtime/test_many_devices.py": "starts many threads",
+    "runtime/test_measure.py": "measures collectives",
+    "runtime/test_meeting.py": "starts ranks",
+    "runtime/test_messages.py": "starts ranks",
+    "runtime/test_profile.py": "starts ranks",
+    "runtime/test_searches.py": "searches",
+    "runtime/test_several_hosts.py": "starts ranks",
+    "runtime/test_shard_files.py": "starts ranks",
+    "runtime/test_table_of_backends.py": "starts ranks",
+    "runtime/test_torch_compiler.py": "compiles by torch",
+    "runtime/test_xla.py": "compiles by XLA",
+    "search": "searches for seconds at a time",
+    "testing": "runs random programs and faults in processes",
+    "test_children.py": "starts processes",
+    "test_communication_benchmark.py": "lowers models of JAX",
+    "test_docs.py": "runs the commands of pages",
+    "test_examples.py": "runs each example in a process",
+    "test_extras.py": "makes environments",
+    "test_foreign_modules.py": "starts processes",
+    "test_same_at_every_run.py": "starts processes with other hash seeds",
+    "test_shard_maps.py": "compares with JAX",
+    "test_stablehlo_oracle.py": "starts StableHLO's interpreter",
+    "test_upstream_communication.py": "starts upstream's passes in processes",
+    "torch": "starts torch, also on ranks",
+}
+"""Files and folders of tests, with what makes them slow."""
+KEPT = 12
+"""The tests of one function that run by default, where it has more parameters."""
+KEPT_OF = {"ops/test_every_rule.py": 120, "ir/test_mesh_pretty.py": 60}
+"""The same, for the files of which more or fewer tell more."""
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Add `--seed` and `--all`."""
+    parser.addoption("--seed", type=int, help="draws which of many like each other run")
+    parser.addoption("--all", action="store_true", help="run each of many like each other")
+
+
+def seed_of(config: pytest.Config) -> int:
+    """The seed of this run; xdist's workers have that of their controller."""
+    worker = getattr(config, "workerinput", None)
+    if worker is not None:
+        return int(worker["seed"])
+    if config.option.seed is None:
+        config.option.seed = random.SystemRandom().randrange(10_000)
+    return int(config.option.seed)
+
+
+def mark_slow(items: Iterable[pytest.Item]) -> None:
+    """Mark the tests of the files in `SLOW`."""
+    for item in items:
+        parts = _parts(item)
+        if any("/".join(parts[:end]) in SLOW for end in range(1, len(parts) + 1)):
+            item.add_marker(pytest.mark.slow)
+
+
+def keep_share(items: list[pytest.Item], config: pytest.Config) -> None:
+    """Deselect all but a share of tests that differ in their parameters alone."""
+    groups: dict[tuple[str, str], list[pytest.Item]] = {}
+    for item in items:
+        groups.setdefault((str(item.path), getattr(item, "originalname", item.name)), []).append(
+            item
+        )
+    left_out = {
+        item
+        for key, group in groups.items()
+        if len(group) > _kept(group) and not _runs_whole(group)
+        for item in _left_out(group, f"{seed_of(config)} {key[1]}")
+    }
+    if left_out:
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _left_out(group: Sequence[pytest.Item], seed: str) -> list[pytest.Item]:
+    return random.Random(seed).sample(group, len(group) - _kept(group))
+
+
+def _kept(group: Sequence[pytest.Item]) -> int:
+    return KEPT_OF.get("/".join(_parts(group[0])), KEPT)
+
+
+def _runs_whole(group: Sequence[pytest.Item]) -> bool:
+    return group[0].get_closest_marker("whole") is not None
+
+
+def _parts(item: pytest.Item) -> tuple[str, ...]:
+    """The path of a test's file below the folder of tests."""
+    folder = Path(__file__).parent
+    path = item.path
+    return path.relative_to(folder).parts if path.is_relative_to(folder) else path.parts[-1:]

@@ -1,0 +1,181 @@
+"""Layers of torch as their docs write them, forward and with gradients, on a mesh of 2x4."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Shard
+from torch.nn import functional
+
+import shard_dialect as sd
+from shard_dialect.errors import ShardError
+from tests.torch.models import BATCH, R, assert_close
+
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
+MESH = sd.Grid("mesh", (2, 4), ("dp", "tp"))
+
+
+class Of(nn.Module):  # type: ignore[misc]
+    """A function of a layer in front of it, so that there is a gradient."""
+
+    def __init__(self, function: Callable[[Any], Any], width: int) -> None:
+        super().__init__()
+        self.first, self.function = nn.Linear(width, width), function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(self.first(x))
+
+
+def heads(x: Any, count: int = 4) -> Any:
+    """A strided view, as attention makes it."""
+    return x.view(*x.shape[:-1], count, -1).transpose(1, 2)
+
+
+MASK = torch.ones(8, 8).tril().bool()
+ATTENTION: dict[str, Callable[[Any], Any]] = {
+    "plain": lambda x: functional.scaled_dot_product_attention(heads(x), heads(x), heads(x)),
+    "causal": lambda x: functional.scaled_dot_product_attention(*[heads(x)] * 3, is_causal=True),
+    "mask": lambda x: functional.scaled_dot_product_attention(*[heads(x)] * 3, attn_mask=MASK),
+    "float mask": lambda x: functional.scaled_dot_product_attention(
+        *[heads(x)] * 3, attn_mask=torch.arange(64.0).view(8, 8) / 9, scale=0.3
+    ),
+    "a mask of nothing": lambda x: functional.scaled_dot_product_attention(
+        *[heads(x)] * 3, attn_mask=MASK & (torch.arange(8).view(8, 1) > 0)
+    ),
+    "groups": lambda x: functional.scaled_dot_product_attention(
+        heads(x), heads(x[..., :8], 2), heads(x[..., 8:], 2), enable_gqa=True, is_causal=True
+    ),
+    "packed": lambda x: functional.scaled_dot_product_attention(
+        *x.repeat(1, 1, 3).view(4, 8, 3, 4, 4).permute(2, 0, 3, 1, 4).unbind(0)
+    ),
+}
+
+
+def x(*shape: int) -> Any:
+    return torch.randn(4, *shape, generator=torch.Generator().manual_seed(0))
+
+
+def convolution(kind: str, *shape: int, **options: Any) -> tuple[nn.Module, Any]:
+    return getattr(nn, kind)(*shape[:3], **options), x(shape[0], *shape[3:])
+
+
+MODULES: dict[str, Callable[[], tuple[nn.Module, Any]]] = {
+    **{
+        f"attention, {name}": lambda each=each: (Of(each, 16), x(8, 16))
+        for name, each in ATTENTION.items()
+    },
+    "lstm": lambda: (nn.LSTM(16, 8, 2, batch_first=True), x(4, 16)),
+    "gru": lambda: (nn.GRU(16, 8, batch_first=True, bidirectional=True), x(4, 16)),
+    "rnn": lambda: (nn.RNN(16, 8, batch_first=True), x(4, 16)),
+    "encoder": lambda: (nn.TransformerEncoderLayer(16, 4, 32, 0.0, batch_first=True), x(8, 16)),
+    "depthwise": lambda: convolution("Conv1d", 8, 8, 4, 9, padding=3, groups=8),
+    "grouped": lambda: convolution("Conv2d", 8, 16, 3, 8, 9, padding=1, groups=4, stride=2),
+    "dilated": lambda: convolution("Conv2d", 4, 6, 3, 9, 8, dilation=2, stride=(1, 2)),
+    "volume": lambda: convolution("Conv3d", 2, 4, 3, 5, 6, 4, padding=1),
+    "transposed": lambda: convolution(
+        "ConvTranspose2d", 8, 4, 3, 5, 6, stride=2, padding=1, output_padding=1, groups=2
+    ),
+    **{
+        f"{mode} {options}": lambda mode=mode, options=options: (
+            Of(lambda y: functional.interpolate(y, mode=mode, **options), 6),
+            x(2, 6, 6),
+        )
+        for mode in ("nearest", "bilinear", "bicubic")
+        for options in ({"scale_factor": 2.0}, {"size": (9, 4)})
+    },
+    "bag": lambda: (nn.EmbeddingBag(16, 8, mode="mean"), torch.randint(0, 16, (4, 8))),
+    "largest of a bag": lambda: (nn.EmbeddingBag(16, 8, mode="max"), torch.randint(0, 16, (4, 8))),
+    "cumprod": lambda: (Of(lambda y: y.cumprod(-1), 16), x(16)),
+    "diagonal": lambda: (Of(lambda y: y.diagonal(1, 1, 2), 8), x(8, 8)),
+    "windows": lambda: (Of(lambda y: y.unfold(1, 4, 2), 16), x(16)),
+    "averages": lambda: (Of(nn.AdaptiveAvgPool2d((3, 2)), 8), x(3, 9, 8)),
+    "average": lambda: (
+        nn.Sequential(nn.Conv2d(3, 4, 3), nn.AvgPool2d(3, 2, 1, ceil_mode=True)),
+        x(3, 9, 8),
+    ),
+    "largest": lambda: (nn.Sequential(nn.Conv2d(3, 4, 3), nn.MaxPool2d(2)), x(3, 8, 8)),
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_equals_the_layer(name: str) -> None:
+    torch.manual_seed(0)
+    module, given = MODULES[name]()
+    first = "x" if isinstance(module, Of) else "src" if name == "encoder" else "input"
+    plan = {first: BATCH, "tp": fully_shard}
+
+    def loss(found: Any) -> Any:
+        return (found[0] if isinstance(found, tuple) else found).square().mean()
+
+    f = sd.torch.partition(module, (given,), plan, MESH, loss=loss)
+    value, gradients = f(given)
+    expected = loss(module(given))
+    expected.backward()
+    torch.testing.assert_close(value, expected.detach(), rtol=1e-4, atol=1e-6)
+    assert_close(gradients, {key: each.grad for key, each in module.named_parameters()})
+
+
+def test_a_bag_by_offsets() -> None:
+    class Bag(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.bag = nn.EmbeddingBag(16, 8, mode="sum", padding_idx=3)
+
+        def forward(self, i: Any, at: Any, scale: Any) -> Any:
+            return self.bag(i, at, scale)
+
+    module, i = Bag(), torch.randint(0, 16, (9,))
+    args = i, torch.tensor([0, 2, 2, 7]), torch.rand(9)
+    f = sd.torch.partition(module, args, {"bag.weight": [R, Shard(0)]}, MESH)
+    torch.testing.assert_close(f(*args), module(*args).detach())
+
+
+def test_tied_parameters_are_one() -> None:
+    class Tied(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.head = nn.Embedding(16, 8), nn.Linear(8, 16, bias=False)
+            self.head.weight = self.table.weight
+
+        def forward(self, i: Any) -> Any:
+            return self.head(self.table(i))
+
+    module, i = Tied(), torch.randint(0, 16, (4, 8))
+    f = sd.torch.partition(module, (i,), {"i": BATCH}, MESH, loss=lambda y: y.square().mean())
+    _, gradients = f(i)
+    module(i).square().mean().backward()
+    assert_close(gradients, {"table.weight": module.table.weight.grad})
+
+
+def test_a_parameter_from_elsewhere_is_refused() -> None:
+    other = nn.Linear(8, 8)
+    module = Of(lambda y: functional.linear(y, other.weight), 8)
+    with pytest.raises(ShardError, match=r"reads a tensor of shape \[8, 8\] that has gradients"):
+        sd.torch.partition(module, (x(8),), {"x": BATCH}, MESH)
+
+
+def test_an_op_that_is_refused_is_named_with_its_line() -> None:
+    module = Of(lambda y: torch.linalg.eigvalsh(y @ y.T), 8)
+    with pytest.raises(ShardError, match=r"layers_of_torch\.py:\d+: error: aten\._linalg_eigh"):
+        sd.torch.partition(module, (x(8),), {"x": BATCH}, MESH)
+
+
+@torch.library.custom_op("shard_dialect_tests::scaled", mutates_args=())
+def scaled(given: torch.Tensor, factor: float) -> torch.Tensor:
+    return given * factor
+
+
+scaled.register_fake(lambda given, factor: torch.empty_like(given))
+
+
+def test_an_op_of_a_user_is_what_he_says() -> None:
+    module = Of(lambda y: scaled(y, 3.0), 8)
+    with pytest.raises(ShardError, match=r"tests\.scaled.*with sd\.torch\.decompose"):
+        sd.torch.partition(module, (x(8),), {"x": BATCH}, MESH)
+    sd.torch.decompose(torch.ops.shard_dialect_tests.scaled.default)(lambda y, factor: y * factor)
+    f = sd.torch.partition(module, (x(8),), {"x": BATCH}, MESH)
+    torch.testing.assert_close(f(x(8)), module(x(8)).detach())

@@ -1,0 +1,190 @@
+"""Ops that torch-mlir says wrongly, or not at all, beside torch; with gradients."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.distributed.tensor import Replicate, Shard
+
+import shard_dialect as sd
+from shard_dialect.errors import ShardError
+
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
+MESH = sd.Grid("mesh", (2, 2), ("a", "b"))
+
+
+class Called(nn.Module):  # type: ignore[misc]
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(x)
+
+
+def partitioned(function: Callable[..., Any], x: Any) -> Any:
+    plan = {"x": [Shard(0), Replicate()]} if x.dim() else {}
+    return sd.torch.partition(Called(function), (x,), plan, MESH, rng="torch")
+
+
+NAN, INF = float("nan"), float("inf")
+INFINITE, ROW = torch.tensor(INF), torch.tensor([1.0, 2.0, 3.0])
+X = torch.tensor([[0.3, -2.5, 3.7, 3.7, -0.1, 7.2], [-4.5, 1.5, 0.9, -0.2, 2.0, 2.0]])
+INDEX = torch.tensor([[0, 2, 1, 2, 0, 3], [3, 3, 1, 0, 2, 2]])
+EQUAL: Mapping[str, tuple[Callable[[Any], Any], Any]] = {
+    "remainder": (lambda x: (x % 2.0, x % -2.0, 5.0 % x.detach(), (x * 3).long() % -4), X),
+    "constants": (lambda x: (torch.full_like(x, 2.0) < 0, torch.full_like(x, 2.5) == 2, x), X),
+    "remainder by another type": (
+        lambda x: (x % 2.5, 2.5 % (x + 4), x.fmod(2.5), x.remainder(2), x.fmod(-2)),
+        torch.tensor([[-7, 3], [4, -1]]),
+    ),
+    "fmod": (
+        lambda x: (x.fmod(2.0), x.fmod(INFINITE), x % INFINITE, x % -INFINITE, (x / x).fmod(0.1)),
+        X,
+    ),
+    "var of one element": (lambda x: (x.var(), x.std(), *torch.var_mean(x)), torch.ones(1)),
+    "var of none": (lambda x: (x.var(0), x.std(), *torch.std_mean(x, 0)), torch.ones(0, 5)),
+    "var of too few": (
+        lambda x: (x.std(0, correction=5), x.detach().floor().var(1, correction=9)),
+        X,
+    ),
+    "logcumsumexp": (lambda x: (x * 60).logcumsumexp(1), X),
+    "scalars along a dimension": (
+        lambda x: (x.softmax(0), x.amax(0), *x.max(0), x.cumsum(0), x.roll(3), *x.sort(0)),
+        torch.tensor(2.0),
+    ),
+    "no elements": (lambda x: (x.roll(1, 0), x.gather(0, INDEX[:0])), torch.ones(0, 6)),
+    "medians": (lambda x: (x.median(), *x.median(1), *x.nanmedian(1), *x.kthvalue(2, 1)), X),
+    "a median with NaN": (lambda x: (x.sqrt().median(), x.sqrt().nanmedian()), X),
+    "ordered NaNs": (
+        lambda x: (*x.kthvalue(3, 1), *x.kthvalue(4, 1), *x.nanmedian(1), *x.median(0)),
+        torch.tensor([[1.0, NAN, 3.0, INF], [-INF, 2.0, INF, NAN]]),
+    ),
+    "nanmedian of NaNs": (lambda x: x.nanmedian(), torch.full((2,), NAN)),
+    "nanmedian beside NaNs": (lambda x: x.nanmedian(0), torch.tensor([NAN, NAN, INF, INF])),
+    "modes with NaN": (lambda x: x.mode(1), torch.tensor([[1.0, NAN, NAN], [NAN, NAN, NAN]])),
+    "mode": (lambda x: x.round().mode(1), X),
+    "cummax": (lambda x: (*x.cummax(1), *x.cummin(0)), X),
+    "searchsorted": (lambda x: torch.searchsorted(x.sort(1).values, x + 0.5, right=True), X),
+    "searchsorted of integers": (
+        lambda x: (torch.searchsorted(x, 2.5), torch.searchsorted(x, 3, right=True)),
+        torch.tensor([1, 2, 3, 4]),
+    ),
+    "searchsorted of NaN": (
+        lambda x: (torch.searchsorted(ROW, x), torch.bucketize(x, ROW, right=True)),
+        torch.tensor([1.0, 2.0, NAN, INF]),
+    ),
+    "scatter_reduce of truths": (
+        lambda x: tuple(
+            torch.scatter_reduce(x, 0, torch.tensor([0, 0, 1]), x, each, include_self=include)
+            for each in ("sum", "prod", "amax", "amin")
+            for include in (True, False)
+        ),
+        torch.tensor([True, False, True, False]),
+    ),
+    **{
+        f"scatter_reduce {each}": (
+            lambda x, each=each: (
+                torch.ones(2, 4).scatter_reduce(1, INDEX, x, each),
+                torch.ones(3, 4).scatter_reduce(1, INDEX, x, each, include_self=False),
+            ),
+            X,
+        )
+        for each in ("sum", "mean", "prod", "amax", "amin")
+    },
+    "index_reduce": (lambda x: torch.ones(2, 4).index_reduce(1, INDEX[0], x, "amax"), X),
+    "masked_scatter": (lambda x: torch.zeros(2, 6).masked_scatter(X > 1, x), X),
+    "masked_scatter of none": (lambda x: x.masked_scatter(X > 9, x[:0]), X),
+    "an empty slice": (lambda x: (x[:, 5:2], x[:, 9:3:2], x * 2), X),
+    "as_strided": (lambda x: (x.as_strided((2, 3), (1, 2), 1), x.unfold(1, 3, 2)), X),
+    "fmax": (lambda x: (torch.fmax(x.sqrt(), x), torch.hypot(x, x.sqrt().nan_to_num(2))), X),
+    "special": (lambda x: (x.lgamma(), x.digamma(), x.erfc(), (x / 9).erfinv()), X),
+    "polygamma": (lambda x: torch.polygamma(1, x.abs()), X),
+    "padding of the edges": (lambda x: nn.functional.pad(x[None], (2, 1), mode="replicate"), X),
+    "averages over parts": (
+        lambda x: nn.functional.adaptive_avg_pool3d(x.view(1, 2, 3, 2, 1), (2, 2, 1)),
+        X,
+    ),
+    "maxima over parts": (lambda x: nn.functional.adaptive_max_pool2d(x.view(1, 4, 3), (2, 2)), X),
+    "take": (lambda x: (x.take(torch.tensor(-1)), x.take(INDEX)), X),
+    "draws": (
+        lambda x: (
+            torch.bernoulli(x.sigmoid()),
+            torch.normal(x, x.abs()),
+            torch.empty_like(x).exponential_(2.0),
+        ),
+        X,
+    ),
+}
+
+
+@pytest.mark.whole
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom", "ignore:.*in beta")
+@pytest.mark.parametrize("name", EQUAL)
+def test_it_equals_torchs(name: str) -> None:
+    function, x = EQUAL[name]
+    ours, theirs = (x.clone().requires_grad_(x.is_floating_point()) for _ in range(2))
+    f = partitioned(function, x)
+    found = []
+    for call, given in ((f, ours), (function, theirs)):
+        torch.manual_seed(3)
+        results = call(given)
+        found.append(results if isinstance(results, tuple) else (results,))
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5, equal_nan=True)
+    for each in found:
+        floats = [y.nan_to_num().square().sum() for y in each if y.requires_grad]
+        if floats and x.numel():
+            torch.stack(floats).sum().backward()
+    if theirs.grad is not None:
+        torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-3, atol=1e-4, equal_nan=True)
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_erfc_is_small_where_it_is(dtype: Any) -> None:
+    x = torch.tensor(
+        [[-INF, -3.0, 0.4, 0.6, 1.5, 2.5], [4.0, 5.8, 6.5, 9.0, INF, NAN]], dtype=dtype
+    )
+    tolerance = {"rtol": 1e-5 if dtype is torch.float32 else 1e-13, "atol": 0.0}
+    torch.testing.assert_close(
+        partitioned(torch.erfc, x)(x), torch.erfc(x), **tolerance, equal_nan=True
+    )
+
+
+def test_equal_elements_keep_their_order() -> None:
+    x = torch.arange(512).remainder(3).float().view(2, 256)
+    f = partitioned(lambda x: (x.sort(stable=True, dim=1)[1], x.kthvalue(90, 1)[1]), x)
+    assert "is_stable = false" not in f.compiled.text("annotated")
+    expected = x.sort(stable=True, dim=1)[1]
+    for a, b in zip(f(x), (expected, expected[:, 89]), strict=True):
+        assert a.equal(b)
+
+
+def test_draws_by_counter_have_their_distribution() -> None:
+    def draw(x: Any) -> Any:
+        e = torch.empty_like
+        return (
+            e(x).exponential_(2.0),
+            e(x).geometric_(0.25),
+            e(x).cauchy_(1.0),
+            e(x).log_normal_(0.0, 1.0),
+        )
+
+    x = torch.zeros(200, 50)
+    f = sd.torch.partition(Called(draw), (x,), {"x": [Shard(0), Replicate()]}, MESH)
+    exponential, geometric, cauchy, normal = f(x)
+    assert abs(exponential.mean() - 0.5) < 0.03
+    assert (abs(geometric.mean() - 4) < 0.2, geometric.min()) == (True, 1)
+    assert abs(cauchy.median() - 1) < 0.1
+    assert abs(normal.log().mean()) < 0.05
+
+
+def test_an_op_that_nobody_knows_is_named() -> None:
+    with pytest.raises(
+        ShardError, match=r"aten\._linalg_det\.default of float32\[2, 2\] cannot be"
+    ):
+        partitioned(torch.linalg.det, torch.ones(2, 2))

@@ -1,0 +1,119 @@
+"""Dropout and other random numbers: the same on every mesh, or as torch itself draws them."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.distributed.tensor import Shard
+
+import shard_dialect as sd
+from shard_dialect.errors import ShardError
+from tests.torch.models import BATCH, R, assert_close
+
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
+X = torch.randn(16, 8, generator=torch.Generator().manual_seed(0))
+MESHES = [sd.Grid("mesh", shape, ("dp", "tp")) for shape in ((1, 1), (2, 4), (8, 1))]
+
+
+def module() -> nn.Module:
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(8, 32), nn.Dropout(0.25), nn.Linear(32, 8), nn.Dropout(0.5))
+
+
+def loss(y: Any) -> Any:
+    return y.square().mean()
+
+
+PLAN = {"input": BATCH, "0.weight": [R, Shard(0)]}
+
+
+def test_a_seed_gives_the_same_on_every_mesh() -> None:
+    found = []
+    for mesh in MESHES:
+        f = sd.torch.partition(module(), (X,), PLAN, mesh)
+        torch.manual_seed(3)
+        found.append((f(X), f(X)))
+    for first, second in found:
+        torch.testing.assert_close(first, found[0][0])
+        torch.testing.assert_close(second, found[0][1])
+    zeros = found[0][0] == 0
+    assert 0.3 < float(zeros.float().mean()) < 0.7
+    assert not torch.equal(zeros, found[0][1] == 0), "each call draws anew"
+
+
+def test_the_numbers_of_torch() -> None:
+    own = module()
+    f = sd.torch.partition(own, (X,), PLAN, MESHES[1], loss=loss, rng="torch")
+    for _ in range(2):
+        state = torch.get_rng_state()
+        value, gradients = f(X)
+        after = torch.get_rng_state()
+        torch.set_rng_state(state)
+        own.zero_grad()
+        expected = loss(own(X))
+        expected.backward()
+        assert torch.equal(torch.get_rng_state(), after), "as many were drawn"
+        torch.testing.assert_close(value, expected.detach())
+        assert_close(gradients, {name: each.grad for name, each in own.named_parameters()})
+
+
+def test_eval_draws_nothing() -> None:
+    own = module()
+    f = sd.torch.partition(own, (X,), PLAN, MESHES[1])
+    own.eval()
+    f.eval()
+    torch.testing.assert_close(f(X), own(X).detach())
+
+
+class Draws(nn.Module):  # type: ignore[misc]
+    def forward(self, x: Any) -> Any:
+        return {
+            "uniform": torch.rand_like(x),
+            "normal": torch.randn(256, 64),
+            "integers": torch.randint(3, 9, (4096,)),
+            "filled": x.clone().uniform_(2, 3),
+            "rare": torch.empty_like(x).bernoulli_(0.125),
+        }
+
+
+def test_their_distributions() -> None:
+    x = torch.zeros(256, 64)
+    f = sd.torch.partition(Draws(), (x,), {"x": [Shard(0), Shard(1)]}, MESHES[1])
+    torch.manual_seed(0)
+    found = f(x)
+    uniform, normal = found["uniform"], found["normal"]
+    assert abs(float(uniform.mean()) - 0.5) < 0.01
+    assert abs(float(uniform.std()) * 12**0.5 - 1) < 0.01
+    assert 0 <= float(uniform.min()) < 0.001 < 0.999 < float(uniform.max()) < 1
+    assert abs(float(normal.mean())) < 0.03
+    assert abs(float(normal.std()) - 1) < 0.02
+    assert found["integers"].bincount()[3:].min() > 4096 / 6 * 0.85
+    assert found["integers"].max() == 8
+    assert 2 <= float(found["filled"].min()) < float(found["filled"].max()) <= 3
+    assert abs(float(found["rare"].mean()) - 0.125) < 0.01
+    rows = torch.corrcoef(torch.cat([uniform, found["filled"]]))
+    assert float((rows - torch.eye(len(rows))).abs().max()) < 0.65, "of 512 rows of 64"
+
+
+def test_what_is_computed_again_is_refused() -> None:
+    class Again(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = module()
+
+        def forward(self, x: Any) -> Any:
+            return torch.utils.checkpoint.checkpoint(self.inner, x, use_reentrant=False)
+
+    with pytest.raises(ShardError, match="activation checkpointing"):
+        sd.torch.partition(Again(), (X,), {"x": BATCH}, MESHES[1], loss=loss)
+
+
+def test_what_we_cannot_draw_is_refused() -> None:
+    class Sampled(nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return x.softmax(-1).multinomial(2)
+
+    with pytest.raises(ShardError, match=r"random numbers with aten\.multinomial"):
+        sd.torch.partition(Sampled(), (X,), {"x": BATCH}, MESHES[1])
