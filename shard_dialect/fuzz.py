@@ -67,6 +67,10 @@ _FEATURES = {
     "halos": re.compile("halo"),
     "shards at offsets": re.compile("offsets"),
     "stages on parts of the devices": re.compile("stage|sub_cluster"),
+    "Shardy's annotations": re.compile(r"sdy\.sharding"),
+    "Shardy's collectives": re.compile(r"sdy\.(all|reduce|collective)_"),
+    "manual computations": re.compile("manual_computation"),
+    "maximal meshes": re.compile(r"#sdy.mesh<\[\], device_ids"),
 }
 """Other properties of a program's text than its ops."""
 
@@ -172,13 +176,16 @@ class Fuzzer:
             raise _OutOfTime
         if program.text in self.results:
             return False
-        result = self.results[program.text] = self.child.run(program.text, self.pipelines)
+        result = self.results[program.text] = self._run(program, self.pipelines)
         self._count(program, result)
         if not result.failed or (result.kind, result.message_kind) in self.known:
             return False
         self.failure = Failure(program, result)
         self.small_until = time.monotonic() + _SHRINKING
         return True
+
+    def _run(self, program: Program, pipelines: Sequence[Pipeline]) -> Result:
+        return self.child.run(program.text, pipelines, program.unsharded)
 
     def _fails_too(self, program: Program, failure: Failure) -> bool:
         """Whether the program fails as `failure` does; if it is smaller, it replaces `failure`."""
@@ -187,7 +194,7 @@ class Fuzzer:
         result = self.results.get(program.text)
         if result is None:
             pipelines = [failure.result.pipeline] if failure.result.pipeline else self.pipelines
-            result = self.results[program.text] = self.child.run(program.text, pipelines)
+            result = self.results[program.text] = self._run(program, pipelines)
         if result.kind != failure.result.kind:
             return False
         smaller = Failure(program, result)

@@ -97,9 +97,12 @@ class Child:
             signal.signal(signal.SIGINT, before)
         other.close()
 
-    def run(self, text: str, pipelines: Sequence[Pipeline]) -> Result:
-        """Run the program through each pipeline, up to the first that refuses it or fails."""
-        self._connection.send((text, tuple(pipelines)))
+    def run(self, text: str, pipelines: Sequence[Pipeline], unsharded: str = "") -> Result:
+        """Run the program through each pipeline, up to the first that refuses it or fails.
+
+        `unsharded` is the program to compare with, where it is not `text` without its shardings.
+        """
+        self._connection.send((text, tuple(pipelines), unsharded))
         try:
             if self._connection.poll(self._timeout):
                 result: Result = self._connection.recv()
@@ -142,18 +145,20 @@ def _serve(connection: Connection, errors: str, loaded: Sequence[str], compiler:
         compute_in_one_thread()
     while True:
         try:
-            text, pipelines = connection.recv()
+            text, pipelines, unsharded = connection.recv()
         except EOFError:
             return
-        connection.send(result_of(text, pipelines, compiler))
+        connection.send(result_of(text, pipelines, compiler, unsharded))
 
 
-def result_of(text: str, pipelines: Sequence[Pipeline], compiler: Compiler = "xla") -> Result:
+def result_of(
+    text: str, pipelines: Sequence[Pipeline], compiler: Compiler = "xla", unsharded: str = ""
+) -> Result:
     """Run the program through each pipeline, in this process."""
     collectives: Counter[str] = Counter()
     pipeline: Pipeline = ()
     try:
-        reference = reference_of(text)
+        reference = reference_of(unsharded or text)
         for pipeline in pipelines:
             outcome = run_and_check(text, *pipeline, reference=reference, compiler=compiler)
             collectives += outcome.collectives

@@ -17,6 +17,7 @@ from shard_dialect.model import Grid, Sharding
 from shard_dialect.testing.placement import declaration, encoding
 from shard_dialect.testing.random_draws import EVEN, UNEVEN, Draws, chance
 from shard_dialect.testing.random_shardings import any_grids, any_sharding
+from shard_dialect.testing.random_shardy import SHARDY, shardy_program
 from shard_dialect.testing.random_stages import STAGED, staged_program
 from shard_dialect.testing.sample import Sample, Tensor
 from shard_dialect.testing.sample_table import SAMPLES, can_be_narrow, jumps, moves, runnable
@@ -37,6 +38,8 @@ class Program:
     text: str
     ops: tuple[str, ...]
     """The names of the drawn ops, in order."""
+    unsharded: str = ""
+    """The program without shardings, where `text` does not say it: with manual computations."""
 
     def __str__(self) -> str:
         return self.text
@@ -115,9 +118,13 @@ def any_program(
 ) -> Program:
     """A program of samples of these ops, or of all that can be run; the same for one seed."""
     names = sorted(ops) if ops is not None else runnable()
-    if set(names) >= STAGED and chance(rng, 0.08):
+    kind = rng.randrange(100) if set(names) >= STAGED | SHARDY else 0  # hypothesis shrinks it to 0
+    if kind >= 92:
         text = staged_program(rng)
         return Program(text, tuple(re.findall(r"stablehlo\.\w+", text)))
+    if kind >= 82:
+        text, unsharded = shardy_program(rng)
+        return Program(text, tuple(re.findall(r"stablehlo\.\w+", unsharded)), unsharded)
     module = _Module(rng, any_grids(rng), not chance(rng, 0.4), names, isolated)
     if chance(rng, 0.35):
         module.precisions = ("f32", *rng.choice(_MIXED))

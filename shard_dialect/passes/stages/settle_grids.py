@@ -2,15 +2,16 @@
 
 * @e(), the empty grid: nothing is split on it, so it becomes the function's grid.
 * @one(), of one device: a part of the function's grid.
-* @four(4) beside @two(2): devices are numbered from 0 on each grid, so @two is the first two.
-  They become a line of devices and a part of it, and their axes sub-axes of the line.
+* @four(4) beside @two(2): devices are numbered from 0 on each grid, so @two is the first two, and
+  becomes a part of @four. Where the first devices are no box (three of 2x2), both become a line of
+  devices and a part of it, and their axes sub-axes of the line.
 * @line(4) beside a part of @square(2x2), of the same devices: a tensor split along axis 0 of @line
   is split along axes 0 and 1 of @square.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from shard_dialect.errors import ShardError
@@ -28,7 +29,17 @@ from shard_dialect.ir.function import (
 from shard_dialect.ir.grids import OPS as GRIDS
 from shard_dialect.ir.grids import fresh_name, sub_clusters_of, write_cluster
 from shard_dialect.ir.mesh import annotation_ops
-from shard_dialect.ir.mesh.attributes import BLOCKS, SHARDING, SHARDINGS, STAGES, i64_array, symbol
+from shard_dialect.ir.mesh.annotation_ops import BOUNDARY_OPS, computations_around
+from shard_dialect.ir.mesh.attributes import (
+    BLOCKS,
+    MANUAL,
+    SHARDING,
+    SHARDINGS,
+    STAGES,
+    i64_array,
+    ints,
+    symbol,
+)
 from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of, stages_named
 from shard_dialect.ir.sdy.syntax import is_maximal
@@ -37,14 +48,17 @@ from shard_dialect.model import Annotation, Axes, Axis, Grid
 from shard_dialect.model.grid import SubAxis, follows
 from shard_dialect.model.grid_refinement import common_refinements
 from shard_dialect.passes.framework.base import needs
+from shard_dialect.passes.manual.replica_group_collectives import is_between_devices
 
 PERMUTE = "mesh.collective_permute"
 
 
 def grids_in(function: ir.Operation, shardings: Shardings) -> Iterator[str]:
-    """Yield the names of the grids in a function's annotations."""
+    """Yield the names of the grids in a function's annotations and manual computations."""
     for annotation in annotations_in(function, shardings):
         yield annotation.grid
+    for computation in annotation_ops.manual_computations(function):
+        yield annotation_ops.grid_of(computation, shardings).name
     for op in walk(function):
         transfer = transfer_of(op)
         if transfer is not None:
@@ -94,6 +108,8 @@ def transfer_of(op: ir.Operation) -> tuple[str | None, str] | None:
 
 Change = Callable[[Annotation], Annotation]
 _CLUSTER = "mesh_cluster"
+_OURS = ("mesh.", "shard.")
+"""The dialects whose collectives name axes."""
 
 
 def rewrite_annotations(function: ir.Operation, change: Change, shardings: Shardings) -> None:
@@ -197,27 +213,47 @@ def settle_grids(module: ir.Operation) -> None:
     is_one_size = len({grid.size for grid in grids if grid.is_static}) < 2
     if is_one_size and all(grid.rank for grid in grids) and not sub_clusters_of(module):
         return
-    for function in functions_of(module):
-        if form_of(function) != "annotated":
-            continue
-        with located(function):
+    for functions in _calling_each_other(module):
+        with located(functions[0]):
             shardings = Shardings.of(module)
-            _leave_empty_grids(function, shardings)
-            _smaller_to_parts(function, module, shardings)
+            names = set(_grids_of(functions, shardings))
+            for function in functions:
+                _leave_empty_grids(function, names, shardings)
+            _smaller_to_parts(functions, module, shardings)
             shardings = Shardings.of(module)
-            names = set(grids_in(function, shardings))
-            _maximal_to_parts(names, module, shardings)
+            _maximal_to_parts(set(_grids_of(functions, shardings)), module, shardings)
             shardings = Shardings.of(module)
+            names = set(_grids_of(functions, shardings))
             parts = [part for name, part in sub_clusters_of(module).items() if name in names]
             if parts:
                 whole = shardings.grid(parts[0].of)
                 others = names - {part.name for part in parts} - {whole.name}
-                _move_to(whole, others, function, shardings)
+                for function in functions:
+                    _move_to(whole, others, function, shardings)
 
 
-def _leave_empty_grids(function: ir.Operation, shardings: Shardings) -> None:
-    """Move annotations on empty grids to the function's first other grid, or to the module's."""
-    names = set(grids_in(function, shardings))
+def _calling_each_other(module: ir.Operation) -> list[list[ir.Operation]]:
+    """The annotated functions of the module; those that call each other are in one list."""
+    functions = {name_of(op): op for op in functions_of(module)}
+    of: dict[str, list[str]] = {name: [name] for name in functions}
+    for name, function in functions.items():
+        for op in walk(function):
+            callee = op.attributes["callee"].value if op.name == "func.call" else name
+            if callee in of and of[callee] is not of[name]:
+                of[name] += of[callee]
+                of |= dict.fromkeys(of[callee], of[name])
+    lists = {id(each): each for each in of.values()}.values()
+    annotated = [
+        [functions[name] for name in each if form_of(functions[name]) == "annotated"]
+        for each in lists
+    ]
+    return [each for each in annotated if each]
+
+
+def _leave_empty_grids(
+    function: ir.Operation, names: Collection[str], shardings: Shardings
+) -> None:
+    """Move annotations on empty grids to the first other of these, or of the module."""
     empty = {each for each in names if _is_empty(shardings.grid(each))}
     used = [grid for name, grid in shardings.grids.items() if name in names and grid.rank]
     others = used or [grid for grid in shardings.grids.values() if grid.rank]
@@ -247,10 +283,16 @@ def _is_open(annotation: Annotation) -> bool:
     return annotation.is_unconstrained or annotation.sharding.rank == 0
 
 
-def _smaller_to_parts(function: ir.Operation, module: ir.Operation, shardings: Shardings) -> None:
-    """Move annotations on grids of several sizes to a line of all devices, and to parts of it."""
+def _smaller_to_parts(
+    functions: Sequence[ir.Operation], module: ir.Operation, shardings: Shardings
+) -> None:
+    """Let the devices of a smaller grid be the first ones of the largest, as a part of it.
+
+    Where these are no box of the largest grid's devices, or an axis is none of its (sub-)axes,
+    annotations move to a line of all devices and to parts of that.
+    """
     parts = sub_clusters_of(module)
-    grids = [shardings.grid(name) for name in dict.fromkeys(grids_in(function, shardings))]
+    grids = [shardings.grid(name) for name in _grids_of(functions, shardings)]
     used = [grid for grid in grids if grid.rank and grid.is_static and grid.name not in parts]
     sizes = {grid.size for grid in used}
     if len(sizes) < 2 or len(used) < len([grid for grid in grids if grid.rank]):
@@ -258,41 +300,146 @@ def _smaller_to_parts(function: ir.Operation, module: ir.Operation, shardings: S
     for grid in used:
         if grid.device_ids:
             raise ShardError(
-                f"function @{name_of(function)} has tensors on grids of {min(sizes)} and of "
+                f"function @{name_of(functions[0])} has tensors on grids of {min(sizes)} and of "
                 f"{max(sizes)} devices, and {grid} has an order of its own: declare parts of one "
                 "grid, by 'mesh.sub_cluster'"
             )
-    line = _new_grid(max(sizes), module, shardings)
-    names = {line.name, *shardings.grids}
-    of_size = {line.size: line.name}
-    for size in sorted(sizes - {line.size}):
+    axes = _axes_used(functions, used, shardings)
+    computations = [
+        each for function in functions for each in annotation_ops.manual_computations(function)
+    ]
+    manual = {annotation_ops.grid_of(each, shardings).name for each in computations}
+    largest = [grid for grid in used if grid.size == max(sizes)]
+    largest.sort(key=lambda grid: grid.name not in manual)  # whose axes have to stay whole
+    found = (whole for whole in largest if _holds(whole, used, axes))
+    whole = next(found, None) or _new_grid(max(sizes), module, shardings)
+    names = {whole.name, *shardings.grids}
+    of_size = {whole.size: whole.name}
+    for size in sorted(sizes - {whole.size}):
         of_size[size] = fresh_name(f"first_{size}", names)
+        box = _first_devices(whole, size)
+        assert box is not None  # of a line any number of devices is a box
         attributes = {
             "sym_name": ir.StringAttr.get(of_size[size]),
-            "cluster": ir.FlatSymbolRefAttr.get(line.name),
-            "offsets": i64_array([0]),
-            "sizes": i64_array([size]),
+            "cluster": ir.FlatSymbolRefAttr.get(whole.name),
+            "offsets": i64_array([0] * whole.rank),
+            "sizes": i64_array(box.sizes_along(range(box.rank))),
         }
-        with ir.InsertionPoint(function), function.location:
+        with ir.InsertionPoint(functions[0]), functions[0].location:
             create("mesh.sub_cluster", [], [], attributes)
     moved = Shardings.of(module)
 
+    def target_of(grid: Grid) -> Grid:
+        return moved.grid(of_size[grid.size]) if grid.rank else grid
+
     def change(annotation: Annotation) -> Annotation:
         grid = shardings.grid(annotation.grid)
-        if not grid.rank:
+        target = target_of(grid)
+        if target.name == grid.name:
             return annotation
-        line_or_part = moved.grid(of_size[grid.size])
-        return _on(annotation, line_or_part, lambda axis: (_along_line(axis, grid),))
+        return _on(annotation, target, lambda axis: _axes_along(target, axis, grid) or ())
 
-    rewrite_annotations(function, change, moved)
-    if _CLUSTER in function.attributes:
-        function.attributes[_CLUSTER] = ir.FlatSymbolRefAttr.get(line.name)
+    for function in functions:
+        _move_manual(function, change, target_of, shardings, moved)
+        rewrite_annotations(function, change, moved)
+        if _CLUSTER in function.attributes:
+            function.attributes[_CLUSTER] = ir.FlatSymbolRefAttr.get(whole.name)
 
 
-def _along_line(axis: Axis, grid: Grid) -> Axis:
-    """The axis of a grid as one of a line of as many devices."""
+def _grids_of(functions: Iterable[ir.Operation], shardings: Shardings) -> list[str]:
+    """The names of the grids in the functions' annotations, each once."""
+    return list(dict.fromkeys(name for each in functions for name in grids_in(each, shardings)))
+
+
+def _axes_used(
+    functions: Sequence[ir.Operation], grids: Sequence[Grid], shardings: Shardings
+) -> Mapping[str, set[Axis]]:
+    """The (sub-)axes of each grid that annotations use."""
+    found: dict[str, set[Axis]] = {grid.name: set() for grid in grids}
+    for function in functions:
+        for each in annotations_in(function, shardings):
+            if each.grid in found:
+                found[each.grid].update(each.sharding.axes, each.replicated)
+    return found
+
+
+def _holds(whole: Grid, grids: Sequence[Grid], axes: Mapping[str, set[Axis]]) -> bool:
+    """Whether each grid is `whole` or a box of its devices, and its used axes are of that box."""
+    boxes = {grid.size: _first_devices(whole, grid.size) for grid in grids}
+    return all(
+        (box := boxes[grid.size]) is not None
+        and all(_axes_along(box, axis, grid) is not None for axis in axes[grid.name])
+        for grid in grids
+    )
+
+
+def _first_devices(whole: Grid, count: int) -> Grid | None:
+    """The first `count` devices as a box, with the rank of `whole`; `None` if they are none."""
+    shape, left = [], count
+    for size in reversed(whole.sizes_along(range(whole.rank))):
+        shape.append(min(size, left))
+        if left % shape[-1]:
+            return None
+        left //= shape[-1]
+    return replace(whole, shape=tuple(reversed(shape))) if left == 1 else None
+
+
+def _axes_along(box: Grid, axis: Axis, grid: Grid) -> Axes | None:
+    """The (sub-)axes of `box` that an axis is of another grid with the same devices.
+
+    Both number their devices alike; an axis counts every `stride`-th of them. `None` if the axes of
+    the box count others.
+    """
     within = _as_part(axis, grid)
-    return SubAxis(0, grid.axes_size(range(within.axis)) * within.pre, within.size)
+    minor = grid.axes_size(range(within.axis + 1, grid.rank))
+    low = minor * grid.axes_size((within.axis,)) // (within.pre * within.size)
+    high = low * within.size
+    found: list[Axis] = []
+    stride = 1
+    for number, size in reversed([*enumerate(box.sizes_along(range(box.rank)))]):
+        end = stride * size
+        first, last = max(low, stride), min(high, end)
+        if first < last:
+            if last % first or end % last or first % stride:
+                return None
+            found.insert(0, SubAxis(number, end // last, last // first))
+        stride = end
+    return tuple(found)
+
+
+def _move_manual(
+    function: ir.Operation,
+    change: Change,
+    target_of: Callable[[Grid], Grid],
+    shardings: Shardings,
+    moved: Shardings,
+) -> None:
+    """Let the boundaries of manual computations be on the grids that their tensors move to.
+
+    Raises a located `ShardError` where one is only a part of an axis there.
+    """
+    for computation in annotation_ops.manual_computations(function):
+        grid = annotation_ops.grid_of(computation, shardings)
+        target = target_of(grid)
+        if target.name == grid.name:
+            continue
+        manual = ints(computation.attributes[MANUAL])
+        along = [new for axis in manual for new in _axes_along(target, axis, grid) or ()]
+        axes = [_as_whole(_as_part(axis, target), target) for axis in along]
+        inside = [op for op in walk(computation) if next(computations_around(op)) == computation]
+        has_axes = any(is_between_devices(op) and op.name.startswith(_OURS) for op in inside)
+        if has_axes or not all(isinstance(axis, int) for axis in axes):
+            raise error_at(
+                computation.location,
+                f"'{computation.name}' op is manual along axes {manual} of {grid}, which become "
+                f"{axes} of {target}: declare @{grid.name} as a part, by 'mesh.sub_cluster'",
+            )
+        for op in inside:
+            if op.name in BOUNDARY_OPS:
+                boundary_before = annotation_ops.boundary_of(op, shardings)
+                op.attributes["sharding"] = moved.write(change(boundary_before.annotation))
+                annotation_ops.write_manual_axes(op, "manual_axes", tuple(axes))
+        annotation_ops.write_manual_axes(computation, MANUAL, tuple(axes))
 
 
 def _as_part(axis: Axis, grid: Grid) -> SubAxis:

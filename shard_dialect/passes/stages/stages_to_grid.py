@@ -82,8 +82,8 @@ def stages_to_grid(module: ir.Operation) -> None:
     staged = set()
     for function in functions_of(module):
         with located(function):
-            if form_of(function) == "annotated" and sub_clusters.keys() & _names_in(
-                function, shardings
+            if form_of(function) == "annotated" and sub_clusters.keys() & set(
+                grids_in(function, shardings)
             ):
                 staged.add(name_of(function))
     # A device that is not of a stage could not return the stage's tensors from a call (`calls`).
@@ -96,7 +96,7 @@ def stages_to_grid(module: ir.Operation) -> None:
     for function in functions:
         with located(function):
             shardings = Shardings.of(module)
-            names = _names_in(function, shardings)
+            names = set(grids_in(function, shardings))
             stages = [each for name, each in sub_clusters.items() if name in names]
             if stages:
                 _StagesToGrid(function, stages, names, shardings).run()
@@ -120,13 +120,6 @@ def _transfers_to_annotations(function: ir.Operation, shardings: Shardings) -> N
             annotated = annotate(value, shardings.write(annotation), as_result=False)
         op.results[0].replace_all_uses_with(annotated)
         op.erase()
-
-
-def _names_in(function: ir.Operation, shardings: Shardings) -> set[str]:
-    """The names of the grids in a function's annotations and manual computations."""
-    computations = manual_computations(function)
-    of_computations = (annotation_ops.grid_of(each, shardings).name for each in computations)
-    return {*grids_in(function, shardings), *of_computations}
 
 
 def _grid_of(annotation: Annotation | None) -> str | None:

@@ -375,7 +375,8 @@ def _annotation_of(value: ir.Value) -> ir.Attribute | None:
     if SHARDINGS in owner.attributes:
         annotation = owner.attributes[SHARDINGS][ir.OpResult(value).result_number]
         return None if isinstance(annotation, ir.UnitAttr) else annotation
-    return owner.attributes["sharding"] if owner.name == "mesh.annotate" else None
+    says = owner.name in ("mesh.annotate", "mesh.reshard")
+    return owner.attributes["sharding"] if says else None
 
 
 def _keep_shardings(op: ir.Operation, new: ir.Value) -> None:
