@@ -182,9 +182,41 @@ def _to_and_fro(program: Staged, stage: int) -> None:
     )
 
 
+def _carried_on(program: Staged, stage: int) -> None:
+    """A loop that carries a value of one stage, and computes it on another."""
+    value, count = program.draw.choice(program.values[stage]), program.count
+    other = program.draw.choice([each for each in range(len(program.values)) if each != stage])
+    program.emit(
+        stage,
+        f"scf.for %i = %c0 to %c3 step %c1 iter_args(%r = {value}) -> ({TYPE}) {{\n"
+        f'    %t{count} = "mesh.annotate"(%r) {{as_result = false, '
+        f"sharding = {program.sharding(other)}}} : ({TYPE}) -> {TYPE}\n"
+        f"    %u{count} = stablehlo.sine %t{count} : {TYPE}\n"
+        f"    scf.yield %u{count} : {TYPE}\n  }}",
+    )
+
+
+def _chosen(program: Staged, stage: int) -> None:
+    """A branch between values of two stages: its result is on the first one's."""
+    having = [other for other, values in enumerate(program.values) if values]
+    a, b = (program.draw.choice(program.values[at]) for at in (stage, program.draw.choice(having)))
+    count = program.count
+    sine = f"%t{count} = stablehlo.sine {a} : {TYPE}"
+    moved = f'%u{count} = "mesh.annotate"({b}) {{as_result = false, sharding = '
+    moved += f"{program.sharding(program.draw.choice(having))}}} : ({TYPE}) -> {TYPE}"
+    condition = program.draw.choice(("true", "false"))
+    program.lines.append(f"  %f{count} = arith.constant {condition}")
+    program.emit(
+        stage,
+        f"scf.if %f{count} -> ({TYPE}) {{\n    {sine}\n    scf.yield %t{count} : {TYPE}\n"
+        f"  }} else {{\n    {moved}\n    scf.yield %u{count} : {TYPE}\n  }}",
+    )
+
+
 _STEPS = (
     *(_binary, _binary, _product, _scaled, _repeated),
     *(_annotated, _passed, _passed, _passed, _part_passed, _to_and_fro, _called),
+    *(_carried_on, _chosen),
 )
 
 

@@ -12,8 +12,9 @@ all devices or to the first operand's stage. A value that depends on constants a
 alone is free: it belongs to the stage that uses it. All devices run an op without a stage.
 
 A loop or branch is on one stage as a whole, unless it has ops of several stages inside. Then it is
-open: all devices run it, each value that it carries is on a stage of its own, and what decides on
-its control flow must be free, or computed by all devices.
+open: all devices run it, each value that it carries is on a stage of its own, to which its blocks
+pass on what they yield, and what decides on its control flow must be free, or computed by all
+devices.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.mesh.annotation_ops import TO_LOCAL
-from shard_dialect.ir.numbered_function import ENDS, FLOWS, Block, Flow, Function, Op, flows_through
+from shard_dialect.ir.numbered_function import ENDS, FLOWS, Block, Function, Op, flows_through
 
 Named = Mapping[int, str]
 """The stages of some results or block arguments, by their number."""
@@ -73,9 +74,8 @@ class Stages:
         self._parent = list(range(count + len(function.ops)))
         self._stage: dict[int, str] = {}
         self._bound = self._find_bound()
-        for op in function.ops:
-            if op.blocks and self._has_several(op):
-                self.open_ops.add(id(op))
+        self._flowing: dict[int, list[tuple[int, int]]] = {}
+        """For the end of a block of an open op, by its id: the operands that flow to a value."""
         for value, stage in zip(function.arguments, self.annotations.arguments, strict=True):
             if stage is not None:
                 self._put(value, stage, function.ops[0])
@@ -134,7 +134,7 @@ class Stages:
         )
 
     def _has_several(self, op: Op) -> bool:
-        """Whether ops in the op's blocks move values, or name several stages."""
+        """Whether ops in the op's blocks move values, or name several stages or another one."""
         names: set[str] = set()
         for inner in _inside(op.blocks):
             if self.annotations.transfer_of(inner.handle) is not None:
@@ -142,12 +142,17 @@ class Stages:
             users_stage = self.annotations.for_users(inner.handle)
             names.update([users_stage] if users_stage is not None else [])
             names.update(self.annotations.of_results(inner.handle).values())
-        return len(names) > 1
+        # What ops inside make is not yet on a stage: what they read from outside may be.
+        read = {*op.read, *(value for inner in _inside(op.blocks) for value in inner.read)}
+        known = {self.of_value(value) for value in read & self._bound} - {None}
+        return bool(names) and len(names | known) > 1
 
     def _join(self, blocks: Sequence[Block], around: Op | None) -> None:
         """Unite values of one stage in the blocks of `around`, a closed op, or of an open one."""
         for block in blocks:
             for op in block.ops:
+                if op.blocks and self._has_several(op):
+                    self.open_ops.add(id(op))
                 self._join_op(op, around)
                 self._join(op.blocks, around or (None if id(op) in self.open_ops else op))
 
@@ -186,8 +191,9 @@ class Stages:
         elif users_stage is not None:
             self._put(op.results[0], users_stage, op)
         elif id(op) in self.open_ops:
-            for flow in flows_through(op):
-                self._unite_bound(flow.targets[0], _values_of(flow), op)
+            self._carry(op)
+        elif id(op) in self._flowing:
+            self._end(op)
         elif op.name not in ENDS:
             stage = next(iter(of_results.values()), None) or self._stage_of_join(op)
             crossing = crossing or self._crossing(op, stage)
@@ -215,6 +221,31 @@ class Stages:
                 self.operand_crossings.append((op, number, stage))
                 found.add(value)
         return found
+
+    def _carry(self, op: Op) -> None:
+        """Unite the values that an open op carries; those of its blocks at their ends."""
+        for flow in flows_through(op):
+            values = [*flow.targets]
+            for user, number in flow.sources:
+                if user is op:
+                    values.append(op.operands[number])
+                else:
+                    self._flowing.setdefault(id(user), []).append((number, flow.targets[0]))
+            self._unite_bound(flow.targets[0], values, op)
+
+    def _end(self, op: Op) -> None:
+        """Unite what the end of a block yields with what carries it, or note that it is passed on.
+
+        All values of one stage in the block are united by now.
+        """
+        for number, target in self._flowing[id(op)]:
+            value, stage = op.operands[number], self.of_value(target)
+            if value not in self._bound:
+                continue
+            if stage is None or self.of_value(value) in (None, stage):
+                self._unite(value, target, op)
+            else:
+                self.operand_crossings.append((op, number, stage))
 
     def _return(self, op: Op) -> None:
         for number, (value, stage) in enumerate(
@@ -327,10 +358,6 @@ def _values_at(op: Op) -> list[int]:
     """The values that an op reads or makes, and its blocks' arguments."""
     arguments = [value for block in op.blocks for value in block.arguments]
     return [*op.read, *arguments, *op.results]
-
-
-def _values_of(flow: Flow) -> list[int]:
-    return [*flow.targets, *(op.operands[number] for op, number in flow.sources)]
 
 
 def _meet(op: Op, a: str, b: str) -> ShardError:

@@ -73,20 +73,6 @@ func.func @two_grids(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@a, [[]]>},
 
 "mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()
 "mesh.sub_cluster"() {sym_name = "a", cluster = @g, offsets = [0], sizes = [1]} : () -> ()
-"mesh.sub_cluster"() {sym_name = "b", cluster = @g, offsets = [1], sizes = [1]} : () -> ()
-func.func @in_a_loop(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@a, [[]]>}, %n: index) -> tensor<8xf32> {
-  %r = scf.for %i = %n to %n step %n iter_args(%v = %x) -> (tensor<8xf32>) {
-    // expected-error@+1 {{'mesh.collective_permute' op is where values of two stages meet, @a and @b: pass one on}}
-    %0 = "mesh.collective_permute"(%v) {cluster = @b} : (tensor<8xf32>) -> tensor<8xf32>
-    scf.yield %0 : tensor<8xf32>
-  }
-  return %r : tensor<8xf32>
-}
-
-// -----
-
-"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()
-"mesh.sub_cluster"() {sym_name = "a", cluster = @g, offsets = [0], sizes = [1]} : () -> ()
 func.func private @callee(%x: tensor<8xf32>) -> tensor<8xf32> {
   cf.br ^bb1
 ^bb1:
