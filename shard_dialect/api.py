@@ -9,7 +9,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from shard_dialect import model, plugins
-from shard_dialect.abi.lowered_program import Program, choose_entry
+from shard_dialect.abi.lowered_program import Program, Site, choose_entry
 from shard_dialect.analysis.changes import comparison
 from shard_dialect.analysis.changes.comparison import Comparison
 from shard_dialect.analysis.changes.removals import SECONDS
@@ -39,7 +39,9 @@ from shard_dialect.passes.framework.pass_table import register_pass
 from shard_dialect.passes.partition.one_device import mark_local
 from shard_dialect.runtime.array_files import join_shards
 from shard_dialect.runtime.communication_report import Report
+from shard_dialect.runtime.communicators.registered_devices import register_backend
 from shard_dialect.runtime.compiled_program import Backend, CompiledProgram
+from shard_dialect.runtime.local_programs import read_collective
 from shard_dialect.runtime.shards_of_arrays import gather, scatter
 from shard_dialect.search import auto as searching
 from shard_dialect.search import mutations as mutating
@@ -249,8 +251,9 @@ def compile(  # noqa: A001
     """Compile a module in any form; call the result with global arrays.
 
     `backend` says what the devices are: threads of this process ("devices"), devices of JAX
-    ("xla"), or the ranks that a launcher has started, of which this is one ("mpi", "mpi4py",
-    "torch"). The module is not changed. Raises `ShardError` for what cannot be partitioned or run.
+    ("xla"), the ranks that a launcher has started, of which this is one ("mpi", "mpi4py",
+    "torch"), or those of `register_backend`. The module is not changed. Raises `ShardError` for
+    what cannot be partitioned or run.
     """
     module = _ready(module)
     source = Source.of(module.operation.get_asm(enable_debug_info=True))
@@ -329,6 +332,7 @@ __all__ = [
     "ShardWarning",
     "Sharding",
     "ShardingRule",
+    "Site",
     "annotate",
     "auto",
     "communication",
@@ -342,6 +346,8 @@ __all__ = [
     "mutate",
     "mutations",
     "parse",
+    "read_collective",
+    "register_backend",
     "register_dialect",
     "register_pass",
     "report",

@@ -60,7 +60,7 @@ def _main(arguments: Sequence[str] | None) -> int:
         )
     if options.torch_compile and options.compiler != "torch":
         raise ShardError("--torch-compile is for --compiler=torch")
-    rank = launched_by(BACKENDS[options.backend])
+    rank = launched_by(BACKENDS.get(options.backend, ()))
     output = _output(options.outputs) if options.outputs else None
     try:
         if output:
@@ -114,7 +114,12 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("input", nargs="?", default=STDIN, help="a .mlir file; '-': standard input")
-    parser.add_argument("--backend", choices=BACKENDS, default="devices", help="where devices are")
+    parser.add_argument(
+        "--backend",
+        default="devices",
+        metavar="NAME",
+        help=f"where devices are: {', '.join(BACKENDS)}, or a plugin's (default: devices)",
+    )
     parser.add_argument(
         "--compiler",
         choices=("torch",),

@@ -56,6 +56,17 @@ class Site:
     times_known: bool = True
     """Whether the lengths of all loops around it are known."""
 
+    @property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """The ranks of the devices that communicate with each other, in the order of the axes."""
+        return self.grid.groups(self.step.axes)
+
+    @property
+    def bytes_moved(self) -> int:
+        """The bytes that one device sends each time."""
+        size = self.grid.axes_size(self.step.axes)
+        return self.step.bytes_moved(size, self.source.shape, self.source.dtype.itemsize)
+
     def run(self, runs: Runs) -> Site:
         """The same as often as an op runs it."""
         known = self.times_known and runs.open_loop is None

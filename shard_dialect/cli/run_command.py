@@ -12,7 +12,7 @@ from shard_dialect import plugins
 from shard_dialect.abi.lowered_program import Program
 from shard_dialect.abi.tensor_types import Array
 from shard_dialect.backends.cpu.products import use_one_thread
-from shard_dialect.backends.xla.xla_devices import XlaDevices, XlaExecutable
+from shard_dialect.backends.xla.xla_devices import XlaExecutable
 from shard_dialect.cli.printing import (
     flush_output,
     guarded,
@@ -43,13 +43,9 @@ from shard_dialect.runtime.checking.reference import Reference
 from shard_dialect.runtime.checking.undefined_memory import reads_of_undefined
 from shard_dialect.runtime.communication_report import Report
 from shard_dialect.runtime.communicators.launched_world import world_of
+from shard_dialect.runtime.communicators.registered_devices import devices_of
 from shard_dialect.runtime.communicators.world import InProcess, Launched, Runnable, World
-from shard_dialect.runtime.compile import (
-    compile_for_torch,
-    compile_for_xla,
-    compile_reference,
-    compile_sharded,
-)
+from shard_dialect.runtime.compile import compile_by, compile_reference, compile_sharded
 from shard_dialect.runtime.dynamic_sizes import Sizes
 from shard_dialect.runtime.profiling.merged_trace import profiled
 from shard_dialect.runtime.program_cache import Cache
@@ -125,8 +121,7 @@ def _run(
     check_device(program, peers)
     if peers and has_own:
         agree_on_talk(peers, program, peers.rank)
-    in_process = XlaDevices if options.backend == "xla" else InProcess
-    world: World = peers or in_process(program.devices)
+    world: World = peers or devices_of(options.backend)(program.devices)
     doing("the inputs")
     inputs, shards = _inputs(options, sources.program, program, world)
     doing(watch.COMPILED)
@@ -265,14 +260,15 @@ def _compiled(
         source = sources.program
         doing("the compiler", f"{source.name}:1:1")
         native = options.backend == "mpi" and not options.profile
-        if options.backend == "xla":
-            executable: Runnable = compile_for_xla(source, options.entry, sizes=sizes)
-        elif options.compiler == "torch":
-            executable = compile_for_torch(source, options.entry, sizes=sizes)
-        else:
-            executable = compile_sharded(
+        world: type[World] = devices_of(options.backend)
+        if peers and options.compiler == "torch":
+            world = type(peers)
+        if world is InProcess:
+            executable: Runnable = compile_sharded(
                 source, options.entry, cache, sizes=sizes, native_mpi=native
             )
+        else:
+            executable = compile_by(world, source, options.entry, sizes=sizes)
         entry = executable.program.entry
         judge = options.reference_by
         suspect = Suspect.read(source, entry, sizes, judge) if options.bisect else None

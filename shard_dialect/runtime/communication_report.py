@@ -86,14 +86,13 @@ def _often(entry: Entry) -> str:
 
 
 def _entry(site: Site) -> Entry:
-    size = site.grid.axes_size(site.step.axes)
     return Entry(
         site.step.kind,
         list(site.step.axes),
-        size,
+        site.grid.axes_size(site.step.axes),
         site.operand,
         site.result,
-        site.step.bytes_moved(size, site.source.shape, site.source.dtype.itemsize) * site.times,
+        site.bytes_moved * site.times,
         site.times,
         site.times_known,
     )

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from shard_dialect.abi.lowered_program import choose_entry
-from shard_dialect.backends.xla.xla_devices import XlaExecutable
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.runtime.checking.reference import Judge, Reference, judged_by
+from shard_dialect.runtime.communicators.world import Runnable, World
 from shard_dialect.runtime.dynamic_sizes import Sizes
 from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.local_programs import keep_connected, keep_reached
 from shard_dialect.runtime.program_cache import Cache
-
-if TYPE_CHECKING:
-    from shard_dialect.runtime.torch_executable import TorchExecutable
 
 _NO_SIZES = Sizes()
 """The sizes for programs that leave none open."""
@@ -70,22 +65,15 @@ def compile_sharded(
     )
 
 
-def compile_for_xla(
-    source: Source, entry: str | None = None, *, sizes: Sizes = _NO_SIZES
-) -> XlaExecutable:
-    """Compile the program that each device runs by XLA, from any form but the lowered one."""
+def compile_by(
+    world: type[World], source: Source, entry: str | None = None, *, sizes: Sizes = _NO_SIZES
+) -> Runnable:
+    """Compile the local form as `world` does: for XLA, torch, or a backend of a user's.
+
+    The source is in any form but the lowered one.
+    """
     with source.file_locations():
-        return XlaExecutable(*_local(source, entry, sizes))
-
-
-def compile_for_torch(
-    source: Source, entry: str | None = None, *, sizes: Sizes = _NO_SIZES
-) -> TorchExecutable:
-    """Write the program that each device runs over torch, from any form but the lowered one."""
-    from shard_dialect.runtime.torch_executable import TorchExecutable
-
-    with source.file_locations():
-        return TorchExecutable(*_local(source, entry, sizes))
+        return world.compile_local(*_local(source, entry, sizes))
 
 
 def compile_reference(

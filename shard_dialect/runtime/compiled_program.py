@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from shard_dialect.abi.tensor_types import Array, TensorType
-from shard_dialect.backends.xla.xla_devices import XlaDevices, XlaExecutable
+from shard_dialect.backends.xla.xla_devices import XlaExecutable
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
@@ -16,13 +16,15 @@ from shard_dialect.runtime.checking.check import Verdict, check
 from shard_dialect.runtime.checking.reference import Judge
 from shard_dialect.runtime.communication_report import Report
 from shard_dialect.runtime.communicators.launched_world import world_of
+from shard_dialect.runtime.communicators.registered_devices import devices_of
 from shard_dialect.runtime.communicators.world import InProcess, World
-from shard_dialect.runtime.compile import compile_for_xla, compile_reference, compile_sharded
+from shard_dialect.runtime.compile import compile_by, compile_reference, compile_sharded
 from shard_dialect.runtime.dynamic_sizes import Sizes
 from shard_dialect.runtime.random_inputs import drawn_inputs
 from shard_dialect.runtime.shards_of_arrays import is_jax, like, to_numpy
 
-Backend = Literal["devices", "mpi", "mpi4py", "torch", "xla"]
+Backend = Literal["devices", "mpi", "mpi4py", "torch", "xla"] | str
+"""One of these, or of `register_backend`'s names."""
 Form = Literal["annotated", "propagated", "distributed", "local", "lowered", "stablehlo"]
 _PIPELINES: dict[Form, str] = {
     "annotated": "import",
@@ -39,11 +41,11 @@ class CompiledProgram:
 
     def __init__(self, source: Source, backend: Backend = "devices", entry: str | None = None):
         self._source = source
-        joining = world_of(backend)
+        joining, in_process = world_of(backend), devices_of(backend)
         peers = joining() if joining else None
         with make_context():
-            if backend == "xla":
-                self._executable: Any = compile_for_xla(source, entry)
+            if in_process is not InProcess:
+                self._executable: Any = compile_by(in_process, source, entry)
             else:
                 native = backend == "mpi"
                 self._executable = compile_sharded(source, entry, native_mpi=native)
@@ -52,7 +54,6 @@ class CompiledProgram:
         sharded."""
         if peers:
             peers.check_size(self.program.devices)
-        in_process: Callable[[int], World] = XlaDevices if backend == "xla" else InProcess
         self.world: World = peers or in_process(self.program.devices)
         """The devices."""
 

@@ -112,6 +112,18 @@ def _site(op: ir.Operation, shardings: Shardings) -> Site | None:
     return Site(read[1], shardings.grid(read[0]), source, target, str(source), str(target))
 
 
+def read_collective(op: ir.Operation) -> Site | None:
+    """The collective that an op of the local form is; `None` for any other op.
+
+    Raises a located `ShardError` for a collective without a meaning.
+    """
+    module = op.operation
+    while module.parent is not None:
+        module = module.parent
+    with located(op):
+        return _site(op.operation, Shardings.of(module))
+
+
 _Named = Mapping[str, set[str]]
 
 

@@ -141,7 +141,8 @@ class TorchRanks(TorchWorld):
         super().__init__()
         self._compiles = compiles
 
-    def compile_local(self, module: ir.Module, entry: str) -> Runnable:
+    @classmethod
+    def compile_local(cls, module: ir.Module, entry: str) -> TorchExecutable:
         """As `World.compile_local`."""
         return TorchExecutable(module, entry)
 

@@ -24,13 +24,9 @@ from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.runtime.checking.check import check
 from shard_dialect.runtime.communicators.launched_world import BACKENDS, world_of
+from shard_dialect.runtime.communicators.registered_devices import devices_of
 from shard_dialect.runtime.communicators.world import InProcess, Runnable, World
-from shard_dialect.runtime.compile import (
-    compile_for_torch,
-    compile_for_xla,
-    compile_reference,
-    compile_sharded,
-)
+from shard_dialect.runtime.compile import compile_by, compile_reference, compile_sharded
 from shard_dialect.runtime.random_inputs import random_inputs
 from tests.conftest import ROOT
 from tests.runtime.collective_cases import GRID, cases, inputs_of, program
@@ -185,9 +181,12 @@ COMPILERS: set[str] = set()
 def _compiled(options: argparse.Namespace, text: str) -> Runnable:
     source = Source.of(text, "in.mlir")
     if options.compiler == "torch":
-        return compile_for_torch(source)
-    if options.backend == "xla":
-        return compile_for_xla(source)
+        from shard_dialect.runtime.torch_executable import TorchRanks
+
+        return compile_by(TorchRanks, source)
+    devices = devices_of(options.backend)
+    if devices is not InProcess:
+        return compile_by(devices, source)
     return compile_sharded(source, native_mpi=options.backend == "mpi")
 
 

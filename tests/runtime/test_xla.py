@@ -11,7 +11,7 @@ from shard_dialect.backends.xla.xla_devices import XlaDevices, XlaExecutable
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
-from shard_dialect.runtime.compile import compile_for_xla
+from shard_dialect.runtime.compile import compile_by
 from shard_dialect.testing.check_program import reference_of
 from tests.conftest import ROOT, Program
 from tests.extras import needs
@@ -93,7 +93,7 @@ def test_manual_computations_of_stages_are_right(run: Program) -> None:
 
 def refusal(text: str) -> str:
     with make_context(), pytest.raises(ShardError) as found:
-        compile_for_xla(Source.of(text, "x.mlir"))
+        compile_by(XlaDevices, Source.of(text, "x.mlir"))
     return str(found.value)
 
 
@@ -135,12 +135,12 @@ def test_what_has_no_words_is_refused(body: str, message: str) -> None:
 def test_a_program_of_one_device_is_refused(opt: Program) -> None:
     done = opt("--spmd", "--pick-device=rank=1", str(ROOT / "examples/mlp_2d.mlir"))
     with make_context(), pytest.raises(ShardError, match="is the program of one device"):
-        compile_for_xla(Source.of(done.stdout))
+        compile_by(XlaDevices, Source.of(done.stdout))
 
 
 def results_of(text: str, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
     with make_context():
-        executable = compile_for_xla(Source.of(f"shard.grid @g(shape = 2)\n{text}"))
+        executable = compile_by(XlaDevices, Source.of(f"shard.grid @g(shape = 2)\n{text}"))
     world = XlaDevices(executable.program.devices)
     outputs = world.run(executable, [executable.program.scatter(inputs, r) for r in world.ranks])
     return executable.program.gather(outputs)
@@ -161,7 +161,7 @@ def test_the_report_tells_what_xla_has_merged() -> None:
           return %0, %1 : tensor<16384xf32>, tensor<16384xf32>
         }"""
     with make_context():
-        found = compile_for_xla(Source.of(text)).collectives
+        found = compile_by(XlaDevices, Source.of(text)).collectives
     assert found.written == {"all-reduce": 2}
     if found.compiled == found.written:  # as XLA for CPUs does now
         assert str(found) == "XLA (cpu) runs these collectives: 2 all-reduce"
@@ -231,7 +231,7 @@ def test_convolutions_become_convolutions(name: str) -> None:
         }}"""
     text = f"shard.grid @g(shape = 2)\n{text}"
     with make_context():
-        executable = compile_for_xla(Source.of(text))
+        executable = compile_by(XlaDevices, Source.of(text))
     assert "stablehlo.convolution" in executable.text
     shapes = [each.global_type.shape for each in executable.program.arguments]
     generator = np.random.default_rng(0)

@@ -217,7 +217,8 @@ class XlaDevices(InProcess):
 
     name = "xla"
 
-    def compile_local(self, module: ir.Module, entry: str) -> Runnable:
+    @classmethod
+    def compile_local(cls, module: ir.Module, entry: str) -> XlaExecutable:
         """As `World.compile_local`, by XLA."""
         return XlaExecutable(module, entry)
 

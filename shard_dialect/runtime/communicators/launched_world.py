@@ -1,4 +1,7 @@
-"""The backends, and how to join the processes that a launcher started."""
+"""The backends, and how to join the processes that a launcher started.
+
+`registered_devices` has those of users.
+"""
 
 from __future__ import annotations
 

@@ -53,7 +53,8 @@ class World(ABC):
         """Whether this process has rank 0, and so prints and compares."""
         return 0 in self.ranks
 
-    def compile_local(self, module: ir.Module, entry: str) -> Runnable:
+    @classmethod
+    def compile_local(cls, module: ir.Module, entry: str) -> Runnable:
         """Compile the function `entry` of a module in the local form, which is consumed."""
         run_pipeline(module, "lower")
         return Executable(module, entry)

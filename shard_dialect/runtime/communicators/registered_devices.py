@@ -1,0 +1,127 @@
+"""Backends of users: who executes the local form of a program, on all devices of this process.
+
+    @sd.register_backend("mine")
+    class Mine:
+        def __init__(self, module, entry): ...  # the local form: what each device runs
+        def run(self, shards): ...  # of the arguments, for each device; then of the results
+
+What such a class raises, and results that do not fit the program, are errors that name it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Protocol, TypeVar
+
+import numpy as np
+
+from shard_dialect.abi.tensor_types import Array
+from shard_dialect.backends.xla.xla_devices import XlaDevices
+from shard_dialect.errors import Diagnostic, ShardError, brief, raised_in
+from shard_dialect.ir.bindings import ir
+from shard_dialect.runtime.communicators.launched_world import BACKENDS
+from shard_dialect.runtime.communicators.world import InProcess, Runnable, Shards
+from shard_dialect.runtime.local_programs import read_local_program
+from shard_dialect.runtime.profiling.recorder import Event
+
+
+class LocalExecutor(Protocol):
+    """Executes a program in the local form."""
+
+    def __init__(self, module: ir.Module, entry: str) -> None:
+        """Take the function `entry` of a module, which this object may change."""
+
+    def run(self, shards: Sequence[Sequence[Array]]) -> Sequence[Sequence[Array]]:
+        """For each device by rank, its shards of the results, given those of the arguments."""
+
+
+T = TypeVar("T")
+_Executor = TypeVar("_Executor", bound=type[LocalExecutor])
+_REGISTERED: dict[str, type[RegisteredDevices]] = {}
+
+
+def register_backend(name: str) -> Callable[[_Executor], _Executor]:
+    """Let a class of the form of `LocalExecutor` be what `--backend` and `backend=` call `name`.
+
+    Raises `ShardError` for a name that is taken.
+    """
+    if name in BACKENDS or name in _REGISTERED:
+        raise ShardError(f"backend '{name}' exists already")
+
+    def register(executor: _Executor) -> _Executor:
+        own = {"name": name, "executor": executor}
+        _REGISTERED[name] = type(executor.__name__, (RegisteredDevices,), own)
+        return executor
+
+    return register
+
+
+def devices_of(backend: str) -> type[InProcess]:
+    """The kind of devices that this process has for a backend. Raises `ShardError`."""
+    if backend not in BACKENDS and backend not in _REGISTERED:
+        known = ", ".join([*BACKENDS, *sorted(_REGISTERED)])
+        raise ShardError(f"backend '{backend}' is not known: expected {known}, or a plugin's")
+    of_others: dict[str, type[InProcess]] = {"xla": XlaDevices, **_REGISTERED}
+    return of_others.get(backend, InProcess)
+
+
+class RegisteredExecutable:
+    """A program that a user's class executes."""
+
+    def __init__(self, name: str, executor: type[LocalExecutor], module: ir.Module, entry: str):
+        self.name = name
+        self.program = read_local_program(module.operation, entry)
+        self._executor = self._guarded(lambda: executor(module, entry))
+
+    def run(self, shards: Sequence[Shards]) -> list[list[Array]]:
+        """As `LocalExecutor.run`. Raises `ShardError` for results that do not fit the program."""
+        results = self._guarded(lambda: [[*each] for each in self._executor.run(shards)])
+        if len(results) != len(shards):
+            raise self._wrong(f"returned the results of {len(results)} devices, not {len(shards)}")
+        return [self._checked(rank, each) for rank, each in enumerate(results)]
+
+    def _checked(self, rank: int, results: Sequence[object]) -> list[Array]:
+        types = [each.local for each in self.program.results]
+        if len(results) != len(types):
+            raise self._wrong(f"returned {len(results)} results on device {rank}, not {len(types)}")
+        arrays = [np.asarray(each) for each in results]
+        for number, (array, type_) in enumerate(zip(arrays, types, strict=True)):
+            if (array.shape, array.dtype) != (type_.shape, type_.dtype):
+                raise self._wrong(
+                    f"returned result{number} on device {rank} as {array.dtype} of shape "
+                    f"{list(array.shape)}: expected {type_.dtype} of shape {list(type_.shape)}"
+                )
+        return arrays
+
+    def _guarded(self, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except ShardError:
+            raise
+        except Exception as error:  # any that the user's code ends with
+            raise self._wrong(f"raised {brief(error)}", raised_in(error)) from error
+
+    def _wrong(self, what: str, notes: Sequence[Diagnostic] = ()) -> ShardError:
+        return ShardError(f"backend '{self.name}' {what}", None, notes)
+
+
+class RegisteredDevices(InProcess):
+    """The devices of a user's backend."""
+
+    executor: ClassVar[type[LocalExecutor]]
+
+    @classmethod
+    def compile_local(cls, module: ir.Module, entry: str) -> RegisteredExecutable:
+        """As `World.compile_local`, by the user's class."""
+        return RegisteredExecutable(cls.name, cls.executor, module, entry)
+
+    def run(self, executable: Runnable, inputs: Sequence[Shards]) -> list[list[Array]]:
+        """As `World.run`."""
+        assert isinstance(executable, RegisteredExecutable), "compiled for this world"
+        return executable.run(inputs)
+
+    def profile(
+        self, executable: Runnable, inputs: Sequence[Shards]
+    ) -> tuple[list[list[Array]], list[Event]]:
+        """Raise, since only the user's class knows what happens when."""
+        raise ShardError(f"--profile is not for backend '{self.name}', which is a plugin's")
