@@ -278,6 +278,15 @@ def Grid(  # noqa: N802
     return model.Grid(name, tuple(shape), tuple(axes))
 
 
+def load(folder: str | Path, backend: Backend = "devices") -> CompiledProgram:
+    """Load a program that `CompiledProgram.save` wrote, without compiling.
+
+    Raises `ShardError` for one that another version of this package, or another kind of processor
+    compiled, and for a backend that it was not compiled for.
+    """
+    return CompiledProgram.load(folder, backend)
+
+
 def load_plugin(name: str) -> None:
     """Load a Python file or module that registers passes, rules or dialects.
 
@@ -341,6 +350,7 @@ __all__ = [
     "explain",
     "gather",
     "join_shards",
+    "load",
     "load_plugin",
     "make_context",
     "mutate",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from shard_dialect.abi.tensor_types import Array, TensorType
@@ -20,7 +21,9 @@ from shard_dialect.runtime.communicators.registered_devices import devices_of
 from shard_dialect.runtime.communicators.world import InProcess, World
 from shard_dialect.runtime.compile import compile_by, compile_reference, compile_sharded
 from shard_dialect.runtime.dynamic_sizes import Sizes
+from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.random_inputs import drawn_inputs
+from shard_dialect.runtime.saved_program import SavedProgram
 from shard_dialect.runtime.shards_of_arrays import is_jax, like, to_numpy
 
 Backend = Literal["devices", "mpi", "mpi4py", "torch", "xla"] | str
@@ -39,16 +42,24 @@ _PIPELINES: dict[Form, str] = {
 class CompiledProgram:
     """The result of `sd.compile`: called with global arrays, it returns global arrays."""
 
-    def __init__(self, source: Source, backend: Backend = "devices", entry: str | None = None):
-        self._source = source
+    def __init__(
+        self,
+        source: Source,
+        backend: Backend = "devices",
+        entry: str | None = None,
+        executable: Executable | None = None,
+    ):
+        """Compile, or take what was compiled for this backend."""
+        self._source, self._is_native = source, backend == "mpi"
         joining, in_process = world_of(backend), devices_of(backend)
         peers = joining() if joining else None
         with make_context():
-            if in_process is not InProcess:
-                self._executable: Any = compile_by(in_process, source, entry)
+            if executable is not None:
+                self._executable: Any = executable
+            elif in_process is not InProcess:
+                self._executable = compile_by(in_process, source, entry)
             else:
-                native = backend == "mpi"
-                self._executable = compile_sharded(source, entry, native_mpi=native)
+                self._executable = compile_sharded(source, entry, native_mpi=self._is_native)
         self.program = self._executable.program
         """Its boundary: the global and local types of arguments and results, and how they are
         sharded."""
@@ -78,6 +89,31 @@ class CompiledProgram:
         example = arguments[0] if arguments else None
         results = [like(each, example) for each in self.program.gather(outputs)]
         return results[0] if len(results) == 1 else tuple(results)
+
+    def save(self, folder: str | Path) -> None:
+        """Write what was compiled to a new folder, for `sd.load` on machines of this kind.
+
+        Raises `ShardError` for programs of the backend "xla", or of a plugin's.
+        """
+        if not isinstance(self._executable, Executable):
+            raise ShardError(
+                "only what our own code computes can be saved: not XLA's, or a plugin's"
+            )
+        text, entry = self._source.text, self.program.entry
+        assert isinstance(text, str), "a module's text"
+        saved = SavedProgram(text, self._source.name, entry, self._is_native, self._executable)
+        saved.write(Path(folder))
+
+    @classmethod
+    def load(cls, folder: str | Path, backend: Backend = "devices") -> CompiledProgram:
+        """The program that `save` wrote. Raises `ShardError` where it does not fit."""
+        saved = SavedProgram.read(Path(folder))
+        if saved.is_native != (backend == "mpi") or devices_of(backend) is not InProcess:
+            expected = '"mpi"' if saved.is_native else '"devices", "mpi4py" or "torch"'
+            raise ShardError(
+                f"'{folder}' has a program for the backend {expected}, not for \"{backend}\""
+            )
+        return cls(saved.source, backend, saved.entry, saved.executable)
 
     @property
     def report(self) -> Report:

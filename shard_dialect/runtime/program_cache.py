@@ -180,7 +180,7 @@ class _Known:
 
     @classmethod
     def read(cls, text: bytes) -> _Known:
-        """Raises one of `_UNFIT` for a text that `write` did not produce."""
+        """Raises one of `UNFIT` for a text that `write` did not produce."""
         data = json.loads(text)
         known = from_json(cls, data["known"])
         if data["digest"] != _digest(data["known"]):
@@ -205,7 +205,7 @@ def _digest(data: object) -> str:
     return sha256(json.dumps(data).encode()).hexdigest()
 
 
-_UNFIT = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, MisfitError)
+UNFIT = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, MisfitError)
 """The exceptions that reading an invalid entry may raise."""
 
 
@@ -251,10 +251,10 @@ class Cache:
     def _load(self, name: str) -> tuple[Executable, tuple[Diagnostic, ...]] | None:
         try:
             with opened(self.folder) as folder:
-                return _load(folder, name)
+                return load_entry(folder, name)
         except NotOwnError as error:
             self._say(error)
-        except _UNFIT:
+        except UNFIT:
             pass
         return None
 
@@ -263,7 +263,7 @@ class Cache:
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with opened(self.folder) as folder:
-                _store(folder, name, executable, diagnostics)
+                store_entry(folder, name, executable, diagnostics)
                 _trim(folder)
         except NotOwnError as error:
             self._say(error)
@@ -282,8 +282,8 @@ _loaded: WeakValueDictionary[int, Executable] = WeakValueDictionary()
 """The loaded programs by the handles of their libraries, which a process loads only once."""
 
 
-def _load(folder: OwnFolder, name: str) -> tuple[Executable, tuple[Diagnostic, ...]]:
-    """Load an entry. Raises one of `_UNFIT` if there is none that can be used."""
+def load_entry(folder: OwnFolder, name: str) -> tuple[Executable, tuple[Diagnostic, ...]]:
+    """Load an entry. Raises one of `UNFIT` if there is none that can be used."""
     known = _Known.read(folder.read(f"{name}.json", _MOST_DESCRIBED))
     if sha256(folder.read(f"{name}.so", _MOST_BYTES)).hexdigest() != known.library:
         raise ValueError("the library is another entry's")
@@ -296,19 +296,24 @@ def _load(folder: OwnFolder, name: str) -> tuple[Executable, tuple[Diagnostic, .
     return executable, known.diagnostics
 
 
-def _store(
+def store_entry(
     folder: OwnFolder, name: str, executable: Executable, diagnostics: Iterable[Diagnostic]
-) -> None:
+) -> bool:
+    """Store an entry, and return whether it could be: only what was compiled here can.
+
+    Raises `OSError`.
+    """
     if not isinstance(executable.library, Engine):
-        return
+        return False
     with _begun(folder) as temporary:
         if not executable.library.write_library(temporary.path / _LIBRARY):
-            return
+            return False
         os.chmod(_LIBRARY, 0o600, dir_fd=temporary.handle)  # the umask may let others write
         known = _Known.of(executable.code, temporary.read(_LIBRARY, _MOST_BYTES), diagnostics)
         temporary.write(_DESCRIBED, known.write())
         temporary.move(_LIBRARY, folder, f"{name}.so")
         temporary.move(_DESCRIBED, folder, f"{name}.json")
+    return True
 
 
 @contextmanager
@@ -367,10 +372,11 @@ def _surroundings() -> tuple[str, ...]:
     files = [*sorted(package.rglob("*.py")), *sorted(bindings.parent.iterdir())]
     states = [(each, each.stat()) for each in files if each.is_file()]
     described = [f"{each}:{stat.st_size}:{stat.st_mtime_ns}" for each, stat in states]
-    return (sys.version, np.__version__, platform.platform(), _processor(), *described)
+    return (sys.version, np.__version__, platform.platform(), processor(), *described)
 
 
-def _processor() -> str:
+def processor() -> str:
+    """The kind of processor, with what it can do."""
     try:
         first = Path("/proc/cpuinfo").read_text().partition("\n\n")[0].splitlines()
     except OSError:
