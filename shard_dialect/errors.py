@@ -8,8 +8,8 @@ reported as an internal error (`processes/startup.py`).
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -102,6 +102,24 @@ class ShardError(Exception):
         if self.location:
             return self
         return ShardError(self.message, location, self.notes, self.further)
+
+
+@contextmanager
+def of_option(option: str) -> Iterator[None]:
+    """Have errors raised in the `with` block that are at no place in a file begin with an option.
+
+    >>> with of_option("--what-if=x=[[7]]"):
+    ...     raise ShardError("there is no axis 7")
+    Traceback (most recent call last):
+    shard_dialect.errors.ShardError: error: --what-if=x=[[7]]: there is no axis 7
+    """
+    try:
+        yield
+    except ShardError as error:
+        if error.location:
+            raise
+        message = f"{option}: {error.message}"
+        raise ShardError(message, None, error.notes, error.further) from None
 
 
 def brief(error: BaseException) -> str:

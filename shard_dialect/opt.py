@@ -32,7 +32,7 @@ from shard_dialect.cli.flags import STDOUT, parse_arguments, unknown_flag
 from shard_dialect.cli.printing import guarded, write_output
 from shard_dialect.errors import ShardError, note, say
 from shard_dialect.processes.atomic_files import Output
-from shard_dialect.processes.supervise import doing, supervised
+from shard_dialect.processes.supervise import doing, is_watched, supervised
 
 if TYPE_CHECKING:
     from shard_dialect.ir.bindings import ir
@@ -81,6 +81,10 @@ def _import_bindings() -> None:
         if is_first:
             del sys.modules["numpy"]
     without_op_classes()
+    if is_watched():
+        from shard_dialect.ir.fatal_errors import report_fatal_errors
+
+        report_fatal_errors(say)
 
 
 def _instruments(options: argparse.Namespace) -> Instruments:
@@ -176,7 +180,6 @@ class _Driver:
             raise
 
     def _transform(self, source: Source, pipeline: Pipeline, text: str) -> bytes:
-        doing("the parser", f"{source.name}:{source.lines_before + 1}:1")
         module = source.parse()
         if self.options.mutate:
             from shard_dialect.search.mutations import mutated

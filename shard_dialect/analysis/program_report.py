@@ -36,10 +36,9 @@ from shard_dialect.analysis.report_text import (
     memory_text,
     schedule_text,
 )
-from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import form_of, refuse_form
-from shard_dialect.ir.grids import grids_of
+from shard_dialect.ir.grids import grids_of, refuse_more_devices
 from shard_dialect.model.devices.device_model import DeviceModel
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.passes.partition.one_device import give_grid, mark_local
@@ -138,15 +137,6 @@ _MOST_DEVICES = 1 << 20
 """The most devices of a grid: the links of collectives are found group by group."""
 
 
-def _refuse_too_many_devices(module: ir.Operation) -> None:
-    for grid in grids_of(module).values():
-        if grid.is_static and grid.size > _MOST_DEVICES:
-            raise ShardError(
-                f"grid {grid} has {grid.size:,} devices: a report tells at most "
-                f"{_MOST_DEVICES:,} apart; give it fewer"
-            )
-
-
 def report_on(
     module: ir.Module,
     entry: str | None = None,
@@ -181,7 +171,7 @@ def report_on(
         return _on_lowered(module, name, prices, measured)
     text = module.operation.get_asm(enable_debug_info=True)
     give_grid(module.operation)
-    _refuse_too_many_devices(module.operation)
+    refuse_more_devices(module.operation, _MOST_DEVICES, "a report counts the messages of")
     mark_local(module.operation)
     explained = partition_explained(module, name, file_text)
     program = read_program(module.operation, name)

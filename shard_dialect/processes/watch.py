@@ -381,6 +381,8 @@ class _Watch:
             text = f"ended itself (SIGABRT) in {what}: an assertion of it fails for these inputs"
             return "failed", f"{where}error: {who} {text}"
         if crash:
+            is_mlir = not self._is_launched and what not in (COMPILED, REFERENCE)
+            who = "MLIR" if is_mlir else who
             return "failed", f"{where}error: {who} crashed ({crash.name}) in {what}"
         if not os.WIFSIGNALED(status):
             code = os.WEXITSTATUS(status)

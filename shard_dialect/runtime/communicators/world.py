@@ -85,7 +85,8 @@ class InProcess(World):
     def __init__(self, size: int) -> None:
         if size > MAX_DEVICES:
             raise ShardError(
-                f"the grid has {size} devices: in one process there can be {MAX_DEVICES}"
+                f"the grid has {size:,} devices: in one process there can be "
+                f"at most {MAX_DEVICES:,}"
             )
         self.ranks = range(size)
 
