@@ -32,7 +32,8 @@ from shard_dialect.cli.flags import STDOUT, parse_arguments, unknown_flag
 from shard_dialect.cli.printing import guarded, write_output
 from shard_dialect.errors import ShardError, note, say
 from shard_dialect.processes.atomic_files import Output
-from shard_dialect.processes.supervise import doing, is_watched, supervised
+from shard_dialect.processes.supervise import supervised
+from shard_dialect.processes.to_parent import doing, is_watched
 
 if TYPE_CHECKING:
     from shard_dialect.ir.bindings import ir
@@ -215,7 +216,7 @@ class _Driver:
         """The module with the annotations that a search finds; says what it has found."""
         from shard_dialect.search.auto import AutoOptions, auto
 
-        result = auto(module, AutoOptions.read(self.options.auto), self.options.entry, _progress)
+        result = auto(module, AutoOptions.read(self.options.auto), self.options.entry)
         say(note(f"--auto: {result}"))
         return result.module
 
@@ -301,12 +302,6 @@ class _Driver:
 
         with make_context():
             say(described(self.pipeline, self.instruments.edits()))
-
-
-def _progress(_: object, costs: object, number: int) -> None:
-    """Show the best plan so far to a user at a terminal."""
-    if sys.stderr.isatty():
-        say(note(f"--auto: plan {number}: {costs}"))
 
 
 def _write(data: bytes, path: str) -> None:

@@ -32,7 +32,9 @@ from shard_dialect.cli.flags import STDIN, STDOUT, Parser, add_debug, seconds_ab
 from shard_dialect.cli.printing import guarded, write_output, write_page
 from shard_dialect.errors import ShardError, cannot, of_option, say
 from shard_dialect.processes.atomic_files import Output
-from shard_dialect.processes.supervise import doing, is_watched, supervised
+from shard_dialect.processes.launchers import MPICH, OPEN_MPI, SLURM, TORCHRUN, launched_by
+from shard_dialect.processes.supervise import supervised
+from shard_dialect.processes.to_parent import doing, is_watched
 
 if TYPE_CHECKING:
     from shard_dialect.analysis.changes.comparison import Comparison
@@ -43,7 +45,9 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run with `arguments` and return the exit status; by default the command line's, watched."""
     if arguments is None:
-        return supervised(lambda: guarded(lambda: _main(sys.argv[1:])))
+        rank = launched_by((TORCHRUN, MPICH, OPEN_MPI, SLURM))  # for --measure
+        is_first = rank is None or rank.number == 0
+        return supervised(lambda: guarded(lambda: _main(sys.argv[1:])), is_first=is_first)
     return guarded(lambda: _main(arguments))
 
 
@@ -130,7 +134,6 @@ def _report(options: argparse.Namespace) -> ProgramReport | Comparison:
             options.entry,
             suggest=options.suggest,
             suggest_seconds=options.suggest_seconds,
-            progress=_progress,
             device_model=options.device_model,
             allocator=options.allocator,
             measured=options.measured,
@@ -153,14 +156,6 @@ def _report(options: argparse.Namespace) -> ProgramReport | Comparison:
 
 def _of_entry(options: argparse.Namespace) -> AbstractContextManager[None]:
     return nullcontext() if options.entry is None else of_option(f"--entry={options.entry}")
-
-
-def _progress(done: int, of: int) -> None:
-    """Tell a terminal how far `--suggest` is."""
-    if sys.stderr.isatty():
-        end = "\n" if done == of else ""
-        sys.stderr.write(f"\r--suggest: {done} of {of} collectives{end}")
-        sys.stderr.flush()
 
 
 def _show(options: argparse.Namespace) -> int:

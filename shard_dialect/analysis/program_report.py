@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -143,7 +143,6 @@ def report_on(
     *,
     suggest: bool = False,
     suggest_seconds: float = SECONDS,
-    progress: Callable[[int, int], None] = lambda done, of: None,
     device_model: str = DEVICE_MODEL,
     allocator: Allocator = "unfused",
     measured: str | None = None,
@@ -152,11 +151,10 @@ def report_on(
     """The report on a module in any form, which is brought to the local form in place.
 
     With `suggest`, the passes are run for each change of an annotation that might remove a
-    collective, for up to `suggest_seconds`; `progress` is told how many collectives are done, of
-    how many. `allocator` tells how results are stored: each by itself, in the arena of our own
-    code, to the byte, or fused as XLA does. `measured` is the file of a trace that `run --profile`
-    has written. In `file_text` arguments have the user's names. Raises a located `ShardError` for
-    what cannot be partitioned.
+    collective, for up to `suggest_seconds`. `allocator` tells how results are stored: each by
+    itself, in the arena of our own code, to the byte, or fused as XLA does. `measured` is the file
+    of a trace that `run --profile` has written. In `file_text` arguments have the user's names.
+    Raises a located `ShardError` for what cannot be partitioned.
     """
     prices = DeviceModel.read(device_model)
     name = choose_entry(module.operation, entry)
@@ -181,7 +179,7 @@ def report_on(
     if suggest:
         grids = grids_of(module.operation)
         finder = Removals(text, name, collectives, grids, prices, file_text, suggest_seconds)
-        removals = finder.all(read, progress)
+        removals = finder.all(read)
     timed = TimedOps(program, prices)
     return ProgramReport(
         name,

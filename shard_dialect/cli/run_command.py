@@ -30,7 +30,7 @@ from shard_dialect.processes import watch
 from shard_dialect.processes.atomic_files import Output, OutputFolder
 from shard_dialect.processes.launchers import Rank
 from shard_dialect.processes.startup import message_of
-from shard_dialect.processes.supervise import doing, is_watched
+from shard_dialect.processes.to_parent import doing, is_watched
 from shard_dialect.runtime.array_files import (
     is_folder,
     load_inputs,

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from shard_dialect.errors import flush, shown
 from shard_dialect.ir.bindings import submodule
-from shard_dialect.processes.supervise import what_is_done
+from shard_dialect.processes.to_parent import what_is_done
 
 _Handler = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 _kept: list[object] = []

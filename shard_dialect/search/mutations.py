@@ -33,6 +33,7 @@ from shard_dialect.ir.diagnostics import warn
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.model import Annotation, Axes, Grid
 from shard_dialect.model.devices.device_model import DeviceModel
+from shard_dialect.processes.progress import counted
 from shard_dialect.search.decisions import Decision, decide, decisions
 from shard_dialect.search.evaluate import Evaluator
 from shard_dialect.search.plan import Plan
@@ -97,7 +98,7 @@ def mutations(
     before = _evaluator(imported(text), name, prices).known_costs(Plan())
     found = []
     changes = _changes(text, name)
-    for number, change in enumerate(changes):
+    for number, change in enumerate(counted(changes, "mutations", "--list-mutations")):
         changed = imported(text)
         if time.monotonic() > end:
             warn(

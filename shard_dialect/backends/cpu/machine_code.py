@@ -48,7 +48,7 @@ from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.lower.control_flow import for_llvm
 from shard_dialect.passes.lower.mpi.mpi_code import BIND as MPI_BIND
 from shard_dialect.passes.lower.mpi.mpi_code import functions_called
-from shard_dialect.processes.supervise import doing
+from shard_dialect.processes.to_parent import doing
 
 BIND = "mesh.bind"
 _TABLE = "mesh.table"

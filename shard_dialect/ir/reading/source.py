@@ -43,7 +43,7 @@ from shard_dialect.ir.sdy.sdy_spelling import edits as sdy_edits
 from shard_dialect.ir.sdy.sdy_spelling import pretty_edits
 from shard_dialect.ir.verify import verify
 from shard_dialect.processes.startup import without_notices
-from shard_dialect.processes.supervise import doing
+from shard_dialect.processes.to_parent import doing
 
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[%@#!^]?[\w.$-]+|\S')
 _OP = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+")

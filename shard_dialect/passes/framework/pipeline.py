@@ -35,7 +35,8 @@ from shard_dialect.passes.framework.options import (
 )
 from shard_dialect.passes.framework.pass_table import is_registered, pass_class, pass_names
 from shard_dialect.passes.pipelines import PIPELINES
-from shard_dialect.processes.supervise import doing, what_is_done
+from shard_dialect.processes.progress import Count
+from shard_dialect.processes.to_parent import doing, what_is_done
 
 _MODULE = "builtin.module"
 # Upstream's that people are likely to want here, for the nearest name to a misspelt one.
@@ -84,6 +85,8 @@ class Pipeline:
     manager: PassManager
     first: str
     """The upstream passes that run before the first of ours, for messages."""
+    count: Count
+    """The passes and groups of passes, of which as many have run."""
 
     @classmethod
     def build(cls, pipeline: str | Sequence[str | Pass], instruments: Instruments) -> Pipeline:
@@ -92,14 +95,15 @@ class Pipeline:
         _check_known((*instruments.print_ir_before, *instruments.print_ir_after))
         manager = PassManager(_MODULE)
         instruments.attach(manager)
-        _Builder(instruments, nests).fill(manager, _MODULE, nodes)
-        return cls(manager, _until_python(nodes))
+        count = Count("passes", len(nodes))
+        _Builder(instruments, nests, count).fill(manager, _MODULE, nodes)
+        return cls(manager, _until_python(nodes), count)
 
     def run(self, module: ir.Module | ir.Operation) -> None:
         """Run all passes on `module`, in place. Raises `ShardError` where a pass refuses it."""
         _, caller = what_is_done()
         doing(self.first)
-        with reporting(module.context), keeping_analyses():
+        with reporting(module.context), keeping_analyses(), self.count:
             _run(self.manager, module.operation)
         doing(caller)
 
@@ -187,6 +191,7 @@ class _Builder:
     instruments: Instruments
     nests: bool
     """Put passes that are restricted to other ops than modules in groups for these."""
+    count: Count | None = None
     described: bool = False
     """The manager is to be printed, not run: names have their options with them."""
 
@@ -204,7 +209,9 @@ class _Builder:
             if self.instruments.print_ir_after_failure and isinstance(node, Element):
                 callback = _printing_failure(callback, name)
             if anchor == _MODULE:
-                callback = _announced(callback, name, _until_python(nodes[number + 1 :]))
+                callback = self._announced(
+                    callback, name, number, _until_python(nodes[number + 1 :])
+                )
             manager.add(callback, name=name, argument=text if self.described else name)
 
     def _python_pass(self, node: Node, anchor: str) -> tuple[str, str, _Callback]:
@@ -218,6 +225,18 @@ class _Builder:
         if self.nests and anchor == _MODULE:
             return self._group(Group(each.anchor, (node,)))
         raise _misplaced(node, each.anchor, anchor)
+
+    def _announced(self, callback: _Callback, name: str, number: int, after: str) -> _Callback:
+        """`callback` for a pass, with its number and name; `after` names those that follow it."""
+
+        def announced(op: ir.Operation, handle: object) -> None:
+            if self.count is not None:
+                self.count.done(number)
+            doing(name)
+            callback(op, handle)
+            doing(after)
+
+        return announced
 
     def _group(self, group: Group) -> tuple[str, str, _Callback]:
         # The bindings give no manager for an inner op, so ours runs on each.
@@ -282,17 +301,6 @@ def _after_others(callback: _Callback) -> _Callback:
         callback(op, handle)
 
     return fresh
-
-
-def _announced(callback: _Callback, name: str, after: str) -> _Callback:
-    """`callback`, for a pass called `name`; `after` names the passes that run after it."""
-
-    def announced(op: ir.Operation, handle: object) -> None:
-        doing(name)
-        callback(op, handle)
-        doing(after)
-
-    return announced
 
 
 def _printing_failure(callback: _Callback, name: str) -> _Callback:
