@@ -74,7 +74,8 @@ def _main(arguments: Sequence[str]) -> int:
     if options.json:
         text = json.dumps(report.as_json(), indent=2) + "\n"
     elif options.explain is not None and isinstance(report, ProgramReport):
-        text = explain(report, options.explain)
+        with of_option(f"--explain={options.explain}"):
+            text = explain(report, options.explain)
     else:
         text = str(report)
     if options.output == STDOUT and not options.json:
@@ -169,7 +170,8 @@ def _show(options: argparse.Namespace) -> int:
         module = source.parse()
         with _of_entry(options):
             choose_entry(module.operation, options.entry)
-        found = drawn(module, options.show, options.entry)
+        with of_option(f"--show={options.show}"):
+            found = drawn(module, options.show, options.entry)
     in_terminal = options.output == STDOUT and sys.stdout.isatty()
     text = "\n".join(each.to_terminal() if in_terminal else str(each) for each in found)
     _write(text, options.output)

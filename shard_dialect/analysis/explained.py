@@ -33,9 +33,9 @@ def explain(report: ProgramReport, what: str) -> str:
         found = [f"{place}: {what} is computed on each device, and nothing is communicated for it"]
     if not found:
         raise ShardError(
-            f"--explain={what}: there is nothing called so to explain in @{report.entry}: give the "
-            "name of an argument or result, that of a value as --propagate prints it, as in %3, a "
-            "collective of the report, as in #2, or a line of the file, as in 18"
+            f"there is nothing called '{what}' to explain in @{report.entry}: give the name of an "
+            "argument or result, that of a value as --propagate prints it, as in %3, a collective "
+            "of the report, as in #2, or a line of the file, as in 18"
         )
     return "\n".join(found) + "\n"
 
@@ -93,7 +93,7 @@ def drawn(module: ir.Module, pattern: str, entry: str | None = None) -> list[Dra
     ]
     if not found:
         raise ShardError(
-            f"--show={pattern}: there is no value called so with a sharding in @{name}: give the "
-            "name of an argument or result, or that of a value as --propagate prints it, as in %3"
+            f"there is no value '{pattern}' with a sharding in @{name}: give the name of an "
+            "argument or result, or that of a value as --propagate prints it, as in %3"
         )
     return found

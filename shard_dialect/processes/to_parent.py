@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import select
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 WRITES = "!writes"
 """The message before a file is written, and again without a name afterwards."""
@@ -28,6 +30,15 @@ def doing(what: str, location: str = "") -> None:
     global _now
     _now = (location or _now[0], what)
     tell(location, what)
+
+
+@contextmanager
+def during(what: str, location: str = "") -> Iterator[None]:
+    """As `doing`; what was done before goes on after the `with` block, but for an error in it."""
+    _, before = _now
+    doing(what, location)
+    yield
+    doing(before)
 
 
 def what_is_done() -> tuple[str, str]:

@@ -43,7 +43,7 @@ from shard_dialect.ir.sdy.sdy_spelling import edits as sdy_edits
 from shard_dialect.ir.sdy.sdy_spelling import pretty_edits
 from shard_dialect.ir.verify import verify
 from shard_dialect.processes.startup import without_notices
-from shard_dialect.processes.to_parent import doing
+from shard_dialect.processes.to_parent import during
 
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[%@#!^]?[\w.$-]+|\S')
 _OP = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+")
@@ -250,15 +250,15 @@ class Source:
             line, column = position(offset)
             return f"{name}:{line + lines_before}:{column + 1}"
 
-        doing(PARSER, f"{name}:{lines_before + 1}:1")
         try:
-            pretty_ops = edits_without_jaxlib(text)
-            if pretty_ops is None:
-                generic = to_generic(text, name, lines_before)
-                spelled = edited(generic, sdy_edits(generic))
-                return cls(name, spelled, lines_before=lines_before, file_text=text)
-            every = (*edits(text, location_at), *sdy_edits(text), *pretty_ops)
-            edits_found = sorted(every, key=lambda edit: edit.start)
+            with during(PARSER, f"{name}:{lines_before + 1}:1"):
+                pretty_ops = edits_without_jaxlib(text)
+                if pretty_ops is None:
+                    generic = to_generic(text, name, lines_before)
+                    spelled = edited(generic, sdy_edits(generic))
+                    return cls(name, spelled, lines_before=lines_before, file_text=text)
+                every = (*edits(text, location_at), *sdy_edits(text), *pretty_ops)
+                edits_found = sorted(every, key=lambda edit: edit.start)
         except ShardError as error:
             return cls(name, text, lines_before=lines_before, problem=error, file_text=text)
         changes = [(*position(e.start), e.removed, len(e.added)) for e in edits_found]
@@ -268,11 +268,10 @@ class Source:
         """Parse in the current context and verify. Raises a located `ShardError`."""
         if self.problem:
             raise self.problem
-        doing(PARSER, self._start)
         context = ir.Context.current
         allowed = context.allow_unregistered_dialects
         load_dialects_of(self.text, context)
-        with self.file_locations(), reporting(context):
+        with during(PARSER, self._start), self.file_locations(), reporting(context):
             try:
                 module = ir.Module.parse(self.text)
             except ir.MLIRError as error:

@@ -36,4 +36,4 @@ func.func @main(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>}
 // RUN: not shard-report %s --show y 2>&1 | filecheck %s --check-prefix=MISSING
 // SHOW: x: 4x8 as {{\[\[\], \[0\]\]}} on @g of 2 devices
 // SHOW: 0..4{{.*}}0{{.*}}1
-// MISSING: {{^}}error: --show=y: there is no value called so with a sharding in @main
+// MISSING: {{^}}error: --show=y: there is no value 'y' with a sharding in @main
