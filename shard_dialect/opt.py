@@ -157,7 +157,8 @@ class _Driver:
         with make_context(self.options.allow_unregistered_dialect), source.file_locations():
             if instruments.explain_sharding and vocabulary_of(source.file_text or "") == "shard":
                 instruments = replace(instruments, explain_printed_as="shard")
-            pipeline = self._build(text, instruments)
+            printed = partial(self._text, source=source)
+            pipeline = self._build(text, replace(instruments, printed=printed))
             which = self.options.verify_diagnostics
             if which is None:
                 return self._transform(source, pipeline, text)
@@ -263,9 +264,9 @@ class _Driver:
             file = io.BytesIO()
             module.operation.write_bytecode(file)
             return file.getvalue()
-        return self._text(module, source).rstrip("\n").encode() + b"\n"
+        return self._text(module.operation, source).rstrip("\n").encode() + b"\n"
 
-    def _text(self, module: ir.Module, source: Source) -> str:
+    def _text(self, operation: ir.Operation, source: Source) -> str:
         """The module in the vocabulary of its file, unless passes that are named have chosen one.
 
         Other tools are to read the local form as it is printed.
@@ -275,7 +276,6 @@ class _Driver:
         from shard_dialect.passes.vocabularies.as_written import as_written, is_local, vocabulary_of
 
         options = self.options
-        operation = module.operation
         is_changed = self.pipeline or options.auto is not None or options.mutate
         if is_changed and source.file_text and not _CHOOSES.search(self.pipeline):
             operation = as_written(operation, vocabulary_of(source.file_text))
