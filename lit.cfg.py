@@ -46,3 +46,4 @@ for launch in launches():
 config.environment["PYTHONPATH"] = root
 config.environment["PYTHONWARNINGS"] = "default"
 config.environment["SHARD_DIALECT_CACHE"] = "0"
+config.environment["SHARD_DIALECT_PROGRESS"] = "0"

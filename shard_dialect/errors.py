@@ -8,8 +8,8 @@ reported as an internal error (`processes/startup.py`).
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -104,6 +104,24 @@ class ShardError(Exception):
         return ShardError(self.message, location, self.notes, self.further)
 
 
+@contextmanager
+def of_option(option: str) -> Iterator[None]:
+    """Have errors raised in the `with` block that are at no place in a file begin with an option.
+
+    >>> with of_option("--what-if=x=[[7]]"):
+    ...     raise ShardError("there is no axis 7")
+    Traceback (most recent call last):
+    shard_dialect.errors.ShardError: error: --what-if=x=[[7]]: there is no axis 7
+    """
+    try:
+        yield
+    except ShardError as error:
+        if error.location:
+            raise
+        message = f"{option}: {error.message}"
+        raise ShardError(message, None, error.notes, error.further) from None
+
+
 def brief(error: BaseException) -> str:
     """The class and the message of an exception, in one line."""
     return shown(" ".join(f"{type(error).__name__}: {error}".split()))
@@ -125,11 +143,32 @@ def cannot(do: str, path: str, error: OSError) -> ShardError:
     return ShardError(f"cannot {do} '{path}': {(error.strerror or str(error)).lower()}")
 
 
+_Aside = Callable[[bool], AbstractContextManager[None]]
+
+
+def _nothing(_: bool) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+_aside: _Aside = _nothing
+
+
+def aside(*, is_result: bool = False) -> AbstractContextManager[None]:
+    """Within the `with` block, to print, no progress is shown (`processes/progress.py`)."""
+    return _aside(is_result)
+
+
+def let_go_aside(how: _Aside) -> None:
+    """Set what `aside` gives, in a process whose progress is shown."""
+    global _aside
+    _aside = how
+
+
 def say(what: object) -> None:
     """Print a line, or lines, to stderr in one write: other ranks and launchers write there too."""
     if sys.stderr is None:
         return
-    with suppress(OSError):  # stderr is closed
+    with aside(), suppress(OSError):  # stderr is closed
         sys.stderr.write(f"{what}\n")
         sys.stderr.flush()
 

@@ -32,7 +32,8 @@ from shard_dialect.cli.flags import STDOUT, parse_arguments, unknown_flag
 from shard_dialect.cli.printing import guarded, write_output
 from shard_dialect.errors import ShardError, note, say
 from shard_dialect.processes.atomic_files import Output
-from shard_dialect.processes.supervise import doing, supervised
+from shard_dialect.processes.supervise import supervised
+from shard_dialect.processes.to_parent import doing, is_watched
 
 if TYPE_CHECKING:
     from shard_dialect.ir.bindings import ir
@@ -81,6 +82,10 @@ def _import_bindings() -> None:
         if is_first:
             del sys.modules["numpy"]
     without_op_classes()
+    if is_watched():
+        from shard_dialect.ir.fatal_errors import report_fatal_errors
+
+        report_fatal_errors(say)
 
 
 def _instruments(options: argparse.Namespace) -> Instruments:
@@ -152,7 +157,8 @@ class _Driver:
         with make_context(self.options.allow_unregistered_dialect), source.file_locations():
             if instruments.explain_sharding and vocabulary_of(source.file_text or "") == "shard":
                 instruments = replace(instruments, explain_printed_as="shard")
-            pipeline = self._build(text, instruments)
+            printed = partial(self._text, source=source)
+            pipeline = self._build(text, replace(instruments, printed=printed))
             which = self.options.verify_diagnostics
             if which is None:
                 return self._transform(source, pipeline, text)
@@ -176,7 +182,6 @@ class _Driver:
             raise
 
     def _transform(self, source: Source, pipeline: Pipeline, text: str) -> bytes:
-        doing("the parser", f"{source.name}:{source.lines_before + 1}:1")
         module = source.parse()
         if self.options.mutate:
             from shard_dialect.search.mutations import mutated
@@ -212,7 +217,7 @@ class _Driver:
         """The module with the annotations that a search finds; says what it has found."""
         from shard_dialect.search.auto import AutoOptions, auto
 
-        result = auto(module, AutoOptions.read(self.options.auto), self.options.entry, _progress)
+        result = auto(module, AutoOptions.read(self.options.auto), self.options.entry)
         say(note(f"--auto: {result}"))
         return result.module
 
@@ -259,9 +264,9 @@ class _Driver:
             file = io.BytesIO()
             module.operation.write_bytecode(file)
             return file.getvalue()
-        return self._text(module, source).rstrip("\n").encode() + b"\n"
+        return self._text(module.operation, source).rstrip("\n").encode() + b"\n"
 
-    def _text(self, module: ir.Module, source: Source) -> str:
+    def _text(self, operation: ir.Operation, source: Source) -> str:
         """The module in the vocabulary of its file, unless passes that are named have chosen one.
 
         Other tools are to read the local form as it is printed.
@@ -271,7 +276,6 @@ class _Driver:
         from shard_dialect.passes.vocabularies.as_written import as_written, is_local, vocabulary_of
 
         options = self.options
-        operation = module.operation
         is_changed = self.pipeline or options.auto is not None or options.mutate
         if is_changed and source.file_text and not _CHOOSES.search(self.pipeline):
             operation = as_written(operation, vocabulary_of(source.file_text))
@@ -298,12 +302,6 @@ class _Driver:
 
         with make_context():
             say(described(self.pipeline, self.instruments.edits()))
-
-
-def _progress(_: object, costs: object, number: int) -> None:
-    """Show the best plan so far to a user at a terminal."""
-    if sys.stderr.isatty():
-        say(note(f"--auto: plan {number}: {costs}"))
 
 
 def _write(data: bytes, path: str) -> None:

@@ -21,8 +21,8 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -30,9 +30,11 @@ from typing import TYPE_CHECKING, Any
 from shard_dialect import __version__, plugins
 from shard_dialect.cli.flags import STDIN, STDOUT, Parser, add_debug, seconds_above_0
 from shard_dialect.cli.printing import guarded, write_output, write_page
-from shard_dialect.errors import ShardError, cannot
+from shard_dialect.errors import ShardError, cannot, of_option, say
 from shard_dialect.processes.atomic_files import Output
-from shard_dialect.processes.supervise import doing, supervised
+from shard_dialect.processes.launchers import MPICH, OPEN_MPI, SLURM, TORCHRUN, launched_by
+from shard_dialect.processes.supervise import supervised
+from shard_dialect.processes.to_parent import doing, is_watched
 
 if TYPE_CHECKING:
     from shard_dialect.analysis.changes.comparison import Comparison
@@ -43,7 +45,9 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run with `arguments` and return the exit status; by default the command line's, watched."""
     if arguments is None:
-        return supervised(lambda: guarded(lambda: _main(sys.argv[1:])))
+        rank = launched_by((TORCHRUN, MPICH, OPEN_MPI, SLURM))  # for --measure
+        is_first = rank is None or rank.number == 0
+        return supervised(lambda: guarded(lambda: _main(sys.argv[1:])), is_first=is_first)
     return guarded(lambda: _main(arguments))
 
 
@@ -70,7 +74,7 @@ def _main(arguments: Sequence[str]) -> int:
     if options.json:
         text = json.dumps(report.as_json(), indent=2) + "\n"
     elif options.explain is not None and isinstance(report, ProgramReport):
-        with _in_file("<stdin>" if options.input == STDIN else options.input):
+        with of_option(f"--explain={options.explain}"):
             text = explain(report, options.explain)
     else:
         text = str(report)
@@ -107,33 +111,30 @@ def _report(options: argparse.Namespace) -> ProgramReport | Comparison:
     from shard_dialect.analysis.program_report import report_on
     from shard_dialect.ir.bindings import without_op_classes
     from shard_dialect.ir.context import make_context
+    from shard_dialect.ir.fatal_errors import report_fatal_errors
     from shard_dialect.ir.reading.source import Source
     from shard_dialect.model.devices.device_model import DeviceModel
 
     without_op_classes()
+    if is_watched():
+        report_fatal_errors(say)
     plugins.load(options.load_plugin)
     source = Source.read(options.input)
     with make_context(), source.file_locations():
-        doing("the parser", f"{source.name}:1:1")
         module = source.parse()
         doing("the report")
         DeviceModel.read(options.device_model)
-        with _in_file(source.name):
+        with _of_entry(options):
             choose_entry(module.operation, options.entry)
         if options.what_if:
-            with _in_file(source.name):
-                return what_if(
-                    module,
-                    options.what_if,
-                    options.entry,
-                    device_model=options.device_model,
-                )
+            return what_if(
+                module, options.what_if, options.entry, device_model=options.device_model
+            )
         report = report_on(
             module,
             options.entry,
             suggest=options.suggest,
             suggest_seconds=options.suggest_seconds,
-            progress=_progress,
             device_model=options.device_model,
             allocator=options.allocator,
             measured=options.measured,
@@ -142,7 +143,7 @@ def _report(options: argparse.Namespace) -> ProgramReport | Comparison:
     if options.compare is None:
         return report
     other = Source.read(options.compare)
-    with make_context(), other.file_locations(), _in_file(other.name):
+    with make_context(), other.file_locations(), of_option(f"--compare={options.compare}"):
         return Comparison(
             report,
             report_on(
@@ -154,33 +155,23 @@ def _report(options: argparse.Namespace) -> ProgramReport | Comparison:
         )
 
 
-@contextmanager
-def _in_file(name: str) -> Iterator[None]:
-    """Give errors about the whole program, or about what it does not have, a place in the file."""
-    try:
-        yield
-    except ShardError as error:
-        if error.location is not None:
-            raise
-        raise ShardError(error.message, f"{name}:1:1", error.notes) from None
-
-
-def _progress(done: int, of: int) -> None:
-    """Tell a terminal how far `--suggest` is."""
-    if sys.stderr.isatty():
-        end = "\n" if done == of else ""
-        sys.stderr.write(f"\r--suggest: {done} of {of} collectives{end}")
-        sys.stderr.flush()
+def _of_entry(options: argparse.Namespace) -> AbstractContextManager[None]:
+    return nullcontext() if options.entry is None else of_option(f"--entry={options.entry}")
 
 
 def _show(options: argparse.Namespace) -> int:
+    from shard_dialect.abi.lowered_program import choose_entry
     from shard_dialect.analysis.explained import drawn
     from shard_dialect.ir.context import make_context
     from shard_dialect.ir.reading.source import Source
 
     source = Source.read(options.input)
-    with make_context(), source.file_locations(), _in_file(source.name):
-        found = drawn(source.parse(), options.show, options.entry)
+    with make_context(), source.file_locations():
+        module = source.parse()
+        with _of_entry(options):
+            choose_entry(module.operation, options.entry)
+        with of_option(f"--show={options.show}"):
+            found = drawn(module, options.show, options.entry)
     in_terminal = options.output == STDOUT and sys.stdout.isatty()
     text = "\n".join(each.to_terminal() if in_terminal else str(each) for each in found)
     _write(text, options.output)

@@ -34,7 +34,7 @@ from shard_dialect.errors import ShardError
 from shard_dialect.processes.atomic_files import Output, OutputFolder
 from shard_dialect.processes.launchers import Rank, launched_by
 from shard_dialect.processes.startup import message_of
-from shard_dialect.processes.supervise import is_watched
+from shard_dialect.processes.to_parent import is_watched
 from shard_dialect.processes.watch import can_watch, end, watched
 from shard_dialect.runtime.communicators.launched_world import BACKENDS
 

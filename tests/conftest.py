@@ -15,6 +15,7 @@ from tests.forks import Forks
 
 ROOT = Path(__file__).parent.parent
 os.environ["SHARD_DIALECT_CACHE"] = "0"  # what is tested is this code, not what it made before
+os.environ["SHARD_DIALECT_PROGRESS"] = "0"  # a busy machine makes any test take long
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=16"  # of jax, in all processes
 signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of shells ignore it
 CHILD = {"PYTHONWARNINGS": "default"}

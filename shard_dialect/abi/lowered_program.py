@@ -254,10 +254,11 @@ def choose_entry(module: ir.Operation, name: str | None) -> str:
     if "main" in public:
         return "main"
     if not functions_of(module):
-        raise ShardError("the module has no function to run")
+        raise error_at(module.location, "the module has no function to run")
     if len(public) != 1:
-        raise ShardError(
-            f"which function to run is not clear: name one with --entry; there are {names}"
+        raise error_at(
+            module.location,
+            f"which function to run is not clear: name one with --entry; there are {names}",
         )
     return public[0]
 

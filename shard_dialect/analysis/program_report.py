@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -36,10 +36,9 @@ from shard_dialect.analysis.report_text import (
     memory_text,
     schedule_text,
 )
-from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import form_of, refuse_form
-from shard_dialect.ir.grids import grids_of
+from shard_dialect.ir.grids import grids_of, refuse_more_devices
 from shard_dialect.model.devices.device_model import DeviceModel
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.passes.partition.one_device import give_grid, mark_local
@@ -138,22 +137,12 @@ _MOST_DEVICES = 1 << 20
 """The most devices of a grid: the links of collectives are found group by group."""
 
 
-def _refuse_too_many_devices(module: ir.Operation) -> None:
-    for grid in grids_of(module).values():
-        if grid.is_static and grid.size > _MOST_DEVICES:
-            raise ShardError(
-                f"grid {grid} has {grid.size:,} devices: a report tells at most "
-                f"{_MOST_DEVICES:,} apart; give it fewer"
-            )
-
-
 def report_on(
     module: ir.Module,
     entry: str | None = None,
     *,
     suggest: bool = False,
     suggest_seconds: float = SECONDS,
-    progress: Callable[[int, int], None] = lambda done, of: None,
     device_model: str = DEVICE_MODEL,
     allocator: Allocator = "unfused",
     measured: str | None = None,
@@ -162,11 +151,10 @@ def report_on(
     """The report on a module in any form, which is brought to the local form in place.
 
     With `suggest`, the passes are run for each change of an annotation that might remove a
-    collective, for up to `suggest_seconds`; `progress` is told how many collectives are done, of
-    how many. `allocator` tells how results are stored: each by itself, in the arena of our own
-    code, to the byte, or fused as XLA does. `measured` is the file of a trace that `run --profile`
-    has written. In `file_text` arguments have the user's names. Raises a located `ShardError` for
-    what cannot be partitioned.
+    collective, for up to `suggest_seconds`. `allocator` tells how results are stored: each by
+    itself, in the arena of our own code, to the byte, or fused as XLA does. `measured` is the file
+    of a trace that `run --profile` has written. In `file_text` arguments have the user's names.
+    Raises a located `ShardError` for what cannot be partitioned.
     """
     prices = DeviceModel.read(device_model)
     name = choose_entry(module.operation, entry)
@@ -181,7 +169,7 @@ def report_on(
         return _on_lowered(module, name, prices, measured)
     text = module.operation.get_asm(enable_debug_info=True)
     give_grid(module.operation)
-    _refuse_too_many_devices(module.operation)
+    refuse_more_devices(module.operation, _MOST_DEVICES, "a report counts the messages of")
     mark_local(module.operation)
     explained = partition_explained(module, name, file_text)
     program = read_program(module.operation, name)
@@ -191,7 +179,7 @@ def report_on(
     if suggest:
         grids = grids_of(module.operation)
         finder = Removals(text, name, collectives, grids, prices, file_text, suggest_seconds)
-        removals = finder.all(read, progress)
+        removals = finder.all(read)
     timed = TimedOps(program, prices)
     return ProgramReport(
         name,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from shard_dialect.errors import ShardError, ShardWarning, say
+from shard_dialect.errors import ShardError, ShardWarning, aside, say
 from shard_dialect.processes.startup import message_of
 
 
@@ -42,7 +42,7 @@ def write_output(data: str | bytes) -> None:
     """Write all of it to standard output. Raises `ShardError`, unless the reader has closed it."""
     if sys.stdout is None:
         raise ShardError("cannot write to standard output: it is closed")
-    with _report_output_errors():
+    with aside(is_result=True), _report_output_errors():
         if isinstance(data, bytes):
             sys.stdout.flush()
             sys.stdout.buffer.write(data)

@@ -24,12 +24,13 @@ from shard_dialect.cli.printing import (
 from shard_dialect.errors import ShardError, ShardWarning, say, shown
 from shard_dialect.ir.bindings import without_op_classes
 from shard_dialect.ir.context import make_context
+from shard_dialect.ir.fatal_errors import report_fatal_errors
 from shard_dialect.ir.reading.source import STDIN, Source
 from shard_dialect.processes import watch
 from shard_dialect.processes.atomic_files import Output, OutputFolder
 from shard_dialect.processes.launchers import Rank
 from shard_dialect.processes.startup import message_of
-from shard_dialect.processes.supervise import doing, is_watched
+from shard_dialect.processes.to_parent import doing, is_watched
 from shard_dialect.runtime.array_files import (
     is_folder,
     load_inputs,
@@ -44,7 +45,13 @@ from shard_dialect.runtime.checking.undefined_memory import reads_of_undefined
 from shard_dialect.runtime.communication_report import Report
 from shard_dialect.runtime.communicators.launched_world import world_of
 from shard_dialect.runtime.communicators.registered_devices import devices_of
-from shard_dialect.runtime.communicators.world import InProcess, Launched, Runnable, World
+from shard_dialect.runtime.communicators.world import (
+    MAX_DEVICES,
+    InProcess,
+    Launched,
+    Runnable,
+    World,
+)
 from shard_dialect.runtime.compile import compile_by, compile_reference, compile_sharded
 from shard_dialect.runtime.dynamic_sizes import Sizes
 from shard_dialect.runtime.profiling.merged_trace import profiled
@@ -73,6 +80,8 @@ def execute(
     joined: list[Launched] = []
     if not is_watched() and rank is None:
         return guarded(lambda: _run(options, joined, output, rank))
+    if is_watched():
+        report_fatal_errors(watch.fail)
     try:
         with warnings_to(_nobody if is_silent else print_warning):
             _run(options, joined, output, rank)
@@ -255,7 +264,8 @@ def _compiled(
     """
     ranks = peers.size if peers else None
     cache = None if options.no_cache else Cache.of_user(plugins.contents())
-    sizes = Sizes(options.shapes, options.grid, options.inputs or "", ranks, options.scalars)
+    most = None if peers else MAX_DEVICES
+    sizes = Sizes(options.shapes, options.grid, options.inputs or "", ranks, options.scalars, most)
     with make_context():
         source = sources.program
         doing("the compiler", f"{source.name}:1:1")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.diagnostics import error_at, name_in, names_in, note_at
+from shard_dialect.ir.diagnostics import error_at, location_text, name_in, names_in, note_at
 from shard_dialect.ir.mesh.attributes import FORM
 from shard_dialect.ir.mesh.mesh_dialect import is_reshard, permutes_shards
 from shard_dialect.ir.walk import body, operations
@@ -36,6 +36,11 @@ def argument_text(handle: ir.Operation, number: int) -> str:
     """An argument of a function in a sentence: by its name, if it has one, or its number."""
     name = name_in(body(handle).arguments[number].location)
     return f"argument {name or number} of @{name_of(handle)}"
+
+
+def location_of_argument(handle: ir.Operation, argument: ir.Value) -> ir.Location:
+    """Where an argument of a function is declared; the function's place where that is not known."""
+    return argument.location if location_text(argument.location) else handle.location
 
 
 def name_of(op: ir.Operation) -> str:

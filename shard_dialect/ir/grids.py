@@ -48,6 +48,19 @@ def grids_of(module: ir.Operation) -> dict[str, Grid]:
     return grids
 
 
+def refuse_more_devices(module: ir.Operation, most: int, for_what: str) -> None:
+    """Raise a located `ShardError` unless some grid that is no part has up to `most` devices."""
+    declared = [op for op in operations(body(module)) if op.name != "mesh.sub_cluster"]
+    grids = [(op, grid) for op in declared if (grid := read_grid(op)) is not None]
+    if not grids or any(not grid.is_static or grid.size <= most for _, grid in grids):
+        return
+    op, grid = min(grids, key=lambda each: each[1].size)
+    raise error_at(
+        op.location,
+        f"grid {grid} has {grid.size:,} devices: {for_what} at most {most:,}; give it fewer",
+    )
+
+
 def sub_clusters_of(module: ir.Operation) -> dict[str, SubCluster]:
     """The sub-clusters that the module declares, by name.
 

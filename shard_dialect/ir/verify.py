@@ -12,8 +12,15 @@ from collections.abc import Callable, Sequence
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.diagnostics import error_at, location_text, readable_strings
-from shard_dialect.ir.function import BOUNDARY, boundary, form_of, functions_of, name_of
+from shard_dialect.ir.diagnostics import location_text, readable_strings
+from shard_dialect.ir.function import (
+    BOUNDARY,
+    boundary,
+    form_of,
+    functions_of,
+    location_of_argument,
+    name_of,
+)
 from shard_dialect.ir.grids import grids_of, sub_clusters_of
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.annotation_ops import annotated_values, merged
@@ -47,7 +54,7 @@ from shard_dialect.ir.numbered_function import FLOWS, read_function
 from shard_dialect.ir.sdy import ops as sdy
 from shard_dialect.ir.shard.check_shardings import check as check_upstream
 from shard_dialect.ir.shard.local_collectives import is_local
-from shard_dialect.ir.walk import walk
+from shard_dialect.ir.walk import body, walk
 from shard_dialect.model import Axes, Grid, Sharding, ShardingError
 from shard_dialect.planner import permutes_across
 from shard_dialect.planner.permutation import moved_shards, permutes_into
@@ -304,15 +311,29 @@ def _check_function(op: ir.Operation, shardings: Shardings) -> None:
         integer(expect(op, DEVICE, ir.IntegerAttr, "an integer"))
     check_runtime_function(op, shardings)
     type_ = op.attributes["function_type"].value
+    arguments = body(op).arguments if op.regions[0].blocks else ()
     for key, types in (("arg_attrs", type_.inputs), ("res_attrs", type_.results)):
         for index, each in enumerate(types):
-            in_type = shardings.of_type(each)
-            if in_type is not None and form_of(op) in _LOCAL:
-                raise ShardingError(f"is in the {form_of(op)} form, which has no sharded types")
-            if in_type is not None:
-                _check_shards(in_type, each, shardings)
-            if key in op.attributes:
-                _check_boundary(op, each, op.attributes[key][index], shardings)
+            try:
+                _check_of_boundary(op, key, index, each, shardings)
+            except ShardError as error:
+                if key == "res_attrs" or not arguments or error.location is not None:
+                    raise
+                place = location_text(location_of_argument(op, arguments[index]))
+                raise ShardError(f"'{op.name}' op {error.message}", place) from None
+
+
+def _check_of_boundary(
+    op: ir.Operation, key: str, index: int, type_: ir.Type, shardings: Shardings
+) -> None:
+    """Check the type and the attributes of an argument or result."""
+    in_type = shardings.of_type(type_)
+    if in_type is not None and form_of(op) in _LOCAL:
+        raise ShardingError(f"is in the {form_of(op)} form, which has no sharded types")
+    if in_type is not None:
+        _check_shards(in_type, type_, shardings)
+    if key in op.attributes:
+        _check_boundary(op, type_, op.attributes[key][index], shardings)
 
 
 def _check_boundary(
@@ -320,7 +341,7 @@ def _check_boundary(
 ) -> None:
     if SHARDING in attributes:
         if isinstance(type_, ir.UnrankedTensorType):
-            raise error_at(op.location, f"{SHARDING} on a {type_}, which has no rank")
+            raise ShardingError(f"has {SHARDING} on a {type_}, which has no rank")
         annotation = shardings.read_annotation(attributes[SHARDING], rank_of(type_))
         _check_shards(annotation.sharding, type_, shardings)
     if sdy.SHARDING in attributes:

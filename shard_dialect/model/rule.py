@@ -51,8 +51,11 @@ from shard_dialect.model.factor_projection import (
 from shard_dialect.model.grid import Axes, Grid, axes_text
 from shard_dialect.model.sharding import Reduction, Shape, Sharding, ShardingError
 
-MOST_SHARDS = 1 << 20
-"""The most shards of a dimension with windows: `Reading.begins` has an entry for each device."""
+MOST_SHARDS = 1 << 16
+"""The most devices along a dimension that a program tells apart by a list with a number for each.
+
+A program of two such lists is 2 MB of text at most. `Reading.begins` is one.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,8 +81,8 @@ def device_indices(count: int) -> range:
     """The indices of `count` devices along a dimension; raises `ShardingError` if too many."""
     if count > MOST_SHARDS:
         raise ShardingError(
-            f"tells {count} devices apart, each by a number in a list: expected {MOST_SHARDS} at "
-            "most; split fewer dimensions, or along fewer devices"
+            f"tells {count:,} devices apart, each by a number in a list: expected {MOST_SHARDS:,} "
+            "at most; split fewer dimensions, or along fewer devices"
         )
     return range(count)
 

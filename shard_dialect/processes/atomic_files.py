@@ -12,7 +12,7 @@ from secrets import token_hex
 from typing import BinaryIO
 
 from shard_dialect.errors import ShardError, cannot
-from shard_dialect.processes.supervise import WRITES, tell
+from shard_dialect.processes.to_parent import WRITES, tell
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 

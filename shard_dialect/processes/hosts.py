@@ -54,7 +54,7 @@ from functools import partial
 from secrets import token_hex
 
 from shard_dialect.processes.launchers import Rank
-from shard_dialect.processes.supervise import heard
+from shard_dialect.processes.to_parent import heard
 
 TALK = 5.0
 """The seconds that each step of an introduction, and sending a message, may take."""

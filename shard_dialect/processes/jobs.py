@@ -27,6 +27,7 @@ from shard_dialect.processes import hosts
 from shard_dialect.processes.hosts import HostLink
 from shard_dialect.processes.launchers import Rank
 
+_PARTICIPLES = {"ready": "become ready"}
 STATES = ("started", "ready", "joined", "done")
 """The states of a rank: started, ready to join the others, joined to them, done."""
 END = "end"
@@ -251,6 +252,15 @@ class Hub:
     def _least(self) -> int:
         """The state of the slowest rank; -1 if not all have started."""
         return min(self._states.values()) if len(self._states) >= self._own.here else -1
+
+    @property
+    def waits_for(self) -> str:
+        """The number of ranks for which others wait, in words; empty if none does."""
+        if self._own.size == 1 or not self._is_waiting():
+            return ""
+        what = STATES[self._waits_for]
+        count = sum(state >= self._waits_for for state in self._states.values())
+        return f"{count} of {self._own.here} ranks have {_PARTICIPLES.get(what, what)}"
 
     def _is_first(self, kind: str) -> bool:
         return sum(state >= STATES.index(kind) for state in self._states.values()) == 1

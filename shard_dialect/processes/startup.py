@@ -15,7 +15,7 @@ from contextlib import suppress
 from types import FrameType
 
 from shard_dialect.errors import ShardError, brief, shown
-from shard_dialect.processes.supervise import what_is_done
+from shard_dialect.processes.to_parent import what_is_done
 
 _SCRIPTS = ("shard-opt", "shard-run", "shard-report")
 

@@ -1,8 +1,7 @@
 """Run a program in a child process, so that the parent can report a crash.
 
 MLIR crashes on some files and in some passes. That ends the child, and the parent reports where it
-was, as for any other error. While a C++ pass runs, no Python of the child does. So the parent shows
-which pass is running, once it has run for two seconds, if stderr is a terminal.
+was, as for any other error. It also shows what takes long (`progress.py`).
 """
 
 from __future__ import annotations
@@ -11,16 +10,14 @@ import ctypes
 import os
 import select
 import signal
-import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from types import FrameType
 
 from shard_dialect.errors import flush, say, shown
-
-_SECONDS = 2
+from shard_dialect.processes.progress import Progress, is_child_of, where_shown
+from shard_dialect.processes.to_parent import WRITES, heard
 
 
 def _signals(*names: str) -> tuple[signal.Signals, ...]:
@@ -31,50 +28,6 @@ def _signals(*names: str) -> tuple[signal.Signals, ...]:
 _CRASHES = _signals("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL")
 _ENDING = _signals("SIGINT", "SIGTERM", "SIGHUP")
 _PR_SET_PDEATHSIG = 1
-WRITES = "!writes"
-"""The message of the child before it writes to a file, and again without a name afterwards."""
-_parent: int | None = None
-"""In the child: the pipe to the parent."""
-_now = ("", "its start")
-
-
-def doing(what: str, location: str = "") -> None:
-    """Tell the parent, if there is one, what begins, and the location to report for a crash.
-
-    Without a location, the last one stays.
-    """
-    global _now
-    _now = (location or _now[0], what)
-    tell(location, what)
-
-
-def what_is_done() -> tuple[str, str]:
-    """The location and the text that `doing` was given last."""
-    return _now
-
-
-def tell(first: str, second: str = "") -> None:
-    """Send the parent, if there is one, a line of two fields, escaped."""
-    if _parent is not None:
-        fields = (each.encode("unicode_escape") for each in (first, second))
-        os.write(_parent, b"\t".join(fields) + b"\n")
-
-
-def heard(line: bytes) -> tuple[str, str]:
-    """The two fields of a line."""
-    first, _, second = line.partition(b"\t")
-    return first.decode("unicode_escape"), second.decode("unicode_escape")
-
-
-def is_watched() -> bool:
-    """Whether a parent listens."""
-    return _parent is not None
-
-
-def listened(pipe: int) -> None:
-    """In a child: from here on the parent listens at the other end of `pipe`."""
-    global _parent
-    _parent = pipe
 
 
 def end_with(parent: int) -> None:
@@ -113,29 +66,35 @@ class _Signalled(BaseException):
         self.number = number
 
 
-def supervised(program: Callable[[], int], *, stops_by_itself: bool = False) -> int:
+def supervised(
+    program: Callable[[], int], *, stops_by_itself: bool = False, is_first: bool = True
+) -> int:
     """Run `program` in a child; return its exit status, or 1 if it crashes, in both processes.
 
     Signals reach the parent, which ends the child, and reports it. On a terminal both get them, and
     the child ignores them, since C++ code would not handle them. With `stops_by_itself` the child
-    gets the first SIGINT, to end with what it has.
+    gets the first SIGINT, to end with what it has. Only the first of several ranks shows progress.
     """
     if not hasattr(os, "fork"):
         return program()
     flush()
     read, write = os.pipe()
+    answers, answer = os.pipe()
+    where = where_shown() if is_first else None
     parent = os.getpid()
     signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     child = os.fork()
     if child == 0:
         os.close(read)
+        os.close(answer)
         end_with(parent)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
-        listened(write)
+        is_child_of(write, answers, where)
         return program()
     os.close(write)
-    listener = _Listener(read)
+    os.close(answers)
+    listener = _Listener(read, Progress(answer, where))
     try:
         for number in _ENDING:
             signal.signal(number, _raise)
@@ -171,59 +130,33 @@ def _raise(number: int, _: FrameType | None) -> None:
     raise _Signalled(number)
 
 
-class Progress:
-    """Shows what is running, once it takes long, if stderr is a terminal."""
-
-    def __init__(self, *, draws: bool = True) -> None:
-        self.draws = draws and sys.stderr is not None and sys.stderr.isatty()
-        self._what = ""
-        self._since = time.monotonic()
-        self._drawn = 0
-
-    def begin(self, what: str) -> None:
-        """Record what begins."""
-        self.clear()
-        self._what, self._since = what, time.monotonic()
-
-    def look(self) -> None:
-        """Update the display; to be called more than once per second."""
-        seconds = int(time.monotonic() - self._since)
-        if self.draws and self._what and seconds >= _SECONDS and seconds != self._drawn:
-            _draw(f"{shown(self._what)[:60]}: {seconds} s\r")
-            self._drawn = seconds
-
-    def clear(self) -> None:
-        """Remove the display."""
-        if self._drawn:
-            _draw("")
-            self._drawn = 0
-
-
 class _Listener:
     """Receives the child's messages, until the child has closed its end of `pipe`."""
 
-    def __init__(self, pipe: int) -> None:
+    def __init__(self, pipe: int, progress: Progress) -> None:
         self._pipe = pipe
-        self._progress = Progress()
+        self._progress = progress
         self._location, self._what = "", "its start"
         self._partial = ""
 
     def listen(self) -> None:
         rest = b""
-        seconds = 0.5 if self._progress.draws else None
+        seconds = 0.25 if self._progress.is_shown else None
         while True:
+            self._progress.look()
             if not select.select([self._pipe], [], [], seconds)[0]:
-                self._progress.look()
                 continue
             data = os.read(self._pipe, 65536)
             if not data:
-                self._progress.clear()
+                self._progress.end()
                 return
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
                 self._hear(*heard(line))
 
     def _hear(self, first: str, second: str) -> None:
+        if self._progress.hear(first, second):
+            return
         if first == WRITES:
             self._partial = second
             return
@@ -236,7 +169,7 @@ class _Listener:
             os.set_blocking(self._pipe, False)
             with suppress(BlockingIOError):
                 self.listen()
-        self._progress.clear()
+        self._progress.end()
         remove(self._partial)
 
     def crash(self, status: int) -> str:
@@ -249,7 +182,3 @@ class _Listener:
         if number == signal.SIGKILL:
             return "error: killed (SIGKILL): perhaps the memory ran out"
         return signalled(number)
-
-
-def _draw(text: str) -> None:
-    os.write(sys.stderr.fileno(), b"\r\x1b[K" + text.encode())

@@ -23,20 +23,11 @@ from typing import NoReturn
 from shard_dialect.errors import flush, say, shown
 from shard_dialect.processes import hosts, jobs
 from shard_dialect.processes.launchers import Rank, end_job, ends_by_itself
+from shard_dialect.processes.progress import Progress, is_child_of, where_shown
 from shard_dialect.processes.report_killed_watch import Guard
 from shard_dialect.processes.startup import message_of
-from shard_dialect.processes.supervise import (
-    WRITES,
-    Progress,
-    crash_of,
-    end_with,
-    heard,
-    is_watched,
-    listened,
-    remove,
-    signalled,
-    tell,
-)
+from shard_dialect.processes.supervise import crash_of, end_with, remove, signalled
+from shard_dialect.processes.to_parent import WRITES, heard, is_watched, tell
 
 _ALONE = Rank(0, 1)
 _STATE, _FAILED, _LOST, _INVITED = "!state", "!failed", "!lost", "!invited"
@@ -106,21 +97,25 @@ def watched(rank: Rank | None, timeout: float = math.inf) -> None:
     guard = Guard(job, jobs.killed(rank.number) if rank else "error: the program was killed")
     door = _door(rank)
     read, write = os.pipe()
+    answers, answer = os.pipe()
+    where = where_shown() if rank is None or rank.number == 0 else None
     parent = os.getpid()
     # Before the program has threads: a fork copies only the thread that calls it.
     child = os.fork()
     if child == 0:
         os.close(read)
+        os.close(answer)
         guard.close()
         if door is not None:
             door.close()
         end_with(parent)
-        listened(write)
+        is_child_of(write, answers, where)
         return
     os.close(write)
+    os.close(answers)
     status = 1
     try:
-        status = _Watch(child, read, rank, guard, timeout, door).run()
+        status = _Watch(child, read, rank, guard, timeout, door, Progress(answer, where)).run()
     except Exception as error:
         say(message_of(error))
     finally:
@@ -150,6 +145,7 @@ class _Watch:
         guard: Guard,
         timeout: float,
         door: hosts.Door | None,
+        progress: Progress,
     ) -> None:
         self._child = child
         self._pipe = pipe
@@ -168,7 +164,7 @@ class _Watch:
         self._hub: jobs.Hub | None = None
         self._hub_rank = self._rank.number
         self._doing = ("", "its start")
-        self._progress = Progress(draws=self._rank.number == 0)
+        self._progress = progress
         self._rest = b""
         self._partial = ""
         """The file that the child is writing."""
@@ -231,9 +227,10 @@ class _Watch:
         for key, _ in self._selector.select(_TICK):
             if key.fd in self._selector.get_map():  # one of the others may have closed it
                 key.data()
-        self._progress.look()
         if self._hub is not None:
             self._hub.look()
+            self._progress.wait(self._hub.waits_for)
+        self._progress.look()
 
     def _handle_signals(self) -> None:
         woken, wake = os.pipe()
@@ -300,12 +297,14 @@ class _Watch:
         except BlockingIOError:
             return
         if not data:
-            self._progress.begin("")
+            self._progress.end()
             self._selector.unregister(self._pipe)
             return
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             first, second = heard(line)
+            if self._progress.hear(first, second):
+                continue
             if first == WRITES:
                 self._partial = second
             elif first == _INVITED:
@@ -381,6 +380,8 @@ class _Watch:
             text = f"ended itself (SIGABRT) in {what}: an assertion of it fails for these inputs"
             return "failed", f"{where}error: {who} {text}"
         if crash:
+            is_mlir = not self._is_launched and what not in (COMPILED, REFERENCE)
+            who = "MLIR" if is_mlir else who
             return "failed", f"{where}error: {who} crashed ({crash.name}) in {what}"
         if not os.WIFSIGNALED(status):
             code = os.WEXITSTATUS(status)
@@ -398,7 +399,7 @@ class _Watch:
         if self._is_ended:
             return
         self._is_ended = True
-        self._progress.begin("")
+        self._progress.end()
         if self._status is None:
             os.kill(self._child, signal.SIGKILL)
             _, self._status = os.waitpid(self._child, 0)

@@ -30,6 +30,7 @@ def parsed(source: Source, entry: str | None, sizes: Sizes) -> tuple[ir.Module, 
 def _local(source: Source, entry: str | None, sizes: Sizes) -> tuple[ir.Module, str]:
     """The functions that are reached from the function to run, in the local form; and its name."""
     module, name = parsed(source, entry, sizes)
+    sizes.refuse_more(module.operation)
     run_pipeline(module, "spmd")
     keep_reached(module.operation, name)
     return module, name

@@ -15,7 +15,7 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.function import argument_names, argument_text
-from shard_dialect.ir.grids import grids_of
+from shard_dialect.ir.grids import grids_of, refuse_more_devices
 from shard_dialect.ir.walk import body
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.passes.pipelines import Specialize
@@ -36,6 +36,13 @@ class Sizes:
     """The number of ranks, if a launcher has started them."""
     scalars: str = ""
     """The values of arguments that are integers."""
+    most_devices: int | None = None
+    """The most devices that can run the program, if that is known before it is compiled."""
+
+    def refuse_more(self, module: ir.Operation) -> None:
+        """Raise a located `ShardError` for a program of more devices than can run it."""
+        if self.most_devices is not None:
+            refuse_more_devices(module, self.most_devices, "in one process there can be")
 
     def key(self, text: str | bytes) -> str:
         """The key for the compilation of this text, besides the text: empty if no size is open.

@@ -142,14 +142,13 @@ def auto(
     module: ir.Module,
     options: AutoOptions,
     entry: str | None = None,
-    tell: Callable[[Plan, Costs, int], None] = lambda *_: None,
 ) -> AutoResult:
     """Find annotations for the arguments and results of a module that have none.
 
     The annotations of the module hold, and it is not changed. Where no plan fits the memory, the
-    result computes cheap values again instead of storing them. `tell` is called with each better
-    plan. Raises `ShardError` if the module has no grid and none is asked for, if it is partitioned
-    already, or if no plan fits the memory limit.
+    result computes cheap values again instead of storing them. Raises `ShardError` if the module
+    has no grid and none is asked for, if it is partitioned already, or if no plan fits the memory
+    limit.
     """
     name = choose_entry(module.operation, entry)
     function = next(op for op in functions_of(module.operation) if name_of(op) == name)
@@ -158,23 +157,21 @@ def auto(
     end = time.monotonic() + options.seconds
     shapes = [options.grid] if options.devices is None else grid_shapes(options.devices)
     problems = [Problem.of(module, replace(options, grid=each), name) for each in shapes]
-    best = _best_of(problems, end, tell)
+    best = _best_of(problems, end)
     if options.memory_limit is not None and best[0] is not None and best[0].score.excess:
         # Some values may be computed again instead: in the search's time once more.
         again = Problem.of(module, best[1].options, name, "rematerialize")
-        found = again.search(options.seconds, tell)
+        found = again.search(options.seconds)
         if found is not None and found.score < best[0].score:
             best = found, again
     return best[1].checked(best[0])
 
 
-def _best_of(
-    problems: Sequence[Problem], end: float, tell: Callable[[Plan, Costs, int], None]
-) -> tuple[Found | None, Problem]:
+def _best_of(problems: Sequence[Problem], end: float) -> tuple[Found | None, Problem]:
     """The best plan of several problems, which share the time until `end`."""
     best: tuple[Found | None, Problem] = (None, problems[0])
     for left, problem in zip(range(len(problems), 0, -1), problems, strict=True):
-        found = problem.search((end - time.monotonic()) / left, tell)
+        found = problem.search((end - time.monotonic()) / left)
         if found is not None and (best[0] is None or found.score < best[0].score):
             best = found, problem
     return best
@@ -240,11 +237,11 @@ class Problem:
         )
         return cls(entry, options, grid, free, function, simplified, evaluator)
 
-    def search(self, seconds: float, tell: Callable[[Plan, Costs, int], None]) -> Found | None:
+    def search(self, seconds: float) -> Found | None:
         """The best plan; `None` if none can be partitioned."""
         guide = self._guide() if is_available() else None
         dimensions = dimensions_of(self.function)
-        search = Search(self.evaluator, dimensions, self.grid, self.free, seconds, tell, guide)
+        search = Search(self.evaluator, dimensions, self.grid, self.free, seconds, guide)
         return search.run()
 
     def _guide(self) -> Guide:

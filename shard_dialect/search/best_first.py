@@ -22,6 +22,7 @@ from itertools import cycle
 from typing import Any
 
 from shard_dialect.model import Grid
+from shard_dialect.processes.progress import Count
 from shard_dialect.search.decisions import Dimensions
 from shard_dialect.search.evaluate import Costs, Evaluator, Score
 from shard_dialect.search.guide import Guide
@@ -63,7 +64,7 @@ class Found:
 
 @dataclass
 class Search:
-    """A search over the plans of one function; `tell` is called with each better plan."""
+    """A search over the plans of one function."""
 
     evaluator: Evaluator
     dimensions: Dimensions
@@ -71,7 +72,6 @@ class Search:
     free: frozenset[int]
     """The boundary tensors that have no annotation of the user's."""
     seconds: float
-    tell: Callable[[Plan, Costs, int], None] = lambda *_: None
     guide: Guide | None = None
     _known: dict[Plan, Score | None] = field(default_factory=dict)
     _costs: dict[Plan, Costs | None] = field(default_factory=dict)
@@ -80,13 +80,15 @@ class Search:
     _best: tuple[Score, Plan, Costs] | None = None
     _deadline: float = 0.0
     _bound: float | None = None
+    _count: Count = field(default_factory=lambda: Count("s"))
 
     def run(self) -> Found | None:
         """The best plan; `None` if none can be partitioned."""
         self._deadline = time.monotonic() + self.seconds
+        self._count = Count("s", self.seconds, "--auto")
         is_exhausted = False
         try:
-            with self._stopped_by_signal():
+            with self._stopped_by_signal(), self._count:
                 if self.guide is not None:
                     self._follow(self.guide)
                 if not self._is_bound_met():
@@ -226,6 +228,7 @@ class Search:
             return self._known[plan]
         if time.monotonic() > self._deadline and self._best is not None:
             raise _OutOfTimeError
+        self._tell()
         costs = self._costs[plan] = self.evaluator.costs(plan)
         if costs is None:
             self._known[plan] = None
@@ -234,8 +237,13 @@ class Search:
         heappush(self._waiting[score.excess > 0], (score, len(self._known), plan))
         if self._best is None or score < self._best[0]:
             self._best = score, plan, costs
-            self.tell(plan, costs, len(self._known))
         return score
+
+    def _tell(self) -> None:
+        """Show how many plans were tried, the best one, and how much of the time is over."""
+        best = f", the best has {self._best[2]}" if self._best else ""
+        spent = self.seconds - max(self._deadline - time.monotonic(), 0.0)
+        self._count.done(spent, f"{len(self._known)} plans tried{best}")
 
 
 _GUIDED = 0.5

@@ -27,12 +27,13 @@ from shard_dialect.analysis.changes.annotations import (
 )
 from shard_dialect.analysis.changes.what_if_question import Question, edits_for, names_of
 from shard_dialect.analysis.reasons.explained_passes import imported
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, of_option
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import warn
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.model import Annotation, Axes, Grid
 from shard_dialect.model.devices.device_model import DeviceModel
+from shard_dialect.processes.progress import counted
 from shard_dialect.search.decisions import Decision, decide, decisions
 from shard_dialect.search.evaluate import Evaluator
 from shard_dialect.search.plan import Plan
@@ -73,6 +74,7 @@ class _Change:
     """Change an imported module in place."""
 
 
+_DEVICE_MODEL = "h100"
 SECONDS = 60.0
 """How long mutations are evaluated, by default."""
 
@@ -81,7 +83,7 @@ def mutations(
     module: ir.Module,
     entry: str | None = None,
     *,
-    device_model: str = "h100",
+    device_model: str = _DEVICE_MODEL,
     seconds: float = SECONDS,
 ) -> list[Mutation]:
     """The mutations of a module in the annotated form, each with what it changes.
@@ -96,7 +98,7 @@ def mutations(
     before = _evaluator(imported(text), name, prices).known_costs(Plan())
     found = []
     changes = _changes(text, name)
-    for number, change in enumerate(changes):
+    for number, change in enumerate(counted(changes, "mutations", "--list-mutations")):
         changed = imported(text)
         if time.monotonic() > end:
             warn(
@@ -136,16 +138,26 @@ def mutated(module: ir.Module, what: Sequence[str], entry: str | None = None) ->
     numbers = [int(each) for each in what if each.isdecimal()]
     changes = _changes(text, name) if numbers else []
     for number in numbers:
-        if number >= len(changes):
-            raise ShardError(f"there is no mutation {number}: --list-mutations lists them")
+        if number >= len(changes) or not _is_listed(changes[number], text, name):
+            raise ShardError(
+                f"--mutate={number}: there is no such mutation: --list-mutations lists them"
+            )
     for each in what:
         if not each.isdecimal():
-            for edit in edits_for(changed.operation, name, Question.read(each)):
-                apply_edit(changed.operation, edit)
+            with of_option(f"--mutate={each}"):
+                for edit in edits_for(changed.operation, name, Question.read(each)):
+                    apply_edit(changed.operation, edit)
     # Later ops first, so that inserted ops do not move those that are still to be changed.
     for number in sorted(numbers, reverse=True):
         changes[number].apply(changed)
     return changed
+
+
+def _is_listed(change: _Change, text: str, entry: str) -> bool:
+    """Whether the program with this change can be partitioned, as those that are listed can."""
+    changed = imported(text)
+    change.apply(changed)
+    return _evaluator(changed, entry, DeviceModel.read(_DEVICE_MODEL)).costs(Plan()) is not None
 
 
 def _changes(text: str, entry: str) -> list[_Change]:

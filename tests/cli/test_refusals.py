@@ -2,16 +2,19 @@
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from shard_dialect.errors import ShardError
+from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.run import main
 from shard_dialect.search.auto import AutoOptions
-from tests.conftest import Program
+from shard_dialect.search.mutations import mutated, mutations
+from tests.conftest import Program, run_child
 
 GRID = "shard.grid @g(shape = 2)\n"
 FUNCTION = """\
@@ -91,17 +94,65 @@ READING = {
     ),
     "type: unknown grid": (
         typed("#mesh.shard<@h, [[0]]>"),
-        "2:1: error: 'func.func' op grid @h is not declared; the module's grids: @g",
+        "2:17: error: 'func.func' op grid @h is not declared; the module's grids: @g",
     ),
     "type: unknown reduction": (
         typed("#mesh.shard<@g, [[], {xor = [0]}]>"),
-        "2:1: error: 'func.func' op unknown field 'xor' in {xor = [0]}: expected some of sum, max",
+        "2:17: error: 'func.func' op unknown field 'xor' in {xor = [0]}: expected some of sum, max",
     ),
     "type: short form without a grid": (
         typed("#mesh.shard<[[0]]>"),
         "2:37: error: #mesh.shard names no grid, and its function has no mesh_cluster",
     ),
 }
+
+ON_ARGUMENT = """\
+shard.grid @g(shape = 2x2)
+func.func @main(%first: tensor<4x8xf32>,
+                %x: tensor<4x8xf32> {{{attribute}}}) -> tensor<4x8xf32> {{
+  return %x : tensor<4x8xf32>
+}}
+"""
+ATTRIBUTES = {
+    "mesh.sharding = #mesh.shard<@h, [[0]]>": "grid @h is not declared; the module's grids: @g",
+    "mesh.sharding = #mesh.shard<@g, [[7]]>": "grid axis 7 in sharding [[7], []] is not in grid",
+    "mesh.sharding = #mesh.shard<@g, [[0], [0]]>": "grid axis 0 is used twice",
+    "mesh.sharding = #mesh.shard<@g, [[0], [], [1]]>": "only a value that an op makes can be",
+    "mesh.sharding = 3": "expected #mesh.shard<@grid, [...]>, found 3",
+    'sdy.sharding = #sdy.sharding<@h, [{"x"}, {}]>': "mesh @h is not declared",
+}
+
+
+@pytest.mark.parametrize("attribute", ATTRIBUTES)
+def test_an_attribute_of_an_argument_is_refused_where_that_is(
+    attribute: str, opt: Program, tmp_path: Path
+) -> None:
+    file = tmp_path / "in.mlir"
+    file.write_text(ON_ARGUMENT.format(attribute=attribute))
+    assert_refused(opt(file, "--spmd"), f"{file}:3:17: error: ", ATTRIBUTES[attribute])
+
+
+@pytest.mark.parametrize(
+    ("program", "option"),
+    [
+        ("opt", "--pick-device=rank=99"),
+        ("opt", "--mutate=99"),
+        ("opt", "--mutate=x=[[7]]"),
+        ("report", "--entry=nobody"),
+        ("report", "--what-if=nobody=[[0]]"),
+        ("report", "--what-if=x=[[7]]"),
+        ("report", "--what-if=x"),
+        ("report", "--explain=nobody"),
+        ("report", "--show=nobody"),
+    ],
+)
+def test_an_error_about_an_option_is_at_the_option(program: str, option: str) -> None:
+    flags = ["--spmd"] if program == "opt" else []
+    command = [sys.executable, "-m", f"shard_dialect.{program}", "examples/megatron.mlir"]
+    done = run_child([*command, *flags, option])
+    assert_refused(done)
+    assert done.stderr.startswith(f"error: {option}: ")
+
 
 PROPAGATING = {
     "two annotations that disagree": (
@@ -263,11 +314,65 @@ def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
     assert Source.read(str(path)).text == upstream("[[0]]")
 
 
-def test_a_module_without_functions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32", "utf-32-be"])
+def test_other_byte_order_marks_are_named(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "in.mlir"
-    path.write_text(GRID)
+    path.write_bytes(("\ufeff" * encoding.endswith("be") + upstream("[[0]]")).encode(encoding))
+    with pytest.raises(ShardError, match="is UTF-16 or UTF-32 text") as raised:
+        Source.read(str(path))
+    assert raised.value.location == f"{path}:1:1"
+
+
+@pytest.mark.parametrize("text", [GRID, "", "// nothing\n"])
+def test_a_module_without_functions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    path = tmp_path / "in.mlir"
+    path.write_text(text)
     assert main([str(path)]) == 1
-    assert "error: the module has no function to run" in capsys.readouterr().err
+    assert capsys.readouterr().err == f"{path}:1:1: error: the module has no function to run\n"
+
+
+def test_a_mutation_that_the_list_leaves_out_is_refused() -> None:
+    module = Source.read("examples/megatron.mlir")
+    with make_context():
+        listed = {each.number for each in mutations(module.parse())}
+        left_out = min({*range(max(listed))} - listed)
+        with pytest.raises(ShardError, match=f"--mutate={left_out}: there is no such mutation"):
+            mutated(module.parse(), [str(left_out)])
+
+
+@pytest.mark.parametrize("program", ["opt", "run", "report"])
+def test_a_crash_of_the_parser_has_the_same_words(program: str, tmp_path: Path) -> None:
+    path = tmp_path / "in.mlir"
+    path.write_text(f"module attributes {{a = {'[' * 20000}{']' * 20000}}} {{}}")
+    done = run_child([sys.executable, "-m", f"shard_dialect.{program}", str(path)])
+    assert_refused(done)
+    assert done.stderr == f"{path}:1:1: error: MLIR crashed (SIGSEGV) in the parser\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        (
+            ["run"],
+            "in.mlir:3:1: error: grid @grid(1000000x1000000) has 1,000,000,000,000 devices: ",
+        ),
+        (["report"], "in.mlir:3:1: error: grid @grid(1000000x1000000) has 1,000,000,000,000 dev"),
+        (["opt", "--spmd"], "error: tells 1,000,000 devices apart, each by a number in a list"),
+    ],
+)
+def test_too_many_devices_are_refused_at_once(
+    program: list[str], said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "in.mlir"
+    text = Path("examples/megatron.mlir").read_text()
+    path.write_text(text.replace("shape = 2x2", "shape = 1000000x1000000"))
+    module, *flags = program
+    begin = time.monotonic()
+    command = [sys.executable, "-m", f"shard_dialect.{module}", str(path), *flags]
+    assert_refused(run_child(command), said)
+    assert time.monotonic() - begin < 20  # with the start of a process, on a busy machine
 
 
 @pytest.mark.parametrize("seconds", ["-1", "0", "inf", "nan"])

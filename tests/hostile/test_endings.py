@@ -3,6 +3,7 @@
 import os
 import random
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -237,6 +238,38 @@ def test_no_file_is_taken_for_a_closed_stream(program: Path, command: str, tmp_p
         assert wrong.returncode == 1
         assert not wrong.stdout
     assert os.listdir(tmp_path) == ["in.mlir"]
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a disk that is full but for 8 KiB."""
+    folder = tmp_path / "full"
+    folder.mkdir()
+    mounting = ["mount", "-t", "tmpfs", "-o", "size=16k", "none", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(mounting, capture_output=True).returncode:
+        pytest.skip("a disk is full; only root can make one")
+    (folder / "fill").write_bytes(b"0" * 8192)
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_under_the_cache_is_no_error(full: Path, program: Path) -> None:
+    done = shell(COMMANDS[4], FILE=str(program), SHARD_DIALECT_CACHE=str(full / "cache"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not [*full.glob("cache/*")]
+
+
+def test_a_largest_size_of_files_is_no_error_of_the_cache(program: Path, tmp_path: Path) -> None:
+    command = f"ulimit -f 4; {COMMANDS[4]}"
+    done = shell(command, FILE=str(program), SHARD_DIALECT_CACHE=str(tmp_path / "cache"))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_llvm_cannot_write_is_named(program: Path, tmp_path: Path) -> None:
+    """Here the module before each pass, of which LLVM writes files itself."""
+    flags = f"--mlir-print-ir-before-all --mlir-print-ir-tree-dir={tmp_path / 'tree'}"
+    done = shell(f"ulimit -f 0; {COMMANDS[0]} {flags}", FILE=str(program))
+    refused(done, "LLVM ended in .*: IO failure on output stream: (?i:file too large)")
 
 
 def test_a_reader_that_goes_is_no_error(program: Path) -> None:

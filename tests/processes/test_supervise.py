@@ -5,10 +5,14 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from shard_dialect.errors import let_go_aside
+from shard_dialect.processes import progress
 from tests.conftest import ROOT, Program
 
 pty = pytest.importorskip("pty", reason="there are no terminals")
@@ -16,7 +20,7 @@ pty = pytest.importorskip("pty", reason="there are no terminals")
 PROGRAM = """
 import os, time
 from shard_dialect.processes.launchers import TORCHRUN, launched_by
-from shard_dialect.processes.supervise import doing
+from shard_dialect.processes.to_parent import doing
 from shard_dialect.processes.watch import state, watched
 watched(launched_by([TORCHRUN]))
 for each in ("ready", "joined"):
@@ -30,12 +34,13 @@ os._exit(0)
 """
 
 
-def stderr_of(rank: str | None) -> str:
+def stderr_of(rank: str | None, program: str = PROGRAM, **more: str) -> str:
     """What a terminal gets from the program."""
+    more = {"SHARD_DIALECT_PROGRESS": "", **more}
     ours, theirs = pty.openpty()
-    environment = {**os.environ, **({"RANK": rank, "WORLD_SIZE": "1"} if rank else {})}
+    environment = {**os.environ, **({"RANK": rank, "WORLD_SIZE": "1"} if rank else {}), **more}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-c", program],
         cwd=ROOT,
         env=environment,
         stdout=subprocess.PIPE,
@@ -61,6 +66,92 @@ def test_long_work_is_drawn_and_wiped(rank: str | None) -> None:
     assert "long work: 2 s" in drawn
     assert "short work" not in drawn
     assert drawn.endswith("\r\x1b[K")
+
+
+def test_nothing_is_drawn_that_is_switched_off() -> None:
+    assert stderr_of(None, SHARD_DIALECT_PROGRESS="0") == ""
+
+
+WARNING = PROGRAM.replace(
+    'print("done", flush=True)',
+    """
+from shard_dialect.cli.printing import write_output
+from shard_dialect.errors import say
+from shard_dialect.processes.progress import Count
+with Count("things", 7, "--all") as outer, Count("parts", 9) as inner:
+    outer.done(3)
+    inner.done(4)
+    time.sleep(1)
+    say("warning: one")
+    time.sleep(1)
+    say("warning: two")
+write_output("done\\n")
+time.sleep(1)
+""",
+)
+
+
+def test_what_is_drawn_goes_away_before_anything_is_printed() -> None:
+    drawn = stderr_of(None, WARNING)
+    assert "--all, 3 of 7 things, 4 of 9 parts: long work: " in drawn
+    for line in ("warning: one", "warning: two"):
+        before, _, after = drawn.partition(line)
+        assert before.endswith(("\r\x1b[K", "\n"))
+        assert after.startswith("\r\n")
+    assert "long work" in drawn.partition("warning: one")[2]
+    assert drawn.endswith("warning: two\r\n")  # nothing is drawn after the result
+
+
+class Clock:
+    """The time, as a test sets it."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Clock, list[str]]]:
+    clock, lines = Clock(), []
+    monkeypatch.setattr(progress, "time", clock)
+    monkeypatch.setattr(progress, "_write", lines.append)
+    yield clock, lines
+    let_go_aside(lambda is_result: nullcontext())
+
+
+def test_a_log_has_a_line_every_ten_seconds(written: tuple[Clock, list[str]]) -> None:
+    clock, lines = written
+    shown = progress.Progress(0, "log")
+    shown.begin("insert-collectives")
+    shown.hear("!far", "14 of 41 passes")
+    for tenth in range(350):
+        clock.now = tenth / 10
+        shown.look()
+    assert lines == [
+        f"note: after {seconds} s: 14 of 41 passes: insert-collectives\n"
+        for seconds in (10, 20, 30)
+    ]
+
+
+def test_a_terminal_has_one_line_that_is_no_wider(written: tuple[Clock, list[str]]) -> None:
+    clock, lines = written
+    shown = progress.Progress(0, "terminal")
+    shown.begin("x" * 500)
+    clock.now = 1.9
+    shown.look()
+    assert lines == []
+    clock.now = 2.1
+    shown.look()
+    (line,) = lines
+    assert line.startswith("\r\x1b[Kxxx")
+    assert line.endswith("…: 2 s\r")
+    assert len(line) < 500
+    shown.end()
+    assert lines[1:] == ["\r\x1b[K"]
+    clock.now = 5.0
+    shown.look()
+    assert len(lines) == 2
 
 
 def test_other_ranks_draw_nothing() -> None:

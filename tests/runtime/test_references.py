@@ -5,7 +5,7 @@ import pytest
 
 from shard_dialect.backends.cpu import elementary_functions
 from shard_dialect.errors import ShardError
-from shard_dialect.processes.supervise import what_is_done
+from shard_dialect.processes.to_parent import what_is_done
 from shard_dialect.runtime.checking.reference import JUDGES, Judge
 from shard_dialect.runtime.random_inputs import random_inputs
 from shard_dialect.testing import reference_of, run_and_check

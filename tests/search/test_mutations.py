@@ -43,7 +43,10 @@ def test_by_name() -> None:
 
 @pytest.mark.parametrize(
     ("what", "message"),
-    [(1000, "there is no mutation 1000"), ("nobody=[[]]", "nothing of @main is called 'nobody'")],
+    [
+        (1000, "--mutate=1000: there is no such mutation"),
+        ("nobody=[[]]", "nothing of @main is called 'nobody'"),
+    ],
 )
 def test_what_is_not_there(what: int | str, message: str) -> None:
     with pytest.raises(sd.ShardError, match=message):

@@ -13,6 +13,7 @@ from shard_dialect.analysis.changes.annotations import apply_edit
 from shard_dialect.analysis.changes.what_if_question import Question, edits_for
 from shard_dialect.analysis.program_report import DEVICE_MODEL, ProgramReport, report_on
 from shard_dialect.analysis.reasons.explained_passes import imported
+from shard_dialect.errors import of_option
 from shard_dialect.ir.bindings import ir
 
 
@@ -88,7 +89,8 @@ def what_if(
     name = choose_entry(module.operation, entry)
     changed = imported(asm)
     for question in questions:
-        for edit in edits_for(changed.operation, name, Question.read(question)):
-            apply_edit(changed.operation, edit)
+        with of_option(f"--what-if={question}"):
+            for edit in edits_for(changed.operation, name, Question.read(question)):
+                apply_edit(changed.operation, edit)
     before = report_on(imported(asm), name, device_model=device_model)
     return Comparison(before, report_on(changed, name, device_model=device_model))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from time import monotonic
 
@@ -24,6 +24,7 @@ from shard_dialect.errors import ShardError
 from shard_dialect.model import Axes, Axis, Grid
 from shard_dialect.model.devices.device_model import DeviceModel
 from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.processes.progress import counted
 
 
 @dataclass(frozen=True)
@@ -98,22 +99,20 @@ class Removals:
             each.site: _in_text(each, file_text) for each in annotations_in(module.operation)
         }
 
-    def all(
-        self, read: Sequence[tuple[Collective, Why]], progress: Callable[[int, int], None]
-    ) -> tuple[Tried, ...]:
-        """The removal of each; `progress` is told how many are done, of how many."""
+    def all(self, read: Sequence[tuple[Collective, Why]]) -> tuple[Tried, ...]:
+        """The removal of each."""
         like = alike([each for each, _ in read])
         found: dict[int, Tried] = {}
-        for number in sorted(
+        in_order = sorted(
             range(len(read)), key=lambda number: (like[number] != number, -read[number][0].seconds)
-        ):
+        )
+        for number in counted(in_order, "collectives", "--suggest"):
             tried = self.best(*read[number])
             if isinstance(tried, NotTried) and like[number] != number:
                 tried = NotTried(
                     f"not all of its changes are tried: it is like #{like[number] + 1}"
                 )
             found[number] = tried
-            progress(len(found), len(read))
         return tuple(found[number] for number in range(len(read)))
 
     def best(self, collective: Collective, why: Why) -> Tried:

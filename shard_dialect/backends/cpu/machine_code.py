@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +48,7 @@ from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.lower.control_flow import for_llvm
 from shard_dialect.passes.lower.mpi.mpi_code import BIND as MPI_BIND
 from shard_dialect.passes.lower.mpi.mpi_code import functions_called
-from shard_dialect.processes.supervise import doing
+from shard_dialect.processes.to_parent import doing
 
 BIND = "mesh.bind"
 _TABLE = "mesh.table"
@@ -256,17 +257,23 @@ class Engine:
         return _called(self._engine.raw_lookup(name))
 
     def write_library(self, path: Path) -> bool:
-        """Link the code to a shared library; return whether that worked."""
+        """Link the code to a shared library; return whether that worked.
+
+        LLVM ends the process if it cannot write the object file: it writes to memory, which is not
+        full as disks are, and not at all where files have a largest size.
+        """
         linker = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-        if linker is None:
+        is_limited = resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY
+        if linker is None or is_limited or not hasattr(os, "memfd_create"):
             return False
-        object_file = path.with_suffix(".o")
-        self._engine.dump_to_object_file(str(object_file))
-        command = [linker, "-shared", "-o", str(path), str(object_file), "-lm"]
-        try:
-            return subprocess.run(command, capture_output=True, check=False).returncode == 0
-        finally:
-            object_file.unlink(missing_ok=True)
+        with open(os.memfd_create(path.stem), "wb") as memory:
+            object_file = f"/proc/self/fd/{memory.fileno()}"
+            self._engine.dump_to_object_file(object_file)
+            command = [linker, "-shared", "-o", str(path), object_file, "-lm"]
+            done = subprocess.run(
+                command, capture_output=True, check=False, pass_fds=[memory.fileno()]
+            )
+        return done.returncode == 0
 
 
 class SharedLibrary:

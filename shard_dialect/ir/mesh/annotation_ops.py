@@ -20,11 +20,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.context import is_of_users
-from shard_dialect.ir.diagnostics import error_at, located
-from shard_dialect.ir.function import boundary, form_of
+from shard_dialect.ir.diagnostics import error_at, located, location_text
+from shard_dialect.ir.function import boundary, form_of, location_of_argument
 from shard_dialect.ir.mesh.attributes import (
     MANUAL,
     SHARDING,
@@ -325,10 +326,13 @@ def _of_arguments(function: ir.Operation, shardings: Shardings) -> Iterator[Anno
     attributes = boundary(function, "arg_attrs")
     for value, entry in zip(body(function).arguments, attributes, strict=True):
         yield from _in_type(value, function, shardings)
-        with located(function):
-            if SHARDING in entry and _is_tensor(value):
+        if SHARDING in entry and _is_tensor(value):
+            place = location_of_argument(function, value)
+            try:
                 annotation = shardings.read_annotation(entry[SHARDING], rank_of(value.type))
-                yield AnnotatedValue(value, annotation, function.location)
+            except ShardError as error:
+                raise error.at(location_text(place)) from None
+            yield AnnotatedValue(value, annotation, place)
 
 
 def _of_ops(function: Function, shardings: Shardings) -> Iterator[AnnotatedValue]:

@@ -16,6 +16,7 @@ Shardy's pretty text and CHLO (as StableHLO) are read by jaxlib's bindings, sinc
 
 from __future__ import annotations
 
+import codecs
 import re
 import sys
 from bisect import bisect_right
@@ -42,6 +43,7 @@ from shard_dialect.ir.sdy.sdy_spelling import edits as sdy_edits
 from shard_dialect.ir.sdy.sdy_spelling import pretty_edits
 from shard_dialect.ir.verify import verify
 from shard_dialect.processes.startup import without_notices
+from shard_dialect.processes.to_parent import during
 
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[%@#!^]?[\w.$-]+|\S')
 _OP = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+")
@@ -172,7 +174,11 @@ def _context() -> Any:
 
 
 STDIN = "-"
+PARSER = "the parser"
+"""What is done while a file is read, where a crash is reported."""
 _BYTECODE = b"ML\xefR"
+_OTHER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
+"""The byte order marks of text that is not UTF-8; that of UTF-32, little-endian, begins as one."""
 _LOCATION = re.compile(r"-:(\d+):(\d+)$")
 _PLACE = re.compile(r":(\d+):(\d+)$")
 _NAME = re.compile(r"%(?!arg\d)([\w$.-]*[^\W\d][\w$.-]*)")
@@ -215,6 +221,11 @@ class Source:
         try:
             text = data.decode("utf-8-sig")  # without the mark that some editors begin a file with
         except UnicodeDecodeError as error:
+            if data.startswith(_OTHER_MARKS):
+                raise ShardError(
+                    "is UTF-16 or UTF-32 text, by its byte order mark: save it as UTF-8",
+                    f"{name}:1:1",
+                ) from None
             line = data.count(b"\n", 0, error.start) + 1
             raise ShardError(
                 "is neither UTF-8 text nor MLIR bytecode", f"{name}:{line}:1"
@@ -240,13 +251,14 @@ class Source:
             return f"{name}:{line + lines_before}:{column + 1}"
 
         try:
-            pretty_ops = edits_without_jaxlib(text)
-            if pretty_ops is None:
-                generic = to_generic(text, name, lines_before)
-                spelled = edited(generic, sdy_edits(generic))
-                return cls(name, spelled, lines_before=lines_before, file_text=text)
-            every = (*edits(text, location_at), *sdy_edits(text), *pretty_ops)
-            edits_found = sorted(every, key=lambda edit: edit.start)
+            with during(PARSER, f"{name}:{lines_before + 1}:1"):
+                pretty_ops = edits_without_jaxlib(text)
+                if pretty_ops is None:
+                    generic = to_generic(text, name, lines_before)
+                    spelled = edited(generic, sdy_edits(generic))
+                    return cls(name, spelled, lines_before=lines_before, file_text=text)
+                every = (*edits(text, location_at), *sdy_edits(text), *pretty_ops)
+                edits_found = sorted(every, key=lambda edit: edit.start)
         except ShardError as error:
             return cls(name, text, lines_before=lines_before, problem=error, file_text=text)
         changes = [(*position(e.start), e.removed, len(e.added)) for e in edits_found]
@@ -259,7 +271,7 @@ class Source:
         context = ir.Context.current
         allowed = context.allow_unregistered_dialects
         load_dialects_of(self.text, context)
-        with self.file_locations(), reporting(context):
+        with during(PARSER, self._start), self.file_locations(), reporting(context):
             try:
                 module = ir.Module.parse(self.text)
             except ir.MLIRError as error:
@@ -318,7 +330,7 @@ class Source:
         match = _LOCATION.match(location)
         if not match:
             return location
-        line, column = map(int, match.groups())
+        line, column = (max(int(each), 1) for each in match.groups())  # a module's are 0
         for at, before, removed, added in self.changes:
             if at == line and column > before + added:
                 column += removed - added

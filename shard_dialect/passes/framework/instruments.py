@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from shard_dialect.errors import ShardError, cannot
-from shard_dialect.ir.bindings import PassManager, submodule
+from shard_dialect.ir.bindings import PassManager, ir, submodule
+from shard_dialect.passes.framework.dumps import Dumps, When, dump, is_dump, plain
 from shard_dialect.passes.framework.options import Element, Node, elements_of, parse_pipeline
 from shard_dialect.passes.pipelines import PIPELINES
 
@@ -25,6 +27,8 @@ class Instruments:
     print_ir_after_failure: bool = False
     print_ir_module_scope: bool = False
     print_ir_tree_dir: str | None = None
+    printed: Callable[[ir.Operation], str] = plain
+    """The text of a module where it is printed between passes."""
     timing: bool = False
     statistics: Literal["list", "pipeline"] | None = None
     verify_each: bool = True
@@ -40,47 +44,69 @@ class Instruments:
     strict: bool = False
 
     def attach(self, manager: PassManager) -> None:
-        """Have the manager verify, time and print as the flags ask.
-
-        Raises `ShardError` for a folder that cannot be made.
-        """
+        """Have the manager verify and time as the flags ask."""
         manager.enable_verifier(self.verify_each)
         if self.timing:
             manager.enable_timing()
         if self.statistics:
             modes = submodule("passmanager").PassDisplayMode
             manager.enable_statistics(getattr(modes, self.statistics.upper()))
-        self.attach_printing(manager)
 
-    def attach_printing(self, manager: PassManager) -> None:
-        """Have the manager print the IR around all passes, for the flags that concern all."""
+    def dumps(self) -> Dumps:
+        """What prints the module at the dumps among the steps.
+
+        Raises `ShardError` for a folder that cannot be made.
+        """
         if self.print_ir_tree_dir:
             _make_folder(self.print_ir_tree_dir)
-        after = self.print_ir_after_all or self.print_ir_after_change
-        if self.print_ir_before_all or after or self.print_ir_after_failure:
-            manager.enable_ir_printing(
-                print_before_all=self.print_ir_before_all,
-                print_after_all=after,
-                print_module_scope=self.print_ir_module_scope,
-                print_after_change=self.print_ir_after_change,
-                print_after_failure=self.print_ir_after_failure,
-                tree_printing_dir_path=self.print_ir_tree_dir,
-            )
+        return Dumps(
+            self.printed,
+            self.print_ir_module_scope,
+            self.print_ir_tree_dir,
+            self.print_ir_after_failure,
+        )
 
-    def before(self, node: Element) -> tuple[Element, ...]:
-        """Upstream's `print-ir` before a pass or pipeline, if that is asked for.
+    def before(self, node: Element, *, is_pass: bool) -> tuple[Element, ...]:
+        """The dumps before a pass or a named pipeline."""
+        found = []
+        if node.name in self.print_ir_before or (self.print_ir_before_all and is_pass):
+            found.append(dump(When.BEFORE, node.name))
+        if is_pass and (self.print_ir_after_change or self.print_ir_after_failure):
+            found.append(dump(When.BEGIN, node.name))
+        return tuple(found)
 
-        The bindings print around all passes or none, so these prints are passes themselves.
+    def after(self, node: Element, *, is_pass: bool) -> tuple[Element, ...]:
+        """The dumps after a pass or a named pipeline.
+
+        >>> print(*Instruments(print_ir_after=("cse",)).after(Element("cse"), is_pass=True))
+        dump-ir{After cse}
         """
-        return (_print("Before", node),) if node.name in self.print_ir_before else ()
+        if node.name in self.print_ir_after:
+            return (dump(When.AFTER, node.name),)
+        if is_pass and self.print_ir_after_change:
+            return (dump(When.CHANGED, node.name),)
+        return (dump(When.AFTER, node.name),) if is_pass and self.print_ir_after_all else ()
 
-    def after(self, node: Element) -> tuple[Element, ...]:
-        """As `before`.
+    def only_dumps(self) -> Instruments:
+        """Only the instruments that print the module, at all passes."""
+        return Instruments(
+            print_ir_before_all=self.print_ir_before_all,
+            print_ir_after_all=self.print_ir_after_all,
+            print_ir_after_change=self.print_ir_after_change,
+            print_ir_after_failure=self.print_ir_after_failure,
+        )
 
-        >>> print(*Instruments(print_ir_after=("cse",)).after(Element("cse")))
-        print-ir{label={After cse}}
-        """
-        return (_print("After", node),) if node.name in self.print_ir_after else ()
+    def without_dumps(self) -> Instruments:
+        """The instruments, but for those that print the module."""
+        return replace(
+            self,
+            print_ir_before=(),
+            print_ir_after=(),
+            print_ir_before_all=False,
+            print_ir_after_all=False,
+            print_ir_after_change=False,
+            print_ir_after_failure=False,
+        )
 
     def inserted(self, node: Element) -> tuple[Node, ...]:
         """The passes to run after a pass or pipeline.
@@ -106,7 +132,7 @@ class Instruments:
 
         Raises `ShardError` for names that are not among them.
         """
-        names = [element.name for element in elements_of(nodes)]
+        names = [each.name for each in elements_of(nodes) if not is_dump(each)]
         last_name = self.stop_after
         while last_name in PIPELINES:
             last_name = PIPELINES[last_name]().steps()[-1].partition("{")[0]
@@ -115,7 +141,10 @@ class Instruments:
                 raise ShardError(f"no pass '{name}' is in the pipeline: it has {', '.join(names)}")
         if last_name is not None:
             holds = [last_name in [each.name for each in elements_of((node,))] for node in nodes]
-            nodes = nodes[: holds.index(True) + 1]
+            end = holds.index(True) + 1
+            while end < len(nodes) and is_dump(nodes[end]):
+                end += 1
+            nodes = nodes[:end]
         return tuple(node for node in nodes if str(node).partition("{")[0] not in self.skip)
 
     def check(self, nodes: tuple[Node, ...]) -> None:
@@ -152,7 +181,3 @@ def _make_folder(path: str) -> None:
         Path(path).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise cannot("write to", path, error) from None
-
-
-def _print(when: str, node: Element) -> Element:
-    return Element("print-ir", f"label={{{when} {node.name}}}")

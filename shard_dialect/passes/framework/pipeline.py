@@ -8,10 +8,10 @@ Passes in Python are callbacks in it; everything else is upstream's, and parsed 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
+from typing import cast
 
 from shard_dialect.errors import ShardError, brief, raised_in
 from shard_dialect.ir.bindings import PassManager, ir
@@ -23,6 +23,8 @@ from shard_dialect.passes.framework.base import (
     forget_analyses,
     keeping_analyses,
 )
+from shard_dialect.passes.framework.dumps import NAME as DUMP
+from shard_dialect.passes.framework.dumps import Dumps, is_dump
 from shard_dialect.passes.framework.instruments import Instruments
 from shard_dialect.passes.framework.options import (
     Element,
@@ -35,7 +37,8 @@ from shard_dialect.passes.framework.options import (
 )
 from shard_dialect.passes.framework.pass_table import is_registered, pass_class, pass_names
 from shard_dialect.passes.pipelines import PIPELINES
-from shard_dialect.processes.supervise import doing, what_is_done
+from shard_dialect.processes.progress import Count
+from shard_dialect.processes.to_parent import doing, what_is_done
 
 _MODULE = "builtin.module"
 # Upstream's that people are likely to want here, for the nearest name to a misspelt one.
@@ -84,6 +87,9 @@ class Pipeline:
     manager: PassManager
     first: str
     """The upstream passes that run before the first of ours, for messages."""
+    count: Count
+    """The passes and groups of passes, of which as many have run."""
+    dumps: Dumps
 
     @classmethod
     def build(cls, pipeline: str | Sequence[str | Pass], instruments: Instruments) -> Pipeline:
@@ -92,15 +98,21 @@ class Pipeline:
         _check_known((*instruments.print_ir_before, *instruments.print_ir_after))
         manager = PassManager(_MODULE)
         instruments.attach(manager)
-        _Builder(instruments, nests).fill(manager, _MODULE, nodes)
-        return cls(manager, _until_python(nodes))
+        count = Count("passes", sum(not is_dump(each) for each in nodes))
+        dumps = instruments.dumps()
+        _Builder(instruments, nests, count, dumps).fill(manager, _MODULE, nodes)
+        return cls(manager, _until_python(nodes), count, dumps)
 
     def run(self, module: ir.Module | ir.Operation) -> None:
         """Run all passes on `module`, in place. Raises `ShardError` where a pass refuses it."""
         _, caller = what_is_done()
         doing(self.first)
-        with reporting(module.context), keeping_analyses():
-            _run(self.manager, module.operation)
+        with reporting(module.context), keeping_analyses(), self.count:
+            try:
+                _run(self.manager, module.operation)
+            except ShardError:
+                self.dumps.fail()
+                raise
         doing(caller)
 
 
@@ -110,7 +122,7 @@ def described(pipeline: str | Sequence[str | Pass], instruments: Instruments | N
     Also with the options and passes that `instruments` add.
     """
     instruments = instruments or Instruments()
-    nodes, nests = _read(pipeline, instruments)
+    nodes, nests = _read(pipeline, instruments.without_dumps())
     manager = PassManager(_MODULE)
     _Builder(instruments, nests, described=True).fill(manager, _MODULE, nodes)
     return str(manager)
@@ -163,17 +175,20 @@ def _expanded(nodes: Sequence[Node], instruments: Instruments) -> Iterator[Node]
             for each in node.inside:
                 if isinstance(each, Element) and each.name in PIPELINES and node.anchor != _MODULE:
                     raise _misplaced(each, _MODULE, node.anchor)
-            yield Group(node.anchor, tuple(_expanded(node.inside, instruments)))
+            # Steps in Python, as dumps are, cannot stand in a group of any op.
+            own = instruments if node.anchor != "any" else instruments.without_dumps()
+            yield Group(node.anchor, tuple(_expanded(node.inside, own)))
             continue
-        yield from instruments.before(node)
+        is_pass = node.name not in PIPELINES
+        yield from instruments.before(node, is_pass=is_pass)
         element = instruments.with_settings(node)
         if node.name in PIPELINES:
             inside = parse_pipeline(",".join(named_pipeline(element).steps()))
             yield from _expanded(inside, instruments)
         else:
             yield element
-        yield from _expanded(instruments.inserted(node), Instruments())
-        yield from instruments.after(node)
+        yield from instruments.after(node, is_pass=is_pass)
+        yield from _expanded(instruments.inserted(node), instruments.only_dumps())
 
 
 def named_pipeline(element: Element) -> NamedPipeline:
@@ -187,25 +202,38 @@ class _Builder:
     instruments: Instruments
     nests: bool
     """Put passes that are restricted to other ops than modules in groups for these."""
+    count: Count | None = None
+    dumps: Dumps | None = None
     described: bool = False
     """The manager is to be printed, not run: names have their options with them."""
 
     def fill(self, manager: PassManager, anchor: str, nodes: Sequence[Node]) -> None:
         """Add `nodes` to a manager that runs on ops called `anchor`."""
-        for number, node in enumerate(nodes):
+        number, is_after_others = 0, True
+        for at, node in enumerate(nodes):
+            if is_dump(node):
+                self._add_dump(manager, cast("Element", node))
+                continue
+            number += 1
             if not _is_python(node):
                 self._add_upstream(manager, anchor, node)
+                is_after_others = True
                 continue
             name, text, callback = self._python_pass(node, anchor)
             if is_registered(name):
                 callback = _of_user(callback, name)
-            if number == 0 or not _is_python(nodes[number - 1]):
+            if is_after_others:
                 callback = _after_others(callback)
-            if self.instruments.print_ir_after_failure and isinstance(node, Element):
-                callback = _printing_failure(callback, name)
+            is_after_others = False
             if anchor == _MODULE:
-                callback = _announced(callback, name, _until_python(nodes[number + 1 :]))
+                after = _until_python(nodes[at + 1 :])
+                callback = self._announced(callback, name, number - 1, after)
             manager.add(callback, name=name, argument=text if self.described else name)
+
+    def _add_dump(self, manager: PassManager, element: Element) -> None:
+        dumps = self.dumps
+        if dumps is not None:
+            manager.add(lambda op, _: dumps.at(element, op), name="print-ir", argument="print-ir")
 
     def _python_pass(self, node: Node, anchor: str) -> tuple[str, str, _Callback]:
         """A callback for a pass in Python or a group that has one; its name, and as text."""
@@ -219,11 +247,22 @@ class _Builder:
             return self._group(Group(each.anchor, (node,)))
         raise _misplaced(node, each.anchor, anchor)
 
+    def _announced(self, callback: _Callback, name: str, number: int, after: str) -> _Callback:
+        """`callback` for a pass, with its number and name; `after` names those that follow it."""
+
+        def announced(op: ir.Operation, handle: object) -> None:
+            if self.count is not None:
+                self.count.done(number)
+            doing(name)
+            callback(op, handle)
+            doing(after)
+
+        return announced
+
     def _group(self, group: Group) -> tuple[str, str, _Callback]:
         # The bindings give no manager for an inner op, so ours runs on each.
         manager = PassManager(group.anchor)
         manager.enable_verifier(self.instruments.verify_each)
-        self.instruments.attach_printing(manager)
         self.fill(manager, group.anchor, group.inside)
 
         def callback(op: ir.Operation, _: object) -> None:
@@ -284,39 +323,15 @@ def _after_others(callback: _Callback) -> _Callback:
     return fresh
 
 
-def _announced(callback: _Callback, name: str, after: str) -> _Callback:
-    """`callback`, for a pass called `name`; `after` names the passes that run after it."""
-
-    def announced(op: ir.Operation, handle: object) -> None:
-        doing(name)
-        callback(op, handle)
-        doing(after)
-
-    return announced
-
-
-def _printing_failure(callback: _Callback, name: str) -> _Callback:
-    """MLIR does not print where an exception comes out of a callback."""
-
-    def printing(op: ir.Operation, handle: object) -> None:
-        try:
-            callback(op, handle)
-        except ShardError:
-            print(f"// -----// IR Dump After {name} Failed //----- //", file=sys.stderr)
-            print(op.get_asm(), file=sys.stderr)
-            raise
-
-    return printing
-
-
 def _is_python(node: Node) -> bool:
-    names = {*pass_names(), *PIPELINES}
+    names = {*pass_names(), *PIPELINES, DUMP}
     return any(element.name in names for element in elements_of((node,)))
 
 
 def _until_python(nodes: Sequence[Node]) -> str:
     """The upstream passes that run before the next pass in Python, for messages."""
-    return ", ".join(map(str, takewhile(lambda node: not _is_python(node), nodes)))
+    others = (node for node in nodes if not is_dump(node))
+    return ", ".join(map(str, takewhile(lambda node: not _is_python(node), others)))
 
 
 def _check_known(names: Sequence[str]) -> None:

@@ -33,9 +33,11 @@ from shard_dialect.ir.function import (
     set_boundary,
     set_form,
 )
+from shard_dialect.ir.grids import refuse_more_devices
 from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT
 from shard_dialect.ir.verify import declares_no_grid
 from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.model.rule import MOST_SHARDS
 from shard_dialect.passes.framework.base import UNCHANGED, Outcome, known, needs
 from shard_dialect.passes.manual.replica_group_collectives import refuse_stablehlo_collectives
 
@@ -45,7 +47,11 @@ NOT_LOWERED = ("annotated", "propagated", "distributed", "local")
 
 @needs(forms=NOT_LOWERED)
 def refuse_sharded(module: ir.Operation) -> Outcome:
-    """Refuse sharded programs that are not partitioned, and collectives without a grid."""
+    """Refuse sharded programs that are not partitioned, collectives without a grid, and huge grids.
+
+    The lowered form lists the members of each group of devices.
+    """
+    refuse_more_devices(module, MOST_SHARDS, "the lowered form lists")
     no_grid = known(module, declares_no_grid)
     for handle in functions_of(module):
         if no_grid and form_of(handle) != "lowered":

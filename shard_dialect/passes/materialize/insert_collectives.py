@@ -71,6 +71,7 @@ from shard_dialect.passes.materialize.target_shardings import (
 )
 from shard_dialect.passes.propagate.module_graph import BARRIER, GROUP
 from shard_dialect.planner import Prices
+from shard_dialect.processes.progress import counted
 
 _DROPPABLE = (
     *annotation_ops.OPS,
@@ -105,7 +106,7 @@ class InsertCollectives(ObjectiveOptions, Pass):
         # callees.
         targets = read_target_shardings(module, read_functions(handles), shardings)
         signatures = {each.function.name: each.signature for each in targets}
-        for each in targets:
+        for each in counted(targets, "functions"):
             _Materializer(each, shardings, signatures, self.strict, prices).run()
 
 
@@ -175,7 +176,7 @@ class _Materializer:
     def _rewrite_block(self, block: Block) -> None:
         for number in block.arguments:
             self._enter(number)
-        for op in block.ops:
+        for op in counted(block.ops, "ops"):
             with located(op.handle):
                 self._action_for(op)(op)
 

@@ -70,7 +70,10 @@ class PickDevice(Pass):
         grids = grids_of(module)
         largest = max(grids.values(), key=lambda grid: grid.size)
         if not 0 <= self.rank < largest.size:
-            raise error_at(module.location, f"grid {largest} has no device {self.rank}")
+            raise ShardError(
+                f"--pick-device=rank={self.rank}: grid {largest} has no such device: expected 0 to "
+                f"{largest.size - 1}"
+            )
         fold_device_positions(module)
         for handle in local_functions(module):
             for op in walk(handle):
@@ -88,7 +91,10 @@ class PickDevice(Pass):
         """The result of the op on the device."""
         grid = grids[symbol(op.attributes["cluster" if "cluster" in op.attributes else "grid"])]
         if self.rank >= grid.size:
-            raise ShardError(f"grid {grid} has no device {self.rank}")
+            raise ShardError(
+                f"--pick-device=rank={self.rank}: grid {grid} has no such device: expected 0 to "
+                f"{grid.size - 1}"
+            )
         if op.name == _RANK:
             return build.scalar(ir.IntegerAttr.get(ir.IndexType.get(), self.rank)).results[0]
         read = read_local(op.name, op.attributes)

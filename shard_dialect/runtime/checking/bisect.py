@@ -41,6 +41,7 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.framework.pipeline import run_pipeline, steps_before
+from shard_dialect.processes.progress import counted
 from shard_dialect.runtime.checking.check import Compared, Expected, compared
 from shard_dialect.runtime.checking.reference import Judge, Reference, judged_by
 from shard_dialect.runtime.checking.tolerance import compare
@@ -90,7 +91,7 @@ class Suspect:
         with self.module.context, ir.Location.unknown(), self.source.file_locations(), silent():
             note = Diagnostic("note", failure)
             count = len(_values(find_function(self.module.operation, self.entry)))
-            for start in range(0, count, _AT_ONCE):
+            for start in counted(range(0, count, _AT_ONCE), "groups of values", "--bisect"):
                 numbers = range(start, min(start + _AT_ONCE, count))
                 difference = self._first_difference(numbers, inputs, world)
                 if difference is not None:

@@ -11,7 +11,8 @@ from shard_dialect.abi.lowered_program import Program
 from shard_dialect.abi.tensor_types import Array
 from shard_dialect.errors import ShardError
 from shard_dialect.processes import watch
-from shard_dialect.processes.supervise import doing
+from shard_dialect.processes.progress import counted
+from shard_dialect.processes.to_parent import doing
 from shard_dialect.runtime.checking.reference import Reference
 from shard_dialect.runtime.checking.tolerance import (
     Allowed,
@@ -107,13 +108,13 @@ class Expected:
 
         for units, count in _PERTURBATIONS if reference.takes_wide else ():
             deviations = Deviations(results)
-            for seed in range(count):
+            for seed in counted(range(count), "runs"):
                 doing("the unsharded program on inputs that are moved a little")
                 deviations.add(reference.run_nearby(inputs, seed, units))
             allow(deviations.by_order(units))
         if reference.takes_narrow(move_inputs=narrow_sums):
             deviations = Deviations(results)
-            for seed in range(_ROUNDED_OTHERWISE):
+            for seed in counted(range(_ROUNDED_OTHERWISE), "runs"):
                 doing("the unsharded program with other roundings to 16 bits")
                 deviations.add(
                     reference.run_rounding_otherwise(inputs, seed, move_inputs=narrow_sums)

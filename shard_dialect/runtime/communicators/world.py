@@ -18,7 +18,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.processes import watch
 from shard_dialect.processes.startup import message_of
-from shard_dialect.processes.supervise import is_watched
+from shard_dialect.processes.to_parent import is_watched
 from shard_dialect.runtime.communicators.announce_failures import AnnouncingCommunicator
 from shard_dialect.runtime.communicators.perform_collectives import Member
 from shard_dialect.runtime.communicators.thread_devices import run_devices
@@ -86,7 +86,8 @@ class InProcess(World):
     def __init__(self, size: int) -> None:
         if size > MAX_DEVICES:
             raise ShardError(
-                f"the grid has {size} devices: in one process there can be {MAX_DEVICES}"
+                f"the grid has {size:,} devices: in one process there can be "
+                f"at most {MAX_DEVICES:,}"
             )
         self.ranks = range(size)
 

@@ -41,8 +41,8 @@ func.func @an_argument_and_an_annotation(%x: tensor<4x8xf32> {mesh.sharding = #m
 // -----
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 2]} : () -> ()
-// expected-error@+1 {{one value is annotated [[0], []] and [[1], []]}}
 func.func @an_argument_and_its_type(
+    // expected-error@+1 {{one value is annotated [[0], []] and [[1], []]}}
     %x: tensor<4x8xf32, #mesh.shard<@g, [[0]]>> {mesh.sharding = #mesh.shard<@g, [[1]]>}) {
   return
 }

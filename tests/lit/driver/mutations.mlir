@@ -23,8 +23,8 @@ sdy.mesh @mesh = <["data"=2, "model"=4]>
 // NAMED: @main(%arg0: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"data"}, {}]>}
 // NAMED-SAME: %arg1: tensor<4x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {"model"}]>}
 // NAMED-SAME: %arg2: tensor<16x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {}]>}
-// UNKNOWN: error: there is no mutation 99: --list-mutations lists them
-// AXIS: error: grid @mesh has no axis "nothing"; its axes: "data", "model"
+// UNKNOWN: error: --mutate=99: there is no such mutation: --list-mutations lists them
+// AXIS: error: --mutate=up={{.*}}: grid @mesh has no axis "nothing"; its axes: "data", "model"
 func.func @main(
     %x: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"data"}, {}]>},
     %up: tensor<4x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"model"}, {}]>},

@@ -22,7 +22,7 @@
 // NESTED-NEXT: func.func @second
 // NESTED-NOT: IR Dump
 // UNKNOWN: error: unknown pass 'propagat': did you mean 'propagate'?
-// SCOPE: IR Dump After CSE
+// SCOPE: IR Dump After cse ('func.func' operation: @first)
 // SCOPE: module
 // TREE: 0_fold-grid-sizes.mlir
 // TREE: _cse.mlir

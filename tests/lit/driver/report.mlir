@@ -28,12 +28,12 @@ func.func @main(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>}
 
 // WHATIF: bytes {{ *}}96 {{ *}}112 {{ *}}+16
 // SAME: bytes {{ *}}96 {{ *}}96 {{ *}}+0
-// NOBODY: error: nothing of @main is called 'v'; its arguments and results are x, w, result0
-// UNREAD: error: cannot read 'w': write NAME={{\[\[\], \[0\]\]}}, with a list of grid axes for each dimension
+// NOBODY: {{^}}error: --what-if=v={{.*}}: nothing of @main is called 'v'; its arguments and results are x, w, result0
+// UNREAD: {{^}}error: --what-if=w: cannot read 'w': write NAME={{\[\[\], \[0\]\]}}, with a list of grid axes for each dimension
 // BOTH: error: --what-if is given together with --suggest: use one of them
 
 // RUN: shard-report %s --show x | filecheck %s --check-prefix=SHOW
 // RUN: not shard-report %s --show y 2>&1 | filecheck %s --check-prefix=MISSING
 // SHOW: x: 4x8 as {{\[\[\], \[0\]\]}} on @g of 2 devices
 // SHOW: 0..4{{.*}}0{{.*}}1
-// MISSING: error: there is no value 'y' with a sharding in @main
+// MISSING: {{^}}error: --show=y: there is no value 'y' with a sharding in @main

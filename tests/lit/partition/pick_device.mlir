@@ -6,7 +6,7 @@
 // RUN: shard-opt %s --pick-device --lower | filecheck %s --check-prefix=LOWERED
 // RUN: not shard-opt %s --pick-device=rank=4 2>&1 | filecheck %s --check-prefix=NONE
 
-// NONE: error: grid @g(2x2) has no device 4
+// NONE: error: --pick-device=rank=4: grid @g(2x2) has no such device: expected 0 to 3
 shard.grid @g(shape = 2x2)
 
 // FIRST: func.func @main

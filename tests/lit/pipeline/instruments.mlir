@@ -15,11 +15,11 @@
 // TIMING: CSE
 // AFTER: IR Dump After propagate
 // AFTER: mesh.form = "propagated"
-// AFTER: IR Dump After CSE
+// AFTER: IR Dump After cse
 // BEFORE: IR Dump Before propagate
-// BEFORE: IR Dump Before CSE
+// BEFORE: IR Dump Before cse
 // CHANGE: IR Dump After propagate
-// CHANGE-NOT: IR Dump After Canonicalizer
+// CHANGE-NOT: IR Dump After canonicalize
 // FAILURE: IR Dump After partition Failed
 // FAILURE: math.exp
 // FAILURE: error: function @main is in the annotated form

@@ -14,7 +14,7 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.passes.framework.pipeline import run_pipeline
-from shard_dialect.processes.supervise import doing
+from shard_dialect.processes.to_parent import doing
 from shard_dialect.runtime.checking.reference.by_upstream import compile_by_upstream
 from shard_dialect.runtime.checking.reference.by_xla import compile_by_xla
 from shard_dialect.runtime.checking.reference.judge import (

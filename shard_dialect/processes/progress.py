@@ -1,0 +1,211 @@
+"""What a program is doing and how far it is, once it takes longer than two seconds.
+
+    14 of 41 passes: insert-collectives: 12 s               in one line of a terminal
+    note: after 20 s: 14 of 41 passes: insert-collectives   in a log, every ten seconds
+
+The process that watches the program shows it (`Progress`), since no Python of the program runs
+while a C++ pass does. The program tells what begins (`doing`) and how far it is:
+
+    with Count("collectives", 12, "--suggest") as count:
+        count.done(3)
+    for op in counted(ops, "ops"): ...
+
+Counts stand inside of each other, as the passes that each step of `--suggest` runs. Before either
+process prints anything, the line on the terminal goes away: `aside`, of which `errors.say` and
+standard output make use. The environment variable SHARD_DIALECT_PROGRESS=0 switches all of it off.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Literal, TypeVar
+
+from shard_dialect.errors import let_go_aside, shown
+from shard_dialect.processes.to_parent import ask, is_watched, listened, tell
+
+VARIABLE = "SHARD_DIALECT_PROGRESS"
+"""The environment variable that is `0` to show nothing."""
+_SECONDS = 2.0
+"""Nothing is shown of a program that takes no longer."""
+_REDRAWN = 0.25
+"""The seconds between two drawings on a terminal."""
+_LOGGED = 10.0
+"""The seconds between two lines in a log."""
+_FAR, _ASIDE, _BACK = "!far", "!aside", "!back"
+"""The kinds of messages that the child sends, besides its present step."""
+_SENT = 0.1
+"""The seconds between two counts of many small things."""
+Where = Literal["terminal", "log"] | None
+T = TypeVar("T")
+
+
+def where_shown() -> Where:
+    """Whether standard error is a terminal or a log; `None` if nothing is to be shown there."""
+    if os.environ.get(VARIABLE) == "0" or sys.stderr is None:
+        return None
+    with suppress(OSError, ValueError):
+        return "terminal" if os.isatty(sys.stderr.fileno()) else "log"
+    return None
+
+
+_counts: list[str] = []
+"""In the child: the counts that stand inside of each other, the outermost first."""
+
+
+class Count:
+    """A count of `of` things, if so many are known, within a `with` block."""
+
+    def __init__(self, unit: str, of: float | None = None, name: str = "") -> None:
+        self._unit, self._of, self._name = unit, of, name
+        self._at = 0
+        self._is_told = False
+
+    def __enter__(self) -> Count:
+        self._at, self._is_told = len(_counts), False
+        _counts.append("")
+        return self
+
+    def done(self, number: float, more: str = "") -> None:
+        """Tell how many are done, and more about them."""
+        if not is_watched() or self._at >= len(_counts):
+            return
+        of = "" if self._of is None else f"of {self._of:.0f} "
+        count = "" if self._of == 1 else f"{number:.0f} {of}{self._unit}"
+        _counts[self._at] = ", ".join(filter(None, (self._name, count, more)))
+        self._is_told = True
+        _tell_counts()
+
+    def __exit__(self, *_: object) -> None:
+        del _counts[self._at :]
+        if self._is_told:
+            _tell_counts()
+
+
+def counted(things: Sequence[T], unit: str, name: str = "") -> Iterator[T]:
+    """The things one by one, of which as many are done as were taken before."""
+    told = 0.0 if name else time.monotonic()
+    with Count(unit, len(things), name) as count:
+        for number, thing in enumerate(things):
+            now = time.monotonic()
+            if now - told > _SENT:
+                count.done(number)
+                told = now
+            yield thing
+
+
+def _tell_counts() -> None:
+    tell(_FAR, ", ".join(filter(None, _counts)))
+
+
+def is_child_of(pipe: int, answers: int, where: Where) -> None:
+    """In a child: the parent at the other end of these pipes shows how far it is."""
+    on_terminal = where == "terminal"
+    listened(pipe, answers if on_terminal else None)
+    if on_terminal:
+        let_go_aside(_out_of_the_way)
+
+
+@contextmanager
+def _out_of_the_way(is_result: bool) -> Iterator[None]:
+    """In the child: nothing is shown within the `with` block, nor after a result until a step."""
+    ask(_ASIDE)
+    try:
+        yield
+    finally:
+        if not is_result:
+            tell(_BACK)
+
+
+class Progress:
+    """In the parent: shows what the child tells; only one rank of several does."""
+
+    def __init__(self, answers: int, where: Where) -> None:
+        self._answers = answers
+        self._where = where
+        self._begun = self._logged = time.monotonic()
+        self._what = "its start"
+        self._far = self._waits = ""
+        self._is_aside = False
+        self._drawn = ""
+        self._drawn_at = 0.0
+        if where == "terminal":
+            let_go_aside(self._cleared)
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether `look` is to be called from time to time."""
+        return self._where is not None
+
+    def begin(self, what: str) -> None:
+        """Record what begins."""
+        self._what = what
+        self._is_aside = False
+
+    def wait(self, for_what: str) -> None:
+        """Record what the parent itself waits for, if for anything."""
+        self._waits = for_what
+
+    def hear(self, first: str, second: str) -> bool:
+        """Whether a message of the child was one about its progress."""
+        if first == _FAR:
+            self._far = second
+        elif first == _ASIDE:
+            self.clear()
+            self._is_aside = True
+            os.write(self._answers, b".")
+        elif first == _BACK:
+            self._is_aside = False
+        else:
+            return False
+        return True
+
+    def look(self) -> None:
+        """Update what is shown; to be called more than once per second."""
+        now = time.monotonic()
+        text = ": ".join(filter(None, (self._waits, self._far, shown(self._what))))
+        seconds = now - self._begun
+        if not text or self._is_aside or seconds < _SECONDS:
+            return
+        if self._where == "log" and now - self._logged >= _LOGGED:
+            self._logged = now
+            _write(f"note: after {seconds:.0f} s: {text}\n")
+        elif self._where == "terminal" and now - self._drawn_at >= _REDRAWN:
+            line = _fitted(text, f": {seconds:.0f} s")
+            if line != self._drawn:
+                _write(f"\r\x1b[K{line}\r")
+                self._drawn, self._drawn_at = line, now
+
+    def clear(self) -> None:
+        """Remove what is shown."""
+        if self._drawn:
+            _write("\r\x1b[K")
+            self._drawn = ""
+
+    def end(self) -> None:
+        """Remove what is shown: the child has ended, or is about to."""
+        self.clear()
+        self._where = None
+
+    @contextmanager
+    def _cleared(self, _: bool) -> Iterator[None]:
+        self.clear()
+        yield
+
+
+def _fitted(text: str, end: str) -> str:
+    """Text and end in one line of the terminal."""
+    try:
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
+    except OSError:
+        columns = 80
+    most = max(columns - 1 - len(end), 1)
+    return (text if len(text) <= most else f"{text[: most - 1]}…") + end
+
+
+def _write(text: str) -> None:
+    with suppress(OSError, ValueError):  # stderr is closed
+        os.write(sys.stderr.fileno(), text.encode(errors="replace"))
