@@ -28,7 +28,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from shard_dialect import __version__, plugins
-from shard_dialect.cli.flags import STDIN, STDOUT, Parser, add_debug, seconds_above_0
+from shard_dialect.cli.flags import STDIN, STDOUT, Parser, add_debug, complete, seconds_above_0
 from shard_dialect.cli.printing import guarded, write_output, write_page
 from shard_dialect.errors import ShardError, cannot
 from shard_dialect.processes.atomic_files import Output
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run with `arguments` and return the exit status; by default the command line's, watched."""
     if arguments is None:
+        complete(_parser)
         return supervised(lambda: guarded(lambda: _main(sys.argv[1:])))
     return guarded(lambda: _main(arguments))
 

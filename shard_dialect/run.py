@@ -28,7 +28,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from shard_dialect import __version__, plugins
-from shard_dialect.cli.flags import Parser, add_debug, seconds_above_0
+from shard_dialect.cli.flags import Parser, add_debug, complete, seconds_above_0
 from shard_dialect.cli.printing import guarded
 from shard_dialect.errors import ShardError
 from shard_dialect.processes.atomic_files import Output, OutputFolder
@@ -49,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     The command line's program, and each rank of a launched one, continue in a child process.
     """
+    if arguments is None:
+        complete(_parser)
     return guarded(lambda: _main(arguments))
 
 
