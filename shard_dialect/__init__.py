@@ -11,6 +11,7 @@ See docs/library.md. Nothing is imported before one of these names is used.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -126,3 +127,29 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *__all__])
+
+
+def _show_modules_in_notebooks() -> None:
+    """Have IPython, where this is imported in it, show modules of MLIR, unless it does so already.
+
+    Their class is that of the bindings, and stays as it is.
+    """
+    shell_of = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    formatter = getattr(shell_of() if shell_of else None, "display_formatter", None)
+    if formatter is None:
+        return
+    html = formatter.formatters["text/html"]
+    for bindings in ("mlir", "torch_mlir"):
+        name = f"{bindings}._mlir_libs._mlir.ir", "Module"
+        if html.for_type_by_name(*name) is None:
+            html.for_type_by_name(*name, _module_html)
+
+
+def _module_html(module: object) -> str:
+    from importlib import import_module
+
+    html: str = import_module("shard_dialect.ir.module_html").module_html(module)
+    return html
+
+
+_show_modules_in_notebooks()

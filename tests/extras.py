@@ -22,6 +22,7 @@ _BRINGS = {
     "explorer": "model_explorer",
     "jax": "jaxlib",
     "mpi": "mpi4py",
+    "notebooks": "nbclient",
     "torch": "torch",
 }
 """A module that comes with each extra."""

@@ -14,6 +14,9 @@ from shard_dialect.analysis.changes.what_if_question import Question, edits_for
 from shard_dialect.analysis.program_report import DEVICE_MODEL, ProgramReport, report_on
 from shard_dialect.analysis.reasons.explained_passes import imported
 from shard_dialect.ir.bindings import ir
+from shard_dialect.model.notebook_html import table_html
+
+_HEAD = ["", "before", "after", "change"]
 
 
 @dataclass(frozen=True)
@@ -29,16 +32,21 @@ class Comparison:
         change["seconds"] = self.after.schedule.total - self.before.schedule.total
         return {"before": self.before.as_json(), "after": self.after.as_json(), "change": change}
 
-    def __str__(self) -> str:
+    def _rows(self) -> list[list[str]]:
         rows = [
             [name, f"{before:,}", f"{after:,}", f"{after - before:+,}"]
             for name, before, after in self.changes
         ]
-        rows.insert(1, self._times())
+        return [rows[0], self._times(), *rows[1:]]
+
+    def _repr_html_(self) -> str:
+        return table_html(f"@{self.after.entry}, each device", _HEAD, self._rows())
+
+    def __str__(self) -> str:
         return (
             tabulate(
-                rows,
-                ["", "before", "after", "change"],
+                self._rows(),
+                _HEAD,
                 tablefmt="plain",
                 disable_numparse=True,
                 colalign=("left", "right", "right", "right"),
