@@ -12,7 +12,7 @@ See docs/library.md. Nothing is imported before one of these names is used.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shard_dialect.api import (
@@ -138,11 +138,16 @@ def _show_modules_in_notebooks() -> None:
     formatter = getattr(shell_of() if shell_of else None, "display_formatter", None)
     if formatter is None:
         return
-    html = formatter.formatters["text/html"]
-    for bindings in ("mlir", "torch_mlir"):
-        name = f"{bindings}._mlir_libs._mlir.ir", "Module"
-        if html.for_type_by_name(*name) is None:
-            html.for_type_by_name(*name, _module_html)
+    for kind, function in (("text/plain", _module_text), ("text/html", _module_html)):
+        known = formatter.formatters[kind]
+        for bindings in ("mlir", "torch_mlir"):
+            name = f"{bindings}._mlir_libs._mlir.ir", "Module"
+            if known.for_type_by_name(*name) is None:
+                known.for_type_by_name(*name, function)
+
+
+def _module_text(module: object, printer: Any, _is_cycle: bool) -> None:
+    printer.text(str(module))
 
 
 def _module_html(module: object) -> str:

@@ -43,7 +43,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import form_of, refuse_form
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.model.devices.device_model import DeviceModel
-from shard_dialect.model.notebook_html import table_html, text_html
+from shard_dialect.model.notebook_html import print_text, table_html, text_html
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.passes.partition.one_device import give_grid, mark_local
 
@@ -108,6 +108,8 @@ class ProgramReport:
             *([measurement_text(self.measurement, self.communication)] if self.measurement else ()),
         )
         return "\n\n".join(parts) + "\n"
+
+    _repr_pretty_ = print_text
 
     def _repr_html_(self) -> str:
         head = (

@@ -8,9 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from typing import Any
 
 _OPEN_LINES = 40
 """The most lines that are shown without a click."""
+
+
+def print_text(value: object, printer: Any, _is_cycle: bool) -> None:
+    """As the `_repr_pretty_` of a class: IPython prints its text where it does not show HTML."""
+    printer.text(str(value))
 
 
 def table_html(title: str, head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:

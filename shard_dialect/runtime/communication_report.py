@@ -17,7 +17,7 @@ from tabulate import tabulate
 from shard_dialect.abi.lowered_program import Site
 from shard_dialect.model import Axis
 from shard_dialect.model.grid import axes_text
-from shard_dialect.model.notebook_html import table_html, text_html
+from shard_dialect.model.notebook_html import print_text, table_html, text_html
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,8 @@ class Report:
             return "no communication"
         note = self._note()
         return tabulate(self._rows(), _HEAD, tablefmt="plain") + (f"\n{note}" if note else "")
+
+    _repr_pretty_ = print_text
 
     def _repr_html_(self) -> str:
         if not self.entries:

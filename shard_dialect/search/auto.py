@@ -20,7 +20,7 @@ from shard_dialect.ir.function import form_of, functions_of, name_of
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.model import Grid
 from shard_dialect.model.devices.device_model import DeviceModel
-from shard_dialect.model.notebook_html import table_html
+from shard_dialect.model.notebook_html import print_text, table_html
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.search.best_first import PROVEN, Found, Search
 from shard_dialect.search.choices.integer_program import is_available
@@ -138,6 +138,8 @@ class AutoResult:
         if found.gap < PROVEN:
             return f"{text}, and no other is better"
         return f"{text}, and no other is better by more than {found.gap:.1%}"
+
+    _repr_pretty_ = print_text
 
     def _repr_html_(self) -> str:
         with self.module.context:

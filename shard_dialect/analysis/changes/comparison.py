@@ -14,7 +14,7 @@ from shard_dialect.analysis.changes.what_if_question import Question, edits_for
 from shard_dialect.analysis.program_report import DEVICE_MODEL, ProgramReport, report_on
 from shard_dialect.analysis.reasons.explained_passes import imported
 from shard_dialect.ir.bindings import ir
-from shard_dialect.model.notebook_html import table_html
+from shard_dialect.model.notebook_html import print_text, table_html
 
 _HEAD = ["", "before", "after", "change"]
 
@@ -38,6 +38,8 @@ class Comparison:
             for name, before, after in self.changes
         ]
         return [rows[0], self._times(), *rows[1:]]
+
+    _repr_pretty_ = print_text
 
     def _repr_html_(self) -> str:
         return table_html(f"@{self.after.entry}, each device", _HEAD, self._rows())
