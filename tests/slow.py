@@ -70,6 +70,7 @@ SLOW = {
     "test_examples.py": "runs each example in a process",
     "test_extras.py": "makes environments",
     "test_foreign_modules.py": "starts processes",
+    "test_notebooks.py": "runs notebooks in a kernel",
     "test_same_at_every_run.py": "starts processes with other hash seeds",
     "test_shard_maps.py": "compares with JAX",
     "test_stablehlo_oracle.py": "starts StableHLO's interpreter",
