@@ -12,9 +12,12 @@ See docs/library.md. Nothing is imported before one of these names is used.
 from __future__ import annotations
 
 import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from shard_dialect import jax as jax
+    from shard_dialect import torch as torch
     from shard_dialect.api import (
         AUTO,
         AutoOptions,
@@ -108,21 +111,40 @@ __all__ = [
 ]
 
 
-_MODULES = ("jax", "run", "torch")
-"""Imported on first use: packages for the users of other frameworks, and the program `run`, whose
-module can be called as the function, since a package has one attribute of a name."""
+_MODULES = ("jax", "torch")
+"""Imported on first use: packages for the users of other frameworks."""
 
 
-def __getattr__(name: str) -> object:
+def _of_api(name: str) -> Any:
     from importlib import import_module
 
-    if name in _MODULES:
-        return import_module(f"shard_dialect.{name}")
-    if name not in __all__:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    value: object = getattr(import_module("shard_dialect.api"), name)
-    globals()[name] = value
-    return value
+    return getattr(import_module("shard_dialect.api"), name)
+
+
+class _Package(ModuleType):
+    """The package, in which two functions have the names of programs.
+
+    Importing the module of a program sets an attribute of its package, which is dropped here:
+    `sd.run` is the function, also after `from shard_dialect.run import main`.
+    """
+
+    run = property(lambda _: _of_api("run"), lambda *_: None)
+    report = property(lambda _: _of_api("report"), lambda *_: None)
+
+
+sys.modules[__name__].__class__ = _Package
+
+if not TYPE_CHECKING:  # to which a name that is not imported above is an error
+
+    def __getattr__(name: str) -> object:
+        from importlib import import_module
+
+        if name in _MODULES:
+            return import_module(f"shard_dialect.{name}")
+        if name not in __all__:
+            raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+        globals()[name] = value = _of_api(name)
+        return value
 
 
 def __dir__() -> list[str]:

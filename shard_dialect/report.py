@@ -24,8 +24,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from shard_dialect import __version__, plugins
 from shard_dialect.cli.flags import STDIN, STDOUT, Parser, add_debug, complete, seconds_above_0
@@ -37,7 +36,6 @@ from shard_dialect.processes.supervise import doing, supervised
 if TYPE_CHECKING:
     from shard_dialect.analysis.changes.comparison import Comparison
     from shard_dialect.analysis.program_report import ProgramReport
-    from shard_dialect.ir.bindings import ir
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -334,19 +332,6 @@ def _parser() -> argparse.ArgumentParser:
     add_debug(parser)
     parser.add_argument("--version", action="version", version=f"shard-report {__version__}")
     return parser
-
-
-class _Report(ModuleType):
-    """This module, which is `sd.report`, too: importing one must not hide the other."""
-
-    def __call__(self, module: ir.Module, *arguments: Any, **options: Any) -> ProgramReport:
-        """As `shard_dialect.api.report`."""
-        from shard_dialect import api
-
-        return api.report(module, *arguments, **options)
-
-
-sys.modules[__name__].__class__ = _Report
 
 
 def _count(text: str) -> int:

@@ -18,6 +18,7 @@ from tests.runtime.launching import launches
 
 _BRINGS = {
     "browser": "playwright",
+    "dev": "pyright",
     "examples": "flax",
     "explorer": "model_explorer",
     "jax": "jaxlib",
