@@ -18,6 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from cuts import cuts_page
+from public_names import public_page
 
 from shard_dialect.ir.mesh import mesh_dialect
 from shard_dialect.passes.framework.base import NamedPipeline, Pass
@@ -169,6 +170,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "cuts.md": lambda: cuts_page(NOTICE),
     "dialect.md": dialect_page,
     "passes.md": passes_page,
+    "public.md": lambda: public_page(NOTICE),
 }
 
 

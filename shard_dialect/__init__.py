@@ -11,9 +11,13 @@ See docs/library.md. Nothing is imported before one of these names is used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from shard_dialect import jax as jax
+    from shard_dialect import torch as torch
     from shard_dialect.api import (
         AUTO,
         AutoOptions,
@@ -115,22 +119,72 @@ __all__ = [
 ]
 
 
-_MODULES = ("jax", "run", "torch")
-"""Imported on first use: packages for the users of other frameworks, and the program `run`, whose
-module can be called as the function, since a package has one attribute of a name."""
+_MODULES = ("jax", "torch")
+"""Imported on first use: packages for the users of other frameworks."""
 
 
-def __getattr__(name: str) -> object:
+def _of_api(name: str) -> Any:
     from importlib import import_module
 
-    if name in _MODULES:
-        return import_module(f"shard_dialect.{name}")
-    if name not in __all__:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    value: object = getattr(import_module("shard_dialect.api"), name)
-    globals()[name] = value
-    return value
+    return getattr(import_module("shard_dialect.api"), name)
+
+
+class _Package(ModuleType):
+    """The package, in which two functions have the names of programs.
+
+    Importing the module of a program sets an attribute of its package, which is dropped here:
+    `sd.run` is the function, also after `from shard_dialect.run import main`.
+    """
+
+    run = property(lambda _: _of_api("run"), lambda *_: None)
+    report = property(lambda _: _of_api("report"), lambda *_: None)
+
+
+sys.modules[__name__].__class__ = _Package
+
+if not TYPE_CHECKING:  # to which a name that is not imported above is an error
+
+    def __getattr__(name: str) -> object:
+        from importlib import import_module
+
+        if name in _MODULES:
+            return import_module(f"shard_dialect.{name}")
+        if name not in __all__:
+            raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+        globals()[name] = value = _of_api(name)
+        return value
 
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *__all__])
+
+
+def _show_modules_in_notebooks() -> None:
+    """Have IPython, where this is imported in it, show modules of MLIR, unless it does so already.
+
+    Their class is that of the bindings, and stays as it is.
+    """
+    shell_of = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    formatter = getattr(shell_of() if shell_of else None, "display_formatter", None)
+    if formatter is None:
+        return
+    for kind, function in (("text/plain", _module_text), ("text/html", _module_html)):
+        known = formatter.formatters[kind]
+        for bindings in ("mlir", "torch_mlir"):
+            name = f"{bindings}._mlir_libs._mlir.ir", "Module"
+            if known.for_type_by_name(*name) is None:
+                known.for_type_by_name(*name, function)
+
+
+def _module_text(module: object, printer: Any, _is_cycle: bool) -> None:
+    printer.text(str(module))
+
+
+def _module_html(module: object) -> str:
+    from importlib import import_module
+
+    html: str = import_module("shard_dialect.ir.module_html").module_html(module)
+    return html
+
+
+_show_modules_in_notebooks()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 from weakref import WeakKeyDictionary
 
-from shard_dialect import model, plugins
+from shard_dialect import plugins
 from shard_dialect.abi.lowered_program import Program, Site, choose_entry
 from shard_dialect.analysis.changes import comparison
 from shard_dialect.analysis.changes.comparison import Comparison
@@ -30,7 +30,7 @@ from shard_dialect.ir.context import register_dialect
 from shard_dialect.ir.diagnostics import with_file_names
 from shard_dialect.ir.foreign_modules import make_context_ready, make_ready
 from shard_dialect.ir.reading.source import Source
-from shard_dialect.model import Sharding, ShardingRule
+from shard_dialect.model import Grid, Sharding, ShardingRule
 from shard_dialect.ops import Query, sharding_rule
 from shard_dialect.passes.framework import pipeline as pipelines
 from shard_dialect.passes.framework.base import Pass
@@ -261,21 +261,37 @@ def compile(  # noqa: A001
         return CompiledProgram(source, backend, entry)
 
 
+@overload
+def run(
+    module: ir.Module,
+    *arguments: Any,
+    backend: Literal["devices", "xla"] = "devices",
+    entry: str | None = None,
+) -> Any: ...
+
+
+@overload
+def run(
+    module: ir.Module,
+    *arguments: Any,
+    backend: Literal["mpi", "mpi4py", "torch"],
+    entry: str | None = None,
+) -> Any | None: ...
+
+
+@overload
+def run(module: ir.Module, *arguments: Any, backend: str, entry: str | None = None) -> Any: ...
+
+
 def run(
     module: ir.Module, *arguments: Any, backend: Backend = "devices", entry: str | None = None
 ) -> Any:
     """Compile a module, and return its results for these global arrays.
 
-    The results are one array, or a tuple of several. See `compile`.
+    The results are one array, or a tuple of several; on a rank other than the first, which the
+    backends "mpi", "mpi4py" and "torch" have, `None`. See `compile`.
     """
     return compile(module, backend, entry)(*arguments)
-
-
-def Grid(  # noqa: N802
-    name: str, shape: Sequence[int], axes: Sequence[str] = ()
-) -> model.Grid:
-    """Return a grid of devices, with names for its axes if they are given."""
-    return model.Grid(name, tuple(shape), tuple(axes))
 
 
 def load(folder: str | Path, backend: Backend = "devices") -> CompiledProgram:

@@ -28,7 +28,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
 from shard_dialect import plugins
-from shard_dialect.cli.flags import STDOUT, parse_arguments, unknown_flag
+from shard_dialect.cli.flags import STDOUT, complete_opt, parse_arguments, unknown_flag
 from shard_dialect.cli.printing import guarded, write_output
 from shard_dialect.errors import ShardError, note, say
 from shard_dialect.processes.atomic_files import Output
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run with `arguments` and return the exit status; by default the command line's, watched."""
     if arguments is None:
+        complete_opt(__doc__ or "")
         searches = any(each.lstrip("-").startswith("auto") for each in sys.argv[1:])
         main_program = partial(guarded, partial(_main, sys.argv[1:]))
         return supervised(main_program, stops_by_itself=searches)

@@ -24,11 +24,10 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from shard_dialect import __version__, plugins
-from shard_dialect.cli.flags import STDIN, STDOUT, Parser, add_debug, seconds_above_0
+from shard_dialect.cli.flags import STDIN, STDOUT, Parser, add_debug, complete, seconds_above_0
 from shard_dialect.cli.printing import guarded, write_output, write_page
 from shard_dialect.errors import ShardError, cannot, of_option, say
 from shard_dialect.processes.atomic_files import Output
@@ -39,12 +38,12 @@ from shard_dialect.processes.to_parent import doing, is_watched
 if TYPE_CHECKING:
     from shard_dialect.analysis.changes.comparison import Comparison
     from shard_dialect.analysis.program_report import ProgramReport
-    from shard_dialect.ir.bindings import ir
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run with `arguments` and return the exit status; by default the command line's, watched."""
     if arguments is None:
+        complete(_parser)
         rank = launched_by((TORCHRUN, MPICH, OPEN_MPI, SLURM))  # for --measure
         is_first = rank is None or rank.number == 0
         return supervised(lambda: guarded(lambda: _main(sys.argv[1:])), is_first=is_first)
@@ -324,19 +323,6 @@ def _parser() -> argparse.ArgumentParser:
     add_debug(parser)
     parser.add_argument("--version", action="version", version=f"shard-report {__version__}")
     return parser
-
-
-class _Report(ModuleType):
-    """This module, which is `sd.report`, too: importing one must not hide the other."""
-
-    def __call__(self, module: ir.Module, *arguments: Any, **options: Any) -> ProgramReport:
-        """As `shard_dialect.api.report`."""
-        from shard_dialect import api
-
-        return api.report(module, *arguments, **options)
-
-
-sys.modules[__name__].__class__ = _Report
 
 
 def _count(text: str) -> int:

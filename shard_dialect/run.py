@@ -24,11 +24,9 @@ import math
 import os
 import sys
 from collections.abc import Sequence
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
 
 from shard_dialect import __version__, plugins
-from shard_dialect.cli.flags import Parser, add_debug, seconds_above_0
+from shard_dialect.cli.flags import Parser, add_debug, complete, seconds_above_0
 from shard_dialect.cli.printing import guarded
 from shard_dialect.errors import ShardError
 from shard_dialect.processes.atomic_files import Output, OutputFolder
@@ -38,9 +36,6 @@ from shard_dialect.processes.to_parent import is_watched
 from shard_dialect.processes.watch import can_watch, end, watched
 from shard_dialect.runtime.communicators.launched_world import BACKENDS
 
-if TYPE_CHECKING:
-    from shard_dialect.ir.bindings import ir
-
 STDIN = "-"
 
 
@@ -49,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     The command line's program, and each rank of a launched one, continue in a child process.
     """
+    if arguments is None:
+        complete(_parser)
     return guarded(lambda: _main(arguments))
 
 
@@ -218,18 +215,6 @@ def _seed(text: str) -> int:
         raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0 on")
     return int(text)
 
-
-class _Run(ModuleType):
-    """This module, which is `sd.run`, too: importing one must not hide the other."""
-
-    def __call__(self, module: ir.Module, *arguments: Any, **options: Any) -> Any:
-        """As `shard_dialect.api.run`."""
-        from shard_dialect import api
-
-        return api.run(module, *arguments, **options)
-
-
-sys.modules[__name__].__class__ = _Run
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -18,10 +18,12 @@ from tests.runtime.launching import launches
 
 _BRINGS = {
     "browser": "playwright",
+    "dev": "pyright",
     "examples": "flax",
     "explorer": "model_explorer",
     "jax": "jaxlib",
     "mpi": "mpi4py",
+    "notebooks": "nbclient",
     "torch": "torch",
 }
 """A module that comes with each extra."""

@@ -70,9 +70,12 @@ SLOW = {
     "test_examples.py": "runs each example in a process",
     "test_extras.py": "makes environments",
     "test_foreign_modules.py": "starts processes",
+    "test_notebooks.py": "runs notebooks in a kernel",
+    "test_packages.py": "builds packages and installs them",
     "test_same_at_every_run.py": "starts processes with other hash seeds",
     "test_shard_maps.py": "compares with JAX",
     "test_stablehlo_oracle.py": "starts StableHLO's interpreter",
+    "test_typing.py": "runs mypy and pyright",
     "test_upstream_communication.py": "starts upstream's passes in processes",
     "torch": "starts torch, also on ranks",
 }

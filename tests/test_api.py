@@ -1,6 +1,8 @@
 """`import shard_dialect` as a library, beyond the examples in docs/library.md."""
 
 import importlib
+import inspect
+import pydoc
 import subprocess
 import sys
 import warnings
@@ -11,6 +13,7 @@ import pytest
 import shard_dialect as sd
 from shard_dialect.ir.bindings import ir
 from tests.conftest import ROOT
+from tests.extras import needs
 
 REMARK = """
 module attributes {transform.with_named_sequence} {
@@ -33,19 +36,55 @@ def test_every_public_name_is_there() -> None:
     from shard_dialect import api
 
     assert sorted(sd.__all__) == sorted(api.__all__)
-    names = set(sd.__all__) - {"run", "report"}  # modules that can be called
-    assert all(getattr(sd, name) is getattr(api, name) for name in names)
+    assert all(getattr(sd, name) is getattr(api, name) for name in sd.__all__)
     assert set(sd.__all__) <= set(dir(sd))
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = sd.nothing  # type: ignore[attr-defined]
 
 
+def test_the_page_of_public_names_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    page = (ROOT / "docs" / "public.md").read_text()
+    notice = page.partition("\n")[0]
+    assert importlib.import_module("public_names").public_page(notice) == page
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("jax", marks=needs("jax")),
+        pytest.param("torch", marks=needs("torch")),
+        "testing",
+    ],
+)
+def test_public_names_of_other_modules_are_there(name: str) -> None:
+    module = importlib.import_module(f"shard_dialect.{name}")
+    assert all(hasattr(module, each) for each in module.__all__)
+
+
 @pytest.mark.parametrize("name", ["run", "report"])
 def test_the_program_and_the_function_have_one_name(name: str) -> None:
     program = importlib.import_module(f"shard_dialect.{name}")
-    assert getattr(sd, name) is program
-    assert callable(program)
+    assert program is sys.modules[f"shard_dialect.{name}"]
     assert callable(program.main)
+    assert getattr(sd, name) is getattr(importlib.import_module("shard_dialect.api"), name)
+
+
+def test_help_shows_signatures() -> None:
+    shown = pydoc.plain(pydoc.render_doc(sd.run))
+    assert "backend: 'Backend' = 'devices'" in shown
+    assert "entry: 'str | None' = None" in shown
+    assert list(inspect.signature(sd.report).parameters)[:2] == ["module", "entry"]
+
+
+def test_a_grid_is_of_its_class() -> None:
+    grid = sd.Grid("g", [2, 4], axes=["data", "model"])
+    assert isinstance(grid, sd.Grid)
+    assert grid == sd.Grid("g", (2, 4), ("data", "model"))
+    assert (grid.shape, grid.axes) == ((2, 4), ("data", "model"))
+    assert eval(repr(grid), {"Grid": sd.Grid}) == grid
+    module = sd.parse(ROOT / "examples" / "mlp_1d.mlir")
+    assert all(isinstance(each.grid, sd.Grid) for each in sd.report(module).tensors)
 
 
 def test_a_file_is_read_by_its_path() -> None:

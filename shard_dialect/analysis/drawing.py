@@ -35,6 +35,7 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import read_functions
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Grid, Sharding
+from shard_dialect.model.notebook_html import print_text
 from shard_dialect.model.sharding import Shape
 from shard_dialect.passes.propagate.origins import Origins
 from shard_dialect.propagation.graph import NO_TENSOR
@@ -75,22 +76,24 @@ class DrawnSharding:
         return found
 
     def __str__(self) -> str:
-        console = Console(width=200, color_system=None, force_terminal=False)
+        console = Console(width=200, color_system=None, force_terminal=False, force_jupyter=False)
         return self._rendered(console)
+
+    _repr_pretty_ = print_text
 
     def _repr_html_(self) -> str:
         return self.to_html()
 
     def to_html(self, *, title: bool = True) -> str:
         """The drawing as HTML, with or without the line that names it."""
-        console = Console(width=200, record=True, file=StringIO())
+        console = Console(width=200, record=True, file=StringIO(), force_jupyter=False)
         for part in list(self._parts())[0 if title else 1 :]:
             console.print(part, highlight=False)
         return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
 
     def to_terminal(self) -> str:
         """The text with the colours of a terminal."""
-        return self._rendered(Console(force_terminal=True))
+        return self._rendered(Console(force_terminal=True, force_jupyter=False))
 
     def _rendered(self, console: Console) -> str:
         with console.capture() as capture:

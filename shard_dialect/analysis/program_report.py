@@ -30,6 +30,8 @@ from shard_dialect.analysis.reasons.communication import (
 )
 from shard_dialect.analysis.reasons.explained_passes import partition_explained
 from shard_dialect.analysis.report_text import (
+    HEADS,
+    communication_rows,
     communication_text,
     compute_text,
     measurement_text,
@@ -40,6 +42,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import form_of, refuse_form
 from shard_dialect.ir.grids import grids_of, refuse_more_devices
 from shard_dialect.model.devices.device_model import DeviceModel
+from shard_dialect.model.notebook_html import print_text, table_html, text_html
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.passes.partition.one_device import give_grid, mark_local
 
@@ -104,6 +107,17 @@ class ProgramReport:
             *([measurement_text(self.measurement, self.communication)] if self.measurement else ()),
         )
         return "\n\n".join(parts) + "\n"
+
+    _repr_pretty_ = print_text
+
+    def _repr_html_(self) -> str:
+        head = (
+            f"@{self.entry} on {self.devices} devices: each sends {self.bytes_moved:,} bytes, "
+            f"stores {self.memory.peak:,} bytes at the peak, and takes "
+            f"{1e6 * self.schedule.total:,.1f} microseconds on {self.device_model}"
+        )
+        rows = communication_rows(self.communication)
+        return table_html(head, HEADS, rows) + text_html("why, and all else", str(self), fold=True)
 
     def as_json(self) -> dict[str, object]:
         """The report for `--json`, as docs/reading-a-report.md describes it."""

@@ -24,26 +24,10 @@ def _communication(collectives: Sequence[Collective], removals: Sequence[Tried])
     if not collectives:
         yield "no communication"
         return
-    rows = [
-        [
-            f"#{number}",
-            _often(each),
-            ", ".join(each.axes),
-            each.group,
-            each.operand,
-            each.result,
-            each.bytes,
-            _micro(each.seconds),
-        ]
-        for number, each in enumerate(collectives, 1)
-    ]
-    total = sum(each.bytes for each in collectives)
-    seconds = _micro(sum(each.seconds for each in collectives))
-    rows.append(["", "total", None, None, None, None, total, seconds])
-    heads = ["", "collective", "axes", "devices", "operand", "result", "bytes sent", "microseconds"]
     sides = ("left", "left", "left", "right", "left", "left", "right", "right")
-    texts = [heads.index("axes"), heads.index("microseconds")]
-    yield tabulate(rows, heads, "plain", intfmt=",", colalign=sides, disable_numparse=texts)
+    texts = [HEADS.index("axes"), HEADS.index("microseconds")]
+    rows = communication_rows(collectives)
+    yield tabulate(rows, HEADS, "plain", intfmt=",", colalign=sides, disable_numparse=texts)
     tried = removals or (None,) * len(collectives)
     for number, (each, removal) in enumerate(zip(collectives, tried, strict=True), 1):
         yield ""
@@ -73,6 +57,30 @@ def _why(number: int, each: Collective, removal: Tried, *, asked: bool) -> Itera
         yield f"  {removal}"
     elif asked:
         yield "  no change of one annotation behind it removes it"
+
+
+HEADS = ("", "collective", "axes", "devices", "operand", "result", "bytes sent", "microseconds")
+"""The heads of the columns of `communication_rows`."""
+
+
+def communication_rows(collectives: Sequence[Collective]) -> list[list[object]]:
+    """A row for each collective, and one for their total."""
+    rows: list[list[object]] = [
+        [
+            f"#{number}",
+            _often(each),
+            ", ".join(each.axes),
+            each.group,
+            each.operand,
+            each.result,
+            each.bytes,
+            _micro(each.seconds),
+        ]
+        for number, each in enumerate(collectives, 1)
+    ]
+    total = sum(each.bytes for each in collectives)
+    seconds = _micro(sum(each.seconds for each in collectives))
+    return [*rows, ["", "total", None, None, None, None, total, seconds]]
 
 
 _FIRST = 3

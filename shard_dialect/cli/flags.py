@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from shard_dialect import __version__, plugins
@@ -129,6 +130,19 @@ def unknown_flag(name: str, passes: Iterable[str]) -> ShardError:
     similar = difflib.get_close_matches(name, known, n=1)
     hint = f": did you mean '--{similar[0]}'?" if similar else ": no pass or option is called so"
     return ShardError(f"unknown flag '--{name}'{hint}")
+
+
+def complete(parser: Callable[[], argparse.ArgumentParser], *, with_passes: bool = False) -> None:
+    """Tell a shell that asks how its line may go on, and end; else do nothing."""
+    if "_ARGCOMPLETE" in os.environ:
+        from shard_dialect.cli.completion import answer
+
+        answer(parser(), with_passes=with_passes)
+
+
+def complete_opt(description: str) -> None:
+    """The same for `opt`, whose flags are also the passes."""
+    complete(lambda: _parser(description), with_passes=True)
 
 
 class Parser(argparse.ArgumentParser):

@@ -26,7 +26,7 @@ def passes_help() -> str:
     for name, cls in _classes().items():
         lines += _described(name, cls)
     lines += ["", "passes of upstream:"]
-    lines += [_line(2, f"--{name}", summary) for name, summary in _upstream()]
+    lines += [_line(2, f"--{name}", summary) for name, summary in upstream_passes()]
     lines.append("  and every other pass that is registered in the bindings, by its name")
     return "\n".join(lines)
 
@@ -36,7 +36,7 @@ def pass_help(name: str) -> str:
     classes = _classes()
     if name in classes:
         return "\n".join(_described(name, classes[name]))
-    upstream = dict(_upstream())
+    upstream = dict(upstream_passes())
     if name in upstream:
         return _line(2, f"--{name}", f"upstream's: {upstream[name]}")
     similar = difflib.get_close_matches(name, ["options", "passes", *classes, *upstream], n=1)
@@ -71,7 +71,7 @@ def _line(indent: int, name: str, text: str) -> str:
     return f"{head}{'' if head.endswith(' ') else '  '}{' '.join(text.split())}"
 
 
-def _upstream() -> list[tuple[str, str]]:
+def upstream_passes() -> list[tuple[str, str]]:
     """The names and summaries of upstream's passes, by the executable in the bindings, if any.
 
     It knows only some of the passes, and nothing lists the others.

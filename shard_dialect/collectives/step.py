@@ -12,10 +12,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from shard_dialect.model.grid import Axes, axes_text
 from shard_dialect.model.sharding import Reduction, Shape, Sharding, ShardingError
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.10 has none
 
 NOBODY = -1
 """The member to which nothing is sent."""

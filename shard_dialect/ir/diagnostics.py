@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -84,7 +85,8 @@ def location_text(location: ir.Location) -> str | None:
     """`file:line:col` of a location, or of the first location inside it that has one."""
     location = ir.Location.from_attr(location.attr)  # of its own class, which diagnostics lack
     if isinstance(location, ir.FileLineColLoc):
-        return _shown.get()(f"{location.filename}:{location.start_line}:{location.start_col}")
+        name = _name_of_cell(location.filename) or location.filename
+        return _shown.get()(f"{name}:{location.start_line}:{location.start_col}")
     if isinstance(location, ir.NameLoc):
         return location_text(location.child_loc)
     if isinstance(location, ir.CallSiteLoc):
@@ -92,6 +94,14 @@ def location_text(location: ir.Location) -> str | None:
     if isinstance(location, ir.FusedLoc):
         return next((text for inner in location.locations if (text := location_text(inner))), None)
     return None
+
+
+def _name_of_cell(file: str) -> str | None:
+    """`In[3]` for the file that IPython makes up for a cell of a notebook."""
+    shell_of = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    compiler = getattr(shell_of() if shell_of else None, "compile", None)
+    named = getattr(compiler, "format_code_name", lambda _: None)(file)
+    return str(named[1]) if named else None
 
 
 def name_in(location: ir.Location) -> str | None:

@@ -152,7 +152,7 @@ def write_cluster(grid: Grid, replaced: ir.Operation | None = None) -> ir.Operat
     }
     if grid.shape:
         attributes["dim_sizes"] = i64_array([-1 if size is None else size for size in grid.shape])
-    if grid.axis_names:
+    if grid.axes:
         attributes["axis_names"] = names_attribute(grid)
     if grid.device_ids:
         attributes["device_ids"] = i64_array(grid.device_ids)
@@ -178,7 +178,7 @@ def write_grid(grid: Grid, replaced: ir.Operation | None = None) -> ir.Operation
         "sym_name": ir.StringAttr.get(grid.name),
         "shape": ir.DenseI64ArrayAttr.get(sizes),
     }
-    if grid.axis_names:
+    if grid.axes:
         attributes[AXIS_NAMES] = names_attribute(grid)
     if grid.device_ids:
         attributes[DEVICE_IDS] = i64_array(grid.device_ids)
@@ -200,7 +200,7 @@ def set_sizes(op: ir.Operation, sizes: Sequence[int]) -> None:
 
 def names_attribute(grid: Grid) -> ir.ArrayAttr:
     """The names of the grid's axes as an attribute."""
-    return ir.ArrayAttr.get([ir.StringAttr.get(name) for name in grid.axis_names])
+    return ir.ArrayAttr.get([ir.StringAttr.get(name) for name in grid.axes])
 
 
 def fresh_name(name: str, names: set[str]) -> str:

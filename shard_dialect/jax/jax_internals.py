@@ -12,6 +12,7 @@ outer `jit` it is the outermost that is compiled, as its own options say.
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial, wraps
@@ -71,10 +72,13 @@ def pjit_of_jax() -> Any:
 def _intercept() -> None:
     """Partition functions of ours before they are compiled. Other functions see no difference.
 
+    Nor is a line of this package the place of an op: that is where the user has called us.
+
     Raises `ShardError` if this version of JAX compiles in another way.
     """
     jax = jax_of_user()
     try:
+        from jax._src import source_info_util
         from jax._src.interpreters import mlir, pxla
         from jax._src.pjit import PjitInfo, _cpp_pjit
 
@@ -84,6 +88,7 @@ def _intercept() -> None:
         assert "compiler_options_kvs" in PjitInfo._fields
         assert callable(_cpp_pjit)
         assert callable(mlir.refine_polymorphic_shapes)
+        source_info_util.register_exclusion(os.path.dirname(__file__) + os.sep)
     except (ImportError, AttributeError, AssertionError) as error:
         raise ShardError(
             f"sd.jax.jit does not know how jax {jax.__version__} compiles ({error}): use jax 0.10.2"

@@ -198,7 +198,7 @@ def sharding_on(grid: Grid, sharding: Sharding | SplitAxes, rank: int) -> Shardi
 
     Raises `ShardingError` if the tensor or the grid cannot have it.
 
-    >>> grid = Grid("g", (2, 4), axis_names=("data", "model"))
+    >>> grid = Grid("g", (2, 4), axes=("data", "model"))
     >>> str(sharding_on(grid, [["data"], [1]], 3))
     '[[0], [1], []]'
     """

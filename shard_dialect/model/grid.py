@@ -163,7 +163,7 @@ class GridAxes:
 class Grid:
     """A named grid; `shape[i]` is the size of grid axis i, or `None` where it is not known.
 
-    `axis_names` has a name for each axis, or is empty. `device_ids` lists the ranks of the devices
+    `axes` has a name for each axis, or is empty. `device_ids` lists the ranks of the devices
     by their position in the grid, and is empty where that is 0, 1, 2, ...; a grid without axes has
     one device (Shardy's maximal mesh) or none (its empty mesh). Along `stage_axes` devices may run
     different programs: no tensor is moved along such an axis if its sharding along that axis does
@@ -175,28 +175,41 @@ class Grid:
 
     name: str
     shape: tuple[int | None, ...]
-    axis_names: tuple[str, ...] = ()
-    device_ids: tuple[int, ...] = ()
-    stage_axes: tuple[int, ...] = ()
+    axes: tuple[str, ...]
+    device_ids: tuple[int, ...]
+    stage_axes: tuple[int, ...]
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        name: str,
+        shape: Sequence[int | None],
+        axes: Sequence[str] = (),
+        device_ids: Sequence[int] = (),
+        stage_axes: Sequence[int] = (),
+    ) -> None:
+        given = (name, tuple(shape), tuple(axes), tuple(device_ids), tuple(stage_axes))
+        for field, value in zip(self.__slots__, given, strict=True):
+            object.__setattr__(self, field, value)
+        self._check()
+
+    def _check(self) -> None:
         for axis, size in enumerate(self.shape):
             if size is not None and size < 1:
                 raise ShardError(
                     f"grid @{self.name} has size {size} on axis {axis}: sizes are at least 1"
                 )
-        if self.axis_names == tuple(map(_default_name, range(self.rank))):
-            object.__setattr__(self, "axis_names", ())
+        if self.axes == tuple(map(_default_name, range(self.rank))):
+            object.__setattr__(self, "axes", ())
         self._check_names()
         self._check_devices()
 
     def _check_names(self) -> None:
-        if self.axis_names and len(self.axis_names) != self.rank:
+        if self.axes and len(self.axes) != self.rank:
             raise ShardError(
-                f"grid @{self.name} has {len(self.axis_names)} axis names for {self.rank} axes"
+                f"grid @{self.name} has {len(self.axes)} axis names for {self.rank} axes"
             )
-        for name in self.axis_names:
-            if self.axis_names.count(name) > 1:
+        for name in self.axes:
+            if self.axes.count(name) > 1:
                 raise ShardError(f'grid @{self.name} has two axes named "{name}"')
 
     def _check_devices(self) -> None:
@@ -247,7 +260,7 @@ class Grid:
 
     def axis_name(self, axis: int) -> str:
         """The name of an axis, `axis_0` and so on where the grid gives none."""
-        return self.axis_names[axis] if self.axis_names else _default_name(axis)
+        return self.axes[axis] if self.axes else _default_name(axis)
 
     def axes_text(self, axes: Sequence[Axis]) -> str:
         """The axes as text: by name if the grid gives names, else as attributes have them.
@@ -255,7 +268,7 @@ class Grid:
         >>> Grid("g", (2, 4), ("data", "model")).axes_text((1, SubAxis(0, 1, 2)))
         '["model", "data":(1)2]'
         """
-        return f"[{', '.join(map(self._axis_text, axes))}]" if self.axis_names else axes_text(axes)
+        return f"[{', '.join(map(self._axis_text, axes))}]" if self.axes else axes_text(axes)
 
     def axes_names(self, axes: Sequence[Axis]) -> tuple[str, ...]:
         """The names of axes, or where the grid gives none their numbers.
@@ -263,7 +276,7 @@ class Grid:
         >>> Grid("g", (2, 4), ("data", "model")).axes_names((1, SubAxis(0, 1, 2)))
         ('model', 'data:(1)2')
         """
-        if not self.axis_names:
+        if not self.axes:
             return tuple(map(str, axes))
         return tuple(self._axis_text(axis).replace('"', "") for axis in axes)
 

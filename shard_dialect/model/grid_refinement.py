@@ -91,7 +91,7 @@ class Refinement:
             axes.append(tuple(factors_of_axis))
         name = f"{grid.name}_{'x'.join(map(str, sizes))}"
         stages = tuple(new for axis in grid.stage_axes for _, _, new in axes[axis])
-        fine = replace(grid, name=name, shape=tuple(sizes), axis_names=(), stage_axes=stages)
+        fine = replace(grid, name=name, shape=tuple(sizes), axes=(), stage_axes=stages)
         return cls(grid, fine, tuple(axes))
 
     @classmethod

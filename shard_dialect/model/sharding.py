@@ -38,6 +38,7 @@ from shard_dialect.model.grid import (
     in_order,
     major_sub_axis,
 )
+from shard_dialect.model.notebook_html import table_html
 
 Reduction = Literal[
     "sum", "max", "min", "product", "average", "bitwise_and", "bitwise_or", "bitwise_xor"
@@ -409,6 +410,28 @@ class Sharding:
 
     def __str__(self) -> str:
         return joined(*self.notation())
+
+    def _repr_html_(self) -> str:
+        rows = [
+            [
+                dim,
+                axes_text(axes) if axes else "not split",
+                *(["{} before, {} after".format(*self.halo(dim))] if self.halos else ()),
+                *([", ".join(map(_size_text, self.offsets[dim]))] if self.offsets else ()),
+            ]
+            for dim, axes in enumerate(self.split_axes)
+        ]
+        halos, offsets = (["halo"] if self.halos else []), (["offsets"] if self.offsets else [])
+        partial = f", partial {self.reduction} along {axes_text(self.partial)}"
+        return table_html(
+            f"{self} on @{self.grid}{partial if self.partial else ''}",
+            ["dimension", "split along axes", *halos, *offsets],
+            rows,
+        )
+
+
+def _size_text(size: int | None) -> str:
+    return "?" if size is None else str(size)
 
 
 def joined(lists: Sequence[str], fields: Sequence[str]) -> str:

@@ -22,6 +22,7 @@ from functools import cache, lru_cache
 from shard_dialect.collectives import AllReduce, Mask, ReduceScatter, ReshardError, Step
 from shard_dialect.model.grid import Grid, SubAxis
 from shard_dialect.model.grid_refinement import Refinement
+from shard_dialect.model.notebook_html import print_text, table_html
 from shard_dialect.model.sharding import Reduction, Shape, Sharding
 from shard_dialect.planner.halo_and_offset_steps import (
     halo_steps,
@@ -109,6 +110,15 @@ class Plan:
 
     def __str__(self) -> str:
         return "; ".join(map(str, self.steps)) or "nothing"
+
+    _repr_pretty_ = print_text
+
+    def _repr_html_(self) -> str:
+        return table_html(
+            f"a device sends {self.bytes_moved:,} bytes",
+            ["step", f"on {self.grid}"],
+            enumerate(self.steps, 1),
+        )
 
 
 @lru_cache(maxsize=65536)

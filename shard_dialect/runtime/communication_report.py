@@ -17,6 +17,7 @@ from tabulate import tabulate
 from shard_dialect.abi.lowered_program import Site
 from shard_dialect.model import Axis
 from shard_dialect.model.grid import axes_text
+from shard_dialect.model.notebook_html import print_text, table_html, text_html
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +68,28 @@ class Report:
     def __str__(self) -> str:
         if not self.entries:
             return "no communication"
-        head = ["collective", "grid axes", "group", "operand", "result", "bytes moved per device"]
+        note = self._note()
+        return tabulate(self._rows(), _HEAD, tablefmt="plain") + (f"\n{note}" if note else "")
+
+    _repr_pretty_ = print_text
+
+    def _repr_html_(self) -> str:
+        if not self.entries:
+            return text_html("communication", "no communication")
+        return table_html(self._note() or "communication", _HEAD, self._rows())
+
+    def _rows(self) -> list[list[object]]:
         rows: list[list[object]] = [
             [_often(e), axes_text(e.grid_axes), e.group_size, e.operand, e.result, e.bytes_moved]
             for e in self.entries
         ]
-        rows.append(["total", None, None, None, None, self.bytes_moved])
-        counts_once = any(not each.times_known for each in self.entries)
-        return tabulate(rows, head, tablefmt="plain") + (f"\n{COUNTS_ONCE}" if counts_once else "")
+        return [*rows, ["total", None, None, None, None, self.bytes_moved]]
+
+    def _note(self) -> str:
+        return COUNTS_ONCE if any(not each.times_known for each in self.entries) else ""
 
 
+_HEAD = ["collective", "grid axes", "group", "operand", "result", "bytes moved per device"]
 COUNTS_ONCE = "*: in a loop that counts once, since how often it runs is not known"
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from shard_dialect.abi.lowered_program import choose_entry
 from shard_dialect.analysis.changes.annotations import annotations_in
+from shard_dialect.analysis.changes.what_if_question import names_of
 from shard_dialect.analysis.reasons.explained_passes import imported
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
@@ -19,6 +20,7 @@ from shard_dialect.ir.function import form_of, functions_of, name_of
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.model import Grid
 from shard_dialect.model.devices.device_model import DeviceModel
+from shard_dialect.model.notebook_html import print_text, table_html
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.search.best_first import PROVEN, Found, Search
 from shard_dialect.search.choices.integer_program import is_available
@@ -136,6 +138,23 @@ class AutoResult:
         if found.gap < PROVEN:
             return f"{text}, and no other is better"
         return f"{text}, and no other is better by more than {found.gap:.1%}"
+
+    _repr_pretty_ = print_text
+
+    def _repr_html_(self) -> str:
+        with self.module.context:
+            placed = annotations_in(self.module.operation)
+        rows = [
+            [
+                f"@{each.site.function}",
+                names_of(each)[-1],
+                "x".join(map(str, each.shape)),
+                each.annotation.sharding if each.annotation else "not annotated",
+            ]
+            for each in placed
+            if each.site.function
+        ]
+        return table_html(str(self), ["function", "tensor", "shape", "sharding"], rows)
 
 
 def auto(

@@ -40,6 +40,7 @@ class _Samples(Mapping[str, SampleFunction]):
 
 
 SAMPLES: Mapping[str, SampleFunction] = _Samples()
+"""For the name of each op, the function that draws a random instance of it."""
 
 
 def not_run() -> dict[str, str]:

@@ -31,7 +31,7 @@ def device_mesh(mesh: Any, grid: Grid) -> Any:
     if not isinstance(mesh, Grid):
         return mesh
     kind = "cuda" if "nccl" in dist.get_backend() else "cpu"
-    return dist.init_device_mesh(kind, tuple(grid.shape), mesh_dim_names=grid.axis_names or None)
+    return dist.init_device_mesh(kind, tuple(grid.shape), mesh_dim_names=grid.axes or None)
 
 
 @dataclass(frozen=True)

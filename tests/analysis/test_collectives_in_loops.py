@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import shard_dialect as sd
-from shard_dialect import run
+from shard_dialect.run import main
 
 LOOP = """\
 sdy.mesh @mesh = <["a"=4]>
@@ -85,7 +85,7 @@ def test_a_run_says_it_from_the_cache_too(
     path = tmp_path / "loop.mlir"
     path.write_text(program("%c10", PRODUCT).replace("%n: tensor<i32>", "%n: tensor<1xi32>"))
     for _ in range(2):
-        assert run.main([str(path), "--json"]) == 0
+        assert main([str(path), "--json"]) == 0
         found = json.loads(capsys.readouterr().out)
         assert found["totals"]["bytes_moved"] == 10 * ONE_GATHER
         assert found["collectives"][0]["times"] == 10

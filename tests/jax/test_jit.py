@@ -172,3 +172,10 @@ def test_what_jax_has_exported_is_read(mesh: Mesh, tmp_path: Any) -> None:
         sd.jax.load(tmp_path / "g")
     with pytest.raises(ShardError, match="cannot read"):
         sd.jax.load(tmp_path / "none")
+
+
+def test_no_line_of_ours_is_a_place_of_the_user_s(mesh: Mesh) -> None:
+    module = sd.jax.lower(lambda x: jnp.exp(x).sum(), X, mesh=mesh, in_shardings=P("a", "b"))
+    text = sd.to_text(module, locations=True)
+    assert __file__ in text
+    assert "shard_dialect/jax/" not in text

@@ -139,8 +139,8 @@ def upstream_takes(sharding: Sharding, grid: Grid) -> bool:
 def cluster(grid: Grid) -> str:
     entries = [f'sym_name = "{grid.name}"', f"rank = {grid.rank} : i64"]
     entries.append(f"dim_sizes = {[-1 if size is None else size for size in grid.shape]}")
-    if grid.axis_names:
-        names = ", ".join(f'"{name}"' for name in grid.axis_names)
+    if grid.axes:
+        names = ", ".join(f'"{name}"' for name in grid.axes)
         entries.append(f"axis_names = [{names}]")
     if grid.device_ids:
         entries.append(f"device_ids = {list(grid.device_ids)}")

@@ -15,6 +15,9 @@ from shard_dialect.analysis.program_report import DEVICE_MODEL, ProgramReport, r
 from shard_dialect.analysis.reasons.explained_passes import imported
 from shard_dialect.errors import of_option
 from shard_dialect.ir.bindings import ir
+from shard_dialect.model.notebook_html import print_text, table_html
+
+_HEAD = ["", "before", "after", "change"]
 
 
 @dataclass(frozen=True)
@@ -30,16 +33,23 @@ class Comparison:
         change["seconds"] = self.after.schedule.total - self.before.schedule.total
         return {"before": self.before.as_json(), "after": self.after.as_json(), "change": change}
 
-    def __str__(self) -> str:
+    def _rows(self) -> list[list[str]]:
         rows = [
             [name, f"{before:,}", f"{after:,}", f"{after - before:+,}"]
             for name, before, after in self.changes
         ]
-        rows.insert(1, self._times())
+        return [rows[0], self._times(), *rows[1:]]
+
+    _repr_pretty_ = print_text
+
+    def _repr_html_(self) -> str:
+        return table_html(f"@{self.after.entry}, each device", _HEAD, self._rows())
+
+    def __str__(self) -> str:
         return (
             tabulate(
-                rows,
-                ["", "before", "after", "change"],
+                self._rows(),
+                _HEAD,
                 tablefmt="plain",
                 disable_numparse=True,
                 colalign=("left", "right", "right", "right"),

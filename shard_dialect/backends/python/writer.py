@@ -281,7 +281,7 @@ class Writer:
     def group(self, grid: str, axes: tuple[int, ...]) -> str:
         """The name of the group of devices that a collective runs in."""
         if (grid, axes) not in self.groups:
-            names = self.grids[grid].axis_names
+            names = self.grids[grid].axes
             words = [names[axis] if names else str(axis) for axis in axes]
             of = "" if len(self.grids) == 1 else f"{grid}_"
             self.groups[grid, axes] = self.names.new("_".join(["along", of + "_".join(words)]))

@@ -104,7 +104,7 @@ def rule_for(op: ir.Operation, text: str) -> WrittenRule:
 
 
 def _same_mesh(a: Grid, b: Grid) -> bool:
-    return (a.shape, a.axis_names, a.device_ids) == (b.shape, b.axis_names, b.device_ids)
+    return (a.shape, a.axes, a.device_ids) == (b.shape, b.axes, b.device_ids)
 
 
 def direction(op: ir.Operation) -> str:

@@ -162,7 +162,7 @@ def merge_equal_grids(module: ir.Operation, shardings: Shardings) -> None:
     renamed = {}
     for name, grid in shardings.grids.items():
         if name not in parts and grid.rank:
-            kept = first.setdefault((grid.shape, grid.axis_names, grid.device_ids), name)
+            kept = first.setdefault((grid.shape, grid.axes, grid.device_ids), name)
             if kept != name and name not in divided:
                 renamed[name] = kept
 

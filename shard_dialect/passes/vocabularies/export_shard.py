@@ -342,7 +342,7 @@ class RefuseBeyondMesh(Pass):
                 if name in op.attributes:
                     raise refuse(op.location, f"{name} of '{op.name}' op", _MESH)
             grid = read_grid(op)
-            if grid is not None and (grid.axis_names or grid.device_ids or not grid.rank):
+            if grid is not None and (grid.axes or grid.device_ids or not grid.rank):
                 raise refuse(op.location, f"grid @{grid.name}, with names or an order,", _MESH)
         return UNCHANGED
 
