@@ -114,7 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--backend",
         default="devices",
-        metavar="NAME",
+        metavar="BACKEND",
         help=f"where devices are: {', '.join(BACKENDS)}, or a plugin's (default: devices)",
     )
     parser.add_argument(

@@ -34,6 +34,7 @@ def answer(parser: argparse.ArgumentParser, *, with_passes: bool) -> None:
         _add_passes(parser)
     files, folders = FilesCompleter(), DirectoriesCompleter()
     of_metavar: dict[str, Candidates] = {
+        "BACKEND": _backends,
         "DIR": folders,
         "FOLDER": folders,
         "PASS": _list_of_passes,
@@ -62,6 +63,14 @@ def _device_models() -> Iterable[str]:
     from shard_dialect.model.devices.device_model import device_model_names
 
     return device_model_names()
+
+
+def _backends(**_: object) -> Iterable[str]:
+    from shard_dialect.runtime.communicators.registered_devices import backend_names
+
+    with suppress(ShardError):
+        plugins.load()
+    return backend_names()
 
 
 def _add_passes(parser: argparse.ArgumentParser) -> None:

@@ -45,7 +45,7 @@ def register_backend(name: str) -> Callable[[_Executor], _Executor]:
 
     Raises `ShardError` for a name that is taken.
     """
-    if name in BACKENDS or name in _REGISTERED:
+    if name in backend_names():
         raise ShardError(f"backend '{name}' exists already")
 
     def register(executor: _Executor) -> _Executor:
@@ -56,10 +56,15 @@ def register_backend(name: str) -> Callable[[_Executor], _Executor]:
     return register
 
 
+def backend_names() -> list[str]:
+    """Our backends, then those that plugins have registered so far."""
+    return [*BACKENDS, *sorted(_REGISTERED)]
+
+
 def devices_of(backend: str) -> type[InProcess]:
     """The kind of devices that this process has for a backend. Raises `ShardError`."""
-    if backend not in BACKENDS and backend not in _REGISTERED:
-        known = ", ".join([*BACKENDS, *sorted(_REGISTERED)])
+    if backend not in backend_names():
+        known = ", ".join(backend_names())
         raise ShardError(f"backend '{backend}' is not known: expected {known}, or a plugin's")
     of_others: dict[str, type[InProcess]] = {"xla": XlaDevices, **_REGISTERED}
     return of_others.get(backend, InProcess)
