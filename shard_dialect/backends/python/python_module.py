@@ -51,6 +51,16 @@ from shard_dialect.passes.specialize.fold_grid_queries import (
 )
 
 
+def _literal(text: str) -> str:
+    r"""A Python literal in ASCII. JSON's escapes are Python's, but for what takes two of them.
+
+    >>> print(_literal("é\n\U0001d431"))
+    "\u00e9\n\U0001d431"
+    """
+    escaped = (f"\\U{ord(c):08x}" if ord(c) > 0xFFFF else json.dumps(c)[1:-1] for c in text)
+    return f'"{"".join(escaped)}"'
+
+
 def main(w: Writer, module: ir.Operation, entry: ir.Operation, shardings: Shardings) -> list[str]:
     """The `main` of the file: it reads or draws inputs, runs the program, and writes results."""
     _, first = _shards(w, module, entry, "arg_attrs", ARGUMENT, shardings)
@@ -67,7 +77,7 @@ def main(w: Writer, module: ir.Operation, entry: ir.Operation, shardings: Shardi
         '    parser.add_argument("--outputs", help="a .npz file of result0, ... to write")',
         '    parser.add_argument("--seed", type=int, default=0, help="of random inputs")',
         "    options = parser.parse_args()",
-        *_listed("names", [f"        {json.dumps(each)}," for each in names]),
+        *_listed("names", [f"        {_literal(each)}," for each in names]),
         "    # Of each argument, and each result: the grid, the axes that split each dimension,",
         "    # the shape, the shape of a shard, and the type; of results who has them.",
         *_listed("arguments", first),
