@@ -390,7 +390,7 @@ def _ranks(grid: Grid) -> str:
 
 def _file(w: Writer, body: str) -> tuple[str, str, str]:
     """The imports, an empty line, and the rest: helpers, groups, and the functions in `body`."""
-    used = shared_functions.needed(w.target, body + ("\njoin(" if w.groups else ""))
+    used = shared_functions.needed(w.target, body + ("\njoin" if w.groups else ""))
     grids = [f"{w.grid_names[name]} = {_ranks(grid)}" for name, grid in w.grids.items()]
     start = [
         *shared_functions.start(w.target),

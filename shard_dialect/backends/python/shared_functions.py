@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import re
 from functools import cache
 from pathlib import Path
 
@@ -74,16 +73,20 @@ def needed(target: Target, text: str) -> list[str]:
     names: set[str] = set()
     waiting = [text]
     while waiting:
-        words = set(re.findall(r"\w+", waiting.pop()))
-        new = (words & sources.keys()) - names
+        new = (_used(waiting.pop()) & sources.keys()) - names
         names |= new
         waiting += [sources[name] for name in new]
     return [sources[name] for name in sources if name in names]
 
 
+def _used(text: str) -> set[str]:
+    """The names that Python code uses. What texts and comments say is a user's."""
+    return {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+
+
 def imports(target: Target, text: str) -> str:
     """The imports that the text needs, sorted as isort would."""
-    words = set(re.findall(r"\w+", text))
+    words = _used(text)
     groups: tuple[list[str], list[str]] = ([], [])
     for name, line in _IMPORTS[target].items():
         if name in words:
