@@ -11,8 +11,7 @@ See docs/library.md. Nothing is imported before one of these names is used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # that of `typing`: importing it takes time, and an interrupt meanwhile
 if TYPE_CHECKING:
     from shard_dialect.api import (
         AUTO,
