@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # that of `typing`: importing it takes time, and an interrupt meanwhile
 if TYPE_CHECKING:
+    from typing import Any
+
     from shard_dialect import jax as jax
     from shard_dialect import torch as torch
     from shard_dialect.api import (

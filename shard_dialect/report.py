@@ -179,11 +179,16 @@ def _show(options: argparse.Namespace) -> int:
 
 def _measure(options: argparse.Namespace) -> int:
     from shard_dialect.runtime.communicators.launched_world import world_of
+    from shard_dialect.runtime.communicators.world import MAX_DEVICES
     from shard_dialect.runtime.profiling.measure_devices import measured_model
 
     if options.measure != STDOUT and not options.measure.endswith(".toml"):
         raise ShardError(
             f"--measure={options.measure}: a device model is a file whose name ends in .toml"
+        )
+    if options.backend == "devices" and options.devices > MAX_DEVICES:
+        raise ShardError(
+            f"--devices={options.devices}: in one process there can be at most {MAX_DEVICES:,}"
         )
     joining = world_of(options.backend)
     ranks = joining() if joining else None

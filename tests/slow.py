@@ -82,7 +82,11 @@ SLOW = {
 """Files and folders of tests, with what makes them slow."""
 KEPT = 12
 """The tests of one function that run by default, where it has more parameters."""
-KEPT_OF = {"ops/test_every_rule.py": 120, "ir/test_mesh_pretty.py": 60}
+KEPT_OF = {
+    "cli/test_drawn_cases.py": 30,
+    "ops/test_every_rule.py": 120,
+    "ir/test_mesh_pretty.py": 60,
+}
 """The same, for the files of which more or fewer tell more."""
 
 

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from shard_dialect import __version__, plugins
 from shard_dialect.cli.printing import write_output
@@ -153,6 +153,12 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise a `ShardError`."""
         raise ShardError(f"{message} ({self.lists_options} lists all options)")
+
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        """As `argparse`, which would make an empty list of `--option=--`."""
+        if action.option_strings and arg_strings == ["--"]:
+            raise argparse.ArgumentError(action, "'--' is no value")
+        return super()._get_values(action, arg_strings)
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
         if file is sys.stdout:
@@ -492,7 +498,11 @@ def seconds_above_0(text: str) -> float:
     return seconds
 
 
+_MOST = 2**63 - 1
+"""The largest count that MLIR takes."""
+
+
 def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0 on")
+    if not text.isdecimal() or len(text) > len(str(_MOST)) or int(text) > _MOST:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0 on, below 2^63")
     return int(text)

@@ -35,7 +35,7 @@ _REDRAWN = 0.25
 """The seconds between two drawings on a terminal."""
 _LOGGED = 10.0
 """The seconds between two lines in a log."""
-_FAR, _ASIDE, _BACK = "!far", "!aside", "!back"
+_FAR, _ASIDE, _BACK, _RESULT = "!far", "!aside", "!back", "!result"
 """The kinds of messages that the child sends, besides its present step."""
 _SENT = 0.1
 """The seconds between two counts of many small things."""
@@ -116,8 +116,7 @@ def _out_of_the_way(is_result: bool) -> Iterator[None]:
     try:
         yield
     finally:
-        if not is_result:
-            tell(_BACK)
+        tell(_RESULT if is_result else _BACK)
 
 
 class Progress:
@@ -129,7 +128,10 @@ class Progress:
         self._begun = self._logged = time.monotonic()
         self._what = "its start"
         self._far = self._waits = ""
-        self._is_aside = False
+        self._asides = 0
+        """How many are printing inside of each other."""
+        self._has_result = False
+        """Whether a result was printed, and no step has begun since."""
         self._drawn = ""
         self._drawn_at = 0.0
         if where == "terminal":
@@ -143,7 +145,7 @@ class Progress:
     def begin(self, what: str) -> None:
         """Record what begins."""
         self._what = what
-        self._is_aside = False
+        self._has_result = False
 
     def wait(self, for_what: str) -> None:
         """Record what the parent itself waits for, if for anything."""
@@ -155,10 +157,12 @@ class Progress:
             self._far = second
         elif first == _ASIDE:
             self.clear()
-            self._is_aside = True
-            os.write(self._answers, b".")
-        elif first == _BACK:
-            self._is_aside = False
+            self._asides += 1
+            with suppress(OSError):  # the child has ended
+                os.write(self._answers, b".")
+        elif first in (_BACK, _RESULT):
+            self._asides -= 1
+            self._has_result = self._has_result or first == _RESULT
         else:
             return False
         return True
@@ -168,7 +172,7 @@ class Progress:
         now = time.monotonic()
         text = ": ".join(filter(None, (self._waits, self._far, shown(self._what))))
         seconds = now - self._begun
-        if not text or self._is_aside or seconds < _SECONDS:
+        if not text or self._asides or self._has_result or seconds < _SECONDS:
             return
         if self._where == "log" and now - self._logged >= _LOGGED:
             self._logged = now

@@ -4,6 +4,9 @@ Each program calls `begin` before it imports anything else. Then an interrupt en
 as it does later, and no file that it opens gets the number of a standard stream that its parent has
 closed. `message_of` is the message for an exception that ends a program, and `without_notices` lets
 XLA write warnings and errors only.
+
+What takes time to import is imported where it is used, or after `begin`: until then an interrupt
+would show a traceback.
 """
 
 from __future__ import annotations
@@ -11,11 +14,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from contextlib import suppress
-from types import FrameType
 
-from shard_dialect.errors import ShardError, brief, shown
-from shard_dialect.processes.to_parent import what_is_done
+TYPE_CHECKING = False  # that of `typing`, which takes time to import
+if TYPE_CHECKING:
+    from types import FrameType
 
 _SCRIPTS = ("shard-opt", "shard-run", "shard-report")
 
@@ -41,9 +43,10 @@ def over() -> None:
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:
-    with suppress(OSError):
+    try:
         os.write(2, b"error: interrupted\n")
-    os._exit(1)
+    finally:
+        os._exit(1)
 
 
 DEBUG = "--debug"
@@ -66,6 +69,9 @@ def message_of(error: BaseException) -> str:
     With `--debug` a bug has its traceback. The location, and the pass or stage, are those given to
     `supervise.doing` last.
     """
+    from shard_dialect.errors import ShardError, brief, shown
+    from shard_dialect.processes.to_parent import what_is_done
+
     if isinstance(error, ShardError):  # with a cause where a plugin's function has raised it
         cause = error.__cause__
         return _with_traceback(str(error), cause) if cause else str(error)
@@ -88,6 +94,8 @@ def _with_traceback(line: str, error: BaseException) -> str:
     if not _shows_tracebacks:
         return line
     import traceback  # takes 2 ms, for bugs only
+
+    from shard_dialect.errors import shown
 
     lines = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     return f"{line}\n{shown(lines.rstrip(), chr(10))}"

@@ -139,12 +139,15 @@ class _Listener:
         self._location, self._what = "", "its start"
         self._partial = ""
 
-    def listen(self) -> None:
+    def listen(self, *, waits: bool = True) -> None:
+        """Hear all that the child says; or what it has said, without waiting for more."""
         rest = b""
-        seconds = 0.25 if self._progress.is_shown else None
+        seconds = (0.25 if self._progress.is_shown else None) if waits else 0.0
         while True:
             self._progress.look()
             if not select.select([self._pipe], [], [], seconds)[0]:
+                if not waits:
+                    return
                 continue
             data = os.read(self._pipe, 65536)
             if not data:
@@ -165,10 +168,8 @@ class _Listener:
 
     def end(self) -> None:
         """Clean up after a child that did not come to its own end."""
-        with suppress(_Signalled):
-            os.set_blocking(self._pipe, False)
-            with suppress(BlockingIOError):
-                self.listen()
+        with suppress(_Signalled):  # its own children may keep the pipe open
+            self.listen(waits=False)
         self._progress.end()
         remove(self._partial)
 

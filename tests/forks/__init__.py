@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 FOLDER = Path(__file__).parent
-MODULES = ("shard_dialect.opt", "shard_dialect.run", "filecheck")
+MODULES = ("shard_dialect.opt", "shard_dialect.run", "shard_dialect.report", "filecheck")
 
 
 class Forks:

@@ -30,6 +30,7 @@ PACKAGES = {
         "shard_dialect.propagation",
         "shard_dialect.ops",
     ],
+    "shard_dialect.report": ["shard_dialect.analysis"],
     "shard_dialect.run": ["shard_dialect.cli.run_command", "shard_dialect.runtime.checking"],
 }
 """What is imported for a module, with all modules in it, but never the module itself."""
@@ -40,7 +41,7 @@ def load(module: str) -> None:
         sys.modules["numpy"] = None  # type: ignore[assignment] # as `opt` does
         importlib.import_module("shard_dialect.ir.bindings")
         del sys.modules["numpy"]
-    if module == "shard_dialect.run":
+    if module in ("shard_dialect.run", "shard_dialect.report"):
         load("shard_dialect.opt")
     for name in PACKAGES[module]:
         package = importlib.import_module(name)

@@ -265,11 +265,28 @@ def test_a_largest_size_of_files_is_no_error_of_the_cache(program: Path, tmp_pat
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_what_llvm_cannot_write_is_named(program: Path, tmp_path: Path) -> None:
-    """Here the module before each pass, of which LLVM writes files itself."""
+def test_dumps_that_cannot_be_written(program: Path, tmp_path: Path) -> None:
     flags = f"--mlir-print-ir-before-all --mlir-print-ir-tree-dir={tmp_path / 'tree'}"
     done = shell(f"ulimit -f 0; {COMMANDS[0]} {flags}", FILE=str(program))
-    refused(done, "LLVM ended in .*: IO failure on output stream: (?i:file too large)")
+    refused(done, "cannot write '.*cse.mlir': file too large")
+
+
+FATAL = """
+from shard_dialect.ir.bindings import ir, submodule
+from shard_dialect.ir.fatal_errors import report_fatal_errors
+report_fatal_errors(lambda text: print(text, flush=True))
+with ir.Context():
+    module = ir.Module.parse("llvm.func @f() { llvm.return }")
+    engine = submodule("execution_engine").ExecutionEngine(module)
+engine.raw_lookup("f")
+engine.dump_to_object_file("/dev/full")
+"""
+
+
+def test_what_llvm_cannot_go_on_from_is_an_error_like_others() -> None:
+    done = subprocess.run([sys.executable, "-c", FATAL], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.startswith("error: LLVM ended in its start: IO failure on output stream")
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 def test_a_reader_that_goes_is_no_error(program: Path) -> None:

@@ -154,6 +154,37 @@ def test_a_terminal_has_one_line_that_is_no_wider(written: tuple[Clock, list[str
     assert len(lines) == 2
 
 
+def test_nothing_is_shown_while_the_child_prints(written: tuple[Clock, list[str]]) -> None:
+    clock, lines = written
+    read, write = os.pipe()
+    shown = progress.Progress(write, "terminal")
+    shown.begin("a step")
+
+    def is_drawn() -> bool:
+        clock.now += 3.0
+        before = len(lines)
+        shown.look()
+        return len(lines) > before
+
+    assert is_drawn()
+    for kind in ("!aside", "!aside", "!back"):  # a warning inside of a run that is timed
+        assert shown.hear(kind, "")
+    assert os.read(read, 9) == b".."
+    assert lines[-1] == "\r\x1b[K"
+    shown.begin("another step")
+    assert not is_drawn()
+    shown.hear("!back", "")
+    assert is_drawn()
+    shown.hear("!aside", "")
+    shown.hear("!result", "")
+    assert not is_drawn()
+    shown.begin("what follows")
+    assert is_drawn()
+    os.close(read)
+    shown.hear("!aside", "")  # the child has ended meanwhile
+    os.close(write)
+
+
 def test_other_ranks_draw_nothing() -> None:
     assert stderr_of("1") == ""
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import cast
 
-from shard_dialect.errors import ShardError, brief, raised_in
+from shard_dialect.errors import ShardError, aside, brief, raised_in
 from shard_dialect.ir.bindings import PassManager, ir
 from shard_dialect.ir.diagnostics import from_mlir, location_text, reporting
 from shard_dialect.ir.function import record_forms
@@ -90,6 +91,8 @@ class Pipeline:
     count: Count
     """The passes and groups of passes, of which as many have run."""
     dumps: Dumps
+    tells: bool = False
+    """Whether MLIR itself prints at the end: times, or statistics."""
 
     @classmethod
     def build(cls, pipeline: str | Sequence[str | Pass], instruments: Instruments) -> Pipeline:
@@ -101,7 +104,8 @@ class Pipeline:
         count = Count("passes", sum(not is_dump(each) for each in nodes))
         dumps = instruments.dumps()
         _Builder(instruments, nests, count, dumps).fill(manager, _MODULE, nodes)
-        return cls(manager, _until_python(nodes), count, dumps)
+        tells = instruments.timing or instruments.statistics is not None
+        return cls(manager, _until_python(nodes), count, dumps, tells)
 
     def run(self, module: ir.Module | ir.Operation) -> None:
         """Run all passes on `module`, in place. Raises `ShardError` where a pass refuses it."""
@@ -109,7 +113,8 @@ class Pipeline:
         doing(self.first)
         with reporting(module.context), keeping_analyses(), self.count:
             try:
-                _run(self.manager, module.operation)
+                with aside() if self.tells else nullcontext():
+                    _run(self.manager, module.operation)
             except ShardError:
                 self.dumps.fail()
                 raise

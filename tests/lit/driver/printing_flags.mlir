@@ -15,7 +15,7 @@
 // KEPT: blob: "0x04000000
 // SKIPPED-NOT: func.func
 // PRETTY: addf {{.*}} "sum"
-// NUMBER: error: argument --mlir-elide-resource-strings-if-larger: 'x' is not a number from 0 on
+// NUMBER: error: argument --mlir-elide-resource-strings-if-larger: 'x' is not a number from 0 on, below 2^63
 
 func.func @main(%x: tensor<4xf32> loc("input")) -> tensor<4xf32> {
   %c = arith.constant dense_resource<blob> : tensor<4xf32>
