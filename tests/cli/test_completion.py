@@ -23,7 +23,7 @@ def completed(line: str, tmp_path: Path) -> list[str]:
         "COMP_POINT": str(len(line)),
     }
     assigned = [f"{name}={value}" for name, value in environment.items()]
-    main = f"import {program} as program; program.main()"
+    main = f"from {program} import main; main()"
     done = run_child(["env", *assigned, sys.executable, "-c", main])
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     return [each.rstrip() for each in (tmp_path / "answer").read_text().splitlines()]
