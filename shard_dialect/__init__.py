@@ -69,7 +69,7 @@ if TYPE_CHECKING:
         what_if,
     )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AUTO",

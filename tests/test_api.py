@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import pydoc
+import re
 import subprocess
 import sys
 import warnings
@@ -30,6 +31,14 @@ def test_importing_the_package_imports_nothing_else() -> None:
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "['shard_dialect']"
+
+
+def test_the_version_is_told_in_three_places_alike() -> None:
+    project = re.search(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.M)
+    changes = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert project is not None
+    assert changes is not None
+    assert project[1] == changes[1] == sd.__version__
 
 
 def test_every_public_name_is_there() -> None:

@@ -168,7 +168,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class _Help(argparse.Action):
-    """`--help` of what is named, or else of `const`: imports every pass, also those of plugins."""
+    """`--help` of what is named, or else of `const`; of passes it imports all, and plugins."""
 
     def __call__(
         self,
@@ -177,66 +177,45 @@ class _Help(argparse.Action):
         values: object,
         option_string: str | None = None,
     ) -> None:
-        from shard_dialect.cli.passes_help import pass_help, passes_help
-
-        plugins.load(namespace.load_plugin)
         what = values or self.const
         if what == _BRIEF:
-            write_output(_first_help(parser))
+            write_output(_FIRST_HELP)
         elif what == "options":
             parser.print_help()
-        elif what == "passes":
-            write_output(f"{passes_help()}\n")
         else:
-            write_output(f"{pass_help(str(what))}\n")
+            from shard_dialect.cli.passes_help import pass_help, passes_help
+
+            plugins.load(namespace.load_plugin)
+            write_output(f"{passes_help() if what == 'passes' else pass_help(str(what))}\n")
         parser.exit()
 
 
-_FIRST_PASSES = (
-    "spmd",
-    "propagate",
-    "materialize",
-    "optimize-collectives",
-    "partition",
-    "lower",
-    "export-shard",
-    "export-sdy",
-)
-_FIRST_OPTIONS = (
-    "-o",
-    "--emit-python",
-    "--emit-stablehlo",
-    "--pass-pipeline",
-    "--stop-after",
-    "--auto",
-    "--remarks",
-    "--explain-sharding",
-    "--mlir-print-ir-after-all",
-    "--mlir-timing",
-    "--verify-diagnostics",
-)
+_FIRST_HELP = """\
+usage: shard-opt [FILE.mlir] [--PASS[=OPTION=VALUE] ...] [OPTION ...]
 
+Passes of ours and of upstream's run in the order given; these come first:
+  --spmd                       all of the way to the program that a device runs
+  --propagate                  give every tensor a sharding
+  --materialize                make every collective explicit
+  --optimize-collectives       make collectives cheaper
+  --partition                  global shapes become local ones
+  --lower                      collectives become calls, and tensors buffers
+  --export-shard --export-sdy  write upstream's vocabulary, or Shardy's
 
-def _first_help(parser: argparse.ArgumentParser) -> str:
-    """What people need first, in one screen."""
-    from shard_dialect.cli.passes_help import summaries
+Options, of many:
+  -o FILE                      write to a file
+  --emit-python=mpi4py|torch   write the local form as a Python program
+  --emit-stablehlo             write it as plain StableHLO, for other compilers
+  --pass-pipeline=TEXT         a pipeline: 'builtin.module(propagate,cse)'
+  --stop-after=PASS            run up to this pass, also inside --spmd
+  --auto                       find shardings of what is not annotated
+  --remarks                    tell of conflicts during --propagate
+  --explain-sharding=%3        tell where the sharding of a value came from
+  --mlir-print-ir-after-all    print the module after each pass
 
-    first = argparse.ArgumentParser(
-        prog=parser.prog,
-        usage="%(prog)s [FILE.mlir] [--PASS[=OPTION=VALUE] ...] [OPTION ...]",
-        description=parser.description,
-        epilog="--help=options: all options; --help=passes: all passes; --help=PASS: its options",
-        formatter_class=parser.formatter_class,
-        add_help=False,
-    )
-    passes = first.add_argument_group("passes, of many")
-    for name, summary in summaries(_FIRST_PASSES).items():
-        passes.add_argument(f"--{name}", action="store_true", help=summary)
-    options = first.add_argument_group("options, of many")
-    for action in parser._actions:
-        if action.option_strings and action.option_strings[0] in _FIRST_OPTIONS:
-            options._add_action(action)
-    return first.format_help()
+--help=options: all options; --help=passes: all passes; --help=PASS: its options
+"""
+"""What people need first, in one screen of 24 lines and 80 columns."""
 
 
 def _parser(description: str) -> Parser:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -42,12 +42,6 @@ def pass_help(name: str) -> str:
     similar = difflib.get_close_matches(name, ["options", "passes", *classes, *upstream], n=1)
     hint = f"did you mean '--help={similar[0]}'?" if similar else "--help=passes lists them"
     raise ShardError(f"no pass that has help is called '{name}': {hint}")
-
-
-def summaries(names: Sequence[str]) -> dict[str, str]:
-    """What each pass does, in a sentence."""
-    classes = _classes()
-    return {name: classes[name].summary() for name in names}
 
 
 _Class = type[Pass] | type[NamedPipeline]

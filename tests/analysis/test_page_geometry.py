@@ -23,7 +23,7 @@ WRONG = """() => {
   const isIn = (a, b) => a.left >= b.left - 1 && a.right <= b.right + 1
     && a.top >= b.top - 1 && a.bottom <= b.bottom + 1;
   const texts = [...document.querySelectorAll('#graph .canvas text')]
-    .filter((each) => each.textContent && !each.closest('.hidden'));
+    .filter((each) => each.textContent && !each.closest('.hidden') && each.getClientRects().length);
   const areas = texts.map(area);
   for (const [number, text] of texts.entries()) {
     const own = text.closest('.head, .port, .label').querySelector('rect').getBoundingClientRect();
@@ -38,7 +38,7 @@ WRONG = """() => {
   }
   const labels = [...document.querySelectorAll('#graph .label:not(.hidden), #graph .port')];
   const closed = [...document.querySelectorAll('#graph .box:not(.open)')].map(area);
-  for (const label of labels.map(area)) {
+  for (const label of texts.length ? labels.map(area) : []) {
     for (const box of closed) if (meet(label, box)) wrong.push(`${label.told} on ${box.told}`);
   }
   for (const each of document.querySelectorAll('.bar, td, th, dd, dt, button, #answer li')) {
@@ -85,6 +85,62 @@ def test_texts_are_apart(
     page.evaluate("view.chosen(view.boxes.all.find((box) => !box.kids.length), null)")
     page.wait_for_timeout(50)
     assert page.evaluate(WRONG) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [800, 1440, 1920])
+def test_texts_of_a_comparison_are_apart(
+    width: int, scheme: Any, opened: Any, pages: dict[str, str]
+) -> None:
+    page = opened(compared(pages))
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": 900})
+    for number in (1, 0):
+        page.locator(".choices button").nth(number).click()
+        page.evaluate("view.fit()")
+        assert page.evaluate(WRONG) == []
+        page.evaluate(UNFOLD)
+        assert page.evaluate(WRONG) == []
+
+
+def compared(pages: dict[str, str]) -> str:
+    """The page of one program beside another, made once."""
+    if "compared" not in pages:
+        reports = [sd.report(PROGRAMS[name]()) for name in ("unet", "resnet")]
+        pages["compared"] = sd.report_html(sd.compare(*reports))
+    return pages["compared"]
+
+
+A4 = 718
+"""The pixels between the margins of a page."""
+PRINTED = """() => {
+  const isSeen = (each) => each.getClientRects().length > 0;
+  const seen = (which) => [...document.querySelectorAll(which)].filter(isSeen).length;
+  return {
+    controls: seen('input, select, button:not(th button, .choices [aria-pressed="true"])'),
+    graph: seen('#graph'),
+    told: document.body.innerText.includes('The graph is not printed'),
+    ink: getComputedStyle(document.body).color,
+  };
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["gpt2", "pipelined", "compared"])
+def test_on_paper_texts_are_apart_and_dark(
+    name: str, scheme: Any, opened: Any, pages: dict[str, str]
+) -> None:
+    if name != "compared" and name not in pages:
+        pages[name] = sd.report_html(sd.report(PROGRAMS[name]()))
+    page = opened(compared(pages) if name == "compared" else pages[name])
+    page.evaluate("view.chosen(view.boxes.all.find((box) => !box.kids.length), null)")
+    page.set_viewport_size({"width": A4, "height": 1000})
+    page.emulate_media(media="print", color_scheme=scheme)
+    assert page.evaluate(WRONG) == []
+    ink = "rgb(28, 35, 48)"
+    assert page.evaluate(PRINTED) == {"controls": 0, "graph": 0, "told": True, "ink": ink}
+    page.emulate_media(media="screen", color_scheme=scheme)
+    assert page.locator("#graph").is_visible()
 
 
 def test_labels_without_their_sizes_are_found(opened: Any) -> None:

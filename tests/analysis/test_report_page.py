@@ -240,6 +240,31 @@ def test_the_graph_is_searched_coloured_and_moved_by_keys(opened: Any) -> None:
 
 @in_browser
 @needs("browser")
+def test_on_paper_tables_are_whole(opened: Any) -> None:
+    count = 130
+    given = ", ".join(
+        f"%x{n}: tensor<4xf32> {{mesh.sharding = #mesh.shard<@g, [[0]]>}}" for n in range(count)
+    )
+    page = opened(
+        html(
+            f"shard.grid @g(shape = 2)\nfunc.func @main({given}) -> tensor<4xf32> {{\n"
+            "  return %x0 : tensor<4xf32>\n}\n"
+        )
+    )
+    rows = page.locator("#tensors tbody tr")
+    assert rows.count() == 100
+    page.fill("#tensors input", "x1")
+    filtered = rows.count()
+    assert filtered < 100
+    page.emulate_media(media="print")
+    assert rows.count() > count
+    page.emulate_media(media="screen")
+    assert rows.count() == filtered
+    assert len(page.pdf()) > 10_000
+
+
+@in_browser
+@needs("browser")
 def test_tables_sort(opened: Any) -> None:
     page = opened(html((EXAMPLES / "slow_ffn.mlir").read_text()))
     sent = page.locator("#communication th", has_text="sent")

@@ -72,6 +72,18 @@ def test_help_lists_every_pass(opt: Program) -> None:
     assert all(f"--{name}" in text for name in (*PASSES, *PIPELINES))
 
 
+def test_help_is_one_screen_of_flags_that_are_there(opt: Program) -> None:
+    text = opt("--help").stdout
+    lines = text.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    known = opt("--help=options").stdout + opt("--help=passes").stdout
+    flags = set(re.findall(r"(?<=  |\w )--?[a-z][\w-]*", text))
+    assert {"--spmd", "--export-sdy", "-o", "--emit-python"} <= flags
+    assert all(re.search(rf"(?<!\S){flag}(?![\w-])", known) for flag in flags), flags
+    assert opt("-h").stdout == text
+
+
 def test_a_pass_and_its_class_or_function_agree() -> None:
     for name in PASSES:
         found = pass_class(name)

@@ -37,6 +37,19 @@ let report, view;
 const linkTo = (id) => `#${isPair && shown === 0 ? "before/" : ""}${encodeURIComponent(id)}`;
 const link = (id, ...kids) => el("a", { href: linkTo(id) }, ...kids);
 
+/* On paper nothing is folded or filtered: tables draw themselves whole before the page is printed. */
+const paper = matchMedia("print");
+let isPrinted = paper.matches;
+let tables = [];
+function printing(isOn) {
+  isPrinted = isOn;
+  tables = tables.filter(({ body }) => body.isConnected);
+  for (const { draw } of tables) draw();
+}
+paper.addEventListener("change", () => printing(paper.matches));
+addEventListener("beforeprint", () => printing(true));
+addEventListener("afterprint", () => printing(false));
+
 /* Tables: a column is its head and what a row has there, as a number or a text, and how it is told. */
 function table(rows, columns, { row = () => ({}), filter = rows.length > 8, sorted = null } = {}) {
   let order = sorted, most = ROWS, words = [];
@@ -59,7 +72,7 @@ function table(rows, columns, { row = () => ({}), filter = rows.length > 8, sort
   });
   more.addEventListener("click", () => { most += 10 * ROWS; draw(); });
   function draw() {
-    let found = words.length
+    let found = words.length && !isPrinted
       ? rows.filter((each) => words.every((word) => plain(each).toLowerCase().includes(word)))
       : [...rows];
     if (order) {
@@ -73,13 +86,14 @@ function table(rows, columns, { row = () => ({}), filter = rows.length > 8, sort
       else head.removeAttribute("aria-sort");
     });
     count.textContent = words.length ? `${found.length} of ${rows.length}` : "";
-    more.hidden = found.length <= most;
+    more.hidden = isPrinted || found.length <= most;
     more.textContent = `${found.length - most} more`;
-    found = found.slice(0, most).map((each) =>
+    found = (isPrinted ? found : found.slice(0, most)).map((each) =>
       el("tr", row(each), ...columns.map((column) => el("td", { class: column.number ? "number" : column.class }, cell(each, column)))));
     body.replaceChildren(...found);
   }
   draw();
+  tables.push({ body, draw });
   const whole = el("table", {}, el("thead", {}, el("tr", {}, ...heads)), body);
   const tools = filter ? el("p", { class: "tools" }, field, " ", count) : null;
   return el("div", { class: "table" }, tools, whole, more);
@@ -257,7 +271,8 @@ function graphSection() {
   const made = section("program", "Program", el("p", { class: "hint" },
     "At an edge is the sharding of what is passed on. Click a layer to unfold it, an op, a collective or an edge for more. ",
     "Drag to move; ", el("kbd", {}, "+"), " ", el("kbd", {}, "−"), " or Ctrl and the wheel to zoom, ", el("kbd", {}, "0"), " for all of it, ",
-    el("kbd", {}, "/"), " to search."), tools, frame);
+    el("kbd", {}, "/"), " to search."),
+    el("p", { class: "printed" }, "The graph is not printed: open the page to see it."), tools, frame);
   made.begin = () => {
     view = new GraphView(frame, report, showChosen);
     key.replaceChildren(...keyOf());

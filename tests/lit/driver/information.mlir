@@ -17,8 +17,7 @@
 // DIALECTS: Available Dialects: {{acc|affine}},{{.*}},builtin,{{.*}},memref,mesh,{{.*}},shard,
 // VERSION: shard-opt {{[0-9]+[.][0-9]+[.][0-9]+}}
 // FIRST: usage: shard-opt [FILE.mlir]
-// FIRST: shard_dialect.opt in.mlir --spmd
-// FIRST: --propagate {{ *}}Complete the annotations
+// FIRST: --propagate {{ *}}give every tensor a sharding
 // FIRST: --auto
 // FIRST: --help=options: all options
 // OPTIONS: --verify-diagnostics
