@@ -33,6 +33,8 @@ _ALONE = Rank(0, 1)
 _STATE, _FAILED, _LOST, _INVITED = "!state", "!failed", "!lost", "!invited"
 """The kinds of messages that the child sends, besides its present step."""
 _TICK = 0.1
+_START = "its start"
+"""The step before the child tells any: plugins may be loaded in it."""
 COMPILED = "the compiled program"
 REFERENCE = "the unsharded program"
 """The step of a child while it runs a program that it was given, as a crash is reported in it."""
@@ -163,7 +165,7 @@ class _Watch:
         """The link to the hub; `None` until they have met."""
         self._hub: jobs.Hub | None = None
         self._hub_rank = self._rank.number
-        self._doing = ("", "its start")
+        self._doing = ("", _START)
         self._progress = progress
         self._rest = b""
         self._partial = ""
@@ -380,7 +382,7 @@ class _Watch:
             text = f"ended itself (SIGABRT) in {what}: an assertion of it fails for these inputs"
             return "failed", f"{where}error: {who} {text}"
         if crash:
-            is_mlir = not self._is_launched and what not in (COMPILED, REFERENCE)
+            is_mlir = not self._is_launched and what not in (_START, COMPILED, REFERENCE)
             who = "MLIR" if is_mlir else who
             return "failed", f"{where}error: {who} crashed ({crash.name}) in {what}"
         if not os.WIFSIGNALED(status):
