@@ -17,6 +17,7 @@ BOUNDED_BY_HAND = {
     "tests/forks/__init__.py",
     "tests/forks/test_forks.py",
     "tests/ir/fuzz_reader.py",
+    "tests/hostile/drawn_cases.py",
     "tests/hostile/test_endings.py",
     "tests/hostile/test_meeting.py",
     "tests/hostile/test_ranks.py",
