@@ -77,9 +77,9 @@ def main():
     rng = np.random.default_rng(0)
     shapes = ((8, 16), (16, 64), (64, 16))
     x, w1, w2 = (rng.standard_normal(each, np.float32) for each in shapes)
-    y = sd.run(module, x, w1, w2, backend="numpy")
+    y = sd.run(module, x, w1, w2, backend=NumpyBackend)
     print("largest difference:", abs(y - np.maximum(x @ w1, 0) @ w2).max())
-    print(sd.compile(module, "numpy").check(x, w1, w2))
+    print(sd.compile(module, NumpyBackend).check(x, w1, w2))
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ from shard_dialect.passes.framework.pass_table import register_pass
 from shard_dialect.passes.partition.one_device import mark_local
 from shard_dialect.runtime.array_files import join_shards
 from shard_dialect.runtime.communication_report import Report
-from shard_dialect.runtime.communicators.registered_devices import register_backend
+from shard_dialect.runtime.communicators.registered_devices import LocalExecutor, register_backend
 from shard_dialect.runtime.compiled_program import Backend, CompiledProgram
 from shard_dialect.runtime.local_programs import read_collective
 from shard_dialect.runtime.shards_of_arrays import gather, scatter
@@ -252,8 +252,8 @@ def compile(  # noqa: A001
 
     `backend` says what the devices are: threads of this process ("devices"), devices of JAX
     ("xla"), the ranks that a launcher has started, of which this is one ("mpi", "mpi4py",
-    "torch"), or those of `register_backend`. The module is not changed. Raises `ShardError` for
-    what cannot be partitioned or run.
+    "torch"), or what a class of your own executes (docs/library.md). The module is not changed.
+    Raises `ShardError` for what cannot be partitioned or run.
     """
     module = _ready(module)
     source = Source.of(module.operation.get_asm(enable_debug_info=True))
@@ -265,7 +265,7 @@ def compile(  # noqa: A001
 def run(
     module: ir.Module,
     *arguments: Any,
-    backend: Literal["devices", "xla"] = "devices",
+    backend: Literal["devices", "xla"] | type[LocalExecutor] = "devices",
     entry: str | None = None,
 ) -> Any: ...
 
@@ -277,10 +277,6 @@ def run(
     backend: Literal["mpi", "mpi4py", "torch"],
     entry: str | None = None,
 ) -> Any | None: ...
-
-
-@overload
-def run(module: ir.Module, *arguments: Any, backend: str, entry: str | None = None) -> Any: ...
 
 
 def run(

@@ -17,7 +17,7 @@ from shard_dialect.runtime.checking.check import Verdict, check
 from shard_dialect.runtime.checking.reference import Judge
 from shard_dialect.runtime.communication_report import Report
 from shard_dialect.runtime.communicators.launched_world import world_of
-from shard_dialect.runtime.communicators.registered_devices import devices_of
+from shard_dialect.runtime.communicators.registered_devices import LocalExecutor, devices_of
 from shard_dialect.runtime.communicators.world import InProcess, World
 from shard_dialect.runtime.compile import compile_by, compile_reference, compile_sharded
 from shard_dialect.runtime.dynamic_sizes import Sizes
@@ -26,8 +26,8 @@ from shard_dialect.runtime.random_inputs import drawn_inputs
 from shard_dialect.runtime.saved_program import SavedProgram
 from shard_dialect.runtime.shards_of_arrays import is_jax, like, to_numpy
 
-Backend = Literal["devices", "mpi", "mpi4py", "torch", "xla"] | str
-"""One of these, or of `register_backend`'s names."""
+Backend = Literal["devices", "mpi", "mpi4py", "torch", "xla"] | type[LocalExecutor]
+"""Ours by name, or a user's class."""
 Form = Literal["annotated", "propagated", "distributed", "local", "lowered", "stablehlo"]
 _PIPELINES: dict[Form, str] = {
     "annotated": "import",
@@ -51,7 +51,8 @@ class CompiledProgram:
     ):
         """Compile, or take what was compiled for this backend."""
         self._source, self._is_native = source, backend == "mpi"
-        joining, in_process = world_of(backend), devices_of(backend)
+        joining = world_of(backend) if isinstance(backend, str) else None
+        in_process = devices_of(backend)
         peers = joining() if joining else None
         with make_context():
             if executable is not None:

@@ -47,6 +47,15 @@ def test_it_runs_at_every_door(capfd: pytest.CaptureFixture[str]) -> None:
     registered(lambda shards: [[np.sin(each)] for (each,) in shards])
     x = np.arange(4, dtype=np.float32)
     assert np.array_equal(sd.run(sd.parse(SINE), x, backend="mine"), np.sin(x))
+
+    class Unnamed:
+        def __init__(self, module: ir.Module, entry: str) -> None:
+            pass
+
+        def run(self, shards: Shards) -> list[list[np.ndarray]]:
+            return [[-each] for (each,) in shards]
+
+    assert np.array_equal(sd.run(sd.parse(SINE), x, backend=Unnamed), -x)
     program = sd.compile(sd.parse(SINE), "mine")
     assert program.check().passed
     assert program.bisect() is None

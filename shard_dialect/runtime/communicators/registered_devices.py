@@ -41,7 +41,9 @@ _REGISTERED: dict[str, type[RegisteredDevices]] = {}
 
 
 def register_backend(name: str) -> Callable[[_Executor], _Executor]:
-    """Let a class of the form of `LocalExecutor` be what `--backend` and `backend=` call `name`.
+    """Let a class of the form of `LocalExecutor` be what `--backend` calls `name`.
+
+    `sd.run` and `sd.compile` take the class itself.
 
     Raises `ShardError` for a name that is taken.
     """
@@ -49,11 +51,14 @@ def register_backend(name: str) -> Callable[[_Executor], _Executor]:
         raise ShardError(f"backend '{name}' exists already")
 
     def register(executor: _Executor) -> _Executor:
-        own = {"name": name, "executor": executor}
-        _REGISTERED[name] = type(executor.__name__, (RegisteredDevices,), own)
+        _REGISTERED[name] = _devices_by(executor, name)
         return executor
 
     return register
+
+
+def _devices_by(executor: type[LocalExecutor], name: str) -> type[RegisteredDevices]:
+    return type(executor.__name__, (RegisteredDevices,), {"name": name, "executor": executor})
 
 
 def backend_names() -> list[str]:
@@ -61,8 +66,10 @@ def backend_names() -> list[str]:
     return [*BACKENDS, *sorted(_REGISTERED)]
 
 
-def devices_of(backend: str) -> type[InProcess]:
+def devices_of(backend: str | type[LocalExecutor]) -> type[InProcess]:
     """The kind of devices that this process has for a backend. Raises `ShardError`."""
+    if isinstance(backend, type):
+        return _devices_by(backend, backend.__name__)
     if backend not in backend_names():
         known = ", ".join(backend_names())
         raise ShardError(f"backend '{backend}' is not known: expected {known}, or a plugin's")
