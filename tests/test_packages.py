@@ -15,8 +15,6 @@ from shard_dialect import __version__
 from tests.conftest import ROOT, run_child
 from tests.extras import needs
 
-PYTHONS = [f"3.{minor}" for minor in range(10, 15)]
-
 
 def interpreter(version: str) -> str | None:
     """A Python of this version: this one, one on the path, or one of pyenv's."""
@@ -32,6 +30,14 @@ def _works(python: str | Path, version: str) -> bool:
     show = "import sys; print('%d.%d' % sys.version_info[:2])"
     done = subprocess.run([python, "-c", show], capture_output=True, text=True, timeout=60)
     return (done.returncode, done.stdout.strip()) == (0, version)
+
+
+PYTHONS = {
+    version: python
+    for version in (f"3.{minor}" for minor in range(10, 15))
+    if (python := interpreter(version))
+}
+"""Those that are installed here."""
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +72,7 @@ def test_packages_hold_what_they_should(packages: dict[str, Path]) -> None:
 def test_it_runs_where_it_is_installed(
     version: str, packages: dict[str, Path], tmp_path: Path
 ) -> None:
-    python = interpreter(version)
-    if python is None:
-        pytest.skip(f"only where Python {version} is installed")
-    done = run_child([python, "-m", "venv", str(tmp_path / "venv")], timeout=300)
+    done = run_child([PYTHONS[version], "-m", "venv", str(tmp_path / "venv")], timeout=300)
     assert done.returncode == 0, done.stderr
     programs = tmp_path / "venv" / "bin"
     program = shutil.copy(ROOT / "examples" / "mlp_2d.mlir", tmp_path)
