@@ -354,12 +354,20 @@ def _grids_of(functions: Iterable[ir.Operation], shardings: Shardings) -> list[s
 def _axes_used(
     functions: Sequence[ir.Operation], grids: Sequence[Grid], shardings: Shardings
 ) -> Mapping[str, set[Axis]]:
-    """The (sub-)axes of each grid that annotations use."""
+    """The (sub-)axes of each grid that annotations and manual computations use."""
     found: dict[str, set[Axis]] = {grid.name: set() for grid in grids}
     for function in functions:
-        for each in annotations_in(function, shardings):
+        boundaries = (
+            annotation_ops.boundary_of(op, shardings).annotation
+            for op in walk(function)
+            if op.name in BOUNDARY_OPS
+        )
+        for each in (*annotations_in(function, shardings), *boundaries):
             if each.grid in found:
                 found[each.grid].update(each.sharding.axes, each.replicated)
+        for computation in annotation_ops.manual_computations(function):
+            grid = annotation_ops.grid_of(computation, shardings).name
+            found.get(grid, set()).update(ints(computation.attributes[MANUAL]))
     return found
 
 
