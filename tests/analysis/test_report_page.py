@@ -256,10 +256,12 @@ def test_on_paper_tables_are_whole(opened: Any) -> None:
     page.fill("#tensors input", "x1")
     filtered = rows.count()
     assert filtered < 100
+    # A page hears of the other medium when it draws next.
+    has_rows = "count => document.querySelectorAll('#tensors tbody tr').length == count"
     page.emulate_media(media="print")
-    assert rows.count() > count
+    page.wait_for_function(has_rows, arg=count + 1)
     page.emulate_media(media="screen")
-    assert rows.count() == filtered
+    page.wait_for_function(has_rows, arg=filtered)
     assert len(page.pdf()) > 10_000
 
 
