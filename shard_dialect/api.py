@@ -181,6 +181,7 @@ def auto(
     memory_limit: int | None = None,
     device_model: str = DEVICE_MODEL,
     seconds: float = 60.0,
+    plans: int | None = None,
     entry: str | None = None,
 ) -> AutoResult:
     """Find shardings for the arguments and results of `entry` that have no annotation.
@@ -188,12 +189,13 @@ def auto(
     The result has a new `module` with annotations, and what it costs each device. `grid` is the
     shape of the devices, for a module without one; with `devices`, their number, the shape is
     searched for, too. `memory_limit` is the bytes of a device. The search takes at most `seconds`,
-    and Ctrl-C ends it with the best so far. `device_model` is as for `report`. Raises `ShardError`
+    or with `plans` as long as it takes to try so many, and Ctrl-C ends it with the best so far.
+    `device_model` is as for `report`. Raises `ShardError`
     if no sharding fits the limit.
     """
     module = _ready(module)
     shape = None if grid is None else tuple(grid)
-    options = AutoOptions(objective, memory_limit, device_model, seconds, shape, devices)
+    options = AutoOptions(objective, memory_limit, device_model, seconds, plans, shape, devices)
     with module.context, _file_locations(module):
         result = searching.auto(module, options, entry)
     source = _sources.get(module)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 import re
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 from shard_dialect.abi.lowered_program import choose_entry
@@ -23,6 +22,7 @@ from shard_dialect.model.devices.device_model import DeviceModel
 from shard_dialect.model.notebook_html import print_text, table_html
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.search.best_first import PROVEN, Found, Search
+from shard_dialect.search.budget import Budget
 from shard_dialect.search.choices.integer_program import is_available
 from shard_dialect.search.decisions import dimensions_of
 from shard_dialect.search.evaluate import Costs, Evaluator, Objective
@@ -40,6 +40,9 @@ class AutoOptions:
     """The bytes that a device has."""
     device_model: str = "h100"
     seconds: float = 60.0
+    plans: int | None = None
+    """The number of plans to try, for as long as that takes: the result is then the same on any
+    machine."""
     grid: tuple[int, ...] | None = None
     """The shape of the grid, for a module that has none."""
     devices: int | None = None
@@ -78,9 +81,15 @@ _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "": 1}
 
 
 def _seconds(text: str) -> float:
-    if not 0 < float(text) < math.inf:
+    if not 0 < float(text) < inf:
         raise ShardError(f"--auto: seconds={text} is no time: expected a number above 0")
     return float(text)
+
+
+def _plans(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise ShardError(f"--auto: plans={text} is no number of plans: expected 1 or more")
+    return int(text)
 
 
 def _bytes(text: str) -> int:
@@ -102,6 +111,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "memory-limit": _bytes,
     "device-model": str,
     "seconds": _seconds,
+    "plans": _plans,
     "grid": lambda text: None if text == "auto" else tuple(map(int, text.split("x"))),
     "devices": int,
 }
@@ -132,7 +142,11 @@ class AutoResult:
     def __str__(self) -> str:
         found = self.found
         all_ = "all " if found.is_exhausted else ""
-        text = f"{found.costs}: the best of {all_}{found.evaluated} plans that were tried"
+        before = ""
+        if found.before is not None:
+            changed = "" if found.before == found.costs else f": {found.before}"
+            before = f" (as it was{changed})"
+        text = f"{found.costs}{before}: the best of {all_}{found.evaluated} plans that were tried"
         if found.gap is None:
             return text
         if found.gap < PROVEN:
@@ -173,26 +187,30 @@ def auto(
     function = next(op for op in functions_of(module.operation) if name_of(op) == name)
     if form_of(function) not in ("annotated", "propagated"):
         raise ShardError(f"function @{name} is partitioned already: there is nothing to find")
-    end = time.monotonic() + options.seconds
+    budget = Budget(options.seconds if options.plans is None else inf, options.plans)
     shapes = [options.grid] if options.devices is None else grid_shapes(options.devices)
     problems = [Problem.of(module, replace(options, grid=each), name) for each in shapes]
-    best = _best_of(problems, end)
-    if options.memory_limit is not None and best[0] is not None and best[0].score.excess:
+    best = _best_of(problems, budget)
+    if best[0] is not None and best[0].score.excess and not budget.is_stopped:
         # Some values may be computed again instead: in the search's time once more.
         again = Problem.of(module, best[1].options, name, "rematerialize")
-        found = again.search(options.seconds)
+        found = again.search(Budget(budget.seconds, options.plans))
         if found is not None and found.score < best[0].score:
             best = found, again
     return best[1].checked(best[0])
 
 
-def _best_of(problems: Sequence[Problem], end: float) -> tuple[Found | None, Problem]:
-    """The best plan of several problems, which share the time until `end`."""
+def _best_of(problems: Sequence[Problem], budget: Budget) -> tuple[Found | None, Problem]:
+    """The best plan of several problems, which share what there is."""
     best: tuple[Found | None, Problem] = (None, problems[0])
+    plans = budget.plans
     for left, problem in zip(range(len(problems), 0, -1), problems, strict=True):
-        found = problem.search((end - time.monotonic()) / left)
+        share = None if plans is None else -(-plans // left)
+        found = problem.search(Budget(budget.left / left, share, budget))
         if found is not None and (best[0] is None or found.score < best[0].score):
             best = found, problem
+        if plans is not None:
+            plans -= found.evaluated if found else 0
     return best
 
 
@@ -256,11 +274,11 @@ class Problem:
         )
         return cls(entry, options, grid, free, function, simplified, evaluator)
 
-    def search(self, seconds: float) -> Found | None:
+    def search(self, budget: Budget) -> Found | None:
         """The best plan; `None` if none can be partitioned."""
         guide = self._guide() if is_available() else None
         dimensions = dimensions_of(self.function)
-        search = Search(self.evaluator, dimensions, self.grid, self.free, seconds, guide)
+        search = Search(self.evaluator, dimensions, self.grid, self.free, budget, guide)
         return search.run()
 
     def _guide(self) -> Guide:

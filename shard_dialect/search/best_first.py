@@ -5,24 +5,27 @@ order of how much each brought. Then every move is tried on the best plan, then 
 and so on, in turns with plans that need more memory than there is. The search ends when every plan
 that moves lead to is evaluated, and then the best one is proven to be the best; or when its time is
 over, or the user stops it. The order is fixed: a search that comes to its end finds the same plan
-each time.
+each time, and so does one for a number of plans.
 """
 
 from __future__ import annotations
 
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
 from itertools import cycle
+from math import inf
+from types import FrameType
 from typing import Any
 
+from shard_dialect.errors import say
 from shard_dialect.model import Grid
 from shard_dialect.processes.progress import Count
+from shard_dialect.search.budget import Budget
 from shard_dialect.search.decisions import Dimensions
 from shard_dialect.search.evaluate import Costs, Evaluator, Score
 from shard_dialect.search.guide import Guide
@@ -46,6 +49,8 @@ class Found:
     """Whether these were all annotations of arguments and results."""
     bound: float | None
     """A lower bound on the objective of all plans; `None` if none is known."""
+    before: Costs | None = None
+    """The costs of the program as it is; `None` if it cannot be partitioned."""
 
     @property
     def gap(self) -> float | None:
@@ -71,43 +76,45 @@ class Search:
     grid: Grid
     free: frozenset[int]
     """The boundary tensors that have no annotation of the user's."""
-    seconds: float
+    budget: Budget
     guide: Guide | None = None
     _known: dict[Plan, Score | None] = field(default_factory=dict)
     _costs: dict[Plan, Costs | None] = field(default_factory=dict)
     _waiting: tuple[list[_Entry], list[_Entry]] = field(default_factory=lambda: ([], []))
     """Plans that fit the memory, and those that do not, from which no moves were tried yet."""
     _best: tuple[Score, Plan, Costs] | None = None
-    _deadline: float = 0.0
     _bound: float | None = None
     _count: Count = field(default_factory=lambda: Count("s"))
 
     def run(self) -> Found | None:
         """The best plan; `None` if none can be partitioned."""
-        self._deadline = time.monotonic() + self.seconds
-        self._count = Count("s", self.seconds, "--auto")
+        seconds = self.budget.seconds
+        self._count = Count("s", seconds if seconds < inf else None, "--auto")
         is_exhausted = False
         try:
             with self._stopped_by_signal(), self._count:
+                self._score(Plan())  # the first, so that the result is never worse
                 if self.guide is not None:
                     self._follow(self.guide)
                 if not self._is_bound_met():
                     self._combine()
                     self._explore()
                     is_exhausted = True
-        except _OutOfTimeError:
+        except _OverError:
             pass
         if self._best is None:
             return None
         score, plan, costs = self._best
-        return Found(plan, costs, score, len(self._known), is_exhausted, self._bound)
+        before = self._costs[Plan()]
+        return Found(plan, costs, score, len(self._known), is_exhausted, self._bound, before)
 
     def _follow(self, guide: Guide) -> None:
         """Try the plans of the guide, and simpler ones than the best of them."""
-        for plan in guide.plans(self._costs, _GUIDED * self.seconds):
+        part = self.budget.part(_GUIDED * self.budget.seconds)
+        for plan in guide.plans(self._costs, part):
             self._score(plan)
-        left = self._deadline - time.monotonic()
-        self._bound = guide.bound(min(_GUIDED * self.seconds, left)) if left > 0 else None
+        if self.budget.plans is None:  # else the machine's speed would decide how far it goes
+            self._bound = guide.bound(self.budget.part(_BOUNDING * self.budget.seconds))
         if self._best is not None:
             self._simplify(self._best[1])
 
@@ -120,11 +127,19 @@ class Search:
 
     @contextmanager
     def _stopped_by_signal(self) -> Iterator[None]:
-        """Let Ctrl-C end the search, and not the program."""
+        """Let Ctrl-C end the search, and not the program, once there is a plan."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = signal.signal(signal.SIGINT, lambda *_: setattr(self, "_deadline", 0.0))
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            signal.signal(signal.SIGINT, before)
+            if self._best is None and callable(before):
+                before(number, frame)
+            say("note: --auto: stops, with the best plan so far; Ctrl-C again ends the program")
+            self.budget.stop()
+
+        before = signal.signal(signal.SIGINT, stop)
         try:
             yield
         finally:
@@ -140,12 +155,14 @@ class Search:
             return
         groups = group_splits(self.dimensions, self.grid, self.free)
         tensors = tensor_splits(self.dimensions, self.grid, self.free)
-        begin = time.monotonic()
+        begin, known = self.budget.spent, len(self._known)
         self._simplify(self._descend(Plan(), self._by_worth(start, groups)))
-        of_each = (time.monotonic() - begin) / len(self._known)
-        rounds = (self._deadline - time.monotonic()) / (of_each + 1e-9)
         if not start.excess:
             return
+        of_each = (self.budget.spent - begin) / max(len(self._known) - known, 1)
+        rounds = self.budget.left / (of_each + 1e-9)
+        if self.budget.plans is not None:
+            rounds = self.budget.plans - len(self._known)
         if rounds > _ROUNDS * len(groups + tensors):
             self._climb([*groups, *tensors], lambda before, after: after)
         elif rounds > _ROUNDS * len(groups):
@@ -226,8 +243,8 @@ class Search:
         """The score of a plan; `None` if it cannot be partitioned."""
         if plan in self._known:
             return self._known[plan]
-        if time.monotonic() > self._deadline and self._best is not None:
-            raise _OutOfTimeError
+        if self._known and (self.budget.is_over or len(self._known) == self.budget.plans):
+            raise _OverError
         self._tell()
         costs = self._costs[plan] = self.evaluator.costs(plan)
         if costs is None:
@@ -242,15 +259,16 @@ class Search:
     def _tell(self) -> None:
         """Show how many plans were tried, the best one, and how much of the time is over."""
         best = f", the best has {self._best[2]}" if self._best else ""
-        spent = self.seconds - max(self._deadline - time.monotonic(), 0.0)
-        self._count.done(spent, f"{len(self._known)} plans tried{best}")
+        self._count.done(self.budget.spent, f"{len(self._known)} plans tried{best}")
 
 
 _GUIDED = 0.5
-"""The part of the time that the guide has for plans, and then for a bound."""
+"""The part of the time that the guide has for plans."""
+_BOUNDING = 0.25
+"""The part of the time that it has for a bound."""
 _ROUNDS = 4
 """The best move at each step is looked for where there is time for this many steps."""
 
 
-class _OutOfTimeError(Exception):
-    """The time that the search was given is over."""
+class _OverError(Exception):
+    """What the search was given is spent: its time, or its number of plans."""

@@ -16,7 +16,6 @@ of the program that is not small beside others; and so on, until none is left.
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from functools import cached_property
 from shard_dialect.model import Annotation, Grid, Sharding
 from shard_dialect.model.devices.device_model import DeviceModel
 from shard_dialect.propagation.graph import NO_TENSOR
+from shard_dialect.search.budget import Budget
 from shard_dialect.search.choices.op_classes import Classes, LiveValues, classes_of, live_values
 from shard_dialect.search.choices.op_strategies import Prices, strategies
 from shard_dialect.search.choices.sharding_program import (
@@ -175,26 +175,24 @@ class Guide:
         classes = classes_of(function.graph, function.free)
         return cls(function, simplified, classes, grid, device_model, objective, memory_limit, free)
 
-    def plans(self, known: Mapping[Plan, Costs | None], seconds: float) -> Iterator[Plan]:
+    def plans(self, known: Mapping[Plan, Costs | None], budget: Budget) -> Iterator[Plan]:
         """The plans to try; `known` has the costs of those that were tried before the next."""
-        end = time.monotonic() + seconds
         objectives: tuple[Objective, ...] = (self.objective,)
         if self.objective == "time":
             objectives = ("bytes", "time")
         for objective in objectives:
-            yield from self._within_memory(objective, known, end)
+            yield from self._within_memory(objective, known, budget)
 
     def _within_memory(
-        self, objective: Objective, known: Mapping[Plan, Costs | None], end: float
+        self, objective: Objective, known: Mapping[Plan, Costs | None], budget: Budget
     ) -> Iterator[Plan]:
         """The plans of solutions for lower limits, until some fit; then for limits between."""
-        seconds = _PART * (end - time.monotonic())
+        seconds = _PART * budget.left
         limit, fits, too_much = self.memory_limit, 0, self.memory_limit
         for _ in range(_TRIES):
-            left = end - time.monotonic()
-            if left < 0:
+            if budget.is_over:
                 return
-            tried = self._plans_of(self._program(objective, limit), min(left, seconds))
+            tried = self._plans_of(self._program(objective, limit), budget.part(seconds))
             yield from tried
             peaks = [costs.peak for each in tried if (costs := known.get(each))]
             if self.memory_limit is None or limit is None or too_much is None or not peaks:
@@ -208,16 +206,16 @@ class Guide:
                 return
             limit = (fits + too_much) // 2 if fits else int(lower)
 
-    def _plans_of(self, program: ShardingProgram, seconds: float) -> list[Plan]:
+    def _plans_of(self, program: ShardingProgram, budget: Budget) -> list[Plan]:
         """The plans of a program's best solutions, with annotations inside and without."""
         maker = PlanMaker(self.function, program, self.free)
         plans: dict[Plan, None] = {}
-        for solution in program.solutions(seconds)[:_SOLUTIONS]:
+        for solution in program.solutions(budget)[:_SOLUTIONS]:
             plan = maker.plan(solution)
             plans |= dict.fromkeys((plan, plan.with_inner({})))
         return list(plans)
 
-    def bound(self, seconds: float) -> float | None:
+    def bound(self, budget: Budget) -> float | None:
         """A lower bound on all plans of the sharding program; `None` if it takes too long."""
         function = self.simplified
         classes = classes_of(function.graph, function.free)
@@ -227,7 +225,7 @@ class Guide:
         if program.pairs > MOST_PAIRS:
             return None
         relaxed = program.pairs > MOST_PAIRS_OF_INTEGERS
-        solution = program.solve(seconds, relaxed=relaxed)
+        solution = program.solve(budget, relaxed=relaxed)
         return None if solution is None else solution.bound
 
     def inner_classes(self, plan: Plan) -> Iterator[frozenset[int]]:

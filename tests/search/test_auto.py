@@ -2,13 +2,17 @@
 
 import itertools
 import random
+import signal
 from pathlib import Path
 
 import pytest
 
 import shard_dialect as sd
 from shard_dialect.ir.bindings import ir
-from shard_dialect.search.auto import AutoOptions
+from shard_dialect.search.auto import AutoOptions, Problem
+from shard_dialect.search.budget import Budget
+from shard_dialect.search.evaluate import Costs, Evaluator
+from shard_dialect.search.plan import Plan
 from tests.conftest import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -151,6 +155,8 @@ def test_modules_without_a_grid_and_with_another_one_are_refused() -> None:
         ("colour=red", "--auto has no option 'colour'"),
         ("grid=axb", "cannot read grid=axb"),
         ("seconds=long", "cannot read seconds=long"),
+        ("seconds=-1", "seconds=-1 is no time: expected a number above 0"),
+        ("plans=0", "plans=0 is no number of plans: expected 1 or more"),
     ],
 )
 def test_options_that_are_not_read(text: str, message: str) -> None:
@@ -174,3 +180,53 @@ def test_cheap_values_are_computed_again_where_nothing_else_fits() -> None:
     assert found.costs.peak <= least - 1024
     assert "optimization_barrier" in sd.to_text(found.module)
     assert sd.compile(found.module).check().passed
+
+
+@pytest.mark.parametrize("plans", [1, 7])
+def test_a_number_of_plans_gives_the_same_each_time(plans: int) -> None:
+    module = sd.parse(random_chain(1))
+    options = {"grid": (2, 2), "objective": "memory", "plans": plans}
+    found, again = (sd.auto(module, **options) for _ in range(2))
+    assert found.found.evaluated == plans
+    assert str(found.module) == str(again.module)
+
+
+@pytest.mark.parametrize("name", ["megatron", "mlp_1d", "training_step", "slow_ffn"])
+def test_the_first_plan_is_the_program_as_it_is(name: str) -> None:
+    module = sd.parse(EXAMPLES / f"{name}.mlir")
+    found = sd.auto(module, plans=1)
+    assert found.costs == found.found.before
+    assert found.costs.bytes == sd.report(module).bytes_moved
+    assert sd.auto(module, plans=12).found.score <= found.found.score
+
+
+def test_an_interrupt_ends_the_search_once_there_is_a_plan(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    module = sd.parse(random_chain(1))
+    costs, interrupted_at = Evaluator.costs, 1
+
+    def interrupted(self: Evaluator, plan: Plan) -> Costs | None:
+        nonlocal interrupted_at
+        interrupted_at -= 1
+        if not interrupted_at:
+            signal.raise_signal(signal.SIGINT)
+        return costs(self, plan)
+
+    monkeypatch.setattr(Evaluator, "costs", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        sd.auto(module, grid=(2, 2))
+    interrupted_at = 4
+    assert sd.auto(module, grid=(2, 2)).found.evaluated == 4
+    assert "note: --auto: stops, with the best plan so far" in capfd.readouterr().err
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_interrupt_ends_the_guide() -> None:
+    budget = Budget()
+    budget.part(60.0).stop()
+    module = unsharded(EXAMPLES / "training_step.mlir")
+    with module.context:
+        problem = Problem.of(module, AutoOptions(grid=(2, 2)), "main")
+        assert list(problem._guide().plans({}, budget.part(30.0))) == []
+        assert problem._guide().bound(budget) is None

@@ -10,6 +10,7 @@ from shard_dialect.analysis.reasons.explained_passes import imported
 from shard_dialect.model import Grid
 from shard_dialect.model.devices.device_model import DeviceModel
 from shard_dialect.search.auto import grid_shapes
+from shard_dialect.search.budget import Budget
 from shard_dialect.search.choices.integer_program import IntegerProgram
 from shard_dialect.search.choices.op_classes import classes_of, live_values
 from shard_dialect.search.choices.op_strategies import Prices
@@ -98,18 +99,18 @@ def test_weights_are_split_where_they_do_not_fit() -> None:
     """One all-reduce of the 4x8 result in each layer, as an expert writes it, or fewer bytes."""
     function = function_of(layers(2))
     program = program_of(function, 1800)
-    solution = program.solve(60)
+    solution = program.solve(Budget(60))
     assert solution is not None
     assert 0 < solution.cost <= 2 * (2 * 128 // 2) * 1.01
     assert solution.cost == pytest.approx(solution.bound, rel=1e-3)
-    relaxed = program.solve(60, relaxed=True)
+    relaxed = program.solve(Budget(60), relaxed=True)
     assert relaxed is not None
     assert relaxed.bound <= solution.cost * (1 + 1e-6)
-    assert program.solutions(60)[0].cost <= 2 * solution.cost
+    assert program.solutions(Budget(60))[0].cost <= 2 * solution.cost
 
 
 def test_without_a_limit_nothing_moves() -> None:
-    solution = program_of(function_of(layers(2)), None).solve(60)
+    solution = program_of(function_of(layers(2)), None).solve(Budget(60))
     assert solution is not None
     assert solution.cost < 1
 
@@ -121,7 +122,7 @@ def test_annotations_hold() -> None:
     )
     function = function_of(text)
     program = program_of(function, None)
-    solution = program.solve(60)
+    solution = program.solve(Budget(60))
     assert solution is not None
     sharding = solution.shardings[program.classes.of_value[function.boundary[1]]]
     assert sharding.split_axes == ((0,), (1,))
@@ -130,7 +131,7 @@ def test_annotations_hold() -> None:
 def test_values_inside_are_annotated_where_propagation_chooses_otherwise() -> None:
     function = function_of(layers(2))
     program = program_of(function, 1500)
-    solution = program.solve(60)
+    solution = program.solve(Budget(60))
     assert solution is not None
     plan = PlanMaker(function, program, frozenset(range(len(function.boundary)))).plan(solution)
     assert plan.splits

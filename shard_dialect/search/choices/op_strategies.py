@@ -15,19 +15,20 @@ Shards are equal, and axes split a dimension in the order of the grid.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
-from math import prod
+from math import gcd, prod
 
 from shard_dialect.collectives.collective_time import seconds
 from shard_dialect.errors import ShardError
 from shard_dialect.model import Axes, Grid, Sharding, ShardingError
 from shard_dialect.model.devices.device_model import DeviceModel
+from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.rule import Assignment
 from shard_dialect.model.sharding import Shape
 from shard_dialect.planner import plan
-from shard_dialect.planner.prices import operand_shape
+from shard_dialect.planner.prices import bytes_moved, operand_shape
 from shard_dialect.propagation.op_update import PreparedRule
 from shard_dialect.search.choices.op_classes import OpClass, ValueClass
 from shard_dialect.search.evaluate import Objective
@@ -183,16 +184,40 @@ def _reshard(
     """The bytes that a device sends, and the seconds that it takes."""
     if source == target or not prod(shape):
         return 0, 0.0
+    small = shape
+    if source == source.bare and target == target.bare:
+        source, target, shape, small = _one_of_alike(source, target, shape, grid)
     try:
-        found = plan(source, target, shape, itemsize, grid)
+        found = plan(source, target, small, itemsize, grid)
     except ShardError:
         return None
+    if found.grid != grid:  # on sub-axes, whose groups the model of time is not asked for
+        fine = Refinement.finest(grid)
+        assert fine is not None, "a plan on a finer grid"
+        moved = bytes_moved(found.steps, fine.refined(source), shape, itemsize, fine.fine)
+        return moved, moved / device_model.network[0].bytes_per_second
     taken, now = 0.0, source
     for step in found.steps:
-        if found.grid == grid:
-            operand = operand_shape(step, now, shape, grid)
-            taken += seconds(step, grid, operand, itemsize, device_model)
-            now = step.after(now)
-        else:  # on sub-axes, which shardings of the grid do not have
-            taken = found.bytes_moved / device_model.network[0].bytes_per_second
-    return found.bytes_moved, taken
+        operand = operand_shape(step, now, shape, grid)
+        taken += seconds(step, grid, operand, itemsize, device_model)
+        now = step.after(now)
+    return bytes_moved(found.steps, source, shape, itemsize, grid), taken
+
+
+def _one_of_alike(
+    source: Sharding, target: Sharding, shape: Shape, grid: Grid
+) -> tuple[Sharding, Sharding, Shape, Shape]:
+    """The reshard with its dimensions in order, and a shape of which it has the same steps.
+
+    A search prices thousands of reshards, and planning is what takes its time. Steps do not depend
+    on the order of dimensions, nor on factors of a size that no devices split:
+
+        [[0], []] -> [[], [0]]  of 24x4096      [[], [0]] -> [[0], []]  of 16x24
+        on 2x4, both                            [[0], []] -> [[], [0]]  of 8x8
+    """
+    sizes = [gcd(size, grid.size) for size in shape]
+    dims = sorted(
+        zip(source.split_axes, target.split_axes, sizes, shape, strict=True), reverse=True
+    )
+    froms, tos, small, whole = zip(*dims, strict=True) if dims else ((), (), (), ())
+    return replace(source, split_axes=froms), replace(target, split_axes=tos), whole, small

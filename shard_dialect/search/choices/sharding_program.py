@@ -18,17 +18,17 @@ the program is small enough, `solve` gives a bound, and proves how good they are
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice, permutations
-from math import inf
 
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.model import Annotation, Axes, Sharding
 from shard_dialect.propagation.graph import NO_TENSOR
+from shard_dialect.search.budget import Budget
 from shard_dialect.search.choices.integer_program import IntegerProgram, Solved
 from shard_dialect.search.choices.op_classes import Classes, LiveValues, OpClass
 from shard_dialect.search.choices.op_strategies import Modes, Prices, Strategy, modes_of, strategies
@@ -42,7 +42,7 @@ _ORDERS = 6
 _SWEEPS = 2
 """How often each axis is solved for."""
 _LONG = 60.0
-"""The most seconds for one axis."""
+"""The most seconds of a solver."""
 _TIE = 1e-5
 """The weight of the tie-break: small, so that it decides only between plans of equal cost."""
 _TOO_MUCH = 1e3
@@ -82,30 +82,36 @@ class ShardingProgram:
         nothing: Modes = (None,) * self.prices.grid.rank
         return (nothing,) * len(self.classes.ops)
 
-    def solutions(self, seconds: float) -> list[Solution]:
+    def solutions(self, budget: Budget) -> list[Solution]:
         """Good solutions, the best first: those of one axis after the other, in several orders.
 
         Each step solves the linear program for an axis (of many axes, also for two at once), the
-        others as they are, and rounds it. After `seconds` no further order is begun. Empty if
-        annotations say what the model cannot.
+        others as they are, and rounds it. The first solution may take as long as the search that
+        `budget` is a part of. Empty if annotations say what the model cannot.
         """
-        end = time.monotonic() + seconds
-        found: dict[tuple[Modes, ...], Solution | None] = {}
-        for order in islice(permutations(self.axes), _ORDERS):
-            for blocks in _blocks(order):
-                if found and time.monotonic() > end:
-                    break
-                modes = self.unsplit
-                for number, block in enumerate(blocks * _SWEEPS):
-                    solution = self._solve(block, modes, _LONG, relaxed=True)
-                    if solution is None:
-                        break
-                    modes = solution.modes
-                    # In the first sweep the later axes are still unsplit, so only what follows it
-                    # is a plan.
-                    if number + 1 >= len(blocks) and modes not in found:
-                        found[modes] = self._solve((), modes, _LONG, relaxed=True)  # rounded
-        return sorted(filter(None, found.values()), key=lambda each: each.cost)
+        found: dict[tuple[Modes, ...], Solution] = {}
+        with suppress(_OutOfTimeError):
+            for order in islice(permutations(self.axes), _ORDERS):
+                for blocks in _blocks(order):
+                    self._follow(blocks, found, budget)
+        return sorted(found.values(), key=lambda each: each.cost)
+
+    def _follow(
+        self, blocks: list[Axes], found: dict[tuple[Modes, ...], Solution], budget: Budget
+    ) -> None:
+        """Solve for the axes of one block after the other, and add the plans to `found`."""
+        modes = self.unsplit
+        for number, block in enumerate(blocks * _SWEEPS):
+            time = budget if found else budget.outermost
+            solution = self._solve(block, modes, time, relaxed=True)
+            if solution is None:
+                break
+            modes = solution.modes
+            # In the first sweep the later axes are still unsplit: what follows it is a plan.
+            if number + 1 >= len(blocks) and modes not in found:
+                rounded = self._solve((), modes, time, relaxed=True)
+                if rounded is not None:
+                    found[modes] = rounded
 
     @cached_property
     def pairs(self) -> int:
@@ -121,32 +127,29 @@ class ShardingProgram:
                     wanted.append((value, len(tensors)))
         return sum(len(of_value[value]) * count for value, count in wanted)
 
-    def solve(self, seconds: float, *, relaxed: bool = False) -> Solution | None:
+    def solve(self, budget: Budget, *, relaxed: bool = False) -> Solution | None:
         """The best solution that is found in this time, with a bound; `None` if there is none.
 
         If `relaxed`, the solution is only near to the best one, but the bound holds.
         """
-        end = time.monotonic() + seconds
-        try:
-            return self._solve(self.axes, self.unsplit, seconds, relaxed=relaxed, end=end)
-        except _OutOfTimeError:
-            return None
+        with suppress(_OutOfTimeError):
+            return self._solve(self.axes, self.unsplit, budget, relaxed=relaxed)
+        return None
 
     def _solve(
         self,
         axes: Axes,
         modes: Sequence[Modes],
-        seconds: float,
+        budget: Budget,
         *,
         relaxed: bool = False,
-        end: float = inf,
     ) -> Solution | None:
         """The best solution in which all axes but these do what `modes` says.
 
-        Raises `_OutOfTimeError` if the problem is not written down by the time `end`.
+        Raises `_OutOfTimeError` if the problem is not written down in time.
         """
-        problem = _Problem(self, axes, modes, end)
-        solved = problem.program.solve(min(seconds, end - time.monotonic()), relaxed=relaxed)
+        problem = _Problem(self, axes, modes, budget)
+        solved = problem.program.solve(min(budget.left, _LONG), relaxed=relaxed)
         return None if solved is None else problem.solution(solved)
 
     def _strategies(self, op: OpClass, axes: Axes, modes: Modes) -> tuple[Strategy, ...]:
@@ -161,12 +164,12 @@ class _OutOfTimeError(Exception):
 
 @dataclass
 class _Problem:
-    """The integer program for some axes, written down by the time `end`."""
+    """The integer program for some axes, written down in the time of `budget`."""
 
     model: ShardingProgram
     axes: Axes
     modes: Sequence[Modes]
-    end: float
+    budget: Budget
     program: IntegerProgram = field(default_factory=IntegerProgram)
     chosen: list[list[tuple[int, Strategy]]] = field(default_factory=list)
     """For each class of ops, its strategies with their variables."""
@@ -275,7 +278,7 @@ class _Problem:
                 if not set(target.partial) <= set(source.partial):
                     continue
                 price = self.model.prices.reshard(source, target, kind)
-                if time.monotonic() > self.end:
+                if self.budget.is_over:
                     raise _OutOfTimeError
                 if price is not None:
                     ways.append(self._way(source, target, price * kind.count, shared))
