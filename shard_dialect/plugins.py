@@ -57,16 +57,9 @@ def _is_file(name: str) -> bool:
     return name.endswith(".py") or os.sep in name
 
 
-def contents() -> list[bytes]:
-    """The contents of all loaded plugins, and the modification times of the files beside them."""
-    contents = []
-    for module in _loaded.values():
-        path = Path(getattr(module, "__file__", None) or "")
-        if path.is_file():
-            siblings = sorted(path.parent.glob("*.py"))
-            times = [f"{each}:{each.stat().st_mtime_ns}".encode() for each in siblings]
-            contents += [path.read_bytes(), *times]
-    return contents
+def are_loaded() -> bool:
+    """Whether there is any plugin."""
+    return bool(_loaded)
 
 
 def texts() -> list[bytes]:

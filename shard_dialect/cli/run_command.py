@@ -263,7 +263,9 @@ def _compiled(
     With many ranks, only the one that speaks compares, and so has the unsharded program.
     """
     ranks = peers.size if peers else None
-    cache = None if options.no_cache else Cache.of_user(plugins.contents())
+    # A plugin may read files and the environment: no key could have all that it depends on.
+    keeps = not options.no_cache and not plugins.are_loaded()
+    cache = Cache.of_user() if keeps else None
     most = None if peers else MAX_DEVICES
     sizes = Sizes(options.shapes, options.grid, options.inputs or "", ranks, options.scalars, most)
     with make_context():

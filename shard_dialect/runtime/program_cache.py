@@ -1,7 +1,7 @@
 """Cache compiled programs between processes: a program that was compiled before is loaded.
 
 An entry is a shared library, `shard-<key>.so`, and its description, `shard-<key>.json`. The key is
-a digest of everything that the code depends on: the source, the options, the plugins, the files of
+a digest of everything that the code depends on: the source, the options, the files of
 this package and of the bindings, and the processor. Entries are written to a temporary folder and
 moved, so that ranks that compile the same program at once, or are ended meanwhile, do no harm. An
 entry that cannot be read counts as missing.
@@ -211,14 +211,13 @@ UNFIT = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionE
 
 @dataclass(frozen=True)
 class Cache:
-    """The entries in a folder, and everything besides the source that their keys depend on."""
+    """The entries in a folder."""
 
     folder: Path
-    parts: tuple[str | bytes, ...] = ()
     _warnings: list[str] = field(default_factory=list, compare=False)
 
     @classmethod
-    def of_user(cls, parts: Iterable[str | bytes] = ()) -> Cache | None:
+    def of_user(cls) -> Cache | None:
         """The cache in the user's own folder, or where `SHARD_DIALECT_CACHE` says.
 
         `None` if it is switched off, or the system has no owners of files.
@@ -227,7 +226,7 @@ class Cache:
         if setting == "0" or not hasattr(os, "getuid"):
             return None
         folder = Path(setting) if setting else platformdirs.user_cache_path("shard_dialect")
-        return cls(folder.absolute(), tuple(parts))
+        return cls(folder.absolute())
 
     def executable(
         self, parts: Iterable[str | bytes], compile_it: Callable[[], Executable]
@@ -236,7 +235,7 @@ class Cache:
 
         The warnings of the compilation are repeated.
         """
-        name = f"shard-{_key([*self.parts, *parts])}"
+        name = f"shard-{_key(parts)}"
         entry = self._load(name)
         if entry is not None:
             executable, diagnostics = entry

@@ -3,6 +3,8 @@
 import multiprocessing
 import os
 import shutil
+import subprocess
+import sys
 import time
 import warnings
 from pathlib import Path
@@ -92,8 +94,53 @@ def test_what_code_follows_from_is_in_the_key(tmp_path: Path, pipelines: list[st
     for source in sources:
         compiled(Cache(tmp_path), source)
     compiled(Cache(tmp_path), sources[0], "main")
-    compiled(Cache(tmp_path, (b"plugin",)), sources[0])
-    assert len(pipelines) == 2 * 5
+    assert len(pipelines) == 2 * 4
+
+
+PLUGIN = """
+from pathlib import Path
+import shard_dialect as sd
+from shard_dialect.ir.bindings import ir
+
+FACTOR = float(Path(__file__).with_name("factor.txt").read_text())
+
+def lower(op):
+    (x,) = op.operands
+    number = ir.FloatAttr.get(x.type.element_type, FACTOR)
+    dense = ir.DenseElementsAttr.get_splat(x.type, number)
+    factor = ir.Operation.create("arith.constant", [x.type], attributes={"value": dense}).result
+    return [ir.Operation.create("arith.mulf", [x.type], [x, factor]).result]
+
+@sd.sharding_rule("my.scale", lowering=lower)
+def scale(query):
+    return sd.ShardingRule.einsum("i->i", query.operands, query.results)
+
+sd.register_dialect("my", "irdl.dialect @my { irdl.operation @scale {"
+    "%any = irdl.any irdl.operands(x: %any) irdl.results(y: %any) } }")
+"""
+
+
+def test_nothing_is_kept_with_a_plugin_which_may_read_other_files(tmp_path: Path) -> None:
+    program, plugin, result = (tmp_path / name for name in ("a.mlir", "mine.py", "y.npz"))
+    program.write_text(
+        "shard.grid @g(shape = 2)\n"
+        "func.func @main(%x: tensor<4xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>})"
+        ' -> tensor<4xf32> {\n  %0 = "my.scale"(%x) : (tensor<4xf32>) -> tensor<4xf32>\n'
+        "  return %0 : tensor<4xf32>\n}\n"
+    )
+    plugin.write_text(PLUGIN)
+    np.savez(tmp_path / "x.npz", x=np.ones(4, np.float32))
+    command = [str(program), f"--load-plugin={plugin}", f"--inputs={tmp_path / 'x.npz'}"]
+    environment = {**os.environ, "SHARD_DIALECT_CACHE": str(tmp_path / "kept")}
+    for factor in (2.0, 3.0):
+        (tmp_path / "factor.txt").write_text(str(factor))
+        subprocess.run(
+            [sys.executable, "-m", "shard_dialect.run", *command, f"--outputs={result}"],
+            env=environment,
+            check=True,
+        )
+        (found,) = np.load(result).values()
+        np.testing.assert_array_equal(found, np.full(4, factor, np.float32))
 
 
 def test_warnings_are_given_again(tmp_path: Path) -> None:
