@@ -146,7 +146,7 @@ class _Driver:
     def _process(self, source: Source) -> bytes:
         """The output for one module of the file."""
         from shard_dialect.ir.context import make_context
-        from shard_dialect.passes.vocabularies.as_written import vocabulary_of
+        from shard_dialect.passes.vocabularies.as_written import printed_as
 
         text, instruments = self.pipeline, self.instruments
         if self.options.run_reproducer:
@@ -156,8 +156,9 @@ class _Driver:
             text = reproducer.pipeline
             instruments = replace(instruments, verify_each=reproducer.verify_each)
         with make_context(self.options.allow_unregistered_dialect), source.file_locations():
-            if instruments.explain_sharding and vocabulary_of(source.file_text or "") == "shard":
-                instruments = replace(instruments, explain_printed_as="shard")
+            if instruments.explain_sharding:
+                numbered = printed_as(source.file_text or "")
+                instruments = replace(instruments, explain_printed_as=numbered)
             printed = partial(self._text, source=source)
             pipeline = self._build(text, replace(instruments, printed=printed))
             which = self.options.verify_diagnostics

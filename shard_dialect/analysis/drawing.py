@@ -33,6 +33,7 @@ from shard_dialect.ir.diagnostics import location_text
 from shard_dialect.ir.function import functions_of, name_of
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import read_functions
+from shard_dialect.ir.printed_names import PrintedAs, printed_names
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Grid, Sharding
 from shard_dialect.model.notebook_html import print_text
@@ -244,12 +245,12 @@ class NamedSharding:
 
 
 def named_shardings(
-    module: ir.Operation, entry: str, origins: Origins | None = None
+    module: ir.Operation, entry: str, printed_as: PrintedAs, origins: Origins | None = None
 ) -> Iterator[NamedSharding]:
     """The shardings of a function's arguments and results, then those of its ops.
 
-    The module is in our vocabulary. An op has the name with which the module is printed, as in
-    `%3`. `origins` are those of the propagation of this module.
+    The module is in our vocabulary, and printed in that of its file. An op has the name that it is
+    printed with, as in `%3`. `origins` are those of the propagation of this module.
     """
     shardings = Shardings.of(module)
     numbers = _Numbers(entry, origins)
@@ -265,7 +266,7 @@ def named_shardings(
                 numbers.at(each.site),
                 origins,
             )
-    state = ir.AsmState(module)
+    names = printed_names(module, printed_as)
     function = next(op for op in functions_of(module) if name_of(op) == entry)
     for op in walk(function):
         by_result = shardings.of_results(op) if len(op.results) else {}
@@ -273,7 +274,7 @@ def named_shardings(
             result = op.results[number]
             sharding = annotation.sharding
             yield NamedSharding(
-                (result.get_name(state),),
+                (names.get(result, "%sharding_annotated"),),
                 tuple(result.type.shape),
                 sharding,
                 shardings.grid(sharding.grid),

@@ -14,6 +14,7 @@ from shard_dialect.analysis.report_text import collective_text
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.passes.vocabularies.as_written import printed_as
 
 _PLACE = re.compile(r"(?:(?P<file>.*\D.*):)?(?P<line>\d+)(?::(?P<column>\d+))?", re.DOTALL)
 _WITH_COLUMN = re.compile(r"(?P<file>.+):(?P<line>\d+):(?P<column>\d+)", re.DOTALL)
@@ -84,11 +85,12 @@ def drawn(module: ir.Module, pattern: str, entry: str | None = None) -> list[Dra
     nothing has the name.
     """
     name = choose_entry(module.operation, entry)
-    copy = imported(module.operation.get_asm(enable_debug_info=True))
+    text = module.operation.get_asm(enable_debug_info=True)
+    copy = imported(text)
     run_pipeline(copy, "propagate")
     found = [
         DrawnSharding(each.name, each.shape, each.sharding, each.grid)
-        for each in named_shardings(copy.operation, name)
+        for each in named_shardings(copy.operation, name, printed_as(text))
         if any(fnmatchcase(own, pattern) for own in each.names)
     ]
     if not found:

@@ -45,6 +45,7 @@ from shard_dialect.model.devices.device_model import DeviceModel
 from shard_dialect.model.notebook_html import print_text, table_html, text_html
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.passes.partition.one_device import give_grid, mark_local
+from shard_dialect.passes.vocabularies.as_written import printed_as
 
 SCHEMA = 1
 """The version of the JSON; it is raised where a field changes its meaning or goes."""
@@ -185,7 +186,7 @@ def report_on(
     give_grid(module.operation)
     refuse_more_devices(module.operation, _MOST_DEVICES, "a report counts the messages of")
     mark_local(module.operation)
-    explained = partition_explained(module, name, file_text)
+    explained = partition_explained(module, name, file_text, printed_as(text))
     program = read_program(module.operation, name)
     read = list(read_collectives(module.operation, name, explained.reasons, prices))
     collectives = tuple(each for each, _ in read)

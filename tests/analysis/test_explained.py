@@ -1,11 +1,14 @@
 """`--explain` tells where one sharding came from, and why one collective is there."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 import shard_dialect as sd
+from shard_dialect.opt import main as opt
 
+EXAMPLES = Path("examples")
 SLOW = Path("examples/slow_ffn.mlir")
 
 
@@ -78,3 +81,22 @@ def test_names_of_any_form(passes: str, name: str, expected: str) -> None:
     module = sd.parse(Path("examples/mlp_1d.mlir"))
     sd.run_pipeline(module, passes)
     assert expected in sd.explain(sd.report(sd.parse(sd.to_text(module))), name)
+
+
+@pytest.mark.parametrize("name", ["megatron", "slow_ffn", "mlp_2d_mesh", "mlp_stablehlo"])
+def test_a_value_has_the_name_that_it_is_printed_with(
+    name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = EXAMPLES / f"{name}.mlir"
+    assert opt([str(path), "--propagate", "--mlir-print-debuginfo"]) == 0
+    printed = capfd.readouterr().out
+    places = dict(re.findall(r'^(#loc\d*) = loc\(".*":(\d+:\d+)\)$', printed, re.MULTILINE))
+    ops = re.findall(r"^ +(%\d+) = (\S+) .* loc\((#loc\d*)\)$", printed, re.MULTILINE)
+    report = sd.report(sd.parse(path))
+    known = {each.name: each.location for each in report.tensors}
+    for value, op, place in ops:
+        if value in known and not op.endswith(("annotate", "sharding_constraint")):
+            assert known[value].endswith(places[place]), f"{value} = {op}"
+            assert f"{places[place]}: {value}" in sd.explain(report, value)
+            assert sd.show(sd.parse(path), value).name == value
+    assert len(ops) > 3

@@ -44,6 +44,7 @@ from shard_dialect.ir.diagnostics import location_text, name_in
 from shard_dialect.ir.function import boundary, form_of, functions_of, name_of, set_boundary
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.attributes import BLOCKS, FORM, SHARDING, SHARDINGS
+from shard_dialect.ir.printed_names import PrintedAs
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.passes.framework.pipeline import make_pass, run_pipeline, steps_of
 from shard_dialect.passes.propagate.origins import Origins
@@ -215,11 +216,14 @@ def imported(text: str) -> ir.Module:
     return module
 
 
-def partition_explained(module: ir.Module, entry: str, text: str | None = None) -> Explained:
+def partition_explained(
+    module: ir.Module, entry: str, text: str | None = None, printed_as: PrintedAs = "mesh"
+) -> Explained:
     """Bring a module in any form to the local form, in place, with its collectives marked.
 
-    `text` is that of the user's file, in which the arguments of the function `entry` have names.
-    Raises a located `ShardError` for what cannot be partitioned.
+    `text` is that of the user's file, in which the arguments of the function `entry` have names;
+    the values inside have those that they are printed with. Raises a located `ShardError` for what
+    cannot be partitioned.
     """
     places = _places(module.operation, entry)
     run_pipeline(module, "import")
@@ -244,7 +248,7 @@ def partition_explained(module: ir.Module, entry: str, text: str | None = None) 
             (recording if name == recording.name else make_pass(name)).run(module)
         if name == _PROPAGATED and recording.origins is not None:
             _place_results(recording.origins, text)
-            tensors = tuple(named_shardings(module.operation, entry, recording.origins))
+            tensors = tuple(named_shardings(module.operation, entry, printed_as, recording.origins))
         elif name == _PROPAGATED:
             tensors = tuple(typed_shardings(module.operation, entry))
     given = places if recording.origins is None else {}

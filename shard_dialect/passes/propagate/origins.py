@@ -22,7 +22,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import location_text, name_in, remark
 from shard_dialect.ir.function import form_of
 from shard_dialect.ir.numbered_function import Function, Op
-from shard_dialect.ir.walk import walk
+from shard_dialect.ir.printed_names import PrintedAs, printed_names
 from shard_dialect.model import Axes, Axis
 from shard_dialect.passes.propagate.module_graph import ModuleGraph
 from shard_dialect.propagation.engine import Engine
@@ -243,7 +243,7 @@ class Report:
         module: ir.Operation,
         graph: ModuleGraph,
         engine: Engine,
-        printed_as: Literal["mesh", "shard"] = "mesh",
+        printed_as: PrintedAs = "mesh",
     ) -> None:
         self.module_graph = graph
         self.engine = engine
@@ -320,18 +320,7 @@ class Report:
     @cached_property
     def _names(self) -> dict[ir.Value, str]:
         """Each value's name as it is printed; in `shard`, annotations are not numbered."""
-        if self._printed_as == "mesh":
-            state = ir.AsmState(self._module)
-            return {each: each.get_name(state) for each in _values_of(self._module)}
-        copy = self._module.clone()
-        values = zip(_values_of(self._module), _values_of(copy), strict=True)
-        pairs = [pair for pair in values if not _is_annotated(pair[0])]
-        for op in walk(copy):
-            if op.name == _ANNOTATE:
-                op.results[0].replace_all_uses_with(op.operands[0])
-                op.erase()
-        state = ir.AsmState(copy)
-        return {original: each.get_name(state) for original, each in pairs}
+        return printed_names(self._module, self._printed_as)
 
     def _explain(self, function: int, value: int) -> None:
         number = self.module_graph.number_of(function, value)
@@ -350,22 +339,6 @@ class Report:
         ]
         distinct = [each for each, _ in groupby(notes)]
         remark(f"{name} is sharded as {known.sharding}", location, *distinct)
-
-
-_ANNOTATE = "mesh.annotate"
-
-
-def _values_of(module: ir.Operation) -> list[ir.Value]:
-    values: list[ir.Value] = []
-    for op in walk(module):
-        values += op.results
-        values += [each for region in op.regions for block in region for each in block.arguments]
-    return values
-
-
-def _is_annotated(value: ir.Value) -> bool:
-    """Whether an annotation makes the value."""
-    return not isinstance(value.owner, ir.Block) and value.owner.name == _ANNOTATE
 
 
 def _location_of(function: Function, value: int) -> ir.Location:

@@ -16,6 +16,7 @@ from typing import Literal
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import form_of, functions_of
+from shard_dialect.ir.printed_names import PrintedAs
 from shard_dialect.ir.reading.spelling import code_of
 from shard_dialect.passes.framework.pipeline import run_pipeline
 
@@ -32,6 +33,12 @@ def vocabulary_of(text: str) -> Vocabulary | None:
     code = code_of(text)
     found = [name for name, words in _WORDS.items() if words.search(code)]
     return found[0] if len(found) == 1 else None
+
+
+def printed_as(text: str) -> PrintedAs:
+    """How values of a module with this text are numbered where it is printed after a pass."""
+    is_shard = "shard.shard" in text and vocabulary_of(text) == "shard"
+    return "shard" if is_shard else "mesh"
 
 
 def as_written(module: ir.Operation, vocabulary: Vocabulary | None) -> ir.Operation:
