@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ml_dtypes import bfloat16
 
 import shard_dialect as sd
 from shard_dialect.abi.tensor_types import Array
@@ -80,6 +81,23 @@ func.func @main(%x: tensor<8x512xf32, #mesh.shard<@g, [[], [0]]>>) -> tensor<8xf
 def test_a_sum_that_cancels_is_allowed_what_rounding_makes_of_it() -> None:
     x = np.random.default_rng(0).standard_normal((8, 512)).astype(np.float32) + 100
     assert verdict(CANCELLATION, CANCELLATION, [x]).passed
+
+
+@pytest.mark.parametrize("element", ["f32", "bf16"])
+def test_a_sum_that_overflows_is_said_to(element: str) -> None:
+    text = f"""
+shard.grid @g(shape = 2)
+func.func @main(%x: tensor<4x{element}> {{mesh.sharding = #mesh.shard<@g, [[0]]>}})
+    -> tensor<{element}> {{
+  %zero = stablehlo.constant dense<0.0> : tensor<{element}>
+  %0 = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [0]
+    : (tensor<4x{element}>, tensor<{element}>) -> tensor<{element}>
+  return %0 : tensor<{element}>
+}}
+"""
+    x = np.array([3e38, 3e38, -3e38, -3e38], {"f32": np.float32, "bf16": bfloat16}[element])
+    found = verdict(text, text, [x]).failure
+    assert "expected inf: the unsharded program's element is not finite: give inputs" in found
 
 
 def test_large_integers_that_differ_by_one_differ() -> None:

@@ -165,10 +165,17 @@ class Compared:
 
     def __str__(self) -> str:
         difference = self.difference
-        return (
+        what = (
             f"on device {self.rank} at {list(self.index)} is {difference.actual}, expected "
-            f"{difference.expected}: the difference {difference.error:.3g} is more than "
-            f"{difference.tolerance:.3g}"
+            f"{difference.expected}: "
+        )
+        if not np.isfinite(np.asarray(difference.expected).astype(np.complex128)):
+            return (
+                f"{what}the unsharded program's element is not finite: give inputs for "
+                "which it is, since another order of a sum that overflows gives inf or NaN"
+            )
+        return (
+            f"{what}the difference {difference.error:.3g} is more than {difference.tolerance:.3g}"
         )
 
 

@@ -238,4 +238,6 @@ def _excess(
     error = np.where(np.isnan(error), np.inf, np.maximum(error, least))
     error = np.where((actual == expected) | both_nan, 0.0, error)
     may = np.where(np.isfinite(allowed), allowed, 0.0)
-    return np.where(error == 0.0, 0.0, error / np.maximum(may, least)), error, may
+    with np.errstate(over="ignore"):
+        excess = error / np.maximum(may, least)
+    return np.where(error == 0.0, 0.0, excess), error, may
