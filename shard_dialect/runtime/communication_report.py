@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby
 
 from tabulate import tabulate
 
 from shard_dialect.abi.lowered_program import Site
 from shard_dialect.model import Axis
-from shard_dialect.model.grid import axes_text
 from shard_dialect.model.notebook_html import print_text, table_html, text_html
 
 
@@ -34,6 +34,8 @@ class Entry:
     times: int = 1
     """How often it runs; a loop of unknown length counts once."""
     times_known: bool = True
+    axes: str = ""
+    """The grid axes, by name if the grid has names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +81,11 @@ class Report:
         return table_html(self._note() or "communication", _HEAD, self._rows())
 
     def _rows(self) -> list[list[object]]:
-        rows: list[list[object]] = [
-            [_often(e), axes_text(e.grid_axes), e.group_size, e.operand, e.result, e.bytes_moved]
-            for e in self.entries
-        ]
+        rows: list[list[object]] = []
+        for entry, alike in groupby(self.entries):  # as the transfers of a pipeline's microbatches
+            count = len(list(alike))
+            e = replace(entry, times=count * entry.times, bytes_moved=count * entry.bytes_moved)
+            rows.append([_often(e), e.axes, e.group_size, e.operand, e.result, e.bytes_moved])
         return [*rows, ["total", None, None, None, None, self.bytes_moved]]
 
     def _note(self) -> str:
@@ -108,4 +111,5 @@ def _entry(site: Site) -> Entry:
         site.bytes_moved * site.times,
         site.times,
         site.times_known,
+        site.grid.axes_text(site.step.axes),
     )
