@@ -6,7 +6,7 @@
 // RUN: shard-opt %s --spmd --insert-after=partition=canonicalize,cse --insert-after=spmd=symbol-dce --dump-pass-pipeline -o %t 2>&1 | filecheck %s --check-prefix=INSERTED
 // RUN: not shard-opt %s --propagate --skip=partition 2>&1 | filecheck %s --check-prefix=UNKNOWN
 // RUN: shard-opt %s --spmd --skip=materialize,propagate,partition --dump-pass-pipeline -o %t 2>&1 | filecheck %s --check-prefix=GROUPS
-// RUN: shard-opt %s --spmd --stop-after=propagate --insert-after=propagate=cse --dump-pass-pipeline -o %t 2>&1 | filecheck %s --check-prefix=AT-THE-END
+// RUN: shard-opt %s --spmd --stop-after=propagate --insert-after=propagate=cse --dump-pass-pipeline -o %t 2>&1 | filecheck %s --check-prefix=ENDED
 // RUN: not shard-opt %s --spmd --insert-after=nix=canonicalize 2>&1 | filecheck %s --check-prefix=NOWHERE
 // RUN: not shard-opt %s --spmd --insert-after=propagate 2>&1 | filecheck %s --check-prefix=NOTHING
 // RUN: not shard-opt %s --spmd --insert-after=propagate= 2>&1 | filecheck %s --check-prefix=NOTHING
@@ -22,7 +22,7 @@
 // GROUPS-NOT: propagate-shardings
 // GROUPS-NOT: import
 // GROUPS: batch-gathers,split-reductions,{{.*}}shift-slices,rewrite-collectives
-// AT-THE-END: merge-clones,cse)
+// ENDED: merge-clones,cse)
 // NOWHERE: error: no pass 'nix' is in the pipeline: it has spmd, sink-reshapes, expand-top-k, batch-gathers, propagate, fold-grid-sizes, fold-collective-operands, import, settle-grids, open-manual-computations, inline-named-computations, stages-to-grid, clone-per-call, take-merges-apart, propagate-shardings, merge-clones, split-reductions, shift-slices, materialize, complete-shardings, insert-collectives, rewrite-collectives, partition, bundle-collectives{{$}}
 // NOTHING: names no passes to run: write --insert-after=propagate=PASSES
 // MISSPELT: error: no pass 'propgate' is in the pipeline: did you mean 'propagate'?
