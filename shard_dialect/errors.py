@@ -136,6 +136,15 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str = "", prefix: s
     return f": did you mean '{prefix}{similar[0]}'?" if similar else otherwise
 
 
+def number_of(count: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> number_of(1, "device"), number_of(1024, "device")
+    ('1 device', '1,024 devices')
+    """
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 def brief(error: BaseException) -> str:
     """The class and the message of an exception, in one line."""
     return shown(" ".join(f"{type(error).__name__}: {error}".split()))

@@ -148,7 +148,10 @@ class Parser(argparse.ArgumentParser):
     lists_options = "--help"
 
     def error(self, message: str) -> NoReturn:
-        """Raise a `ShardError`."""
+        """Raise a `ShardError`, with the nearest flag to the first that there is not."""
+        unknown = re.match(r"unrecognized arguments: (--[\w-]+)", message)
+        if unknown:
+            message += did_you_mean(unknown[1], self._option_string_actions)
         raise ShardError(f"{message} ({self.lists_options} lists all options)")
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
