@@ -8,7 +8,7 @@ reported as an internal error (`processes/startup.py`).
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,6 +120,29 @@ def of_option(option: str) -> Iterator[None]:
             raise
         message = f"{option}: {error.message}"
         raise ShardError(message, None, error.notes, error.further) from None
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str = "", prefix: str = "") -> str:
+    """The end of an error about an unknown name: the nearest of the known ones, or `otherwise`.
+
+    >>> did_you_mean("propgate", ["partition", "propagate"])
+    ": did you mean 'propagate'?"
+    >>> did_you_mean("x", ["partition", "propagate"], ": there is no such pass")
+    ': there is no such pass'
+    """
+    import difflib  # for misspelt names only
+
+    similar = difflib.get_close_matches(name, list(known), n=1)
+    return f": did you mean '{prefix}{similar[0]}'?" if similar else otherwise
+
+
+def number_of(count: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> number_of(1, "device"), number_of(1024, "device")
+    ('1 device', '1,024 devices')
+    """
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def brief(error: BaseException) -> str:

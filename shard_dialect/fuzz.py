@@ -33,15 +33,19 @@ from shard_dialect import __version__, plugins
 from shard_dialect.cli.flags import Parser, add_debug
 from shard_dialect.cli.printing import guarded, write_output
 from shard_dialect.errors import MissingExtra, ShardError, cannot, say, shown
-from shard_dialect.testing import Program, programs, runnable
-from shard_dialect.testing.check_program import Compiler
-from shard_dialect.testing.child_process import Child, Pipeline, Result
 
+_missing: MissingExtra | None = None
 try:
     import hypothesis
     from hypothesis.errors import HypothesisException
 except ImportError:
-    raise MissingExtra("hypothesis", "test") from None
+    _missing = MissingExtra("hypothesis", "test")
+    if __name__ != "__main__":  # the program says it once its arguments are read
+        raise _missing from None
+else:
+    from shard_dialect.testing import Program, programs, runnable
+    from shard_dialect.testing.check_program import Compiler
+    from shard_dialect.testing.child_process import Child, Pipeline, Result
 
 PIPELINES = (
     "spmd,lower",
@@ -270,6 +274,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(options: argparse.Namespace) -> int:
+    if _missing is not None:
+        raise _missing
     plugins.load(options.load_plugin)
     texts = options.pipeline or [
         _TO_LOWERED.sub("", each) if options.compiler else each for each in PIPELINES

@@ -248,8 +248,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--what-if",
         action="append",
-        metavar="NAME=[[],[0]]",
-        help="report what another sharding of an argument or result would change; NAME is its name "
+        metavar="NAME=SHARDING",
+        help="report what another sharding of an argument or result would change, as in "
+        "w1=[[],[0]]; NAME is its name "
         "in the file or framework, arg0, or result0, with * for any; may be repeated",
     )
     parser.add_argument(

@@ -38,6 +38,7 @@ from shard_dialect.analysis.report_text import (
     memory_text,
     schedule_text,
 )
+from shard_dialect.errors import number_of
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import form_of, refuse_form
 from shard_dialect.ir.grids import grids_of, refuse_more_devices
@@ -98,7 +99,7 @@ class ProgramReport:
         return costs_of(self.layers, self.program, self.prices, self.communication, self.memory)
 
     def __str__(self) -> str:
-        head = f"@{self.entry} on {self.devices} devices, times on {self.device_model}"
+        head = f"@{self.entry} on {number_of(self.devices, 'device')}, times on {self.device_model}"
         parts = (
             head,
             communication_text(self.communication, self.removals),
@@ -113,9 +114,9 @@ class ProgramReport:
 
     def _repr_html_(self) -> str:
         head = (
-            f"@{self.entry} on {self.devices} devices: each sends {self.bytes_moved:,} bytes, "
-            f"stores {self.memory.peak:,} bytes at the peak, and takes "
-            f"{1e6 * self.schedule.total:,.1f} microseconds on {self.device_model}"
+            f"@{self.entry} on {number_of(self.devices, 'device')}: each sends "
+            f"{self.bytes_moved:,} bytes, stores {self.memory.peak:,} bytes at the peak, "
+            f"and takes {1e6 * self.schedule.total:,.1f} microseconds on {self.device_model}"
         )
         rows = communication_rows(self.communication)
         return table_html(head, HEADS, rows) + text_html("why, and all else", str(self), fold=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from shard_dialect import __version__, plugins
 from shard_dialect.cli.printing import write_output
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, did_you_mean
 from shard_dialect.processes.startup import DEBUG, show_tracebacks
 
 if TYPE_CHECKING:
@@ -124,11 +124,8 @@ def _element(flag: str) -> str:
 
 def unknown_flag(name: str, passes: Iterable[str]) -> ShardError:
     """The error for a flag that is neither an option of `opt` nor a pass; `passes` has names."""
-    import difflib  # for misspelt names only
-
     known = [*(each.lstrip("-") for each in _parser("")._option_string_actions), *passes]
-    similar = difflib.get_close_matches(name, known, n=1)
-    hint = f": did you mean '--{similar[0]}'?" if similar else ": no pass or option is called so"
+    hint = did_you_mean(name, known, ": no pass or option is called so", "--")
     return ShardError(f"unknown flag '--{name}'{hint}")
 
 
@@ -151,7 +148,10 @@ class Parser(argparse.ArgumentParser):
     lists_options = "--help"
 
     def error(self, message: str) -> NoReturn:
-        """Raise a `ShardError`."""
+        """Raise a `ShardError`, with the nearest flag to the first that there is not."""
+        unknown = re.match(r"unrecognized arguments: (--[\w-]+)", message)
+        if unknown:
+            message += did_you_mean(unknown[1], self._option_string_actions)
         raise ShardError(f"{message} ({self.lists_options} lists all options)")
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:

@@ -21,7 +21,7 @@ from shard_dialect.cli.printing import (
     warnings_to,
     write_output,
 )
-from shard_dialect.errors import ShardError, ShardWarning, say, shown
+from shard_dialect.errors import ShardError, ShardWarning, note, number_of, say, shown
 from shard_dialect.ir.bindings import without_op_classes
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.fatal_errors import report_fatal_errors
@@ -146,7 +146,7 @@ def _run(
         _print(options, executable, verdict)
     world.share(())  # a barrier: rank 0 has printed, and every rank has finished
     if verdict and not verdict.passed:
-        raise _explained(verdict.error, sources.program)
+        raise _explained(_failed(verdict), sources.program)
     _save(output, program, world, outputs, gathered)
     if trace:
         Output(options.profile).replace(lambda file: file.write(json.dumps(trace).encode()))
@@ -200,6 +200,15 @@ def _inputs(
         return [], shards
     of_all = shards if len(shards) == program.devices else map(of, range(program.devices))
     return program.join(list(of_all), program.arguments), shards
+
+
+def _failed(verdict: Verdict) -> ShardError:
+    """The error of a check that failed, and what tells more."""
+    error = verdict.error
+    return error if verdict.origin else ShardError(error.message, None, (note(_BISECT),))
+
+
+_BISECT = "--bisect names the first op whose value on the devices is another"
 
 
 def _explained(error: ShardError, source: Source) -> ShardError:
@@ -305,6 +314,8 @@ def _print(options: argparse.Namespace, executable: Runnable, verdict: Verdict |
         return
     name = shown(program.entry)
     backend = ", computed by ".join(filter(None, (options.backend, options.compiler)))
-    last = verdict or "not checked: --check compares with the unsharded program"
-    lines = [f"@{name} on {program.devices} devices ({backend})", report, by_xla, last]
+    last: object = verdict or "not checked: --check compares with the unsharded program"
+    if verdict and not verdict.passed:
+        last = "check failed"  # the error says by what
+    lines = [f"@{name} on {number_of(program.devices, 'device')} ({backend})", report, by_xla, last]
     write_output("".join(f"{line}\n" for line in lines if line is not None))

@@ -9,7 +9,7 @@ from functools import cache
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir, irdl, submodule
-from shard_dialect.ir.diagnostics import error_at
+from shard_dialect.ir.diagnostics import NOT_REGISTERED, error_at
 from shard_dialect.ir.mesh import mesh_dialect
 from shard_dialect.ir.mesh.check_mesh_ops import mesh_checks
 from shard_dialect.ir.walk import walk
@@ -170,6 +170,5 @@ def refuse_unregistered(module: ir.Operation) -> None:
         if not name.startswith(f"{_SHARDY}.") and not op.context.is_registered_operation(name):
             raise error_at(
                 op.location,
-                f"'{name}' op is of a dialect that is not registered: to read it all the same, run "
-                "with --allow-unregistered-dialect",
+                f"'{name}' op {NOT_REGISTERED}",
             )

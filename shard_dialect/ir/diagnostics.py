@@ -242,10 +242,28 @@ def _diagnostic(mlir_diagnostic: ir.Diagnostic | ir.DiagnosticInfo) -> Diagnosti
     notes = tuple(_diagnostic(each) for each in mlir_diagnostic.notes)
     return Diagnostic(
         _severity(mlir_diagnostic),
-        mlir_diagnostic.message,
+        _in_our_words(mlir_diagnostic.message),
         location_text(mlir_diagnostic.location),
         notes,
     )
+
+
+NOT_REGISTERED = (
+    "is of a dialect that is not registered: register it by sd.register_dialect in a plugin, which "
+    "--load-plugin names, or have shard-opt read it as it is, by --allow-unregistered-dialect"
+)
+_UNREGISTERED = re.compile(
+    r"operation being parsed with an unregistered dialect\. If this is intended, .* tool used"
+)
+
+
+_NO_NUMBER = "custom op 'shard.sharding' expected integer value"
+
+
+def _in_our_words(message: str) -> str:
+    if message == _NO_NUMBER:
+        return f"{message}: its axes are numbers, also where the grid names them"
+    return _UNREGISTERED.sub(f"operation {NOT_REGISTERED}", message)
 
 
 def _severity(mlir_diagnostic: ir.Diagnostic | ir.DiagnosticInfo) -> Severity:

@@ -172,7 +172,9 @@ def _chosen(path: str, arrays: Mapping[str, Array], named: Names) -> list[str]:
     if sorted(arrays) != sorted(chain.from_iterable(chosen)) or any(len(e) != 1 for e in chosen):
         found = ", ".join(sorted(arrays)) or "none"
         expected = ", ".join(names[-1] for names in named) or "none"
-        raise ShardError(f"'{path}' holds {found}; expected {expected}")
+        lacking = [names[-1] for names in named if not any(each in arrays for each in names)]
+        lacks = f": it lacks {', '.join(lacking)}" if lacking else ""
+        raise ShardError(f"'{path}' holds {found}; expected {expected}{lacks}")
     return [name for (name,) in chosen]
 
 

@@ -13,7 +13,7 @@ from shard_dialect.abi.lowered_program import choose_entry
 from shard_dialect.analysis.changes.annotations import annotations_in
 from shard_dialect.analysis.changes.what_if_question import names_of
 from shard_dialect.analysis.reasons.explained_passes import imported
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, did_you_mean
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import form_of, functions_of, name_of
 from shard_dialect.ir.grids import grids_of
@@ -63,6 +63,9 @@ class AutoOptions:
             name, _, value = each.partition("=")
             if name not in _READERS:
                 known = ", ".join(_READERS)
+                known += did_you_mean(name, _READERS)
+                if name.isdecimal():
+                    known += "; sizes of a grid are written 2x4"
                 raise ShardError(f"--auto has no option '{name}': expected {known}")
             try:
                 options = replace(options, **{name.replace("-", "_"): _READERS[name](value)})

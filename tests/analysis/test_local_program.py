@@ -129,5 +129,5 @@ def test_unknown_sizes_are_refused() -> None:
       return %0 : tensor<?xf32>
     }
     """
-    with pytest.raises(sd.ShardError, match="size is not known: give it with --specialize"):
+    with pytest.raises(sd.ShardError, match="not known: give sizes, as in shard-opt --specialize"):
         local(text.replace("{\n", 'attributes {mesh.form = "local"} {\n', 1))

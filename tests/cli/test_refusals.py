@@ -243,7 +243,10 @@ def test_inputs_have_the_names_of_the_file_or_numbers(run: Program, tmp_path: Pa
     file = save(tmp_path / "in.npz", **dict(zip(names, GOOD.values(), strict=True)))
     assert run("examples/mlp_1d.mlir", "--inputs", file, "--check").returncode == 0
     wrong = save(tmp_path / "wrong.npz", **dict(zip("xyz", GOOD.values(), strict=True)))
-    assert_refused(run("examples/mlp_1d.mlir", "--inputs", wrong), "holds x, y, z; expected x, w1")
+    assert_refused(
+        run("examples/mlp_1d.mlir", "--inputs", wrong),
+        "expected x, w1, w2: it lacks w1, w2",
+    )
     twice = save(tmp_path / "twice.npz", **GOOD, w1=GOOD["arg1"])
     assert_refused(run("examples/mlp_1d.mlir", "--inputs", twice), "holds arg0, arg1, arg2, w1")
 
@@ -379,3 +382,7 @@ def test_too_many_devices_are_refused_at_once(
 def test_a_search_takes_time(seconds: str) -> None:
     with pytest.raises(ShardError, match=f"--auto: seconds={seconds} is no time"):
         AutoOptions.read(f"grid=2x2 seconds={seconds}")
+
+
+def test_a_misspelt_flag_has_the_nearest_one(run: Program) -> None:
+    assert_refused(run("examples/mlp_1d.mlir", "--chek"), "--chek: did you mean '--check'?")

@@ -1,6 +1,7 @@
 """What stands around an emitted program: names, inputs and outputs, the number of ranks."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -96,3 +97,21 @@ def test_another_number_of_ranks_is_refused(target: Target, ranks: int, tmp_path
     done = run_emitted(target, TWO_GRIDS, ranks, tmp_path, pipeline="canonicalize")
     assert done.returncode != 0
     assert "error: start 2 ranks: " in done.stderr
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_argument_that_the_file_lacks_is_named(target: Target, tmp_path: Path) -> None:
+    np.savez(tmp_path / "in.npz", y=np.array([1, 2], np.float32))
+    done = run_emitted(target, NAMED, 1, tmp_path, f"--inputs={tmp_path}/in.npz")
+    assert done.returncode != 0
+    assert f"error: '{tmp_path}/in.npz' lacks x\n" in done.stderr
+    assert "KeyError" not in done.stderr
+
+
+def test_without_torchrun_the_error_names_it(tmp_path: Path) -> None:
+    launch_of("torch")  # skips without torch
+    program = tmp_path / "program.py"
+    program.write_text(emit(NAMED, "torch")[0])
+    done = run_child([sys.executable, str(program)])
+    assert done.returncode == 1
+    assert done.stderr == "error: start the ranks by torchrun, as this file's first lines show\n"

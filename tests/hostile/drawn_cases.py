@@ -132,7 +132,7 @@ def _fitting(rng: random.Random, action: argparse.Action) -> str:
         "FOLDER": ("new", "folder"),
         "NAME": ("main", "x", "h100"),
         "WHAT": ("x", "0", "x=[[0]]", "#1", "18"),
-        "NAME=[[],[0]]": ("x=[[0]]", "*=[[]]"),
+        "NAME=SHARDING": ("x=[[0]]", "*=[[]]"),
         "OPTIONS": ("seconds=1", "seconds=1,objective=bytes"),
         "VALUE": ("%0", "%3", "18"),
     }

@@ -93,6 +93,7 @@ def test_the_help_of_an_option_is_the_string_below_it() -> None:
         ("is-on=yes", "must be true or false, found 'yes'"),
         ("most", "option 'most' of pass 'p' needs a value: most=int"),
         ("most=1 most=2", "option 'most' of pass 'p' is given twice"),
+        ("file-name=0,1", "a list is one value in brackets, as in file-name={0,1}"),
         ("nope=1", "has no option 'nope': its options are is-on, most, share, order, file-name"),
         ("=1", "cannot read the options of pass 'p' at '=1'"),
     ],

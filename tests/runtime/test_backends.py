@@ -346,6 +346,7 @@ def test_a_wrong_number_of_mpi_ranks_is_refused_by_all() -> None:
     done = mpi(3, "examples/megatron.mlir", "--check")
     assert done.returncode == 1
     message = "error: 3 MPI ranks are running, but the grid has 4 devices: start 4"
+    message += ", by mpiexec -n 4 shard-run ..."
     assert done.stderr.splitlines().count(message) == 1
     assert "Traceback" not in done.stderr
 
@@ -355,6 +356,7 @@ def test_a_wrong_number_of_torch_ranks_is_refused_by_all() -> None:
     done = torchrun(3, "examples/megatron.mlir", "--check")
     assert done.returncode == 1
     message = "error: 3 torch ranks are running, but the grid has 4 devices: start 4"
+    message += ", by torchrun --nproc-per-node=4 --no-python shard-run ..."
     assert done.stderr.splitlines().count(message) == 1
 
 

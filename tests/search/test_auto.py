@@ -153,6 +153,7 @@ def test_modules_without_a_grid_and_with_another_one_are_refused() -> None:
         ("objective=speed", "objective=speed is none: expected time, bytes or memory"),
         ("memory-limit=16GB", "memory-limit=16GB is no size: write 500000, 512MiB, 16GiB"),
         ("colour=red", "--auto has no option 'colour'"),
+        ("grid=2,4", "sizes of a grid are written 2x4"),
         ("grid=axb", "cannot read grid=axb"),
         ("seconds=long", "cannot read seconds=long"),
         ("seconds=-1", "seconds=-1 is no time: expected a number above 0"),

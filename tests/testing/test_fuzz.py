@@ -1,6 +1,7 @@
 """The fuzzer finds what is wrong, survives what crashes and hangs, and makes it small."""
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 from random import Random
@@ -143,3 +144,25 @@ def test_programs_that_torch_computes(plugin: str, tmp_path: Path) -> None:
     assert fuzz(plugin, tmp_path / "wrong", "--pipeline", "spmd,spoil{op=math.sin}", *common) == 1
     text = (tmp_path / "wrong" / "failure-0.mlir").read_text()
     assert text.startswith("// wrong: result0 on device 0 at ")
+
+
+MISSING = "error: hypothesis is not installed: run `pip install 'shard-dialect[test]'`\n"
+
+
+@pytest.mark.parametrize(
+    ("argument", "status", "out", "err"),
+    [
+        ("--help", 0, "--seconds", ""),
+        ("--seconds=1", 1, "", MISSING),
+    ],
+)
+def test_without_hypothesis_there_is_help_and_an_error_in_one_line(
+    argument: str, status: int, out: str, err: str
+) -> None:
+    code = (
+        f"import runpy, sys; sys.modules['hypothesis'] = None; sys.argv[1:] = [{argument!r}]; "
+        "runpy.run_module('shard_dialect.fuzz', run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (status, err)
+    assert out in done.stdout

@@ -92,8 +92,8 @@ class _Reader:
             place = owner.owner.location if isinstance(owner, ir.Block) else owner.location
             raise error_at(
                 place,
-                f"{name} is a {value.kind.type}, whose size is not known: give it with "
-                "--specialize to go on",
+                f"{name} is a {value.kind.type}, whose size is not known: give sizes, as in "
+                'shard-opt --specialize="shapes={7x5}" F | shard-report -',
             )
         return Value(number, name, self._tensor(value.kind.type))
 

@@ -243,7 +243,7 @@ class _Function:
         if not value.type.has_static_shape:
             raise ShardError(
                 f"{value.get_name(self._names)} is a {value.type}, whose size is not known: give "
-                "it with --specialize to go on"
+                'sizes, as in shard-opt --specialize="shapes={7x5}" F | shard-report -'
             )
 
     def _block(self, block: ir.Block) -> Block:

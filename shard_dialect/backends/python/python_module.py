@@ -24,7 +24,7 @@ from shard_dialect.backends.python.writer import (
     in_docstring,
     own_name,
 )
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, number_of
 from shard_dialect.ir.bindings import PassManager, ir
 from shard_dialect.ir.diagnostics import error_at, from_mlir, located
 from shard_dialect.ir.function import (
@@ -85,6 +85,10 @@ def main(w: Writer, module: ir.Operation, entry: ir.Operation, shardings: Shardi
         *(_listed("stored", _stored(made)) if "stored" in written else []),
         "    if options.inputs:",
         "        with np.load(options.inputs) as file:",
+        '            lacks = [n for i, n in enumerate(names) if not {n, f"arg{i}"} & {*file}]',
+        "            if lacks:",
+        "                text = f\"error: '{options.inputs}' lacks {', '.join(lacks)}\"",
+        "                raise SystemExit(text)",
         "            numbered = enumerate(names)",
         '            inputs = [file[n if n in file else f"arg{i}"] for i, n in numbered]',
         *read,
@@ -372,8 +376,9 @@ def _launch(w: Writer) -> str:
 
 def _head(w: Writer, entry: ir.Operation) -> list[str]:
     """The docstring of the file."""
+    devices = number_of(_devices(w), "device")
     return [
-        f'"""@{in_docstring(name_of(entry))} on {_devices(w)} devices: what each of them does.',
+        f'"""@{in_docstring(name_of(entry))} on {devices}: what each of them does.',
         "",
         f"    {_launch(w)} FILE --inputs in.npz --outputs out.npz",
         "",

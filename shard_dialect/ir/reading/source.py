@@ -41,6 +41,7 @@ from shard_dialect.ir.reading.edits import Edit, edited
 from shard_dialect.ir.reading.spelling import code_of, edits
 from shard_dialect.ir.sdy.sdy_spelling import edits as sdy_edits
 from shard_dialect.ir.sdy.sdy_spelling import pretty_edits
+from shard_dialect.ir.unread_annotations import warn_of_unread
 from shard_dialect.ir.verify import verify
 from shard_dialect.processes.startup import without_notices
 from shard_dialect.processes.to_parent import during
@@ -283,6 +284,7 @@ class Source:
             if context.allow_unregistered_dialects and not allowed:
                 refuse_unregistered(module.operation)
             verify(module.operation)
+            warn_of_unread(module.operation)
             self._name_arguments(module)
         return module
 

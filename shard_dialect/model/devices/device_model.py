@@ -36,7 +36,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from shard_dialect.errors import ShardError, first_line_of
+from shard_dialect.errors import ShardError, cannot, first_line_of
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -93,7 +93,9 @@ class DeviceModel:
             )
         try:
             text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
+            raise cannot("read the device model", str(path), error) from None
+        except UnicodeDecodeError as error:
             raise ShardError(f"cannot read the device model: {first_line_of(error)}") from None
         return cls.parse(text, str(path))
 

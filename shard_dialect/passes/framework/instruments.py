@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from shard_dialect.errors import ShardError, cannot
+from shard_dialect.errors import ShardError, cannot, did_you_mean
 from shard_dialect.ir.bindings import PassManager, ir, submodule
-from shard_dialect.passes.framework.dumps import Dumps, When, dump, is_dump, plain
+from shard_dialect.passes.framework.dumps import Dumps, When, dump, plain
 from shard_dialect.passes.framework.options import Element, Node, elements_of, parse_pipeline
-from shard_dialect.passes.pipelines import PIPELINES
 
 
 @dataclass(frozen=True)
@@ -33,11 +32,11 @@ class Instruments:
     statistics: Literal["list", "pipeline"] | None = None
     verify_each: bool = True
     stop_after: str | None = None
-    """The pass, at any depth, after which no other runs."""
+    """The pass or pipeline, at any depth, after which no other runs."""
     skip: tuple[str, ...] = ()
-    """Passes that do not run."""
+    """Passes that do not run, and pipelines of which no pass does."""
     insert_after: tuple[str, ...] = ()
-    """`partition=canonicalize,cse`: passes to run after a pass."""
+    """`partition=canonicalize,cse`: passes to run after a pass or pipeline."""
     remarks: bool = False
     explain_sharding: str | None = None
     explain_printed_as: str | None = None
@@ -87,13 +86,15 @@ class Instruments:
             return (dump(When.CHANGED, node.name),)
         return (dump(When.AFTER, node.name),) if is_pass and self.print_ir_after_all else ()
 
-    def only_dumps(self) -> Instruments:
-        """Only the instruments that print the module, at all passes."""
+    def without_insertions(self) -> Instruments:
+        """The instruments for passes that are inserted themselves: without options of flags."""
         return Instruments(
             print_ir_before_all=self.print_ir_before_all,
             print_ir_after_all=self.print_ir_after_all,
             print_ir_after_change=self.print_ir_after_change,
             print_ir_after_failure=self.print_ir_after_failure,
+            stop_after=self.stop_after,
+            skip=self.skip,
         )
 
     def without_dumps(self) -> Instruments:
@@ -127,25 +128,23 @@ class Instruments:
             stop_after=self.stop_after, skip=self.skip, insert_after=self.insert_after
         )
 
-    def edited(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-        """The steps of a pipeline without those that are skipped, or come after the last.
-
-        Raises `ShardError` for names that are not among them.
-        """
-        names = [each.name for each in elements_of(nodes) if not is_dump(each)]
-        last_name = self.stop_after
-        while last_name in PIPELINES:
-            last_name = PIPELINES[last_name]().steps()[-1].partition("{")[0]
-        for name in (*self.skip, *filter(None, [last_name])):
-            if name not in names:
-                raise ShardError(f"no pass '{name}' is in the pipeline: it has {', '.join(names)}")
-        if last_name is not None:
-            holds = [last_name in [each.name for each in elements_of((node,))] for node in nodes]
-            end = holds.index(True) + 1
-            while end < len(nodes) and is_dump(nodes[end]):
-                end += 1
-            nodes = nodes[:end]
-        return tuple(node for node in nodes if str(node).partition("{")[0] not in self.skip)
+    def check_edits(self, names: Iterable[str]) -> None:
+        """Raise `ShardError` for edits at passes and pipelines that are not among the `names`."""
+        known = list(dict.fromkeys(names))
+        places = []
+        for text in self.insert_after:
+            place, _, passes = text.partition("=")
+            if not passes.strip():
+                raise ShardError(
+                    f"--insert-after={text} names no passes to run: write "
+                    f"--insert-after={place}=PASSES, as in --insert-after={place}=canonicalize,cse"
+                )
+            places.append(place)
+        for name in (*self.skip, *filter(None, [self.stop_after]), *places):
+            if name not in known:
+                listed = f": it has {', '.join(known) or 'none'}"
+                hint = did_you_mean(name, known, listed)
+                raise ShardError(f"no pass '{name}' is in the pipeline{hint}")
 
     def check(self, nodes: tuple[Node, ...]) -> None:
         """Raise where a flag is given that no pass of the pipeline has a use for."""

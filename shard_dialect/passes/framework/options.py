@@ -28,7 +28,7 @@ from itertools import pairwise
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, did_you_mean
 
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 _SETTING = (  # compiled where it is used: most runs give no options
@@ -164,6 +164,11 @@ def read_options(text: str, options: tuple[Option, ...], pass_name: str) -> dict
         option = by_name.get(match["key"])
         if option is None:
             known = ", ".join(by_name) or "none"
+            known += did_you_mean(match["key"], by_name)
+            last = list(values)[-1] if values else None
+            if last and isinstance(values[last], str) and match["key"].isdecimal():
+                listed = f"{last.replace('_', '-')}={{{values[last]},{match['key']}}}"
+                known += f"; a list is one value in brackets, as in {listed}"
             raise ShardError(
                 f"pass '{pass_name}' has no option '{match['key']}': its options are {known}"
             )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import TypeVar
 
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, did_you_mean
 from shard_dialect.passes.framework.base import Pass, pass_of_function
 from shard_dialect.passes.framework.options import options_of
 from shard_dialect.passes.pipelines import PIPELINES
@@ -113,6 +114,17 @@ def register_pass(cls: PassClass) -> PassClass:
     is_same = known is not None and _origin(known) == _origin(cls)
     if name in PASSES or name in PIPELINES or (known is not None and not is_same):
         raise ShardError(f"there is a pass '{name}' already: {cls.__name__} needs another name")
+    if cls.anchor != "any" and not re.fullmatch(r"\w+(\.\w+)+", cls.anchor):
+        hint = did_you_mean(cls.anchor, ("func.func", "builtin.module"), ", as in 'func.func'")
+        raise ShardError(
+            f"pass '{name}' of {cls.__name__} would never run: its anchor '{cls.anchor}' is not "
+            f"the name of an op{hint}"
+        )
+    if cls.__abstractmethods__:
+        raise ShardError(
+            f"pass '{name}': {cls.__name__} has no method "
+            f"'{min(cls.__abstractmethods__)}', which changes the op that the pass runs on"
+        )
     options_of(cls)  # raises here for a field that cannot be an option
     _registered[name] = cls
     return cls

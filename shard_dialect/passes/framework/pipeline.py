@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import cast
 
-from shard_dialect.errors import ShardError, aside, brief, raised_in
+from shard_dialect.errors import ShardError, aside, brief, did_you_mean, raised_in
 from shard_dialect.ir.bindings import PassManager, ir
 from shard_dialect.ir.diagnostics import from_mlir, location_text, reporting
 from shard_dialect.ir.function import record_forms
@@ -64,7 +64,7 @@ class UnknownPassError(ShardError):
     """There is no pass called `name`."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"unknown pass '{name}'{_hint(name)}")
+        super().__init__(f"unknown pass '{name}'{did_you_mean(name, likely_passes())}")
         self.name = name
 
 
@@ -166,34 +166,71 @@ def _read(
         return (), False
     nodes = parse_pipeline(text)
     instruments.check(nodes)
-    if len(nodes) == 1 and isinstance(nodes[0], Group) and nodes[0].anchor == _MODULE:
-        return instruments.edited(tuple(_expanded(nodes[0].inside, instruments))), False
-    return instruments.edited(tuple(_expanded(nodes, instruments))), True
+    nests = not (len(nodes) == 1 and isinstance(nodes[0], Group) and nodes[0].anchor == _MODULE)
+    if not nests:
+        nodes = cast("Group", nodes[0]).inside
+    instruments.check_edits(_names(nodes, instruments))
+    return tuple(_Expansion().of(nodes, instruments)), nests
 
 
-def _expanded(nodes: Sequence[Node], instruments: Instruments) -> Iterator[Node]:
-    """The nodes with the steps of named pipelines in their place."""
-    for node in nodes:
-        if isinstance(node, Group):
-            if node.anchor == "any" and _is_python(node):
-                raise ShardError(f"'{node}' has a pass in Python: name the ops in place of 'any'")
-            for each in node.inside:
-                if isinstance(each, Element) and each.name in PIPELINES and node.anchor != _MODULE:
-                    raise _misplaced(each, _MODULE, node.anchor)
-            # Steps in Python, as dumps are, cannot stand in a group of any op.
-            own = instruments if node.anchor != "any" else instruments.without_dumps()
-            yield Group(node.anchor, tuple(_expanded(node.inside, own)))
-            continue
+def _names(nodes: Sequence[Node], instruments: Instruments) -> Iterator[str]:
+    """The names of all passes among the nodes, and of the pipelines whose steps they are."""
+    for element in elements_of(tuple(nodes)):
+        yield element.name
+        if element.name in PIPELINES:
+            yield from _names(_steps(instruments.with_settings(element)), instruments)
+        yield from _names(instruments.inserted(element), Instruments())
+
+
+def _steps(element: Element) -> tuple[Node, ...]:
+    return parse_pipeline(",".join(named_pipeline(element).steps()))
+
+
+@dataclass
+class _Expansion:
+    """Puts the steps of named pipelines in their place, and edits them as instruments say."""
+
+    is_over: bool = False
+    """Whether the last pass that is to run is among the steps."""
+
+    def of(self, nodes: Sequence[Node], instruments: Instruments) -> Iterator[Node]:
+        """The steps of `nodes`, with what comes around them."""
+        for node in nodes:
+            if self.is_over:
+                return
+            if isinstance(node, Group):
+                yield from self._group(node, instruments)
+                continue
+            if node.name not in instruments.skip:
+                yield from self._element(node, instruments)
+            inserted = instruments.inserted(node)
+            yield from self.of(inserted, instruments.without_insertions())
+            names = (
+                {node.name} if node.name not in instruments.skip else {*_names([node], instruments)}
+            )
+            self.is_over |= instruments.stop_after in names
+
+    def _group(self, group: Group, instruments: Instruments) -> Iterator[Node]:
+        if group.anchor == "any" and _is_python(group):
+            raise ShardError(f"'{group}' has a pass in Python: name the ops in place of 'any'")
+        for each in group.inside:
+            if isinstance(each, Element) and each.name in PIPELINES and group.anchor != _MODULE:
+                raise _misplaced(each, _MODULE, group.anchor)
+        # Steps in Python, as dumps are, cannot stand in a group of any op.
+        own = instruments if group.anchor != "any" else instruments.without_dumps()
+        inside = tuple(self.of(group.inside, own))
+        if inside:
+            yield Group(group.anchor, inside)
+
+    def _element(self, node: Element, instruments: Instruments) -> Iterator[Node]:
         is_pass = node.name not in PIPELINES
         yield from instruments.before(node, is_pass=is_pass)
         element = instruments.with_settings(node)
-        if node.name in PIPELINES:
-            inside = parse_pipeline(",".join(named_pipeline(element).steps()))
-            yield from _expanded(inside, instruments)
-        else:
+        if is_pass:
             yield element
+        else:
+            yield from self.of(_steps(element), instruments)
         yield from instruments.after(node, is_pass=is_pass)
-        yield from _expanded(instruments.inserted(node), instruments.only_dumps())
 
 
 def named_pipeline(element: Element) -> NamedPipeline:
@@ -368,10 +405,3 @@ def _refused(node: Node, error: str) -> ShardError:
 def likely_passes() -> tuple[str, ...]:
     """The names of our passes, and of those of upstream that people are likely to want here."""
     return (*pass_names(), *PIPELINES, *_UPSTREAM)
-
-
-def _hint(name: str) -> str:
-    import difflib  # for misspelt names only
-
-    similar = difflib.get_close_matches(name, likely_passes(), n=1)
-    return f": did you mean '{similar[0]}'?" if similar else ""

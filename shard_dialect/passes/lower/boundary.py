@@ -26,6 +26,7 @@ from __future__ import annotations
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.function import (
+    BOUNDARY,
     boundary,
     form_of,
     functions_of,
@@ -33,8 +34,9 @@ from shard_dialect.ir.function import (
     set_boundary,
     set_form,
 )
-from shard_dialect.ir.grids import refuse_more_devices
-from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT
+from shard_dialect.ir.grids import grids_of, refuse_more_devices
+from shard_dialect.ir.mesh.attributes import ARGUMENT, BLOCKS, RESULT, SHARDING, SHARDINGS
+from shard_dialect.ir.sdy import ops as sdy
 from shard_dialect.ir.verify import declares_no_grid
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model.rule import MOST_SHARDS
@@ -43,6 +45,8 @@ from shard_dialect.passes.manual.replica_group_collectives import refuse_stableh
 
 NOT_LOWERED = ("annotated", "propagated", "distributed", "local")
 """The forms of functions that `lower` has something to do with."""
+_SHARDINGS = frozenset((SHARDING, SHARDINGS, BLOCKS, sdy.SHARDING))
+"""The attributes of arguments, results and ops that have shardings of values in them."""
 
 
 @needs(forms=NOT_LOWERED)
@@ -53,16 +57,32 @@ def refuse_sharded(module: ir.Operation) -> Outcome:
     """
     refuse_more_devices(module, MOST_SHARDS, "the lowered form lists")
     no_grid = known(module, declares_no_grid)
+    one_device = _has_one_device(module)
     for handle in functions_of(module):
         if no_grid and form_of(handle) != "lowered":
             refuse_stablehlo_collectives(handle)
-        if form_of(handle) != "local" and any(map(_is_sharded, walk(handle))):
+        if form_of(handle) != "local" and (
+            any(map(_is_sharded, walk(handle))) or (not one_device and _has_shardings(handle))
+        ):
             raise refuse_form(handle, ": run --spmd before --lower")
     return UNCHANGED
 
 
 def _is_sharded(op: ir.Operation) -> bool:
-    return op.name.startswith("mesh.") or op.name in ("shard.shard", "shard.sharding")
+    return op.name.startswith(("mesh.", "sdy.")) or op.name in ("shard.shard", "shard.sharding")
+
+
+def _has_one_device(module: ir.Operation) -> bool:
+    """Whether the module declares grids, each of one device: shardings on them split nothing."""
+    grids = grids_of(module).values()
+    return bool(grids) and all(grid.is_static and grid.size == 1 for grid in grids)
+
+
+def _has_shardings(handle: ir.Operation) -> bool:
+    """Whether attributes of a function annotate an argument, a result, or a value inside."""
+    return any(
+        not _SHARDINGS.isdisjoint(entry) for key in BOUNDARY for entry in boundary(handle, key)
+    ) or any(key in op.attributes for op in walk(handle) for key in _SHARDINGS)
 
 
 @needs(forms=NOT_LOWERED)

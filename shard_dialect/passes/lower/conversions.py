@@ -320,9 +320,11 @@ def _named(error: ShardError) -> ShardError:
         return error
     name = f"'{op_match[1]}' op" + (f" of @{target[1]}" if target else "")
     text = f"{name} cannot be lowered: there is no code for it that a device could run"
-    return ShardError(text + ONE_DEVICE * is_of_stablehlo(op_match[1]), error.location)
+    more = ONE_DEVICE if is_of_stablehlo(op_match[1]) else _OWN_CODE
+    return ShardError(text + more, error.location)
 
 
+_OWN_CODE = "; the code of an op of your own is given by 'lowering=' (docs/library.md)"
 _NOT_BUFFERIZED = "op was not bufferized"
 _OP = re.compile(r'see current operation:\s*(?:%[^"]*= )?"([^"]+)"')
 _CALLED = re.compile(r'\bcall_target_name = "([^"]+)"')

@@ -19,6 +19,7 @@ somebody would write it by hand.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,6 +40,7 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import read_function
 from shard_dialect.ir.verify import declares_no_grid
 from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.model import Grid
 from shard_dialect.passes.calls import Calls, callee_of, drop_uncalled, inline_calls
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.framework.options import StageOptions
@@ -48,6 +50,9 @@ from shard_dialect.passes.pipelining.split_batch import MicrobatchProgram, is_st
 from shard_dialect.passes.pipelining.unroll_loops import unroll_loops
 from shard_dialect.passes.pipelining.write_tasks import TaskWriter, join_parts, schedule
 from shard_dialect.passes.propagate.constraints import default_grid
+
+_MEANT = re.compile("stage|pipe|pp$")
+"""The beginning of the name of an axis that is probably meant for stages."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,7 @@ class DivideIntoStages(StageOptions, Pass):
         microbatches = fresh_name("microbatches", names)
         stages = [fresh_name(f"stage{at}", names) for at in range(self.stages)]
         grid = default_grid(read_function(function), shardings)
+        _warn_of_other_axis(grid, function)
         annotations = AnnotationsOnStages(function, shardings, grid, stages)
         annotations.take()
         arguments = body(function).arguments
@@ -142,3 +148,14 @@ def _drop(grid: str, module: ir.Operation) -> None:
     for op in operations(body(module)):
         if op.name == "mesh.cluster" and name_of(op) == grid:
             op.erase()
+
+
+def _warn_of_other_axis(grid: Grid, function: ir.Operation) -> None:
+    """Say which axis is divided into stages, where another one has a name as if it were."""
+    others = [name for name in grid.axes[1:] if _MEANT.match(name)]
+    if others and not _MEANT.match(grid.axes[0]):
+        warn(
+            f"axis 0 of grid {grid}, '{grid.axes[0]}', is divided into stages, not '{others[0]}': "
+            "declare the axis of the stages first",
+            function.location,
+        )

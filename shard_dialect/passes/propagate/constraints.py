@@ -140,7 +140,8 @@ def _check(each: AnnotatedValue, function: Function, number: int) -> None:
     if shape is None:
         raise error_at(
             each.location,
-            f"sharding {sharding} is on a tensor of unknown size: give sizes, with --specialize",
+            f"sharding {sharding} is on a tensor of unknown size: give sizes, "
+            'as in shard-opt --specialize="shapes={7x5}"',
         )
     if number in function.arguments and sharding.partial:
         raise error_at(

@@ -73,13 +73,17 @@ class Verdict:
             judged = f", run by {self.judge}" if self.judge else ""
             note = f"; but {self.note}" if self.note else ""
             return f"check passed: every device's results are the unsharded program's{judged}{note}"
+        return f"check failed: {self._judged_failure}"
+
+    @property
+    def _judged_failure(self) -> str:
         judged = f" (the unsharded program was run by {self.judge})" if self.judge else ""
-        return f"check failed: {self.failure}{judged}"
+        return f"{self.failure}{judged}"
 
     @property
     def error(self) -> ShardError:
         """The error for a check that failed."""
-        return self.origin or ShardError(self.failure)
+        return self.origin or ShardError(self._judged_failure)
 
 
 @dataclass(frozen=True, slots=True)

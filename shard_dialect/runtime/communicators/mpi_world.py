@@ -65,6 +65,7 @@ class MpiWorld(Launched):
     """The processes of `MPI.COMM_WORLD`."""
 
     name = "MPI"
+    launcher = "mpiexec -n {}"
 
     def __init__(self) -> None:
         if not MPI.Is_initialized():

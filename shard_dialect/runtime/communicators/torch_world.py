@@ -41,6 +41,7 @@ class TorchWorld(Launched):
     """The processes that `torchrun` started; in the user's process group, if there is one."""
 
     name = "torch"
+    launcher = "torchrun --nproc-per-node={} --no-python"
     all_make_groups = True
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from typing import ClassVar, NoReturn, Protocol
 
 from shard_dialect.abi.lowered_program import Program
 from shard_dialect.abi.tensor_types import Array
-from shard_dialect.errors import ShardError, first_line_of, flush, say
+from shard_dialect.errors import ShardError, first_line_of, flush, number_of, say
 from shard_dialect.ir.bindings import ir
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.processes import watch
@@ -117,6 +117,9 @@ class InProcess(World):
 class Launched(World, Member):
     """One device in this process, which a launcher started with its peers."""
 
+    launcher: ClassVar[str]
+    """The command that starts a number of ranks."""
+
     all_make_groups: ClassVar[bool] = False
     """Whether all processes create every group together, so that they must run one program."""
 
@@ -179,6 +182,7 @@ class Launched(World, Member):
         """Raise unless there are as many processes as the grid has devices."""
         if self.size != grid_size:
             raise ShardError(
-                f"{self.size} {self.name} ranks are running, but the grid has {grid_size} devices: "
-                f"start {grid_size}"
+                f"{number_of(self.size, f'{self.name} rank')} {'is' if self.size == 1 else 'are'} "
+                f"running, but the grid has {number_of(grid_size, 'device')}: start {grid_size}, "
+                f"by {self.launcher.format(grid_size)} shard-run ..."
             )

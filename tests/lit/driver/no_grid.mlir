@@ -14,7 +14,7 @@
 // CHECK-NEXT: %3 = stablehlo.tanh %2 : tensor<64xf32>
 // CHECK-NEXT: return %3 : tensor<64xf32>
 
-// CHECKED: @main on 1 devices
+// CHECKED: @main on 1 device (
 // CHECKED-NEXT: no communication
 // CHECKED-NEXT: check passed
 

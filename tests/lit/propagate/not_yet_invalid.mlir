@@ -4,7 +4,7 @@
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
 func.func @sizes_that_are_not_known(%x: tensor<?xf32>) attributes {mesh_cluster = @g} {
-  // expected-error@+1 {{sharding [[0]] is on a tensor of unknown size: give sizes, with --specialize}}
+  // expected-error@+1 {{sharding [[0]] is on a tensor of unknown size: give sizes, as in shard-opt --specialize="shapes={7x5}"}}
   %0 = "mesh.annotate"(%x) {sharding = #mesh.shard<@g, [[0]]>} : (tensor<?xf32>) -> tensor<?xf32>
   return
 }

@@ -16,10 +16,11 @@ shard.grid @g(shape = 2)
 
 // A rule that says what is not so: the parts of a sum are not its largest.
 //
-// OUT: check failed: result0
+// OUT: {{^}}check failed{{$}}
 // PRODUCT: bisect.mlir:{{[0-9]+}}:8: error: the result of 'stablehlo.dot_general' op on device 0 at {{.*}} is {{.*}}, expected {{.*}}: the difference
 // PRODUCT-NEXT: note: result0 on device 0
-// ALONE: {{^}}error: result0 on device 0
+// ALONE: {{^}}error: result0 on device 0 {{.*}} (the unsharded program was run by {{.*}})
+// ALONE-NEXT: note: --bisect names the first op whose value on the devices is another
 // JSON: "check": {"passed": false, {{.*}}"origin": "the result of 'stablehlo.dot_general' op {{.*}}", "location": "{{.*}}bisect.mlir:{{[0-9]+}}:8"}
 // DISTRIBUTED: error: the result of 'stablehlo.dot_general' op
 func.func @product(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>},

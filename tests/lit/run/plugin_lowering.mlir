@@ -4,7 +4,7 @@
 // RUN: not shard-run %s 2>&1 | filecheck %s --check-prefix=WITHOUT
 
 // CHECK: check passed
-// WITHOUT: error: operation being parsed with an unregistered dialect
+// WITHOUT: error: operation is of a dialect that is not registered: register it by sd.register_dialect in a plugin, which --load-plugin names, or
 
 shard.grid @grid(shape = 4)
 

@@ -26,6 +26,8 @@ if has_gpu:
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
 if not dist.is_initialized():
+    if "RANK" not in os.environ:
+        raise SystemExit("error: start the ranks by torchrun, as this file's first lines show")
     dist.init_process_group("nccl" if has_gpu else "gloo")
 rank = dist.get_rank()
 
