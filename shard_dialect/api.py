@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, overload
 from weakref import WeakKeyDictionary
@@ -178,7 +179,7 @@ def auto(
     grid: Sequence[int] | None = None,
     devices: int | None = None,
     objective: Objective = "time",
-    memory_limit: int | None = None,
+    memory_limit: int | str | None = None,
     device_model: str = DEVICE_MODEL,
     seconds: float = 60.0,
     entry: str | None = None,
@@ -187,13 +188,20 @@ def auto(
 
     The result has a new `module` with annotations, and what it costs each device. `grid` is the
     shape of the devices, for a module without one; with `devices`, their number, the shape is
-    searched for, too. `memory_limit` is the bytes of a device. The search takes at most `seconds`,
-    and Ctrl-C ends it with the best so far. `device_model` is as for `report`. Raises `ShardError`
-    if no sharding fits the limit.
+    searched for, too. `memory_limit` is the bytes of a device, or a text such as `16GiB`.
+    The search takes at most `seconds`, and Ctrl-C ends it with the best so far. `device_model` is
+    as for `report`. Raises `ShardError` if no sharding fits the limit.
     """
     module = _ready(module)
     shape = None if grid is None else tuple(grid)
-    options = AutoOptions(objective, memory_limit, device_model, seconds, shape, devices)
+    limit = "" if memory_limit is None else f",memory-limit={memory_limit}"
+    options = replace(
+        AutoOptions.read(f"objective={objective}{limit}"),
+        device_model=device_model,
+        seconds=seconds,
+        grid=shape,
+        devices=devices,
+    )
     with module.context, _file_locations(module):
         result = searching.auto(module, options, entry)
     source = _sources.get(module)

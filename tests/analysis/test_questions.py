@@ -98,3 +98,21 @@ def test_quotes_in_what_is_to_be_explained_reach_the_pass(
     opt = import_module("shard_dialect.opt")
     assert opt.main([str(SLOW), "--propagate", f"--explain-sharding={value}"]) == 1
     assert f"there is no value {value} to explain" in capsys.readouterr().err
+
+
+def test_a_text_with_locations_keeps_names() -> None:
+    again = sd.parse(sd.to_text(sd.parse(SLOW), locations=True))
+    assert sd.what_if(again, "gate=[[], [model]]").before.bytes_moved
+
+
+def test_what_is_no_question_is_refused() -> None:
+    with pytest.raises(sd.ShardError, match=r"a question is a text such as .*, not a dict"):
+        sd.what_if(sd.parse(SLOW), {"gate": [[], ["model"]]})  # type: ignore[arg-type]
+
+
+def test_options_of_searches_are_read_as_the_command_line_reads_them() -> None:
+    module = sd.parse(SLOW)
+    with pytest.raises(sd.ShardError, match="objective=speed is none"):
+        sd.auto(module, objective="speed")  # type: ignore[arg-type]
+    with pytest.raises(sd.ShardError, match="4096 bytes on a device"):
+        sd.auto(module, memory_limit="4KiB", seconds=2)

@@ -34,6 +34,10 @@ class Question:
         >>> Question.read("w*=[[], [model, 0]]")
         Question(pattern='w*', split_axes=((), ('model', 0)))
         """
+        if not isinstance(text, str):
+            raise ShardError(
+                f"a question is a text such as 'w1=[[], [model]]', not a {type(text).__name__}"
+            )
         pattern, equals, sharding = text.rpartition("=")
         inside = re.fullmatch(r"\s*\[(.*)\]\s*", sharding)
         dims = re.findall(r"\[([^\[\]]*)\]", inside[1]) if inside else []
