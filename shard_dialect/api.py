@@ -65,6 +65,8 @@ def parse(source: str | Path, context: ir.Context | None = None) -> ir.Module:
 
     Raises `ShardError` for a syntax or verification error, with its line and column.
     """
+    if isinstance(source, str) and "\n" not in source and _names_file(source):
+        raise ShardError(f"'{source}' is read as the module's text; for a file give a pathlib.Path")
     read = Source.read(str(source)) if isinstance(source, Path) else Source.of(source)
     if context is None:
         context = make_context()
@@ -74,6 +76,13 @@ def parse(source: str | Path, context: ir.Context | None = None) -> ir.Module:
         module = read.parse()
     _sources[module] = read
     return module
+
+
+def _names_file(text: str) -> bool:
+    try:
+        return text.endswith(".mlir") or Path(text).is_file()
+    except (OSError, ValueError):  # too long for a name, or with a zero byte
+        return False
 
 
 def run_pipeline(

@@ -116,3 +116,9 @@ def test_options_of_searches_are_read_as_the_command_line_reads_them() -> None:
         sd.auto(module, objective="speed")  # type: ignore[arg-type]
     with pytest.raises(sd.ShardError, match="4096 bytes on a device"):
         sd.auto(module, memory_limit="4KiB", seconds=2)
+
+
+@pytest.mark.parametrize("path", [str(SLOW), "nothing_here.mlir", __file__])
+def test_a_path_in_a_text_is_said_to_be_none(path: str) -> None:
+    with pytest.raises(sd.ShardError, match=r"is read as the module's text; .* pathlib\.Path"):
+        sd.parse(path)
