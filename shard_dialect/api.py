@@ -11,12 +11,13 @@ from weakref import WeakKeyDictionary
 
 from shard_dialect import plugins
 from shard_dialect.abi.lowered_program import Program, Site, choose_entry
+from shard_dialect.analysis import explained
 from shard_dialect.analysis.changes import comparison
 from shard_dialect.analysis.changes.comparison import Comparison
 from shard_dialect.analysis.changes.removals import SECONDS
 from shard_dialect.analysis.drawing import DrawnSharding
-from shard_dialect.analysis.explained import drawn, explain
-from shard_dialect.analysis.page.report_page import report_html
+from shard_dialect.analysis.explained import drawn
+from shard_dialect.analysis.page import report_page
 from shard_dialect.analysis.program_report import (
     DEVICE_MODEL,
     Allocator,
@@ -177,9 +178,27 @@ def what_if(
         return comparison.what_if(module, questions, entry, device_model=device_model)
 
 
-def compare(before: ProgramReport, after: ProgramReport) -> Comparison:
+def explain(report: ProgramReport | ir.Module, what: str) -> str:
+    """Explain a tensor by its name, a collective by its number, or all at a place in the file.
+
+    `what` is `w1`, `%3`, `#2` as the report numbers collectives, or a line: `18`, `in.mlir:18`. Of
+    a module, the report is made first. Raises `ShardError` if there is no such thing.
+    """
+    return explained.explain(_reported(report), what)
+
+
+def report_html(report: ProgramReport | Comparison | ir.Module) -> str:
+    """Return a report, or two and what changed, as one HTML page that needs no network."""
+    return report_page.report_html(report if isinstance(report, Comparison) else _reported(report))
+
+
+def _reported(given: ProgramReport | ir.Module) -> ProgramReport:
+    return given if isinstance(given, ProgramReport) else report(given)
+
+
+def compare(before: ProgramReport | ir.Module, after: ProgramReport | ir.Module) -> Comparison:
     """Return two reports side by side, as `shard-report --compare` prints them."""
-    return Comparison(before, after)
+    return Comparison(_reported(before), _reported(after))
 
 
 def auto(

@@ -122,3 +122,10 @@ def test_options_of_searches_are_read_as_the_command_line_reads_them() -> None:
 def test_a_path_in_a_text_is_said_to_be_none(path: str) -> None:
     with pytest.raises(sd.ShardError, match=r"is read as the module's text; .* pathlib\.Path"):
         sd.parse(path)
+
+
+def test_a_module_stands_for_its_report() -> None:
+    module = sd.parse(SLOW)
+    assert sd.explain(module, "#4") == sd.explain(sd.report(module), "#4")
+    assert sd.report_html(module) == sd.report_html(sd.report(module))
+    assert sd.compare(module, sd.report(module)).before == sd.compare(module, module).after
