@@ -10,12 +10,13 @@ from weakref import WeakKeyDictionary
 
 from shard_dialect import plugins
 from shard_dialect.abi.lowered_program import Program, Site, choose_entry
+from shard_dialect.analysis import explained
 from shard_dialect.analysis.changes import comparison
 from shard_dialect.analysis.changes.comparison import Comparison
 from shard_dialect.analysis.changes.removals import SECONDS
 from shard_dialect.analysis.drawing import DrawnSharding
-from shard_dialect.analysis.explained import drawn, explain
-from shard_dialect.analysis.page.report_page import report_html
+from shard_dialect.analysis.explained import drawn
+from shard_dialect.analysis.page import report_page
 from shard_dialect.analysis.program_report import (
     DEVICE_MODEL,
     Allocator,
@@ -45,7 +46,7 @@ from shard_dialect.runtime.local_programs import read_collective
 from shard_dialect.runtime.shards_of_arrays import gather, scatter
 from shard_dialect.search import auto as searching
 from shard_dialect.search import mutations as mutating
-from shard_dialect.search.auto import AUTO, AutoOptions, AutoResult
+from shard_dialect.search.auto import AUTO, AutoOptions, AutoResult, size_in_bytes
 from shard_dialect.search.evaluate import Objective
 from shard_dialect.search.mutations import Mutation
 
@@ -64,6 +65,8 @@ def parse(source: str | Path, context: ir.Context | None = None) -> ir.Module:
 
     Raises `ShardError` for a syntax or verification error, with its line and column.
     """
+    if isinstance(source, str) and "\n" not in source and _names_file(source):
+        raise ShardError(f"'{source}' is read as the module's text; for a file give a pathlib.Path")
     read = Source.read(str(source)) if isinstance(source, Path) else Source.of(source)
     if context is None:
         context = make_context()
@@ -73,6 +76,13 @@ def parse(source: str | Path, context: ir.Context | None = None) -> ir.Module:
         module = read.parse()
     _sources[module] = read
     return module
+
+
+def _names_file(text: str) -> bool:
+    try:
+        return text.endswith(".mlir") or Path(text).is_file()
+    except (OSError, ValueError):  # too long for a name, or with a zero byte
+        return False
 
 
 def run_pipeline(
@@ -167,9 +177,27 @@ def what_if(
         return comparison.what_if(module, questions, entry, device_model=device_model)
 
 
-def compare(before: ProgramReport, after: ProgramReport) -> Comparison:
+def explain(report: ProgramReport | ir.Module, what: str) -> str:
+    """Explain a tensor by its name, a collective by its number, or all at a place in the file.
+
+    `what` is `w1`, `%3`, `#2` as the report numbers collectives, or a line: `18`, `in.mlir:18`. Of
+    a module, the report is made first. Raises `ShardError` if there is no such thing.
+    """
+    return explained.explain(_reported(report), what)
+
+
+def report_html(report: ProgramReport | Comparison | ir.Module) -> str:
+    """Return a report, or two and what changed, as one HTML page that needs no network."""
+    return report_page.report_html(report if isinstance(report, Comparison) else _reported(report))
+
+
+def _reported(given: ProgramReport | ir.Module) -> ProgramReport:
+    return given if isinstance(given, ProgramReport) else report(given)
+
+
+def compare(before: ProgramReport | ir.Module, after: ProgramReport | ir.Module) -> Comparison:
     """Return two reports side by side, as `shard-report --compare` prints them."""
-    return Comparison(before, after)
+    return Comparison(_reported(before), _reported(after))
 
 
 def auto(
@@ -178,7 +206,7 @@ def auto(
     grid: Sequence[int] | None = None,
     devices: int | None = None,
     objective: Objective = "time",
-    memory_limit: int | None = None,
+    memory_limit: int | str | None = None,
     device_model: str = DEVICE_MODEL,
     seconds: float = 60.0,
     plans: int | None = None,
@@ -188,14 +216,15 @@ def auto(
 
     The result has a new `module` with annotations, and what it costs each device. `grid` is the
     shape of the devices, for a module without one; with `devices`, their number, the shape is
-    searched for, too. `memory_limit` is the bytes of a device. The search takes at most `seconds`,
-    or with `plans` as long as it takes to try so many, and Ctrl-C ends it with the best so far.
-    `device_model` is as for `report`. Raises `ShardError`
-    if no sharding fits the limit.
+    searched for, too. `memory_limit` is the bytes of a device, or a text such as `16GiB`.
+    The search takes at most `seconds`, or with `plans` as long as it takes to try so many, and
+    Ctrl-C ends it with the best so far. `device_model` is as for `report`. Raises `ShardError` if
+    no sharding fits the limit.
     """
     module = _ready(module)
     shape = None if grid is None else tuple(grid)
-    options = AutoOptions(objective, memory_limit, device_model, seconds, plans, shape, devices)
+    limit = size_in_bytes(memory_limit) if isinstance(memory_limit, str) else memory_limit
+    options = AutoOptions(objective, limit, device_model, seconds, plans, shape, devices)
     with module.context, _file_locations(module):
         result = searching.auto(module, options, entry)
     source = _sources.get(module)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 
 from shard_dialect.abi.lowered_program import choose_entry
+from shard_dialect.analysis.changes.patterns import called
+from shard_dialect.analysis.changes.what_if_question import no_grid
 from shard_dialect.analysis.drawing import DrawnSharding, named_shardings
 from shard_dialect.analysis.program_report import ProgramReport
 from shard_dialect.analysis.reasons.explained_passes import imported
 from shard_dialect.analysis.report_text import collective_text
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.grids import grids_of
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.passes.vocabularies.as_written import printed_as
 
@@ -42,8 +44,9 @@ def explain(report: ProgramReport, what: str) -> str:
 
 
 def _tensors(report: ProgramReport, what: str) -> Iterator[str]:
-    for each in report.tensors:
-        if any(fnmatchcase(name, what) for name in each.names) or _is_at(each.location, what):
+    by_name = called(what, ((number, each.names) for number, each in enumerate(report.tensors)))
+    for number, each in enumerate(report.tensors):
+        if number in by_name or _is_at(each.location, what):
             place = f"{each.location}: " if each.location else ""
             steps = each.steps()
             lines = [f"{place}{each.name} is sharded as {each.text}"]
@@ -88,11 +91,13 @@ def drawn(module: ir.Module, pattern: str, entry: str | None = None) -> list[Dra
     text = module.operation.get_asm(enable_debug_info=True)
     copy = imported(text)
     run_pipeline(copy, "propagate")
+    named = ((each, each.names) for each in named_shardings(copy.operation, name, printed_as(text)))
     found = [
         DrawnSharding(each.name, each.shape, each.sharding, each.grid)
-        for each in named_shardings(copy.operation, name, printed_as(text))
-        if any(fnmatchcase(own, pattern) for own in each.names)
+        for each in called(pattern, named)
     ]
+    if not found and not grids_of(module.operation):
+        raise no_grid()
     if not found:
         raise ShardError(
             f"there is no value '{pattern}' with a sharding in @{name}: give the name of an "

@@ -50,6 +50,17 @@ class AutoOptions:
     axis_names: tuple[str, ...] = ()
     """The names of that grid's axes."""
 
+    def __post_init__(self) -> None:
+        """Raise `ShardError` for what is no option of a search."""
+        _objective(self.objective)
+        limit: object = self.memory_limit
+        if isinstance(limit, str):
+            known = size_in_bytes(limit)
+            raise ShardError(f"--auto: memory_limit={limit!r} is a text: write {known}, in bytes")
+        _seconds(str(self.seconds))
+        if self.plans is not None:
+            _plans(str(self.plans))
+
     @classmethod
     def read(cls, text: str) -> AutoOptions:
         """The options in a text, as `opt --auto` takes it. Raises `ShardError`.
@@ -76,10 +87,6 @@ class AutoOptions:
         return options
 
 
-AUTO = AutoOptions()
-"""In the place of shardings: a search with the default options finds them."""
-
-
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "": 1}
 
 
@@ -95,7 +102,8 @@ def _plans(text: str) -> int:
     return int(text)
 
 
-def _bytes(text: str) -> int:
+def size_in_bytes(text: str) -> int:
+    """The bytes of a size such as `16GiB`. Raises `ShardError`."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(KiB|MiB|GiB|TiB|)", text)
     if match is None:
         raise ShardError(f"--auto: memory-limit={text} is no size: write 500000, 512MiB, 16GiB")
@@ -111,13 +119,17 @@ def _objective(text: str) -> Objective:
 
 _READERS: dict[str, Callable[[str], Any]] = {
     "objective": _objective,
-    "memory-limit": _bytes,
+    "memory-limit": size_in_bytes,
     "device-model": str,
     "seconds": _seconds,
     "plans": _plans,
     "grid": lambda text: None if text == "auto" else tuple(map(int, text.split("x"))),
     "devices": int,
 }
+
+
+AUTO = AutoOptions()
+"""In the place of shardings: a search with the default options finds them."""
 
 
 GRID = "grid"

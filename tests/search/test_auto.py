@@ -4,6 +4,7 @@ import itertools
 import random
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -181,6 +182,20 @@ def test_cheap_values_are_computed_again_where_nothing_else_fits() -> None:
     assert found.costs.peak <= least - 1024
     assert "optimization_barrier" in sd.to_text(found.module)
     assert sd.compile(found.module).check().passed
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"objective": "speed"}, "objective=speed is none: expected time, bytes or memory"),
+        ({"memory_limit": "4KiB"}, "memory_limit='4KiB' is a text: write 4096, in bytes"),
+        ({"seconds": 0}, "seconds=0 is no time"),
+        ({"plans": -1}, "plans=-1 is no number of plans"),
+    ],
+)
+def test_options_that_are_none(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(sd.ShardError, match=message):
+        AutoOptions(**options)
 
 
 @pytest.mark.parametrize("plans", [1, 7])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 
 from shard_dialect.analysis.changes.annotations import Edit, Placed, annotations_in
+from shard_dialect.analysis.changes.patterns import called
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import functions_of, name_of
@@ -34,6 +34,10 @@ class Question:
         >>> Question.read("w*=[[], [model, 0]]")
         Question(pattern='w*', split_axes=((), ('model', 0)))
         """
+        if not isinstance(text, str):
+            raise ShardError(
+                f"a question is a text such as 'w1=[[], [model]]', not a {type(text).__name__}"
+            )
         pattern, equals, sharding = text.rpartition("=")
         inside = re.fullmatch(r"\s*\[(.*)\]\s*", sharding)
         dims = re.findall(r"\[([^\[\]]*)\]", inside[1]) if inside else []
@@ -52,14 +56,14 @@ def edits_for(module: ir.Operation, entry: str, question: Question) -> list[Edit
     Raises `ShardError` if nothing has the name, or cannot have the sharding.
     """
     grids = grids_of(module)
+    if not grids:
+        raise no_grid()
     placed = [
         (each, names_of(each))
         for each in annotations_in(module)
         if each.site.function == entry and each.site.kind != "op"
     ]
-    matching = [
-        each for each, names in placed if any(fnmatchcase(name, question.pattern) for name in names)
-    ]
+    matching = called(question.pattern, placed)
     if not matching:
         known = ", ".join(names[-1] for _, names in placed)
         raise ShardError(
@@ -74,6 +78,14 @@ def edits_for(module: ir.Operation, entry: str, question: Question) -> list[Edit
         sites = [ops[number] for number in numbers] or [each]
         edits += [_edit(site, question, grids) for site in sites]
     return edits
+
+
+def no_grid() -> ShardError:
+    """The error for a question about shardings in a module that says nothing of devices."""
+    return ShardError(
+        "the module has no grid: declare one, or let a search annotate it, as in "
+        "shard-opt --auto=devices=8"
+    )
 
 
 def _edit(placed: Placed, question: Question, grids: Mapping[str, Grid]) -> Edit:

@@ -10,7 +10,13 @@ from typing import Literal
 from shard_dialect.errors import ShardError, cannot, did_you_mean
 from shard_dialect.ir.bindings import PassManager, ir, submodule
 from shard_dialect.passes.framework.dumps import Dumps, When, dump, plain
-from shard_dialect.passes.framework.options import Element, Node, elements_of, parse_pipeline
+from shard_dialect.passes.framework.options import (
+    Element,
+    Node,
+    elements_of,
+    parse_pipeline,
+    written,
+)
 
 
 @dataclass(frozen=True)
@@ -162,7 +168,7 @@ class Instruments:
         for flag, (_, step, option) in _FLAGS.items():
             setting = getattr(self, flag)
             if setting and step == node.name:
-                options.append(f"{option}=true" if setting is True else f"{option}='{setting}'")
+                options.append(f"{option}={written(setting)}")
         return Element(node.name, " ".join(options))
 
 

@@ -188,15 +188,19 @@ def _unquoted(text: str) -> str:
 
 
 def written(value: object) -> str:
-    """A value as text that is read back.
+    r"""A value as text that is read back.
 
-    >>> written(True), written(2), written("a b")
-    ('true', '2', '"a b"')
+    >>> written(True), written(2), written("a b"), written('a "b"')
+    ('true', '2', '"a b"', '\'a "b"\'')
     """
     if isinstance(value, bool):
         return str(value).lower()
     text = str(value)
-    return text if re.fullmatch(r"[^\s,{}'\"]+", text) else f'"{text}"'
+    if re.fullmatch(r"[^\s,{}'\"]+", text):
+        return text
+    if '"' not in text:
+        return f'"{text}"'
+    return f"'{text}'" if "'" not in text else f"{{{text}}}"
 
 
 _NAME = re.compile(r"[\w.-]+")
