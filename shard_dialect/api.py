@@ -29,7 +29,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.annotate_values import annotate
 from shard_dialect.ir.context import register_dialect
 from shard_dialect.ir.diagnostics import with_file_names
-from shard_dialect.ir.foreign_modules import make_context_ready, make_ready
+from shard_dialect.ir.foreign_modules import make_context_ready, make_ready, require_module
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.model import Grid, Sharding, ShardingRule
 from shard_dialect.ops import Query, sharding_rule
@@ -351,6 +351,7 @@ def _read(given: Any) -> ir.Module:
         from shard_dialect.jax.partition_module import read_module
 
         return read_module(given.compiler_ir("stablehlo"))
+    require_module(given)
     module: ir.Module = given
     return module
 

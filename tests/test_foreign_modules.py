@@ -1,8 +1,10 @@
 """Modules and contexts that others made: they work, or an error says what to do instead."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -130,6 +132,27 @@ def test_a_module_of_other_bindings_is_refused() -> None:
             call(module)
     with pytest.raises(sd.ShardError, match=f"is no context of {provider}"):
         sd.parse(PROGRAM, context)
+
+
+@pytest.mark.parametrize("call", [sd.communication, sd.report, sd.to_text, sd.compile])
+def test_what_is_no_module_says_what_to_give(call: Callable[[Any], object]) -> None:
+    for given in ("module {}", Path("a.mlir")):
+        with pytest.raises(sd.ShardError, match="is no module: give what sd"):
+            call(given)
+    with pytest.raises(sd.ShardError, match="give the module that it is the report on"):
+        call(sd.report(sd.parse(PROGRAM)))
+
+
+@needs("jax")
+@pytest.mark.parametrize("call", [sd.communication, sd.report, sd.to_text])
+def test_what_jax_compiles_is_no_module(call: Callable[[Any], object]) -> None:
+    import jax
+
+    function = jax.jit(lambda x: x + x)
+    with pytest.raises(sd.ShardError, match=r"give what \.lower\(\.\.\.\) returns"):
+        call(function)
+    with pytest.raises(sd.ShardError, match=r"give what \.lower\(\.\.\.\) has returned"):
+        call(function.lower(1.0).compile())
 
 
 @pytest.mark.parametrize("where", ["context", "plugin"])

@@ -16,12 +16,34 @@ def make_ready(module: ir.Module | ir.Operation) -> None:
     Raises `ShardError` for a module of other bindings. Raises a located one for an op that was read
     before its dialect was loaded, as unregistered ones are: MLIR aborts if that is loaded after it.
     """
-    if not isinstance(module, ir.Module | ir.Operation | ir.OpView):
-        raise _is_foreign("module", module)
+    require_module(module)
     if module.context.allow_unregistered_dialects:
         with module.context:
             _refuse_early_ops(module.operation)
     make_context_ready(module.context)
+
+
+def require_module(found: object) -> None:
+    """Raise a `ShardError` that says what to give instead of what is no module of the bindings."""
+    if isinstance(found, ir.Module | ir.Operation | ir.OpView):
+        return
+    for attribute, advice in _ADVICE.items():
+        if hasattr(found, attribute):
+            cls = type(found)
+            raise ShardError(f"a {cls.__module__}.{cls.__qualname__} is no module: {advice}")
+    raise _is_foreign("module", found)
+
+
+_ADVICE = {
+    "splitlines": "give what sd.parse returns for it",
+    "read_text": "give what sd.parse returns for it",
+    "compiled": "its report is .compiled.report; or give what sd.torch.lower returns",
+    "named_parameters": "give what sd.torch.lower returns for it",
+    "lower": "give what .lower(...) returns for its arguments",
+    "as_text": "give what .lower(...) has returned, which .compile() was called on",
+    "bytes_moved": "give the module that it is the report on",
+}
+"""What to give instead of an object that has an attribute, as texts, paths and those of JAX have."""
 
 
 def make_context_ready(context: ir.Context) -> None:
