@@ -43,7 +43,7 @@ _ADVICE = {
     "as_text": "give what .lower(...) has returned, which .compile() was called on",
     "bytes_moved": "give the module that it is the report on",
 }
-"""What to give instead of an object that has an attribute, as texts, paths and those of JAX have."""
+"""What to give instead of an object that has an attribute: a text, a path, one of torch or JAX."""
 
 
 def make_context_ready(context: ir.Context) -> None:
