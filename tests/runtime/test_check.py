@@ -13,6 +13,7 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.runtime.checking.check import Verdict, check
+from shard_dialect.runtime.checking.reference import Judge
 from shard_dialect.runtime.checking.tolerance import (
     Deviations,
     compare,
@@ -81,6 +82,40 @@ func.func @main(%x: tensor<8x512xf32, #mesh.shard<@g, [[], [0]]>>) -> tensor<8xf
 def test_a_sum_that_cancels_is_allowed_what_rounding_makes_of_it() -> None:
     x = np.random.default_rng(0).standard_normal((8, 512)).astype(np.float32) + 100
     assert verdict(CANCELLATION, CANCELLATION, [x]).passed
+
+
+SATURATED = """
+shard.grid @g(shape = 2)
+func.func @main(%a: tensor<24x24xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>},
+                %b: tensor<24x24xf32>) -> tensor<24x24xf32> {
+  %0 = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0]
+    : (tensor<24x24xf32>, tensor<24x24xf32>) -> tensor<24x24xf32>
+  %1 = stablehlo.tanh %0 : tensor<24x24xf32>
+  %2 = stablehlo.dot_general %b, %1, contracting_dims = [1] x [0]
+    : (tensor<24x24xf32>, tensor<24x24xf32>) -> tensor<24x24xf32>
+  %3 = stablehlo.tanh %2 : tensor<24x24xf32>
+  %4 = stablehlo.subtract %1, %3 : tensor<24x24xf32>
+  return %4 : tensor<24x24xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("judge", [pytest.param("xla", marks=needs("jax")), "upstream"])
+def test_saturated_values_that_cancel_are_allowed_the_error_of_each(judge: Judge) -> None:
+    program = sd.compile(sd.parse(SATURATED))
+    for seed in range(8):
+        verdict = program.check(seed=seed, judge=judge)
+        assert verdict.passed, verdict
+
+
+def test_no_two_values_are_perturbed_alike() -> None:
+    """All values here are 1 in the end, so that only what perturbs them tells them apart."""
+    with make_context():
+        reference = compile_reference(Source.of(SATURATED), "main")
+    inputs = [np.full((24, 24), 2, np.float32)] * 2
+    (still,), (moved,) = reference.run(inputs), reference.run_nearby(inputs, 0, 64)
+    assert not still.any()
+    assert np.count_nonzero(moved) > 0.9 * moved.size
 
 
 @pytest.mark.parametrize("element", ["f32", "bf16"])

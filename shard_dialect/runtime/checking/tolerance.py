@@ -59,7 +59,7 @@ def _blocks(size: int) -> Iterator[slice]:
     return (slice(start, min(start + _BLOCK, size)) for start in range(0, size, _BLOCK))
 
 
-def perturbed(array: Array, seed: int, units: int = 1) -> Array:
+def perturbed(array: Array, seed: int | Sequence[int], units: int = 1) -> Array:
     """The array with each float of 32 or 64 bits changed by up to `units` in its last place."""
     if not is_float(array.dtype) or is_narrow(array.dtype):
         return array

@@ -79,7 +79,9 @@ class Reference:
         These are the inputs, and the values that have factors.
         """
         arrays = [*inputs, *rounding.ones(self.factors)]
-        return list(self.compiled.execute([perturbed(each, seed, units) for each in arrays]))
+        # Each by itself: if all moved alike, the difference of two would not move.
+        moved = [perturbed(each, (seed, number), units) for number, each in enumerate(arrays)]
+        return list(self.compiled.execute(moved))
 
     def run_rounding_otherwise(
         self, inputs: Sequence[Array], seed: int, *, move_inputs: bool

@@ -2,7 +2,7 @@
 
     %y = stablehlo.dot_general %a, %b : (...) -> tensor<4x4xbf16>
 
-gets a factor for each element, a further argument of the function:
+gets a factor for each element, a further argument of the function, or the product of some:
 
     %z = stablehlo.multiply %y, %factors : tensor<4x4xbf16>
 
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import product
 
 import ml_dtypes
 import numpy as np
@@ -36,8 +37,15 @@ from shard_dialect.ops.op_table import traits_of
 from shard_dialect.ops.scalar_functions import Trait
 from shard_dialect.runtime.checking.tolerance import is_narrow
 
-_KINDS = 3
-"""The number of arguments of factors per type, so that adjacent ops are perturbed differently."""
+_ARGUMENTS = 3
+"""The number of arguments of factors per type, which take memory."""
+_Powers = tuple[int, ...]
+_POWERS: list[_Powers] = sorted(
+    (each for each in product((0, 1, -1), repeat=_ARGUMENTS) if any(each)),
+    key=lambda each: (sum(map(abs, each)), each.count(-1)),
+)
+"""Which of these arguments multiply a value, and which divide it: one after the other, so that no
+two values nearby move alike. If both of a difference did, it would not move."""
 _INLINE = "builtin.module(inline)"
 _HOLDS_OPS = ("func.", "scf.", "stablehlo.while", "stablehlo.if", "stablehlo.case")
 _MOVES = ("bufferization.", "tensor.")
@@ -56,16 +64,21 @@ def add_factors(module: ir.Operation, function: ir.Operation) -> None:
     if not any(map(_may_round_otherwise, walk(module))):
         return
     PassManager.parse(_INLINE).run(module)
-    factors: dict[tuple[ir.Type, int], ir.Value] = {}
+    arguments: dict[tuple[ir.Type, int], ir.Value] = {}
     counts: Counter[ir.Type] = Counter()
     before = len(body(function).arguments)
 
-    def factors_for(type_: ir.Type) -> ir.Value:
-        key = type_, counts[type_] % _KINDS
+    def factors_for(type_: ir.Type) -> _Factors:
+        powers = _POWERS[counts[type_] % len(_POWERS)]
         counts[type_] += 1
-        if key not in factors:
-            factors[key] = body(function).add_argument(type_, function.location)
-        return factors[key]
+        found = []
+        for number, power in enumerate(powers):
+            if power and (type_, number) not in arguments:
+                argument = body(function).add_argument(type_, function.location)
+                arguments[type_, number] = argument
+            if power:
+                found.append((arguments[type_, number], power))
+        return found
 
     for op in _ops(function):
         for number in _added_up(op):
@@ -200,17 +213,29 @@ def _element(type_: ir.Type) -> ir.Type:
     return type_.element_type if isinstance(type_, ir.ShapedType) else type_
 
 
-def _multiply_operand(op: ir.Operation, number: int, factors: ir.Value) -> None:
-    name = "stablehlo.multiply" if op.name.startswith("stablehlo.") else "arith.mulf"
-    value = op.operands[number]
+_Factors = list[tuple[ir.Value, int]]
+"""Arguments, each with 1 if it multiplies, and -1 if it divides."""
+
+
+def _multiply_operand(op: ir.Operation, number: int, factors: _Factors) -> None:
     with ir.InsertionPoint(op), op.location:
-        op.operands[number] = build.create(name, [value.type], [value, factors]).results[0]
+        op.operands[number] = _product(op, op.operands[number], factors)
 
 
-def _multiply(value: ir.OpResult, factors: ir.Value) -> None:
+def _multiply(value: ir.OpResult, factors: _Factors) -> None:
     op = value.owner
-    name = "stablehlo.multiply" if op.name.startswith("stablehlo.") else "arith.mulf"
     uses = list(value.uses)
     with ir.InsertionPoint.after(op), op.location:
-        product = build.create(name, [value.type], [value, factors]).results[0]
-    build.redirect(uses, product)
+        moved = _product(op, value, factors)
+    build.redirect(uses, moved)
+
+
+def _product(op: ir.Operation, value: ir.Value, factors: _Factors) -> ir.Value:
+    is_stablehlo = op.name.startswith("stablehlo.")
+    for factor, power in factors:
+        if power > 0:
+            name = "stablehlo.multiply" if is_stablehlo else "arith.mulf"
+        else:
+            name = "stablehlo.divide" if is_stablehlo else "arith.divf"
+        value = build.create(name, [value.type], [value, factor]).results[0]
+    return value
