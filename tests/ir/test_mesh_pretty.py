@@ -87,9 +87,9 @@ def test_every_form_of_a_random_program_is_read_back(
 ATTRIBUTES = (
     "required = true",
     "as_result = false",
-    'note = "a, mesh.mask %0 {(<\\22 #mesh.shard<[[0]]>"',
-    "list = [[0], {a = 1, b}, (i32) -> i1]",
-    "alone",
+    'func.note = "a, mesh.mask %0 {(<\\22 #mesh.shard<[[0]]>"',
+    "func.list = [[0], {a = 1, b}, (i32) -> i1]",
+    "func.alone",
     "#mesh.shard<[[0]]>",
     "#mesh.shard<@other, [[], [1, 0], {max = [2]}]>",
     'sharding = [["0:(1)2"], [], {open = [1]}]',
