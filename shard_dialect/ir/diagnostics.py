@@ -82,7 +82,10 @@ def showing_locations(show: Callable[[str], str]) -> Iterator[None]:
 
 
 def location_text(location: ir.Location) -> str | None:
-    """`file:line:col` of a location, or of the first location inside it that has one."""
+    """`file:line:col` of a location, or of the first location inside it that has one.
+
+    Of calls it is that of the innermost one that is not in torch's own files.
+    """
     location = ir.Location.from_attr(location.attr)  # of its own class, which diagnostics lack
     if isinstance(location, ir.FileLineColLoc):
         name = _name_of_cell(location.filename) or location.filename
@@ -90,10 +93,16 @@ def location_text(location: ir.Location) -> str | None:
     if isinstance(location, ir.NameLoc):
         return location_text(location.child_loc)
     if isinstance(location, ir.CallSiteLoc):
-        return location_text(location.callee)
+        text = location_text(location.callee)
+        # What nn.Linear does tells nobody which layer it is.
+        is_torchs = text is not None and _OF_TORCH.search(text)
+        return (location_text(location.caller) or text) if is_torchs else text
     if isinstance(location, ir.FusedLoc):
         return next((text for inner in location.locations if (text := location_text(inner))), None)
     return None
+
+
+_OF_TORCH = re.compile(r"[/\\](?:site|dist)-packages[/\\]torch[/\\]")
 
 
 def _name_of_cell(file: str) -> str | None:

@@ -5,7 +5,9 @@ import io
 import pytest
 
 from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
+from shard_dialect.ir.diagnostics import location_text
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.reading.spelling import scatter_dim
 
@@ -104,3 +106,29 @@ def test_what_is_wrong_with_bytecode_is_told_with_its_file(data: bytes, message:
     with make_context(), pytest.raises(ShardError, match=message) as raised:
         Source("in.mlirbc", data).parse()
     assert (raised.value.location or "").startswith("in.mlirbc:")
+
+
+@pytest.mark.parametrize(
+    ("location", "text"),
+    [
+        ('callsite("/v/site-packages/torch/nn/linear.py":9:0 at "mine.py":2:1)', "mine.py:2:1"),
+        ('callsite("mine.py":2:1 at "/v/site-packages/torch/nn/linear.py":9:0)', "mine.py:2:1"),
+        (
+            'callsite("/v/site-packages/torch/a.py":9:0 at '
+            'callsite("/v/site-packages/torch/b.py":8:0 at "mine.py":2:1))',
+            "mine.py:2:1",
+        ),
+        (
+            'callsite("/v/site-packages/torch/a.py":9:0 at unknown)',
+            "/v/site-packages/torch/a.py:9:0",
+        ),
+        (
+            'callsite("/v/site-packages/flax/a.py":9:0 at "m.py":2:1)',
+            "/v/site-packages/flax/a.py:9:0",
+        ),
+    ],
+)
+def test_a_place_in_torchs_own_files_is_that_of_its_caller(location: str, text: str) -> None:
+    with make_context():
+        module = ir.Module.parse(f"module {{}} loc({location})")
+        assert location_text(module.operation.location) == text

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 import shard_dialect as sd
 from shard_dialect.errors import ShardError
+from shard_dialect.torch.graph import decompositions
 from tests.torch.models import BATCH, R, assert_close
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
@@ -176,6 +177,13 @@ def test_an_op_of_a_user_is_what_he_says() -> None:
     module = Of(lambda y: scaled(y, 3.0), 8)
     with pytest.raises(ShardError, match=r"tests\.scaled.*with sd\.torch\.decompose"):
         sd.torch.partition(module, (x(8),), {"x": BATCH}, MESH)
-    sd.torch.decompose(torch.ops.shard_dialect_tests.scaled.default)(lambda y, factor: y * factor)
-    f = sd.torch.partition(module, (x(8),), {"x": BATCH}, MESH)
-    torch.testing.assert_close(f(x(8)), module(x(8)).detach())
+    ops = torch.ops.shard_dialect_tests
+    for op in (ops.scaled.default, ops.scaled, "shard_dialect_tests::scaled", scaled):
+        sd.torch.decompose(op)(lambda y, factor: y * factor)
+        assert decompositions._OF_USERS.keys() == {ops.scaled.default}
+        f = sd.torch.partition(module, (x(8),), {"x": BATCH}, MESH)
+        torch.testing.assert_close(f(x(8)), module(x(8)).detach())
+        decompositions._OF_USERS.clear()
+    for none in ("scaled", "shard_dialect_tests::none", len):
+        with pytest.raises(ShardError, match="is no op of torch: give it as"):
+            sd.torch.decompose(none)

@@ -130,6 +130,16 @@ def test_other_shapes_types_and_constants_are_compiled_when_they_come() -> None:
         f(X.double())
 
 
+def test_arguments_are_a_tuple() -> None:
+    with pytest.raises(ShardError, match=r"the arguments are a tuple, as \(x,\), and not a Tensor"):
+        sd.torch.partition(Small().eval(), X, {"x": BATCH}, MESH)
+
+
+def test_names_that_are_near_are_those_of_arguments_first() -> None:
+    with pytest.raises(ShardError, match=r'"z" in the plan matches no .*; near: "x"'):
+        sd.torch.partition(Small().eval(), (X,), {"z": BATCH}, MESH)
+
+
 def test_autocast_around_a_call() -> None:
     module = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Softmax(-1))
     f = sd.torch.partition(module, (X,), {"input": BATCH}, MESH)

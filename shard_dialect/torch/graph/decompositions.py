@@ -17,6 +17,7 @@ import torch
 from torch._decomp import decomposition_table
 from torch.utils._python_dispatch import _disable_current_modes
 
+from shard_dialect.errors import ShardError
 from shard_dialect.torch.graph import orders, reducing_scatters, special_functions
 from shard_dialect.torch.graph.composed_functions import grouped_mm
 from shard_dialect.torch.graph.tensor_trees import Tensor
@@ -32,14 +33,33 @@ def decompose(op: Any) -> Callable[[Decomposition], Decomposition]:
         def _(x, factor):
             return x * factor
 
-    The function gets the arguments of the op, and gives its results by ops of torch.
+    The function gets the arguments of the op, and gives its results by ops of torch. For all of the
+    op's overloads, give `torch.ops.mylib.scale` or "mylib::scale"; or give what
+    `torch.library.custom_op` has returned. Raises `ShardError` for what is no op of torch.
     """
+    overloads = _overloads(op)
 
     def register(function: Decomposition) -> Decomposition:
-        _OF_USERS[op] = function
+        _OF_USERS.update(dict.fromkeys(overloads, function))
         return function
 
     return register
+
+
+def _overloads(op: Any) -> list[Any]:
+    op = getattr(op, "_opoverload", op)  # of a custom op
+    if isinstance(op, torch._ops.OpOverload):
+        return [op]
+    if isinstance(op, torch._ops.OpOverloadPacket):
+        return [getattr(op, name) for name in op.overloads()]
+    if isinstance(op, str) and "::" in op:
+        library, _, name = op.partition("::")
+        found = getattr(getattr(torch.ops, library), name.partition(".")[0], None)
+        _, _, overload = name.partition(".")
+        found = getattr(found, overload, None) if overload else found
+        if found is not None:
+            return _overloads(found)
+    raise ShardError(f"{op!r} is no op of torch: give it as torch.ops.mylib.scale, or its name")
 
 
 _OF_USERS: dict[Any, Decomposition] = {}

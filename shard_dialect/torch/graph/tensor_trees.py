@@ -205,6 +205,10 @@ def arguments_of(
 
     Raises `ShardError` if `forward` takes no such arguments.
     """
+    given: object = args
+    if not isinstance(given, tuple | list):
+        kind = type(given).__name__
+        raise ShardError(f"the arguments are a tuple, as (x,), and not a {kind}")
     by_name = _named(module.forward, args, kwargs)
     of_loss = _named(loss, (None, *targets), {}) if loss else {}
     target_names = list(Leaves.of(dict(list(of_loss.items())[1:])).names)

@@ -145,7 +145,8 @@ def matches_nothing(pattern: str, names: Iterable[str], what: str) -> ShardError
     """The error for a pattern of a plan, with the names that are nearest to it."""
     known = [each for each in names if each]
     near = difflib.get_close_matches(pattern, known, n=3, cutoff=0.5)
-    hint = ", ".join(f'"{each}"' for each in near or known[:6])
+    outermost = sorted(known, key=lambda name: name.count("."))  # with the arguments among them
+    hint = ", ".join(f'"{each}"' for each in near or outermost[:6])
     return ShardError(f'"{pattern}" in the plan matches no {what}; near: {hint}')
 
 
