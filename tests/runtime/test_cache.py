@@ -138,6 +138,7 @@ def test_nothing_is_kept_with_a_plugin_which_may_read_other_files(tmp_path: Path
             [sys.executable, "-m", "shard_dialect.run", *command, f"--outputs={result}"],
             env=environment,
             check=True,
+            timeout=120,
         )
         (found,) = np.load(result).values()
         np.testing.assert_array_equal(found, np.full(4, factor, np.float32))

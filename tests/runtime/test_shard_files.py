@@ -169,7 +169,7 @@ def test_shards_that_do_not_fit(
     good = dict(np.load(file))
     cases = {
         "x has shape 3x3, expected 4x2": {**good, "x": np.ones((3, 3), np.float32)},
-        "holds x; expected x, y": {"x": good["x"]},
+        "holds x; expected x, y: it lacks y": {"x": good["x"]},
         "x is [0:4 of 7, 0:3 of 5] of its tensor, expected [0:4 of 7, 3:5 of 5]": {
             **good,
             "x.place": place,
