@@ -44,7 +44,8 @@ def explain(report: ProgramReport, what: str) -> str:
 
 
 def _tensors(report: ProgramReport, what: str) -> Iterator[str]:
-    by_name = called(what, ((number, each.names) for number, each in enumerate(report.tensors)))
+    numbered = enumerate(report.tensors)
+    by_name = {*called(what, ((number, each.names) for number, each in numbered))}
     for number, each in enumerate(report.tensors):
         if number in by_name or _is_at(each.location, what):
             place = f"{each.location}: " if each.location else ""

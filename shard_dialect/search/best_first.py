@@ -243,7 +243,7 @@ class Search:
         """The score of a plan; `None` if it cannot be partitioned."""
         if plan in self._known:
             return self._known[plan]
-        if self._known and (self.budget.is_over or len(self._known) == self.budget.plans):
+        if self._known and self.budget.ends_after(len(self._known)):
             raise _OverError
         self._tell()
         costs = self._costs[plan] = self.evaluator.costs(plan)

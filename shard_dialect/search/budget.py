@@ -49,6 +49,10 @@ class Budget:
         """Whether no time is left."""
         return not self.left
 
+    def ends_after(self, plans: int) -> bool:
+        """Whether it is over when so many plans were tried."""
+        return self.is_over or (self.plans is not None and plans >= self.plans)
+
     @property
     def spent(self) -> float:
         """The seconds since its begin."""

@@ -207,6 +207,11 @@ def test_a_number_of_plans_gives_the_same_each_time(plans: int) -> None:
     assert str(found.module) == str(again.module)
 
 
+def test_more_shapes_of_the_grid_than_plans_each_have_one() -> None:
+    found = sd.auto(sd.parse(random_chain(1)), devices=8, plans=2)
+    assert found.found.evaluated == 1
+
+
 @pytest.mark.parametrize("name", ["megatron", "mlp_1d", "training_step", "slow_ffn"])
 def test_the_first_plan_is_the_program_as_it_is(name: str) -> None:
     module = sd.parse(EXAMPLES / f"{name}.mlir")
