@@ -1,0 +1,180 @@
+"""Which elements of a global tensor each device holds, by the documents' definition.
+
+A dimension of `size` elements along axes with n devices has shards of ceil(size / n) elements, the
+last ones shorter; or shards at offsets, padded to the longest. A halo is around a shard. Parts of a
+sum are such that they add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.mesh.sharding_attributes import read_sharding
+from shard_dialect.proof.collectives import grouped, ungrouped
+from shard_dialect.proof.elementwise import identity, reduced
+from shard_dialect.proof.machine import Data, Machine, Value
+from shard_dialect.proof.reading import Type, read_type
+
+_KINDS = {"sum": "add", "product": "mul", "max": "max", "min": "min"}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an argument or result is: its global type, its sharding if any, and its stage."""
+
+    whole: Type
+    sharding: Any
+    part: str | None
+
+    @classmethod
+    def of(cls, attributes: Mapping[str, ir.Attribute], key: str, local: Type) -> Place:
+        """From the attributes of an argument or result of the local form."""
+        stage = attributes.get("mesh.stage")
+        part = None if stage is None else str(stage).removeprefix("@")
+        if key not in attributes:
+            return cls(local, None, part)
+        whole = read_type(attributes[key].value)
+        sharding = None
+        if whole.sharding is not None:
+            sharding = read_sharding(whole.sharding, len(whole.shape))
+        return cls(whole, sharding, part)
+
+
+@dataclass(frozen=True, slots=True)
+class Shards:
+    """Positions in the global tensor of a local one's elements, for each device."""
+
+    positions: tuple[Data, ...]
+    is_inside: Data
+    is_beyond: Data
+    """Which elements are in a halo beyond the end of the tensor."""
+
+
+def shards(m: Machine, place: Place, shape: tuple[int, ...]) -> Shards:
+    """The shards of a tensor, of local `shape`, on the devices of `m`."""
+    rank = len(shape)
+    inside: Any = np.ones((1,) * (m.axes + rank), bool)
+    beyond: Any = np.zeros((1,) * (m.axes + rank), bool)
+    positions = []
+    points = m.aranges(shape)
+    for dim, (size, points_here) in enumerate(zip(place.whole.shape, points, strict=True)):
+        axes, halo, offsets = _of_dim(place, dim)
+        member = _member(m, axes, rank)
+        count = prod(m.grid[axis] for axis in axes)
+        own = -(-size // count)
+        starts = np.minimum(np.arange(count + 1) * own, size)
+        if offsets:
+            starts = np.array(offsets)
+        at = starts[member] + points_here - halo[0]
+        positions.append(at)
+        is_in = (at >= 0) & (at < size)
+        if offsets or not any(halo):
+            is_in = is_in & (at < starts[member + 1])
+        elif axes:
+            beyond = beyond | ~is_in
+        inside = inside & is_in
+    if place.part is not None:
+        inside = inside & _in_part(m, place.part, rank)
+        beyond = beyond & _in_part(m, place.part, rank)
+    return Shards(tuple(positions), inside, beyond)
+
+
+def _of_dim(place: Place, dim: int) -> tuple[tuple[int, ...], tuple[int, int], tuple[int, ...]]:
+    sharding = place.sharding
+    if sharding is None:
+        return (), (0, 0), ()
+    axes = sharding.split_axes[dim]
+    if not all(isinstance(axis, int) for axis in axes):
+        raise ShardError(f"sharding {sharding} is along parts of an axis, which no local program has")
+    halo = (sharding.halos[dim] if sharding.halos else ()) or (0, 0)
+    offsets = (sharding.offsets[dim] if sharding.offsets else ()) or ()
+    return axes, halo, offsets
+
+
+def _member(m: Machine, axes: tuple[int, ...], rank: int) -> Data:
+    """The number of each device among those along axes, the last one fastest."""
+    member: Any = np.zeros((1,) * (m.axes + rank), np.int64)
+    for axis, coordinate in zip(axes, (_coordinate(m, a, rank) for a in axes), strict=True):
+        member = member * m.grid[axis] + coordinate
+    return member
+
+
+def _coordinate(m: Machine, axis: int, rank: int) -> Data:
+    shape = [1] * (m.axes + rank)
+    shape[axis] = m.grid[axis]
+    return np.arange(m.grid[axis]).reshape(shape)
+
+
+def _in_part(m: Machine, name: str, rank: int) -> Data:
+    part = m.program.parts.get(name)
+    if part is None:
+        raise ShardError(f"stage @{name} is not declared")
+    inside: Any = True
+    for axis, (start, size) in enumerate(zip(part.offsets, part.sizes, strict=True)):
+        coordinate = _coordinate(m, axis, rank)
+        inside = inside & (coordinate >= start) & (coordinate < start + size)
+    return inside
+
+
+def argument(m: Machine, whole: Value, place: Place, local: Type) -> Value:
+    """What each device has of an argument; what is not of the tensor holds anything."""
+    held = shards(m, place, local.shape)
+    data = m.picked(whole.data, held.positions)
+    value = Value(np.broadcast_to(data, (*data.shape[: m.axes], *local.shape)), whole.is_symbolic)
+    if not np.all(held.is_inside):
+        other = m.undefined(local)
+        rest = m.elements(other) if value.is_symbolic else other.data
+        if np.any(held.is_beyond):
+            fill = identity(m, _KINDS[place.sharding.fill], local).data.reshape(-1)[0]
+            rest = np.where(held.is_beyond, fill, rest)
+        value = Value(np.where(held.is_inside, value.data, rest), value.is_symbolic)
+    if place.sharding is not None and place.sharding.partial:
+        value = _parts(m, value, place, local)
+    return value
+
+
+def _parts(m: Machine, value: Value, place: Place, local: Type) -> Value:
+    """Random parts whose sum, or product or maximum, is the value."""
+    axes, reduction = place.sharding.partial, place.sharding.reduction
+    kind = _KINDS.get(reduction)
+    if kind is None:
+        raise ShardError(f"an argument that is a partial {reduction} cannot be proven")
+    data = grouped(m, value.data, axes).copy()
+    others = grouped(m, m.undefined(local).data, axes)[1:]
+    others = np.broadcast_to(others, (len(others), *data.shape[1:]))
+    data[1:] = others
+    rest = reduced(m, kind, Value(others, value.is_symbolic), local, [0]).data
+    if not value.is_symbolic and kind != "add":
+        data[1:] = data[0]
+    elif kind == "add":
+        data[0] = m.field.sub(data[0], rest) if value.is_symbolic else data[0] - rest
+    elif kind == "mul":
+        data[0] = m.field.div(data[0], rest)
+    else:
+        f = m.field
+        sign = f.neg if kind == "min" else (lambda a: a)
+        whole, part = (f.disguised(sign(each)) for each in (data[0], rest))
+        data[0] = sign(f.undisguised(f.div(whole, part)))
+    return Value(ungrouped(m, data, axes), value.is_symbolic)
+
+
+def total(m: Machine, value: Value, place: Place, local: Type) -> Value:
+    """A result whose parts are combined."""
+    if place.sharding is None or not place.sharding.partial:
+        return value
+    axes, kind = place.sharding.partial, _KINDS.get(place.sharding.reduction)
+    if kind is None:
+        raise ShardError(f"a result that is a partial {place.sharding.reduction} cannot be proven")
+    data = grouped(m, value.data, axes)
+    whole = reduced(m, kind, Value(data, value.is_symbolic), local, [0]).data
+    spread = np.broadcast_to(whole, (len(data), *whole.shape))
+    return Value(ungrouped(m, spread, axes), value.is_symbolic)
+
+

@@ -1,0 +1,152 @@
+"""Calls, branches and loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from shard_dialect.proof.elementwise import selected
+from shard_dialect.proof.machine import Data, Machine, Value, runs
+from shard_dialect.proof.reading import Block, Op
+
+
+@runs("func.call", "stablehlo.composite", "call")
+def _call(m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]) -> Sequence[Value]:
+    name = op.attributes.get("callee", op.attributes.get("decomposition"))
+    if name not in m.program.functions:
+        raise m.unproven(op, f"calls @{name}, which has no body")
+    return m.call(m.program.functions[name], values)
+
+
+@runs("scf.execute_region", "sdy.named_computation", "stablehlo.async_start")
+def _execute(
+    m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]
+) -> Sequence[Value]:
+    return m.run(op.body, known, values if op.body.arguments else ())
+
+
+@runs("scf.if", "stablehlo.if")
+def _if(m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]) -> Sequence[Value]:
+    taken = m.integers(values[0]) != 0
+    return _branches(m, op, [taken, ~taken], op.regions, known)
+
+
+@runs("stablehlo.case", "scf.index_switch")
+def _case(m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]) -> Sequence[Value]:
+    index = m.integers(values[0])
+    if op.name == "scf.index_switch":
+        default, *blocks = op.regions
+        numbers = list(op.attributes["cases"])
+    else:
+        *blocks, default = op.regions
+        numbers = list(range(len(blocks)))
+    taken = [index == number for number in numbers]
+    rest = ~np.logical_or.reduce([np.zeros_like(index, bool), *taken])
+    return _branches(m, op, [*taken, rest], [*blocks, default], known)
+
+
+def _branches(
+    m: Machine,
+    op: Op,
+    taken: Sequence[Data],
+    blocks: Sequence[Block],
+    known: dict[int, Value],
+) -> list[Value]:
+    """The results of the branch that each device takes."""
+    results: list[Value] | None = None
+    for devices, block in zip(taken, blocks, strict=True):
+        if not np.any(devices):
+            continue
+        if np.all(devices):
+            return m.run(block, known, ()) if block.ops else []
+        with m.within(devices):
+            own = m.run(block, known, ()) if block.ops else []
+        results = own if results is None else _chosen(m, op, devices, own, results)
+    return results or []
+
+
+def _chosen(
+    m: Machine, op: Op, devices: Data, yes: Sequence[Value], no: Sequence[Value]
+) -> list[Value]:
+    which = Value(devices.astype(np.int64), False)
+    return [
+        selected(m, [_wide(m, which, a), a, b], type_)
+        for a, b, type_ in zip(yes, no, op.types, strict=True)
+    ]
+
+
+def _wide(m: Machine, which: Value, like: Value) -> Value:
+    data = which.data
+    return Value(data.reshape(*data.shape[: m.axes], *(1,) * (like.data.ndim - m.axes)), False)
+
+
+@runs("scf.while", "stablehlo.while")
+def _while(
+    m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]
+) -> Sequence[Value]:
+    condition, body = op.regions
+    current, going = list(values), np.ones((1,) * m.axes, bool)
+    while True:
+        go_on, *passed = m.run(condition, known, current)
+        if op.name == "stablehlo.while":
+            passed = current
+        going = going & (m.integers(go_on) != 0)
+        if not np.any(going):
+            return passed
+        if np.all(going):
+            current = m.run(body, known, passed)
+            continue
+        with m.within(going):
+            after = m.run(body, known, passed)
+        current = _chosen(m, op, going, after, current)
+
+
+@runs("scf.for")
+def _for(m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]) -> Sequence[Value]:
+    low, high, step, *current = values
+    bounds = []
+    for bound in (low, high, step):
+        numbers: Any = np.unique(m.integers(bound))
+        if len(numbers) != 1:
+            raise m.unproven(op, "runs another number of times on each device")
+        bounds.append(int(numbers[0]))
+    for number in range(*bounds):
+        counter = Value(m.scalar(np.array(number)), False)
+        current = m.run(op.body, known, [counter, *current])
+    return current
+
+
+@runs("tensor.generate")
+def _generate(
+    m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]
+) -> Sequence[Value]:
+    shape = op.type.shape
+    if -1 in shape:
+        raise m.unproven(op, "has a size that is only known when the program runs")
+    points = [Value(each, False) for each in m.aranges(shape)]
+    (made,) = m.run(op.body, known, points)
+    data = made.data.reshape(*made.data.shape, *(1,) * (m.axes + len(shape) - made.data.ndim))
+    return [Value(np.broadcast_to(data, (*data.shape[: m.axes], *shape)), made.is_symbolic)]
+
+
+@runs("cf.assert", "stablehlo.custom_call@assert", "shard.sharding", "mesh.sharding_group",
+      "sdy.sharding_group")  # fmt: skip
+def _nothing(
+    m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]
+) -> Sequence[Value]:
+    """Says something of values, and computes nothing: a sharding has no elements."""
+    return [Value(np.zeros((1,) * m.axes, np.int64), False) for _ in op.types]
+
+
+@runs("shard.shard", "mesh.annotate", "mesh.reshard", "mesh.propagation_barrier",
+      "sdy.sharding_constraint", "sdy.reshard", "sdy.propagation_barrier", "sdy.all_gather",
+      "sdy.all_slice", "sdy.all_to_all", "sdy.collective_permute", "sdy.all_reduce",
+      "sdy.reduce_scatter", "sdy.sharded_to_unreduced", "sdy.replicated_to_unreduced",
+      "sdy.data_flow_edge")  # fmt: skip
+def _annotation(
+    m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]
+) -> Sequence[Value]:
+    """Says where a tensor is to be: the tensor is the same."""
+    return [values[0]]

@@ -1,0 +1,468 @@
+"""What ops compute of each element."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from shard_dialect.proof.field import Elements
+from shard_dialect.proof.machine import OPS, Data, Machine, Value, means
+from shard_dialect.proof.reading import Op, Type
+
+_SMALL = 1 << 24
+"""Elements that stand for integers up to this size are taken for these."""
+
+
+def wrapped(numbers: Data, type_: Type) -> Data:
+    """Integers of the type's width."""
+    width = type_.width
+    if width >= 64:
+        return numbers
+    low = numbers & ((1 << width) - 1)
+    if type_.kind == "unsigned" or width == 1:
+        return low
+    sign = 1 << (width - 1)
+    return (low ^ sign) - sign
+
+
+def _unsigned(numbers: Data, type_: Type) -> Data:
+    mask = np.uint64((1 << type_.width) - 1) if type_.width < 64 else ~np.uint64(0)
+    return numbers.astype(np.uint64) & mask
+
+
+def _divided(a: Data, b: Data) -> Data:
+    """Division that rounds to zero; -1 by zero."""
+    quotient = np.abs(a) // np.where(b == 0, 1, np.abs(b))
+    return np.where(b == 0, -1, np.where((a < 0) == (b < 0), quotient, -quotient))
+
+
+def _remainder(a: Data, b: Data) -> Data:
+    return np.where(b == 0, a, a - _divided(a, b) * b)
+
+
+def _floor_divided(a: Data, b: Data) -> Data:
+    return np.where(b == 0, -1, a // np.where(b == 0, 1, b))
+
+
+def _shifted(shift: Callable[[Any, Any], Any]) -> Callable[[Data, Data], Data]:
+    return lambda a, b: np.where((b < 0) | (b > 63), 0, shift(a, np.clip(b, 0, 63)))
+
+
+INTEGER: Mapping[str, Callable[[Data, Data], Data]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "max": np.maximum,
+    "min": np.minimum,
+    "and": operator.and_,
+    "or": operator.or_,
+    "xor": operator.xor,
+    "div": _divided,
+    "rem": _remainder,
+    "floordiv": _floor_divided,
+    "ceildiv": lambda a, b: -_floor_divided(-a, b),
+    "shl": _shifted(operator.lshift),
+    "shr": _shifted(operator.rshift),
+}
+_OF_UNSIGNED = {
+    "divui": lambda a, b: np.where(b == 0, ~np.uint64(0), a // np.where(b == 0, np.uint64(1), b)),
+    "remui": lambda a, b: np.where(b == 0, a, a % np.where(b == 0, np.uint64(1), b)),
+    "maxui": np.maximum,
+    "minui": np.minimum,
+    "shrui": lambda a, b: np.where(b > np.uint64(63), 0, a >> np.minimum(b, np.uint64(63))),
+    "ceildivui": lambda a, b: -(-a.astype(np.int64) // np.maximum(b.astype(np.int64), 1)),
+}
+
+
+def combined(m: Machine, kind: str, a: Value, b: Value, type_: Type) -> Value:
+    """`a` and `b`, elementwise: `kind` is a key of `INTEGER`."""
+    a, b = m.aligned((a, b))
+    if type_.is_float or (type_.is_bit and (a.is_symbolic or b.is_symbolic)):
+        x, y = m.elements(a), m.elements(b)
+        function = _floats(m, kind) if type_.is_float else _bits(m, kind)
+        return Value(function(x, y), True)
+    x, y = m.integers(a), m.integers(b)
+    if type_.is_bit:
+        kind = {"add": "xor", "mul": "and", "max": "or", "min": "and"}.get(kind, kind)
+    with np.errstate(over="ignore"):
+        return Value(wrapped(INTEGER[kind](x, y), type_), False)
+
+
+def _floats(m: Machine, kind: str) -> Callable[[Elements, Elements], Elements]:
+    if m.is_ordered and kind in ("max", "min"):
+        return np.maximum if kind == "max" else np.minimum
+    functions: Mapping[str, Callable[[Elements, Elements], Elements]] = {
+        "add": m.field.add,
+        "sub": m.field.sub,
+        "mul": m.field.mul,
+        "div": m.field.div,
+        "max": m.field.max,
+        "min": m.field.min,
+    }
+    drawn = m.field.key("float", kind)
+    return functions.get(kind) or (lambda a, b: m.field.drawn(drawn, a, b))
+
+
+def _bits(m: Machine, kind: str) -> Callable[[Elements, Elements], Elements]:
+    """Of bits that are polynomials."""
+    f = m.field
+
+    def either(a: Elements, b: Elements) -> Elements:
+        return f.sub(f.add(a, b), f.mul(a, b))
+
+    def one(a: Elements, b: Elements) -> Elements:
+        both = f.mul(a, b)
+        return f.sub(f.add(a, b), f.add(both, both))
+
+    table = {"and": f.mul, "mul": f.mul, "min": f.mul, "or": either, "max": either}
+    return table.get(kind) or one
+
+
+def reduced(m: Machine, kind: str, value: Value, type_: Type, dims: Sequence[int]) -> Value:
+    """A value, reduced along dimensions of its array by `add`, `mul`, `max`, `min` or bitwise."""
+    axes = tuple(dims)
+    if not axes:
+        return value
+    if value.is_symbolic:
+        return Value(_reduced_elements(m, kind, value.data, type_, axes), True)
+    if type_.is_bit:
+        kind = {"add": "xor", "mul": "and", "max": "or", "min": "and"}.get(kind, kind)
+    function: Any = _UFUNCS[kind]
+    numbers = value.data
+    if kind in ("max", "min") and 0 in (numbers.shape[axis] for axis in axes):
+        bound = 1 << (type_.width - 1)
+        return Value(function.reduce(numbers, axes, initial=-bound if kind == "max" else bound - 1), False)
+    return Value(wrapped(function.reduce(numbers, axis=axes, dtype=np.int64), type_), False)
+
+
+_UFUNCS = {
+    "add": np.add,
+    "mul": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+
+
+def _reduced_elements(
+    m: Machine, kind: str, data: Elements, type_: Type, axes: tuple[int, ...]
+) -> Elements:
+    f = m.field
+    if type_.is_float and kind == "add":
+        return f.sum(data, axes)
+    if type_.is_float and kind in ("max", "min") and m.is_ordered:
+        return (np.maximum if kind == "max" else np.minimum).reduce(data, axis=axes)
+    into, back = _REDUCED[kind if type_.is_float else _OF_BITS[kind]](m)
+    data = into(data)
+    for axis in sorted(axes, reverse=True):
+        data = f.product(data, axis)
+    return back(data)
+
+
+_OF_BITS = {"add": "xor", "mul": "mul", "and": "mul", "min": "mul", "or": "or", "max": "or", "xor": "xor"}
+
+
+def _as_xor(m: Machine) -> tuple[Callable[..., Elements], Callable[..., Elements]]:
+    f = m.field
+    one, half = np.uint64(1), np.uint64((f.prime + 1) // 2)
+
+    def sign(a: Elements) -> Elements:
+        return f.sub(one, f.add(a, a))
+
+    return sign, lambda a: f.mul(half, f.sub(one, a))
+
+
+_REDUCED: Mapping[str, Callable[[Machine], tuple[Callable[..., Elements], Callable[..., Elements]]]] = {
+    "mul": lambda m: (lambda a: a, lambda a: a),
+    "max": lambda m: (m.field.disguised, m.field.undisguised),
+    "min": lambda m: (
+        lambda a: m.field.disguised(m.field.neg(a)),
+        lambda a: m.field.neg(m.field.undisguised(a)),
+    ),
+    "or": lambda m: (
+        lambda a: m.field.sub(np.uint64(1), a),
+        lambda a: m.field.sub(np.uint64(1), a),
+    ),
+    "xor": _as_xor,
+}
+
+
+def identity(m: Machine, kind: str, type_: Type) -> Value:
+    """What changes nothing in a reduction, as a scalar."""
+    if type_.is_float:
+        infinity = m.field.infinity
+        number = {"add": 0, "mul": 1, "max": m.field.prime - infinity, "min": infinity}[kind]
+        return Value(m.scalar(np.array(number, np.uint64)), True)
+    bound = 1 << (type_.width - 1)
+    low, high = (0, 2 * bound - 1) if type_.kind == "unsigned" or type_.is_bit else (-bound, bound - 1)
+    ones = 1 if type_.is_bit else -1
+    integer = {"add": 0, "mul": 1, "max": low, "min": high, "and": ones, "or": 0, "xor": 0}[kind]
+    return Value(m.scalar(wrapped(np.array(integer), type_)), False)
+
+
+COMBINERS = {
+    **{f"arith.{name}": kind for name, kind in (
+        ("addf", "add"), ("addi", "add"), ("mulf", "mul"), ("muli", "mul"), ("maximumf", "max"),
+        ("maxnumf", "max"), ("maxsi", "max"), ("minimumf", "min"), ("minnumf", "min"),
+        ("minsi", "min"), ("andi", "and"), ("ori", "or"), ("xori", "xor"),
+    )},
+    **{f"stablehlo.{name}": kind for name, kind in (
+        ("add", "add"), ("multiply", "mul"), ("maximum", "max"), ("minimum", "min"),
+        ("and", "and"), ("or", "or"), ("xor", "xor"),
+    )},
+}  # fmt: skip
+"""Ops that are commutative and associative, and what they do."""
+
+_BINARY = {
+    **COMBINERS,
+    **{f"arith.{name}": kind for name, kind in (
+        ("subf", "sub"), ("subi", "sub"), ("divf", "div"), ("divsi", "div"), ("remsi", "rem"),
+        ("remf", "rem"), ("floordivsi", "floordiv"), ("ceildivsi", "ceildiv"), ("shli", "shl"),
+        ("shrsi", "shr"),
+    )},
+    **{f"stablehlo.{name}": kind for name, kind in (
+        ("subtract", "sub"), ("divide", "div"), ("remainder", "rem"), ("shift_left", "shl"),
+        ("shift_right_arithmetic", "shr"),
+    )},
+    **{f"tosa.{name}": kind for name, kind in (
+        ("add", "add"), ("sub", "sub"), ("maximum", "max"), ("minimum", "min"),
+        ("intdiv", "div"), ("bitwise_and", "and"), ("bitwise_or", "or"), ("bitwise_xor", "xor"),
+        ("logical_and", "and"), ("logical_or", "or"), ("logical_xor", "xor"),
+        ("logical_left_shift", "shl"),
+    )},
+}  # fmt: skip
+
+
+@means(*_BINARY)
+def _binary(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    kind = _BINARY[op.name]
+    if op.type.kind == "unsigned" and kind in ("div", "rem", "max", "min", "shr"):
+        return _of_unsigned(m, f"{kind}ui", values, op.type)
+    return combined(m, kind, values[0], values[1], op.type)
+
+
+_OF_UNSIGNED_NAMES = {
+    **{f"arith.{name}": name for name in _OF_UNSIGNED},
+    "stablehlo.shift_right_logical": "shrui",
+    "tosa.logical_right_shift": "shrui",
+}
+
+
+@means(*_OF_UNSIGNED_NAMES)
+def _unsigned_binary(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    return _of_unsigned(m, _OF_UNSIGNED_NAMES[op.name], values, op.type)
+
+
+def _of_unsigned(m: Machine, kind: str, values: Sequence[Value], type_: Type) -> Value:
+    a, b = (_unsigned(m.integers(each), type_) for each in m.aligned(values))
+    return Value(wrapped(_OF_UNSIGNED[kind](a, b).astype(np.int64), type_), False)
+
+
+@means("arith.negf", "stablehlo.negate", "tosa.negate", "math.absi", "stablehlo.abs", "tosa.abs",
+       "stablehlo.not", "tosa.logical_not", "tosa.bitwise_not", "stablehlo.sign")  # fmt: skip
+def _unary(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    value, name, type_ = values[0], op.name.partition(".")[2], op.type
+    if name in ("negf", "negate") and type_.is_float:
+        return Value(m.field.neg(m.elements(value)), True)
+    if type_.is_float:
+        return _drawn(m, op, values)
+    if name in ("not", "logical_not") and type_.is_bit and value.is_symbolic:
+        return Value(m.field.sub(np.uint64(1), value.data), True)
+    functions: Mapping[str, Callable[[Data], Data]] = {
+        "negate": np.negative,
+        "absi": np.abs,
+        "abs": np.abs,
+        "sign": np.sign,
+    }
+    return Value(wrapped(functions.get(name, np.invert)(m.integers(value)), type_), False)
+
+
+@means("tosa.mul")
+def _multiply(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    return combined(m, "mul", values[0], values[1], op.type)
+
+
+@means("math.fma")
+def _fused(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    product = combined(m, "mul", values[0], values[1], op.type)
+    return combined(m, "add", product, values[2], op.type)
+
+
+@means("math.powf", "stablehlo.power", "tosa.pow")
+def _power(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    base, exponent = m.aligned(values)
+    if not op.type.is_float:
+        return _integer_power(m, op, base, exponent)
+    return _drawn(m, op, (base, exponent))
+
+
+def _integer_power(m: Machine, op: Op, base: Value, exponent: Value) -> Value:
+    result = np.power(m.integers(base), np.maximum(m.integers(exponent), 0))
+    return Value(wrapped(result, op.type), False)
+
+
+OPS["math.ipowi"] = _power
+
+
+@means("arith.select", "stablehlo.select", "tosa.select")
+def _select(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    return selected(m, values, op.type)
+
+
+def selected(m: Machine, values: Sequence[Value], type_: Type) -> Value:
+    """Elements of the second value where the first is 1, else of the third."""
+    which, yes, no = m.aligned(values)
+    symbolic = yes.is_symbolic or no.is_symbolic
+    if which.is_symbolic and not (type_.is_float or type_.is_bit):
+        which = Value(m.integers(which), False)
+    if which.is_symbolic:
+        x, y = m.elements(yes), m.elements(no)
+        f = m.field
+        return Value(f.add(y, f.mul(which.data, f.sub(x, y))), True)
+    if symbolic:
+        return Value(np.where(which.data != 0, m.elements(yes), m.elements(no)), True)
+    return Value(np.where(which.data != 0, yes.data, no.data), False)
+
+
+@means("stablehlo.clamp", "tosa.clamp")
+def _clamp(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    if len(values) < 3:
+        return _drawn(m, op, values)
+    low, value, high = values
+    least = combined(m, "max", value, low, op.type)
+    return combined(m, "min", least, high, op.type)
+
+
+_DIRECTIONS = ("EQ", "NE", "LT", "LE", "GT", "GE")
+_OF_FLOATS = ("", "EQ", "GT", "GE", "LT", "LE", "NE", "", "EQ", "GT", "GE", "LT", "LE", "NE")
+"""By the number of a predicate of `arith.cmpf`; ordered or not are the same without NaN."""
+
+
+@means("stablehlo.compare", "arith.cmpi", "arith.cmpf", "tosa.equal", "tosa.greater",
+       "tosa.greater_equal")  # fmt: skip
+def _compare(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    direction, unsigned = _direction(op)
+    a, b = m.aligned(values)
+    type_ = op.operand_types[0]
+    if not direction:
+        return _drawn(m, op, (a, b))
+    if type_.is_float or a.is_symbolic or b.is_symbolic:
+        return compared(m, direction, m.elements(a), m.elements(b))
+    x, y = a.data, b.data
+    if unsigned or type_.kind == "unsigned":
+        x, y = _unsigned(x, type_), _unsigned(y, type_)
+    return Value(_NUMBERS[direction](x, y).astype(np.int64), False)
+
+
+_NUMBERS: Mapping[str, Callable[[Data, Data], Data]] = {
+    "EQ": np.equal,
+    "NE": np.not_equal,
+    "LT": np.less,
+    "LE": np.less_equal,
+    "GT": np.greater,
+    "GE": np.greater_equal,
+}
+
+
+def _direction(op: Op) -> tuple[str, bool]:
+    """The direction of a comparison, `` if it is none of the six; whether it is unsigned."""
+    if op.name == "stablehlo.compare":
+        text = str(op.attributes["comparison_direction"])
+        is_unsigned = "UNSIGNED" in str(op.attributes.get("compare_type", ""))
+        return next(each for each in _DIRECTIONS if f" {each}" in text), is_unsigned
+    if op.name.startswith("tosa."):
+        return {"equal": "EQ", "greater": "GT", "greater_equal": "GE"}[op.name[5:]], False
+    number = op.attributes["predicate"]
+    if op.name == "arith.cmpf":
+        return _OF_FLOATS[number] if number < len(_OF_FLOATS) else "", False
+    return ("EQ", "NE", "LT", "LE", "GT", "GE")[number if number < 6 else number - 4], number >= 6
+
+
+def compared(m: Machine, direction: str, a: Elements, b: Elements) -> Value:
+    """How elements compare: as numbers where order counts, else as bits drawn for each pair."""
+    if m.is_ordered:
+        return Value(_NUMBERS[direction](a, b).astype(np.int64), False)
+    if direction in ("GT", "LE"):
+        a, b = b, a
+    if direction in ("EQ", "NE"):
+        drawn = m.field.drawn(m.field.key("EQ"), np.minimum(a, b), np.maximum(a, b))
+        bits = np.where(a == b, np.uint64(1), drawn)
+    else:
+        bits = np.where(a == b, np.uint64(0), m.field.drawn(m.field.key("LT"), a, b))
+    negated = direction in ("NE", "LE", "GE")
+    return Value(m.field.sub(np.uint64(1), bits) if negated else bits, True)
+
+
+@means("stablehlo.convert", "arith.extf", "arith.truncf", "arith.extsi", "arith.extui",
+       "arith.trunci", "arith.sitofp", "arith.uitofp", "arith.fptosi", "arith.fptoui",
+       "arith.index_cast", "arith.index_castui", "tosa.cast", "arith.convertf",
+       "stablehlo.uniform_quantize")  # fmt: skip
+def _convert(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    given, wanted = op.operand_types[0], op.type
+    value = values[0]
+    if wanted.is_float:
+        unsigned = op.name == "arith.uitofp"
+        numbers = m.elements(value)
+        if unsigned and not value.is_symbolic:
+            numbers = m.field.of_integers(_unsigned(value.data, given).astype(np.int64))
+        return Value(numbers, True)
+    to_bit = wanted.is_bit and op.name in ("stablehlo.convert", "tosa.cast")
+    if given.is_float:
+        if to_bit:
+            return compared(m, "NE", m.elements(value), np.uint64(0))
+        return Value(wrapped(_rounded(m, m.elements(value)), wanted), False)
+    if to_bit:
+        return value if value.is_symbolic else Value((value.data != 0).astype(np.int64), False)
+    numbers = m.integers(value)
+    if op.name in ("arith.extui", "arith.index_castui"):
+        numbers = _unsigned(numbers, given).astype(np.int64)
+    elif given.is_bit and op.name == "arith.extsi":
+        numbers = -numbers
+    return Value(wrapped(numbers, wanted), False)
+
+
+def _rounded(m: Machine, elements: Elements) -> Data:
+    """Floats as integers: small integers are themselves, of others only that they are small."""
+    drawn = m.field.drawn(m.field.key("integer"), elements) % np.uint64(16)
+    number = elements.astype(np.int64)
+    near = np.where(number < _SMALL, number, drawn.astype(np.int64))
+    return np.where(number > m.field.prime - _SMALL, number - m.field.prime, near)
+
+
+@means("stablehlo.map")
+def _map(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    return m.run(op.body, {}, values)[0]
+
+
+def _drawn(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    """A function of which nothing is known but that it is one, elementwise."""
+    key = m.field.key("function", op.meaning)
+    arguments = [m.elements(each) for each in m.aligned(values)]
+    drawn = m.field.drawn(key, *arguments)
+    if op.type.is_float:
+        return Value(drawn, True)
+    if op.type.is_bit:
+        return Value(drawn, True)
+    return Value((drawn % np.uint64(16)).astype(np.int64), False)
+
+
+_DRAWN = """
+stablehlo: atan2 cbrt ceil cosine exponential exponential_minus_one floor is_finite log
+    log_plus_one logistic popcnt count_leading_zeros reduce_precision round_nearest_afz
+    round_nearest_even rsqrt sine sqrt tan tanh bitcast_convert
+tosa: ceil clz cos erf exp floor log reciprocal rsqrt sigmoid sin tanh arithmetic_right_shift
+arith: bitcast scaling_extf scaling_truncf
+math: absf acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh ctlz ctpop cttz erf
+    erfc exp exp2 expm1 floor fpowi isfinite isinf isnan isnormal log log10 log1p log2 round
+    roundeven rsqrt sin sinh sqrt tan tanh trunc
+chlo: acos acosh asin asinh atan atanh bessel_i1e conj cosh digamma erf erf_inv erfc is_inf
+    is_neg_inf is_pos_inf lgamma next_after polygamma sinh square tan zeta
+"""
+for _line in _DRAWN.replace("\n    ", " ").strip().splitlines():
+    _dialect, _, _names = _line.partition(": ")
+    OPS.update({f"{_dialect}.{name}": _drawn for name in _names.split()})

@@ -1,0 +1,211 @@
+"""Arithmetic on tensors over a prime field.
+
+A real number that a program's text has is a fraction of integers, and so is an element of the
+field: sums and products of such are what they are among the reals, whatever their order. A program
+of sums, products and quotients is a fraction of polynomials in its inputs. Two that differ agree at
+random points with a probability of at most their degree over the prime (Schwartz, Zippel), so that
+one evaluation compares them for all inputs.
+
+Other functions are drawn at random: equal arguments give equal results, and nothing else is known
+of them. The maximum is a product in disguise: `max(a, b)` is the number whose image under a random
+power is the product of the images of `a` and `b`, so that order and grouping do not matter, minus
+infinity changes nothing, and an element that is left out or counted twice shows.
+
+Elements are `uint64` arrays of numbers below the prime.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Elements: TypeAlias = NDArray[np.uint64]
+Integers: TypeAlias = NDArray[np.int64]
+
+PRIME_GAPS = (19, 61, 69, 85, 99)
+"""The largest primes below 2 to the 31 are that number minus these."""
+_BITS = np.uint64(31)
+_LOW = np.uint64((1 << 31) - 1)
+_HALF = np.uint64(16)
+_LOW_HALF = np.uint64((1 << 16) - 1)
+_MOST_TERMS = 1 << 20
+"""Sums of as many products of 16 bits by 16 are exact in doubles."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """The field of 2**31 - `gap` elements, and functions that `seed` draws."""
+
+    gap: int
+    seed: int
+
+    @cached_property
+    def prime(self) -> int:
+        """The number of elements."""
+        return (1 << 31) - self.gap
+
+    def reduced(self, numbers: Elements) -> Elements:
+        """The remainders of any 64-bit numbers."""
+        # 2**31 is `gap`, so the high bits weigh that much: two rounds leave less than two primes.
+        gap = np.uint64(self.gap)
+        once = (numbers & _LOW) + (numbers >> _BITS) * gap
+        twice = (once & _LOW) + (once >> _BITS) * gap
+        prime = np.uint64(self.prime)
+        return twice - prime * (twice >= prime)
+
+    def of_integers(self, numbers: Integers) -> Elements:
+        """Integers as elements; one below zero is the prime minus its absolute value."""
+        return np.mod(numbers, self.prime).astype(np.uint64)
+
+    def of_floats(self, numbers: NDArray[Any], largest: float) -> Elements:
+        """Finite floats as the fractions that they are, others as numbers drawn for them.
+
+        `largest` is the largest finite float of the type, which programs use as an infinity, too.
+        """
+        values = np.asarray(numbers, np.float64)
+        mantissa, exponent = np.frexp(np.where(np.isfinite(values), values, 0))
+        whole = np.rint(mantissa * (1 << 53)).astype(np.int64)
+        elements = self.mul(self.of_integers(whole), self._powers_of_two[exponent - 53 + 1200])
+        elements = np.where(values >= largest, np.uint64(self.infinity), elements)
+        elements = np.where(values <= -largest, self.neg(np.uint64(self.infinity)), elements)
+        return np.where(np.isnan(values), np.uint64(self.key("nan") % self.prime), elements)
+
+    @cached_property
+    def _powers_of_two(self) -> Elements:
+        return np.array([pow(2, power, self.prime) for power in range(-1200, 1100)], np.uint64)
+
+    @cached_property
+    def infinity(self) -> int:
+        """What stands for plus infinity: the minimum of it and another number is the other."""
+        return (self._shift - 1) % self.prime
+
+    @cached_property
+    def _shift(self) -> int:
+        return self.key("shift") % self.prime
+
+    def add(self, a: Elements, b: Elements) -> Elements:
+        """The sum."""
+        return self.reduced(a + b)
+
+    def neg(self, a: Elements) -> Elements:
+        """Minus `a`."""
+        return np.where(a == 0, a, np.uint64(self.prime) - a)
+
+    def sub(self, a: Elements, b: Elements) -> Elements:
+        """The difference."""
+        return self.reduced(a + (np.uint64(self.prime) - b))
+
+    def mul(self, a: Elements, b: Elements) -> Elements:
+        """The product."""
+        return self.reduced(a * b)
+
+    def div(self, a: Elements, b: Elements) -> Elements:
+        """The quotient; that by zero is zero."""
+        return self.mul(a, self.power(b, self.prime - 2))
+
+    def power(self, a: Elements, exponent: int) -> Elements:
+        """`a` to an exponent that is not negative."""
+        result = np.ones_like(a)
+        square = a
+        while exponent:
+            if exponent & 1:
+                result = self.mul(result, square)
+            exponent >>= 1
+            square = self.mul(square, square) if exponent else square
+        return result
+
+    @cached_property
+    def _exponents(self) -> tuple[int, int]:
+        """A power that is one to one, and the one that undoes it."""
+        one_to_one = next(e for e in range(3, 100, 2) if gcd(e, self.prime - 1) == 1)
+        return one_to_one, pow(one_to_one, -1, self.prime - 1)
+
+    def disguised(self, a: Elements) -> Elements:
+        """What a maximum multiplies; 1 for minus infinity."""
+        return self.power(self.add(a, np.uint64(self._shift)), self._exponents[0])
+
+    def undisguised(self, a: Elements) -> Elements:
+        """The number of which `a` is the disguise."""
+        return self.sub(self.power(a, self._exponents[1]), np.uint64(self._shift))
+
+    def max(self, a: Elements, b: Elements) -> Elements:
+        """The maximum, as an operation that is commutative and associative."""
+        return self.undisguised(self.mul(self.disguised(a), self.disguised(b)))
+
+    def min(self, a: Elements, b: Elements) -> Elements:
+        """The minimum: minus the maximum of what the numbers are minus."""
+        return self.neg(self.max(self.neg(a), self.neg(b)))
+
+    def sum(self, a: Elements, axes: tuple[int, ...]) -> Elements:
+        """The sum along `axes`."""
+        return self.reduced(np.add.reduce(a, axis=axes, dtype=np.uint64))
+
+    def product(self, a: Elements, axis: int) -> Elements:
+        """The product along an axis."""
+        a = np.moveaxis(a, axis, 0)
+        if len(a) == 0:
+            return np.ones(a.shape[1:], np.uint64)
+        while len(a) > 1:
+            rest = a[len(a) & ~1 :]
+            a = np.concatenate([self.mul(a[0 : len(a) & ~1 : 2], a[1::2]), rest])
+        return a[0]
+
+    def matmul(self, a: Elements, b: Elements) -> Elements:
+        """The product of matrices, batched as numpy's."""
+        terms = a.shape[-1]
+        total = np.zeros(
+            (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]), np.uint64
+        )
+        for start in range(0, terms, _MOST_TERMS):
+            part = slice(start, start + _MOST_TERMS)
+            total = self.add(total, self._exact_matmul(a[..., part], b[..., part, :]))
+        return total
+
+    def _exact_matmul(self, a: Elements, b: Elements) -> Elements:
+        """The product by doubles, which hold each of the four products of halves exactly."""
+        total: Any = np.uint64(0)
+        for a_half, a_weight in _halves(a):
+            for b_half, b_weight in _halves(b):
+                product = self.reduced(np.matmul(a_half, b_half).astype(np.uint64))
+                weight = np.uint64(pow(2, a_weight + b_weight, self.prime))
+                total = self.add(total, self.mul(product, weight))
+        return total
+
+    def key(self, *what: object) -> int:
+        """The number, of 64 bits, by which the functions of what is named so are drawn."""
+        text = "\0".join(map(str, (self.seed, self.gap, *what)))
+        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+
+    def drawn(self, key: int, *arguments: Elements) -> Elements:
+        """The results of the function `key`, elementwise."""
+        return self.reduced(mixed(key, *arguments))
+
+    def random(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Elements:
+        """Random elements."""
+        return generator.integers(0, self.prime, shape, np.uint64)
+
+
+def _halves(a: Elements) -> list[tuple[NDArray[np.float64], int]]:
+    return [((a & _LOW_HALF).astype(np.float64), 0), ((a >> _HALF).astype(np.float64), 16)]
+
+
+def mixed(key: int, *arguments: Elements) -> Elements:
+    """64 bits that depend on the key and on all of the arguments, elementwise."""
+    result: Any = np.array(key, np.uint64)
+    for argument in arguments:
+        result = _scattered(result ^ _scattered(argument + np.uint64(0x9E3779B97F4A7C15)))
+        result = result * np.uint64(0xD6E8FEB86659FD93)
+    return _scattered(result)
+
+
+def _scattered(a: Elements) -> Elements:
+    """The finalizer of SplitMix64 (Steele, Lea, Flood, 2014), which is one to one."""
+    a = (a ^ (a >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    a = (a ^ (a >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return a ^ (a >> np.uint64(31))

@@ -1,0 +1,271 @@
+"""Evaluates a program on all devices of a grid at once, in the arithmetic of a field.
+
+A value is an array that has a dimension for each axis of the grid before its own: of size 1 where
+it does not vary along the axis, else as large as the axis. So what all devices compute alike is
+computed once, and a collective is an operation along these dimensions.
+
+Where devices take different branches, both are evaluated on all, and each device takes its own
+results. A collective asks for devices of its group that are all in one branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shard_dialect.errors import ShardError
+from shard_dialect.proof.field import Elements, Field, mixed
+from shard_dialect.proof.reading import Block, Function, Op, Program, Type
+
+Data: TypeAlias = NDArray[Any]
+_MOST_STEPS = 1 << 17
+"""Loops that run on are given up."""
+
+
+class Value:
+    """A tensor on all devices: elements of the field if it `is_symbolic`, else integers.
+
+    Floats are elements of the field. So are bits that depend on how two floats compare: what is
+    computed with such is a polynomial in them. What nothing has written is drawn when it is read.
+    """
+
+    __slots__ = ("_data", "is_symbolic")
+
+    def __init__(self, data: Data | Callable[[], Data], is_symbolic: bool) -> None:
+        self._data = data
+        self.is_symbolic = is_symbolic
+
+    @property
+    def data(self) -> Data:
+        """Elements as `uint64`, integers as `int64`."""
+        if callable(self._data):
+            self._data = self._data()
+        return self._data
+
+
+Evaluate: TypeAlias = "Callable[[Machine, Op, Sequence[Value]], Value | Sequence[Value]]"
+OPS: dict[str, Evaluate] = {}
+"""The meaning of each op, by its name."""
+
+
+def means(*names: str) -> Callable[[Evaluate], Evaluate]:
+    """Decorate a function as the meaning of these ops."""
+
+    def note(function: Evaluate) -> Evaluate:
+        OPS.update(dict.fromkeys(names, function))
+        return function
+
+    return note
+
+
+class Unproven(ShardError):
+    """An op that stands in the way of a proof, and why; the message has its place."""
+
+
+@dataclass
+class Machine:
+    """The devices of one program. `boxes` are the ops of which only the operands are known."""
+
+    program: Program
+    field: Field
+    grid: tuple[int, ...]
+    generator: np.random.Generator
+    is_ordered: bool = False
+    """Whether floats compare as numbers: what bodies that pick an element need."""
+    boxes: list[Op] = field(default_factory=list)
+    steps: Iterator[int] = field(default_factory=count)
+    loops: list[tuple[int, ...]] = field(default_factory=list)
+    active: Data | None = None
+    """Which devices are in the branch that is evaluated, if not all are."""
+
+    @property
+    def axes(self) -> int:
+        """The number of dimensions that each value has before its own."""
+        return len(self.grid)
+
+    def call(self, function: Function, arguments: Sequence[Value]) -> list[Value]:
+        """The results of a function."""
+        return self.run(function.body, {}, arguments)
+
+    def run(self, block: Block, known: dict[int, Value], arguments: Sequence[Value]) -> list[Value]:
+        """Evaluate a block; the values that its last op passes on."""
+        known.update(zip(block.arguments, arguments, strict=True))
+        for op in block.ops:
+            operands = [known[number] for number in op.operands if number in known]
+            if op.name in TERMINATORS:
+                return operands
+            results = self._evaluated(op, operands, known)
+            known.update(zip(op.results, results, strict=True))
+        return []
+
+    def _evaluated(
+        self, op: Op, operands: Sequence[Value], known: dict[int, Value]
+    ) -> Sequence[Value]:
+        if next(self.steps) > _MOST_STEPS and op.regions:
+            raise self.unproven(op, f"is reached after {_MOST_STEPS} others: too many to follow")
+        with_regions = REGIONS.get("linalg.generic" if op.maps else op.name)
+        if with_regions is not None:
+            return with_regions(self, op, operands, known)
+        evaluate = OPS.get(op.name)
+        if evaluate is None:
+            return self.black_box(op, operands)
+        results = evaluate(self, op, operands)
+        return [results] if isinstance(results, Value) else results
+
+    def unproven(self, op: Op, why: str) -> Unproven:
+        """The error for an op that cannot be judged."""
+        return Unproven(f"'{op.name}' op {why}", op.place)
+
+    def black_box(self, op: Op, operands: Sequence[Value]) -> list[Value]:
+        """Results that depend on all elements of all operands, and on nothing else."""
+        if op.regions or op.name.startswith(("shard.", "mesh.")):
+            raise self.unproven(op, "is not known to the prover")
+        self.boxes.append(op)
+        digest: Any = np.zeros((1,) * self.axes, np.uint64)
+        for operand in operands:
+            digest = mixed(self.field.key("operand"), digest, self._digest(operand))
+        return [self._drawn(op, number, digest) for number in range(len(op.types))]
+
+    def _digest(self, value: Value) -> Elements:
+        """One number a device that depends on each element and its position."""
+        own = value.data.shape[self.axes :]
+        positions = np.arange(int(np.prod(own)), dtype=np.uint64).reshape(own)
+        each = mixed(self.field.key("element"), value.data.astype(np.uint64), positions)
+        return np.add.reduce(each, axis=tuple(range(self.axes, each.ndim)), dtype=np.uint64)
+
+    def _drawn(self, op: Op, number: int, digest: Elements) -> Value:
+        type_ = op.types[number]
+        positions = np.arange(int(np.prod(type_.shape)), dtype=np.uint64).reshape(type_.shape)
+        digest = digest.reshape(*digest.shape, *(1,) * len(type_.shape))
+        key = self.field.key("box", op.meaning, number)
+        if type_.is_integer:
+            return Value((mixed(key, digest, positions) % np.uint64(2)).astype(np.int64), False)
+        return Value(self.field.drawn(key, digest, positions), True)
+
+    def undefined(self, type_: Type) -> Value:
+        """What nothing has written: other numbers on each device, and in each program."""
+        shape = (*self.grid, *type_.shape)
+        if type_.is_integer:
+            return Value(lambda: self.generator.integers(0, 2, shape), False)
+        return Value(lambda: self.field.random(self.generator, shape), True)
+
+    def elements(self, value: Value) -> Elements:
+        """A value as elements of the field."""
+        return value.data if value.is_symbolic else self.field.of_integers(value.data)
+
+    def integers(self, value: Value) -> NDArray[np.int64]:
+        """A value as integers; a bit that is a polynomial is drawn by it."""
+        if not value.is_symbolic:
+            return value.data
+        one = np.uint64(1)
+        drawn = self.field.drawn(self.field.key("bit"), value.data) & one
+        return np.where(value.data <= one, value.data, drawn).astype(np.int64)
+
+    def scalar(self, array: Data) -> Data:
+        """An array with dimensions for the axes of the grid, that does not vary along them."""
+        return array.reshape((1,) * self.axes + array.shape)
+
+    def lead(self, *values: Value) -> tuple[int, ...]:
+        """The sizes along the grid's axes that these values have together."""
+        return np.broadcast_shapes(*(value.data.shape[: self.axes] for value in values))
+
+    def spread(self, data: Data, lead: Sequence[int]) -> Data:
+        """The same array with these sizes along the axes of the grid."""
+        return np.broadcast_to(data, (*lead, *data.shape[self.axes :]))
+
+    def picked(self, data: Data, indices: Sequence[Data]) -> Data:
+        """Elements of a tensor at positions, an array for each dimension.
+
+        The arrays have the axes of the grid, too, and then the dimensions of the result. Positions
+        outside are moved inside.
+        """
+        rank = max([0, *(index.ndim - self.axes for index in indices)])
+        where: list[Any] = []
+        for axis in range(self.axes):
+            shape = [1] * (self.axes + rank)
+            shape[axis] = data.shape[axis]
+            varies = data.shape[axis] > 1
+            where.append(np.arange(data.shape[axis]).reshape(shape) if varies else 0)
+        for dim, index in enumerate(indices):
+            where.append(np.clip(index, 0, data.shape[self.axes + dim] - 1))
+        picked = data[tuple(where)]
+        missing = self.axes + rank - picked.ndim
+        return picked.reshape((1,) * missing + picked.shape) if missing else picked
+
+    def aranges(self, sizes: Sequence[int]) -> list[Data]:
+        """For each dimension the positions along it, as `picked` takes them."""
+        return [
+            np.arange(size).reshape(
+                (1,) * self.axes + tuple(size if d == dim else 1 for d in range(len(sizes)))
+            )
+            for dim, size in enumerate(sizes)
+        ]
+
+    def aligned(self, values: Sequence[Value]) -> list[Value]:
+        """The values, those of fewer dimensions with dimensions of size 1 at the end.
+
+        In a body that is evaluated for all points of its loops at once, a scalar from outside
+        meets values that have a dimension for each loop.
+        """
+        rank = max((value.data.ndim for value in values), default=0)
+        return [
+            value
+            if value.data.ndim == rank
+            else Value(
+                value.data.reshape(*value.data.shape, *(1,) * (rank - value.data.ndim)),
+                value.is_symbolic,
+            )
+            for value in values
+        ]
+
+    @contextmanager
+    def ordered(self) -> Iterator[None]:
+        """Let floats compare as numbers."""
+        before, self.is_ordered = self.is_ordered, True
+        yield
+        self.is_ordered = before
+
+    @contextmanager
+    def within(self, devices: Data) -> Iterator[None]:
+        """Evaluate a branch that these devices take."""
+        before = self.active
+        self.active = devices if before is None else devices & before
+        yield
+        self.active = before
+
+
+Regions: TypeAlias = "Callable[[Machine, Op, Sequence[Value], dict[int, Value]], Sequence[Value]]"
+REGIONS: dict[str, Regions] = {}
+"""The meaning of ops whose regions read values from outside."""
+
+
+def runs(*names: str) -> Callable[[Regions], Regions]:
+    """Decorate a function as the meaning of these ops, which run regions."""
+
+    def note(function: Regions) -> Regions:
+        REGIONS.update(dict.fromkeys(names, function))
+        return function
+
+    return note
+
+
+TERMINATORS = frozenset(
+    (
+        "func.return",
+        "linalg.yield",
+        "scf.condition",
+        "scf.yield",
+        "sdy.return",
+        "stablehlo.return",
+        "tensor.yield",
+        "tosa.yield",
+        "mhlo.return",
+        "chlo.return",
+    )
+)

@@ -1,0 +1,232 @@
+"""Whether the devices' programs compute the unsharded program, for all inputs.
+
+    proof = prove(unsharded, local)
+    proof.answer            "proven", "refuted" or "unknown"
+
+Both programs are evaluated at random points of a field (`field`). An answer holds for all inputs,
+in real arithmetic: sums and products in any order and grouping, roundings left out. What an op does
+that is no sum, product, quotient, maximum or movement of elements counts as a function of its
+operands of which nothing is known. Integers are integers of their width; those among the arguments
+are drawn, and the answer is for these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir
+from shard_dialect.proof import collectives, contractions, control, structured_stablehlo  # noqa: F401
+from shard_dialect.proof.boundary import Place, argument, shards, total
+from shard_dialect.proof.field import PRIME_GAPS, Field
+from shard_dialect.proof.machine import Machine, Unproven, Value
+from shard_dialect.proof.reading import Function, Op, Program, Type, read_program
+
+Answer: TypeAlias = Literal["proven", "refuted", "unknown"]
+_ORDERED_TRIALS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Counterexample:
+    """An element of a result that a device has wrong."""
+
+    result: int
+    device: tuple[int, ...]
+    element: tuple[int, ...]
+    """In the global tensor."""
+    wrong: int
+    """The number of elements, of all results on all devices, that are wrong."""
+    compared: int
+
+    def __str__(self) -> str:
+        at = list(self.element)
+        return (
+            f"result {self.result}: the device at {list(self.device)} has another number at {at} "
+            f"than the unsharded program; {self.wrong} of {self.compared} elements differ"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """An answer, and what it rests on."""
+
+    answer: Answer
+    evaluations: int
+    """The number of random points at which the programs were compared."""
+    assumptions: tuple[str, ...] = ()
+    reason: str = ""
+    """Why it is unknown."""
+    counterexample: Counterexample | None = None
+    boxes: tuple[Op, ...] = field(default=(), repr=False)
+    """Ops of which only that they are functions was used."""
+
+    def __str__(self) -> str:
+        if self.answer == "proven":
+            given = "; ".join(self.assumptions)
+            return f"proven: every device computes the unsharded program, for all inputs{given and f' ({given})'}"
+        if self.answer == "refuted":
+            return f"refuted: {self.counterexample}"
+        return f"unknown: {self.reason}"
+
+
+def prove(unsharded: ir.Module, local: ir.Module, entry: str | None = None) -> Proof:
+    """Compare a program with what each device runs. Raises `ShardError` where they do not fit."""
+    whole, own = read_program(unsharded), read_program(local)
+    pair = _Pair(whole, own, whole.entry(entry), own.entry(entry))
+    pair.check()
+    try:
+        return _judged(pair)
+    except Unproven as error:
+        return Proof("unknown", 0, reason=str(error))
+
+
+def _judged(pair: _Pair) -> Proof:
+    assumptions = pair.assumptions()
+    first = [_Trial(pair, Field(gap, seed)) for seed, gap in enumerate(PRIME_GAPS[:2])]
+    outcome = _first_difference(first)
+    if outcome is None:
+        return Proof("proven", len(first), assumptions, boxes=tuple(first[0].boxes))
+    if first[0].boxes:
+        names = ", ".join(dict.fromkeys(f"'{op.name}' at {op.place}" for op in first[0].boxes))
+        reason = f"{outcome}, and nothing is known of what these ops compute: {names}"
+        return Proof("unknown", 1, assumptions, reason, outcome, tuple(first[0].boxes))
+    # A program may use that the maximum of a number and itself is the number.
+    ordered = [
+        _Trial(pair, Field(PRIME_GAPS[seed % 2], seed), is_ordered=True)
+        for seed in range(_ORDERED_TRIALS)
+    ]
+    if _first_difference(ordered) is None:
+        note = f"maxima and comparisons of floats at {_ORDERED_TRIALS} random points only"
+        return Proof("proven", _ORDERED_TRIALS, (*assumptions, note))
+    return Proof("refuted", 1, assumptions, counterexample=outcome)
+
+
+def _first_difference(trials: Sequence[_Trial]) -> Counterexample | None:
+    return next((found for trial in trials if (found := trial.difference()) is not None), None)
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """The two programs, and the functions that are compared."""
+
+    whole: Program
+    own: Program
+    unsharded: Function
+    local: Function
+
+    def check(self) -> None:
+        """Raise `ShardError` unless the functions can be compared."""
+        counts = [len(each.body.arguments) for each in (self.unsharded, self.local)]
+        results = [len(each.result_types) for each in (self.unsharded, self.local)]
+        if counts[0] != counts[1] or results[0] != results[1]:
+            raise ShardError(
+                f"@{self.unsharded.name} has {counts[0]} arguments and {results[0]} results, and "
+                f"its local form {counts[1]} and {results[1]}: nothing is compared"
+            )
+        if self.local.form != "local":
+            raise ShardError(
+                f"@{self.local.name} is in the form {self.local.form or 'annotated'!r}: expected "
+                "the local form, as `--spmd` writes it"
+            )
+
+    def places(self, key: str) -> list[Place]:
+        """Where the arguments, or the results, of the local function are."""
+        arguments = key == "mesh.argument"
+        listed = self.local.argument_attributes if arguments else self.local.result_attributes
+        types = self.local.body.types if arguments else self.local.result_types
+        return [Place.of(each, key, type_) for each, type_ in zip(listed, types, strict=True)]
+
+    def assumptions(self) -> tuple[str, ...]:
+        """What the answer is for."""
+        if any(type_.is_integer for type_ in self.unsharded.body.types):
+            return ("integer arguments as drawn",)
+        return ()
+
+
+class _Trial:
+    """One evaluation of both programs at one random point."""
+
+    def __init__(self, pair: _Pair, field_: Field, is_ordered: bool = False) -> None:
+        self.pair, self.field, self.is_ordered = pair, field_, is_ordered
+        self.boxes: list[Op] = []
+
+    def difference(self) -> Counterexample | None:
+        """An element that differs, or `None`."""
+        pair = self.pair
+        generator = np.random.default_rng(self.field.seed)
+        one = self._machine(pair.whole, generator)
+        given = [self._drawn(one, type_) for type_ in pair.unsharded.body.types]
+        expected = one.call(pair.unsharded, given)
+        many = self._machine(pair.own, generator)
+        shared = [self._again(many, value, one) for value in given]
+        arguments = [
+            argument(many, value, place, type_)
+            for value, place, type_ in zip(
+                shared, pair.places("mesh.argument"), pair.local.body.types, strict=True
+            )
+        ]
+        found = many.call(pair.local, arguments)
+        self.boxes = [*one.boxes, *many.boxes]
+        return self._compared(many, [self._again(many, each, one) for each in expected], found)
+
+    def _machine(self, program: Program, generator: np.random.Generator) -> Machine:
+        return Machine(program, self.field, program.grid, generator, self.is_ordered)
+
+    def _drawn(self, m: Machine, type_: Type) -> Value:
+        if type_.is_float:
+            return Value(m.scalar(self.field.random(m.generator, type_.shape)), True)
+        if not type_.is_integer:
+            raise ShardError(f"an argument of type {type_.text} cannot be proven")
+        most = 2 if type_.is_bit else max(self._sizes())
+        return Value(m.scalar(m.generator.integers(0, most, type_.shape)), False)
+
+    def _sizes(self) -> list[int]:
+        """The sizes in which an integer argument may be a position."""
+        types = self.pair.unsharded.body.types
+        return [2, *(size for type_ in types for size in type_.shape if size > 0)]
+
+    @staticmethod
+    def _again(m: Machine, value: Value, before: Machine) -> Value:
+        """The same global value, on the grid of another program."""
+        index = (0,) * before.axes
+        return Value(m.scalar(value.data[index]), value.is_symbolic)
+
+    def _compared(
+        self, m: Machine, expected: Sequence[Value], found: Sequence[Value]
+    ) -> Counterexample | None:
+        places = self.pair.places("mesh.result")
+        types = self.pair.local.result_types
+        wrong, compared, first = 0, 0, None
+        for number, (whole, own, place, type_) in enumerate(
+            zip(expected, found, places, types, strict=True)
+        ):
+            own = total(m, own, place, type_)
+            held = shards(m, place, own.data.shape[m.axes :])
+            wanted = m.picked(
+                m.elements(whole) if own.is_symbolic else whole.data, held.positions
+            )
+            has = m.elements(own) if whole.is_symbolic else own.data
+            differs = (wanted != has) & held.is_inside
+            differs = np.broadcast_to(differs, np.broadcast_shapes(differs.shape, has.shape))
+            compared += int(np.broadcast_to(held.is_inside, differs.shape).sum())
+            if not np.any(differs):
+                continue
+            wrong += int(differs.sum())
+            if first is None:
+                at = tuple(int(each) for each in np.argwhere(differs)[0])
+                first = number, at[: m.axes], _element(held.positions, at)
+        if first is None:
+            return None
+        return Counterexample(*first, wrong, compared)
+
+
+def _element(positions: Sequence[np.ndarray], at: tuple[int, ...]) -> tuple[int, ...]:
+    """The global position of a local element."""
+    return tuple(
+        int(each[tuple(min(i, size - 1) for i, size in zip(at, each.shape, strict=True))])
+        for each in positions
+    )

@@ -1,0 +1,409 @@
+"""A module as plain values: all that the prover reads of a text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir, linalg_queries
+from shard_dialect.ir.diagnostics import error_at, location_text, name_in
+
+_LARGEST = {"f64": 1.7976931348623157e308, "f16": 65504.0, "bf16": 3.3895313892515355e38}
+_LARGEST_F32 = 3.4028234663852886e38
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """The type of a tensor, or of a scalar, which has no `shape`; a size that is open is -1.
+
+    `kind` is `float`, `complex`, `signed`, `unsigned`, `index`, or `other` for what is no number.
+    An `i1` is signed here, and its values are 0 and 1.
+    """
+
+    text: str
+    shape: tuple[int, ...] = ()
+    kind: str = "other"
+    width: int = 0
+    largest: float = 0.0
+    """The largest finite float."""
+    sharding: Any = None
+    """The attribute of a tensor type's encoding."""
+
+    @property
+    def is_float(self) -> bool:
+        """Whether values are elements of the field."""
+        return self.kind == "float"
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether values are integers."""
+        return self.kind in ("signed", "unsigned", "index")
+
+    @property
+    def is_bit(self) -> bool:
+        """Whether values are 0 or 1."""
+        return self.width == 1
+
+
+@dataclass(frozen=True)
+class Op:
+    """An op: `operands` and `results` are numbers of values, `attributes` as `_plain` has them.
+
+    `maps` are the indexing maps of an op of linalg that has loops.
+    """
+
+    name: str
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    operand_types: tuple[Type, ...]
+    types: tuple[Type, ...]
+    attributes: Mapping[str, Any]
+    maps: tuple[Map, ...]
+    regions: tuple[Block, ...]
+    location: ir.Location
+
+    @property
+    def type(self) -> Type:
+        """The type of its one result."""
+        return self.types[0]
+
+    @property
+    def body(self) -> Block:
+        """The block of its first region."""
+        return self.regions[0]
+
+    @property
+    def place(self) -> str:
+        """Where it stands in its file, as in errors."""
+        return location_text(self.location) or ""
+
+    @cached_property
+    def meaning(self) -> str:
+        """What determines what it does, but for its operands, types and regions, as text."""
+        own = sorted(
+            (name, value)
+            for name, value in self.attributes.items()
+            if "." not in name and name not in _NO_MEANING
+        )
+        return f"{self.name} {own}"
+
+
+_NO_MEANING = ("sharding", "precision_config", "fastmath", "backend_config", "result_accuracy")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The ops of a region's one block, and its arguments."""
+
+    arguments: tuple[int, ...]
+    types: tuple[Type, ...]
+    ops: tuple[Op, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function; attributes of arguments and results are the bindings' own."""
+
+    name: str
+    body: Block
+    argument_attributes: Sequence[Mapping[str, ir.Attribute]]
+    result_attributes: Sequence[Mapping[str, ir.Attribute]]
+    result_types: Sequence[Type]
+    argument_names: Sequence[str]
+    is_private: bool
+    form: str
+    location: ir.Location
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A box of a grid."""
+
+    grid: str
+    offsets: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A module: its functions, the shapes of its grids, and the parts of these."""
+
+    functions: Mapping[str, Function]
+    grids: Mapping[str, tuple[int, ...]]
+    parts: Mapping[str, Part]
+
+    def entry(self, name: str | None = None) -> Function:
+        """The function to judge: the one named so, `main`, or the only public one."""
+        named = self.functions.get(name or "main")
+        if named is not None:
+            return named
+        public = [each for each in self.functions.values() if not each.is_private]
+        if name is not None or len(public) != 1:
+            known = ", ".join(f"@{each}" for each in self.functions) or "none"
+            raise ShardError(f"no function @{name or 'main'}; the module's functions: {known}")
+        return public[0]
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """The shape of the grid with most devices, of these with most axes; () without a grid."""
+        return max(self.grids.values(), key=lambda shape: (prod(shape), len(shape)), default=())
+
+
+def read_program(module: ir.Module) -> Program:
+    """Read all of a module. Raises a located `ShardError` for what has no plain form."""
+    with module.context:
+        return _read(module)
+
+
+def _read(module: ir.Module) -> Program:
+    functions, grids, parts = {}, {}, {}
+    for view in module.body.operations:
+        op = view.operation
+        if op.name == "func.func" and len(op.regions[0].blocks) > 0:
+            function = _Reader().function(op)
+            functions[function.name] = function
+        elif op.name in ("shard.grid", "mesh.cluster", "sdy.mesh"):
+            grids[op.attributes["sym_name"].value] = _grid(op)
+        elif op.name == "mesh.sub_cluster":
+            values = (_plain(op.attributes[key]) for key in ("cluster", "offsets", "sizes"))
+            parts[op.attributes["sym_name"].value] = Part(*values)
+    return Program(functions, grids, parts)
+
+
+def _grid(op: ir.Operation) -> tuple[int, ...]:
+    if op.name == "sdy.mesh":
+        axes = re.findall(r'"[^"]*"\s*=\s*(\d+)', str(op.attributes["mesh"]))
+        return tuple(map(int, axes))
+    key = "shape" if op.name == "shard.grid" else "dim_sizes"
+    return tuple(_plain(op.attributes[key])) if key in op.attributes else ()
+
+
+@dataclass
+class _Reader:
+    """Numbers the values of a function."""
+
+    numbers: dict[ir.Value, int] = field(default_factory=dict)
+    types: dict[ir.Type, Type] = field(default_factory=dict)
+    attributes: dict[ir.Attribute, Any] = field(default_factory=dict)
+
+    def function(self, op: ir.Operation) -> Function:
+        type_ = op.attributes["function_type"].value
+        visibility, form = op.attributes.get("sym_visibility"), op.attributes.get("mesh.form")
+        return Function(
+            op.attributes["sym_name"].value,
+            self.region(op.regions[0], op),
+            _entries(op, "arg_attrs", len(type_.inputs)),
+            _entries(op, "res_attrs", len(type_.results)),
+            [self.type(each) for each in type_.results],
+            [name_in(each.location) or "" for each in op.regions[0].blocks[0].arguments],
+            visibility is not None and visibility.value == "private",
+            "" if form is None else form.value,
+            op.location,
+        )
+
+    def region(self, region: ir.Region, op: ir.Operation) -> Block:
+        blocks = list(region.blocks)
+        if len(blocks) > 1:
+            raise error_at(op.location, f"'{op.name}' op has several blocks: nothing is proven of it")
+        if not blocks:
+            return Block((), (), ())
+        arguments = tuple(self.number(each) for each in blocks[0].arguments)
+        types = tuple(self.type(each.type) for each in blocks[0].arguments)
+        ops = tuple(self.op(each.operation) for each in blocks[0].operations)
+        return Block(arguments, types, ops)
+
+    def op(self, op: ir.Operation) -> Op:
+        has_loops = op.name.startswith("linalg.") and len(op.regions) > 0
+        maps = linalg_queries.get_indexing_maps(op) if has_loops else None
+        operands, results = list(op.operands), list(op.results)
+        attributes = op.attributes
+        return Op(
+            op.name,
+            tuple([self.number(each) for each in operands]),
+            tuple([self.number(each) for each in results]),
+            tuple([self.type(each.type) for each in operands]),
+            tuple([self.type(each.type) for each in results]),
+            {name: self.plain(attributes[name]) for name in attributes},
+            tuple(self.plain(each) for each in maps or ()),
+            tuple([self.region(each, op) for each in op.regions]),
+            op.location,
+        )
+
+    def number(self, value: ir.Value) -> int:
+        return self.numbers.setdefault(value, len(self.numbers))
+
+    def type(self, type_: ir.Type) -> Type:
+        if type_ not in self.types:
+            self.types[type_] = read_type(type_)
+        return self.types[type_]
+
+    def plain(self, attribute: ir.Attribute) -> Any:
+        if attribute not in self.attributes:
+            self.attributes[attribute] = _plain(attribute)
+        return self.attributes[attribute]
+
+
+def _entries(op: ir.Operation, key: str, count: int) -> list[dict[str, ir.Attribute]]:
+    if key not in op.attributes:
+        return [{} for _ in range(count)]
+    return [{named.name: named.attr for named in entry} for entry in op.attributes[key]]
+
+
+def read_type(type_: ir.Type) -> Type:
+    """A type as a plain value."""
+    if not isinstance(type_, ir.RankedTensorType):
+        return Type(str(type_), (), *_element(type_))
+    sizes = [-1 if type_.is_dynamic_dim(d) else type_.get_dim_size(d) for d in range(type_.rank)]
+    return Type(str(type_), tuple(sizes), *_element(type_.element_type), type_.encoding)
+
+
+def _element(type_: ir.Type) -> tuple[str, int, float]:
+    text = str(type_)
+    if isinstance(type_, ir.IntegerType):
+        return "unsigned" if type_.is_unsigned else "signed", type_.width, 0.0
+    if isinstance(type_, ir.IndexType):
+        return "index", 64, 0.0
+    if isinstance(type_, ir.FloatType):
+        return "float", type_.width, _LARGEST.get(text, _LARGEST_F32)
+    return "complex" if text.startswith("complex<") else "other", 0, 0.0
+
+
+def _plain(attribute: ir.Attribute) -> Any:
+    """Numbers, strings, tuples, arrays, maps and types; other attributes as they are."""
+    if isinstance(attribute, ir.IntegerAttr | ir.FloatAttr | ir.BoolAttr | ir.StringAttr):
+        return attribute.value
+    if isinstance(attribute, ir.FlatSymbolRefAttr):
+        return attribute.value
+    if isinstance(attribute, ir.DenseElementsAttr):
+        return _dense(attribute)
+    if isinstance(attribute, ir.ArrayAttr):
+        return tuple(_plain(each) for each in attribute)
+    if isinstance(attribute, ir.AffineMapAttr):
+        return Map.read(attribute.value)
+    if isinstance(attribute, ir.TypeAttr):
+        return read_type(attribute.value)
+    if isinstance(attribute, ir.UnitAttr):
+        return True
+    if isinstance(attribute, ir.DictAttr):
+        return {named.name: _plain(named.attr) for named in attribute}
+    if isinstance(attribute, _ARRAYS):
+        return tuple(attribute)
+    return attribute
+
+
+_ARRAYS = tuple(
+    getattr(ir, f"Dense{kind}ArrayAttr") for kind in ("Bool", "I8", "I16", "I32", "I64", "F32", "F64")
+)
+
+
+def _dense(attribute: ir.DenseElementsAttr) -> NDArray[Any] | str:
+    """The elements; text where they are no real numbers."""
+    type_ = ir.ShapedType(attribute.type)
+    element = str(type_.element_type)
+    if attribute.is_splat and not element.startswith("complex"):
+        return np.full(type_.shape, attribute.get_splat_value().value)
+    try:
+        return np.array(attribute) if not element.startswith("complex") else str(attribute)
+    except TypeError:
+        return _narrow(str(attribute), element, type_.shape)
+
+
+_NARROW = {
+    "bf16": ml_dtypes.bfloat16,
+    "i4": np.int8,
+    "ui4": np.uint8,
+    "i2": np.int8,
+    "f8E4M3FN": ml_dtypes.float8_e4m3fn,
+    "f8E5M2": ml_dtypes.float8_e5m2,
+}
+
+
+def _narrow(text: str, element: str, shape: Sequence[int]) -> NDArray[Any] | str:
+    """Elements of types that the bindings give no buffers of."""
+    if element not in _NARROW:
+        return text
+    inside = text[len("dense<") : text.rindex(">", 0, text.rindex(" : "))]
+    if inside.startswith('"0x'):
+        numbers = np.frombuffer(bytes.fromhex(inside[3:-1]), _NARROW[element])
+    else:
+        words = re.findall(r"0x[0-9A-Fa-f]+|-?[0-9][0-9.eE+-]*", inside)
+        numbers = np.array([_number(word, element) for word in words])
+    exact = np.float64 if numbers.dtype.kind not in "iu" else np.int64
+    return numbers.astype(exact).reshape(shape)
+
+
+def _number(word: str, element: str) -> float | int:
+    if word.startswith("0x"):
+        bits = int(word, 16).to_bytes(2, "little")
+        dtype = np.dtype(_NARROW[element])
+        return float(np.frombuffer(bits[: dtype.itemsize], dtype)[0])
+    return int(word) if "i" in element else float(word)
+
+
+Expression = tuple[Any, ...]
+"""`("d", 1)`, `("s", 0)`, `("c", 3)`, or an operation and two expressions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """An affine map of loops to positions."""
+
+    loops: int
+    results: tuple[Expression, ...]
+
+    @classmethod
+    def read(cls, given: ir.AffineMap) -> Map:
+        """From the bindings' map."""
+        return cls(given.n_dims, tuple(_expression(each) for each in given.results))
+
+    @property
+    def dims(self) -> tuple[int, ...] | None:
+        """The loop of each result where each is one loop, and none twice; else `None`."""
+        dims = [each[1] for each in self.results if each[0] == "d"]
+        return tuple(dims) if len(set(dims)) == len(self.results) else None
+
+
+def evaluated(expression: Expression, dims: Sequence[Any]) -> Any:
+    """The value of an expression for these values of the loops, numbers or arrays."""
+    kind, *parts = expression
+    if kind == "d":
+        return dims[parts[0]]
+    if kind == "c":
+        return parts[0]
+    left, right = (evaluated(part, dims) for part in parts)
+    return _OPERATIONS[kind](left, right)
+
+
+_OPERATIONS = {
+    "Add": lambda a, b: a + b,
+    "Mul": lambda a, b: a * b,
+    "Mod": lambda a, b: a % b,
+    "FloorDiv": lambda a, b: a // b,
+    "CeilDiv": lambda a, b: -(-a // b),
+}
+
+
+def loops_in(expression: Expression) -> set[int]:
+    """The loops that an expression reads."""
+    kind, *parts = expression
+    if kind in "dsc":
+        return {parts[0]} if kind == "d" else set()
+    return loops_in(parts[0]) | loops_in(parts[1])
+
+
+def _expression(given: ir.AffineExpr) -> Expression:
+    name = type(given).__name__.removeprefix("Affine").removesuffix("Expr")
+    if name in ("Dim", "Symbol"):
+        return name[0].lower(), given.position
+    if name == "Constant":
+        return "c", given.value
+    return name, _expression(given.lhs), _expression(given.rhs)

@@ -1,0 +1,369 @@
+"""Ops that make, move and read elements of tensors, whichever dialect they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from shard_dialect.proof.field import mixed
+from shard_dialect.proof.machine import Data, Machine, Value, means
+from shard_dialect.proof.reading import Op, Type
+
+DYNAMIC = -(1 << 63)
+"""A number in a list of static ones for which an operand stands."""
+
+
+def constant(m: Machine, given: Any, type_: Type, op: Op) -> Value:
+    """A number, an array, or a resource, whose elements stand for any."""
+    if isinstance(given, str) or np.asarray(given).dtype.kind not in "biuf":
+        return _named(m, str(given), type_, op)
+    array = m.scalar(np.asarray(given).reshape(type_.shape))
+    if type_.is_float:
+        return Value(m.field.of_floats(array, type_.largest), True)
+    if type_.is_integer:
+        bits = array.astype(np.int64)
+        return Value(bits & 1 if type_.is_bit else bits, False)
+    raise m.unproven(op, f"is a constant of type {type_.text}")
+
+
+def _named(m: Machine, name: str, type_: Type, op: Op) -> Value:
+    """Elements of which nothing is known but the name of what they are in, and their place."""
+    if type_.kind == "other":
+        raise m.unproven(op, f"is a constant of type {type_.text}")
+    positions = np.arange(prod(type_.shape), dtype=np.uint64).reshape(type_.shape)
+    drawn = mixed(m.field.key("resource", name), positions)
+    if type_.is_float or type_.kind == "complex":
+        return Value(m.scalar(m.field.reduced(drawn)), True)
+    return Value(m.scalar((drawn % np.uint64(2)).astype(np.int64)), False)
+
+
+@means("arith.constant", "stablehlo.constant", "tosa.const", "sdy.constant", "tosa.const_shape",
+       "mhlo.constant")  # fmt: skip
+def _constant(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    given = op.attributes["values" if op.name.startswith("tosa") else "value"]
+    return constant(m, given, op.type, op)
+
+
+@means("tensor.empty", "bufferization.alloc_tensor", "ub.poison")
+def _empty(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    return m.undefined(_sized(m, op))
+
+
+def _sized(m: Machine, op: Op) -> Type:
+    if -1 in op.type.shape:
+        raise m.unproven(op, "has a size that is only known when the program runs")
+    return op.type
+
+
+@means("tensor.cast", "optimization_barrier", "bufferization.to_tensor", "tosa.identity",
+       "bufferization.to_buffer", "tensor.reinterpret_cast")  # fmt: skip
+def _same(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    return values[0]
+
+
+@means("stablehlo.optimization_barrier")
+def _barrier(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
+    return values
+
+
+@means("stablehlo.reshape", "tensor.collapse_shape", "tensor.expand_shape", "tosa.reshape",
+       "tensor.reshape")  # fmt: skip
+def _reshape(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    data = values[0].data
+    return Value(data.reshape(*data.shape[: m.axes], *_sized(m, op).shape), values[0].is_symbolic)
+
+
+@means("stablehlo.transpose", "tosa.transpose")
+def _transpose(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    order = op.attributes.get("permutation", op.attributes.get("perms"))
+    return transposed(m, values[0], order)
+
+
+def transposed(m: Machine, value: Value, order: Sequence[int]) -> Value:
+    """Dimension `i` of the result is dimension `order[i]`."""
+    places = (*range(m.axes), *(m.axes + dim for dim in order))
+    return Value(value.data.transpose(places), value.is_symbolic)
+
+
+@means("stablehlo.broadcast_in_dim")
+def _broadcast(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    dims, shape = op.attributes["broadcast_dimensions"], op.type.shape
+    data = values[0].data
+    own = [1] * len(shape)
+    for dim, size in zip(dims, data.shape[m.axes :], strict=True):
+        own[dim] = size
+    order = np.argsort(np.asarray(dims, np.int64), kind="stable")
+    data = data.transpose(*range(m.axes), *(m.axes + int(at) for at in order))
+    lead = data.shape[: m.axes]
+    spread = np.broadcast_to(data.reshape(*lead, *own), (*lead, *shape))
+    return Value(spread, values[0].is_symbolic)
+
+
+@means("tensor.splat", "tensor.from_elements")
+def _from_elements(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    symbolic = any(value.is_symbolic for value in values)
+    shape = _sized(m, op).shape
+    lead = m.lead(*values)
+    each = [m.elements(value) if symbolic else value.data for value in values]
+    if op.name == "tensor.splat":
+        return Value(np.broadcast_to(each[0].reshape(*lead, *(1,) * len(shape)), (*lead, *shape)), symbolic)
+    stacked = np.stack([np.broadcast_to(one, lead) for one in each], axis=-1)
+    return Value(stacked.reshape(*lead, *shape), symbolic)
+
+
+@means("stablehlo.iota")
+def _iota(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    shape, dim = op.type.shape, op.attributes["iota_dimension"]
+    own = np.arange(shape[dim]).reshape([-1 if d == dim else 1 for d in range(len(shape))])
+    data = m.scalar(np.broadcast_to(own, shape))
+    return Value(m.field.of_integers(data), True) if op.type.is_float else Value(data, False)
+
+
+@means("stablehlo.slice", "tosa.slice")
+def _slice(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    if op.name == "tosa.slice":
+        starts, sizes = (values[at].data.reshape(-1).tolist() for at in (1, 2))
+        box = [slice(at, at + size) for at, size in zip(starts, sizes, strict=True)]
+    else:
+        named = ("start_indices", "limit_indices", "strides")
+        box = [slice(*each) for each in zip(*(op.attributes[name] for name in named), strict=True)]
+    return Value(values[0].data[(..., *box)] if box else values[0].data, values[0].is_symbolic)
+
+
+@means("stablehlo.reverse", "tosa.reverse")
+def _reverse(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    dims = op.attributes["dimensions"] if "dimensions" in op.attributes else [op.attributes["axis"]]
+    return Value(np.flip(values[0].data, [m.axes + dim for dim in dims]), values[0].is_symbolic)
+
+
+@means("stablehlo.concatenate", "tensor.concat", "tosa.concat")
+def _concatenate(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    dim = next(op.attributes[key] for key in ("dimension", "dim", "axis") if key in op.attributes)
+    return concatenated(m, values, dim)
+
+
+def concatenated(m: Machine, values: Sequence[Value], dim: int) -> Value:
+    """The tensors after each other along a dimension."""
+    symbolic = any(value.is_symbolic for value in values)
+    lead = m.lead(*values)
+    each = [m.spread(m.elements(v) if symbolic else v.data, lead) for v in values]
+    return Value(np.concatenate(each, axis=m.axes + dim), symbolic)
+
+
+@means("stablehlo.pad", "tosa.pad")
+def _pad(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    if op.name == "tosa.pad":
+        ends = values[1].data.reshape(-1, 2)
+        low, high, inside = ends[:, 0].tolist(), ends[:, 1].tolist(), [0] * len(ends)
+        return padded(m, values[0], values[2], low, high, inside)
+    named = ("edge_padding_low", "edge_padding_high", "interior_padding")
+    return padded(m, values[0], values[1], *(op.attributes[name] for name in named))
+
+
+def padded(
+    m: Machine,
+    value: Value,
+    with_: Value,
+    low: Sequence[int],
+    high: Sequence[int],
+    inside: Sequence[int],
+) -> Value:
+    """A tensor with a scalar before, after and between its elements; sizes below 0 cut."""
+    symbolic = value.is_symbolic or with_.is_symbolic
+    data, fill = (m.elements(v) if symbolic else v.data for v in (value, with_))
+    fill = fill.reshape(fill.shape[: m.axes])
+    lead = np.broadcast_shapes(data.shape[: m.axes], fill.shape)
+    own = data.shape[m.axes :]
+    spaced = [size + max(size - 1, 0) * gap for size, gap in zip(own, inside, strict=True)]
+    room = [max(a, 0) + size + max(b, 0) for a, size, b in zip(low, spaced, high, strict=True)]
+    full = np.broadcast_to(fill.reshape(*fill.shape, *(1,) * len(own)), (*lead, *room)).copy()
+    into = tuple(
+        slice(max(a, 0), max(a, 0) + size, gap + 1)
+        for a, size, gap in zip(low, spaced, inside, strict=True)
+    )
+    full[(..., *into)] = data
+    cut = tuple(
+        slice(max(-a, 0), size - max(-b, 0)) for a, size, b in zip(low, room, high, strict=True)
+    )
+    return Value(full[(..., *cut)], symbolic)
+
+
+@means("tensor.dim")
+def _dim(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    shape = np.array([*values[0].data.shape[m.axes :], 0])
+    return Value(shape[np.clip(values[1].data, 0, len(shape) - 1)], False)
+
+
+@means("tensor.extract")
+def _extract(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    source, *indices = values
+    places = [m.integers(index) for index in m.aligned(indices)]
+    picked = m.picked(source.data, places)
+    sizes = source.data.shape[m.axes :]
+    inside: Any = True
+    for place, size in zip(places, sizes, strict=True):
+        inside = inside & (place >= 0) & (place < size)
+    if not np.all(inside):
+        wild = m.undefined(op.type).data
+        wild = wild.reshape(*wild.shape, *(1,) * (picked.ndim - wild.ndim))
+        picked = np.where(inside, picked, wild)
+    return Value(picked, source.is_symbolic)
+
+
+@means("tensor.insert")
+def _insert(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    element, into, *indices = values
+    symbolic = element.is_symbolic or into.is_symbolic
+    data, new = (m.elements(v) if symbolic else v.data for v in (into, element))
+    here: Any = True
+    rank = data.ndim - m.axes
+    for dim, (index, positions) in enumerate(
+        zip(indices, m.aranges(data.shape[m.axes :]), strict=True)
+    ):
+        del dim
+        here = here & (positions == index.data.reshape(*index.data.shape, *(1,) * rank))
+    return Value(np.where(here, new.reshape(*new.shape, *(1,) * rank), data), symbolic)
+
+
+def numbers(
+    m: Machine, op: Op, name: str, operands: Sequence[Value]
+) -> tuple[list[Data | int], Sequence[Value]]:
+    """A list of numbers of which operands give some; and the operands that are left."""
+    listed: list[Data | int] = []
+    rest = list(operands)
+    for number in op.attributes[name]:
+        if number == DYNAMIC:
+            data = rest.pop(0).data
+            listed.append(int(data.reshape(-1)[0]) if data.size == 1 else data)
+        else:
+            listed.append(number)
+    return listed, rest
+
+
+@means("tensor.extract_slice")
+def _extract_slice(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    source, *rest = values
+    offsets, rest = numbers(m, op, "static_offsets", rest)
+    sizes, rest = numbers(m, op, "static_sizes", rest)
+    strides, rest = numbers(m, op, "static_strides", rest)
+    lengths = [m_int(m, op, size) for size in sizes]
+    steps = [m_int(m, op, stride) for stride in strides]
+    taken = sliced(m, source.data, offsets, lengths, steps)
+    data = taken.reshape(*taken.shape[: m.axes], *_kept_sizes(op, op.type, lengths))
+    return Value(data, source.is_symbolic)
+
+
+def m_int(m: Machine, op: Op, number: Data | int) -> int:
+    """A number that must be the same on all devices."""
+    if isinstance(number, int):
+        return number
+    if len(set(number.reshape(-1).tolist())) > 1:
+        raise m.unproven(op, "has sizes that differ between devices")
+    return int(number.reshape(-1)[0])
+
+
+def _kept_sizes(op: Op, type_: Type, sizes: Sequence[int]) -> Sequence[int]:
+    """The sizes without those of 1 that the smaller type drops."""
+    if -1 not in type_.shape:
+        return type_.shape
+    left = list(sizes)
+    while len(left) > len(type_.shape):
+        left.remove(1)
+    return left
+
+
+def sliced(
+    m: Machine,
+    data: Data,
+    offsets: Sequence[Data | int],
+    sizes: Sequence[int],
+    strides: Sequence[int],
+) -> Data:
+    """A box of a tensor; offsets are numbers, or arrays with a number for each device."""
+    if all(isinstance(offset, int) for offset in offsets):
+        box = tuple(
+            slice(int(at), int(at) + (size - 1) * step + 1 if size else int(at), step)
+            for at, size, step in zip(offsets, sizes, strides, strict=True)
+        )
+        return data[(..., *box)] if box else data
+    indices = []
+    for at, points, step in zip(offsets, m.aranges(sizes), strides, strict=True):
+        base = at if isinstance(at, int) else at.reshape(*at.shape[: m.axes], *(1,) * len(sizes))
+        indices.append(base + points * step)
+    picked = m.picked(data, indices)
+    return np.broadcast_to(picked, (*picked.shape[: m.axes], *sizes))
+
+
+@means("tensor.insert_slice", "tensor.parallel_insert_slice")
+def _insert_slice(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    source, into, *rest = values
+    offsets, rest = numbers(m, op, "static_offsets", rest)
+    sizes, rest = numbers(m, op, "static_sizes", rest)
+    strides, rest = numbers(m, op, "static_strides", rest)
+    lengths = [m_int(m, op, size) for size in sizes]
+    data = source.data
+    box = Value(data.reshape(*data.shape[: m.axes], *lengths), source.is_symbolic)
+    return inserted(m, box, into, offsets, [m_int(m, op, stride) for stride in strides])
+
+
+def inserted(
+    m: Machine,
+    source: Value,
+    into: Value,
+    offsets: Sequence[Data | int],
+    strides: Sequence[int],
+) -> Value:
+    """A tensor in which a box holds another one."""
+    symbolic = source.is_symbolic or into.is_symbolic
+    new, data = (m.elements(v) if symbolic else v.data for v in (source, into))
+    sizes = new.shape[m.axes :]
+    if all(isinstance(offset, int) for offset in offsets):
+        lead = np.broadcast_shapes(new.shape[: m.axes], data.shape[: m.axes])
+        full = m.spread(data, lead).copy()
+        box = tuple(
+            slice(int(at), int(at) + (size - 1) * step + 1 if size else int(at), step)
+            for at, size, step in zip(offsets, sizes, strides, strict=True)
+        )
+        full[(..., *box)] = new
+        return Value(full, symbolic)
+    inside: Any = True
+    places = []
+    for at, points, size, step in zip(
+        offsets, m.aranges(data.shape[m.axes :]), sizes, strides, strict=True
+    ):
+        base = at if isinstance(at, int) else at.reshape(*at.shape[: m.axes], *(1,) * len(sizes))
+        away = points - base
+        inside = inside & (away >= 0) & (away % step == 0) & (away // step < size)
+        places.append(away // step)
+    if 0 in sizes:
+        return into
+    return Value(np.where(inside, m.picked(new, places), data), symbolic)
+
+
+@means("stablehlo.dynamic_slice")
+def _dynamic_slice(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    source, *starts = values
+    sizes = op.attributes["slice_sizes"]
+    offsets = _clamped(m, starts, source.data.shape[m.axes :], sizes)
+    return Value(sliced(m, source.data, offsets, sizes, [1] * len(sizes)), source.is_symbolic)
+
+
+@means("stablehlo.dynamic_update_slice")
+def _dynamic_update_slice(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    into, source, *starts = values
+    sizes = source.data.shape[m.axes :]
+    offsets = _clamped(m, starts, into.data.shape[m.axes :], sizes)
+    return inserted(m, source, into, offsets, [1] * len(sizes))
+
+
+def _clamped(
+    m: Machine, starts: Sequence[Value], whole: Sequence[int], sizes: Sequence[int]
+) -> list[Data | int]:
+    clamped: list[Data | int] = []
+    for start, size, room in zip(starts, sizes, whole, strict=True):
+        at = np.clip(m.integers(start), 0, room - size)
+        clamped.append(int(at.reshape(-1)[0]) if at.size == 1 else at)
+    return clamped
