@@ -125,6 +125,21 @@ def _in_part(m: Machine, name: str, rank: int) -> Data:
 
 def argument(m: Machine, whole: Value, place: Place, local: Type) -> Value:
     """What each device has of an argument; what is not of the tensor holds anything."""
+    here = on_grid_of(m, place)
+    return m.moved(_argument(here, here.moved(whole, m), place, local), here)
+
+
+def on_grid_of(m: Machine, place: Place) -> Machine:
+    """The devices as the grid of a sharding has them."""
+    if place.sharding is None:
+        return m
+    grid = m.program.grids.get(place.sharding.grid)
+    if grid is None or sorted(grid.devices) != sorted(m.devices.devices):
+        raise ShardError(f"a sharding is on @{place.sharding.grid}, which is no grid of all devices")
+    return m.on(grid)
+
+
+def _argument(m: Machine, whole: Value, place: Place, local: Type) -> Value:
     held = shards(m, place, local.shape)
     data = m.picked(whole.data, held.positions)
     value = Value(np.broadcast_to(data, (*data.shape[: m.axes], *local.shape)), whole.is_symbolic)

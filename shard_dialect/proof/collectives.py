@@ -228,13 +228,14 @@ def _update_halo(
     sizes = list(op.attributes.get("static_halo_sizes", ()))
     if DYNAMIC in sizes:
         raise m.unproven(op, "has halos that the program computes")
-    value = values[0]
+    here = _on_named(m, op, op.attributes["grid"])
+    value = here.moved(values[0], m)
     for dim, axes in enumerate(split):
         if axes:
             low, high, sizes = sizes[0], sizes[1], sizes[2:]
-            _check_together(m, op, axes)
-            value = _with_halo(m, value, tuple(axes), dim, low, high)
-    return [value]
+            _check_together(here, op, axes)
+            value = _with_halo(here, value, tuple(axes), dim, low, high)
+    return [m.moved(value, here)]
 
 
 def _axis_lists(attribute: Any) -> list[list[int]]:
@@ -278,8 +279,11 @@ def _position(
 ) -> Sequence[Value]:
     """Where this device is, or how many there are."""
     name = op.attributes.get("grid", op.attributes.get("cluster"))
-    if name is not None and m.program.grids.get(name) != m.grid:
-        raise m.unproven(op, f"asks for a place on @{name}, which is not the grid of all devices")
+    here = m if name is None else _on_named(m, op, name)
+    return [m.moved(each, here) for each in _positions(here, op)]
+
+
+def _positions(m: Machine, op: Op) -> list[Value]:
     listed = op.attributes.get("axes", op.attributes.get("mesh_axis"))
     if listed is None and "axis" in op.attributes:
         listed = [op.attributes["axis"]]
@@ -311,37 +315,23 @@ def _run_collective(
         return [values[0]]  # of the distributed form, whose tensors are global
     name = op.attributes["cluster" if is_ours else "grid"]
     axes = tuple(op.attributes["mesh_axis" if is_ours else "grid_axes"])
-    shape = m.program.grids.get(name)
-    if shape is None:
-        raise m.unproven(op, f"is on @{name}, which is a part of a grid")
-    if shape != m.grid:
-        return [_on_other_grid(m, op, values[0], collective, shape, axes)]
-    _check_together(m, op, axes)
-    return [collective(m, op, values[0], axes)]
+    here = _on_named(m, op, name)
+    _check_together(here, op, axes)
+    return [m.moved(collective(here, op, here.moved(values[0], m), axes), here)]
 
 
 for _name in _COLLECTIVES:
     runs(_name)(_run_collective)
 
 
-def _on_other_grid(
-    m: Machine,
-    op: Op,
-    value: Value,
-    collective: Collective,
-    shape: tuple[int, ...],
-    axes: tuple[int, ...],
-) -> Value:
-    """On another grid of the same devices, in the same order."""
-    if prod(shape) != prod(m.grid) or m.active is not None:
-        raise m.unproven(op, f"is on a grid of shape {shape}, among devices of {m.grid}")
-    own = value.data.shape[m.axes :]
-    other = replace(m, grid=shape)
-    data = m.spread(value.data, m.grid).reshape(*shape, *own)
-    result = collective(other, op, Value(data, value.is_symbolic), axes)
-    own = result.data.shape[other.axes :]
-    data = other.spread(result.data, shape).reshape(*m.grid, *own)
-    return Value(data, result.is_symbolic)
+def _on_named(m: Machine, op: Op, name: str) -> Machine:
+    """The devices as the grid of this name has them."""
+    grid = m.program.grids.get(name)
+    if grid is None:
+        raise m.unproven(op, f"is on @{name}, which is a part of a grid")
+    if sorted(grid.devices) != sorted(m.devices.devices):
+        raise m.unproven(op, f"is on @{name}, which has other devices than the largest grid")
+    return m.on(grid)
 
 
 def _check_together(m: Machine, op: Op, axes: Sequence[int]) -> None:
@@ -366,7 +356,9 @@ def _manual_boundary(
     value = values[0]
     rank = value.data.ndim - m.axes
     sharding = read_sharding(op.attributes["sharding"], rank)
-    manual = set(op.attributes["mesh_axis" if "mesh_axis" in op.attributes else "manual_axes"])
+    before, m = m, _on_named(m, op, sharding.grid)
+    value = m.moved(value, before)
+    manual = set(op.attributes["manual_axes"])
     for dim, split in enumerate(sharding.split_axes):
         axes = tuple(axis for axis in split if axis in manual)
         if not axes:
@@ -381,5 +373,5 @@ def _manual_boundary(
     if op.name == "mesh.to_global":
         index = tuple(slice(0, 1) if axis in manual else slice(None) for axis in range(m.axes))
         value = Value(value.data[index], value.is_symbolic)
-    return [value]
+    return [before.moved(value, m)]
 

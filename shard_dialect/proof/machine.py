@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from shard_dialect.errors import ShardError
 from shard_dialect.proof.field import Elements, Field, mixed
-from shard_dialect.proof.reading import Block, Function, Op, Program, Type
+from shard_dialect.proof.reading import Block, Function, Grid, Op, Program, Type
 
 Data: TypeAlias = NDArray[Any]
 _MOST_STEPS = 1 << 17
@@ -74,7 +74,7 @@ class Machine:
 
     program: Program
     field: Field
-    grid: tuple[int, ...]
+    devices: Grid
     generator: np.random.Generator
     is_ordered: bool = False
     """Whether floats compare as numbers: what bodies that pick an element need."""
@@ -83,6 +83,34 @@ class Machine:
     loops: list[tuple[int, ...]] = field(default_factory=list)
     active: Data | None = None
     """Which devices are in the branch that is evaluated, if not all are."""
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """The sizes of the grid's axes."""
+        return self.devices.shape
+
+    def on(self, grid: Grid) -> Machine:
+        """The same devices, as another grid has them."""
+        if grid == self.devices:
+            return self
+        active = None
+        other = replace(self, devices=grid, active=None)
+        if self.active is not None:
+            active = other.moved(Value(self.active, False), self).data
+        return replace(other, active=active)
+
+    def moved(self, value: Value, before: Machine) -> Value:
+        """A value of the devices of `before`, which has another grid of them."""
+        if before.devices == self.devices:
+            return value
+        own = value.data.shape[before.axes :]
+        if all(size == 1 for size in value.data.shape[: before.axes]):
+            return Value(value.data.reshape(*(1,) * self.axes, *own), value.is_symbolic)
+        flat = before.spread(value.data, before.grid).reshape(-1, *own)
+        by_device = flat[np.argsort(before.devices.devices)]
+        return Value(
+            by_device[list(self.devices.devices)].reshape(*self.grid, *own), value.is_symbolic
+        )
 
     @property
     def axes(self) -> int:

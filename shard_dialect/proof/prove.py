@@ -21,7 +21,7 @@ import numpy as np
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.proof import collectives, contractions, control, structured_stablehlo  # noqa: F401
-from shard_dialect.proof.boundary import Place, argument, shards, total
+from shard_dialect.proof.boundary import Place, argument, on_grid_of, shards, total
 from shard_dialect.proof.field import PRIME_GAPS, Field
 from shard_dialect.proof.machine import Machine, Unproven, Value
 from shard_dialect.proof.reading import Function, Op, Program, Type, read_program
@@ -204,9 +204,11 @@ class _Trial:
         for number, (whole, own, place, type_) in enumerate(
             zip(expected, found, places, types, strict=True)
         ):
-            own = total(m, own, place, type_)
-            held = shards(m, place, own.data.shape[m.axes :])
-            wanted = m.picked(
+            here = on_grid_of(m, place)
+            own = total(here, here.moved(own, m), place, type_)
+            whole = here.moved(whole, m)
+            held = shards(here, place, own.data.shape[here.axes :])
+            wanted = here.picked(
                 m.elements(whole) if own.is_symbolic else whole.data, held.positions
             )
             has = m.elements(own) if whole.is_symbolic else own.data
@@ -218,7 +220,7 @@ class _Trial:
             wrong += int(differs.sum())
             if first is None:
                 at = tuple(int(each) for each in np.argwhere(differs)[0])
-                first = number, at[: m.axes], _element(held.positions, at)
+                first = number, at[: here.axes], _element(held.positions, at)
         if first is None:
             return None
         return Counterexample(*first, wrong, compared)

@@ -125,6 +125,17 @@ class Function:
 
 
 @dataclass(frozen=True, slots=True)
+class Grid:
+    """The sizes of a grid's axes, and the numbers of its devices by their place in row-major order.
+
+    Devices of all grids with one number are one device.
+    """
+
+    shape: tuple[int, ...]
+    devices: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """A box of a grid."""
 
@@ -135,10 +146,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A module: its functions, the shapes of its grids, and the parts of these."""
+    """A module: its functions, its grids, and the parts of these."""
 
     functions: Mapping[str, Function]
-    grids: Mapping[str, tuple[int, ...]]
+    grids: Mapping[str, Grid]
     parts: Mapping[str, Part]
 
     def entry(self, name: str | None = None) -> Function:
@@ -153,9 +164,13 @@ class Program:
         return public[0]
 
     @property
-    def grid(self) -> tuple[int, ...]:
-        """The shape of the grid with most devices, of these with most axes; () without a grid."""
-        return max(self.grids.values(), key=lambda shape: (prod(shape), len(shape)), default=())
+    def grid(self) -> Grid:
+        """The grid with most devices, of these with most axes; one device without a grid."""
+        return max(
+            self.grids.values(),
+            key=lambda grid: (prod(grid.shape), len(grid.shape)),
+            default=Grid((), (0,)),
+        )
 
 
 def read_program(module: ir.Module) -> Program:
@@ -179,12 +194,18 @@ def _read(module: ir.Module) -> Program:
     return Program(functions, grids, parts)
 
 
-def _grid(op: ir.Operation) -> tuple[int, ...]:
+def _grid(op: ir.Operation) -> Grid:
     if op.name == "sdy.mesh":
-        axes = re.findall(r'"[^"]*"\s*=\s*(\d+)', str(op.attributes["mesh"]))
-        return tuple(map(int, axes))
-    key = "shape" if op.name == "shard.grid" else "dim_sizes"
-    return tuple(_plain(op.attributes[key])) if key in op.attributes else ()
+        text = str(op.attributes["mesh"])
+        shape = tuple(map(int, re.findall(r'"[^"]*"\s*=\s*(\d+)', text)))
+        listed = re.search(r"device_ids\s*=\s*\[([\d, ]*)\]", text)
+        devices = tuple(map(int, listed[1].split(","))) if listed and listed[1] else ()
+    else:
+        key = "shape" if op.name == "shard.grid" else "dim_sizes"
+        shape = tuple(_plain(op.attributes[key])) if key in op.attributes else ()
+        named = [key for key in ("device_ids", "mesh.device_ids") if key in op.attributes]
+        devices = tuple(_plain(op.attributes[named[0]])) if named else ()
+    return Grid(shape, devices or tuple(range(prod(size for size in shape if size > 0))))
 
 
 @dataclass

@@ -20,10 +20,11 @@ def constant(m: Machine, given: Any, type_: Type, op: Op) -> Value:
     """A number, an array, or a resource, whose elements stand for any."""
     if isinstance(given, str) or np.asarray(given).dtype.kind not in "biuf":
         return _named(m, str(given), type_, op)
-    array = m.scalar(np.asarray(given).reshape(type_.shape))
+    array = np.asarray(given)
+    array = m.scalar(array if type_.kind == "other" else array.reshape(type_.shape))
     if type_.is_float:
         return Value(m.field.of_floats(array, type_.largest), True)
-    if type_.is_integer:
+    if type_.is_integer or array.dtype.kind in "iu":
         bits = array.astype(np.int64)
         return Value(bits & 1 if type_.is_bit else bits, False)
     raise m.unproven(op, f"is a constant of type {type_.text}")
