@@ -113,14 +113,23 @@ def _coordinate(m: Machine, axis: int, rank: int) -> Data:
 
 
 def _in_part(m: Machine, name: str, rank: int) -> Data:
-    part = m.program.parts.get(name)
-    if part is None:
+    """Which devices are in a part, which its own grid says."""
+    part, offsets = m.program.parts.get(name), None
+    while part is not None:
+        offsets = np.add(part.offsets, 0 if offsets is None else offsets)
+        if part.grid in m.program.grids:
+            break
+        part = m.program.parts.get(part.grid)
+    if part is None or offsets is None:
         raise ShardError(f"stage @{name} is not declared")
+    here = m.on(m.program.grids[part.grid])
     inside: Any = True
-    for axis, (start, size) in enumerate(zip(part.offsets, part.sizes, strict=True)):
-        coordinate = _coordinate(m, axis, rank)
+    sizes = m.program.parts[name].sizes
+    for axis, (start, size) in enumerate(zip(offsets.tolist(), sizes, strict=True)):
+        coordinate = _coordinate(here, axis, 0)
         inside = inside & (coordinate >= start) & (coordinate < start + size)
-    return inside
+    moved = m.moved(Value(inside, False), here).data
+    return moved.reshape(*moved.shape, *(1,) * rank)
 
 
 def argument(m: Machine, whole: Value, place: Place, local: Type) -> Value:

@@ -228,7 +228,7 @@ def _update_halo(
     sizes = list(op.attributes.get("static_halo_sizes", ()))
     if DYNAMIC in sizes:
         raise m.unproven(op, "has halos that the program computes")
-    here = _on_named(m, op, op.attributes["grid"])
+    here = on_named(m, op, op.attributes["grid"])
     value = here.moved(values[0], m)
     for dim, axes in enumerate(split):
         if axes:
@@ -279,7 +279,7 @@ def _position(
 ) -> Sequence[Value]:
     """Where this device is, or how many there are."""
     name = op.attributes.get("grid", op.attributes.get("cluster"))
-    here = m if name is None else _on_named(m, op, name)
+    here = m if name is None else on_named(m, op, name)
     return [m.moved(each, here) for each in _positions(here, op)]
 
 
@@ -315,7 +315,7 @@ def _run_collective(
         return [values[0]]  # of the distributed form, whose tensors are global
     name = op.attributes["cluster" if is_ours else "grid"]
     axes = tuple(op.attributes["mesh_axis" if is_ours else "grid_axes"])
-    here = _on_named(m, op, name)
+    here = on_named(m, op, name)
     _check_together(here, op, axes)
     return [m.moved(collective(here, op, here.moved(values[0], m), axes), here)]
 
@@ -324,7 +324,7 @@ for _name in _COLLECTIVES:
     runs(_name)(_run_collective)
 
 
-def _on_named(m: Machine, op: Op, name: str) -> Machine:
+def on_named(m: Machine, op: Op, name: str) -> Machine:
     """The devices as the grid of this name has them."""
     grid = m.program.grids.get(name)
     if grid is None:
@@ -344,34 +344,3 @@ def _check_together(m: Machine, op: Op, axes: Sequence[int]) -> None:
             np.broadcast_to(first, m.active.shape), m.active
         ):
             raise m.unproven(op, "is reached by some devices of a group and not by others")
-
-
-@runs("mesh.to_local", "mesh.to_global")
-def _manual_boundary(
-    m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]
-) -> Sequence[Value]:
-    """Where a manual computation begins, or ends."""
-    from shard_dialect.ir.mesh.sharding_attributes import read_sharding
-
-    value = values[0]
-    rank = value.data.ndim - m.axes
-    sharding = read_sharding(op.attributes["sharding"], rank)
-    before, m = m, _on_named(m, op, sharding.grid)
-    value = m.moved(value, before)
-    manual = set(op.attributes["manual_axes"])
-    for dim, split in enumerate(sharding.split_axes):
-        axes = tuple(axis for axis in split if axis in manual)
-        if not axes:
-            continue
-        if op.name == "mesh.to_global":
-            value = Value(_gathered(m, value, axes, dim), value.is_symbolic)
-            continue
-        data = grouped(m, value.data, axes)
-        at = _own(m, axes, dim) - 1
-        parts = [_split(each, at, len(data)).take(n, at) for n, each in enumerate(data)]
-        value = Value(ungrouped(m, np.stack(parts), axes), value.is_symbolic)
-    if op.name == "mesh.to_global":
-        index = tuple(slice(0, 1) if axis in manual else slice(None) for axis in range(m.axes))
-        value = Value(value.data[index], value.is_symbolic)
-    return [before.moved(value, m)]
-

@@ -309,6 +309,31 @@ def _integer_power(m: Machine, op: Op, base: Value, exponent: Value) -> Value:
 OPS["math.ipowi"] = _power
 
 
+@means("arith.addui_extended", "arith.subui_extended", "arith.mulsi_extended",
+       "arith.mului_extended")  # fmt: skip
+def _extended(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
+    """Two results: the low bits, and a function of the operands for the rest."""
+    kind = {"a": "add", "s": "sub", "m": "mul"}[op.name[6]]
+    low = combined(m, kind, values[0], values[1], op.types[0])
+    a, b = (m.elements(each) for each in m.aligned(values))
+    drawn = m.field.drawn(m.field.key("high", op.name), a, b).astype(np.int64)
+    return [low, Value(wrapped(drawn, op.types[1]), False)]
+
+
+@means("math.clampf")
+def _clamp_floats(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    value, low, high = values
+    return combined(m, "min", combined(m, "max", value, low, op.type), high, op.type)
+
+
+@means("math.sincos")
+def _sine_and_cosine(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
+    (angle,) = (m.elements(each) for each in values)
+    return [
+        Value(m.field.drawn(m.field.key("function", name), angle), True) for name in ("sin", "cos")
+    ]
+
+
 @means("arith.select", "stablehlo.select", "tosa.select")
 def _select(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     return selected(m, values, op.type)
@@ -434,6 +459,21 @@ def _rounded(m: Machine, elements: Elements) -> Data:
     return np.where(number > m.field.prime - _SMALL, number - m.field.prime, near)
 
 
+@means("stablehlo.complex", "complex.create")
+def _complex(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    real, imaginary = (m.elements(each) for each in m.aligned(values))
+    return Value(m.field.complex(real, imaginary), True)
+
+
+@means("stablehlo.real", "stablehlo.imag", "complex.re", "complex.im", "chlo.conj")
+def _part(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    """Of a sum this is the sum of the parts, which a function that is drawn is not."""
+    if op.operand_types[0].kind != "complex":
+        return values[0] if "im" not in op.name else Value(values[0].data * np.uint64(0), True)
+    m.boxes.append(op)
+    return _drawn(m, op, values)
+
+
 @means("stablehlo.map")
 def _map(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     return m.run(op.body, {}, values)[0]
@@ -460,7 +500,7 @@ arith: bitcast scaling_extf scaling_truncf
 math: absf acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh ctlz ctpop cttz erf
     erfc exp exp2 expm1 floor fpowi isfinite isinf isnan isnormal log log10 log1p log2 round
     roundeven rsqrt sin sinh sqrt tan tanh trunc
-chlo: acos acosh asin asinh atan atanh bessel_i1e conj cosh digamma erf erf_inv erfc is_inf
+chlo: acos acosh asin asinh atan atanh bessel_i1e cosh digamma erf erf_inv erfc is_inf
     is_neg_inf is_pos_inf lgamma next_after polygamma sinh square tan zeta
 """
 for _line in _DRAWN.replace("\n    ", " ").strip().splitlines():

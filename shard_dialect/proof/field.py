@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 Elements: TypeAlias = NDArray[np.uint64]
 Integers: TypeAlias = NDArray[np.int64]
 
-PRIME_GAPS = (19, 61, 69, 85, 99)
-"""The largest primes below 2 to the 31 are that number minus these."""
+PRIME_GAPS = (19, 99)
+"""Primes below 2 to the 31, by how far: the largest two in which -1 is a square."""
 _BITS = np.uint64(31)
 _LOW = np.uint64((1 << 31) - 1)
 _HALF = np.uint64(16)
@@ -75,6 +75,15 @@ class Field:
         elements = np.where(values >= largest, np.uint64(self.infinity), elements)
         elements = np.where(values <= -largest, self.neg(np.uint64(self.infinity)), elements)
         return np.where(np.isnan(values), np.uint64(self.key("nan") % self.prime), elements)
+
+    def complex(self, real: Elements, imaginary: Elements) -> Elements:
+        """Complex numbers, with a root of -1 for the imaginary unit."""
+        return self.add(real, self.mul(imaginary, np.uint64(self._unit)))
+
+    @cached_property
+    def _unit(self) -> int:
+        roots = (pow(a, (self.prime - 1) // 4, self.prime) for a in range(2, 100))
+        return next(root for root in roots if root * root % self.prime == self.prime - 1)
 
     @cached_property
     def _powers_of_two(self) -> Elements:

@@ -20,7 +20,13 @@ import numpy as np
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
-from shard_dialect.proof import collectives, contractions, control, structured_stablehlo  # noqa: F401
+from shard_dialect.proof import (  # noqa: F401 - they say what ops mean
+    collectives,
+    contractions,
+    control,
+    manual,
+    structured_stablehlo,
+)
 from shard_dialect.proof.boundary import Place, argument, on_grid_of, shards, total
 from shard_dialect.proof.field import PRIME_GAPS, Field
 from shard_dialect.proof.machine import Machine, Unproven, Value

@@ -41,7 +41,7 @@ class Type:
     @property
     def is_float(self) -> bool:
         """Whether values are elements of the field."""
-        return self.kind == "float"
+        return self.kind in ("float", "complex")
 
     @property
     def is_integer(self) -> bool:
@@ -151,6 +151,8 @@ class Program:
     functions: Mapping[str, Function]
     grids: Mapping[str, Grid]
     parts: Mapping[str, Part]
+    axis_names: Mapping[str, tuple[str, ...]]
+    """The names of a mesh's axes, for meshes of Shardy."""
 
     def entry(self, name: str | None = None) -> Function:
         """The function to judge: the one named so, `main`, or the only public one."""
@@ -180,7 +182,7 @@ def read_program(module: ir.Module) -> Program:
 
 
 def _read(module: ir.Module) -> Program:
-    functions, grids, parts = {}, {}, {}
+    functions, grids, parts, names = {}, {}, {}, {}
     for view in module.body.operations:
         op = view.operation
         if op.name == "func.func" and len(op.regions[0].blocks) > 0:
@@ -188,10 +190,13 @@ def _read(module: ir.Module) -> Program:
             functions[function.name] = function
         elif op.name in ("shard.grid", "mesh.cluster", "sdy.mesh"):
             grids[op.attributes["sym_name"].value] = _grid(op)
+            text = str(op.attributes["mesh"]) if op.name == "sdy.mesh" else ""
+            axes = tuple(re.findall(r'"([^"]*)"\s*=', text))
+            names[op.attributes["sym_name"].value] = axes
         elif op.name == "mesh.sub_cluster":
             values = (_plain(op.attributes[key]) for key in ("cluster", "offsets", "sizes"))
             parts[op.attributes["sym_name"].value] = Part(*values)
-    return Program(functions, grids, parts)
+    return Program(functions, grids, parts, names)
 
 
 def _grid(op: ir.Operation) -> Grid:
@@ -330,12 +335,22 @@ def _dense(attribute: ir.DenseElementsAttr) -> NDArray[Any] | str:
     """The elements; text where they are no real numbers."""
     type_ = ir.ShapedType(attribute.type)
     element = str(type_.element_type)
-    if attribute.is_splat and not element.startswith("complex"):
+    if element.startswith("complex"):
+        return _complex(str(attribute), type_.shape)
+    if attribute.is_splat:
         return np.full(type_.shape, attribute.get_splat_value().value)
     try:
-        return np.array(attribute) if not element.startswith("complex") else str(attribute)
+        return np.array(attribute)
     except TypeError:
         return _narrow(str(attribute), element, type_.shape)
+
+
+def _complex(text: str, shape: Sequence[int]) -> NDArray[Any] | str:
+    pairs = re.findall(r"\(([^,()]+),([^,()]+)\)", text)
+    numbers = np.array([complex(float(real), float(imaginary)) for real, imaginary in pairs])
+    if not len(numbers):
+        return text
+    return np.broadcast_to(numbers, shape) if len(numbers) == 1 else numbers.reshape(shape)
 
 
 _NARROW = {

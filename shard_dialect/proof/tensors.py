@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from shard_dialect.proof.field import mixed
-from shard_dialect.proof.machine import Data, Machine, Value, means
+from shard_dialect.proof.machine import Data, Machine, Value, means, runs
 from shard_dialect.proof.reading import Op, Type
 
 DYNAMIC = -(1 << 63)
@@ -18,10 +18,13 @@ DYNAMIC = -(1 << 63)
 
 def constant(m: Machine, given: Any, type_: Type, op: Op) -> Value:
     """A number, an array, or a resource, whose elements stand for any."""
-    if isinstance(given, str) or np.asarray(given).dtype.kind not in "biuf":
+    if isinstance(given, str) or np.asarray(given).dtype.kind not in "biufc":
         return _named(m, str(given), type_, op)
     array = np.asarray(given)
     array = m.scalar(array if type_.kind == "other" else array.reshape(type_.shape))
+    if type_.kind == "complex":
+        parts = (m.field.of_floats(each, np.inf) for each in (array.real, array.imag))
+        return Value(m.field.complex(*parts), True)
     if type_.is_float:
         return Value(m.field.of_floats(array, type_.largest), True)
     if type_.is_integer or array.dtype.kind in "iu":
@@ -60,7 +63,7 @@ def _sized(m: Machine, op: Op) -> Type:
 
 
 @means("tensor.cast", "optimization_barrier", "bufferization.to_tensor", "tosa.identity",
-       "bufferization.to_buffer", "tensor.reinterpret_cast")  # fmt: skip
+       "bufferization.to_buffer", "bufferization.materialize_in_destination")  # fmt: skip
 def _same(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     return values[0]
 
@@ -192,6 +195,33 @@ def padded(
     return Value(full[(..., *cut)], symbolic)
 
 
+@runs("tensor.pad")
+def _pad_by_body(
+    m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]
+) -> Sequence[Value]:
+    """The elements around the source are what the body gives for their places."""
+    source, *rest = values
+    low, rest = numbers(m, op, "static_low", rest)
+    high, rest = numbers(m, op, "static_high", rest)
+    shape = source.data.shape[m.axes :]
+    before, after = ([as_integer(m, op, each) for each in ends] for ends in (low, high))
+    full = [a + size + b for a, size, b in zip(before, shape, after, strict=True)]
+    (around,) = m.run(op.body, known, [Value(each, False) for each in m.aranges(full)])
+    data = around.data.reshape(*around.data.shape, *(1,) * (m.axes + len(full) - around.data.ndim))
+    into = Value(np.broadcast_to(data, (*data.shape[: m.axes], *full)), around.is_symbolic)
+    return [inserted(m, source, into, before, [1] * len(full))]
+
+
+@means("mesh.transfer")
+def _transfer(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    """Part of a tensor, or a tensor into a part of another one."""
+    offsets = list(op.attributes["offsets"])
+    ones = [1] * len(offsets)
+    if len(values) > 1:
+        return inserted(m, values[0], values[1], offsets, ones)
+    return Value(sliced(m, values[0].data, offsets, op.type.shape, ones), values[0].is_symbolic)
+
+
 @means("tensor.dim")
 def _dim(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     shape = np.array([*values[0].data.shape[m.axes :], 0])
@@ -250,14 +280,14 @@ def _extract_slice(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     offsets, rest = numbers(m, op, "static_offsets", rest)
     sizes, rest = numbers(m, op, "static_sizes", rest)
     strides, rest = numbers(m, op, "static_strides", rest)
-    lengths = [m_int(m, op, size) for size in sizes]
-    steps = [m_int(m, op, stride) for stride in strides]
+    lengths = [as_integer(m, op, size) for size in sizes]
+    steps = [as_integer(m, op, stride) for stride in strides]
     taken = sliced(m, source.data, offsets, lengths, steps)
     data = taken.reshape(*taken.shape[: m.axes], *_kept_sizes(op, op.type, lengths))
     return Value(data, source.is_symbolic)
 
 
-def m_int(m: Machine, op: Op, number: Data | int) -> int:
+def as_integer(m: Machine, op: Op, number: Data | int) -> int:
     """A number that must be the same on all devices."""
     if isinstance(number, int):
         return number
@@ -304,10 +334,10 @@ def _insert_slice(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     offsets, rest = numbers(m, op, "static_offsets", rest)
     sizes, rest = numbers(m, op, "static_sizes", rest)
     strides, rest = numbers(m, op, "static_strides", rest)
-    lengths = [m_int(m, op, size) for size in sizes]
+    lengths = [as_integer(m, op, size) for size in sizes]
     data = source.data
     box = Value(data.reshape(*data.shape[: m.axes], *lengths), source.is_symbolic)
-    return inserted(m, box, into, offsets, [m_int(m, op, stride) for stride in strides])
+    return inserted(m, box, into, offsets, [as_integer(m, op, stride) for stride in strides])
 
 
 def inserted(

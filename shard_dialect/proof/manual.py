@@ -1,0 +1,170 @@
+"""Manual computations: where global tensors become local ones, and collectives by replica groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from shard_dialect.ir.mesh.sharding_attributes import read_sharding
+from shard_dialect.ir.sdy.syntax import TensorSharding, read_manual_axes, read_per_value
+from shard_dialect.proof.collectives import grouped, on_named, ungrouped
+from shard_dialect.proof.elementwise import COMBINERS, reduced
+from shard_dialect.proof.machine import Data, Machine, Value, runs
+from shard_dialect.proof.reading import Grid, Op
+
+Split = Sequence[Sequence[int]]
+"""The axes of each dimension."""
+
+
+@runs("mesh.to_local", "mesh.to_global")
+def _mesh_boundary(
+    m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]
+) -> Sequence[Value]:
+    value = values[0]
+    sharding = read_sharding(op.attributes["sharding"], value.data.ndim - m.axes)
+    here = on_named(m, op, sharding.grid)
+    manual = set(op.attributes["manual_axes"])
+    split = [[axis for axis in axes if axis in manual] for axes in sharding.split_axes]
+    value = here.moved(value, m)
+    if op.name == "mesh.to_local":
+        value = _to_local(here, value, split)
+    else:
+        value = _to_global(here, value, split, manual)
+    return [m.moved(value, here)]
+
+
+@runs("sdy.manual_computation")
+def _sdy_manual(
+    m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]
+) -> Sequence[Value]:
+    entering = read_per_value(str(op.attributes["in_shardings"]))
+    leaving = read_per_value(str(op.attributes["out_shardings"]))
+    manual = read_manual_axes(str(op.attributes["manual_axes"]))
+    meshes = {each.mesh for each in (*entering, *leaving)}
+    if len(meshes) > 1 or not all(isinstance(mesh, str) for mesh in meshes):
+        raise m.unproven(op, "has shardings on several meshes")
+    here = on_named(m, op, str(*meshes)) if meshes else m
+    names = m.program.axis_names.get(str(*meshes), ()) if meshes else ()
+    number = {name: axis for axis, name in enumerate(names)}
+    inside = [
+        _to_local(here, here.moved(value, m), _split(m, op, sharding, manual, number))
+        for value, sharding in zip(values, entering, strict=True)
+    ]
+    results = here.run(op.body, known, inside)
+    axes = {number[name] for name in manual if name in number}
+    return [
+        m.moved(_to_global(here, value, _split(m, op, sharding, manual, number), axes), here)
+        for value, sharding in zip(results, leaving, strict=True)
+    ]
+
+
+def _split(
+    m: Machine,
+    op: Op,
+    sharding: TensorSharding,
+    manual: Sequence[str],
+    number: Mapping[str, int],
+) -> Split:
+    if any(axis.sub for dim in sharding.dims for axis in dim.axes if axis.name in manual):
+        raise m.unproven(op, "is manual along a part of an axis")
+    return [[number[axis.name] for axis in dim.axes if axis.name in manual] for dim in sharding.dims]
+
+
+def _to_local(m: Machine, value: Value, split: Split) -> Value:
+    """Each device's shard along these axes."""
+    for dim, axes in enumerate(split):
+        if not axes:
+            continue
+        data = grouped(m, value.data, axes)
+        at = m.axes - len(axes) + dim
+        size = data.shape[at + 1] // len(data)
+        parts = [each.take(range(n * size, (n + 1) * size), at) for n, each in enumerate(data)]
+        value = Value(ungrouped(m, np.stack(parts), axes), value.is_symbolic)
+    return value
+
+
+def _to_global(m: Machine, value: Value, split: Split, manual: set[int]) -> Value:
+    """The tensor of which these are the shards, the same on all devices along manual axes.
+
+    What is the same on devices along an axis that does not split it is taken from the first one.
+    """
+    for dim, axes in enumerate(split):
+        if axes:
+            data = grouped(m, value.data, axes)
+            at = m.axes - len(axes) + dim
+            whole = np.concatenate(list(data), axis=at)
+            spread = np.broadcast_to(whole, (len(data), *whole.shape))
+            value = Value(ungrouped(m, spread, axes), value.is_symbolic)
+    first = tuple(slice(0, 1) if axis in manual else slice(None) for axis in range(m.axes))
+    return Value(value.data[first], value.is_symbolic)
+
+
+@runs("stablehlo.all_reduce", "stablehlo.all_gather", "stablehlo.reduce_scatter",
+      "stablehlo.all_to_all", "stablehlo.collective_permute", "stablehlo.collective_broadcast",
+      "stablehlo.partition_id")  # fmt: skip
+def _by_groups(
+    m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]
+) -> Sequence[Value]:
+    """A collective of devices by their numbers: on a grid of one axis that has them in order."""
+    numbers = tuple(range(len(m.devices.devices)))
+    if tuple(sorted(m.devices.devices)) != numbers:
+        raise m.unproven(op, "is on devices that are not numbered from 0")
+    flat = m.on(Grid((len(numbers),), numbers))
+    if flat.active is not None and not np.all(flat.active):
+        raise m.unproven(op, "is in a branch that not all devices take")
+    if op.name == "stablehlo.partition_id":
+        return [m.moved(Value(np.arange(len(numbers)), False), flat)]
+    given = [flat.moved(value, m) for value in values]
+    spread = [Value(flat.spread(each.data, flat.grid), each.is_symbolic) for each in given]
+    if op.name == "stablehlo.collective_permute":
+        results = [_permuted(each, op) for each in spread]
+    else:
+        results = [
+            _in_groups(flat, op, each, type_)
+            for each, type_ in zip(spread, range(len(spread)), strict=True)
+        ]
+    return [m.moved(each, flat) for each in results]
+
+
+def _permuted(value: Value, op: Op) -> Value:
+    result = np.zeros_like(value.data)
+    for source, target in np.asarray(op.attributes["source_target_pairs"]).reshape(-1, 2).tolist():
+        result[target] = value.data[source]
+    return Value(result, value.is_symbolic)
+
+
+def _in_groups(m: Machine, op: Op, value: Value, number: int) -> Value:
+    groups = np.asarray(op.attributes["replica_groups"])
+    groups = groups.reshape(1, -1) if groups.ndim < 2 else groups
+    if groups.size == 0:
+        groups = np.arange(len(value.data)).reshape(1, -1)
+    results: list[Data | None] = [None] * len(value.data)
+    for group in groups.tolist():
+        members = [member for member in group if member >= 0]
+        shared = _together(m, op, Value(value.data[members], value.is_symbolic), number)
+        for member, data in zip(members, shared, strict=True):
+            results[member] = data
+    if any(each is None for each in results):
+        raise m.unproven(op, "has groups that leave out devices")
+    return Value(np.stack([each for each in results if each is not None]), value.is_symbolic)
+
+
+def _together(m: Machine, op: Op, value: Value, number: int) -> Sequence[Data]:
+    """What each member of a group gets; the members are the first dimension."""
+    data, count = value.data, len(value.data)
+    if op.name == "stablehlo.all_gather":
+        return [np.concatenate(list(data), axis=op.attributes["all_gather_dim"])] * count
+    if op.name == "stablehlo.collective_broadcast":
+        return [data[0]] * count
+    if op.name == "stablehlo.all_to_all":
+        split, concat = op.attributes["split_dimension"], op.attributes["concat_dimension"]
+        parts = [np.split(each, count, axis=split) for each in data]
+        return [np.concatenate([part[n] for part in parts], axis=concat) for n in range(count)]
+    kind = COMBINERS.get(op.body.ops[0].name) if len(op.body.ops) == 2 else None
+    if kind is None:
+        raise m.unproven(op, "reduces by a body that the prover does not know")
+    total = reduced(m, kind, value, op.types[number], [0]).data
+    if op.name == "stablehlo.all_reduce":
+        return [total] * count
+    return np.split(total, count, axis=op.attributes["scatter_dimension"])
