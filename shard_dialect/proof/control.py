@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
 from shard_dialect.proof.elementwise import selected
@@ -105,16 +103,19 @@ def _while(
 
 @runs("scf.for")
 def _for(m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]) -> Sequence[Value]:
-    low, high, step, *current = values
-    bounds = []
-    for bound in (low, high, step):
-        numbers: Any = np.unique(m.integers(bound))
-        if len(numbers) != 1:
-            raise m.unproven(op, "runs another number of times on each device")
-        bounds.append(int(numbers[0]))
-    for number in range(*bounds):
-        counter = Value(m.scalar(np.array(number)), False)
-        current = m.run(op.body, known, [counter, *current])
+    low, high, step = (m.integers(each) for each in values[:3])
+    current = list(values[3:])
+    here = np.ones((1,) * m.axes, bool) if m.active is None else m.active
+    counter = low
+    while np.any(going := here & (counter < high)):
+        given = [Value(counter, False), *current]
+        if np.array_equal(np.broadcast_to(going, (going | here).shape), here | going):
+            current = m.run(op.body, known, given)
+        else:
+            with m.within(going):
+                after = m.run(op.body, known, given)
+            current = _chosen(m, op, going, after, current)
+        counter = counter + step
     return current
 
 

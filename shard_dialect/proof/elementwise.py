@@ -494,7 +494,7 @@ def _drawn(m: Machine, op: Op, values: Sequence[Value]) -> Value:
 _DRAWN = """
 stablehlo: atan2 cbrt ceil cosine exponential exponential_minus_one floor is_finite log
     log_plus_one logistic popcnt count_leading_zeros reduce_precision round_nearest_afz
-    round_nearest_even rsqrt sine sqrt tan tanh bitcast_convert
+    round_nearest_even rsqrt sine sqrt tan tanh
 tosa: ceil clz cos erf exp floor log reciprocal rsqrt sigmoid sin tanh arithmetic_right_shift
 arith: bitcast scaling_extf scaling_truncf
 math: absf acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh ctlz ctpop cttz erf

@@ -24,8 +24,10 @@ from shard_dialect.proof import (  # noqa: F401 - they say what ops mean
     collectives,
     contractions,
     control,
+    functions,
     manual,
     structured_stablehlo,
+    tosa,
 )
 from shard_dialect.proof.boundary import Place, argument, on_grid_of, shards, total
 from shard_dialect.proof.field import PRIME_GAPS, Field

@@ -350,7 +350,7 @@ def _complex(text: str, shape: Sequence[int]) -> NDArray[Any] | str:
     numbers = np.array([complex(float(real), float(imaginary)) for real, imaginary in pairs])
     if not len(numbers):
         return text
-    return np.broadcast_to(numbers, shape) if len(numbers) == 1 else numbers.reshape(shape)
+    return np.full(shape, numbers[0]) if len(numbers) == 1 else numbers.reshape(shape)
 
 
 _NARROW = {

@@ -79,24 +79,24 @@ def _convolution(m: Machine, op: Op, values: Sequence[Value]) -> Value:
         [0, 0, *(each - 1 for each in spread)],
     )  # fmt: skip
     groups, batch_groups = op.attributes["feature_group_count"], op.attributes["batch_group_count"]
-    windows = _windows(m, image.data, kernel.data.shape[m.axes + 2 :], strides, dilation, 2)
-    result = _grouped(m, op, Value(windows, image.is_symbolic), kernel, groups, batch_groups, space)
+    seen = windows(m, image.data, kernel.data.shape[m.axes + 2 :], strides, dilation, 2)
+    result = _grouped(m, op, Value(seen, image.is_symbolic), kernel, groups, batch_groups, space)
     order = [dims.output_batch_dimension, dims.output_feature_dimension,
              *dims.output_spatial_dimensions]  # fmt: skip
     return transposed(m, result, np.argsort(order).tolist())
 
 
 def _grouped(
-    m: Machine, op: Op, windows: Value, kernel: Value, groups: int, batch_groups: int, space: int
+    m: Machine, op: Op, seen: Value, kernel: Value, groups: int, batch_groups: int, space: int
 ) -> Value:
     """Windows [batch, feature, places, window] times a kernel [output, feature, window]."""
     count = groups * batch_groups
-    lead = windows.data.shape[: m.axes]
-    batch, feature, *rest = windows.data.shape[m.axes :]
+    lead = seen.data.shape[: m.axes]
+    batch, feature, *rest = seen.data.shape[m.axes :]
     if batch_groups > 1:
-        image = windows.data.reshape(*lead, count, batch // count, feature, *rest)
+        image = seen.data.reshape(*lead, count, batch // count, feature, *rest)
     else:
-        image = windows.data.reshape(*lead, batch, count, feature // count, *rest)
+        image = seen.data.reshape(*lead, batch, count, feature // count, *rest)
         image = np.moveaxis(image, m.axes + 1, m.axes)
     k_lead = kernel.data.shape[: m.axes]
     output, inner, *window = kernel.data.shape[m.axes :]
@@ -104,7 +104,7 @@ def _grouped(
     # Loops: 0 group, 1 batch, 2 feature, 3 output, then places, then windows.
     places = [4 + dim for dim in range(space)]
     inside = [4 + space + dim for dim in range(space)]
-    a = Over(Value(image, windows.is_symbolic), (0, 1, 2, *places, *inside))
+    a = Over(Value(image, seen.is_symbolic), (0, 1, 2, *places, *inside))
     b = Over(Value(weights, kernel.is_symbolic), (0, 3, 2, *inside))
     summed = contracted(m, a, b, [1, 0, 3, *places], op.type)
     lead = summed.data.shape[: m.axes]
@@ -112,7 +112,7 @@ def _grouped(
     return Value(summed.data.reshape(*lead, own, output, *sizes), summed.is_symbolic)
 
 
-def _windows(
+def windows(
     m: Machine,
     data: Data,
     window: Sequence[int],
@@ -213,12 +213,12 @@ def _reduce_window(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Valu
         m, values[0], neutral, [low for low, _ in ends], [high for _, high in ends],
         [each - 1 for each in _listed(op, "base_dilations", ones)],
     )  # fmt: skip
-    windows = _windows(
+    seen = windows(
         m, image.data, _listed(op, "window_dimensions", ones),
         _listed(op, "window_strides", ones), _listed(op, "window_dilations", ones),
     )  # fmt: skip
     inside = [m.axes + rank + dim for dim in range(rank)]
-    total = reduced(m, kind, Value(windows, image.is_symbolic), op.types[0], inside)
+    total = reduced(m, kind, Value(seen, image.is_symbolic), op.types[0], inside)
     return [combined(m, kind, _as_wide(m, values[1], total), total, op.types[0])]
 
 
@@ -387,7 +387,7 @@ def _select_and_scatter(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     numbered = padded(m, Value(m.scalar(positions), False), nowhere, low, high, [0] * rank)
     zero = Value(m.scalar(np.array(0, np.uint64)), True)
     operand = padded(m, Value(m.elements(values[0]), True), zero, low, high, [0] * rank)
-    at, seen = (_windows(m, each.data, window, strides, ones) for each in (numbered, operand))
+    at, seen = (windows(m, each.data, window, strides, ones) for each in (numbered, operand))
     lead = np.broadcast_shapes(seen.shape[: m.axes], at.shape[: m.axes])
     places = seen.shape[m.axes : m.axes + rank]
     at = np.broadcast_to(at, (*lead, *at.shape[m.axes :])).reshape(*lead, *places, -1)

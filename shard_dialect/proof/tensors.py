@@ -53,6 +53,8 @@ def _constant(m: Machine, op: Op, values: Sequence[Value]) -> Value:
 
 @means("tensor.empty", "bufferization.alloc_tensor", "ub.poison")
 def _empty(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    if values and op.operand_types[-1].shape == op.type.shape:
+        return values[-1]  # what it is a copy of
     return m.undefined(_sized(m, op))
 
 

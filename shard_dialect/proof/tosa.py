@@ -1,0 +1,130 @@
+"""Reductions, products, windows and lookups of TOSA."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from shard_dialect.proof.contractions import Over, contracted
+from shard_dialect.proof.elementwise import combined, identity, reduced
+from shard_dialect.proof.machine import Data, Machine, Value, means
+from shard_dialect.proof.reading import Op, Type
+from shard_dialect.proof.structured_stablehlo import windows
+from shard_dialect.proof.tensors import padded
+
+_KINDS = {
+    "reduce_sum": "add",
+    "reduce_product": "mul",
+    "reduce_max": "max",
+    "reduce_min": "min",
+    "reduce_all": "and",
+    "reduce_any": "or",
+}
+
+
+@means(*(f"tosa.{name}" for name in _KINDS))
+def _reduce(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    dim = m.axes + op.attributes["axis"]
+    total = reduced(m, _KINDS[op.name[5:]], values[0], op.type, [dim])
+    return Value(np.expand_dims(total.data, dim), total.is_symbolic)
+
+
+@means("tosa.argmax")
+def _argmax(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    data = values[0].data
+    return Value(np.argmax(data, axis=m.axes + op.attributes["axis"]).astype(np.int64), False)
+
+
+def _centred(m: Machine, value: Value, point: Value, type_: Type) -> Value:
+    """The value minus its zero point, in the type of the sums."""
+    rank = value.data.ndim - m.axes
+    zero = point.data.reshape(*point.data.shape[: m.axes], *(1,) * rank)
+    return combined(m, "sub", value, Value(zero, point.is_symbolic), type_)
+
+
+@means("tosa.matmul")
+def _matmul(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    a, b = values[:2]
+    if len(values) == 4:
+        a, b = (_centred(m, v, p, op.type) for v, p in zip(values[:2], values[2:], strict=True))
+    return contracted(m, Over(a, (0, 1, 2)), Over(b, (0, 2, 3)), [0, 1, 3], op.type)
+
+
+@means("tosa.conv2d", "tosa.conv3d", "tosa.depthwise_conv2d")
+def _convolution(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    image, kernel, bias, *points = values
+    if points:
+        image, kernel = (
+            _centred(m, value, point, op.type)
+            for value, point in zip((image, kernel), points, strict=True)
+        )
+    space = image.data.ndim - m.axes - 2
+    ends = np.asarray(op.attributes["pad"]).reshape(space, 2).tolist()
+    zero = identity(m, "add", op.type)
+    image = padded(
+        m, image, zero, [0, *(low for low, _ in ends), 0], [0, *(high for _, high in ends), 0],
+        [0] * (space + 2),
+    )  # fmt: skip
+    depthwise = op.name == "tosa.depthwise_conv2d"
+    first = m.axes if depthwise else m.axes + 1
+    window = kernel.data.shape[first : first + space]
+    moved = np.moveaxis(image.data, -1, m.axes + 1)  # batch, channel, places
+    seen = windows(m, moved, window, op.attributes["stride"], op.attributes["dilation"], 2)
+    # Loops: 0 batch, 1 input channel, 2 output channel, then places, then windows.
+    places = [3 + dim for dim in range(space)]
+    inside = [3 + space + dim for dim in range(space)]
+    a = Over(Value(seen, image.is_symbolic), (0, 1, *places, *inside))
+    if depthwise:
+        summed = contracted(m, a, Over(kernel, (*inside, 1, 2)), [0, *places, 1, 2], op.type)
+        data = summed.data.reshape(*summed.data.shape[:-2], -1)
+        summed = Value(data, summed.is_symbolic)
+    else:
+        summed = contracted(m, a, Over(kernel, (2, *inside, 1)), [0, *places, 2], op.type)
+    shape = bias.data.shape
+    wide = bias.data.reshape(*shape[: m.axes], *(1,) * (space + 1), shape[-1])
+    return combined(m, "add", summed, Value(wide, bias.is_symbolic), op.type)
+
+
+@means("tosa.max_pool2d", "tosa.avg_pool2d")
+def _pool(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    image, type_ = values[0], op.type
+    if len(values) > 1 and not type_.is_float:
+        raise m.unproven(op, "is an average of integers, whose rounding the prover does not know")
+    kind = "max" if op.name == "tosa.max_pool2d" else "add"
+    total = _pooled(m, op, image, kind, type_)
+    if kind == "max":
+        return total
+    ones = Value(m.scalar(np.ones(op.operand_types[0].shape, np.uint64)), True)
+    count = _pooled(m, op, ones, "add", type_)
+    return combined(m, "div", total, count, type_)
+
+
+def _pooled(m: Machine, op: Op, image: Value, kind: str, type_: Type) -> Value:
+    top, bottom, left, right = op.attributes["pad"]
+    fill = identity(m, kind, type_)
+    wide = padded(m, image, fill, [0, top, left, 0], [0, bottom, right, 0], [0] * 4)
+    moved: Data = np.moveaxis(wide.data, -1, m.axes + 1)
+    seen = windows(m, moved, op.attributes["kernel"], op.attributes["stride"], [1, 1], 2)
+    total = reduced(m, kind, Value(seen, wide.is_symbolic), type_, [seen.ndim - 2, seen.ndim - 1])
+    return Value(np.moveaxis(total.data, m.axes + 1, -1), total.is_symbolic)
+
+
+@means("tosa.gather")
+def _gather(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    source, rows = values
+    batch, row, channel = m.aranges((*op.type.shape[:2], op.type.shape[2]))
+    del row
+    indices = m.integers(rows)[..., None]
+    zeros = np.zeros((1,) * (m.axes + 3), np.int64)
+    picked = m.picked(source.data, [zeros + batch, zeros + indices, zeros + channel])
+    return Value(picked, source.is_symbolic)
+
+
+@means("tosa.tile")
+def _tile(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    data = values[0].data
+    counts = [
+        made // size for made, size in zip(op.type.shape, data.shape[m.axes :], strict=True)
+    ]
+    return Value(np.tile(data, (*(1,) * m.axes, *counts)), values[0].is_symbolic)
