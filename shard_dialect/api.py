@@ -38,6 +38,8 @@ from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.framework.instruments import Instruments
 from shard_dialect.passes.framework.pass_table import register_pass
 from shard_dialect.passes.partition.one_device import mark_local
+from shard_dialect.proof import prove as proving
+from shard_dialect.proof.prove import Proof
 from shard_dialect.runtime.array_files import join_shards
 from shard_dialect.runtime.communication_report import Report
 from shard_dialect.runtime.communicators.registered_devices import LocalExecutor, register_backend
@@ -233,6 +235,18 @@ def auto(
     return result
 
 
+def prove(unsharded: ir.Module, local: ir.Module, entry: str | None = None) -> Proof:
+    """Say whether each device's program computes the unsharded program, for all inputs.
+
+    `local` is in the local form, as `run_pipeline(module, "spmd")` makes it; `unsharded` is the
+    module from before. The answer is "proven", "refuted" with an element that is wrong, or
+    "unknown" with the op that is not understood. Raises `ShardError` where they do not fit.
+    """
+    unsharded, local = _read(unsharded), _read(local)
+    with _file_locations(local):
+        return proving.prove(unsharded, local, entry)
+
+
 def mutations(
     module: ir.Module,
     entry: str | None = None,
@@ -379,6 +393,7 @@ __all__ = [
     "Mutation",
     "Pass",
     "ProgramReport",
+    "Proof",
     "Query",
     "Report",
     "ShardError",
@@ -400,6 +415,7 @@ __all__ = [
     "mutate",
     "mutations",
     "parse",
+    "prove",
     "read_collective",
     "register_backend",
     "register_dialect",

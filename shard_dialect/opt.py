@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, cast
 from shard_dialect import plugins
 from shard_dialect.cli.flags import STDOUT, complete_opt, parse_arguments, unknown_flag
 from shard_dialect.cli.printing import guarded, write_output
-from shard_dialect.errors import ShardError, note, say
+from shard_dialect.errors import Diagnostic, ShardError, note, say
 from shard_dialect.processes.atomic_files import Output
 from shard_dialect.processes.supervise import supervised
 from shard_dialect.processes.to_parent import doing, is_watched
@@ -202,6 +202,9 @@ class _Driver:
             verify_roundtrip(module)
         else:
             self._run(pipeline, text, module)
+        if self.options.prove is not None:
+            doing("the proof")
+            self._prove(source, module)
         if self.options.report:
             doing("the report")
             self._report(module)
@@ -222,6 +225,18 @@ class _Driver:
         result = auto(module, AutoOptions.read(self.options.auto), self.options.entry)
         say(note(f"--auto: {result}"))
         return result.module
+
+    def _prove(self, source: Source, module: ir.Module) -> None:
+        """Say whether the devices compute the unsharded program. Raises `ShardError` if not."""
+        from shard_dialect.ir.reading.source import Source
+        from shard_dialect.proof.prove import prove
+
+        path = self.options.prove
+        unsharded = (Source.read(path) if path else source).parse()
+        proof = prove(unsharded, module, self.options.entry)
+        if proof.answer == "refuted":
+            raise ShardError(str(proof))
+        say(Diagnostic("warning" if proof.answer == "unknown" else "note", str(proof)))
 
     def _report(self, module: ir.Module) -> None:
         """Say what the module costs: on standard error, since the module is the output."""

@@ -338,6 +338,14 @@ def _add_checks(group: _Group) -> None:
         "--verify-roundtrip",
         "print and parse input and output in each form: it must stay the same",
     )
+    group.add_argument(
+        "--prove",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="prove that each device computes what the input does, or the program in FILE, for all "
+        "inputs: what is refuted is an error (docs/proof.md)",
+    )
     _flag(group, "--strict", "make an op without a sharding rule an error, in --materialize")
     group.add_argument(
         "--verify-each", type=_on_or_off, default=True, metavar="0|1", help="verify after each pass"

@@ -1,0 +1,1 @@
+"""Proofs that each device's program computes the unsharded program, for all inputs."""

@@ -92,7 +92,9 @@ def _of_dim(place: Place, dim: int) -> tuple[tuple[int, ...], tuple[int, int], t
         return (), (0, 0), ()
     axes = sharding.split_axes[dim]
     if not all(isinstance(axis, int) for axis in axes):
-        raise ShardError(f"sharding {sharding} is along parts of an axis, which no local program has")
+        raise ShardError(
+            f"sharding {sharding} is along parts of an axis, which no local program has"
+        )
     halo = (sharding.halos[dim] if sharding.halos else ()) or (0, 0)
     offsets = (sharding.offsets[dim] if sharding.offsets else ()) or ()
     return axes, halo, offsets
@@ -144,7 +146,9 @@ def on_grid_of(m: Machine, place: Place) -> Machine:
         return m
     grid = m.program.grids.get(place.sharding.grid)
     if grid is None or sorted(grid.devices) != sorted(m.devices.devices):
-        raise ShardError(f"a sharding is on @{place.sharding.grid}, which is no grid of all devices")
+        raise ShardError(
+            f"a sharding is on @{place.sharding.grid}, which is no grid of all devices"
+        )
     return m.on(grid)
 
 
@@ -200,5 +204,3 @@ def total(m: Machine, value: Value, place: Place, local: Type) -> Value:
     whole = reduced(m, kind, Value(data, value.is_symbolic), local, [0]).data
     spread = np.broadcast_to(whole, (len(data), *whole.shape))
     return Value(ungrouped(m, spread, axes), value.is_symbolic)
-
-

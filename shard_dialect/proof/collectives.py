@@ -133,9 +133,7 @@ def _reduce_scatter(m: Machine, op: Op, value: Value, axes: tuple[int, ...]) -> 
     return _scattered(m, total.data, total.is_symbolic, axes, dim)
 
 
-def _scattered(
-    m: Machine, data: Data, is_symbolic: bool, axes: Sequence[int], dim: int
-) -> Value:
+def _scattered(m: Machine, data: Data, is_symbolic: bool, axes: Sequence[int], dim: int) -> Value:
     at = _own(m, axes, dim) - 1
     parts = np.moveaxis(_split(data, at, _members(m, axes)), at, 0)
     return Value(ungrouped(m, parts, axes), is_symbolic)

@@ -35,10 +35,8 @@ def contracted(m: Machine, a: Over, b: Over, kept: Sequence[int], type_: Type) -
     columns = [loop for loop in b.loops if loop not in a.loops]
     left, left_sizes = _matrix(m, a, batch, rows, summed)
     right, right_sizes = _matrix(m, b, batch, summed, columns)
-    if type_.is_float:
-        data = m.field.matmul(left, right)
-    else:
-        data = wrapped(np.matmul(left, right), type_)
+    integers = not type_.is_float
+    data = wrapped(np.matmul(left, right), type_) if integers else m.field.matmul(left, right)
     lead = data.shape[: m.axes]
     sizes = left_sizes | right_sizes
     order = [*batch, *rows, *columns]
@@ -47,9 +45,7 @@ def contracted(m: Machine, a: Over, b: Over, kept: Sequence[int], type_: Type) -
     return Value(data.transpose(*range(m.axes), *places), type_.is_float)
 
 
-def _without_own(
-    m: Machine, over: Over, other: Over, kept: Sequence[int], type_: Type
-) -> Over:
+def _without_own(m: Machine, over: Over, other: Over, kept: Sequence[int], type_: Type) -> Over:
     """The same without loops that are summed and that the other one has not."""
     own = [loop for loop in over.loops if loop not in other.loops and loop not in kept]
     dims = [m.axes + over.loops.index(loop) for loop in own]
@@ -63,9 +59,7 @@ def _typed(m: Machine, value: Value, type_: Type) -> Value:
     return Value(m.integers(value), False)
 
 
-def _matrix(
-    m: Machine, over: Over, *groups: Sequence[int]
-) -> tuple[Data, dict[int, int]]:
+def _matrix(m: Machine, over: Over, *groups: Sequence[int]) -> tuple[Data, dict[int, int]]:
     """The array as matrices: the first group of loops as they are, each other as one dimension."""
     data = over.value.data
     sizes = dict(zip(over.loops, data.shape[m.axes :], strict=True))
@@ -77,9 +71,7 @@ def _matrix(
 
 
 @runs("linalg.generic")
-def _loops(
-    m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]
-) -> Sequence[Value]:
+def _loops(m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]) -> Sequence[Value]:
     """Any op of linalg that has loops: by its body and its maps."""
     return _Loops(m, op, values, known).results()
 
@@ -122,13 +114,13 @@ class _Loops:
         if kinds is None:
             return self._one_by_one()
         if self._is_contraction(body, kinds):
-            over = [
+            a, b = (
                 Over(*self._over_own_loops(value, map_))
                 for value, map_ in zip(self.inputs, self.maps, strict=False)
-            ]
+            )
             kept = sorted(self.kept)
             type_ = self.op.types[0]
-            sums = [contracted(self.m, *over, kept, type_)]
+            sums = [contracted(self.m, a, b, kept, type_)]
         else:
             terms = self._evaluated(_without(body, kinds), self._points())
             kept = sorted(self.kept)
@@ -148,8 +140,7 @@ class _Loops:
     def _points(self) -> list[Value]:
         """The operands at all points of the loops at once."""
         return [
-            self._at_points(value, map_)
-            for value, map_ in zip(self.values, self.maps, strict=True)
+            self._at_points(value, map_) for value, map_ in zip(self.values, self.maps, strict=True)
         ]
 
     def _at_points(self, value: Value, map_: Map) -> Value:
@@ -195,9 +186,7 @@ class _Loops:
             for full in map(self._full, values)
         ]
 
-    def _reductions(
-        self, body: Block, outs: Sequence[int]
-    ) -> list[tuple[str, int]] | None:
+    def _reductions(self, body: Block, outs: Sequence[int]) -> list[tuple[str, int]] | None:
         """For each result how it is reduced, and the number of what is; `None` if it is not so."""
         made = {number: each for each in body.ops for number in each.results}
         uses = [number for each in body.ops for number in each.operands]
@@ -221,9 +210,7 @@ class _Loops:
         if term is None or term.name not in ("arith.mulf", "arith.muli"):
             return False
         names = [made[each].name if each in made else "" for each in term.operands]
-        sources = [
-            made[each].operands[0] if each in made else each for each in term.operands
-        ]
+        sources = [made[each].operands[0] if each in made else each for each in term.operands]
         casts = {"", "arith.extf", "arith.extsi", "arith.truncf"}
         return set(names) <= casts and sources == list(body.arguments[:2])
 
@@ -284,9 +271,7 @@ def _index(m: Machine, op: Op, values: Sequence[Value]) -> Value:
 def _without(body: Block, kinds: Sequence[tuple[str, int]]) -> Block:
     """The body that passes on what is reduced, and reduces nothing."""
     last = body.ops[-1]
-    passed = Op(
-        last.name, tuple(term for _, term in kinds), (), (), (), {}, (), (), last.location
-    )
+    passed = Op(last.name, tuple(term for _, term in kinds), (), (), (), {}, (), (), last.location)
     skipped = set(last.operands) - {term for _, term in kinds}
     ops = tuple(each for each in body.ops[:-1] if not skipped & set(each.results))
     return Block(body.arguments, body.types, (*ops, passed))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+
 import numpy as np
 
 from shard_dialect.proof.elementwise import selected
@@ -81,9 +82,7 @@ def _wide(m: Machine, which: Value, like: Value) -> Value:
 
 
 @runs("scf.while", "stablehlo.while")
-def _while(
-    m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]
-) -> Sequence[Value]:
+def _while(m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]) -> Sequence[Value]:
     condition, body = op.regions
     current, going = list(values), np.ones((1,) * m.axes, bool)
     while True:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from shard_dialect.proof.field import Elements
+from shard_dialect.proof.field import ONE, ZERO, Elements
 from shard_dialect.proof.machine import OPS, Data, Machine, Value, means
 from shard_dialect.proof.reading import Op, Type
 
@@ -67,7 +67,7 @@ INTEGER: Mapping[str, Callable[[Data, Data], Data]] = {
     "shl": _shifted(operator.lshift),
     "shr": _shifted(operator.rshift),
 }
-_OF_UNSIGNED = {
+_OF_UNSIGNED: Mapping[str, Callable[[Data, Data], Data]] = {
     "divui": lambda a, b: np.where(b == 0, ~np.uint64(0), a // np.where(b == 0, np.uint64(1), b)),
     "remui": lambda a, b: np.where(b == 0, a, a % np.where(b == 0, np.uint64(1), b)),
     "maxui": np.maximum,
@@ -134,7 +134,9 @@ def reduced(m: Machine, kind: str, value: Value, type_: Type, dims: Sequence[int
     numbers = value.data
     if kind in ("max", "min") and 0 in (numbers.shape[axis] for axis in axes):
         bound = 1 << (type_.width - 1)
-        return Value(function.reduce(numbers, axes, initial=-bound if kind == "max" else bound - 1), False)
+        return Value(
+            function.reduce(numbers, axes, initial=-bound if kind == "max" else bound - 1), False
+        )
     return Value(wrapped(function.reduce(numbers, axis=axes, dtype=np.int64), type_), False)
 
 
@@ -164,20 +166,30 @@ def _reduced_elements(
     return back(data)
 
 
-_OF_BITS = {"add": "xor", "mul": "mul", "and": "mul", "min": "mul", "or": "or", "max": "or", "xor": "xor"}
+_OF_BITS = {
+    "add": "xor",
+    "mul": "mul",
+    "and": "mul",
+    "min": "mul",
+    "or": "or",
+    "max": "or",
+    "xor": "xor",
+}
 
 
 def _as_xor(m: Machine) -> tuple[Callable[..., Elements], Callable[..., Elements]]:
     f = m.field
-    one, half = np.uint64(1), np.uint64((f.prime + 1) // 2)
+    half = np.array((f.prime + 1) // 2, np.uint64)
 
     def sign(a: Elements) -> Elements:
-        return f.sub(one, f.add(a, a))
+        return f.sub(ONE, f.add(a, a))
 
-    return sign, lambda a: f.mul(half, f.sub(one, a))
+    return sign, lambda a: f.mul(half, f.sub(ONE, a))
 
 
-_REDUCED: Mapping[str, Callable[[Machine], tuple[Callable[..., Elements], Callable[..., Elements]]]] = {
+_REDUCED: Mapping[
+    str, Callable[[Machine], tuple[Callable[..., Elements], Callable[..., Elements]]]
+] = {
     "mul": lambda m: (lambda a: a, lambda a: a),
     "max": lambda m: (m.field.disguised, m.field.undisguised),
     "min": lambda m: (
@@ -185,8 +197,8 @@ _REDUCED: Mapping[str, Callable[[Machine], tuple[Callable[..., Elements], Callab
         lambda a: m.field.neg(m.field.undisguised(a)),
     ),
     "or": lambda m: (
-        lambda a: m.field.sub(np.uint64(1), a),
-        lambda a: m.field.sub(np.uint64(1), a),
+        lambda a: m.field.sub(ONE, a),
+        lambda a: m.field.sub(ONE, a),
     ),
     "xor": _as_xor,
 }
@@ -199,7 +211,9 @@ def identity(m: Machine, kind: str, type_: Type) -> Value:
         number = {"add": 0, "mul": 1, "max": m.field.prime - infinity, "min": infinity}[kind]
         return Value(m.scalar(np.array(number, np.uint64)), True)
     bound = 1 << (type_.width - 1)
-    low, high = (0, 2 * bound - 1) if type_.kind == "unsigned" or type_.is_bit else (-bound, bound - 1)
+    low, high = (
+        (0, 2 * bound - 1) if type_.kind == "unsigned" or type_.is_bit else (-bound, bound - 1)
+    )
     ones = 1 if type_.is_bit else -1
     integer = {"add": 0, "mul": 1, "max": low, "min": high, "and": ones, "or": 0, "xor": 0}[kind]
     return Value(m.scalar(wrapped(np.array(integer), type_)), False)
@@ -272,14 +286,15 @@ def _unary(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     if type_.is_float:
         return _drawn(m, op, values)
     if name in ("not", "logical_not") and type_.is_bit and value.is_symbolic:
-        return Value(m.field.sub(np.uint64(1), value.data), True)
+        return Value(m.field.sub(ONE, value.data), True)
     functions: Mapping[str, Callable[[Data], Data]] = {
         "negate": np.negative,
         "absi": np.abs,
         "abs": np.abs,
         "sign": np.sign,
     }
-    return Value(wrapped(functions.get(name, np.invert)(m.integers(value)), type_), False)
+    function: Callable[[Data], Data] = functions.get(name, np.invert)
+    return Value(wrapped(function(m.integers(value)), type_), False)
 
 
 @means("tosa.mul")
@@ -420,7 +435,7 @@ def compared(m: Machine, direction: str, a: Elements, b: Elements) -> Value:
     else:
         bits = np.where(a == b, np.uint64(0), m.field.drawn(m.field.key("LT"), a, b))
     negated = direction in ("NE", "LE", "GE")
-    return Value(m.field.sub(np.uint64(1), bits) if negated else bits, True)
+    return Value(m.field.sub(ONE, bits) if negated else bits, True)
 
 
 @means("stablehlo.convert", "arith.extf", "arith.truncf", "arith.extsi", "arith.extui",
@@ -439,7 +454,7 @@ def _convert(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     to_bit = wanted.is_bit and op.name in ("stablehlo.convert", "tosa.cast")
     if given.is_float:
         if to_bit:
-            return compared(m, "NE", m.elements(value), np.uint64(0))
+            return compared(m, "NE", m.elements(value), ZERO)
         return Value(wrapped(_rounded(m, m.elements(value)), wanted), False)
     if to_bit:
         return value if value.is_symbolic else Value((value.data != 0).astype(np.int64), False)

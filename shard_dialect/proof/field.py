@@ -25,8 +25,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-Elements: TypeAlias = NDArray[np.uint64]
-Integers: TypeAlias = NDArray[np.int64]
+Elements: TypeAlias = NDArray[Any]
+Integers: TypeAlias = NDArray[Any]
 
 PRIME_GAPS = (19, 99)
 """Primes below 2 to the 31, by how far: the largest two in which -1 is a square."""
@@ -34,6 +34,14 @@ _BITS = np.uint64(31)
 _LOW = np.uint64((1 << 31) - 1)
 _HALF = np.uint64(16)
 _LOW_HALF = np.uint64((1 << 16) - 1)
+ZERO, ONE = np.zeros((), np.uint64), np.ones((), np.uint64)
+
+
+def element(number: int) -> Elements:
+    """A number as an array without dimensions."""
+    return np.array(number, np.uint64)
+
+
 _MOST_TERMS = 1 << 20
 """Sums of as many products of 16 bits by 16 are exact in doubles."""
 
@@ -73,12 +81,12 @@ class Field:
         whole = np.rint(mantissa * (1 << 53)).astype(np.int64)
         elements = self.mul(self.of_integers(whole), self._powers_of_two[exponent - 53 + 1200])
         elements = np.where(values >= largest, np.uint64(self.infinity), elements)
-        elements = np.where(values <= -largest, self.neg(np.uint64(self.infinity)), elements)
+        elements = np.where(values <= -largest, self.neg(element(self.infinity)), elements)
         return np.where(np.isnan(values), np.uint64(self.key("nan") % self.prime), elements)
 
     def complex(self, real: Elements, imaginary: Elements) -> Elements:
         """Complex numbers, with a root of -1 for the imaginary unit."""
-        return self.add(real, self.mul(imaginary, np.uint64(self._unit)))
+        return self.add(real, self.mul(imaginary, element(self._unit)))
 
     @cached_property
     def _unit(self) -> int:
@@ -137,11 +145,11 @@ class Field:
 
     def disguised(self, a: Elements) -> Elements:
         """What a maximum multiplies; 1 for minus infinity."""
-        return self.power(self.add(a, np.uint64(self._shift)), self._exponents[0])
+        return self.power(self.add(a, element(self._shift)), self._exponents[0])
 
     def undisguised(self, a: Elements) -> Elements:
         """The number of which `a` is the disguise."""
-        return self.sub(self.power(a, self._exponents[1]), np.uint64(self._shift))
+        return self.sub(self.power(a, self._exponents[1]), element(self._shift))
 
     def max(self, a: Elements, b: Elements) -> Elements:
         """The maximum, as an operation that is commutative and associative."""
@@ -182,7 +190,7 @@ class Field:
         for a_half, a_weight in _halves(a):
             for b_half, b_weight in _halves(b):
                 product = self.reduced(np.matmul(a_half, b_half).astype(np.uint64))
-                weight = np.uint64(pow(2, a_weight + b_weight, self.prime))
+                weight = element(pow(2, a_weight + b_weight, self.prime))
                 total = self.add(total, self.mul(product, weight))
         return total
 

@@ -10,9 +10,10 @@ results. A collective asks for devices of its group that are all in one branch.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -49,6 +50,13 @@ class Value:
         return self._data
 
 
+def boxed(data: Data, box: Sequence[slice]) -> Data:
+    """A part of the last dimensions, as a view."""
+    index: Any = (..., *box)
+    view: Data = data[index]
+    return view
+
+
 Evaluate: TypeAlias = "Callable[[Machine, Op, Sequence[Value]], Value | Sequence[Value]]"
 OPS: dict[str, Evaluate] = {}
 """The meaning of each op, by its name."""
@@ -78,9 +86,9 @@ class Machine:
     generator: np.random.Generator
     is_ordered: bool = False
     """Whether floats compare as numbers: what bodies that pick an element need."""
-    boxes: list[Op] = field(default_factory=list)
-    steps: Iterator[int] = field(default_factory=count)
-    loops: list[tuple[int, ...]] = field(default_factory=list)
+    boxes: list[Op] = dataclasses.field(default_factory=list)
+    steps: Iterator[int] = dataclasses.field(default_factory=count)
+    loops: list[tuple[int, ...]] = dataclasses.field(default_factory=list)
     active: Data | None = None
     """Which devices are in the branch that is evaluated, if not all are."""
 

@@ -1,4 +1,4 @@
-"""Manual computations: where global tensors become local ones, and collectives by replica groups."""
+"""Manual computations: where global tensors become local, and collectives by replica groups."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ def _mesh_boundary(
     sharding = read_sharding(op.attributes["sharding"], value.data.ndim - m.axes)
     here = on_named(m, op, sharding.grid)
     manual = set(op.attributes["manual_axes"])
-    split = [[axis for axis in axes if axis in manual] for axes in sharding.split_axes]
+    split = [
+        [axis for axis in axes if isinstance(axis, int) and axis in manual]
+        for axes in sharding.split_axes
+    ]
     value = here.moved(value, m)
     if op.name == "mesh.to_local":
         value = _to_local(here, value, split)
@@ -68,7 +71,9 @@ def _split(
 ) -> Split:
     if any(axis.sub for dim in sharding.dims for axis in dim.axes if axis.name in manual):
         raise m.unproven(op, "is manual along a part of an axis")
-    return [[number[axis.name] for axis in dim.axes if axis.name in manual] for dim in sharding.dims]
+    return [
+        [number[axis.name] for axis in dim.axes if axis.name in manual] for dim in sharding.dims
+    ]
 
 
 def _to_local(m: Machine, value: Value, split: Split) -> Value:

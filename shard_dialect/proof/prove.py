@@ -74,8 +74,8 @@ class Proof:
 
     def __str__(self) -> str:
         if self.answer == "proven":
-            given = "; ".join(self.assumptions)
-            return f"proven: every device computes the unsharded program, for all inputs{given and f' ({given})'}"
+            given = f" ({'; '.join(self.assumptions)})" if self.assumptions else ""
+            return f"proven: every device computes the unsharded program, for all inputs{given}"
         if self.answer == "refuted":
             return f"refuted: {self.counterexample}"
         return f"unknown: {self.reason}"

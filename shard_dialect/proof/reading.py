@@ -239,7 +239,9 @@ class _Reader:
     def region(self, region: ir.Region, op: ir.Operation) -> Block:
         blocks = list(region.blocks)
         if len(blocks) > 1:
-            raise error_at(op.location, f"'{op.name}' op has several blocks: nothing is proven of it")
+            raise error_at(
+                op.location, f"'{op.name}' op has several blocks: nothing is proven of it"
+            )
         if not blocks:
             return Block((), (), ())
         arguments = tuple(self.number(each) for each in blocks[0].arguments)
@@ -327,7 +329,8 @@ def _plain(attribute: ir.Attribute) -> Any:
 
 
 _ARRAYS = tuple(
-    getattr(ir, f"Dense{kind}ArrayAttr") for kind in ("Bool", "I8", "I16", "I32", "I64", "F32", "F64")
+    getattr(ir, f"Dense{kind}ArrayAttr")
+    for kind in ("Bool", "I8", "I16", "I32", "I64", "F32", "F64")
 )
 
 

@@ -33,7 +33,8 @@ def _listed(op: Op, name: str, default: Sequence[int]) -> list[int]:
 def _dot(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     ranks = [len(type_.shape) for type_ in op.operand_types]
     if op.name == "stablehlo.dot":
-        batches, sums = ([], []), ([ranks[0] - 1], [0])
+        batches: Any = ([], [])
+        sums: Any = ([ranks[0] - 1], [0])
     else:
         dims = _numbers(op, "dot_dimension_numbers", "DotDimensionNumbers")
         batches = (dims.lhs_batching_dimensions, dims.rhs_batching_dimensions)
@@ -45,8 +46,8 @@ def _dot(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     batch = [left[dim] for dim in batches[0]]
     summed = [left[dim] for dim in sums[0]]
     own = [loop for loop in (*left, *right) if loop not in batch and loop not in summed]
-    over = [Over(value, tuple(loops)) for value, loops in zip(values, (left, right), strict=True)]
-    return contracted(m, *over, [*batch, *own], op.type)
+    a, b = (Over(value, tuple(loops)) for value, loops in zip(values, (left, right), strict=True))
+    return contracted(m, a, b, [*batch, *own], op.type)
 
 
 @means("stablehlo.convolution")
@@ -72,7 +73,7 @@ def _convolution(m: Machine, op: Op, values: Sequence[Value]) -> Value:
             for dim, is_reversed in enumerate(_listed(op, "window_reversal", []))
             if is_reversed
         ]
-        kernel = Value(np.flip(kernel.data, flipped), kernel.is_symbolic)
+        kernel = Value(np.flip(kernel.data, tuple(flipped)), kernel.is_symbolic)
     zero = identity(m, "add", op.operand_types[0])
     image = padded(
         m, image, zero, [0, 0, *(low for low, _ in ends)], [0, 0, *(high for _, high in ends)],
@@ -132,7 +133,9 @@ def windows(
         shape = [1] * 2 * space
         shape[dim], shape[space + dim] = places, width
         indices.append(at.reshape(shape))
-    return data[(*(slice(None),) * (m.axes + first), *indices)]
+    index: Any = (*(slice(None),) * (m.axes + first), *indices)
+    seen: Data = data[index]
+    return seen
 
 
 def combiner(body: Block) -> str | None:
@@ -172,7 +175,10 @@ def _folded(
         rest = [dim for dim in range(m.axes, value.data.ndim) if dim not in dims]
         data = value.data.transpose(*dims, *range(m.axes), *rest)
         moved.append(Value(data.reshape(-1, *data.shape[len(dims) :]), value.is_symbolic))
-    results = [_as_wide(m, each, Value(v.data[0], v.is_symbolic)) for each, v in zip(first, moved, strict=True)]
+    results = [
+        _as_wide(m, each, Value(v.data[0], v.is_symbolic))
+        for each, v in zip(first, moved, strict=True)
+    ]
     with m.ordered():
         while moved[0].data.shape[0] > 1:
             half = moved[0].data.shape[0] // 2
@@ -235,9 +241,7 @@ def _gather(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     indices: list[Any] = []
     free = iter(offsets)
     inside = m.aranges(op.type.shape)
-    batching = dict(
-        zip(dims.operand_batching_dims, dims.start_indices_batching_dims, strict=True)
-    )
+    batching = dict(zip(dims.operand_batching_dims, dims.start_indices_batching_dims, strict=True))
     for dim, size in enumerate(shape):
         index: Any = 0
         if dim in places:
@@ -402,9 +406,7 @@ def _select_and_scatter(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     return _to_places(m, op, kind, source, best_at, values[2])
 
 
-def _to_places(
-    m: Machine, op: Op, kind: str, source: Value, places: Data, first: Value
-) -> Value:
+def _to_places(m: Machine, op: Op, kind: str, source: Value, places: Data, first: Value) -> Value:
     """The sums of the source's elements that go to each place."""
     shape, type_ = op.type.shape, op.type
     lead = np.broadcast_shapes(source.data.shape[: m.axes], places.shape[: m.axes])

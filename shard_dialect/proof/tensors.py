@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from shard_dialect.proof.field import mixed
-from shard_dialect.proof.machine import Data, Machine, Value, means, runs
+from shard_dialect.proof.machine import Data, Machine, Value, boxed, means, runs
 from shard_dialect.proof.reading import Op, Type
 
 DYNAMIC = -(1 << 63)
@@ -115,7 +115,9 @@ def _from_elements(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     lead = m.lead(*values)
     each = [m.elements(value) if symbolic else value.data for value in values]
     if op.name == "tensor.splat":
-        return Value(np.broadcast_to(each[0].reshape(*lead, *(1,) * len(shape)), (*lead, *shape)), symbolic)
+        return Value(
+            np.broadcast_to(each[0].reshape(*lead, *(1,) * len(shape)), (*lead, *shape)), symbolic
+        )
     stacked = np.stack([np.broadcast_to(one, lead) for one in each], axis=-1)
     return Value(stacked.reshape(*lead, *shape), symbolic)
 
@@ -136,13 +138,15 @@ def _slice(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     else:
         named = ("start_indices", "limit_indices", "strides")
         box = [slice(*each) for each in zip(*(op.attributes[name] for name in named), strict=True)]
-    return Value(values[0].data[(..., *box)] if box else values[0].data, values[0].is_symbolic)
+    return Value(boxed(values[0].data, box), values[0].is_symbolic)
 
 
 @means("stablehlo.reverse", "tosa.reverse")
 def _reverse(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     dims = op.attributes["dimensions"] if "dimensions" in op.attributes else [op.attributes["axis"]]
-    return Value(np.flip(values[0].data, [m.axes + dim for dim in dims]), values[0].is_symbolic)
+    return Value(
+        np.flip(values[0].data, tuple(m.axes + dim for dim in dims)), values[0].is_symbolic
+    )
 
 
 @means("stablehlo.concatenate", "tensor.concat", "tosa.concat")
@@ -190,11 +194,11 @@ def padded(
         slice(max(a, 0), max(a, 0) + size, gap + 1)
         for a, size, gap in zip(low, spaced, inside, strict=True)
     )
-    full[(..., *into)] = data
+    boxed(full, into)[...] = data
     cut = tuple(
         slice(max(-a, 0), size - max(-b, 0)) for a, size, b in zip(low, room, high, strict=True)
     )
-    return Value(full[(..., *cut)], symbolic)
+    return Value(boxed(full, cut), symbolic)
 
 
 @runs("tensor.pad")
@@ -263,7 +267,7 @@ def _insert(m: Machine, op: Op, values: Sequence[Value]) -> Value:
 
 def numbers(
     m: Machine, op: Op, name: str, operands: Sequence[Value]
-) -> tuple[list[Data | int], Sequence[Value]]:
+) -> tuple[list[Data | int], list[Value]]:
     """A list of numbers of which operands give some; and the operands that are left."""
     listed: list[Data | int] = []
     rest = list(operands)
@@ -321,7 +325,7 @@ def sliced(
             slice(int(at), int(at) + (size - 1) * step + 1 if size else int(at), step)
             for at, size, step in zip(offsets, sizes, strides, strict=True)
         )
-        return data[(..., *box)] if box else data
+        return boxed(data, box)
     indices = []
     for at, points, step in zip(offsets, m.aranges(sizes), strides, strict=True):
         base = at if isinstance(at, int) else at.reshape(*at.shape[: m.axes], *(1,) * len(sizes))
@@ -360,7 +364,7 @@ def inserted(
             slice(int(at), int(at) + (size - 1) * step + 1 if size else int(at), step)
             for at, size, step in zip(offsets, sizes, strides, strict=True)
         )
-        full[(..., *box)] = new
+        boxed(full, box)[...] = new
         return Value(full, symbolic)
     inside: Any = True
     places = []

@@ -124,7 +124,5 @@ def _gather(m: Machine, op: Op, values: Sequence[Value]) -> Value:
 @means("tosa.tile")
 def _tile(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     data = values[0].data
-    counts = [
-        made // size for made, size in zip(op.type.shape, data.shape[m.axes :], strict=True)
-    ]
+    counts = [made // size for made, size in zip(op.type.shape, data.shape[m.axes :], strict=True)]
     return Value(np.tile(data, (*(1,) * m.axes, *counts)), values[0].is_symbolic)
