@@ -4,7 +4,9 @@
 * @one(), of one device: a part of the function's grid.
 * @four(4) beside @two(2): devices are numbered from 0 on each grid, so @two is the first two, and
   becomes a part of @four. Where the first devices are no box (three of 2x2), both become a line of
-  devices and a part of it, and their axes sub-axes of the line.
+  devices and a part of it, and their axes sub-axes of the line. Where an axis of a manual
+  computation is a part of another grid's (2x2 beside 2x4), both become parts of a grid that has
+  both (2x2x2).
 * @line(4) beside a part of @square(2x2), of the same devices: a tensor split along axis 0 of @line
   is split along axes 0 and 1 of @square.
 """
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
@@ -41,6 +44,7 @@ from shard_dialect.ir.mesh.attributes import (
     symbol,
 )
 from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
+from shard_dialect.ir.mesh.notation import write_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of, stages_named
 from shard_dialect.ir.sdy.syntax import is_maximal
 from shard_dialect.ir.walk import body, operations, walk
@@ -289,7 +293,8 @@ def _smaller_to_parts(
     """Let the devices of a smaller grid be the first ones of the largest, as a part of it.
 
     Where these are no box of the largest grid's devices, or an axis is none of its (sub-)axes,
-    annotations move to a line of all devices and to parts of that.
+    annotations move to a line of all devices and to parts of that; where manual axes are none of
+    its axes, to a grid that has them, if there is one.
     """
     parts = sub_clusters_of(module)
     grids = [shardings.grid(name) for name in _grids_of(functions, shardings)]
@@ -304,15 +309,7 @@ def _smaller_to_parts(
                 f"{max(sizes)} devices, and {grid} has an order of its own: declare parts of one "
                 "grid, by 'mesh.sub_cluster'"
             )
-    axes = _axes_used(functions, used, shardings)
-    computations = [
-        each for function in functions for each in annotation_ops.manual_computations(function)
-    ]
-    manual = {annotation_ops.grid_of(each, shardings).name for each in computations}
-    largest = [grid for grid in used if grid.size == max(sizes)]
-    largest.sort(key=lambda grid: grid.name not in manual)  # whose axes have to stay whole
-    found = (whole for whole in largest if _holds(whole, used, axes))
-    whole = next(found, None) or _new_grid(max(sizes), module, shardings)
+    whole = _grid_of_all(functions, used, module, shardings)
     names = {whole.name, *shardings.grids}
     of_size = {whole.size: whole.name}
     for size in sorted(sizes - {whole.size}):
@@ -344,6 +341,33 @@ def _smaller_to_parts(
         rewrite_annotations(function, change, moved)
         if _CLUSTER in function.attributes:
             function.attributes[_CLUSTER] = ir.FlatSymbolRefAttr.get(whole.name)
+
+
+def _grid_of_all(
+    functions: Sequence[ir.Operation],
+    used: Sequence[Grid],
+    module: ir.Operation,
+    shardings: Shardings,
+) -> Grid:
+    """One of the largest grids, or a new one, of which the others can be parts."""
+    axes = _axes_used(functions, used, shardings)
+    manual: dict[str, set[int]] = {}
+    for function in functions:
+        for each in annotation_ops.manual_computations(function):
+            name = annotation_ops.grid_of(each, shardings).name
+            manual.setdefault(name, set()).update(ints(each.attributes[MANUAL]))
+    count = max(grid.size for grid in used)
+    largest = [grid for grid in used if grid.size == count]
+    largest.sort(key=lambda grid: grid.name not in manual)  # whose axes have to stay whole
+    holding = [whole for whole in largest if _holds(whole, used, axes)]
+    for whole in holding:
+        if _holds_whole(whole, used, manual):
+            return whole
+    for whole_axes in (axes, manual) if manual else ():
+        shape = _refined(used, whole_axes)
+        if shape and _holds(Grid("refined", shape), used, axes):
+            return _new_grid(shape, module, shardings)
+    return holding[0] if holding else _new_grid((count,), module, shardings)
 
 
 def _grids_of(functions: Iterable[ir.Operation], shardings: Shardings) -> list[str]:
@@ -381,6 +405,48 @@ def _holds(whole: Grid, grids: Sequence[Grid], axes: Mapping[str, set[Axis]]) ->
     )
 
 
+def _holds_whole(
+    whole: Grid, grids: Sequence[Grid], manual: Mapping[str, Collection[Axis]]
+) -> bool:
+    """Whether the manual axes of each grid are full axes of its box of `whole`."""
+    boxes = {grid.name: _first_devices(whole, grid.size) for grid in grids}
+    return all(
+        (box := boxes[grid.name]) is not None
+        and all(
+            isinstance(_as_whole(_as_part(part, box), box), int)
+            for axis in manual.get(grid.name, ())
+            for part in _axes_along(box, axis, grid) or ()
+        )
+        for grid in grids
+    )
+
+
+def _refined(grids: Sequence[Grid], axes: Mapping[str, Collection[Axis]]) -> tuple[int, ...] | None:
+    """The shape of a grid that has these axes of the grids as full axes, and the grids as boxes.
+
+    `None` if there is none, as of 2x3 and 3x2.
+
+    >>> _refined([Grid("a", (2, 4)), Grid("b", (2, 2))], {"a": {0}, "b": {0}})
+    (2, 2, 2)
+    """
+    used = [_strides(axis, grid) for grid in grids for axis in axes.get(grid.name, ())]
+    ends = sorted({1, max(grid.size for grid in grids), *(end for each in used for end in each)})
+    if any(high % low for low, high in pairwise(ends)):
+        return None
+    shape = tuple(high // low for low, high in reversed([*pairwise(ends)]))
+    refined = Grid("refined", shape)
+    has_boxes = all(_first_devices(refined, grid.size) is not None for grid in grids)
+    return shape if has_boxes else None
+
+
+def _strides(axis: Axis, grid: Grid) -> tuple[int, int]:
+    """How far devices at neighbouring positions along an axis are apart, and how many it spans."""
+    within = _as_part(axis, grid)
+    minor = grid.axes_size(range(within.axis + 1, grid.rank))
+    low = minor * grid.axes_size((within.axis,)) // (within.pre * within.size)
+    return low, low * within.size
+
+
 def _first_devices(whole: Grid, count: int) -> Grid | None:
     """The first `count` devices as a box, with the rank of `whole`; `None` if they are none."""
     shape, left = [], count
@@ -398,10 +464,7 @@ def _axes_along(box: Grid, axis: Axis, grid: Grid) -> Axes | None:
     Both number their devices alike; an axis counts every `stride`-th of them. `None` if the axes of
     the box count others.
     """
-    within = _as_part(axis, grid)
-    minor = grid.axes_size(range(within.axis + 1, grid.rank))
-    low = minor * grid.axes_size((within.axis,)) // (within.pre * within.size)
-    high = low * within.size
+    low, high = _strides(axis, grid)
     found: list[Axis] = []
     stride = 1
     for number, size in reversed([*enumerate(box.sizes_along(range(box.rank)))]):
@@ -435,12 +498,18 @@ def _move_manual(
         along = [new for axis in manual for new in _axes_along(target, axis, grid) or ()]
         axes = [_as_whole(_as_part(axis, target), target) for axis in along]
         inside = [op for op in walk(computation) if next(computations_around(op)) == computation]
-        has_axes = any(is_between_devices(op) and op.name.startswith(_OURS) for op in inside)
-        if has_axes or not all(isinstance(axis, int) for axis in axes):
+        is_manual = f"'{computation.name}' op is manual along axes {write_axes(manual)} of {grid}, "
+        if not all(isinstance(axis, int) for axis in axes):
             raise error_at(
                 computation.location,
-                f"'{computation.name}' op is manual along axes {manual} of {grid}, which become "
-                f"{axes} of {target}: declare @{grid.name} as a part, by 'mesh.sub_cluster'",
+                f"{is_manual}which become {write_axes(axes)} of {target}: declare both with axes "
+                "of sizes that divide each other, from the last one on",
+            )
+        if any(is_between_devices(op) and op.name.startswith(_OURS) for op in inside):
+            raise error_at(
+                computation.location,
+                f"{is_manual}which becomes {target}, and an op in it names axes: declare "
+                f"@{grid.name} as a part, by 'mesh.sub_cluster'",
             )
         for op in inside:
             if op.name in BOUNDARY_OPS:
@@ -500,7 +569,7 @@ def _maximal_to_parts(names: Collection[str], module: ir.Operation, shardings: S
         for grid in shardings.grids.values()
         if grid.rank and grid.is_static and grid.size >= count
     ]
-    whole = next(iter([*used, *declared]), None) or _new_grid(count, module, shardings)
+    whole = next(iter([*used, *declared]), None) or _new_grid((count,), module, shardings)
     for op in operations(body(module)):
         if op.name not in GRIDS or name_of(op) not in {grid.name for grid in maximal}:
             continue
@@ -519,9 +588,9 @@ def _maximal_to_parts(names: Collection[str], module: ir.Operation, shardings: S
         op.erase()
 
 
-def _new_grid(count: int, module: ir.Operation, shardings: Shardings) -> Grid:
-    """Declare a line of devices."""
-    grid = Grid(fresh_name("devices", set(shardings.grids)), (count,))
+def _new_grid(shape: Sequence[int], module: ir.Operation, shardings: Shardings) -> Grid:
+    """Declare a grid of this shape."""
+    grid = Grid(fresh_name("devices", set(shardings.grids)), tuple(shape))
     with ir.InsertionPoint.at_block_begin(body(module)), module.location:
         write_cluster(grid)
     return grid
