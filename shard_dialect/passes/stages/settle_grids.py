@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 from shard_dialect.errors import ShardError
@@ -61,6 +62,8 @@ def grids_in(function: ir.Operation, shardings: Shardings) -> Iterator[str]:
     """Yield the names of the grids in a function's annotations and manual computations."""
     for annotation in annotations_in(function, shardings):
         yield annotation.grid
+    for _, name, _ in annotated_loops(function, shardings):
+        yield name
     for computation in annotation_ops.manual_computations(function):
         yield annotation_ops.grid_of(computation, shardings).name
     for op in walk(function):
@@ -83,6 +86,17 @@ def annotations_in(function: ir.Operation, shardings: Shardings) -> Iterator[Ann
             annotated = annotation_ops.read_annotation(op, shardings)
             if annotated is not None:
                 yield annotated.annotation
+
+
+def annotated_loops(
+    function: ir.Operation, shardings: Shardings
+) -> Iterator[tuple[ir.Operation, str, tuple[Axes, ...]]]:
+    """Yield the ops whose loops are annotated, with the grid and the axes of each loop."""
+    for op in walk(function):
+        with located(op):
+            loops = annotation_ops.read_loops(op, shardings)
+        if loops is not None:
+            yield op, *loops
 
 
 def boundary_annotations(
@@ -112,6 +126,7 @@ def transfer_of(op: ir.Operation) -> tuple[str | None, str] | None:
 
 Change = Callable[[Annotation], Annotation]
 _CLUSTER = "mesh_cluster"
+_FITTING = "declare both with axes of sizes that divide each other, from the last one on"
 _OURS = ("mesh.", "shard.")
 """The dialects whose collectives name axes."""
 
@@ -119,7 +134,7 @@ _OURS = ("mesh.", "shard.")
 def rewrite_annotations(function: ir.Operation, change: Change, shardings: Shardings) -> None:
     """Replace each annotation of a value of `function`, in the annotated form, by its `change`.
 
-    The annotations of ops' loops stay.
+    The annotations of ops' loops stay (`_move_loops`).
     """
     type_ = function.attributes["function_type"].value
     for key, types in zip(BOUNDARY, (type_.inputs, type_.results), strict=True):
@@ -293,8 +308,8 @@ def _smaller_to_parts(
     """Let the devices of a smaller grid be the first ones of the largest, as a part of it.
 
     Where these are no box of the largest grid's devices, or an axis is none of its (sub-)axes,
-    annotations move to a line of all devices and to parts of that; where manual axes are none of
-    its axes, to a grid that has them, if there is one.
+    annotations move to a line of all devices and to parts of that; where manual axes, or those of
+    ops' loops, are none of its axes, to a grid that has them, if there is one.
     """
     parts = sub_clusters_of(module)
     grids = [shardings.grid(name) for name in _grids_of(functions, shardings)]
@@ -340,7 +355,10 @@ def _smaller_to_parts(
         _move_manual(function, change, target_of, shardings, moved)
         rewrite_annotations(function, change, moved)
         if _CLUSTER in function.attributes:
-            function.attributes[_CLUSTER] = ir.FlatSymbolRefAttr.get(whole.name)
+            grid = shardings.grid(annotation_ops.cluster_name(function))
+            has_loops = any(True for _ in annotated_loops(function, shardings))
+            target = target_of(grid) if has_loops else whole
+            _move_loops(function, target, partial(_axes_along, target, grid=grid), shardings)
 
 
 def _grid_of_all(
@@ -351,20 +369,16 @@ def _grid_of_all(
 ) -> Grid:
     """One of the largest grids, or a new one, of which the others can be parts."""
     axes = _axes_used(functions, used, shardings)
-    manual: dict[str, set[int]] = {}
-    for function in functions:
-        for each in annotation_ops.manual_computations(function):
-            name = annotation_ops.grid_of(each, shardings).name
-            manual.setdefault(name, set()).update(ints(each.attributes[MANUAL]))
+    full = _full_axes(functions, shardings)
     count = max(grid.size for grid in used)
     largest = [grid for grid in used if grid.size == count]
-    largest.sort(key=lambda grid: grid.name not in manual)  # whose axes have to stay whole
+    largest.sort(key=lambda grid: grid.name not in full)
     holding = [whole for whole in largest if _holds(whole, used, axes)]
     for whole in holding:
-        if _holds_whole(whole, used, manual):
+        if _holds_full(whole, used, full):
             return whole
-    for whole_axes in (axes, manual) if manual else ():
-        shape = _refined(used, whole_axes)
+    for kept in (axes, full) if full else ():
+        shape = _refined(used, kept)
         if shape and _holds(Grid("refined", shape), used, axes):
             return _new_grid(shape, module, shardings)
     return holding[0] if holding else _new_grid((count,), module, shardings)
@@ -389,9 +403,20 @@ def _axes_used(
         for each in (*annotations_in(function, shardings), *boundaries):
             if each.grid in found:
                 found[each.grid].update(each.sharding.axes, each.replicated)
+    for name, full in _full_axes(functions, shardings).items():
+        found.get(name, set()).update(full)
+    return found
+
+
+def _full_axes(functions: Iterable[ir.Operation], shardings: Shardings) -> dict[str, set[Axis]]:
+    """The axes of each grid that have to stay full ones: manual ones, and those of ops' loops."""
+    found: dict[str, set[Axis]] = {}
+    for function in functions:
         for computation in annotation_ops.manual_computations(function):
-            grid = annotation_ops.grid_of(computation, shardings).name
-            found.get(grid, set()).update(ints(computation.attributes[MANUAL]))
+            name = annotation_ops.grid_of(computation, shardings).name
+            found.setdefault(name, set()).update(ints(computation.attributes[MANUAL]))
+        for _, name, loops in annotated_loops(function, shardings):
+            found.setdefault(name, set()).update(*loops)
     return found
 
 
@@ -405,16 +430,14 @@ def _holds(whole: Grid, grids: Sequence[Grid], axes: Mapping[str, set[Axis]]) ->
     )
 
 
-def _holds_whole(
-    whole: Grid, grids: Sequence[Grid], manual: Mapping[str, Collection[Axis]]
-) -> bool:
-    """Whether the manual axes of each grid are full axes of its box of `whole`."""
+def _holds_full(whole: Grid, grids: Sequence[Grid], axes: Mapping[str, Collection[Axis]]) -> bool:
+    """Whether these axes of each grid are full axes of its box of `whole`."""
     boxes = {grid.name: _first_devices(whole, grid.size) for grid in grids}
     return all(
         (box := boxes[grid.name]) is not None
         and all(
             isinstance(_as_whole(_as_part(part, box), box), int)
-            for axis in manual.get(grid.name, ())
+            for axis in axes.get(grid.name, ())
             for part in _axes_along(box, axis, grid) or ()
         )
         for grid in grids
@@ -502,8 +525,7 @@ def _move_manual(
         if not all(isinstance(axis, int) for axis in axes):
             raise error_at(
                 computation.location,
-                f"{is_manual}which become {write_axes(axes)} of {target}: declare both with axes "
-                "of sizes that divide each other, from the last one on",
+                f"{is_manual}which become {write_axes(axes)} of {target}: {_FITTING}",
             )
         if any(is_between_devices(op) and op.name.startswith(_OURS) for op in inside):
             raise error_at(
@@ -517,6 +539,33 @@ def _move_manual(
                 op.attributes["sharding"] = moved.write(change(boundary_before.annotation))
                 annotation_ops.write_manual_axes(op, "manual_axes", tuple(axes))
         annotation_ops.write_manual_axes(computation, MANUAL, tuple(axes))
+
+
+def _move_loops(
+    function: ir.Operation,
+    target: Grid,
+    axes_of: Callable[[Axis], Axes | None],
+    shardings: Shardings,
+) -> None:
+    """Let the function's cluster be `target`, and the annotations of ops' loops be on it.
+
+    `axes_of` are its (sub-)axes for each axis of the cluster before. Raises a located `ShardError`
+    where one is only a part of an axis.
+    """
+    loops_before = list(annotated_loops(function, shardings))
+    function.attributes[_CLUSTER] = ir.FlatSymbolRefAttr.get(target.name)
+    for op, name, loops in loops_before:
+        parts = [[part for axis in axes for part in axes_of(axis) or ()] for axes in loops]
+        moved = [[_as_whole(_as_part(part, target), target) for part in each] for each in parts]
+        written = ir.ArrayAttr.get(list(map(write_axes, moved)))
+        if not all(isinstance(axis, int) for axes in moved for axis in axes):
+            raise error_at(
+                op.location,
+                f"'{op.name}' op has {annotation_ops.LOOPS} = "
+                f"{op.attributes[annotation_ops.LOOPS]} on {shardings.grid(name)}, which become "
+                f"{written} of {target}: {_FITTING}",
+            )
+        op.attributes[annotation_ops.LOOPS] = written
 
 
 def _as_part(axis: Axis, grid: Grid) -> SubAxis:
@@ -613,6 +662,13 @@ def _move_to(
 
     if any(axes_of.values()):
         rewrite_annotations(function, change, shardings)
+    axes = (
+        axes_of.get(annotation_ops.cluster_name(function))
+        if _CLUSTER in function.attributes
+        else None
+    )
+    if axes is not None:
+        _move_loops(function, whole, axes.get, shardings)
 
 
 def _in_terms_of(whole: Grid, other: Grid) -> Mapping[Axis, Axes] | None:

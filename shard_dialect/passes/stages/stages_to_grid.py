@@ -62,6 +62,7 @@ from shard_dialect.passes.manual.replica_group_collectives import is_between_dev
 from shard_dialect.passes.stages.assign_stages import StageAnnotations, Stages
 from shard_dialect.passes.stages.settle_grids import (
     PERMUTE,
+    annotated_loops,
     annotations_in,
     boundary_annotations,
     grids_in,
@@ -196,6 +197,8 @@ class _StagesToGrid:
         for computation in manual_computations(self.function):
             grid = annotation_ops.grid_of(computation, self.shardings)
             uses.append((grid.name, tuple(ints(computation.attributes[MANUAL]))))
+        for _, name, loops in annotated_loops(self.function, self.shardings):
+            uses += [(name, axes) for axes in loops]
         for name, axes in uses:
             stage = stages.get(name)
             for axis in axes:
@@ -270,6 +273,9 @@ class _StagesToGrid:
             if op.name in BOUNDARY_OPS:
                 return {0: boundary_of(op, self.shardings).grid.name}
             annotated = annotation_ops.read_annotation(op, self.shardings)
+            loops = annotation_ops.read_loops(op, self.shardings)
+        if loops is not None:
+            named = dict.fromkeys(range(len(op.results)), loops[0]) | named
         if annotated and not annotated.for_users:
             named |= dict.fromkeys(range(len(op.results)), annotated.annotation.grid)
         return named
