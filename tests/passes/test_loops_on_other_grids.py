@@ -50,6 +50,13 @@ CASES = {
         "[[0], [], [1]]",
     ),
     "on a stage": (SQUARE + part("second", 1, 2), "second", "m", "[[1, 0]]", "[[], [], [1]]"),
+    "beside a line of the same devices": (
+        SQUARE + cluster("line", 4),
+        "m",
+        "line",
+        "[[0]]",
+        "[[0], [], [1]]",
+    ),
     "on a line beside a stage": (
         cluster("line", 4) + SQUARE + part("second", 1, 2),
         "line",
