@@ -126,7 +126,7 @@ def transfer_of(op: ir.Operation) -> tuple[str | None, str] | None:
 
 Change = Callable[[Annotation], Annotation]
 _CLUSTER = "mesh_cluster"
-_FITTING = "declare both with axes of sizes that divide each other, from the last one on"
+_FITTING = "declare grids whose sizes along axes divide each other, from the last axis on"
 _OURS = ("mesh.", "shard.")
 """The dialects whose collectives name axes."""
 

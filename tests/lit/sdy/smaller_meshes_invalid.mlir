@@ -4,7 +4,7 @@
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=2, "y"=4]>, sym_name = "m"}> : () -> ()
 "sdy.mesh"() <{mesh = #sdy.mesh<["s"=2, "t"=3]>, sym_name = "small"}> : () -> ()
 func.func @crossing(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@m, [{"x"}, {"y"}]>}) -> tensor<8x8xf32> {
-  // expected-error@+1 {{'scf.execute_region' op is manual along axes [0] of @small(2x3), which become ["0:(1)2"] of @first_6(6): declare both with axes of sizes that divide each other, from the last one on}}
+  // expected-error@+1 {{'scf.execute_region' op is manual along axes [0] of @small(2x3), which become ["0:(1)2"] of @first_6(6): declare grids whose sizes along axes divide each other, from the last axis on}}
   %0 = "sdy.manual_computation"(%x) <{in_shardings = #sdy.sharding_per_value<[<@small, [{"s"}, {}]>]>,
       manual_axes = #sdy<manual_axes{"s"}>,
       out_shardings = #sdy.sharding_per_value<[<@small, [{"s"}, {}]>]>}> ({
