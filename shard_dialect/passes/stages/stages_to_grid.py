@@ -58,7 +58,11 @@ from shard_dialect.model.sub_cluster import Place, refine_for, whole_axis
 from shard_dialect.passes.calls import inline_where_called
 from shard_dialect.passes.erase_sharding import erase_transfer
 from shard_dialect.passes.framework.base import needs
-from shard_dialect.passes.manual.replica_group_collectives import is_between_devices, move_to_grid
+from shard_dialect.passes.manual.replica_group_collectives import (
+    check_between_devices,
+    is_between_devices,
+    move_to_grid,
+)
 from shard_dialect.passes.stages.assign_stages import StageAnnotations, Stages
 from shard_dialect.passes.stages.settle_grids import (
     PERMUTE,
@@ -264,6 +268,7 @@ class _StagesToGrid:
                     op.attributes["sharding"] = self.shardings.write(moved)
                     write_manual_axes(op, "manual_axes", axes)
                 elif is_between_devices(op):
+                    check_between_devices(op, grid)  # while it is the op that the user wrote
                     move_to_grid(op, refinement, manual_axes_at(op))
         write_manual_axes(computation, MANUAL, axes)
 
