@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from shard_dialect.errors import ShardError
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.pipeline import run_pipeline
@@ -132,6 +133,12 @@ def test_called_from_where_all_come_and_from_where_some_come() -> None:
         module = Source.of(HEAD + text + CALLED).parse()
         run_pipeline(module, "lower{target=stablehlo}")
         assert "collective_permute" not in str(module)
+
+
+def test_recursion_is_refused() -> None:
+    text = HEAD + branch(OF_W, CALL) + CALLED.replace("return %0", f"%1 = {CALL}\nreturn %1")
+    with make_context(), pytest.raises(ShardError, match="function @ring calls itself"):
+        run_pipeline(Source.of(text).parse(), "lower{target=stablehlo}")
 
 
 @needs("jax")

@@ -28,6 +28,7 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.shard.local_collectives import read_local
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Axes, Grid
+from shard_dialect.passes.calls import Calls
 
 _Classes = int
 """A number for what devices are in one class."""
@@ -48,7 +49,11 @@ _BRANCHES = ("scf.if", "scf.index_switch", "stablehlo.case", "stablehlo.if")
 
 
 def partly_reached(module: ir.Operation) -> set[ir.Operation]:
-    """The collectives of the local form that not all devices reach, or not as often, if any."""
+    """The collectives of the local form that not all devices reach, or not as often, if any.
+
+    Raises a located `ShardError` for recursion.
+    """
+    Calls(module).refuse_recursion()
     return _Reach(module).run()
 
 
@@ -157,7 +162,9 @@ class _Reach:
         """The classes of all results of an op of no function's control flow."""
         if op.name in _INDEX:
             return _DISTINCT
-        read = read_local(op.name, {name: op.attributes[name] for name in op.attributes})
+        read = None
+        if _is_ours(op):
+            read = read_local(op.name, {name: op.attributes[name] for name in op.attributes})
         if read is not None:
             grid, step = read
             if decided != _SAME:
