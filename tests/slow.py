@@ -38,6 +38,7 @@ SLOW = {
     "ir/test_shardy_agreement.py": "asks Shardy, in processes",
     "jax": "compiles by XLA",
     "passes/test_collective_passes.py": "compiles each program after each pass",
+    "passes/test_partly_reached.py": "compiles by XLA, in processes",
     "planner/test_time_plans.py": "enumerates plans",
     "processes": "starts processes",
     "propagation/test_shardy_propagation.py": "asks Shardy, in processes",

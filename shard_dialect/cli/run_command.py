@@ -123,7 +123,8 @@ def _run(
     plugins.load(options.load_plugin)
     sources = _Sources.read(options)
     has_own = peers is not None and peers.size > 1 and _agree(options, sources, peers)
-    executable, reference, suspect = _compiled(options, sources, peers)
+    sizes = _sizes(options, peers)
+    executable, reference, suspect = _compiled(options, sources, sizes, peers)
     program = executable.program
     if peers:
         peers.check_size(program.devices)
@@ -132,7 +133,7 @@ def _run(
         agree_on_talk(peers, program, peers.rank)
     world: World = peers or devices_of(options.backend)(program.devices)
     doing("the inputs")
-    inputs, shards = _inputs(options, sources.program, program, world)
+    inputs, shards = _inputs(options, sources.program, sizes, program, world)
     doing(watch.COMPILED)
     outputs = world.run(executable, shards)
     checks = options.check or options.bisect
@@ -177,7 +178,7 @@ def _save(
 
 
 def _inputs(
-    options: argparse.Namespace, source: Source, program: Program, world: World
+    options: argparse.Namespace, source: Source, sizes: Sizes, program: Program, world: World
 ) -> tuple[list[Array], list[list[Array]]]:
     """The global inputs, and the shards of this process's devices.
 
@@ -188,7 +189,7 @@ def _inputs(
     types = [each.global_type for each in program.arguments]
     if not is_folder(options.inputs):
         whole = options.inputs and load_inputs(options.inputs, types, program.argument_names())
-        inputs = whole or drawn_inputs(source, program, options.seed)
+        inputs = whole or drawn_inputs(source, program, options.seed, sizes)
         shards = [program.scatter(inputs, rank) for rank in world.ranks]
         return inputs if checks else [], shards
 
@@ -264,19 +265,22 @@ def check_device(program: Program, peers: Launched | None) -> None:
         )
 
 
+def _sizes(options: argparse.Namespace, peers: Launched | None) -> Sizes:
+    ranks = peers.size if peers else None
+    most = None if peers else MAX_DEVICES
+    return Sizes(options.shapes, options.grid, options.inputs or "", ranks, options.scalars, most)
+
+
 def _compiled(
-    options: argparse.Namespace, sources: _Sources, peers: Launched | None
+    options: argparse.Namespace, sources: _Sources, sizes: Sizes, peers: Launched | None
 ) -> tuple[Runnable, Reference | None, Suspect | None]:
     """The sharded program, its reference, and what `--bisect` needs.
 
     With many ranks, only the one that speaks compares, and so has the unsharded program.
     """
-    ranks = peers.size if peers else None
     # A plugin may read files and the environment: no key could have all that it depends on.
     keeps = not options.no_cache and not plugins.are_loaded()
     cache = Cache.of_user() if keeps else None
-    most = None if peers else MAX_DEVICES
-    sizes = Sizes(options.shapes, options.grid, options.inputs or "", ranks, options.scalars, most)
     with make_context():
         source = sources.program
         doing("the compiler", f"{source.name}:1:1")

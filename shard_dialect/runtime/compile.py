@@ -14,7 +14,7 @@ from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.local_programs import keep_connected, keep_reached
 from shard_dialect.runtime.program_cache import Cache
 
-_NO_SIZES = Sizes()
+NO_SIZES = Sizes()
 """The sizes for programs that leave none open."""
 
 
@@ -41,7 +41,7 @@ def compile_sharded(
     entry: str | None = None,
     cache: Cache | None = None,
     *,
-    sizes: Sizes = _NO_SIZES,
+    sizes: Sizes = NO_SIZES,
     native_mpi: bool = False,
 ) -> Executable:
     """Compile the program that each device runs, from any form, for certain sizes.
@@ -67,7 +67,7 @@ def compile_sharded(
 
 
 def compile_by(
-    world: type[World], source: Source, entry: str | None = None, *, sizes: Sizes = _NO_SIZES
+    world: type[World], source: Source, entry: str | None = None, *, sizes: Sizes = NO_SIZES
 ) -> Runnable:
     """Compile the local form as `world` does: for XLA, torch, or a backend of a user's.
 
@@ -78,7 +78,7 @@ def compile_by(
 
 
 def compile_reference(
-    source: Source, entry: str, *, sizes: Sizes = _NO_SIZES, by: Judge | None = None
+    source: Source, entry: str, *, sizes: Sizes = NO_SIZES, by: Judge | None = None
 ) -> Reference:
     """Compile the unsharded program, without the passes that shard, for the judge `by`."""
     with source.file_locations():

@@ -20,7 +20,6 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import boundary, functions_of, name_of
 from shard_dialect.ir.mesh.attributes import RESULT
 from shard_dialect.ir.reading.constants import constant_integer
-from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import body, operations, walk
 
 
@@ -63,10 +62,9 @@ _PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge
 _SWAPPED = {"slt": "sgt", "sle": "sge", "sgt": "slt", "sge": "sle", "ugt": "ult", "uge": "ule"}
 
 
-def domains_of(source: Source, entry: str) -> list[Domain]:
-    """The domain of each argument of the function `entry`, in the current context."""
-    module = source.parse()  # which owns its operations
-    function = next(each for each in functions_of(module.operation) if name_of(each) == entry)
+def domains_of(module: ir.Operation, entry: str) -> list[Domain]:
+    """The domain of each argument of the function `entry`."""
+    function = next(each for each in functions_of(module) if name_of(each) == entry)
     search = _Search(function)
     for op in walk(function):
         for value, domain in _required(op):

@@ -11,16 +11,21 @@ from shard_dialect.abi.lowered_program import Program
 from shard_dialect.abi.tensor_types import SUB_BYTE_DTYPES, Array, TensorType
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
+from shard_dialect.runtime.compile import NO_SIZES, parsed
+from shard_dialect.runtime.dynamic_sizes import Sizes
 from shard_dialect.runtime.input_domains import Domain, domains_of
 
 _MOST = 4
 """The largest integer that is drawn where no other is known to be right."""
 
 
-def drawn_inputs(source: Source, program: Program, seed: int) -> list[Array]:
-    """Random inputs of a program, drawn from where its source is defined."""
+def drawn_inputs(
+    source: Source, program: Program, seed: int, sizes: Sizes = NO_SIZES
+) -> list[Array]:
+    """Random inputs of a program, drawn from where its source is defined for these sizes."""
     with make_context():
-        domains = domains_of(source, program.entry)
+        module, entry = parsed(source, program.entry, sizes)
+        domains = domains_of(module.operation, entry)
     return random_inputs([each.global_type for each in program.arguments], seed, domains)
 
 

@@ -6,8 +6,10 @@ import pytest
 from shard_dialect.abi.tensor_types import TensorType
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
+from shard_dialect.runtime.compile import compile_sharded
+from shard_dialect.runtime.dynamic_sizes import Sizes
 from shard_dialect.runtime.input_domains import Domain, domains_of
-from shard_dialect.runtime.random_inputs import random_inputs
+from shard_dialect.runtime.random_inputs import drawn_inputs, random_inputs
 
 ANY, NOT_NEGATIVE = Domain(), Domain(low=0)
 ADAM = """
@@ -62,7 +64,8 @@ def test_what_ops_and_assertions_require(kind: str, ops: str, expected: list[Dom
         f"{ops}\nreturn %0 : tensor<4xf32>\n}}"
     )
     with make_context():
-        assert domains_of(Source.of(text), "main") == expected
+        module = Source.of(text).parse()
+        assert domains_of(module.operation, "main") == expected
 
 
 def test_inputs_are_within_their_domains() -> None:
@@ -71,3 +74,29 @@ def test_inputs_are_within_their_domains() -> None:
     free, positive, index, large = random_inputs(types, 1, domains)
     assert free.min() < 0 <= positive.min()
     assert (index.min(), index.max(), large.min()) == (0, 9, 7)
+
+
+OPEN = """
+func.func @main(%n: i64, %x: tensor<?xi64>, %y: tensor<4xf64>) -> tensor<4xf64> {
+  %c = arith.constant 2 : index
+  %i = tensor.extract %x[%c] : tensor<?xi64>
+  %at = arith.index_cast %i : i64 to index
+  %e = tensor.extract %y[%at] : tensor<4xf64>
+  %k = arith.sitofp %n : i64 to f64
+  %f = arith.mulf %e, %k : f64
+  %s = tensor.splat %f : tensor<4xf64>
+  %r = math.sqrt %y : tensor<4xf64>
+  %0 = arith.addf %s, %r : tensor<4xf64>
+  return %0 : tensor<4xf64>
+}
+"""
+
+
+def test_inputs_of_a_program_whose_sizes_are_given() -> None:
+    """An argument that became a constant gets none, and the others keep their own domains."""
+    source, sizes = Source.of(OPEN), Sizes(shapes=",500,", scalars="3,,")
+    with make_context():
+        program = compile_sharded(source, sizes=sizes).program
+    index, positive = drawn_inputs(source, program, 1, sizes)
+    assert (index.shape, index.min(), index.max()) == ((500,), 0, 3)
+    assert positive.min() >= 0

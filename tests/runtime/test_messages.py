@@ -36,7 +36,9 @@ func.func @main() -> (!t, !t) attributes {{mesh.form = "local"}} {{
 SEND = "%s{} = shard.send {} on @g grid_axes = [0] destination = [{}] : (!t) -> !t"
 RECEIVE = "%r{} = shard.recv %x on @g grid_axes = [0] {}: (!t) -> !t"
 SUM = "%all = shard.all_reduce %x on @g grid_axes = [0] : !t -> !t"
+AGAIN = SUM.replace("%all", "%again").replace("%x", "%all")
 KEEP = "scf.yield %x, %x : !t, !t"
+SUMMED, SUMMED_AGAIN = (KEEP.replace("%x", each) for each in ("%all", "%again"))
 BOTH = "scf.yield %r0, %r1 : !t, !t"
 
 
@@ -85,6 +87,21 @@ def test_who_waits_for_ever_says_so(first: list[str], others: list[str], message
     with pytest.raises(ShardError, match="does not send: each device has ended, or waits too") as e:
         run(first, others)
     assert message in e.value.message
+
+
+@pytest.mark.parametrize(
+    ("first", "others", "message"),
+    [
+        ([SUM, SUMMED], [KEEP], "device 0 waits at a collective of devices 0, 1, 2 for devices 1"),
+        ([KEEP], [SUM, SUMMED], "device 1 waits at a collective of devices 0, 1, 2 for device 0: "),
+        ([SUM, AGAIN, SUMMED_AGAIN], [SUM, SUMMED], "device 0 waits at a collective of devices 0"),
+    ],
+    ids=["one alone", "all but one", "once more than the others"],
+)
+def test_a_collective_that_not_all_reach(first: list[str], others: list[str], message: str) -> None:
+    with pytest.raises(ShardError, match="all devices of a group must reach each of its") as error:
+        run(first, others)
+    assert message in error.value.message
 
 
 def test_who_has_a_message_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,10 +147,14 @@ def read_constrained(
 
 
 def grid_of(function: Function, constraints: Constraints, shardings: Shardings) -> Grid:
-    """The grid for values without a sharding: the one that all annotations name, or the default."""
-    names = sorted(
-        {each.grid for each in (*constraints.known.values(), *constraints.returned.values())}
-    )
+    """The grid for values without a sharding: the one that all annotations name, or the default.
+
+    Annotated loops of ops are on the default.
+    """
+    named = {each.grid for each in (*constraints.known.values(), *constraints.returned.values())}
+    if any(annotation_ops.has_loops(op.handle) for op in function.ops):
+        named.add(default_grid(function, shardings).name)
+    names = sorted(named)
     for name in names:
         check_grid(shardings.grid(name), function)
     if len(names) == 1:

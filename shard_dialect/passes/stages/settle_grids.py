@@ -4,7 +4,9 @@
 * @one(), of one device: a part of the function's grid.
 * @four(4) beside @two(2): devices are numbered from 0 on each grid, so @two is the first two, and
   becomes a part of @four. Where the first devices are no box (three of 2x2), both become a line of
-  devices and a part of it, and their axes sub-axes of the line.
+  devices and a part of it, and their axes sub-axes of the line. Where an axis of a manual
+  computation is a part of another grid's (2x2 beside 2x4), both become parts of a grid that has
+  both (2x2x2).
 * @line(4) beside a part of @square(2x2), of the same devices: a tensor split along axis 0 of @line
   is split along axes 0 and 1 of @square.
 """
@@ -13,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
@@ -41,6 +45,7 @@ from shard_dialect.ir.mesh.attributes import (
     symbol,
 )
 from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
+from shard_dialect.ir.mesh.notation import write_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of, stages_named
 from shard_dialect.ir.sdy.syntax import is_maximal
 from shard_dialect.ir.walk import body, operations, walk
@@ -57,6 +62,8 @@ def grids_in(function: ir.Operation, shardings: Shardings) -> Iterator[str]:
     """Yield the names of the grids in a function's annotations and manual computations."""
     for annotation in annotations_in(function, shardings):
         yield annotation.grid
+    for _, name, _ in annotated_loops(function, shardings):
+        yield name
     for computation in annotation_ops.manual_computations(function):
         yield annotation_ops.grid_of(computation, shardings).name
     for op in walk(function):
@@ -79,6 +86,17 @@ def annotations_in(function: ir.Operation, shardings: Shardings) -> Iterator[Ann
             annotated = annotation_ops.read_annotation(op, shardings)
             if annotated is not None:
                 yield annotated.annotation
+
+
+def annotated_loops(
+    function: ir.Operation, shardings: Shardings
+) -> Iterator[tuple[ir.Operation, str, tuple[Axes, ...]]]:
+    """Yield the ops whose loops are annotated, with the grid and the axes of each loop."""
+    for op in walk(function):
+        with located(op):
+            loops = annotation_ops.read_loops(op, shardings)
+        if loops is not None:
+            yield op, *loops
 
 
 def boundary_annotations(
@@ -108,6 +126,7 @@ def transfer_of(op: ir.Operation) -> tuple[str | None, str] | None:
 
 Change = Callable[[Annotation], Annotation]
 _CLUSTER = "mesh_cluster"
+_FITTING = "declare grids whose sizes along axes divide each other, from the last axis on"
 _OURS = ("mesh.", "shard.")
 """The dialects whose collectives name axes."""
 
@@ -115,7 +134,7 @@ _OURS = ("mesh.", "shard.")
 def rewrite_annotations(function: ir.Operation, change: Change, shardings: Shardings) -> None:
     """Replace each annotation of a value of `function`, in the annotated form, by its `change`.
 
-    The annotations of ops' loops stay.
+    The annotations of ops' loops stay (`_move_loops`).
     """
     type_ = function.attributes["function_type"].value
     for key, types in zip(BOUNDARY, (type_.inputs, type_.results), strict=True):
@@ -289,7 +308,8 @@ def _smaller_to_parts(
     """Let the devices of a smaller grid be the first ones of the largest, as a part of it.
 
     Where these are no box of the largest grid's devices, or an axis is none of its (sub-)axes,
-    annotations move to a line of all devices and to parts of that.
+    annotations move to a line of all devices and to parts of that; where manual axes, or those of
+    ops' loops, are none of its axes, to a grid that has them, if there is one.
     """
     parts = sub_clusters_of(module)
     grids = [shardings.grid(name) for name in _grids_of(functions, shardings)]
@@ -304,15 +324,7 @@ def _smaller_to_parts(
                 f"{max(sizes)} devices, and {grid} has an order of its own: declare parts of one "
                 "grid, by 'mesh.sub_cluster'"
             )
-    axes = _axes_used(functions, used, shardings)
-    computations = [
-        each for function in functions for each in annotation_ops.manual_computations(function)
-    ]
-    manual = {annotation_ops.grid_of(each, shardings).name for each in computations}
-    largest = [grid for grid in used if grid.size == max(sizes)]
-    largest.sort(key=lambda grid: grid.name not in manual)  # whose axes have to stay whole
-    found = (whole for whole in largest if _holds(whole, used, axes))
-    whole = next(found, None) or _new_grid(max(sizes), module, shardings)
+    whole = _grid_of_all(functions, used, module, shardings)
     names = {whole.name, *shardings.grids}
     of_size = {whole.size: whole.name}
     for size in sorted(sizes - {whole.size}):
@@ -343,7 +355,33 @@ def _smaller_to_parts(
         _move_manual(function, change, target_of, shardings, moved)
         rewrite_annotations(function, change, moved)
         if _CLUSTER in function.attributes:
-            function.attributes[_CLUSTER] = ir.FlatSymbolRefAttr.get(whole.name)
+            grid = shardings.grid(annotation_ops.cluster_name(function))
+            has_loops = any(True for _ in annotated_loops(function, shardings))
+            target = target_of(grid) if has_loops else whole
+            _move_loops(function, target, partial(_axes_along, target, grid=grid), shardings)
+
+
+def _grid_of_all(
+    functions: Sequence[ir.Operation],
+    used: Sequence[Grid],
+    module: ir.Operation,
+    shardings: Shardings,
+) -> Grid:
+    """One of the largest grids, or a new one, of which the others can be parts."""
+    axes = _axes_used(functions, used, shardings)
+    full = _full_axes(functions, shardings)
+    count = max(grid.size for grid in used)
+    largest = [grid for grid in used if grid.size == count]
+    largest.sort(key=lambda grid: grid.name not in full)
+    holding = [whole for whole in largest if _holds(whole, used, axes)]
+    for whole in holding:
+        if _holds_full(whole, used, full):
+            return whole
+    for kept in (axes, full) if full else ():
+        shape = _refined(used, kept)
+        if shape and _holds(Grid("refined", shape), used, axes):
+            return _new_grid(shape, module, shardings)
+    return holding[0] if holding else _new_grid((count,), module, shardings)
 
 
 def _grids_of(functions: Iterable[ir.Operation], shardings: Shardings) -> list[str]:
@@ -365,9 +403,20 @@ def _axes_used(
         for each in (*annotations_in(function, shardings), *boundaries):
             if each.grid in found:
                 found[each.grid].update(each.sharding.axes, each.replicated)
+    for name, full in _full_axes(functions, shardings).items():
+        found.get(name, set()).update(full)
+    return found
+
+
+def _full_axes(functions: Iterable[ir.Operation], shardings: Shardings) -> dict[str, set[Axis]]:
+    """The axes of each grid that have to stay full ones: manual ones, and those of ops' loops."""
+    found: dict[str, set[Axis]] = {}
+    for function in functions:
         for computation in annotation_ops.manual_computations(function):
-            grid = annotation_ops.grid_of(computation, shardings).name
-            found.get(grid, set()).update(ints(computation.attributes[MANUAL]))
+            name = annotation_ops.grid_of(computation, shardings).name
+            found.setdefault(name, set()).update(ints(computation.attributes[MANUAL]))
+        for _, name, loops in annotated_loops(function, shardings):
+            found.setdefault(name, set()).update(*loops)
     return found
 
 
@@ -379,6 +428,46 @@ def _holds(whole: Grid, grids: Sequence[Grid], axes: Mapping[str, set[Axis]]) ->
         and all(_axes_along(box, axis, grid) is not None for axis in axes[grid.name])
         for grid in grids
     )
+
+
+def _holds_full(whole: Grid, grids: Sequence[Grid], axes: Mapping[str, Collection[Axis]]) -> bool:
+    """Whether these axes of each grid are full axes of its box of `whole`."""
+    boxes = {grid.name: _first_devices(whole, grid.size) for grid in grids}
+    return all(
+        (box := boxes[grid.name]) is not None
+        and all(
+            isinstance(_as_whole(_as_part(part, box), box), int)
+            for axis in axes.get(grid.name, ())
+            for part in _axes_along(box, axis, grid) or ()
+        )
+        for grid in grids
+    )
+
+
+def _refined(grids: Sequence[Grid], axes: Mapping[str, Collection[Axis]]) -> tuple[int, ...] | None:
+    """The shape of a grid that has these axes of the grids as full axes, and the grids as boxes.
+
+    `None` if there is none, as of 2x3 and 3x2.
+
+    >>> _refined([Grid("a", (2, 4)), Grid("b", (2, 2))], {"a": {0}, "b": {0}})
+    (2, 2, 2)
+    """
+    used = [_strides(axis, grid) for grid in grids for axis in axes.get(grid.name, ())]
+    ends = sorted({1, max(grid.size for grid in grids), *(end for each in used for end in each)})
+    if any(high % low for low, high in pairwise(ends)):
+        return None
+    shape = tuple(high // low for low, high in reversed([*pairwise(ends)]))
+    refined = Grid("refined", shape)
+    has_boxes = all(_first_devices(refined, grid.size) is not None for grid in grids)
+    return shape if has_boxes else None
+
+
+def _strides(axis: Axis, grid: Grid) -> tuple[int, int]:
+    """How far devices at neighbouring positions along an axis are apart, and how many it spans."""
+    within = _as_part(axis, grid)
+    minor = grid.axes_size(range(within.axis + 1, grid.rank))
+    low = minor * grid.axes_size((within.axis,)) // (within.pre * within.size)
+    return low, low * within.size
 
 
 def _first_devices(whole: Grid, count: int) -> Grid | None:
@@ -398,10 +487,7 @@ def _axes_along(box: Grid, axis: Axis, grid: Grid) -> Axes | None:
     Both number their devices alike; an axis counts every `stride`-th of them. `None` if the axes of
     the box count others.
     """
-    within = _as_part(axis, grid)
-    minor = grid.axes_size(range(within.axis + 1, grid.rank))
-    low = minor * grid.axes_size((within.axis,)) // (within.pre * within.size)
-    high = low * within.size
+    low, high = _strides(axis, grid)
     found: list[Axis] = []
     stride = 1
     for number, size in reversed([*enumerate(box.sizes_along(range(box.rank)))]):
@@ -435,12 +521,17 @@ def _move_manual(
         along = [new for axis in manual for new in _axes_along(target, axis, grid) or ()]
         axes = [_as_whole(_as_part(axis, target), target) for axis in along]
         inside = [op for op in walk(computation) if next(computations_around(op)) == computation]
-        has_axes = any(is_between_devices(op) and op.name.startswith(_OURS) for op in inside)
-        if has_axes or not all(isinstance(axis, int) for axis in axes):
+        is_manual = f"'{computation.name}' op is manual along axes {write_axes(manual)} of {grid}, "
+        if not all(isinstance(axis, int) for axis in axes):
             raise error_at(
                 computation.location,
-                f"'{computation.name}' op is manual along axes {manual} of {grid}, which become "
-                f"{axes} of {target}: declare @{grid.name} as a part, by 'mesh.sub_cluster'",
+                f"{is_manual}which become {write_axes(axes)} of {target}: {_FITTING}",
+            )
+        if any(is_between_devices(op) and op.name.startswith(_OURS) for op in inside):
+            raise error_at(
+                computation.location,
+                f"{is_manual}which becomes {target}, and an op in it names axes: declare "
+                f"@{grid.name} as a part, by 'mesh.sub_cluster'",
             )
         for op in inside:
             if op.name in BOUNDARY_OPS:
@@ -448,6 +539,33 @@ def _move_manual(
                 op.attributes["sharding"] = moved.write(change(boundary_before.annotation))
                 annotation_ops.write_manual_axes(op, "manual_axes", tuple(axes))
         annotation_ops.write_manual_axes(computation, MANUAL, tuple(axes))
+
+
+def _move_loops(
+    function: ir.Operation,
+    target: Grid,
+    axes_of: Callable[[Axis], Axes | None],
+    shardings: Shardings,
+) -> None:
+    """Let the function's cluster be `target`, and the annotations of ops' loops be on it.
+
+    `axes_of` are its (sub-)axes for each axis of the cluster before. Raises a located `ShardError`
+    where one is only a part of an axis.
+    """
+    loops_before = list(annotated_loops(function, shardings))
+    function.attributes[_CLUSTER] = ir.FlatSymbolRefAttr.get(target.name)
+    for op, name, loops in loops_before:
+        parts = [[part for axis in axes for part in axes_of(axis) or ()] for axes in loops]
+        moved = [[_as_whole(_as_part(part, target), target) for part in each] for each in parts]
+        written = ir.ArrayAttr.get(list(map(write_axes, moved)))
+        if not all(isinstance(axis, int) for axes in moved for axis in axes):
+            raise error_at(
+                op.location,
+                f"'{op.name}' op has {annotation_ops.LOOPS} = "
+                f"{op.attributes[annotation_ops.LOOPS]} on {shardings.grid(name)}, which become "
+                f"{written} of {target}: {_FITTING}",
+            )
+        op.attributes[annotation_ops.LOOPS] = written
 
 
 def _as_part(axis: Axis, grid: Grid) -> SubAxis:
@@ -500,7 +618,7 @@ def _maximal_to_parts(names: Collection[str], module: ir.Operation, shardings: S
         for grid in shardings.grids.values()
         if grid.rank and grid.is_static and grid.size >= count
     ]
-    whole = next(iter([*used, *declared]), None) or _new_grid(count, module, shardings)
+    whole = next(iter([*used, *declared]), None) or _new_grid((count,), module, shardings)
     for op in operations(body(module)):
         if op.name not in GRIDS or name_of(op) not in {grid.name for grid in maximal}:
             continue
@@ -519,9 +637,9 @@ def _maximal_to_parts(names: Collection[str], module: ir.Operation, shardings: S
         op.erase()
 
 
-def _new_grid(count: int, module: ir.Operation, shardings: Shardings) -> Grid:
-    """Declare a line of devices."""
-    grid = Grid(fresh_name("devices", set(shardings.grids)), (count,))
+def _new_grid(shape: Sequence[int], module: ir.Operation, shardings: Shardings) -> Grid:
+    """Declare a grid of this shape."""
+    grid = Grid(fresh_name("devices", set(shardings.grids)), tuple(shape))
     with ir.InsertionPoint.at_block_begin(body(module)), module.location:
         write_cluster(grid)
     return grid
@@ -544,6 +662,13 @@ def _move_to(
 
     if any(axes_of.values()):
         rewrite_annotations(function, change, shardings)
+    axes = (
+        axes_of.get(annotation_ops.cluster_name(function))
+        if _CLUSTER in function.attributes
+        else None
+    )
+    if axes is not None:
+        _move_loops(function, whole, axes.get, shardings)
 
 
 def _in_terms_of(whole: Grid, other: Grid) -> Mapping[Axis, Axes] | None:

@@ -58,10 +58,15 @@ from shard_dialect.model.sub_cluster import Place, refine_for, whole_axis
 from shard_dialect.passes.calls import inline_where_called
 from shard_dialect.passes.erase_sharding import erase_transfer
 from shard_dialect.passes.framework.base import needs
-from shard_dialect.passes.manual.replica_group_collectives import is_between_devices, move_to_grid
+from shard_dialect.passes.manual.replica_group_collectives import (
+    check_between_devices,
+    is_between_devices,
+    move_to_grid,
+)
 from shard_dialect.passes.stages.assign_stages import StageAnnotations, Stages
 from shard_dialect.passes.stages.settle_grids import (
     PERMUTE,
+    annotated_loops,
     annotations_in,
     boundary_annotations,
     grids_in,
@@ -196,6 +201,8 @@ class _StagesToGrid:
         for computation in manual_computations(self.function):
             grid = annotation_ops.grid_of(computation, self.shardings)
             uses.append((grid.name, tuple(ints(computation.attributes[MANUAL]))))
+        for _, name, loops in annotated_loops(self.function, self.shardings):
+            uses += [(name, axes) for axes in loops]
         for name, axes in uses:
             stage = stages.get(name)
             for axis in axes:
@@ -261,6 +268,7 @@ class _StagesToGrid:
                     op.attributes["sharding"] = self.shardings.write(moved)
                     write_manual_axes(op, "manual_axes", axes)
                 elif is_between_devices(op):
+                    check_between_devices(op, grid)  # while it is the op that the user wrote
                     move_to_grid(op, refinement, manual_axes_at(op))
         write_manual_axes(computation, MANUAL, axes)
 
@@ -270,6 +278,9 @@ class _StagesToGrid:
             if op.name in BOUNDARY_OPS:
                 return {0: boundary_of(op, self.shardings).grid.name}
             annotated = annotation_ops.read_annotation(op, self.shardings)
+            loops = annotation_ops.read_loops(op, self.shardings)
+        if loops is not None:
+            named = dict.fromkeys(range(len(op.results)), loops[0]) | named
         if annotated and not annotated.for_users:
             named |= dict.fromkeys(range(len(op.results)), annotated.annotation.grid)
         return named

@@ -2,7 +2,8 @@
 
 `Mailbox` has the messages between devices in one process, with deadlock detection. A device may
 wait for a message that never comes, because the sender has ended, or itself waits. Once no device
-can go on, all devices that wait for a message raise an error; none hangs.
+can go on, all devices that wait for a message raise an error; where none does, since they wait for
+each other at meetings, `deadlock` says so. None hangs.
 
 At a `Meeting` the threads of one group of devices exchange arrays. `begin` hands work to a thread
 that runs one piece after another, since starting a thread takes longer than a collective.
@@ -13,7 +14,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -46,6 +47,10 @@ class Meeting:
         """Whether a member waits for others that have not arrived."""
         return member in self._arrived
 
+    def missing(self) -> list[int]:
+        """The members that have not arrived."""
+        return [each for each in range(self._size) if each not in self._arrived]
+
     def wait(self, member: int) -> None:
         """Wait until all members have come; raises `BrokenBarrierError` after `abort`."""
         with self._lock:
@@ -75,7 +80,7 @@ class Meeting:
 
 
 _Ranks = tuple[int, ...]
-_TICK = 0.1
+TICK = 0.1
 _QUIET = 20
 """The ticks without an event after which devices that all wait are taken to be deadlocked.
 
@@ -92,7 +97,10 @@ class Mailbox:
         self._messages: dict[tuple[_Ranks, int, int, int], deque[Array]] = defaultdict(deque)
         self._stuck: dict[int, Callable[[], bool]] = {}
         """For each device that waits or has ended, whether it is still unable to go on."""
+        self._meetings: dict[int, tuple[_Ranks, Meeting]] = {}
+        """The last meeting to which each device went, and its group."""
         self._events = 0
+        self._seen, self._quiet = -1, 0
         self._is_aborted = False
 
     def send(self, group: _Ranks, source: int, to: int, array: Array, tag: int = 0) -> None:
@@ -125,7 +133,7 @@ class Mailbox:
                         f"device {rank} waits for what {_named(group, source)} does not send: "
                         "each device has ended, or waits too"
                     )
-                self._changed.wait(_TICK)
+                self._changed.wait(TICK)
         raise threading.BrokenBarrierError
 
     def leave(self, rank: int) -> None:
@@ -140,17 +148,49 @@ class Mailbox:
             self._is_aborted = True
             self._changed.notify_all()
 
-    def meet(self, rank: int, meeting: Meeting, member: int) -> None:
-        """Meet the others of a group, of which device `rank` is this member."""
+    def meet(self, group: _Ranks, meeting: Meeting, member: int) -> None:
+        """Meet the others of a group, as this member of it."""
+        rank = group[member]
+        self._meetings[rank] = group, meeting
         self._stuck[rank] = lambda: meeting.waits(member)  # at a complete one, all go on
         meeting.wait(member)
         self._stuck.pop(rank, None)
         self._events += 1
 
+    def deadlock(self) -> ShardError | None:
+        """The error of devices that wait at meetings for ever; to be asked at every tick.
+
+        It is later than that of a device that waits for a message, which says more.
+        """
+        self._quiet = self._quiet + 1 if self._seen == self._events and self._all_wait() else 0
+        self._seen = self._events
+        if self._quiet <= 2 * _QUIET:
+            return None
+        for rank, (group, meeting) in sorted(self._meetings.items()):
+            if meeting.waits(group.index(rank)):
+                return ShardError(
+                    f"device {rank} waits at a collective of {_listed(group)} for "
+                    f"{_listed([group[each] for each in meeting.missing()])}: each device has "
+                    "ended, or waits too; all devices of a group must reach each of its "
+                    "collectives, and in one order"
+                )
+        return None
+
     def _all_wait(self) -> bool:
         """Whether no device computes, or can go on."""
         stuck = list(self._stuck.values())
         return len(stuck) == self._size and all(each() for each in stuck)
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    """The first of some devices, and how many there are.
+
+    >>> _listed([3]), _listed(range(3)), _listed(range(100))
+    ('device 3', 'devices 0, 1, 2', 'devices 0, 1, 2, 3, ... (100)')
+    """
+    first = ", ".join(map(str, ranks[:4]))
+    more = f", ... ({len(ranks)})" if len(ranks) > 4 else ""
+    return f"{'device' if len(ranks) == 1 else 'devices'} {first}{more}"
 
 
 def _named(group: _Ranks, member: int | None) -> str:

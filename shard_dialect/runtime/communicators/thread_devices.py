@@ -20,7 +20,7 @@ from shard_dialect.model import Axes, Grid, Reduction
 from shard_dialect.runtime.communicators.announce_failures import AnnouncingCommunicator
 from shard_dialect.runtime.communicators.group import Group
 from shard_dialect.runtime.communicators.join_shards import join
-from shard_dialect.runtime.communicators.mailbox import Mailbox, Meeting, begin
+from shard_dialect.runtime.communicators.mailbox import TICK, Mailbox, Meeting, begin
 from shard_dialect.runtime.communicators.perform_collectives import Member
 from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.profiling.recorder import Recorder
@@ -78,7 +78,7 @@ def in_threads(
             world.post.leave(rank)
 
     try:
-        _wait(_start(device, size), errors)
+        _wait(_start(device, size), errors, world.post, stop)
     except BaseException:
         world.abort()
         raise
@@ -95,11 +95,19 @@ def _start(device: Callable[[int], None], count: int) -> list[threading.Lock]:
         raise ShardError(message) from None
 
 
-def _wait(running: Sequence[threading.Lock], errors: Sequence[BaseException]) -> None:
-    """Wait until all devices have ended, or for some time after an error."""
+def _wait(
+    running: Sequence[threading.Lock],
+    errors: Sequence[BaseException],
+    post: Mailbox,
+    stop: Callable[[BaseException], None],
+) -> None:
+    """Wait until all devices have ended, or for some time after an error; stop them if none can."""
     deadline: float | None = None
     for each in running:
         while not each.acquire(timeout=_left(deadline)):
+            found = None if errors else post.deadlock()
+            if found:
+                stop(found)
             if errors and deadline is None:
                 deadline = time.monotonic() + _GRACE
             if deadline is not None and time.monotonic() >= deadline:
@@ -107,7 +115,7 @@ def _wait(running: Sequence[threading.Lock], errors: Sequence[BaseException]) ->
 
 
 def _left(deadline: float | None) -> float:
-    return 0.05 if deadline is None else max(0.0, deadline - time.monotonic())
+    return TICK if deadline is None else max(0.0, deadline - time.monotonic())
 
 
 class _World:
@@ -194,7 +202,7 @@ class _Group:
         return list(table)
 
     def _meet(self) -> None:
-        self._post.meet(self._ranks[self.index], self._meeting, self.index)
+        self._post.meet(self._ranks, self._meeting, self.index)
 
     def all_gather(self, send: Array, into: Array) -> None:
         sent = self._exchange(send)

@@ -40,3 +40,17 @@ func.func @groups_of_all(%x: tensor<8x8xf32> {mesh.sharding = #mesh.shard<@a, [[
   } {mesh.manual_axes = [0]}
   return
 }
+
+// -----
+
+mesh.cluster @all(rank = 2, dim_sizes = [2, 4])
+mesh.sub_cluster @a(cluster = @all, offsets = [0, 0], sizes = [2, 2])
+func.func @index_along_a_free_axis(%x: tensor<8x8xf32> {mesh.sharding = #mesh.shard<@a, [[]]>}) {
+  scf.execute_region no_inline {
+    %l = mesh.to_local %x {manual_axes = [0], sharding = #mesh.shard<@a, [[0], []]>} : tensor<8x8xf32> -> tensor<4x8xf32>
+    // expected-error @+1 {{'stablehlo.partition_id' op tells devices apart along axes [1] of grid @a(2x2), which are not manual here}}
+    %i = stablehlo.partition_id : tensor<ui32>
+    scf.yield
+  } {mesh.manual_axes = [0]}
+  return
+}

@@ -23,6 +23,26 @@ func.func @manual(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@m, [{"x"}, 
 
 // -----
 
+// The axes of a manual computation stay whole: both meshes become parts of one that has them.
+"sdy.mesh"() <{mesh = #sdy.mesh<["x"=2, "y"=4]>, sym_name = "m"}> : () -> ()
+"sdy.mesh"() <{mesh = #sdy.mesh<["s"=2, "t"=2]>, sym_name = "small"}> : () -> ()
+// CHECK: mesh.cluster @devices(rank = 3, dim_sizes = [2, 2, 2])
+// CHECK: mesh.sub_cluster @first_4(cluster = @devices, offsets = [0, 0, 0], sizes = [1, 2, 2])
+// CHECK{LITERAL}: func.func @half_an_axis(%arg0: tensor<8x8xf32> {mesh.sharding = #mesh.shard<@devices, [[0], [1, 2]]>})
+func.func @half_an_axis(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@m, [{"x"}, {"y"}]>}) -> tensor<8x8xf32> {
+  // CHECK{LITERAL}: mesh.to_local %arg0 {manual_axes = [1], sharding = #mesh.shard<@first_4, [[1], []]>}
+  // CHECK: {mesh.manual_axes = [1]
+  %0 = "sdy.manual_computation"(%x) <{in_shardings = #sdy.sharding_per_value<[<@small, [{"s"}, {}]>]>,
+      manual_axes = #sdy<manual_axes{"s"}>,
+      out_shardings = #sdy.sharding_per_value<[<@small, [{"s"}, {}]>]>}> ({
+  ^bb0(%a: tensor<4x8xf32>):
+    "sdy.return"(%a) : (tensor<4x8xf32>) -> ()
+  }) : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %0 : tensor<8x8xf32>
+}
+
+// -----
+
 // Functions that call each other are on one grid.
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=2, "y"=2]>, sym_name = "m"}> : () -> ()
 "sdy.mesh"() <{mesh = #sdy.mesh<["s"=2]>, sym_name = "small"}> : () -> ()

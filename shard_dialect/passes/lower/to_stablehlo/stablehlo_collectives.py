@@ -102,7 +102,13 @@ COMBINERS: dict[Reduction, str] = {
 
 
 def collective(
-    groups: DeviceGroups, step: LocalStep, grid: Grid, operand: ir.Value, type_: ir.RankedTensorType
+    groups: DeviceGroups,
+    step: LocalStep,
+    grid: Grid,
+    operand: ir.Value,
+    type_: ir.RankedTensorType,
+    *,
+    is_partly_reached: bool,
 ) -> ir.Value:
     """The result, of type `type_`, of a step on `operand`. Raises `ShardError` for messages."""
     write = record_of(step).stablehlo
@@ -118,7 +124,8 @@ def collective(
         )
     if 0 in type_.shape:  # StableHLO has no collectives of nothing
         return number(0, type_)
-    result: ir.Value = write(Code(groups, step, grid, operand, type_))
+    code = Code(groups, step, grid, operand, type_, is_partly_reached)
+    result: ir.Value = write(code)
     return result
 
 
@@ -131,6 +138,8 @@ class Code:
     grid: Grid
     operand: ir.Value
     type: ir.RankedTensorType
+    is_partly_reached: bool
+    """Whether some devices may not reach the step, or not as often as others."""
 
     @property
     def size(self) -> int:
@@ -222,7 +231,9 @@ class Code:
         pairs = list(members)
         if not pairs:
             return number(0, value.type)
-        if _is_of_some_devices(ir.InsertionPoint.current.block):
+        if self.is_partly_reached:
+            # XLA lets all devices of the program meet at a permutation, and only those of its group
+            # at another collective.
             return self._gathered_from(value, {to: member for member, to in pairs})
         listed = [
             (group[member], group[to])
@@ -263,34 +274,6 @@ class Code:
         """The value on one member of each group; the others have the identity of a reduction."""
         is_member = compare("EQ", self.groups.position(self.grid, self.step.axes), index(member))
         return select(is_member, value, identity(reduction, value.type))
-
-
-def _is_of_some_devices(block: ir.Block) -> bool:
-    """Whether the device's rank decides on the branch that a block is in.
-
-    XLA lets all devices of the program meet at a permutation, and only those of its group at
-    another collective: devices that take another branch would never come.
-    """
-    around = block.owner
-    while around is not None and around.name != "func.func":
-        if around.name in ("stablehlo.if", "stablehlo.case") and _is_by_rank(around.operands[0]):
-            return True
-        around = around.parent
-    return False
-
-
-def _is_by_rank(value: ir.Value) -> bool:
-    """Whether a value depends on the device's rank."""
-    waiting, seen = [value], set()
-    while waiting:
-        owner = waiting.pop().owner
-        if isinstance(owner, ir.Block) or owner in seen:
-            continue
-        seen.add(owner)
-        if owner.name in ("stablehlo.replica_id", "stablehlo.partition_id"):
-            return True
-        waiting += owner.operands
-    return False
 
 
 def identity(reduction: Reduction, type_: ir.RankedTensorType) -> ir.Value:

@@ -33,6 +33,7 @@ from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Grid
 from shard_dialect.ops.op_table import record_of
 from shard_dialect.passes.framework.base import Pass
+from shard_dialect.passes.lower.to_stablehlo.partly_reached import partly_reached
 from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     CAST,
     as_type,
@@ -57,6 +58,8 @@ from shard_dialect.passes.lower.to_stablehlo.stablehlo_elementwise import (
 )
 
 _RANK = "shard.process_linear_index"
+_PARTLY_REACHED = "partly_reached"
+"""Attribute of a collective, until it is converted."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +76,12 @@ class ConvertToStablehlo(Pass):
         _check_all_devices(module)
         load_dialects_of("stablehlo.", module.context)
         write_resources_in_place(module)
+        for function in functions_of(module):
+            _prepare(function)
+        for op in partly_reached(module):
+            op.attributes[_PARTLY_REACHED] = ir.UnitAttr.get()
         conversion = _Conversion(DeviceGroups(self.devices), grids_of(module))
         for function in functions_of(module):
-            inline_regions(function)
             conversion.convert_function(function)
         _check_words(module)
         _strip(module, conversion.grids, self.devices)
@@ -91,6 +97,16 @@ def _check_all_devices(module: ir.Operation) -> None:
             )
 
 
+def _prepare(function: ir.Operation) -> None:
+    """Leave one block with single collectives. Raises a located `ShardError` for several blocks."""
+    if len(function.regions[0].blocks) != 1:
+        raise error_at(function.location, "a function of several blocks cannot be lowered")
+    inline_regions(function)
+    for op in walk(function):
+        with located(op):
+            one_by_one(op)
+
+
 class _Conversion:
     """Converts functions, block by block."""
 
@@ -99,8 +115,6 @@ class _Conversion:
 
     def convert_function(self, function: ir.Operation) -> None:
         """Convert the body, and the function's type: scalars become tensors."""
-        if len(function.regions[0].blocks) != 1:
-            raise error_at(function.location, "a function of several blocks cannot be lowered")
         block = body(function)
         with located(function), function.location:
             self._open(block)
@@ -150,8 +164,7 @@ class _Conversion:
         elif op.name == "mesh.done":
             replace(op, [tensor_of(op.operands[0])])
         else:
-            for each in one_by_one(op):
-                self._collective(each)
+            self._collective(op)
 
     def _collective(self, op: ir.Operation) -> None:
         read = read_local(op.name, {name: op.attributes[name] for name in op.attributes})
@@ -161,7 +174,12 @@ class _Conversion:
         type_ = tensor_type(op.results[0].type)
         with ir.InsertionPoint(op), op.location:
             value = collective(
-                self.groups, step, self.grids[grid], tensor_of(op.operands[0]), type_
+                self.groups,
+                step,
+                self.grids[grid],
+                tensor_of(op.operands[0]),
+                type_,
+                is_partly_reached=_PARTLY_REACHED in op.attributes,
             )
         replace(op, [value])
 
