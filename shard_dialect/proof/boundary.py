@@ -69,7 +69,7 @@ def shards(m: Machine, place: Place, shape: tuple[int, ...]) -> Shards:
         member = _member(m, axes, rank)
         count = prod(m.grid[axis] for axis in axes)
         own = -(-size // count)
-        starts = np.minimum(np.arange(count + 1) * own, size)
+        starts = np.arange(count + 1) * own
         if offsets:
             starts = np.array(offsets)
         at = starts[member] + points_here - halo[0]

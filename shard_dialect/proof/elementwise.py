@@ -87,8 +87,7 @@ def combined(m: Machine, kind: str, a: Value, b: Value, type_: Type) -> Value:
     x, y = m.integers(a), m.integers(b)
     if type_.is_bit:
         kind = {"add": "xor", "mul": "and", "max": "or", "min": "and"}.get(kind, kind)
-    with np.errstate(over="ignore"):
-        return Value(wrapped(INTEGER[kind](x, y), type_), False)
+    return Value(wrapped(INTEGER[kind](x, y), type_), False)
 
 
 def _floats(m: Machine, kind: str) -> Callable[[Elements, Elements], Elements]:

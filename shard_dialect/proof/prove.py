@@ -164,6 +164,10 @@ class _Trial:
 
     def difference(self) -> Counterexample | None:
         """An element that differs, or `None`."""
+        with np.errstate(all="ignore"):  # integers of 64 bits wrap, as those of programs do
+            return self._evaluated()
+
+    def _evaluated(self) -> Counterexample | None:
         pair = self.pair
         generator = np.random.default_rng(self.field.seed)
         one = self._machine(pair.whole, generator)

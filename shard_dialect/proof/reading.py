@@ -84,7 +84,8 @@ class Op:
     @property
     def place(self) -> str:
         """Where it stands in its file, as in errors."""
-        return location_text(self.location) or ""
+        with self.location.context:
+            return location_text(self.location) or ""
 
     @cached_property
     def meaning(self) -> str:

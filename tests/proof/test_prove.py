@@ -1,0 +1,160 @@
+"""What the prover accepts, refutes, and does not know."""
+
+import warnings
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+import shard_dialect as sd
+from shard_dialect.errors import ShardError, ShardWarning
+from shard_dialect.proof.field import PRIME_GAPS, Field
+from shard_dialect.testing.faults import faults_in
+from shard_dialect.testing.random_program import any_program
+from tests.slow import seed_of
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+MEGATRON = (EXAMPLES / "megatron.mlir").read_text()
+
+
+def proof(text: str, local: "str | None" = None) -> "sd.Proof":
+    """The proof of what `--spmd` makes of a program, or of a local program that is given."""
+    unsharded, module = sd.parse(text), sd.parse(local or text)
+    if local is None:
+        sd.run_pipeline(module, "spmd")
+    return sd.prove(unsharded, module)
+
+
+def partitioned(text: str) -> str:
+    module = sd.parse(text)
+    sd.run_pipeline(module, "spmd")
+    return sd.to_text(module)
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.mlir")), ids=lambda path: path.stem)
+def test_examples_are_proven(path: Path) -> None:
+    found = proof(path.read_text())
+    assert found.answer == "proven", found
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_right_program_is_refuted(seed: int, request: pytest.FixtureRequest) -> None:
+    text = any_program(Random(1000 * seed_of(request.config) + seed)).text
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ShardWarning)
+        try:
+            local = partitioned(text)
+        except ShardError:
+            return
+    assert proof(text, local).answer != "refuted"
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_no_program_with_a_fault_is_proven(number: int) -> None:
+    module = sd.parse(MEGATRON)
+    sd.run_pipeline(module, "spmd")
+    with module.context:
+        found = faults_in(module.operation)
+        if number >= len(found):
+            return
+        found[number].make()
+    refuted = sd.prove(sd.parse(MEGATRON), module)
+    assert refuted.answer == "refuted", found[number].kind
+    assert refuted.counterexample is not None
+
+
+LOCAL = partitioned(MEGATRON)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("grid_axes = [1] : tensor<4x16xf32>", "grid_axes = [0] : tensor<4x16xf32>"),
+        ("math.tanh %2", "math.exp %2"),
+        ("arith.constant 0.000000e+00", "arith.constant 1.000000e-30"),
+        ("[[1], []]>>}", "[[0], []]>>}"),
+    ],
+)
+def test_a_changed_text_is_refuted(right: str, wrong: str) -> None:
+    assert right in LOCAL
+    assert proof(MEGATRON, LOCAL.replace(right, wrong)).answer == "refuted"
+
+
+def test_a_reduction_that_is_left_out_is_refuted() -> None:
+    lines = [line for line in LOCAL.splitlines() if "all_reduce %" not in line]
+    text = "\n".join(lines).replace("return %all_reduce", "return %6")
+    found = proof(MEGATRON, text)
+    assert str(found).startswith("refuted: result 0: the device at [0, 0] has another number at")
+
+
+def test_padding_that_is_read_is_refuted() -> None:
+    text = """
+    shard.grid @g(shape = 2)
+    func.func @main(%x: tensor<5xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) -> tensor<f32> {
+      %zero = stablehlo.constant dense<0.0> : tensor<f32>
+      %sum = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [0]
+        : (tensor<5xf32>, tensor<f32>) -> tensor<f32>
+      return %sum : tensor<f32>
+    }"""
+    assert proof(text).answer == "proven"
+    local = partitioned(text)
+    unmasked = local.replace("arith.cmpi slt", "arith.cmpi sle")
+    assert unmasked != local
+    assert proof(text, unmasked).answer == "refuted"
+
+
+def test_what_is_not_understood_is_unknown_only_where_it_is_split() -> None:
+    text = """
+    shard.grid @g(shape = 2)
+    func.func @main(%x: tensor<4x4xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>}) -> tensor<4x4xf32> {
+      %y = stablehlo.custom_call @strange(%x) {api_version = 4 : i32} : (tensor<4x4xf32>) -> tensor<4x4xf32>
+      return %y : tensor<4x4xf32>
+    }"""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ShardWarning)
+        local = partitioned(text)
+    assert proof(text, local).answer == "proven"
+    cut = local.replace("@strange", "@other")
+    found = proof(text, cut)
+    assert found.answer == "unknown"
+    assert "nothing is known of what these ops compute: 'stablehlo.custom_call' at" in found.reason
+
+
+def test_a_program_that_is_not_local_is_an_error() -> None:
+    with pytest.raises(ShardError, match="expected the local form"):
+        sd.prove(sd.parse(MEGATRON), sd.parse(MEGATRON))
+
+
+def test_the_laws_of_the_field() -> None:
+    field = Field(PRIME_GAPS[0], 1)
+    a, b, c = (field.random(np.random.default_rng(seed), (100,)) for seed in range(3))
+    for law in (field.add, field.mul, field.max, field.min):
+        np.testing.assert_array_equal(law(a, law(b, c)), law(law(c, a), b))
+    np.testing.assert_array_equal(
+        field.mul(a, field.add(b, c)), field.add(field.mul(a, b), field.mul(a, c))
+    )
+    np.testing.assert_array_equal(field.mul(field.div(a, b), b), a)
+    least = field.of_floats(np.array(-np.inf), 3e38)
+    np.testing.assert_array_equal(field.max(a, least), a)
+    np.testing.assert_array_equal(field.min(a, field.neg(least)), a)
+    assert np.all(field.max(a, a) != a), "an element that is counted twice shows"
+
+
+@pytest.mark.parametrize("gap", PRIME_GAPS)
+def test_products_of_matrices_are_exact(gap: int) -> None:
+    field = Field(gap, 0)
+    generator = np.random.default_rng(0)
+    a, b = field.random(generator, (3, 40, 700)), field.random(generator, (700, 6))
+    exact = (a.astype(object) @ b.astype(object)) % field.prime
+    np.testing.assert_array_equal(field.matmul(a, b), exact.astype(np.uint64))
+
+
+def test_floats_are_the_fractions_that_they_are() -> None:
+    field = Field(PRIME_GAPS[0], 0)
+    numbers = field.of_floats(np.array([0.1, 10.0, 2.0**-40, 2.0**40, -3.5, 0.0]), 3e38)
+    tenth = int(0.1 * 2**56) * pow(2**56, -1, field.prime) % field.prime
+    assert numbers[0] == tenth
+    assert field.mul(numbers[2], numbers[3]) == 1
+    assert field.add(numbers[4], numbers[4]) == field.prime - 7
+    assert numbers[5] == 0

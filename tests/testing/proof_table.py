@@ -1,0 +1,87 @@
+"""What the prover says of random programs, right ones and ones with a fault.
+
+    python -m tests.testing.proof_table --programs 1000
+
+prints the table of docs/proof.md. A fault counts where its program is judged at all, and where it
+changes what some device gives.
+"""
+
+import argparse
+import time
+import warnings
+from collections import Counter
+from random import Random
+
+from tabulate import tabulate
+
+from shard_dialect.errors import ShardError, ShardWarning
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.reading.source import Source
+from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.proof.prove import Proof, prove
+from shard_dialect.testing.faults import faults_in
+from shard_dialect.testing.random_program import any_program
+
+
+def local(text: str) -> "ir.Module | None":
+    """The program of each device; `None` where it is refused."""
+    module = Source.of(text).parse()
+    try:
+        run_pipeline(module, "spmd,canonicalize,symbol-dce")  # a fault in what is unused is none
+    except ShardError:
+        return None
+    return module
+
+
+def with_fault(text: str, seed: int) -> "tuple[str, Proof] | None":
+    """One fault, drawn by the seed, and what the prover says of it."""
+    module = local(text)
+    found = faults_in(module.operation) if module is not None else []
+    if module is None or not found:
+        return None
+    fault = Random(seed).choice(found)
+    fault.make()
+    return fault.kind, prove(Source.of(text).parse(), module)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--programs", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore", ShardWarning)
+    rows = dict[str, Counter[str]]()
+    seconds = [0.0, 0.0]
+    for seed in range(options.seed, options.seed + options.programs):
+        text = any_program(Random(seed)).text
+        with make_context():
+            start = time.perf_counter()
+            module = local(text)
+            if module is None:
+                continue
+            between = time.perf_counter()
+            right = prove(Source.of(text).parse(), module)
+            seconds[0] += between - start
+            seconds[1] += time.perf_counter() - between
+            rows.setdefault("none: right programs", Counter())[right.answer] += 1
+            if right.answer == "refuted":
+                print(f"seed {seed}: right, {right}")
+            fault = with_fault(text, seed) if right.answer == "proven" else None
+        if fault is not None:
+            rows.setdefault(fault[0], Counter())[fault[1].answer] += 1
+            if fault[1].answer == "proven":
+                print(f"seed {seed}: {fault[0]}, {fault[1]}")
+    answers = ("proven", "refuted", "unknown")
+    print(
+        tabulate(
+            [[kind, *(count[each] for each in answers)] for kind, count in sorted(rows.items())],
+            ["fault", *answers],
+            "github",
+        )
+    )
+    print(f"--spmd took {seconds[0]:.0f} s, the proofs of its output {seconds[1]:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
