@@ -326,12 +326,20 @@ OPS["math.ipowi"] = _power
 @means("arith.addui_extended", "arith.subui_extended", "arith.mulsi_extended",
        "arith.mului_extended")  # fmt: skip
 def _extended(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
-    """Two results: the low bits, and a function of the operands for the rest."""
-    kind = {"a": "add", "s": "sub", "m": "mul"}[op.name[6]]
-    low = combined(m, kind, values[0], values[1], op.types[0])
-    a, b = (m.elements(each) for each in m.aligned(values))
-    drawn = m.field.drawn(m.field.key("high", op.name), a, b).astype(np.int64)
-    return [low, Value(wrapped(drawn, op.types[1]), False)]
+    """Two results: the low bits, and the carry, the borrow or the high bits."""
+    name, type_ = op.name.removeprefix("arith.").removesuffix("_extended"), op.types[0]
+    low = combined(m, {"a": "add", "s": "sub", "m": "mul"}[name[0]], values[0], values[1], type_)
+    a, b = (m.integers(each) for each in m.aligned(values))
+    if name.endswith("ui"):
+        a, b = _unsigned(a, type_), _unsigned(b, type_)
+    if name == "subui":
+        high = a < b
+    elif name == "addui":
+        high = _unsigned(m.integers(low), type_) < a
+    else:
+        width = type_.width if type_.kind != "index" else 64
+        high = wrapped((a.astype(object) * b.astype(object) >> width) & ((1 << width) - 1), type_)
+    return [low, Value(high.astype(np.int64), False)]
 
 
 @means("math.clampf")

@@ -107,8 +107,10 @@ def test_padding_that_is_read_is_refuted() -> None:
 def test_what_is_not_understood_is_unknown_only_where_it_is_split() -> None:
     text = """
     shard.grid @g(shape = 2)
-    func.func @main(%x: tensor<4x4xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>}) -> tensor<4x4xf32> {
-      %y = stablehlo.custom_call @strange(%x) {api_version = 4 : i32} : (tensor<4x4xf32>) -> tensor<4x4xf32>
+    func.func @main(%x: tensor<4x4xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>})
+        -> tensor<4x4xf32> {
+      %y = stablehlo.custom_call @strange(%x) {api_version = 4 : i32}
+        : (tensor<4x4xf32>) -> tensor<4x4xf32>
       return %y : tensor<4x4xf32>
     }"""
     with warnings.catch_warnings():
