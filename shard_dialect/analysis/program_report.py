@@ -10,7 +10,7 @@ from typing import Literal
 
 from shard_dialect.abi.lowered_program import choose_entry, find_function
 from shard_dialect.analysis.changes.annotations import Placed
-from shard_dialect.analysis.changes.removals import SECONDS, NotTried, Removals, Tried
+from shard_dialect.analysis.changes.removals import SECONDS, Removals, Tried
 from shard_dialect.analysis.changes.what_if_question import names_of
 from shard_dialect.analysis.costs.allocators import arena_memory, xla_memory
 from shard_dialect.analysis.costs.arithmetic import Compute, compute_of, uneven_dims
@@ -23,6 +23,7 @@ from shard_dialect.analysis.drawing import NamedSharding
 from shard_dialect.analysis.layered_costs import OpCost, costs_of
 from shard_dialect.analysis.layers import LayeredProgram
 from shard_dialect.analysis.measurement import MeasuredCollective, Measurement, read_measurement
+from shard_dialect.analysis.program_costs import micro
 from shard_dialect.analysis.reasons.communication import (
     Collective,
     lowered_collectives,
@@ -116,7 +117,7 @@ class ProgramReport:
         head = (
             f"@{self.entry} on {number_of(self.devices, 'device')}: each sends "
             f"{self.bytes_moved:,} bytes, stores {self.memory.peak:,} bytes at the peak, "
-            f"and takes {1e6 * self.schedule.total:,.1f} microseconds on {self.device_model}"
+            f"and takes {micro(self.schedule.total)} microseconds on {self.device_model}"
         )
         rows = communication_rows(self.communication)
         return table_html(head, HEADS, rows) + text_html("why, and all else", str(self), fold=True)
@@ -131,7 +132,7 @@ class ProgramReport:
             "device_model": self.device_model,
             "communication": [
                 each.as_json()
-                | ({_removal_key(removal): removal.as_json()} if removal else {})
+                | ({removal.key: removal.as_json()} if removal else {})
                 | ({"measured": asdict(measured)} if measured else {})
                 for each, removal, measured in zip(
                     self.communication, removals, self._measured(), strict=True
@@ -252,10 +253,6 @@ def _with_uneven(compute: Compute, tensors: Sequence[NamedSharding]) -> Compute:
                 known.add((each.local_size, each.sizes))
                 found.append(each)
     return replace(compute, uneven=tuple(found))
-
-
-def _removal_key(tried: Tried) -> str:
-    return "not_tried" if isinstance(tried, NotTried) else "removal"
 
 
 def _boundary(program: LocalProgram) -> Iterator[NamedSharding]:

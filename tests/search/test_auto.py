@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 import shard_dialect as sd
+from shard_dialect.analysis.program_costs import Costs
 from shard_dialect.ir.bindings import ir
 from shard_dialect.search.auto import AutoOptions, Problem
 from shard_dialect.search.budget import Budget
-from shard_dialect.search.evaluate import Costs, Evaluator
+from shard_dialect.search.evaluate import Evaluator
 from shard_dialect.search.plan import Plan
 from tests.conftest import ROOT
 
