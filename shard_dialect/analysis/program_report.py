@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, get_args
 
 from shard_dialect.abi.lowered_program import choose_entry, find_function
 from shard_dialect.analysis.changes.annotations import Placed
@@ -39,7 +39,7 @@ from shard_dialect.analysis.report_text import (
     memory_text,
     schedule_text,
 )
-from shard_dialect.errors import number_of
+from shard_dialect.errors import check_one_of, number_of
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import form_of, refuse_form
 from shard_dialect.ir.grids import grids_of, refuse_more_devices
@@ -173,6 +173,7 @@ def report_on(
     of a trace that `run --profile` has written. In `file_text` arguments have the user's names.
     Raises a located `ShardError` for what cannot be partitioned.
     """
+    check_one_of("the allocator", allocator, get_args(Allocator))
     prices = DeviceModel.read(device_model)
     name = choose_entry(module.operation, entry)
     if form_of(find_function(module.operation, name)) == "lowered":

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from shard_dialect.errors import listed
 from shard_dialect.model.grid import Axes, Axis, Grid, axes_text, extends, first_overlap, in_order
 from shard_dialect.model.sharding import Sharding, ShardingError, check_axes, joined
 
@@ -207,7 +208,10 @@ def sharding_on(grid: Grid, sharding: Sharding | SplitAxes, rank: int) -> Shardi
         if sharding.rank != rank:
             raise ShardingError(f"sharding {sharding} is not of a tensor of rank {rank}")
         return sharding
-    split = tuple(tuple(_axis(axis, grid) for axis in axes) for axes in sharding)
+    split = tuple(
+        tuple(_axis(axis, grid) for axis in listed("a dimension's split axes", axes, "[0]"))
+        for axes in listed("a sharding", sharding, "[[0], []]")
+    )
     found = Sharding(grid.name, (*split, *((),) * (rank - len(split))))
     found.check(grid, rank)
     return found

@@ -316,8 +316,8 @@ class Problem:
         if found.score.excess:
             raise ShardError(
                 f"no sharding was found with which @{self.entry} takes "
-                f"{self.options.memory_limit} bytes on a device: the best one takes "
-                f"{found.costs.peak}, {found.score.excess} too many"
+                f"{self.options.memory_limit:,} bytes on a device: the best one takes "
+                f"{found.costs.peak:,}, {found.score.excess:,} too many"
             )
         return AutoResult(self.evaluator.annotated(found.plan), found)
 
