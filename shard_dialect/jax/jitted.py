@@ -134,8 +134,8 @@ def jit(function: Callable[..., Any] | None = None, /, *, mesh: Any = None, **op
     """Return what `jax.jit` does: the options are its options.
 
     `mesh` is a `jax.sharding.Mesh`, for `PartitionSpec`s in `in_shardings` and `out_shardings`, and
-    in the function where no mesh is in context; it may be left out where `jax.set_mesh` names one. With `in_shardings=sd.AUTO`, or other
-    `sd.AutoOptions`, a search finds the shardings on `mesh`.
+    in the function where no mesh is in context; it may be left out where `jax.set_mesh` names one.
+    With `in_shardings=sd.AUTO`, or other `sd.AutoOptions`, a search finds the shardings on `mesh`.
     """
     if function is None:
         return partial(jit, mesh=mesh, **options)
