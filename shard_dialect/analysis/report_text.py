@@ -42,7 +42,8 @@ def collective_text(number: int, each: Collective, removal: Tried, *, asked: boo
 
 def _why(number: int, each: Collective, removal: Tried, *, asked: bool) -> Iterator[str]:
     along = f" along {', '.join(each.axes)}" if each.axes else ""
-    place = f", for {each.location}" if each.location else ""
+    wanted = " at ".join(filter(None, (each.layer, each.location)))
+    place = f", for {wanted}" if wanted else ""
     yield f"#{number} {_often(each)}{along}: {each.bytes:,} bytes{place}"
     if each.open_loop:
         yield f"  {each.open_loop}: this loop counts once, since how often it runs is not known"

@@ -300,3 +300,25 @@ def test_a_copy_has_a_state_of_its_own(in_place: bool) -> None:
     assert not torch.equal(twin.up.weight, f.up.weight)
     twin.load_state_dict(f.state_dict())
     torch.testing.assert_close(copy.deepcopy(twin).eval()(x[:4]), f.eval()(x[:4]))
+
+
+class Stack(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList([Small() for _ in range(2)])
+
+    def forward(self, x: Any) -> Any:
+        for each in self.layers:
+            x = x + each(x)
+        return x
+
+
+@pytest.mark.parametrize("loss", [None, lambda y: y.square().mean()])
+def test_a_report_names_the_modules(loss: Any) -> None:
+    plan = {"tp": {f"layers.*.{name}.weight": Shard(dim) for name, dim in (("up", 0), ("down", 1))}}
+    lowered = sd.torch.lower(Stack(), (torch.randn(8, 8),), plan, MESH, loss=loss)
+    report = sd.report(lowered)
+    layers = {each.layer for each in report.communication}
+    assert {"layers.0/down", "layers.1/down"} <= layers
+    assert "for layers.0/down at " in str(report)
+    assert ("layers.0", "down") in {each.layers for each in report.layers.ops}
