@@ -83,6 +83,8 @@ class ProgramReport:
     """The removals of each collective; empty if they were not asked for."""
     measurement: Measurement | None = None
     """The times of a run of the program, if its trace is given."""
+    file_text: str | None = field(default=None, repr=False)
+    """The text of the file, in which values have the user's names."""
 
     @property
     def bytes_moved(self) -> int:
@@ -217,6 +219,7 @@ def report_on(
         explained.places,
         removals,
         None if measured is None else read_measurement(measured, collectives),
+        file_text,
     )
 
 

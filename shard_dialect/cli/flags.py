@@ -425,8 +425,8 @@ def _add_instruments(group: _Group) -> None:
     group.add_argument(
         "--explain-sharding",
         metavar="VALUE",
-        help="tell where a value's sharding came from: its name as printed (%%3, or @f:%%3 in @f), "
-        "or the line that makes it",
+        help="tell where a value's sharding came from: its name in the file, or as printed "
+        "(%%3, or @f:%%3 in @f), or the line that makes it",
     )
 
 
