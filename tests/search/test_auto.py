@@ -134,7 +134,7 @@ def test_annotations_hold() -> None:
 
 def test_a_limit_that_nothing_keeps_is_refused() -> None:
     module = unsharded(EXAMPLES / "slow_ffn.mlir")
-    with pytest.raises(sd.ShardError, match=r"takes 1000 bytes on a device: the best one takes"):
+    with pytest.raises(sd.ShardError, match=r"takes 1,000 bytes on a device: the best one takes"):
         sd.auto(module, grid=(2, 2), memory_limit=1000, seconds=2)
 
 
