@@ -6,9 +6,12 @@ It reads the source, so that it needs neither JAX nor torch.
 from __future__ import annotations
 
 import ast
+import copy
+import re
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeGuard
 
 ROOT = Path(__file__).parent.parent
 MODULES = {
@@ -22,7 +25,8 @@ _HEAD = """
 What stands here, and the command lines of `shard-opt`, `shard-run` and `shard-report`, changes with
 a line in the `CHANGELOG.md`. Everything else in the package
 may change at any time. [As a library](library.md), [from JAX](jax.md), [from PyTorch](torch.md) and
-[testing](testing.md) show how these names are used; `help(sd.run)` has arguments and errors.
+[testing](testing.md) show how these names are used; `help(sd.run)` has types and errors.
+The parameters of a class are its fields.
 """
 
 
@@ -32,7 +36,9 @@ def public_page(notice: str) -> str:
     for module, (short, title) in MODULES.items():
         lines += ["", f"## {title}", ""]
         for name in sorted(_public(module), key=str.lower):
-            lines.append(f"* `{short}.{name}`: {_summary(module, name)}")
+            found, summary = _defined(module, name)
+            signature, methods = _signature(found), _methods(found)
+            lines.append(f"* `{short}.{name}{signature}`: {summary}{methods}")
     return "\n".join(lines) + "\n"
 
 
@@ -50,26 +56,95 @@ def _public(module: str) -> list[str]:
     raise AssertionError(f"{module} has an __all__")
 
 
-def _summary(module: str, name: str) -> str:
-    """The first sentence of what a name stands for, followed through imports."""
-    documented = dict(_definitions(_tree(module)))
+def _defined(module: str, name: str) -> tuple[ast.stmt, str]:
+    """What a name stands for, and its first sentence, followed through imports."""
+    documented = {name: (node, text) for name, node, text in _definitions(_tree(module))}
     if name in documented:
-        return " ".join(documented[name].split("\n\n")[0].split())
+        node, text = documented[name]
+        return node, " ".join(text.split("\n\n")[0].split())
     for node in _tree(module).body:
         if isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 if name == (alias.asname or alias.name):
-                    return _summary(node.module, alias.name)
+                    return _defined(node.module, alias.name)
     raise AssertionError(f"{module}.{name} has a docstring")
 
 
-def _definitions(tree: ast.Module) -> Iterator[tuple[str, str]]:
+def _signature(node: ast.stmt) -> str:
+    """The parameters of a function, or of a class that is made by its fields; without types."""
+    if isinstance(node, ast.FunctionDef):
+        return f"({_parameters(node)})"
+    if not _is_dataclass(node):
+        return ""
+    own = _functions(node).get("__init__")
+    fields = _parameters(own) if own else ", ".join(_fields(node))
+    return f"({fields})" if fields else ""
+
+
+def _parameters(function: ast.FunctionDef) -> str:
+    bare = copy.deepcopy(function.args)
+    for each in ast.walk(bare):
+        if isinstance(each, ast.arg):
+            each.annotation = None
+    bare.defaults = list(map(_default, bare.defaults))
+    bare.kw_defaults = [each and _default(each) for each in bare.kw_defaults]
+    decorators = ", ".join(map(ast.unparse, function.decorator_list))
+    bound = (
+        "cls" if "classmethod" in decorators else "draw" if "composite" in decorators else "self"
+    )
+    return re.sub(rf"^{bound}(, )?", "", ast.unparse(bare))
+
+
+def _default(value: ast.expr) -> ast.expr:
+    """A default, `...` for one that a name stands for."""
+    is_name = isinstance(value, ast.Name | ast.Attribute)
+    return ast.Constant(...) if is_name else value
+
+
+def _fields(node: ast.ClassDef) -> Iterator[str]:
+    for each in node.body:
+        if not isinstance(each, ast.AnnAssign) or not isinstance(each.target, ast.Name):
+            continue
+        default = "" if each.value is None else ast.unparse(_default(each.value))
+        if each.target.id.startswith("_") or "ClassVar" in ast.unparse(each.annotation):
+            continue
+        if default.startswith("field("):
+            default = "..." if "default" in default else ""
+        yield f"{each.target.id}={default}" if default else each.target.id
+
+
+def _methods(node: ast.stmt) -> str:
+    """The methods of a class that is not made by its fields."""
+    if not isinstance(node, ast.ClassDef) or _is_dataclass(node):
+        return ""
+    found = [
+        f"`.{name}`" if _is_property(each) else f"`.{name}({_parameters(each)})`"
+        for name, each in _functions(node).items()
+        if not name.startswith("_")
+    ]
+    return f" It has {', '.join(found)}." if found else ""
+
+
+def _functions(node: ast.ClassDef) -> dict[str, ast.FunctionDef]:
+    return {each.name: each for each in node.body if isinstance(each, ast.FunctionDef)}
+
+
+def _is_dataclass(node: ast.stmt) -> TypeGuard[ast.ClassDef]:
+    decorators = node.decorator_list if isinstance(node, ast.ClassDef) else []
+    return any(ast.unparse(each).startswith("dataclass") for each in decorators)
+
+
+def _is_property(node: ast.FunctionDef) -> bool:
+    return any("property" in ast.unparse(each) for each in node.decorator_list)
+
+
+def _definitions(tree: ast.Module) -> Iterator[tuple[str, ast.stmt, str]]:
     """Functions and classes, and variables that a string follows, with their docstrings."""
     for node, following in pairwise([*tree.body, ast.Pass()]):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             text = ast.get_docstring(node)
             if text:
-                yield node.name, text
+                yield node.name, node, text
         elif isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(following, ast.Expr):
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-            yield ast.unparse(target), str(ast.literal_eval(following.value))
+            yield ast.unparse(target), node, str(ast.literal_eval(following.value))

@@ -23,7 +23,7 @@ from shard_dialect.analysis.program_report import (
     ProgramReport,
     report_on,
 )
-from shard_dialect.errors import Diagnostic, ShardError, ShardWarning
+from shard_dialect.errors import Diagnostic, ShardError, ShardWarning, listed
 from shard_dialect.ir import context as contexts
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.annotate_values import annotate
@@ -67,6 +67,12 @@ def parse(source: str | Path, context: ir.Context | None = None) -> ir.Module:
 
     Raises `ShardError` for a syntax or verification error, with its line and column.
     """
+    given: object = source
+    if not isinstance(given, str | bytes | Path):
+        cls = type(given)
+        raise ShardError(
+            f"sd.parse takes a text or a pathlib.Path, not a {cls.__module__}.{cls.__qualname__}"
+        )
     if isinstance(source, str) and "\n" not in source and _names_file(source):
         raise ShardError(f"'{source}' is read as the module's text; for a file give a pathlib.Path")
     read = Source.read(str(source)) if isinstance(source, Path) else Source.of(source)
@@ -224,7 +230,7 @@ def auto(
     no sharding fits the limit.
     """
     module = _ready(module)
-    shape = None if grid is None else tuple(grid)
+    shape = None if grid is None else listed("grid", grid, "(2, 4)")
     limit = size_in_bytes(memory_limit) if isinstance(memory_limit, str) else memory_limit
     options = AutoOptions(objective, limit, device_model, seconds, plans, shape, devices)
     with module.context, _file_locations(module):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 Severity = Literal["error", "warning", "remark", "note"]
 
@@ -134,6 +134,31 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str = "", prefix: s
 
     similar = difflib.get_close_matches(name, list(known), n=1)
     return f": did you mean '{prefix}{similar[0]}'?" if similar else otherwise
+
+
+def check_one_of(what: str, given: object, known: Sequence[str]) -> None:
+    """Raise a `ShardError` unless `given` is one of these names.
+
+    >>> check_one_of("the form", "lokal", ["propagated", "local"])
+    Traceback (most recent call last):
+    shard_dialect.errors.ShardError: error: the form 'lokal' is none of propagated, local: did you \
+mean 'local'?
+    """
+    if given not in known:
+        nearest = did_you_mean(given, known) if isinstance(given, str) else ""
+        raise ShardError(f"{what} {given!r} is none of {', '.join(known)}{nearest}")
+
+
+def listed(what: str, given: object, example: str) -> tuple[Any, ...]:
+    """The elements of a list. Raises a `ShardError` for what is none, which a text is not, either.
+
+    >>> listed("the shape", 8, "(2, 4)")
+    Traceback (most recent call last):
+    shard_dialect.errors.ShardError: error: the shape is 8: give a list, as (2, 4)
+    """
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ShardError(f"{what} is {given!r}: give a list, as {example}")
+    return tuple(given)
 
 
 def number_of(count: int, noun: str) -> str:

@@ -158,7 +158,10 @@ class _Driver:
         with make_context(self.options.allow_unregistered_dialect), source.file_locations():
             if instruments.explain_sharding:
                 numbered = printed_as(source.file_text or "")
-                instruments = replace(instruments, explain_printed_as=numbered)
+                what = _by_line(instruments.explain_sharding, source)
+                instruments = replace(
+                    instruments, explain_printed_as=numbered, explain_sharding=what
+                )
             printed = partial(self._text, source=source)
             pipeline = self._build(text, replace(instruments, printed=printed))
             which = self.options.verify_diagnostics
@@ -319,6 +322,14 @@ class _Driver:
 
         with make_context():
             say(described(self.pipeline, self.instruments.edits()))
+
+
+def _by_line(name: str, source: Source) -> str:
+    """The line on which the file defines a value, whose name there MLIR does not keep."""
+    from shard_dialect.ir.reading.names_of_file import lines_defining
+
+    lines = lines_defining(name, source.file_text or "")
+    return str(lines[0] + source.lines_before) if len(lines) == 1 else name
 
 
 def _write(data: bytes, path: str) -> None:

@@ -284,8 +284,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--explain",
         metavar="WHAT",
-        help="tell only where the sharding of a tensor came from (its name, or %%3 as --propagate "
-        "prints it), or why a collective is there (#2), or both for a line of the file (18)",
+        help="tell only where the sharding of a tensor came from (its name in the file, or %%3 as "
+        "--propagate prints it), or why a collective is there (#2), or both for a line of the file "
+        "(18)",
     )
     parser.add_argument(
         "--measure",

@@ -7,8 +7,11 @@ import re
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import shard_dialect as sd
@@ -175,3 +178,41 @@ def test_communication_names_axes_and_counts_equal_rows() -> None:
     assert table[1].split()[:4] == ["all_to_all", "x2", '["model"]', "4"]
     assert [each.kind for each in found.entries] == ["all_to_all"] * 3 + ["all_reduce"]
     assert table[-1].split() == ["total", str(sum(each.bytes_moved for each in found.entries))]
+
+
+ANNOTATED = """
+shard.grid @g(shape = 2)
+func.func @main(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) -> tensor<4x8xf32> {
+  %0 = math.tanh %x : tensor<4x8xf32>
+  return %0 : tensor<4x8xf32>
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (lambda m: sd.compile(m).text("lokal"), "the form 'lokal' is none of annotated, "),
+        (lambda m: sd.compile(m).text("lokal"), ": did you mean 'local'?"),
+        (lambda m: sd.compile(m).check(judge="me"), "the judge 'me' is none of xla, upstream, "),
+        (lambda m: sd.report(m, allocator="me"), "the allocator 'me' is none of unfused, "),
+        (lambda m: sd.report(sd.compile(m)), "is no module: its report is .report"),
+        (lambda m: sd.auto(m, grid=8), "grid is 8: give a list, as (2, 4)"),
+        (lambda m: sd.Grid("g", 8), "the shape of grid @g is 8: give a list, as (2, 4)"),
+        (lambda m: sd.Grid("g", "2x4"), "the shape of grid @g is '2x4': give a list, as (2, 4)"),
+        (lambda m: sd.Grid("g", (2.5,)), "grid @g has size 2.5 on axis 0: sizes are integers"),
+        (lambda m: sd.Grid("g", (2, 2), axes="ab"), "axes of grid @g is 'ab': give a list"),
+        (lambda m: sd.Grid("g", (2,), device_ids=1), "device_ids of grid @g is 1: give a list"),
+        (lambda m: sd.scatter([1], [0], sd.Grid("g", (2,))), "split axes is 0: give a list, as"),
+        (lambda m: sd.Sharding("g", [[0], [1]]), "are no tuple of tuples of axes, as ((0,), ())"),
+        (lambda m: sd.Sharding("g", 3), "split axes 3 are no tuple of tuples of axes"),
+        (lambda m: sd.parse(3), "sd.parse takes a text or a pathlib.Path, not a builtins.int"),
+    ],
+)
+def test_what_is_possible_is_said(call: Callable[[Any], object], expected: str) -> None:
+    with pytest.raises(sd.ShardError, match=re.escape(expected)):
+        call(sd.parse(ANNOTATED))
+
+
+def test_sizes_of_a_grid_may_be_numpys() -> None:
+    assert sd.Grid("g", np.array([2, 4])).size == 8

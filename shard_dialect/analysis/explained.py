@@ -15,6 +15,7 @@ from shard_dialect.analysis.report_text import collective_text
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.grids import grids_of
+from shard_dialect.ir.reading.names_of_file import lines_defining
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.passes.vocabularies.as_written import printed_as
 
@@ -25,22 +26,33 @@ _WITH_COLUMN = re.compile(r"(?P<file>.+):(?P<line>\d+):(?P<column>\d+)", re.DOTA
 def explain(report: ProgramReport, what: str) -> str:
     """Explain a tensor by its name, a collective by its number, or all at a place in the file.
 
-    `what` is `w1`, `%3` as `--propagate` prints it, or as a later form has it, `#2` as the report
-    numbers collectives, or a line: `18`, `in.mlir:18`, `in.mlir:18:8`. Raises `ShardError` if there
-    is no such thing.
+    `what` is `w1`, `%3` as `--propagate` prints it, or as a later form has it, `%h` as the file
+    calls the result of an op, `#2` as the report numbers collectives, or a line: `18`,
+    `in.mlir:18`, `in.mlir:18:8`. Raises `ShardError` if there is no such thing.
     """
+    bare = what.removeprefix("%")
+    lines = lines_defining(f"%{bare}", report.file_text or "")
+    text = (
+        _explained(report, what)
+        or "".join(_explained(report, str(line)) for line in lines)
+        or _explained(report, bare)
+    )
+    if not text:
+        raise ShardError(
+            f"there is nothing called '{what}' to explain in @{report.entry}: give the name of an "
+            "argument or result, that of a value in the file or as --propagate prints it, as in "
+            "%3, a collective of the report, as in #2, or a line of the file, as in 18"
+        )
+    return text
+
+
+def _explained(report: ProgramReport, what: str) -> str:
     is_tensor = any(what in each.names for each in report.tensors)
     place = "" if is_tensor else report.places.get(what, "")
     found = [*_tensors(report, place or what), *_collectives(report, place or what)]
     if place and not found:
         found = [f"{place}: {what} is computed on each device, and nothing is communicated for it"]
-    if not found:
-        raise ShardError(
-            f"there is nothing called '{what}' to explain in @{report.entry}: give the name of an "
-            "argument or result, that of a value as --propagate prints it, as in %3, a collective "
-            "of the report, as in #2, or a line of the file, as in 18"
-        )
-    return "\n".join(found) + "\n"
+    return "".join(f"{each}\n" for each in found)
 
 
 def _tensors(report: ProgramReport, what: str) -> Iterator[str]:
@@ -92,7 +104,7 @@ def drawn(module: ir.Module, pattern: str, entry: str | None = None) -> list[Dra
     text = module.operation.get_asm(enable_debug_info=True)
     copy = imported(text)
     run_pipeline(copy, "propagate")
-    named = ((each, each.names) for each in named_shardings(copy.operation, name, printed_as(text)))
+    named = [(each, each.names) for each in named_shardings(copy.operation, name, printed_as(text))]
     found = [
         DrawnSharding(each.name, each.shape, each.sharding, each.grid)
         for each in called(pattern, named)
@@ -100,8 +112,9 @@ def drawn(module: ir.Module, pattern: str, entry: str | None = None) -> list[Dra
     if not found and not grids_of(module.operation):
         raise no_grid()
     if not found:
+        known = ", ".join(names[-1] for _, names in named if not names[-1].startswith("%"))
         raise ShardError(
             f"there is no value '{pattern}' with a sharding in @{name}: give the name of an "
-            "argument or result, or that of a value as --propagate prints it, as in %3"
+            f"argument or result ({known}), or that of a value as --propagate prints it, as in %3"
         )
     return found

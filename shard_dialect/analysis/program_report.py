@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, get_args
 
 from shard_dialect.abi.lowered_program import choose_entry, find_function
 from shard_dialect.analysis.changes.annotations import Placed
-from shard_dialect.analysis.changes.removals import SECONDS, NotTried, Removals, Tried
+from shard_dialect.analysis.changes.removals import SECONDS, Removals, Tried
 from shard_dialect.analysis.changes.what_if_question import names_of
 from shard_dialect.analysis.costs.allocators import arena_memory, xla_memory
 from shard_dialect.analysis.costs.arithmetic import Compute, compute_of, uneven_dims
@@ -23,6 +23,7 @@ from shard_dialect.analysis.drawing import NamedSharding
 from shard_dialect.analysis.layered_costs import OpCost, costs_of
 from shard_dialect.analysis.layers import LayeredProgram
 from shard_dialect.analysis.measurement import MeasuredCollective, Measurement, read_measurement
+from shard_dialect.analysis.program_costs import micro
 from shard_dialect.analysis.reasons.communication import (
     Collective,
     lowered_collectives,
@@ -38,7 +39,7 @@ from shard_dialect.analysis.report_text import (
     memory_text,
     schedule_text,
 )
-from shard_dialect.errors import number_of
+from shard_dialect.errors import check_one_of, number_of
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import form_of, refuse_form
 from shard_dialect.ir.grids import grids_of, refuse_more_devices
@@ -82,6 +83,8 @@ class ProgramReport:
     """The removals of each collective; empty if they were not asked for."""
     measurement: Measurement | None = None
     """The times of a run of the program, if its trace is given."""
+    file_text: str | None = field(default=None, repr=False)
+    """The text of the file, in which values have the user's names."""
 
     @property
     def bytes_moved(self) -> int:
@@ -116,7 +119,7 @@ class ProgramReport:
         head = (
             f"@{self.entry} on {number_of(self.devices, 'device')}: each sends "
             f"{self.bytes_moved:,} bytes, stores {self.memory.peak:,} bytes at the peak, "
-            f"and takes {1e6 * self.schedule.total:,.1f} microseconds on {self.device_model}"
+            f"and takes {micro(self.schedule.total)} microseconds on {self.device_model}"
         )
         rows = communication_rows(self.communication)
         return table_html(head, HEADS, rows) + text_html("why, and all else", str(self), fold=True)
@@ -131,7 +134,7 @@ class ProgramReport:
             "device_model": self.device_model,
             "communication": [
                 each.as_json()
-                | ({_removal_key(removal): removal.as_json()} if removal else {})
+                | ({removal.key: removal.as_json()} if removal else {})
                 | ({"measured": asdict(measured)} if measured else {})
                 for each, removal, measured in zip(
                     self.communication, removals, self._measured(), strict=True
@@ -172,6 +175,7 @@ def report_on(
     of a trace that `run --profile` has written. In `file_text` arguments have the user's names.
     Raises a located `ShardError` for what cannot be partitioned.
     """
+    check_one_of("the allocator", allocator, get_args(Allocator))
     prices = DeviceModel.read(device_model)
     name = choose_entry(module.operation, entry)
     if form_of(find_function(module.operation, name)) == "lowered":
@@ -215,6 +219,7 @@ def report_on(
         explained.places,
         removals,
         None if measured is None else read_measurement(measured, collectives),
+        file_text,
     )
 
 
@@ -252,10 +257,6 @@ def _with_uneven(compute: Compute, tensors: Sequence[NamedSharding]) -> Compute:
                 known.add((each.local_size, each.sizes))
                 found.append(each)
     return replace(compute, uneven=tuple(found))
-
-
-def _removal_key(tried: Tried) -> str:
-    return "not_tried" if isinstance(tried, NotTried) else "removal"
 
 
 def _boundary(program: LocalProgram) -> Iterator[NamedSharding]:

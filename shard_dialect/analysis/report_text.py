@@ -11,6 +11,7 @@ from shard_dialect.analysis.costs.arithmetic import Compute
 from shard_dialect.analysis.costs.memory import Memory
 from shard_dialect.analysis.costs.schedule import Schedule, TimedOp
 from shard_dialect.analysis.measurement import MeasuredCollective, Measurement
+from shard_dialect.analysis.program_costs import micro
 from shard_dialect.analysis.reasons.communication import Collective
 from shard_dialect.analysis.reasons.why import Reason
 
@@ -41,7 +42,8 @@ def collective_text(number: int, each: Collective, removal: Tried, *, asked: boo
 
 def _why(number: int, each: Collective, removal: Tried, *, asked: bool) -> Iterator[str]:
     along = f" along {', '.join(each.axes)}" if each.axes else ""
-    place = f", for {each.location}" if each.location else ""
+    wanted = " at ".join(filter(None, (each.layer, each.location)))
+    place = f", for {wanted}" if wanted else ""
     yield f"#{number} {_often(each)}{along}: {each.bytes:,} bytes{place}"
     if each.open_loop:
         yield f"  {each.open_loop}: this loop counts once, since how often it runs is not known"
@@ -74,12 +76,12 @@ def communication_rows(collectives: Sequence[Collective]) -> list[list[object]]:
             each.operand,
             each.result,
             each.bytes,
-            _micro(each.seconds),
+            micro(each.seconds),
         ]
         for number, each in enumerate(collectives, 1)
     ]
     total = sum(each.bytes for each in collectives)
-    seconds = _micro(sum(each.seconds for each in collectives))
+    seconds = micro(sum(each.seconds for each in collectives))
     return [*rows, ["", "total", None, None, None, None, total, seconds]]
 
 
@@ -112,11 +114,6 @@ def _often(each: Collective) -> str:
     """The kind, with how often it runs: `all_gather x10`; `x?` for a loop of unknown length."""
     times = f" x{each.times}" if each.times != 1 else ""
     return each.kind + times + (" x?" if each.open_loop else "")
-
-
-def _micro(seconds: float) -> str:
-    """Microseconds: two digits below one."""
-    return f"{seconds * 1e6:.1f}" if seconds >= 1e-6 or not seconds else f"{seconds * 1e6:.2g}"
 
 
 def _place(location: str | None) -> str:
@@ -180,16 +177,16 @@ def compute_text(compute: Compute) -> str:
 def schedule_text(schedule: Schedule) -> str:
     """How long a device takes, how much of it it waits, and the ops that hold it up most."""
     rows = [
-        ["as written", _micro(schedule.total)],
-        ["of these waiting for collectives", _micro(schedule.exposed_communication)],
-        ["with collectives beside other ops", _micro(schedule.overlapped_total)],
-        ["the longest chain of ops", _micro(schedule.critical_path)],
+        ["as written", micro(schedule.total)],
+        ["of these waiting for collectives", micro(schedule.exposed_communication)],
+        ["with collectives beside other ops", micro(schedule.overlapped_total)],
+        ["the longest chain of ops", micro(schedule.critical_path)],
     ]
     lines = [tabulate(rows, ["time", "microseconds"], tablefmt="plain", disable_numparse=True)]
     slowest = sorted(schedule.critical_ops, key=lambda each: -each.seconds)[:_MOST]
     if slowest:
         table = [
-            [_micro(each.seconds), each.bound, f"{indent}{each.name}", each.result, each.location]
+            [micro(each.seconds), each.bound, f"{indent}{each.name}", each.result, each.location]
             for whole in slowest
             for indent, each in _with_inside(whole)
         ]
@@ -208,14 +205,14 @@ def _with_inside(op: TimedOp) -> list[tuple[str, TimedOp]]:
 def measurement_text(measurement: Measurement, collectives: Sequence[Collective]) -> str:
     """The time of a run, and that of each collective as modelled and as measured."""
     rows = [
-        ["the run", _micro(measurement.total)],
-        ["computing", _micro(measurement.computing)],
-        ["waiting for collectives", _micro(measurement.waiting)],
+        ["the run", micro(measurement.total)],
+        ["computing", micro(measurement.computing)],
+        ["waiting for collectives", micro(measurement.waiting)],
     ]
     lines = [tabulate(rows, ["measured", "microseconds"], tablefmt="plain", disable_numparse=True)]
     if collectives:
         table = [
-            [f"#{number}", each.kind, _micro(each.seconds), *_measured(found)]
+            [f"#{number}", each.kind, micro(each.seconds), *_measured(found)]
             for number, (each, found) in enumerate(
                 zip(collectives, measurement.collectives, strict=True), 1
             )
@@ -227,4 +224,4 @@ def measurement_text(measurement: Measurement, collectives: Sequence[Collective]
 
 
 def _measured(found: MeasuredCollective | None) -> list[str]:
-    return [_micro(found.seconds), _micro(found.waiting)] if found else ["did not run", ""]
+    return [micro(found.seconds), micro(found.waiting)] if found else ["did not run", ""]

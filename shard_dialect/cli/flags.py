@@ -168,7 +168,10 @@ class Parser(argparse.ArgumentParser):
 
 
 class _Help(argparse.Action):
-    """`--help` of what is named, or else of `const`; of passes it imports all, and plugins."""
+    """`--help` of what is named, or else of `const`; of passes it imports all, and plugins.
+
+    An option is named without its dashes, as a pass is.
+    """
 
     def __call__(
         self,
@@ -182,6 +185,10 @@ class _Help(argparse.Action):
             write_output(_FIRST_HELP)
         elif what == "options":
             parser.print_help()
+        elif option := parser._option_string_actions.get(f"--{what}"):
+            formatter = parser._get_formatter()
+            formatter.add_argument(option)
+            write_output(formatter.format_help())
         else:
             from shard_dialect.cli.passes_help import pass_help, passes_help
 
@@ -401,9 +408,9 @@ def _add_instruments(group: _Group) -> None:
         nargs="?",
         const="",
         metavar="OPTIONS",
-        help="first look for shardings of what is not annotated: grid=2x4 objective=time|bytes|"
-        "memory memory-limit=16GiB device-model=h100 seconds=60, with commas between; Ctrl-C takes "
-        "the best so far",
+        help="first look for shardings of what is not annotated: grid=2x4 (or devices=8) "
+        "objective=time|bytes|memory memory-limit=16GiB device-model=h100 seconds=60 (or "
+        "plans=500), with commas between; Ctrl-C takes the best so far",
     )
     _flag(
         group,
@@ -426,8 +433,8 @@ def _add_instruments(group: _Group) -> None:
     group.add_argument(
         "--explain-sharding",
         metavar="VALUE",
-        help="tell where a value's sharding came from: its name as printed (%%3, or @f:%%3 in @f), "
-        "or the line that makes it",
+        help="tell where a value's sharding came from: its name in the file, or as printed "
+        "(%%3, or @f:%%3 in @f), or the line that makes it",
     )
 
 

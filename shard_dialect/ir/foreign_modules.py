@@ -37,6 +37,7 @@ def require_module(found: object) -> None:
 _ADVICE = {
     "splitlines": "give what sd.parse returns for it",
     "read_text": "give what sd.parse returns for it",
+    "bisect": "its report is .report, its text .text('local'); or give the module it is made of",
     "compiled": "its report is .compiled.report; or give what sd.torch.lower returns",
     "named_parameters": "give what sd.torch.lower returns for it",
     "lower": "give what .lower(...) returns for its arguments",

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import inspect
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial, wraps
+from types import FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -36,6 +38,9 @@ class _Options(tuple[tuple[str, Any], ...]):
         made = super().__new__(cls, options)
         made.partition = partition
         return made
+
+    def __getnewargs__(self) -> tuple[tuple[tuple[str, Any], ...], Partition]:
+        return tuple(self), self.partition
 
     def __eq__(self, other: object) -> bool:
         same = isinstance(other, _Options) and self.partition is other.partition
@@ -60,6 +65,46 @@ def partitioned_by(partition: Partition, jitted: Any) -> Any:
     return _cpp_pjit(jitted._fun, jitted._jit_info._replace(compiler_options_kvs=options))
 
 
+def on_mesh(function: Callable[..., Any], mesh: Any) -> Callable[..., Any]:
+    """The function, in whose trace `mesh` is the one that `PartitionSpec`s are about.
+
+    As within `with mesh:`, unless the caller has a mesh in context. Of explicit axes the types of
+    arrays tell already. It is made once for a function, so that JAX's caches know it again.
+    """
+    jax = jax_of_user()
+    if mesh is None or set(mesh.axis_types) != {jax.sharding.AxisType.Auto}:
+        return function
+    made: dict[Any, Callable[..., Any]] = (
+        vars(function).setdefault(_ON_MESH, {}) if isinstance(function, FunctionType) else {}
+    )
+    if mesh not in made:
+
+        @wraps(function)
+        def traced(*arguments: Any, **keywords: Any) -> Any:
+            return _traced_on(mesh, function, *arguments, **keywords)
+
+        made[mesh] = traced
+    return made[mesh]
+
+
+_ON_MESH = "_shard_dialect_on_mesh"
+
+
+def _traced_on(mesh: Any, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+    from jax._src.mesh import get_abstract_mesh, thread_resources
+
+    if not (get_abstract_mesh().empty and thread_resources.env.physical_mesh.empty):
+        return function(*arguments, **keywords)
+    with warnings.catch_warnings():
+        # JAX has no other way to name a mesh with its devices inside of a trace.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        mesh.__enter__()
+    try:
+        return function(*arguments, **keywords)
+    finally:
+        mesh.__exit__(None, None, None)
+
+
 def pjit_of_jax() -> Any:
     """`jax.experimental.pjit.pjit`."""
     jax_of_user()
@@ -80,6 +125,7 @@ def _intercept() -> None:
     try:
         from jax._src import source_info_util
         from jax._src.interpreters import mlir, pxla
+        from jax._src.mesh import get_abstract_mesh, thread_resources
         from jax._src.pjit import PjitInfo, _cpp_pjit
 
         compiled: Any = pxla.UnloadedMeshExecutable
@@ -87,6 +133,8 @@ def _intercept() -> None:
         assert set(inspect.signature(original).parameters) >= _PARAMETERS
         assert "compiler_options_kvs" in PjitInfo._fields
         assert callable(_cpp_pjit)
+        assert callable(get_abstract_mesh)
+        assert thread_resources.env.physical_mesh is not None
         assert callable(mlir.refine_polymorphic_shapes)
         source_info_util.register_exclusion(os.path.dirname(__file__) + os.sep)
     except (ImportError, AttributeError, AssertionError) as error:

@@ -23,7 +23,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import walk
-from shard_dialect.jax.jax_internals import partitioned_by, pjit_of_jax
+from shard_dialect.jax.jax_internals import on_mesh, partitioned_by, pjit_of_jax
 from shard_dialect.jax.partition_module import partition_module, partition_read, read_module
 from shard_dialect.search.auto import AutoOptions, AutoResult, auto
 
@@ -50,7 +50,7 @@ class FoundShardings:
         if refused := sorted(_REFUSED & options.keys()):
             raise ShardError(f"in_shardings=sd.AUTO goes with no {' and '.join(refused)}")
         names = tuple(map(str, mesh.axis_names))
-        self._function, self._mesh, self._jit_options = function, mesh, options
+        self._function, self._mesh, self._jit_options = on_mesh(function, mesh), mesh, options
         self._options = replace(
             in_shardings, grid=tuple(mesh.devices.shape), devices=None, axis_names=names
         )
@@ -60,6 +60,13 @@ class FoundShardings:
     def __call__(self, *arguments: Any) -> Any:
         """The results, as arrays on the mesh's devices."""
         return self._of(arguments).jitted(*arguments)
+
+    def __copy__(self) -> FoundShardings:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> FoundShardings:
+        """The function itself, as of other functions."""
+        return self
 
     def lower(self, *arguments: Any) -> ir.Module:
         """Return the function as a module with the annotations that were found."""
@@ -126,9 +133,9 @@ _SHARDINGS = ("in_shardings", "out_shardings")
 def jit(function: Callable[..., Any] | None = None, /, *, mesh: Any = None, **options: Any) -> Any:
     """Return what `jax.jit` does: the options are its options.
 
-    `mesh` is a `jax.sharding.Mesh`, for `PartitionSpec`s in `in_shardings` and `out_shardings`; it
-    may be left out where `jax.set_mesh` names one. With `in_shardings=sd.AUTO`, or other
-    `sd.AutoOptions`, a search finds the shardings on `mesh`.
+    `mesh` is a `jax.sharding.Mesh`, for `PartitionSpec`s in `in_shardings` and `out_shardings`, and
+    in the function where no mesh is in context; it may be left out where `jax.set_mesh` names one.
+    With `in_shardings=sd.AUTO`, or other `sd.AutoOptions`, a search finds the shardings on `mesh`.
     """
     if function is None:
         return partial(jit, mesh=mesh, **options)
@@ -138,7 +145,7 @@ def jit(function: Callable[..., Any] | None = None, /, *, mesh: Any = None, **op
     given = {
         name: _named(each, mesh) if name in _SHARDINGS else each for name, each in options.items()
     }
-    return partitioned_by(partition_module, jax_of_user().jit(function, **given))
+    return partitioned_by(partition_module, jax_of_user().jit(on_mesh(function, mesh), **given))
 
 
 def pjit(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:

@@ -17,7 +17,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from shard_dialect.model.grid import Axes, Axis, Grid, axes_text, extends, first_overlap, in_order
+from shard_dialect.errors import listed
+from shard_dialect.model.grid import (
+    Axes,
+    Axis,
+    Grid,
+    axes_text,
+    extends,
+    first_overlap,
+    full_axis,
+    in_order,
+)
 from shard_dialect.model.sharding import Sharding, ShardingError, check_axes, joined
 
 
@@ -201,13 +211,27 @@ def sharding_on(grid: Grid, sharding: Sharding | SplitAxes, rank: int) -> Shardi
     >>> grid = Grid("g", (2, 4), axes=("data", "model"))
     >>> str(sharding_on(grid, [["data"], [1]], 3))
     '[[0], [1], []]'
+    >>> sharding_on(grid, [["data"], ["data"]], 2)
+    Traceback (most recent call last):
+    shard_dialect.model.sharding.ShardingError: error: axis "data" is used twice in \
+[["data"], ["data"]]
     """
     if isinstance(sharding, Sharding):
         sharding.check(grid, rank)
         if sharding.rank != rank:
             raise ShardingError(f"sharding {sharding} is not of a tensor of rank {rank}")
         return sharding
-    split = tuple(tuple(_axis(axis, grid) for axis in axes) for axes in sharding)
+    split = tuple(
+        tuple(_axis(axis, grid) for axis in listed("a dimension's split axes", axes, "[0]"))
+        for axes in listed("a sharding", sharding, "[[0], []]")
+    )
+    used = [axis for axes in split for axis in axes]
+    is_named = bool(grid.axes) and all(0 <= full_axis(axis) < grid.rank for axis in used)
+    both = first_overlap(used) if is_named else None
+    if both is not None and both[0] == both[1]:  # in the user's words: the grid has names
+        text = ", ".join(map(grid.axes_text, split))
+        name = grid.axes_text(both[:1])[1:-1]
+        raise ShardingError(f"axis {name} is used twice in [{text}]")
     found = Sharding(grid.name, (*split, *((),) * (rank - len(split))))
     found.check(grid, rank)
     return found

@@ -25,8 +25,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from math import prod
+from numbers import Integral
 
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,13 +188,24 @@ class Grid:
         device_ids: Sequence[int] = (),
         stage_axes: Sequence[int] = (),
     ) -> None:
-        given = (name, tuple(shape), tuple(axes), tuple(device_ids), tuple(stage_axes))
+        given = (
+            name,
+            listed(f"the shape of grid @{name}", shape, "(2, 4)"),
+            listed(f"axes of grid @{name}", axes, '("data", "model")'),
+            listed(f"device_ids of grid @{name}", device_ids, "(0, 1)"),
+            tuple(stage_axes),
+        )
         for field, value in zip(self.__slots__, given, strict=True):
             object.__setattr__(self, field, value)
         self._check()
 
     def _check(self) -> None:
         for axis, size in enumerate(self.shape):
+            given: object = size
+            if given is not None and not isinstance(given, Integral):
+                raise ShardError(
+                    f"grid @{self.name} has size {size!r} on axis {axis}: sizes are integers"
+                )
             if size is not None and size < 1:
                 raise ShardError(
                     f"grid @{self.name} has size {size} on axis {axis}: sizes are at least 1"

@@ -86,6 +86,14 @@ class Sharding:
         return self._hash
 
     def __post_init__(self) -> None:
+        try:
+            self._complete()
+        except TypeError:
+            raise ShardingError(
+                f"split axes {self.split_axes!r} are no tuple of tuples of axes, as ((0,), ())"
+            ) from None
+
+    def _complete(self) -> None:
         for axis in self.axes:
             if full_axis(axis) < 0:
                 raise ShardingError(f"grid axis {axis} is negative in sharding {self}")

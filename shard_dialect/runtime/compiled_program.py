@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from shard_dialect.abi.tensor_types import Array, TensorType
 from shard_dialect.backends.xla.xla_devices import XlaExecutable
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, check_one_of
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.pipeline import run_pipeline, steps_before
@@ -126,7 +126,8 @@ class CompiledProgram:
         return self.report
 
     def text(self, form: Form) -> str:
-        """The program in one of its forms, as text."""
+        """The program in one of its forms, as text. Raises `ShardError` for what is no form."""
+        check_one_of("the form", form, tuple(_PIPELINES))
         with make_context(), self._source.file_locations():
             module = self._source.parse()
             run_pipeline(module, _PIPELINES[form])

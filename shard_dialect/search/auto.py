@@ -12,6 +12,7 @@ from typing import Any
 from shard_dialect.abi.lowered_program import choose_entry
 from shard_dialect.analysis.changes.annotations import annotations_in
 from shard_dialect.analysis.changes.what_if_question import names_of
+from shard_dialect.analysis.program_costs import Costs
 from shard_dialect.analysis.reasons.explained_passes import imported
 from shard_dialect.errors import ShardError, did_you_mean
 from shard_dialect.ir.bindings import ir
@@ -25,7 +26,7 @@ from shard_dialect.search.best_first import PROVEN, Found, Search
 from shard_dialect.search.budget import Budget
 from shard_dialect.search.choices.integer_program import is_available
 from shard_dialect.search.decisions import dimensions_of
-from shard_dialect.search.evaluate import Costs, Evaluator, Objective
+from shard_dialect.search.evaluate import Evaluator, Objective
 from shard_dialect.search.guide import Guide
 from shard_dialect.search.plan import Plan
 from shard_dialect.search.searched_function import SearchedFunction, searched_function
@@ -315,8 +316,8 @@ class Problem:
         if found.score.excess:
             raise ShardError(
                 f"no sharding was found with which @{self.entry} takes "
-                f"{self.options.memory_limit} bytes on a device: the best one takes "
-                f"{found.costs.peak}, {found.score.excess} too many"
+                f"{self.options.memory_limit:,} bytes on a device: the best one takes "
+                f"{found.costs.peak:,}, {found.score.excess:,} too many"
             )
         return AutoResult(self.evaluator.annotated(found.plan), found)
 

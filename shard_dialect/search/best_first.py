@@ -22,12 +22,13 @@ from math import inf
 from types import FrameType
 from typing import Any
 
+from shard_dialect.analysis.program_costs import Costs
 from shard_dialect.errors import say
 from shard_dialect.model import Grid
 from shard_dialect.processes.progress import Count
 from shard_dialect.search.budget import Budget
 from shard_dialect.search.decisions import Dimensions
-from shard_dialect.search.evaluate import Costs, Evaluator, Score
+from shard_dialect.search.evaluate import Evaluator, Score
 from shard_dialect.search.guide import Guide
 from shard_dialect.search.plan import Move, Plan, group_splits, moves, tensor_splits
 

@@ -6,10 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from shard_dialect.analysis.costs.local_program import read_program
-from shard_dialect.analysis.costs.memory import memory_of
-from shard_dialect.analysis.costs.schedule import schedule_of
-from shard_dialect.analysis.reasons.communication import read_collectives
+from shard_dialect.analysis.program_costs import Costs, partitioned_costs
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
@@ -20,7 +17,6 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import read_functions
 from shard_dialect.model import Annotation, Sharding
 from shard_dialect.model.devices.device_model import DeviceModel
-from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.search.plan import Plan
 from shard_dialect.search.searched_function import Site, searched
 
@@ -46,21 +42,6 @@ class Score:
         if not before.excess:
             return -more
         return less / max(more, 1e-9 * (abs(before.objective) + 1))
-
-
-@dataclass(frozen=True)
-class Costs:
-    """The costs of a program for each device."""
-
-    bytes: int
-    peak: int
-    seconds: float
-
-    def __str__(self) -> str:
-        return (
-            f"{self.bytes:,} bytes sent, {self.peak:,} bytes of memory, "
-            f"{self.seconds * 1e6:,.1f} microseconds"
-        )
 
 
 @dataclass(frozen=True)
@@ -113,15 +94,7 @@ class Evaluator:
     def known_costs(self, plan: Plan) -> Costs:
         """The costs of a plan. Raises a located `ShardError` if it cannot be partitioned."""
         with silent():  # about plans that are tried, not chosen
-            return self._costs(self.annotated(plan))
-
-    def _costs(self, module: ir.Module) -> Costs:
-        run_pipeline(module, "spmd,canonicalize,cse")
-        read = read_collectives(module.operation, self.entry, {}, self.device_model)
-        moved = sum(each.bytes for each, _ in read)
-        program = read_program(module.operation, self.entry)
-        seconds = schedule_of(program, self.device_model).total
-        return Costs(moved, memory_of(program).peak, seconds)
+            return partitioned_costs(self.annotated(plan), self.entry, self.device_model)[0]
 
     def score(self, plan: Plan, costs: Costs) -> Score:
         """How good a plan is; less is better."""

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from shard_dialect.analysis.program_costs import Costs
 from shard_dialect.model import Annotation, Grid, Sharding
 from shard_dialect.model.devices.device_model import DeviceModel
 from shard_dialect.propagation.graph import NO_TENSOR
@@ -33,7 +34,7 @@ from shard_dialect.search.choices.sharding_program import (
     ShardingProgram,
     Solution,
 )
-from shard_dialect.search.evaluate import Costs, Objective
+from shard_dialect.search.evaluate import Objective
 from shard_dialect.search.plan import Plan
 from shard_dialect.search.searched_function import SearchedFunction
 

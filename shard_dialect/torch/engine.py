@@ -8,6 +8,7 @@ the first one, and computes again what it needs of the results.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -95,6 +96,15 @@ class Engine:
         self.module, self.first_state = module, {}
         self.state.belong_to(module)
         self.programs[0].flat.forget_state()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Engine:
+        """The engine of the copy of our module: a state of its own, and the same programs."""
+        made = copy.copy(self)
+        memo[id(self)] = made
+        made.module = copy.deepcopy(self.module, memo)
+        made.state = copy.deepcopy(self.state, memo)
+        made.programs, made.derivatives = list(self.programs), list(self.derivatives)
+        return made
 
     def _compiled(
         self, parts: Parts, wanted: Sequence[str] = (), loss: Any = None

@@ -7,6 +7,7 @@ Files of safetensors, read by slices: one file, or several with an index.
 
 from __future__ import annotations
 
+import copy
 import importlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -129,6 +130,16 @@ class HeldState:
             owner = module.get_submodule(path)
             table = owner._parameters if key in owner._parameters else owner._buffers
             self._owners[name] = (table, key)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> HeldState:
+        """The state of the copy of the module that has the tensors."""
+        made = copy.copy(self)
+        made._first = copy.deepcopy(self._first, memo)
+        made._owners = {
+            name: (copy.deepcopy(table, memo), key) for name, (table, key) in self._owners.items()
+        }
+        made._missing = set(self._missing)
+        return made
 
     def _held(self, name: str, whole: Tensor) -> Tensor:
         if self._ranks is None:

@@ -6,7 +6,7 @@ from math import prod
 import pytest
 
 import shard_dialect as sd
-from shard_dialect.analysis.changes.removals import Removal
+from shard_dialect.analysis.changes.removals import NoneBetter, Removal
 from shard_dialect.analysis.reasons.communication import Collective
 from tests.model.exhaustive import arrangements, subsets
 
@@ -65,14 +65,23 @@ def place(collective: Collective) -> tuple[str, tuple[str, ...], str | None]:
     return collective.kind, collective.axes, collective.location
 
 
-def every_change(text: str) -> dict[str, tuple[int, list[object]]]:
-    """For each change of one annotation the bytes that it adds, and what communicates then."""
+Change = tuple[int, float, int]
+"""The bytes, seconds and bytes of memory that a change adds."""
+
+
+def every_change(text: str) -> dict[str, tuple[Change, list[object]]]:
+    """For each change of one annotation what it adds, and what communicates then."""
     found = {}
     for name, sizes in ANNOTATED.items():
         for sharding in shardings(tuple(map(int, sizes.split("x")))):
-            after = sd.what_if(sd.parse(text), f"{name}={sharding}")
-            added = after.after.bytes_moved - after.before.bytes_moved
-            found[f"{name}={sharding}"] = added, list(map(place, after.after.communication))
+            asked = sd.what_if(sd.parse(text), f"{name}={sharding}")
+            before, after = asked.before, asked.after
+            added = (
+                after.bytes_moved - before.bytes_moved,
+                after.schedule.total - before.schedule.total,
+                after.memory.peak - before.memory.peak,
+            )
+            found[f"{name}={sharding}"] = added, list(map(place, after.communication))
     return found
 
 
@@ -93,15 +102,47 @@ def test_a_removal_is_verified_and_none_is_said_only_where_none_does_it(text: st
         if removal is None:
             assert not without, collective
             continue
+        better = [added for added in without.values() if added[1] < -1e-12]
+        if isinstance(removal, NoneBetter):
+            assert not better, collective
+            continue
         assert isinstance(removal, Removal)
         change = f"{removal.what}={removal.after}".replace('"', "")
-        assert without[change] == removal.bytes_change
+        said_change = removal.bytes_change, removal.seconds_change, removal.memory_change
+        assert without[change] == pytest.approx(said_change)
+        assert removal.seconds_change <= 0
 
 
-def test_the_second_sum_of_an_mlp_goes_along_another_axis() -> None:
-    """What removes it is to split the weight along the other axis, which costs more."""
+def test_what_takes_longer_is_no_suggestion() -> None:
+    """What removes the second sum of an MLP is to split its weight along the other axis."""
     report = sd.report(sd.parse(MEGATRON), suggest=True)
     removal = report.removals[0]
+    assert isinstance(removal, NoneBetter)
+    assert removal.seconds_change > 0
+    assert "makes the program faster: +" in str(report)
+
+
+INNER = """
+shard.grid @g(shape = 2)
+func.func @main(%a: tensor<64x128xf32>) -> tensor<64x64xf32> {
+  %0 = call @layer(%a) : (tensor<64x128xf32>) -> tensor<64x64xf32>
+  return %0 : tensor<64x64xf32>
+}
+func.func private @layer(%x: tensor<64x128xf32>) -> tensor<64x64xf32> {
+  %rows = shard.sharding @g split_axes = [[0]] : !shard.sharding
+  %columns = shard.sharding @g split_axes = [[], [0]] : !shard.sharding
+  %w = stablehlo.constant dense<1.0> : tensor<128x64xf32>
+  %s = shard.shard %x to %columns : tensor<64x128xf32>
+  %0 = stablehlo.dot_general %s, %w, contracting_dims = [1] x [0]
+    : (tensor<64x128xf32>, tensor<128x64xf32>) -> tensor<64x64xf32>
+  %r = shard.shard %0 to %rows : tensor<64x64xf32>
+  return %r : tensor<64x64xf32>
+}
+"""
+
+
+def test_a_value_of_an_inner_function_has_its_name() -> None:
+    report = sd.report(sd.parse(INNER), suggest=True)
+    (removal,) = report.removals
     assert isinstance(removal, Removal)
-    assert (removal.what, removal.after) == ("down", '[["data"], []]')
-    assert removal.bytes_change == 98_304
+    assert removal.what == "x of @layer"

@@ -22,6 +22,9 @@ def report() -> sd.ProgramReport:
     [
         ("gate", ['gate is sharded as [["model"], []]', '7:5: dimension 0 along ["model"]: annot']),
         ("arg1", ['gate is sharded as [["model"], []]']),
+        ("%gate", ['gate is sharded as [["model"], []]']),
+        ("%silu", ['14:11: %2 is sharded as [["data"], []]']),
+        ("silu", ['14:11: %2 is sharded as [["data"], []]']),
         ("result0", ['result0 is sharded as [["data"], []]']),
         ("#4", ["#4 all_reduce along model: 393,216 bytes", 'partial sums along ["model"]']),
         ("11:8", ['is sharded as [["data"], []]', "#1 all_to_all along model"]),

@@ -114,7 +114,7 @@ def test_options_of_searches_are_read_as_the_command_line_reads_them() -> None:
     module = sd.parse(SLOW)
     with pytest.raises(sd.ShardError, match="objective=speed is none"):
         sd.auto(module, objective="speed")  # type: ignore[arg-type]
-    with pytest.raises(sd.ShardError, match="4096 bytes on a device"):
+    with pytest.raises(sd.ShardError, match="4,096 bytes on a device"):
         sd.auto(module, memory_limit="4KiB", seconds=2)
 
 

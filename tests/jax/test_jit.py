@@ -1,5 +1,6 @@
 """`sd.jax.jit` beside `jax.jit`: programs of many kinds, and the ways of calling them."""
 
+import copy
 import warnings
 from typing import Any
 
@@ -179,3 +180,47 @@ def test_no_line_of_ours_is_a_place_of_the_user_s(mesh: Mesh) -> None:
     text = sd.to_text(module, locations=True)
     assert __file__ in text
     assert "shard_dialect/jax/" not in text
+
+
+def constrained(x: Any, factor: float = 2.0) -> Any:
+    return jax.lax.with_sharding_constraint(x * factor, P("a"))
+
+
+def test_bare_specs_in_the_function_mean_the_mesh_of_jit(mesh: Mesh) -> None:
+    """As with `jax.set_mesh`, also where the function is transformed."""
+    x = jnp.ones((8, 4))
+    f = sd.jax.jit(constrained, mesh=mesh, static_argnames="factor")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert f(x, factor=3.0).sharding == NamedSharding(mesh, P("a"))
+        assert jax.grad(lambda x: f(x).sum())(x).sharding == NamedSharding(mesh, P("a"))
+        assert jax.vmap(f)(jnp.ones((3, 8, 4))).sharding == NamedSharding(mesh, P(None, "a"))
+    searched = sd.jax.jit(constrained, mesh=mesh, in_shardings=sd.AutoOptions(plans=3))
+    assert_equal(searched(x), 2 * x)
+
+
+def test_a_mesh_in_context_comes_before_that_of_jit(mesh: Mesh) -> None:
+    other = Mesh(mesh.devices.reshape(2, 4), ("a", "b"))
+    with jax.set_mesh(other):
+        assert sd.jax.jit(constrained, mesh=mesh)(jnp.ones((8, 4))).sharding.mesh == other
+
+
+def test_one_trace_is_kept_of_a_function_on_a_mesh(mesh: Mesh) -> None:
+    traces = []
+
+    def counted(x: Any) -> Any:
+        traces.append(x)
+        return constrained(x)
+
+    for _ in range(3):
+        sd.jax.jit(counted, mesh=mesh)(jnp.ones((8, 4)))
+    assert len(traces) == 1
+
+
+def test_what_jit_gives_can_be_copied(mesh: Mesh) -> None:
+    x = jnp.ones((8, 4))
+    jitted = sd.jax.jit(jnp.matmul, mesh=mesh, in_shardings=(P("a"), P()))
+    w = jnp.ones((4, 4))
+    searched = sd.jax.jit(constrained, mesh=mesh, in_shardings=sd.AutoOptions(plans=3))
+    assert_equal(copy.deepcopy(jitted)(x, w), jitted(x, w))
+    assert_equal(copy.deepcopy(searched)(x), searched(x))

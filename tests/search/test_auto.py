@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 import shard_dialect as sd
+from shard_dialect.analysis.program_costs import Costs
 from shard_dialect.ir.bindings import ir
 from shard_dialect.search.auto import AutoOptions, Problem
 from shard_dialect.search.budget import Budget
-from shard_dialect.search.evaluate import Costs, Evaluator
+from shard_dialect.search.evaluate import Evaluator
 from shard_dialect.search.plan import Plan
 from tests.conftest import ROOT
 
@@ -133,7 +134,7 @@ def test_annotations_hold() -> None:
 
 def test_a_limit_that_nothing_keeps_is_refused() -> None:
     module = unsharded(EXAMPLES / "slow_ffn.mlir")
-    with pytest.raises(sd.ShardError, match=r"takes 1000 bytes on a device: the best one takes"):
+    with pytest.raises(sd.ShardError, match=r"takes 1,000 bytes on a device: the best one takes"):
         sd.auto(module, grid=(2, 2), memory_limit=1000, seconds=2)
 
 

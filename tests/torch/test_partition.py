@@ -1,5 +1,6 @@
 """`sd.torch.partition` beside the module itself, on devices of this process."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -274,3 +275,50 @@ def test_slices_are_written_and_differentiated() -> None:
     expected.backward()
     torch.testing.assert_close(value, expected.detach())
     assert_close(gradients, {name: each.grad for name, each in module.named_parameters()})
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_copy_has_a_state_of_its_own(in_place: bool) -> None:
+    module, x = Small(), torch.randn(8, 8)
+    module.tied = module.up.weight
+    f: Any
+    if in_place:
+        f = sd.torch.fully_shard(module, mesh=sd.Grid("mesh", (4,)))
+    else:
+        f = sd.torch.partition(module, (x,), {"up.weight": [Shard(0), R]}, MESH)
+    f(x).sum().backward()
+    twin = copy.deepcopy(f)
+    assert type(twin) is type(f)
+    assert twin.tied is twin.up.weight
+    assert not {id(each) for each in f.parameters()} & {id(each) for each in twin.parameters()}
+    before = {name: each.detach().clone() for name, each in f.named_parameters()}
+    optimizer = torch.optim.SGD(twin.parameters(), lr=0.5)
+    optimizer.zero_grad()
+    twin(x).square().sum().backward()
+    optimizer.step()
+    assert all(torch.equal(each, before[name]) for name, each in f.named_parameters())
+    assert not torch.equal(twin.up.weight, f.up.weight)
+    twin.load_state_dict(f.state_dict())
+    torch.testing.assert_close(copy.deepcopy(twin).eval()(x[:4]), f.eval()(x[:4]))
+
+
+class Stack(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList([Small() for _ in range(2)])
+
+    def forward(self, x: Any) -> Any:
+        for each in self.layers:
+            x = x + each(x)
+        return x
+
+
+@pytest.mark.parametrize("loss", [None, lambda y: y.square().mean()])
+def test_a_report_names_the_modules(loss: Any) -> None:
+    plan = {"tp": {f"layers.*.{name}.weight": Shard(dim) for name, dim in (("up", 0), ("down", 1))}}
+    lowered = sd.torch.lower(Stack(), (torch.randn(8, 8),), plan, MESH, loss=loss)
+    report = sd.report(lowered)
+    layers = {each.layer for each in report.communication}
+    assert {"layers.0/down", "layers.1/down"} <= layers
+    assert "for layers.0/down at " in str(report)
+    assert ("layers.0", "down") in {each.layers for each in report.layers.ops}

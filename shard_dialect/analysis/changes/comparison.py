@@ -11,6 +11,7 @@ from tabulate import tabulate
 from shard_dialect.abi.lowered_program import choose_entry
 from shard_dialect.analysis.changes.annotations import apply_edit
 from shard_dialect.analysis.changes.what_if_question import Question, edits_for
+from shard_dialect.analysis.program_costs import micro, signed_micro
 from shard_dialect.analysis.program_report import DEVICE_MODEL, ProgramReport, report_on
 from shard_dialect.analysis.reasons.explained_passes import imported
 from shard_dialect.errors import of_option
@@ -58,8 +59,8 @@ class Comparison:
         )
 
     def _times(self) -> list[str]:
-        before, after = (1e6 * each.schedule.total for each in (self.before, self.after))
-        return ["microseconds", f"{before:.1f}", f"{after:.1f}", f"{after - before:+.1f}"]
+        before, after = (each.schedule.total for each in (self.before, self.after))
+        return ["microseconds", micro(before), micro(after), signed_micro(after - before)]
 
     @property
     def changes(self) -> list[tuple[str, int, int]]:

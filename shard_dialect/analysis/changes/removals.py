@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from time import monotonic
+from typing import ClassVar
 
 from shard_dialect.analysis.changes.annotations import (
     Edit,
@@ -16,14 +17,15 @@ from shard_dialect.analysis.changes.annotations import (
     with_axes,
     without_axes,
 )
-from shard_dialect.analysis.changes.what_if_question import names_of
-from shard_dialect.analysis.reasons.communication import Collective, read_collectives
+from shard_dialect.analysis.changes.what_if_question import annotated_arguments, names_of
+from shard_dialect.analysis.program_costs import Costs, partitioned_costs, signed_micro
+from shard_dialect.analysis.reasons.communication import Collective
 from shard_dialect.analysis.reasons.explained_passes import imported, result_places
 from shard_dialect.analysis.reasons.why import Why
 from shard_dialect.errors import ShardError
+from shard_dialect.ir.diagnostics import silent
 from shard_dialect.model import Axes, Axis, Grid
 from shard_dialect.model.devices.device_model import DeviceModel
-from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.processes.progress import counted
 
 
@@ -38,13 +40,24 @@ class Removal:
     after: str
     bytes_change: int
     """The bytes that it adds to those which each device sends in the whole program."""
+    seconds_change: float
+    """The time that it adds to that of the whole program, on the device model."""
+    memory_change: int
+    """The bytes that it adds to the peak of what a device stores, each result by itself."""
+
+    key: ClassVar = "removal"
+    """The name of the field in the JSON report."""
 
     def as_json(self) -> dict[str, object]:
         """The fields of the JSON report."""
         return asdict(self)
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.before} -> {self.after}: {self.bytes_change:+,} bytes"
+        return (
+            f"{self.what}: {self.before} -> {self.after}: {self.bytes_change:+,} bytes, "
+            f"{signed_micro(self.seconds_change)} microseconds, "
+            f"{self.memory_change:+,} bytes of memory"
+        )
 
 
 @dataclass(frozen=True)
@@ -52,6 +65,8 @@ class NotTried:
     """Why changes that might remove a collective were not tried."""
 
     why: str
+    key: ClassVar = "not_tried"
+    """The name of the field in the JSON report."""
 
     def as_json(self) -> dict[str, object]:
         """The fields of the JSON report."""
@@ -61,8 +76,30 @@ class NotTried:
         return self.why
 
 
-Tried = Removal | NotTried | None
+@dataclass(frozen=True)
+class NoneBetter:
+    """Changes remove a collective, but the program is not better for any of them."""
+
+    seconds_change: float
+    """The time that the one with the least adds."""
+    key: ClassVar = "none_better"
+    """The name of the field in the JSON report."""
+
+    def as_json(self) -> dict[str, object]:
+        """The fields of the JSON report."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return (
+            "no change of one annotation that removes it makes the program faster: "
+            f"{signed_micro(self.seconds_change)} microseconds at the least"
+        )
+
+
+Tried = Removal | NotTried | NoneBetter | None
 """The removal of a collective; `None` if no change of one annotation behind it is one."""
+_NOISE = 1e-12
+"""Seconds by which times of programs that are as fast may differ, since they are sums of floats."""
 SECONDS = 30.0
 """How long removals are looked for where no limit is given."""
 
@@ -89,15 +126,17 @@ class Removals:
         self._device_model = device_model
         self._text = text
         self._entry = entry
-        self._total = sum(each.bytes for each in collectives)
         self._counts = _counted(collectives)
         self._grids = grids
         self._tried: dict[Edit, Mapping[_Key, int] | None] = {}
-        self._bytes: dict[Edit, int] = {}
+        self._costs: dict[Edit, Costs] = {}
         module = imported(text)
         self._placed = {
             each.site: _in_text(each, file_text) for each in annotations_in(module.operation)
         }
+        self._of_arguments = annotated_arguments(module.operation)
+        with silent():  # the report itself has warned
+            self._before, _ = partitioned_costs(module, entry, device_model)
 
     def all(self, read: Sequence[tuple[Collective, Why]]) -> tuple[Tried, ...]:
         """The removal of each."""
@@ -118,7 +157,8 @@ class Removals:
     def best(self, collective: Collective, why: Why) -> Tried:
         """The change of one annotation that leaves the fewest bytes, and not the collective.
 
-        Of those with equally many bytes, the one with which devices store least.
+        Of those with equally many bytes, the one with which devices store least; only those that
+        make the program faster, or as fast with fewer bytes.
         """
         found = []
         is_over = False
@@ -129,19 +169,38 @@ class Removals:
             counts = self._try(edit)
             key = _key(collective)
             if counts is not None and counts.get(key, 0) < self._counts[key]:
-                change = self._bytes[edit] - self._total
-                found.append((change, self._stored(placed, edit), placed, edit))
-        if not found and is_over:
+                found.append((placed, edit))
+        better = [each for each in found if self._is_better(self._costs[each[1]])]
+        if better:
+            return self._removal(*min(better, key=lambda each: self._rank(*each)))
+        if is_over:
             return NotTried(
                 f"not all of its changes are tried: the {self._seconds:g} seconds of "
                 "--suggest-seconds are over"
             )
         if not found:
             return None
-        change, _, placed, edit = min(found, key=lambda each: each[:2])
-        before = self._text_of(placed)
-        after = self._text_of(Placed(edit.site, placed.shape, edit.annotation, placed.location))
-        return Removal(self._name(placed), placed.location, before, after, change)
+        least = min(self._costs[edit].seconds for _, edit in found)
+        return NoneBetter(least - self._before.seconds)
+
+    def _is_better(self, costs: Costs) -> bool:
+        change = costs.seconds - self._before.seconds
+        return change < -_NOISE or (change < _NOISE and costs.bytes < self._before.bytes)
+
+    def _rank(self, placed: Placed, edit: Edit) -> tuple[int, int]:
+        return self._costs[edit].bytes, self._stored(placed, edit)
+
+    def _removal(self, placed: Placed, edit: Edit) -> Removal:
+        before, after = self._before, self._costs[edit]
+        return Removal(
+            self._name(placed),
+            placed.location,
+            self._text_of(placed),
+            self._text_of(Placed(edit.site, placed.shape, edit.annotation, placed.location)),
+            after.bytes - before.bytes,
+            after.seconds - before.seconds,
+            after.peak - before.peak,
+        )
 
     def _candidates(self, collective: Collective, why: Why) -> Iterator[tuple[Placed, Edit]]:
         """Annotations behind the collective without its axes, or with them elsewhere."""
@@ -190,14 +249,12 @@ class Removals:
             try:
                 module = imported(self._text)
                 apply_edit(module.operation, edit)
-                run_pipeline(module, "spmd,canonicalize,cse")
-                read = read_collectives(module.operation, self._entry, {}, self._device_model)
-                found = [each for each, _ in read]
+                costs, found = partitioned_costs(module, self._entry, self._device_model)
             except ShardError:
                 self._tried[edit] = None
             else:
                 self._tried[edit] = _counted(found)
-                self._bytes[edit] = sum(each.bytes for each in found)
+                self._costs[edit] = costs
         return self._tried[edit]
 
     def _stored(self, placed: Placed, edit: Edit) -> int:
@@ -207,8 +264,12 @@ class Removals:
 
     def _name(self, placed: Placed) -> str:
         if placed.site.kind == "op":
-            return str(placed.site)
-        return names_of(placed)[-1]
+            argument = self._of_arguments.get(placed.site.number)
+            if argument is None or argument not in self._placed:
+                return str(placed.site)
+            placed = self._placed[argument]
+        name, function = names_of(placed)[-1], placed.site.function
+        return name if function == self._entry else f"{name} of @{function}"
 
     def _text_of(self, placed: Placed) -> str:
         if placed.annotation is None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from shard_dialect.analysis.changes.annotations import Edit, Placed, annotations_in
+from shard_dialect.analysis.changes.annotations import Edit, Placed, Site, annotations_in
 from shard_dialect.analysis.changes.patterns import called
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
@@ -70,12 +70,11 @@ def edits_for(module: ir.Operation, entry: str, question: Question) -> list[Edit
             f"nothing of @{entry} is called '{question.pattern}'; its arguments and results are "
             f"{known}"
         )
-    by_argument = _annotation_ops_of_arguments(module, entry)
+    annotated = annotated_arguments(module)
     ops = {each.site.number: each for each in annotations_in(module) if each.site.kind == "op"}
     edits = []
     for each in matching:
-        numbers = by_argument.get(each.site.number, ()) if each.site.kind == "argument" else ()
-        sites = [ops[number] for number in numbers] or [each]
+        sites = [ops[number] for number, site in annotated.items() if site == each.site] or [each]
         edits += [_edit(site, question, grids) for site in sites]
     return edits
 
@@ -107,17 +106,19 @@ def names_of(placed: Placed) -> tuple[str, ...]:
     return (f"{kind}{placed.site.number}", *placed.names)
 
 
-def _annotation_ops_of_arguments(module: ir.Operation, entry: str) -> dict[int, list[int]]:
-    """For each argument of a function, the numbers of the ops that annotate it."""
-    function = next(op for op in functions_of(module) if name_of(op) == entry)
-    arguments = {each: n for n, each in enumerate(function.regions[0].blocks[0].arguments)}
-    found: dict[int, list[int]] = {}
+def annotated_arguments(module: ir.Operation) -> dict[int, Site]:
+    """For the number of each op that annotates an argument itself, that argument."""
+    sites = {
+        argument: Site("argument", name_of(function), number)
+        for function in functions_of(module)
+        for number, argument in enumerate(function.regions[0].blocks[0].arguments)
+    }
     ops = [op for op in walk(module) if op.name in annotation_ops.OPS]
-    for number, op in enumerate(ops):
-        argument = arguments.get(op.operands[0])
-        if argument is not None and annotation_ops.binds(op) == "value":
-            found.setdefault(argument, []).append(number)
-    return found
+    return {
+        number: sites[op.operands[0]]
+        for number, op in enumerate(ops)
+        if op.operands[0] in sites and annotation_ops.binds(op) == "value"
+    }
 
 
 def _listed(text: str) -> Sequence[str]:

@@ -123,10 +123,15 @@ function whyText({ why }) {
 function removalText(each, asked) {
   if (!asked) return null;
   if (each.not_tried) return el("p", { class: "without" }, each.not_tried.why);
+  if (each.none_better) return el("p", { class: "without" }, "No change of one annotation that removes it makes the program faster.");
   if (!each.removal) return el("p", { class: "without" }, "No change of one annotation removes it.");
-  const { what, before, after, bytes_change: change } = each.removal;
-  const cost = change ? `a device then sends ${bytesText(Math.abs(change))} ${change < 0 ? "less" : "more"}` : "a device then sends as much";
-  return el("p", { class: "without" }, "Without it: ", el("b", {}, what), ` as ${after}, not ${before}; ${cost}.`);
+  const { what, before, after } = each.removal;
+  const change = (value, text) => value ? `${text(Math.abs(value))} ${value < 0 ? "less" : "more"}` : "as much";
+  const sent = change(each.removal.bytes_change, bytesText);
+  const stored = change(each.removal.memory_change, bytesText);
+  const taken = change(each.removal.seconds_change, timeText);
+  return el("p", { class: "without" }, "Without it: ", el("b", {}, what),
+    ` as ${after}, not ${before}; a device then sends ${sent}, stores ${stored} and takes ${taken}.`);
 }
 
 function answer(of, named) {

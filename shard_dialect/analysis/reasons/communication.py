@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 
 from shard_dialect.analysis.costs.local_ops import Block, LocalProgram, Op
 from shard_dialect.analysis.costs.lowered_ops import LocalTypes
+from shard_dialect.analysis.layers import scope_of
 from shard_dialect.analysis.reasons.marks import collectives_of, shown_in
 from shard_dialect.analysis.reasons.why import Reason, Why
 from shard_dialect.collectives import LocalStep
@@ -49,6 +50,8 @@ class Collective:
     """The place, or else the name, of a loop around it whose number of runs is not known."""
     location: str | None
     """The place of the op that wanted it."""
+    layer: str | None
+    """The layer of that op, as a framework names it: `decoder/layers.0/mlp`."""
     why: tuple[Reason, ...]
     readers: tuple[Reason, ...]
     """The ops that share its result."""
@@ -70,6 +73,7 @@ class Collective:
             "times": self.times,
             "open_loop": self.open_loop,
             "location": self.location,
+            "layer": self.layer,
             "why": [asdict(each) for each in self.why],
             "readers": [asdict(each) for each in self.readers],
         }
@@ -129,6 +133,7 @@ def _collective(
         runs.times,
         (location_text(loop.location) or loop.name) if loop else None,
         place,
+        "/".join(scope_of(op.location)) or None,
         why.steps or (written,),
         why.readers,
         step,
@@ -193,6 +198,7 @@ def _lowered_collective(
         times,
         open_loop,
         op.location,
+        None,
         (_meeting(block, place, readers),),
         readers,
         step,

@@ -169,10 +169,10 @@ def device_model_names() -> list[str]:
 
 def _model(data: dict[str, Any]) -> DeviceModel:
     where = "the device model"
-    _expect_keys(data, where, ("name", "sources", "flops", "memory"), ("network",))
+    _expect_keys(data, where, ("name", "flops", "memory"), ("sources", "network"))
     for key in ("flops", "memory"):
         _expect(isinstance(data[key], dict), f"'{key}'", "a table", data[key])
-    sources = data["sources"]
+    sources = data.get("sources", [])
     are_texts = isinstance(sources, list) and all(isinstance(each, str) for each in sources)
     _expect(are_texts, "'sources'", "a list of strings", sources)
     memory = data["memory"]
@@ -226,9 +226,9 @@ def _check_sizes(network: tuple[NetworkLevel, ...]) -> None:
 def _expect_keys(
     data: Mapping[str, Any], where: str, needed: tuple[str, ...], optional: tuple[str, ...] = ()
 ) -> None:
-    for key in needed:
-        if key not in data:
-            raise ShardError(f"{where} has no '{key}'")
+    missing = [f"'{key}'" for key in needed if key not in data]
+    if missing:
+        raise ShardError(f"{where} has no {', no '.join(missing)}")
     for key in data:
         if key not in needed + optional:
             known = ", ".join(needed + optional)

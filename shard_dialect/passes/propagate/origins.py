@@ -289,8 +289,8 @@ class Report:
         values = self._at_line(int(what)) if what.isdecimal() else self._named(what)
         if not values:
             raise ShardError(
-                f"there is no value {what} to explain: give its name as it is printed, as in %3, "
-                "or @f:%3 in function @f, or the number of its line"
+                f"there is no value {what} to explain: give its name in the file, or as it is "
+                "printed, as in %3, or @f:%3 in function @f, or the number of its line"
             )
         for function, value in values:
             self._explain(function, value)
@@ -309,13 +309,17 @@ class Report:
         if match is None:
             return []
         names = self._names
-        return [
+        values = [
             (number, value)
             for number, function in enumerate(self.module_graph.functions)
             if match[1] in (None, function.name)
             for value in range(len(function.values))
-            if names.get(function.values[value].handle) == match[2]
-        ][:1]
+        ]
+        handles = [self.module_graph.functions[each].values[value].handle for each, value in values]
+        printed = [names.get(handle) for handle in handles]
+        own = [f"%{_name_of_argument(handle)}" for handle in handles]
+        found = printed if match[2] in printed else own
+        return [each for each, name in zip(values, found, strict=True) if name == match[2]][:1]
 
     @cached_property
     def _names(self) -> dict[ir.Value, str]:
@@ -344,3 +348,8 @@ class Report:
 def _location_of(function: Function, value: int) -> ir.Location:
     owner = function.values[value].handle.owner
     return function.handle.location if isinstance(owner, ir.Block) else owner.location
+
+
+def _name_of_argument(value: ir.Value) -> str | None:
+    """The name that an argument has in the file; results of ops keep none."""
+    return name_in(value.location) if isinstance(value.owner, ir.Block) else None

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
+from functools import cache
 from typing import Any
 
 from shard_dialect.errors import ShardError, first_line_of
@@ -20,6 +21,7 @@ from shard_dialect.ir.building.build import call, create, declare
 from shard_dialect.ir.diagnostics import from_mlir, reporting
 from shard_dialect.ir.function import functions_of, name_of
 from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.torch.graph.module_paths import layer_of
 from shard_dialect.torch.graph.single_ops import alone_with_types, is_node, location_of
 from shard_dialect.torch.graph.trace_graph import MARK
 
@@ -57,6 +59,7 @@ def _converted(graph: Any, entry: str) -> str:
         context = ir.Context()
         dialect.register_dialect(context)
         reader = importer.FxImporter(context=context)
+        reader._cc.__class__ = _with_layers(importer.ContextCache)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's, of itself
             reader.import_graph_module(graph, func_name=entry)
@@ -79,6 +82,20 @@ def _converted(graph: Any, entry: str) -> str:
             if op.name == "stablehlo.sort":  # what orders by a sort counts on it
                 op.attributes["is_stable"] = ir.BoolAttr.get(True)
         return str(module.operation.get_asm(enable_debug_info=True))
+
+
+@cache
+def _with_layers(importers: Any) -> Any:
+    """The importer's class that makes locations, with the modules around an op in them."""
+
+    def get_node_location(self: Any, node: Any) -> Any:
+        place, layer = importers.get_node_location(self, node), layer_of(node)
+        if layer is None:
+            return place
+        return ir.Location.name(f"{layer}/{node.name}", place, context=self._c)
+
+    members = {"__slots__": (), "get_node_location": get_node_location}
+    return type(importers.__name__, (importers,), members)
 
 
 def _refusal_of_one(graph: Any) -> ShardError | None:

@@ -35,6 +35,7 @@ from shard_dialect.torch.graph.composed_functions import ComposedFunctions
 from shard_dialect.torch.graph.decompositions import table
 from shard_dialect.torch.graph.flat_module import FlatModule
 from shard_dialect.torch.graph.index_checks import IndexCheck, checks_of, wrapped
+from shard_dialect.torch.graph.module_paths import naming_modules
 from shard_dialect.torch.graph.random_draws import (
     drawn_by,
     draws_of,
@@ -67,7 +68,7 @@ def trace(flat: FlatModule, more: Mapping[Any, Any] | None = None) -> Any:
     with warnings.catch_warnings(), _composed_attention():
         warnings.simplefilter("ignore")  # torch's, of itself
         try:
-            with refusing_replays() as replays, ComposedFunctions():
+            with refusing_replays() as replays, ComposedFunctions(), naming_modules(flat.module):
                 first = _traced(flat, examples)
         except ShardError:
             raise

@@ -9,6 +9,7 @@
 // RUN: shard-opt --list-passes | diff - %t.passes
 // RUN: shard-opt --help=options | filecheck %s --check-prefix=OPTIONS
 // RUN: shard-opt --help=materialize | filecheck %s --check-prefix=PASS
+// RUN: shard-opt --help=auto | filecheck %s --check-prefix=AUTO
 // RUN: shard-opt --help=cse | filecheck %s --check-prefix=CSE
 // RUN: not shard-opt --help=propagat 2>&1 | filecheck %s --check-prefix=UNKNOWN
 // RUN: shard-opt -h > %t.short
@@ -37,3 +38,4 @@
 // HELP: passes of upstream:
 // HELP: --cse {{ *}}Eliminate common sub-expressions
 // HELP: and every other pass that is registered in the bindings, by its name
+// AUTO: {{^}}--auto [OPTIONS] {{.*}}shardings of what is not annotated

@@ -16,7 +16,7 @@ shard.grid @g(shape = 2)
 // CHECK: #1 all_reduce along 0: 96 bytes, for {{.*}}report.mlir:[[# @LINE + 10]]:3
 // CHECK: 'stablehlo.dot_general' op makes the value as {{\[\[\], \[\]\]}}, partial sums along [0]
 // CHECK: report.mlir:[[# @LINE + 4]]:17: dimension 1 along [0]: annotated
-// SUGGEST: report.mlir:[[# @LINE + 3]]:17: without it: x: {{\[\[\], \[0\]\] -> \[\[\], \[\]\]}}: -96 bytes
+// SUGGEST: report.mlir:[[# @LINE + 3]]:17: without it: x: {{\[\[\], \[0\]\] -> \[\[\], \[\]\]}}: -96 bytes, -1.9 microseconds, +64 bytes of memory
 // JSON: "schema": 1
 // JSON: "kind": "all_reduce"
 func.func @main(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>},

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 from shard_dialect.abi.lowered_program import find_function
 from shard_dialect.abi.tensor_types import Array
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, check_one_of
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.passes.framework.pipeline import run_pipeline
@@ -54,6 +54,8 @@ def judged_by(module: ir.Operation, entry: str, by: Judge | None = None) -> Refe
 
     Raises a `ShardError` if `by` cannot run it, or no judge can. The module is consumed.
     """
+    if by is not None:
+        check_one_of("the judge", by, JUDGES)
     function = find_function(module, entry)
     try:
         arguments, results = boundary_types(function)
