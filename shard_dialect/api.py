@@ -38,12 +38,12 @@ from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.framework.instruments import Instruments
 from shard_dialect.passes.framework.pass_table import register_pass
 from shard_dialect.passes.partition.one_device import mark_local
-from shard_dialect.proof import prove as proving
 from shard_dialect.proof.prove import Proof
 from shard_dialect.runtime.array_files import join_shards
 from shard_dialect.runtime.communication_report import Report
 from shard_dialect.runtime.communicators.registered_devices import LocalExecutor, register_backend
 from shard_dialect.runtime.compiled_program import Backend, CompiledProgram
+from shard_dialect.runtime.confirmed_proof import confirmed_proof
 from shard_dialect.runtime.local_programs import read_collective
 from shard_dialect.runtime.shards_of_arrays import gather, scatter
 from shard_dialect.search import auto as searching
@@ -244,13 +244,15 @@ def auto(
 def prove(unsharded: ir.Module, local: ir.Module, entry: str | None = None) -> Proof:
     """Say whether each device's program computes the unsharded program, for all inputs.
 
-    `local` is in the local form, as `run_pipeline(module, "spmd")` makes it; `unsharded` is the
-    module from before. The answer is "proven", "refuted" with an element that is wrong, or
-    "unknown" with the op that is not understood. Raises `ShardError` where they do not fit.
+    `local` is in the local form, as `run_pipeline(module, "spmd")` makes it, or a program of global
+    tensors; `unsharded` is the module from before. The answer is "proven", "refuted" with an
+    element that is wrong, or "unknown" with the op that is not understood. Raises `ShardError`
+    where they do not fit.
     """
-    unsharded, local = _read(unsharded), _read(local)
-    with _file_locations(local):
-        return proving.prove(unsharded, local, entry)
+    unsharded, local = _ready(unsharded), _ready(local)
+    source = Source.of(unsharded.operation.get_asm(enable_debug_info=True))
+    with local.context, _file_locations(local):
+        return confirmed_proof(source, local, entry)
 
 
 def mutations(

@@ -232,11 +232,11 @@ class _Driver:
     def _prove(self, source: Source, module: ir.Module) -> None:
         """Say whether the devices compute the unsharded program. Raises `ShardError` if not."""
         from shard_dialect.ir.reading.source import Source
-        from shard_dialect.proof.prove import prove
+        from shard_dialect.runtime.confirmed_proof import confirmed_proof
 
         path = self.options.prove
-        unsharded = (Source.read(path) if path else source).parse()
-        proof = prove(unsharded, module, self.options.entry)
+        unsharded = Source.read(path) if path else source
+        proof = confirmed_proof(unsharded, module, self.options.entry)
         if proof.answer == "refuted":
             raise ShardError(str(proof))
         say(Diagnostic("warning" if proof.answer == "unknown" else "note", str(proof)))

@@ -4,10 +4,12 @@
     y = step(x, w)                          # as jax.jit's, on the mesh's devices
     module = sd.jax.lower(f, x, w, mesh=mesh, in_shardings=...)      # as MLIR, to look at
     module = sd.jax.load("f.jax_export")    # what jax.export has written
+    sd.jax.prove(f, g, x, w)                # g, which is parallel by hand, is f
 
 `pip install 'shard-dialect[jax]'`. See docs/jax.md.
 """
 
 from shard_dialect.jax.jitted import jit, load, lower, pjit
+from shard_dialect.jax.proving import prove
 
-__all__ = ["jit", "load", "lower", "pjit"]
+__all__ = ["jit", "load", "lower", "pjit", "prove"]

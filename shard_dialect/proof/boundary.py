@@ -131,7 +131,7 @@ def _in_part(m: Machine, name: str, rank: int) -> Data:
         coordinate = _coordinate(here, axis, 0)
         inside = inside & (coordinate >= start) & (coordinate < start + size)
     moved = m.moved(Value(inside, False), here).data
-    return moved.reshape(*moved.shape, *(1,) * rank)
+    return moved.reshape((*moved.shape, *(1,) * rank))
 
 
 def argument(m: Machine, whole: Value, place: Place, local: Type) -> Value:

@@ -51,7 +51,7 @@ def grouped(m: Machine, data: Data, axes: Sequence[int]) -> Data:
 def ungrouped(m: Machine, data: Data, axes: Sequence[int]) -> Data:
     """The inverse of `grouped`."""
     sizes = [m.grid[axis] for axis in axes]
-    data = data.reshape(*sizes, *data.shape[1:])
+    data = data.reshape((*sizes, *data.shape[1:]))
     return np.moveaxis(data, range(len(axes)), list(axes))
 
 
@@ -73,13 +73,13 @@ def _members(m: Machine, axes: Sequence[int]) -> int:
 def _split(data: Data, at: int, count: int) -> Data:
     """The array with dimension `at` as `count` equal parts."""
     size = data.shape[at] // count
-    return data.reshape(*data.shape[:at], count, size, *data.shape[at + 1 :])
+    return data.reshape((*data.shape[:at], count, size, *data.shape[at + 1 :]))
 
 
 def _joined(data: Data, at: int) -> Data:
     """The array with dimensions `at` and `at + 1` as one."""
     shape = data.shape
-    return data.reshape(*shape[:at], shape[at] * shape[at + 1], *shape[at + 2 :])
+    return data.reshape((*shape[:at], shape[at] * shape[at + 1], *shape[at + 2 :]))
 
 
 @_collective("shard.all_gather")

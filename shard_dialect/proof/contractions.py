@@ -40,7 +40,7 @@ def contracted(m: Machine, a: Over, b: Over, kept: Sequence[int], type_: Type) -
     lead = data.shape[: m.axes]
     sizes = left_sizes | right_sizes
     order = [*batch, *rows, *columns]
-    data = data.reshape(*lead, *(sizes[loop] for loop in order))
+    data = data.reshape((*lead, *(sizes[loop] for loop in order)))
     places = [m.axes + order.index(loop) for loop in kept]
     return Value(data.transpose(*range(m.axes), *places), type_.is_float)
 
@@ -67,7 +67,7 @@ def _matrix(m: Machine, over: Over, *groups: Sequence[int]) -> tuple[Data, dict[
     data = data.transpose(*range(m.axes), *order)
     batch, *rest = groups
     flat = [prod(sizes[loop] for loop in group) for group in rest]
-    return data.reshape(*data.shape[: m.axes], *(sizes[loop] for loop in batch), *flat), sizes
+    return data.reshape((*data.shape[: m.axes], *(sizes[loop] for loop in batch), *flat)), sizes
 
 
 @runs("linalg.generic")
@@ -148,7 +148,7 @@ class _Loops:
         order = sorted(range(len(loops)), key=loops.__getitem__)
         array = data.data.transpose(*range(self.m.axes), *(self.m.axes + at for at in order))
         shape = [self.sizes[loop] if loop in loops else 1 for loop in range(len(self.sizes))]
-        return Value(array.reshape(*array.shape[: self.m.axes], *shape), data.is_symbolic)
+        return Value(array.reshape((*array.shape[: self.m.axes], *shape)), data.is_symbolic)
 
     def _over_own_loops(self, value: Value, map_: Map) -> tuple[Value, tuple[int, ...]]:
         """The operand with a dimension for each loop that its map reads."""
@@ -175,7 +175,7 @@ class _Loops:
     def _full(self, value: Value) -> Value:
         data = value.data
         missing = self.m.axes + len(self.sizes) - data.ndim
-        data = data.reshape(*data.shape, *(1,) * missing)
+        data = data.reshape((*data.shape, *(1,) * missing))
         full = np.broadcast_to(data, (*data.shape[: self.m.axes], *self.sizes))
         return Value(full, value.is_symbolic)
 

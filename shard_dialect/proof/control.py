@@ -78,7 +78,7 @@ def _chosen(
 
 def _wide(m: Machine, which: Value, like: Value) -> Value:
     data = which.data
-    return Value(data.reshape(*data.shape[: m.axes], *(1,) * (like.data.ndim - m.axes)), False)
+    return Value(data.reshape((*data.shape[: m.axes], *(1,) * (like.data.ndim - m.axes))), False)
 
 
 @runs("scf.while", "stablehlo.while")
@@ -127,7 +127,7 @@ def _generate(
         raise m.unproven(op, "has a size that is only known when the program runs")
     points = [Value(each, False) for each in m.aranges(shape)]
     (made,) = m.run(op.body, known, points)
-    data = made.data.reshape(*made.data.shape, *(1,) * (m.axes + len(shape) - made.data.ndim))
+    data = made.data.reshape((*made.data.shape, *(1,) * (m.axes + len(shape) - made.data.ndim)))
     return [Value(np.broadcast_to(data, (*data.shape[: m.axes], *shape)), made.is_symbolic)]
 
 
@@ -144,7 +144,9 @@ def _nothing(
       "sdy.sharding_constraint", "sdy.reshard", "sdy.propagation_barrier", "sdy.all_gather",
       "sdy.all_slice", "sdy.all_to_all", "sdy.collective_permute", "sdy.all_reduce",
       "sdy.reduce_scatter", "sdy.sharded_to_unreduced", "sdy.replicated_to_unreduced",
-      "sdy.data_flow_edge")  # fmt: skip
+      "sdy.data_flow_edge", "mesh.all_gather", "mesh.all_reduce", "mesh.all_to_all",
+      "mesh.change_offsets", "mesh.local_split", "mesh.reduce_scatter",
+      "mesh.update_halo")  # fmt: skip
 def _annotation(
     m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]
 ) -> Sequence[Value]:

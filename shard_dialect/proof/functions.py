@@ -26,7 +26,7 @@ def mapped(
     digests = [_digest(m, value, count) for value, count in zip(values, together, strict=True)]
     shape = type_.shape[len(type_.shape) - own :] if own else ()
     positions = np.arange(prod(shape), dtype=np.uint64).reshape(shape)
-    spread = [each.reshape(*each.shape, *(1,) * own) for each in digests]
+    spread = [each.reshape((*each.shape, *(1,) * own)) for each in digests]
     key = m.field.key("function", op.meaning, type_.kind)
     if type_.is_float:
         return Value(m.field.drawn(key, *spread, positions), True)
@@ -80,7 +80,7 @@ def _bitcast(m: Machine, op: Op, values: Sequence[Value]) -> Value:
 def _table(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     rank = len(op.type.shape)
     digest = _digest(m, values[1], 1)
-    table = Value(digest.reshape(*digest.shape, *(1,) * rank), True)
+    table = Value(digest.reshape((*digest.shape, *(1,) * rank)), True)
     return mapped(m, op, [values[0], table], [0, 0], op.type, 0)
 
 
@@ -93,6 +93,6 @@ def _rescale(m: Machine, op: Op, values: Sequence[Value]) -> Value:
         data = value.data
         missing = m.axes + rank - data.ndim
         lead = data.shape[: m.axes]
-        own = data.reshape(*lead, *(1,) * missing, *data.shape[m.axes :])
+        own = data.reshape((*lead, *(1,) * missing, *data.shape[m.axes :]))
         aligned.append(Value(own, value.is_symbolic))
     return mapped(m, op, aligned, [0] * len(aligned), op.type, 0)

@@ -113,11 +113,11 @@ class Machine:
             return value
         own = value.data.shape[before.axes :]
         if all(size == 1 for size in value.data.shape[: before.axes]):
-            return Value(value.data.reshape(*(1,) * self.axes, *own), value.is_symbolic)
+            return Value(value.data.reshape((*(1,) * self.axes, *own)), value.is_symbolic)
         flat = before.spread(value.data, before.grid).reshape(-1, *own)
         by_device = flat[np.argsort(before.devices.devices)]
         return Value(
-            by_device[list(self.devices.devices)].reshape(*self.grid, *own), value.is_symbolic
+            by_device[list(self.devices.devices)].reshape((*self.grid, *own)), value.is_symbolic
         )
 
     @property
@@ -178,7 +178,7 @@ class Machine:
     def _drawn(self, op: Op, number: int, digest: Elements) -> Value:
         type_ = op.types[number]
         positions = np.arange(int(np.prod(type_.shape)), dtype=np.uint64).reshape(type_.shape)
-        digest = digest.reshape(*digest.shape, *(1,) * len(type_.shape))
+        digest = digest.reshape((*digest.shape, *(1,) * len(type_.shape)))
         key = self.field.key("box", op.meaning, number)
         if type_.is_integer:
             return Value((mixed(key, digest, positions) % np.uint64(2)).astype(np.int64), False)
@@ -254,7 +254,7 @@ class Machine:
             value
             if value.data.ndim == rank
             else Value(
-                value.data.reshape(*value.data.shape, *(1,) * (rank - value.data.ndim)),
+                value.data.reshape((*value.data.shape, *(1,) * (rank - value.data.ndim))),
                 value.is_symbolic,
             )
             for value in values

@@ -31,7 +31,7 @@ from shard_dialect.proof import (  # noqa: F401 - they say what ops mean
 )
 from shard_dialect.proof.boundary import Place, argument, on_grid_of, shards, total
 from shard_dialect.proof.field import PRIME_GAPS, Field
-from shard_dialect.proof.machine import Machine, Unproven, Value
+from shard_dialect.proof.machine import Data, Machine, Unproven, Value
 from shard_dialect.proof.reading import Function, Op, Program, Type, read_program
 
 Answer: TypeAlias = Literal["proven", "refuted", "unknown"]
@@ -51,10 +51,10 @@ class Counterexample:
     compared: int
 
     def __str__(self) -> str:
-        at = list(self.element)
+        who = f"the device at {list(self.device)}" if self.device else "the program"
         return (
-            f"result {self.result}: the device at {list(self.device)} has another number at {at} "
-            f"than the unsharded program; {self.wrong} of {self.compared} elements differ"
+            f"result {self.result}: {who} has another number at {list(self.element)} than the "
+            f"unsharded program; {self.wrong} of {self.compared} elements differ"
         )
 
 
@@ -67,7 +67,7 @@ class Proof:
     """The number of random points at which the programs were compared."""
     assumptions: tuple[str, ...] = ()
     reason: str = ""
-    """Why it is unknown."""
+    """Why it is unknown; of a refutation, what a run on random inputs says."""
     counterexample: Counterexample | None = None
     boxes: tuple[Op, ...] = field(default=(), repr=False)
     """Ops of which only that they are functions was used."""
@@ -77,12 +77,15 @@ class Proof:
             given = f" ({'; '.join(self.assumptions)})" if self.assumptions else ""
             return f"proven: every device computes the unsharded program, for all inputs{given}"
         if self.answer == "refuted":
-            return f"refuted: {self.counterexample}"
+            return f"refuted: {self.counterexample}{self.reason and f' ({self.reason})'}"
         return f"unknown: {self.reason}"
 
 
 def prove(unsharded: ir.Module, local: ir.Module, entry: str | None = None) -> Proof:
-    """Compare a program with what each device runs. Raises `ShardError` where they do not fit."""
+    """Compare a program with what each device runs, or with another one of global tensors.
+
+    Raises `ShardError` where they do not fit.
+    """
     whole, own = read_program(unsharded), read_program(local)
     pair = _Pair(whole, own, whole.entry(entry), own.entry(entry))
     pair.check()
@@ -102,6 +105,11 @@ def _judged(pair: _Pair) -> Proof:
         names = ", ".join(dict.fromkeys(f"'{op.name}' at {op.place}" for op in first[0].boxes))
         reason = f"{outcome}, and nothing is known of what these ops compute: {names}"
         return Proof("unknown", 1, assumptions, reason, outcome, tuple(first[0].boxes))
+    other = _Trial(pair, first[0].field, garbage=1)
+    other.difference()
+    if not all(map(np.array_equal, first[0].results, other.results)):
+        reason = "it depends on elements that nothing has written, such as padding"
+        return Proof("refuted", 2, assumptions, reason, outcome)
     # A program may use that the maximum of a number and itself is the number.
     ordered = [
         _Trial(pair, Field(PRIME_GAPS[seed % 2], seed), is_ordered=True)
@@ -128,17 +136,17 @@ class _Pair:
 
     def check(self) -> None:
         """Raise `ShardError` unless the functions can be compared."""
+        if self.local.form == "lowered":
+            raise ShardError(
+                f"@{self.local.name} is in the lowered form: nothing is proven of it; expected the "
+                "local form, as `--spmd` writes it, or one before it"
+            )
         counts = [len(each.body.arguments) for each in (self.unsharded, self.local)]
         results = [len(each.result_types) for each in (self.unsharded, self.local)]
         if counts[0] != counts[1] or results[0] != results[1]:
             raise ShardError(
                 f"@{self.unsharded.name} has {counts[0]} arguments and {results[0]} results, and "
                 f"its local form {counts[1]} and {results[1]}: nothing is compared"
-            )
-        if self.local.form != "local":
-            raise ShardError(
-                f"@{self.local.name} is in the form {self.local.form or 'annotated'!r}: expected "
-                "the local form, as `--spmd` writes it"
             )
 
     def places(self, key: str) -> list[Place]:
@@ -158,9 +166,15 @@ class _Pair:
 class _Trial:
     """One evaluation of both programs at one random point."""
 
-    def __init__(self, pair: _Pair, field_: Field, is_ordered: bool = False) -> None:
+    def __init__(
+        self, pair: _Pair, field_: Field, is_ordered: bool = False, garbage: int = 0
+    ) -> None:
+        """`garbage` draws what nothing has written."""
         self.pair, self.field, self.is_ordered = pair, field_, is_ordered
+        self.garbage = garbage
         self.boxes: list[Op] = []
+        self.results: list[Data] = []
+        """What the devices have of each result, 0 for what is not of the tensor."""
 
     def difference(self) -> Counterexample | None:
         """An element that differs, or `None`."""
@@ -173,7 +187,7 @@ class _Trial:
         one = self._machine(pair.whole, generator)
         given = [self._drawn(one, type_) for type_ in pair.unsharded.body.types]
         expected = one.call(pair.unsharded, given)
-        many = self._machine(pair.own, generator)
+        many = self._machine(pair.own, np.random.default_rng((self.field.seed, self.garbage)))
         shared = [self._again(many, value, one) for value in given]
         arguments = [
             argument(many, value, place, type_)
@@ -226,13 +240,15 @@ class _Trial:
             has = m.elements(own) if whole.is_symbolic else own.data
             differs = (wanted != has) & held.is_inside
             differs = np.broadcast_to(differs, np.broadcast_shapes(differs.shape, has.shape))
+            self.results.append(np.where(held.is_inside, has, 0))
             compared += int(np.broadcast_to(held.is_inside, differs.shape).sum())
             if not np.any(differs):
                 continue
             wrong += int(differs.sum())
             if first is None:
                 at = tuple(int(each) for each in np.argwhere(differs)[0])
-                first = number, at[: here.axes], _element(held.positions, at)
+                device = at[: here.axes] if self.pair.local.form == "local" else ()
+                first = number, device, _element(held.positions, at)
         if first is None:
             return None
         return Counterexample(*first, wrong, compared)

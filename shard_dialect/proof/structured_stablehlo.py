@@ -95,13 +95,13 @@ def _grouped(
     lead = seen.data.shape[: m.axes]
     batch, feature, *rest = seen.data.shape[m.axes :]
     if batch_groups > 1:
-        image = seen.data.reshape(*lead, count, batch // count, feature, *rest)
+        image = seen.data.reshape((*lead, count, batch // count, feature, *rest))
     else:
-        image = seen.data.reshape(*lead, batch, count, feature // count, *rest)
+        image = seen.data.reshape((*lead, batch, count, feature // count, *rest))
         image = np.moveaxis(image, m.axes + 1, m.axes)
     k_lead = kernel.data.shape[: m.axes]
     output, inner, *window = kernel.data.shape[m.axes :]
-    weights = kernel.data.reshape(*k_lead, count, output // count, inner, *window)
+    weights = kernel.data.reshape((*k_lead, count, output // count, inner, *window))
     # Loops: 0 group, 1 batch, 2 feature, 3 output, then places, then windows.
     places = [4 + dim for dim in range(space)]
     inside = [4 + space + dim for dim in range(space)]
@@ -110,7 +110,7 @@ def _grouped(
     summed = contracted(m, a, b, [1, 0, 3, *places], op.type)
     lead = summed.data.shape[: m.axes]
     own, _, _, *sizes = summed.data.shape[m.axes :]
-    return Value(summed.data.reshape(*lead, own, output, *sizes), summed.is_symbolic)
+    return Value(summed.data.reshape((*lead, own, output, *sizes)), summed.is_symbolic)
 
 
 def windows(
@@ -162,7 +162,7 @@ def _reduce(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
 def _as_wide(m: Machine, scalar: Value, like: Value) -> Value:
     data = scalar.data
     rank = like.data.ndim - m.axes
-    return Value(data.reshape(*data.shape[: m.axes], *(1,) * rank), scalar.is_symbolic)
+    return Value(data.reshape((*data.shape[: m.axes], *(1,) * rank)), scalar.is_symbolic)
 
 
 def _folded(
@@ -268,7 +268,7 @@ def _starts(
     for dim, size in zip(batch, starts.shape[m.axes : -1], strict=True):
         shape[dim] = size
     return {
-        dim: starts[..., at].reshape(*starts.shape[: m.axes], *shape)
+        dim: starts[..., at].reshape((*starts.shape[: m.axes], *shape))
         for at, dim in enumerate(mapped)
     }
 
@@ -352,7 +352,7 @@ def _scattered(
             data = m.elements(result) if symbolic[number] else result.data
             into[number][at] = np.broadcast_to(data.reshape(-1), at.shape)
     return [
-        Value(each.reshape(*lead, *shape), is_symbolic)
+        Value(each.reshape((*lead, *shape)), is_symbolic)
         for each, is_symbolic in zip(into, symbolic, strict=True)
     ]
 
@@ -394,8 +394,8 @@ def _select_and_scatter(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     at, seen = (windows(m, each.data, window, strides, ones) for each in (numbered, operand))
     lead = np.broadcast_shapes(seen.shape[: m.axes], at.shape[: m.axes])
     places = seen.shape[m.axes : m.axes + rank]
-    at = np.broadcast_to(at, (*lead, *at.shape[m.axes :])).reshape(*lead, *places, -1)
-    seen = m.spread(seen, lead).reshape(*lead, *places, -1)
+    at = np.broadcast_to(at, (*lead, *at.shape[m.axes :])).reshape((*lead, *places, -1))
+    seen = m.spread(seen, lead).reshape((*lead, *places, -1))
     best_at, best = at[..., 0], seen[..., 0]
     with m.ordered():
         for number in range(1, at.shape[-1]):
@@ -423,7 +423,7 @@ def _to_places(m: Machine, op: Op, kind: str, source: Value, places: Data, first
         old = Value(_inward(m, into[here]), source.is_symbolic)
         new = Value(_inward(m, data[chosen]), source.is_symbolic)
         into[here] = combined(m, kind, old, new, type_).data.reshape(-1)
-    total = Value(into.reshape(*lead, *shape), source.is_symbolic)
+    total = Value(into.reshape((*lead, *shape)), source.is_symbolic)
     return combined(m, kind, _as_wide(m, first, total), total, type_)
 
 

@@ -79,7 +79,7 @@ def _barrier(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
        "tensor.reshape")  # fmt: skip
 def _reshape(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     data = values[0].data
-    return Value(data.reshape(*data.shape[: m.axes], *_sized(m, op).shape), values[0].is_symbolic)
+    return Value(data.reshape((*data.shape[: m.axes], *_sized(m, op).shape)), values[0].is_symbolic)
 
 
 @means("stablehlo.transpose", "tosa.transpose")
@@ -104,7 +104,7 @@ def _broadcast(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     order = np.argsort(np.asarray(dims, np.int64), kind="stable")
     data = data.transpose(*range(m.axes), *(m.axes + int(at) for at in order))
     lead = data.shape[: m.axes]
-    spread = np.broadcast_to(data.reshape(*lead, *own), (*lead, *shape))
+    spread = np.broadcast_to(data.reshape((*lead, *own)), (*lead, *shape))
     return Value(spread, values[0].is_symbolic)
 
 
@@ -116,10 +116,10 @@ def _from_elements(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     each = [m.elements(value) if symbolic else value.data for value in values]
     if op.name == "tensor.splat":
         return Value(
-            np.broadcast_to(each[0].reshape(*lead, *(1,) * len(shape)), (*lead, *shape)), symbolic
+            np.broadcast_to(each[0].reshape((*lead, *(1,) * len(shape))), (*lead, *shape)), symbolic
         )
     stacked = np.stack([np.broadcast_to(one, lead) for one in each], axis=-1)
-    return Value(stacked.reshape(*lead, *shape), symbolic)
+    return Value(stacked.reshape((*lead, *shape)), symbolic)
 
 
 @means("stablehlo.iota")
@@ -189,7 +189,7 @@ def padded(
     own = data.shape[m.axes :]
     spaced = [size + max(size - 1, 0) * gap for size, gap in zip(own, inside, strict=True)]
     room = [max(a, 0) + size + max(b, 0) for a, size, b in zip(low, spaced, high, strict=True)]
-    full = np.broadcast_to(fill.reshape(*fill.shape, *(1,) * len(own)), (*lead, *room)).copy()
+    full = np.broadcast_to(fill.reshape((*fill.shape, *(1,) * len(own))), (*lead, *room)).copy()
     into = tuple(
         slice(max(a, 0), max(a, 0) + size, gap + 1)
         for a, size, gap in zip(low, spaced, inside, strict=True)
@@ -213,7 +213,9 @@ def _pad_by_body(
     before, after = ([as_integer(m, op, each) for each in ends] for ends in (low, high))
     full = [a + size + b for a, size, b in zip(before, shape, after, strict=True)]
     (around,) = m.run(op.body, known, [Value(each, False) for each in m.aranges(full)])
-    data = around.data.reshape(*around.data.shape, *(1,) * (m.axes + len(full) - around.data.ndim))
+    data = around.data.reshape(
+        (*around.data.shape, *(1,) * (m.axes + len(full) - around.data.ndim))
+    )
     into = Value(np.broadcast_to(data, (*data.shape[: m.axes], *full)), around.is_symbolic)
     return [inserted(m, source, into, before, [1] * len(full))]
 
@@ -245,7 +247,7 @@ def _extract(m: Machine, op: Op, values: Sequence[Value]) -> Value:
         inside = inside & (place >= 0) & (place < size)
     if not np.all(inside):
         wild = m.undefined(op.type).data
-        wild = wild.reshape(*wild.shape, *(1,) * (picked.ndim - wild.ndim))
+        wild = wild.reshape((*wild.shape, *(1,) * (picked.ndim - wild.ndim)))
         picked = np.where(inside, picked, wild)
     return Value(picked, source.is_symbolic)
 
@@ -261,8 +263,8 @@ def _insert(m: Machine, op: Op, values: Sequence[Value]) -> Value:
         zip(indices, m.aranges(data.shape[m.axes :]), strict=True)
     ):
         del dim
-        here = here & (positions == index.data.reshape(*index.data.shape, *(1,) * rank))
-    return Value(np.where(here, new.reshape(*new.shape, *(1,) * rank), data), symbolic)
+        here = here & (positions == index.data.reshape((*index.data.shape, *(1,) * rank)))
+    return Value(np.where(here, new.reshape((*new.shape, *(1,) * rank)), data), symbolic)
 
 
 def numbers(
@@ -289,7 +291,7 @@ def _extract_slice(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     lengths = [as_integer(m, op, size) for size in sizes]
     steps = [as_integer(m, op, stride) for stride in strides]
     taken = sliced(m, source.data, offsets, lengths, steps)
-    data = taken.reshape(*taken.shape[: m.axes], *_kept_sizes(op, op.type, lengths))
+    data = taken.reshape((*taken.shape[: m.axes], *_kept_sizes(op, op.type, lengths)))
     return Value(data, source.is_symbolic)
 
 
@@ -328,7 +330,7 @@ def sliced(
         return boxed(data, box)
     indices = []
     for at, points, step in zip(offsets, m.aranges(sizes), strides, strict=True):
-        base = at if isinstance(at, int) else at.reshape(*at.shape[: m.axes], *(1,) * len(sizes))
+        base = at if isinstance(at, int) else at.reshape((*at.shape[: m.axes], *(1,) * len(sizes)))
         indices.append(base + points * step)
     picked = m.picked(data, indices)
     return np.broadcast_to(picked, (*picked.shape[: m.axes], *sizes))
@@ -342,7 +344,7 @@ def _insert_slice(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     strides, rest = numbers(m, op, "static_strides", rest)
     lengths = [as_integer(m, op, size) for size in sizes]
     data = source.data
-    box = Value(data.reshape(*data.shape[: m.axes], *lengths), source.is_symbolic)
+    box = Value(data.reshape((*data.shape[: m.axes], *lengths)), source.is_symbolic)
     return inserted(m, box, into, offsets, [as_integer(m, op, stride) for stride in strides])
 
 
@@ -371,7 +373,7 @@ def inserted(
     for at, points, size, step in zip(
         offsets, m.aranges(data.shape[m.axes :]), sizes, strides, strict=True
     ):
-        base = at if isinstance(at, int) else at.reshape(*at.shape[: m.axes], *(1,) * len(sizes))
+        base = at if isinstance(at, int) else at.reshape((*at.shape[: m.axes], *(1,) * len(sizes)))
         away = points - base
         inside = inside & (away >= 0) & (away % step == 0) & (away // step < size)
         places.append(away // step)

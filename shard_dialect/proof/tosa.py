@@ -39,7 +39,7 @@ def _argmax(m: Machine, op: Op, values: Sequence[Value]) -> Value:
 def _centred(m: Machine, value: Value, point: Value, type_: Type) -> Value:
     """The value minus its zero point, in the type of the sums."""
     rank = value.data.ndim - m.axes
-    zero = point.data.reshape(*point.data.shape[: m.axes], *(1,) * rank)
+    zero = point.data.reshape((*point.data.shape[: m.axes], *(1,) * rank))
     return combined(m, "sub", value, Value(zero, point.is_symbolic), type_)
 
 
@@ -77,12 +77,12 @@ def _convolution(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     a = Over(Value(seen, image.is_symbolic), (0, 1, *places, *inside))
     if depthwise:
         summed = contracted(m, a, Over(kernel, (*inside, 1, 2)), [0, *places, 1, 2], op.type)
-        data = summed.data.reshape(*summed.data.shape[:-2], -1)
+        data = summed.data.reshape((*summed.data.shape[:-2], -1))
         summed = Value(data, summed.is_symbolic)
     else:
         summed = contracted(m, a, Over(kernel, (2, *inside, 1)), [0, *places, 2], op.type)
     shape = bias.data.shape
-    wide = bias.data.reshape(*shape[: m.axes], *(1,) * (space + 1), shape[-1])
+    wide = bias.data.reshape((*shape[: m.axes], *(1,) * (space + 1), shape[-1]))
     return combined(m, "add", summed, Value(wide, bias.is_symbolic), op.type)
 
 

@@ -133,18 +133,26 @@ class CompiledProgram:
             run_pipeline(module, _PIPELINES[form])
             return str(module.operation.get_asm())
 
-    def check(self, *arguments: Any, seed: int = 0, judge: Judge | None = None) -> Verdict:
+    def check(
+        self,
+        *arguments: Any,
+        seed: int = 0,
+        judge: Judge | None = None,
+        unsharded: Source | None = None,
+    ) -> Verdict:
         """Compare each device's results with the unsharded program's.
 
         Without arguments, they are drawn at random. `judge` runs the unsharded program; by default
-        the first of "xla", "upstream" and "self" that can.
+        the first of "xla", "upstream" and "self" that can. `unsharded` is another text of it than
+        the program's own without its shardings.
         """
         inputs = self._inputs(arguments) if arguments else self._drawn(seed)
         outputs = self.world.gather(self._run(inputs))
         reference = None
         if self.world.speaks:
             with make_context():
-                reference = compile_reference(self._source, self.program.entry, by=judge)
+                source = unsharded or self._source
+                reference = compile_reference(source, self.program.entry, by=judge)
         return check(self._executable, reference, inputs, outputs, self.world)
 
     def bisect(

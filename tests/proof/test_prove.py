@@ -72,13 +72,18 @@ LOCAL = partitioned(MEGATRON)
     [
         ("grid_axes = [1] : tensor<4x16xf32>", "grid_axes = [0] : tensor<4x16xf32>"),
         ("math.tanh %2", "math.exp %2"),
-        ("arith.constant 0.000000e+00", "arith.constant 1.000000e-30"),
+        ("arith.constant 0.000000e+00", "arith.constant 2.500000e-01"),
         ("[[1], []]>>}", "[[0], []]>>}"),
     ],
 )
 def test_a_changed_text_is_refuted(right: str, wrong: str) -> None:
     assert right in LOCAL
     assert proof(MEGATRON, LOCAL.replace(right, wrong)).answer == "refuted"
+
+
+def test_a_difference_below_rounding_is_not_proven() -> None:
+    tiny = LOCAL.replace("arith.constant 0.000000e+00", "arith.constant 1.000000e-30")
+    assert proof(MEGATRON, tiny).answer == "unknown"
 
 
 def test_a_reduction_that_is_left_out_is_refuted() -> None:
@@ -123,9 +128,48 @@ def test_what_is_not_understood_is_unknown_only_where_it_is_split() -> None:
     assert "nothing is known of what these ops compute: 'stablehlo.custom_call' at" in found.reason
 
 
-def test_a_program_that_is_not_local_is_an_error() -> None:
-    with pytest.raises(ShardError, match="expected the local form"):
-        sd.prove(sd.parse(MEGATRON), sd.parse(MEGATRON))
+def test_a_lowered_program_is_an_error() -> None:
+    lowered = sd.parse(MEGATRON)
+    sd.run_pipeline(lowered, "spmd,lower")
+    with pytest.raises(ShardError, match="nothing is proven of it; expected the local form"):
+        sd.prove(sd.parse(MEGATRON), lowered)
+
+
+@pytest.mark.parametrize("pipeline", ["propagate", "propagate,materialize"])
+def test_forms_of_global_tensors_are_judged(pipeline: str) -> None:
+    module = sd.parse(MEGATRON)
+    sd.run_pipeline(module, pipeline)
+    assert sd.prove(sd.parse(MEGATRON), module).answer == "proven"
+    wrong = sd.parse(MEGATRON.replace("math.tanh", "math.exp"))
+    sd.run_pipeline(wrong, pipeline)
+    assert str(sd.prove(sd.parse(MEGATRON), wrong)).startswith("refuted: result 0: the program has")
+
+
+EXPONENTIALS = """
+shard.grid @g(shape = 2)
+func.func @main(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {
+  BODY
+}"""
+OF_SUM = """%s = arith.addf %x, %y : tensor<4xf32>
+  %e = math.exp %s : tensor<4xf32>
+  return %e : tensor<4xf32>"""
+PRODUCT = """%a = math.exp %x : tensor<4xf32>
+  %b = math.exp %y : tensor<4xf32>
+  %e = arith.mulf %a, %b : tensor<4xf32>
+  return %e : tensor<4xf32>"""
+
+
+def test_a_law_that_the_prover_does_not_know_is_no_refutation() -> None:
+    one, other = (EXPONENTIALS.replace("BODY", body) for body in (OF_SUM, PRODUCT))
+    found = proof(one, partitioned(other))
+    assert found.answer == "unknown"
+    assert "on random inputs the numbers agree" in found.reason
+
+
+def test_a_refutation_is_confirmed_by_a_run() -> None:
+    one = EXPONENTIALS.replace("BODY", OF_SUM)
+    other = EXPONENTIALS.replace("BODY", PRODUCT.replace("mulf", "addf"))
+    assert "a run on random inputs confirms it" in proof(one, partitioned(other)).reason
 
 
 def test_the_laws_of_the_field() -> None:

@@ -1,0 +1,71 @@
+"""Whether two functions of JAX are one function: a plain one, and one that is parallel by hand.
+
+sd.jax.prove(layer, jax.shard_map(layer_on_shards, mesh=mesh, ...), x, w1, w2)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from shard_dialect.jax.partition_module import read_module
+from shard_dialect.proof.prove import Proof
+from shard_dialect.proof.prove import prove as prove_modules
+
+_CLOSE = 1e-3
+"""How far results may differ, relative to the largest, that are called the same numbers."""
+
+
+def prove(plain: Callable[..., Any], parallel: Callable[..., Any], *arguments: Any) -> Proof:
+    """Say whether `parallel(*arguments)` is `plain(*arguments)` for all values of the arguments.
+
+    `parallel` has `jax.shard_map`s, on a mesh of the devices that there are. Arguments are arrays,
+    or shapes and types as `jax.ShapeDtypeStruct`s, of which trees may be. See `sd.prove`; a
+    refutation is confirmed by running both functions on random arguments. Raises `ShardError` where
+    the functions have other arguments or results.
+    """
+    whole, own = (
+        read_module(jax.jit(each, keep_unused=True).lower(*arguments).compiler_ir("stablehlo"))
+        for each in (plain, parallel)
+    )
+    proof = prove_modules(whole, own)
+    if proof.answer != "refuted" or proof.reason:  # which no run may show
+        return proof
+    return _confirmed(proof, plain, parallel, arguments)
+
+
+def _confirmed(
+    proof: Proof, plain: Callable[..., Any], parallel: Callable[..., Any], arguments: Any
+) -> Proof:
+    drawn = jax.tree.map(_drawn, arguments)
+    try:
+        results = [jax.tree.leaves(jax.jit(each)(*drawn)) for each in (plain, parallel)]
+    except Exception as error:  # what JAX, or a function of the user's, raises
+        return replace(proof, reason=f"not run: {error}")
+    for number, (expected, found) in enumerate(zip(*results, strict=True)):
+        a, b = (np.asarray(each).astype(np.complex128) for each in (expected, found))
+        far = float(np.max(np.abs(a - b), initial=0.0))
+        if not far <= _CLOSE * max(float(np.max(np.abs(a), initial=0.0)), 1e-30):
+            reason = f"a run on random arguments confirms it: result {number} is off by {far:.3g}"
+            return replace(proof, reason=reason)
+    reason = (
+        f"{proof.counterexample}; but on random arguments the numbers agree: the functions may "
+        "differ by laws, such as exp(a + b) = exp(a) exp(b), which the prover does not know"
+    )
+    return replace(proof, answer="unknown", reason=reason)
+
+
+def _drawn(argument: Any) -> Any:
+    """A random array of the argument's shape and type; integers are as they are, or small."""
+    if not hasattr(argument, "dtype"):
+        return argument
+    generator = np.random.default_rng(len(argument.shape))
+    if np.issubdtype(argument.dtype, np.integer) or argument.dtype == np.bool_:
+        if not isinstance(argument, jax.ShapeDtypeStruct):
+            return argument
+        return generator.integers(0, 2, argument.shape).astype(argument.dtype)
+    return generator.standard_normal(argument.shape).astype(argument.dtype)

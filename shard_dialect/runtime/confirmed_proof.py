@@ -1,0 +1,43 @@
+"""A refutation is confirmed by running both programs on random inputs.
+
+The prover knows the laws of sums and products only. A program that uses another one, such as
+`exp(a) * exp(b) = exp(a + b)`, is refuted by it and gives the right numbers: that is unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shard_dialect.abi.lowered_program import choose_entry
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.reading.source import Source
+from shard_dialect.proof.prove import Proof, prove
+from shard_dialect.runtime.compiled_program import CompiledProgram
+
+_MOST_DEVICES = 64
+"""Programs of more are not run on threads."""
+
+
+def confirmed_proof(unsharded: Source, local: ir.Module, entry: str | None = None) -> Proof:
+    """The proof for a module, whose refutation a run has confirmed where it can be run."""
+    proof = prove(unsharded.parse(), local, entry)
+    if proof.answer != "refuted" or proof.reason:  # which no run may show
+        return proof
+    try:
+        name = choose_entry(local.operation, entry)
+        text = local.operation.get_asm(enable_debug_info=True)
+        program = CompiledProgram(Source.of(text), "devices", name)
+        if program.program.devices > _MOST_DEVICES:
+            return replace(proof, reason=f"not run: more than {_MOST_DEVICES} devices")
+        verdict = program.check(unsharded=unsharded)
+    except ShardError as error:
+        return replace(proof, reason=f"not run: {error.message}")
+    if verdict.passed:
+        reason = (
+            f"{proof.counterexample}; but on random inputs the numbers agree: the programs may "
+            "differ by laws of functions, such as exp(a + b) = exp(a) exp(b), which the prover "
+            "does not know"
+        )
+        return replace(proof, answer="unknown", reason=reason)
+    return replace(proof, reason=f"a run on random inputs confirms it: {verdict.failure}")
