@@ -83,7 +83,8 @@ def combined(m: Machine, kind: str, a: Value, b: Value, type_: Type) -> Value:
     if type_.is_float or (type_.is_bit and (a.is_symbolic or b.is_symbolic)):
         x, y = m.elements(a), m.elements(b)
         function = _floats(m, kind) if type_.is_float else _bits(m, kind)
-        return Value(function(x, y), True)
+        is_exponent = m.splits_exponents and kind == "sub"
+        return Value(function(x, y), True, (x, y) if is_exponent else None)
     x, y = m.integers(a), m.integers(b)
     if type_.is_bit:
         kind = {"add": "xor", "mul": "and", "max": "or", "min": "and"}.get(kind, kind)
@@ -496,6 +497,25 @@ def _part(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     return _drawn(m, op, values)
 
 
+@means("stablehlo.exponential", "math.exp", "tosa.exp")
+def _exponential(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    """A function that is drawn; of a difference, the quotient of its values, as softmax uses it."""
+    exponent = values[0]
+    if not op.type.is_float or not m.splits_exponents:
+        return _drawn(m, op, values)
+    if exponent.difference is None:
+        return Value(_of_exponent(m, exponent.data), True)
+    a, b = (_of_exponent(m, each) for each in exponent.difference)
+    return Value(m.field.div(a, b), True)
+
+
+def _of_exponent(m: Machine, exponent: Elements) -> Elements:
+    """0 for minus infinity, 1 for 0."""
+    drawn = m.field.drawn(m.field.key("exp"), exponent)
+    drawn = np.where(exponent == m.field.prime - m.field.infinity, ZERO, drawn)
+    return np.where(exponent == 0, ONE, drawn)
+
+
 @means("stablehlo.map")
 def _map(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     return m.run(op.body, {}, values)[0]
@@ -514,13 +534,13 @@ def _drawn(m: Machine, op: Op, values: Sequence[Value]) -> Value:
 
 
 _DRAWN = """
-stablehlo: atan2 cbrt ceil cosine exponential exponential_minus_one floor is_finite log
+stablehlo: atan2 cbrt ceil cosine exponential_minus_one floor is_finite log
     log_plus_one logistic popcnt count_leading_zeros reduce_precision round_nearest_afz
     round_nearest_even rsqrt sine sqrt tan tanh
-tosa: ceil clz cos erf exp floor log reciprocal rsqrt sigmoid sin tanh arithmetic_right_shift
+tosa: ceil clz cos erf floor log reciprocal rsqrt sigmoid sin tanh arithmetic_right_shift
 arith: bitcast scaling_extf scaling_truncf
 math: absf acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh ctlz ctpop cttz erf
-    erfc exp exp2 expm1 floor fpowi isfinite isinf isnan isnormal log log10 log1p log2 round
+    erfc exp2 expm1 floor fpowi isfinite isinf isnan isnormal log log10 log1p log2 round
     roundeven rsqrt sin sinh sqrt tan tanh trunc
 chlo: acos acosh asin asinh atan atanh bessel_i1e cosh digamma erf erf_inv erfc is_inf
     is_neg_inf is_pos_inf lgamma next_after polygamma sinh square tan zeta

@@ -36,11 +36,18 @@ class Value:
     computed with such is a polynomial in them. What nothing has written is drawn when it is read.
     """
 
-    __slots__ = ("_data", "is_symbolic")
+    __slots__ = ("_data", "difference", "is_symbolic")
 
-    def __init__(self, data: Data | Callable[[], Data], is_symbolic: bool) -> None:
+    def __init__(
+        self,
+        data: Data | Callable[[], Data],
+        is_symbolic: bool,
+        difference: tuple[Data, Data] | None = None,
+    ) -> None:
         self._data = data
         self.is_symbolic = is_symbolic
+        self.difference = difference
+        """What it is the difference of, where `Machine.splits_exponents`."""
 
     @property
     def data(self) -> Data:
@@ -86,6 +93,8 @@ class Machine:
     generator: np.random.Generator
     is_ordered: bool = False
     """Whether floats compare as numbers: what bodies that pick an element need."""
+    splits_exponents: bool = False
+    """Whether `exp(a - b)` is `exp(a) / exp(b)`, where the text has it so."""
     boxes: list[Op] = dataclasses.field(default_factory=list)
     steps: Iterator[int] = dataclasses.field(default_factory=count)
     loops: list[tuple[int, ...]] = dataclasses.field(default_factory=list)

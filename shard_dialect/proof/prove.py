@@ -118,6 +118,12 @@ def _judged(pair: _Pair) -> Proof:
     if _first_difference(ordered) is None:
         note = f"maxima and comparisons of floats at {_ORDERED_TRIALS} random points only"
         return Proof("proven", _ORDERED_TRIALS, (*assumptions, note))
+    # Or that a softmax may be made block by block, each with a maximum of its own.
+    split = [
+        _Trial(pair, Field(gap, seed), splits_exponents=True) for seed, gap in enumerate(PRIME_GAPS)
+    ]
+    if _first_difference(split) is None:
+        return Proof("proven", len(split), (*assumptions, "exp(a - b) = exp(a) / exp(b)"))
     return Proof("refuted", 1, assumptions, counterexample=outcome)
 
 
@@ -167,10 +173,17 @@ class _Trial:
     """One evaluation of both programs at one random point."""
 
     def __init__(
-        self, pair: _Pair, field_: Field, is_ordered: bool = False, garbage: int = 0
+        self,
+        pair: _Pair,
+        field_: Field,
+        *,
+        is_ordered: bool = False,
+        splits_exponents: bool = False,
+        garbage: int = 0,
     ) -> None:
         """`garbage` draws what nothing has written."""
         self.pair, self.field, self.is_ordered = pair, field_, is_ordered
+        self.splits_exponents = splits_exponents
         self.garbage = garbage
         self.boxes: list[Op] = []
         self.results: list[Data] = []
@@ -200,7 +213,9 @@ class _Trial:
         return self._compared(many, [self._again(many, each, one) for each in expected], found)
 
     def _machine(self, program: Program, generator: np.random.Generator) -> Machine:
-        return Machine(program, self.field, program.grid, generator, self.is_ordered)
+        return Machine(
+            program, self.field, program.grid, generator, self.is_ordered, self.splits_exponents
+        )
 
     def _drawn(self, m: Machine, type_: Type) -> Value:
         if type_.is_float:

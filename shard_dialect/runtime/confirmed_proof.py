@@ -1,6 +1,6 @@
 """A refutation is confirmed by running both programs on random inputs.
 
-The prover knows the laws of sums and products only. A program that uses another one, such as
+The prover knows few laws but those of sums and products. A program that uses another one, such as
 `exp(a) * exp(b) = exp(a + b)`, is refuted by it and gives the right numbers: that is unknown.
 """
 
@@ -36,8 +36,7 @@ def confirmed_proof(unsharded: Source, local: ir.Module, entry: str | None = Non
     if verdict.passed:
         reason = (
             f"{proof.counterexample}; but on random inputs the numbers agree: the programs may "
-            "differ by laws of functions, such as exp(a + b) = exp(a) exp(b), which the prover "
-            "does not know"
+            "differ by laws of functions that the prover does not know"
         )
         return replace(proof, answer="unknown", reason=reason)
     return replace(proof, reason=f"a run on random inputs confirms it: {verdict.failure}")

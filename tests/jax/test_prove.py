@@ -117,3 +117,37 @@ def test_trees_and_integers() -> None:
     found = sd.jax.prove(plain, parallel, shapes, jax.ShapeDtypeStruct((6,), jnp.int32))
     assert found.answer == "proven", found
     assert found.assumptions == ("integer arguments as drawn",)
+
+
+def attention(q: Any, k: Any, v: Any) -> Any:
+    return jax.nn.softmax(q @ k.T, axis=-1) @ v
+
+
+def ring_attention(rescaled: bool) -> Callable[..., Any]:
+    """Keys and values go around; each device sums up its rows of the softmax block by block."""
+
+    def local(q: Any, k: Any, v: Any) -> Any:
+        low = jnp.full(q.shape[:1], -jnp.inf)
+        most, weight, total = low, jnp.zeros(q.shape[:1]), jnp.zeros((q.shape[0], v.shape[1]))
+        for _ in range(4):
+            scores = q @ k.T
+            higher = jnp.maximum(most, scores.max(axis=-1))
+            shares = jnp.exp(scores - higher[:, None])
+            again = jnp.exp(most - higher) if rescaled else jnp.ones_like(most)
+            weight = weight * again + shares.sum(axis=-1)
+            total = total * again[:, None] + shares @ v
+            most = higher
+            turn = [(n, (n + 1) % 4) for n in range(4)]
+            k, v = (jax.lax.ppermute(each, "model", turn) for each in (k, v))
+        return total / weight[:, None]
+
+    rows = P("model", None)
+    return jax.shard_map(local, mesh=mesh(4), in_specs=(rows,) * 3, out_specs=rows, check_vma=False)
+
+
+def test_ring_attention_is_proven_and_without_rescaling_refuted() -> None:
+    shapes = [jax.ShapeDtypeStruct((8, 16), jnp.float32)] * 3
+    found = sd.jax.prove(attention, ring_attention(rescaled=True), *shapes)
+    assert found.answer == "proven", found
+    assert found.assumptions == ("exp(a - b) = exp(a) / exp(b)",)
+    assert sd.jax.prove(attention, ring_attention(rescaled=False), *shapes).answer == "refuted"

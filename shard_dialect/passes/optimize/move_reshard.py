@@ -169,9 +169,11 @@ class _Region:
             return None
         if not resharder.graph.is_only_for(value, user):
             return None
+        if len(op.results) != 1:
+            return None
         now = self.finder.now(op, resharder.grid)
         then = self.finder.with_result(op, 0, target, resharder.grid)
-        if now is None or then is None or len(op.results) != 1:
+        if now is None or then is None:
             return None
         ops: list[tuple[GraphOp, OpSharding, OpSharding]] = []
         total = Change(0, then.work - now.work, then.elements - now.elements)

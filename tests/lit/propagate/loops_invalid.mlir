@@ -19,17 +19,6 @@ func.func @indivisible(%x: tensor<3x2xf32>) -> tensor<6xf32> attributes {mesh_cl
 // -----
 
 "mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()
-"mesh.cluster"() {sym_name = "h", rank = 2 : i64, dim_sizes = [2, 1]} : () -> ()
-func.func @other_grid(%x: tensor<4xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) -> tensor<4xf32>
-    attributes {mesh_cluster = @h} {
-  // expected-error@+1 {{has sharding on grid @h, but its function is on @g}}
-  %0 = math.tanh %x {sharding = [[0]]} : tensor<4xf32>
-  return %0 : tensor<4xf32>
-}
-
-// -----
-
-"mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()
 func.func @no_loops(%x: tensor<4xf32>) -> tensor<4xf32> attributes {mesh_cluster = @g} {
   // expected-error@+1 {{has an annotation for its loops, but no sharding rule that defines them}}
   %0 = builtin.unrealized_conversion_cast %x : tensor<4xf32> to tensor<4xf32> {sharding = [[0]]}
