@@ -167,9 +167,7 @@ class _Region:
             return None
         if op.is_reshard or op.handle is None or op.block is not user.block:
             return None
-        if not resharder.graph.is_only_for(value, user):
-            return None
-        if len(op.results) != 1:
+        if len(op.results) != 1 or not resharder.graph.is_only_for(value, user):
             return None
         now = self.finder.now(op, resharder.grid)
         then = self.finder.with_result(op, 0, target, resharder.grid)

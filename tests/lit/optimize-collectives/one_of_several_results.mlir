@@ -1,4 +1,4 @@
-// RUN: shard-opt %s --spmd | FileCheck %s
+// RUN: shard-opt %s --spmd | filecheck %s
 
 // A reshard that moves up meets an op whose other results have more dimensions.
 
