@@ -162,6 +162,10 @@ class _Driver:
                 instruments = replace(
                     instruments, explain_printed_as=numbered, explain_sharding=what
                 )
+            if self.options.prove_each:
+                from shard_dialect.runtime.confirmed_proof import ProofOfEach
+
+                instruments = replace(instruments, seen=ProofOfEach(source, self.options.entry).at)
             printed = partial(self._text, source=source)
             pipeline = self._build(text, replace(instruments, printed=printed))
             which = self.options.verify_diagnostics

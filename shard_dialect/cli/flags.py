@@ -353,6 +353,12 @@ def _add_checks(group: _Group) -> None:
         help="prove that each device computes what the input does, or the program in FILE, for all "
         "inputs: what is refuted is an error (docs/proof.md)",
     )
+    _flag(
+        group,
+        "--prove-each",
+        "prove after each pass that the module computes what the input does: an error names the "
+        "first pass after which it does not",
+    )
     _flag(group, "--strict", "make an op without a sharding rule an error, in --materialize")
     group.add_argument(
         "--verify-each", type=_on_or_off, default=True, metavar="0|1", help="verify after each pass"

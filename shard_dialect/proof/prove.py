@@ -105,6 +105,9 @@ def _judged(pair: _Pair) -> Proof:
         names = ", ".join(dict.fromkeys(f"'{op.name}' at {op.place}" for op in first[0].boxes))
         reason = f"{outcome}, and nothing is known of what these ops compute: {names}"
         return Proof("unknown", 1, assumptions, reason, outcome, tuple(first[0].boxes))
+    if pair.local.form != "local" and pair.own.parts:
+        reason = f"{outcome}, and what parts of the grid hold is known in the local form only"
+        return Proof("unknown", 1, assumptions, reason, outcome)
     other = _Trial(pair, first[0].field, garbage=1)
     other.difference()
     if not all(map(np.array_equal, first[0].results, other.results)):

@@ -6,7 +6,7 @@ The prover knows few laws but those of sums and products. A program that uses an
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from shard_dialect.abi.lowered_program import choose_entry
 from shard_dialect.errors import ShardError
@@ -15,6 +15,8 @@ from shard_dialect.ir.reading.source import Source
 from shard_dialect.proof.prove import Proof, prove
 from shard_dialect.runtime.compiled_program import CompiledProgram
 
+_FIRST_OF_LOWERING = "refuse-sharded"
+"""The step of `--lower` from which on functions change their types."""
 _MOST_DEVICES = 64
 """Programs of more are not run on threads."""
 
@@ -40,3 +42,25 @@ def confirmed_proof(unsharded: Source, local: ir.Module, entry: str | None = Non
         )
         return replace(proof, answer="unknown", reason=reason)
     return replace(proof, reason=f"a run on random inputs confirms it: {verdict.failure}")
+
+
+@dataclass
+class ProofOfEach:
+    """Proves the module after each pass of a pipeline, until it is lowered."""
+
+    unsharded: Source
+    entry: str | None
+    _text: str = ""
+    """The module as it was proven last."""
+    _is_lowered: bool = False
+
+    def at(self, name: str, op: ir.Operation) -> None:
+        """After the pass `name`; raises `ShardError`, which names it, if that is refuted."""
+        self._is_lowered |= name == _FIRST_OF_LOWERING
+        text = op.get_asm(enable_debug_info=True)
+        if op.name != "builtin.module" or text == self._text or self._is_lowered:
+            return
+        self._text = text
+        proof = confirmed_proof(self.unsharded, ir.Module.parse(text), self.entry)
+        if proof.answer == "refuted":
+            raise ShardError(f"{proof}: first after the pass '{name}'")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import shard_dialect as sd
+from shard_dialect import opt
 from shard_dialect.errors import ShardError, ShardWarning
 from shard_dialect.proof.field import PRIME_GAPS, Field
 from shard_dialect.testing.faults import faults_in
@@ -204,3 +205,45 @@ def test_floats_are_the_fractions_that_they_are() -> None:
     assert field.mul(numbers[2], numbers[3]) == 1
     assert field.add(numbers[4], numbers[4]) == field.prime - 7
     assert numbers[5] == 0
+
+
+BAD_PASS = """
+import shard_dialect as sd
+from shard_dialect.ir.walk import walk
+
+class DropReductions(sd.Pass):
+    name = "drop-reductions"
+    description = "Is wrong: partial sums are taken for sums."
+
+    def rewrite(self, module):
+        for op in walk(module):
+            if op.name == "shard.all_reduce":
+                op.results[0].replace_all_uses_with(op.operands[0])
+
+sd.register_pass(DropReductions)
+"""
+
+
+def test_the_first_wrong_pass_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    plugin = tmp_path / "bad.py"
+    plugin.write_text(BAD_PASS)
+    flags = ["--spmd", "--lower", "--prove-each", "-o", str(tmp_path / "out.mlir")]
+    example = str(EXAMPLES / "megatron.mlir")
+    assert opt.main([example, *flags]) == 0
+    wrong = [f"--load-plugin={plugin}", "--insert-after=partition=drop-reductions"]
+    assert opt.main([example, *wrong, *flags]) == 1
+    assert "first after the pass 'drop-reductions'" in capfd.readouterr().err
+
+
+def test_prove_compares_with_the_input_or_with_a_file(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    local = tmp_path / "local.mlir"
+    example = str(EXAMPLES / "megatron.mlir")
+    assert opt.main([example, "--spmd", "--prove", "-o", str(local)]) == 0
+    assert "note: proven: every device computes the unsharded program" in capfd.readouterr().err
+    assert opt.main([str(local), f"--prove={example}", "-o", str(tmp_path / "again.mlir")]) == 0
+    local.write_text(local.read_text().replace("grid_axes = [1]", "grid_axes = [0]"))
+    assert opt.main([str(local), f"--prove={example}", "-o", str(tmp_path / "never.mlir")]) == 1
+    assert "error: refuted: result 0: the device at [0, 0]" in capfd.readouterr().err
+    assert not (tmp_path / "never.mlir").exists()

@@ -34,6 +34,8 @@ class When(Enum):
     """Only remembers the module, for what comes after."""
     CHANGED = "changed"
     """Prints if the module is not as it was at the beginning."""
+    SEEN = "seen"
+    """Prints nothing: shows the module to who asked for it."""
 
 
 def dump(when: When, name: str) -> Element:
@@ -62,6 +64,8 @@ class Dumps:
     folder: str | None = None
     """Write to files in this folder."""
     after_failure: bool = False
+    seen: Callable[[str, ir.Operation], None] | None = None
+    """Is shown the module after each pass, with its name."""
     _running: tuple[str, ir.Operation] | None = None
     _before: str = ""
     _count: int = field(default=0)
@@ -70,7 +74,10 @@ class Dumps:
         """Do what a dump says, where the pipeline has come to `op`."""
         word, _, name = element.options.partition(" ")
         when = When(word)
-        if when is When.BEGIN:
+        if when is When.SEEN:
+            if self.seen is not None:
+                self.seen(name, op)
+        elif when is When.BEGIN:
             self._running, self._before = (name, op), op.get_asm()
         elif when is When.CHANGED:
             if op.get_asm() != self._before:

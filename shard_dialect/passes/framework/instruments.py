@@ -34,6 +34,8 @@ class Instruments:
     print_ir_tree_dir: str | None = None
     printed: Callable[[ir.Operation], str] = plain
     """The text of a module where it is printed between passes."""
+    seen: Callable[[str, ir.Operation], None] | None = None
+    """Is shown the module after each pass, with its name; what it raises ends the pipeline."""
     timing: bool = False
     statistics: Literal["list", "pipeline"] | None = None
     verify_each: bool = True
@@ -69,6 +71,7 @@ class Instruments:
             self.print_ir_module_scope,
             self.print_ir_tree_dir,
             self.print_ir_after_failure,
+            self.seen,
         )
 
     def before(self, node: Element, *, is_pass: bool) -> tuple[Element, ...]:
@@ -86,11 +89,13 @@ class Instruments:
         >>> print(*Instruments(print_ir_after=("cse",)).after(Element("cse"), is_pass=True))
         dump-ir{After cse}
         """
+        seen = (dump(When.SEEN, node.name),) if is_pass and self.seen is not None else ()
         if node.name in self.print_ir_after:
-            return (dump(When.AFTER, node.name),)
+            return (*seen, dump(When.AFTER, node.name))
         if is_pass and self.print_ir_after_change:
-            return (dump(When.CHANGED, node.name),)
-        return (dump(When.AFTER, node.name),) if is_pass and self.print_ir_after_all else ()
+            return (*seen, dump(When.CHANGED, node.name))
+        all_are_printed = is_pass and self.print_ir_after_all
+        return (*seen, dump(When.AFTER, node.name)) if all_are_printed else seen
 
     def without_insertions(self) -> Instruments:
         """The instruments for passes that are inserted themselves: without options of flags."""
@@ -99,6 +104,7 @@ class Instruments:
             print_ir_after_all=self.print_ir_after_all,
             print_ir_after_change=self.print_ir_after_change,
             print_ir_after_failure=self.print_ir_after_failure,
+            seen=self.seen,
             stop_after=self.stop_after,
             skip=self.skip,
         )
@@ -113,6 +119,7 @@ class Instruments:
             print_ir_after_all=False,
             print_ir_after_change=False,
             print_ir_after_failure=False,
+            seen=None,
         )
 
     def inserted(self, node: Element) -> tuple[Node, ...]:
