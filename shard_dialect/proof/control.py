@@ -28,6 +28,12 @@ def _execute(
 
 @runs("scf.if", "stablehlo.if")
 def _if(m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]) -> Sequence[Value]:
+    if values[0].is_symbolic and op.types:
+        yes, no = (m.run(block, known, ()) for block in op.regions)
+        return [
+            selected(m, [_wide(m, values[0], a), a, b], type_)
+            for a, b, type_ in zip(yes, no, op.types, strict=True)
+        ]
     taken = m.integers(values[0]) != 0
     return _branches(m, op, [taken, ~taken], op.regions, known)
 
@@ -78,7 +84,8 @@ def _chosen(
 
 def _wide(m: Machine, which: Value, like: Value) -> Value:
     data = which.data
-    return Value(data.reshape((*data.shape[: m.axes], *(1,) * (like.data.ndim - m.axes))), False)
+    shape = (*data.shape[: m.axes], *(1,) * (like.data.ndim - m.axes))
+    return Value(data.reshape(shape), which.is_symbolic)
 
 
 @runs("scf.while", "stablehlo.while")

@@ -17,17 +17,23 @@ from shard_dialect.proof.reading import Op, Type
 
 
 def mapped(
-    m: Machine, op: Op, values: Sequence[Value], together: Sequence[int], type_: Type, own: int
+    m: Machine,
+    op: Op,
+    values: Sequence[Value],
+    together: Sequence[int],
+    type_: Type,
+    own: int,
+    number: int = 0,
 ) -> Value:
     """The function of the last `together` dimensions of each operand, over those before them.
 
-    `own` is how many of the result's dimensions it makes.
+    `own` is how many of the result's dimensions it makes; `number` is the result's.
     """
     digests = [_digest(m, value, count) for value, count in zip(values, together, strict=True)]
     shape = type_.shape[len(type_.shape) - own :] if own else ()
     positions = np.arange(prod(shape), dtype=np.uint64).reshape(shape)
     spread = [each.reshape((*each.shape, *(1,) * own)) for each in digests]
-    key = m.field.key("function", op.meaning, type_.kind)
+    key = m.field.key("function", op.meaning, type_.kind, number)
     if type_.is_float:
         return Value(m.field.drawn(key, *spread, positions), True)
     return Value((mixed(key, *spread, positions) % np.uint64(2)).astype(np.int64), False)
@@ -96,3 +102,22 @@ def _rescale(m: Machine, op: Op, values: Sequence[Value]) -> Value:
         own = data.reshape((*lead, *(1,) * missing, *data.shape[m.axes :]))
         aligned.append(Value(own, value.is_symbolic))
     return mapped(m, op, aligned, [0] * len(aligned), op.type, 0)
+
+
+@means("stablehlo.custom_call")
+def _custom_call(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
+    """LAPACK's functions are of matrices, one after the other; of others nothing is known."""
+    target = op.attributes["call_target_name"]
+    if target in ("Sharding", "annotate_device_placement"):
+        return values
+    if not target.startswith("lapack_"):
+        return m.black_box(op, values)
+    batch = len(op.operand_types[0].shape) - 2
+    together = [len(type_.shape) - batch for type_ in op.operand_types]
+    owns = [len(type_.shape) - batch for type_ in op.types]
+    if min((*together, *owns)) < 0:
+        return m.black_box(op, values)
+    return [
+        mapped(m, op, values, together, type_, own, number)
+        for number, (type_, own) in enumerate(zip(op.types, owns, strict=True))
+    ]

@@ -35,6 +35,7 @@ from shard_dialect.proof.machine import Data, Machine, Unproven, Value
 from shard_dialect.proof.reading import Function, Op, Program, Type, read_program
 
 Answer: TypeAlias = Literal["proven", "refuted", "unknown"]
+_INTEGER_TRIALS = 4
 _ORDERED_TRIALS = 8
 
 
@@ -97,7 +98,8 @@ def prove(unsharded: ir.Module, local: ir.Module, entry: str | None = None) -> P
 
 def _judged(pair: _Pair) -> Proof:
     assumptions = pair.assumptions()
-    first = [_Trial(pair, Field(gap, seed)) for seed, gap in enumerate(PRIME_GAPS[:2])]
+    count = _INTEGER_TRIALS if pair.has_integers else len(PRIME_GAPS)
+    first = [_Trial(pair, Field(PRIME_GAPS[seed % 2], seed)) for seed in range(count)]
     outcome = _first_difference(first)
     if outcome is None:
         return Proof("proven", len(first), assumptions, boxes=tuple(first[0].boxes))
@@ -165,9 +167,14 @@ class _Pair:
         types = self.local.body.types if arguments else self.local.result_types
         return [Place.of(each, key, type_) for each, type_ in zip(listed, types, strict=True)]
 
+    @property
+    def has_integers(self) -> bool:
+        """Whether there are arguments that are drawn, and not all that they can be."""
+        return any(type_.is_integer and not type_.is_bit for type_ in self.unsharded.body.types)
+
     def assumptions(self) -> tuple[str, ...]:
         """What the answer is for."""
-        if any(type_.is_integer for type_ in self.unsharded.body.types):
+        if self.has_integers:
             return ("integer arguments as drawn",)
         return ()
 
@@ -221,7 +228,7 @@ class _Trial:
         )
 
     def _drawn(self, m: Machine, type_: Type) -> Value:
-        if type_.is_float:
+        if type_.is_float or (type_.is_bit and not self.is_ordered):
             return Value(m.scalar(self.field.random(m.generator, type_.shape)), True)
         if not type_.is_integer:
             raise ShardError(f"an argument of type {type_.text} cannot be proven")

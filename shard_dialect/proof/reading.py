@@ -93,12 +93,20 @@ class Op:
         own = sorted(
             (name, value)
             for name, value in self.attributes.items()
-            if "." not in name and name not in _NO_MEANING
+            if name == "mhlo.backend_config" or not ("." in name or name in _NO_MEANING)
+            if not _is_default(name, value)
         )
         return f"{self.name} {own}"
 
 
-_NO_MEANING = ("sharding", "precision_config", "fastmath", "backend_config", "result_accuracy")
+def _is_default(name: str, value: Any) -> bool:
+    """Whether an attribute may as well be left out, as printers do."""
+    return (name, value) == ("api_version", 1) or (
+        isinstance(value, tuple | bool | str) and not value
+    )
+
+
+_NO_MEANING = ("sharding", "precision_config", "fastmath", "result_accuracy")
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,3 +151,27 @@ def test_ring_attention_is_proven_and_without_rescaling_refuted() -> None:
     assert found.answer == "proven", found
     assert found.assumptions == ("exp(a - b) = exp(a) / exp(b)",)
     assert sd.jax.prove(attention, ring_attention(rescaled=False), *shapes).answer == "refuted"
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: jnp.linalg.cholesky(x @ x.swapaxes(-1, -2)),
+        jnp.linalg.svd,
+        jnp.linalg.eigh,
+        jnp.linalg.qr,
+        lambda x: jnp.linalg.solve(x, x[..., 0:2]),
+        lambda x: jnp.fft.rfft(x, axis=1).real,
+        lambda x: jax.lax.top_k(x, 3),
+        lambda x: jnp.sort(x, axis=0),
+        lambda x: jnp.cumsum(x, axis=0),
+        lambda x: jax.random.bernoulli(jax.random.key(0), 0.5, x.shape) * x,
+    ],
+)
+def test_partitioned_functions_are_proven(function: Callable[[Any], Any]) -> None:
+    x = jax.ShapeDtypeStruct((16, 8, 8), jnp.float32)
+    modules = [
+        sd.jax.lower(function, x, mesh=mesh(4), in_shardings=(P("model"),)) for _ in range(2)
+    ]
+    sd.run_pipeline(modules[1], "spmd")
+    assert sd.prove(*modules).answer == "proven"
