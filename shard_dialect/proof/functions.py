@@ -121,3 +121,79 @@ def _custom_call(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]
         mapped(m, op, values, together, type_, own, number)
         for number, (type_, own) in enumerate(zip(op.types, owns, strict=True))
     ]
+
+
+Dims = tuple[int | None, ...]
+"""The dimensions along which an op does the same; `None` where an operand has none such."""
+
+_BY_DIMS: dict[str, tuple[tuple[Dims, ...], tuple[Dims, ...]]] = {
+    "linalg.winograd_filter_transform": (((0, 3),), ((3, 2),)),
+    "linalg.winograd_input_transform": (((0, 3),), ((4, 5),)),
+    "linalg.winograd_output_transform": (((4, 5),), ((0, 3),)),
+    "tosa.fft2d": (((0,), (0,)), ((0,), (0,))),
+    "tosa.rfft2d": (((0,),), ((0,), (0,))),
+    "tosa.resize": (((0, 3), (None, None), (None, None), (None, None)), ((0, 3),)),
+    "tosa.scatter": (((0, 2), (0, None), (0, 2)), ((0, 2),)),
+}
+"""For each op those of its operands and of its results."""
+
+
+@means(*_BY_DIMS)
+def _by_dims(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
+    operands, results = _BY_DIMS[op.name]
+    return _along(m, op, values[: len(operands)], operands, results)
+
+
+@means("linalg.softmax")
+def _softmax(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
+    others = tuple(dim for dim in range(len(op.type.shape)) if dim != op.attributes["dimension"])
+    return _along(m, op, values[:1], (others,), (others,))
+
+
+@means("stablehlo.batch_norm_training", "stablehlo.batch_norm_grad")
+def _batch_norm(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
+    """For each feature by itself."""
+    feature = (op.attributes["feature_index"],)
+    operands = [feature if len(type_.shape) > 1 else (0,) for type_ in op.operand_types]
+    results = [feature if len(type_.shape) > 1 else (0,) for type_ in op.types]
+    return _along(m, op, values, operands, results)
+
+
+@means("stablehlo.batch_norm_inference")
+def _normalized(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
+    """For each element by itself."""
+    dims = tuple(range(len(op.type.shape)))
+    feature = tuple(0 if dim == op.attributes["feature_index"] else None for dim in dims)
+    return _along(m, op, values, (dims, *(feature,) * (len(values) - 1)), (dims,))
+
+
+def _along(
+    m: Machine, op: Op, values: Sequence[Value], operands: Sequence[Dims], results: Sequence[Dims]
+) -> list[Value]:
+    """The function of what is at each place of these dimensions."""
+    digests = [
+        Value(_digest_around(m, value, dims), True)
+        for value, dims in zip(values, operands, strict=True)
+    ]
+    made = []
+    for number, (type_, dims) in enumerate(zip(op.types, results, strict=True)):
+        places = [dim for dim in dims if dim is not None]
+        order = [*places, *(dim for dim in range(len(type_.shape)) if dim not in places)]
+        moved = Type(type_.text, tuple(type_.shape[dim] for dim in order), type_.kind, type_.width)
+        own = len(order) - len(places)
+        value = mapped(m, op, digests, [0] * len(digests), moved, own, number)
+        back = [m.axes + order.index(dim) for dim in range(len(order))]
+        made.append(Value(value.data.transpose(*range(m.axes), *back), value.is_symbolic))
+    return made
+
+
+def _digest_around(m: Machine, value: Value, dims: Dims) -> Elements:
+    """One number for each place of `dims`, of all that is there."""
+    places = [dim for dim in dims if dim is not None]
+    rank = value.data.ndim - m.axes
+    order = [*places, *(dim for dim in range(rank) if dim not in places)]
+    data = value.data.transpose(*range(m.axes), *(m.axes + dim for dim in order))
+    digest = _digest(m, Value(data, value.is_symbolic), rank - len(places))
+    shape = iter(digest.shape[m.axes :])
+    sizes = [1 if dim is None else next(shape) for dim in dims]
+    return digest.reshape((*digest.shape[: m.axes], *sizes))
