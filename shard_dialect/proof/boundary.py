@@ -175,22 +175,28 @@ def _parts(m: Machine, value: Value, place: Place, local: Type) -> Value:
     if kind is None:
         raise ShardError(f"an argument that is a partial {reduction} cannot be proven")
     data = grouped(m, value.data, axes).copy()
-    others = grouped(m, m.undefined(local).data, axes)[1:]
-    others = np.broadcast_to(others, (len(others), *data.shape[1:]))
-    data[1:] = others
-    rest = reduced(m, kind, Value(others, value.is_symbolic), local, [0]).data
-    if not value.is_symbolic and kind != "add":
+    if kind in ("max", "min") and (m.is_ordered or not local.is_float) and not local.is_bit:
         data[1:] = data[0]
-    elif kind == "add":
-        data[0] = m.field.sub(data[0], rest) if value.is_symbolic else data[0] - rest
-    elif kind == "mul":
-        data[0] = m.field.div(data[0], rest)
+    elif local.is_bit or (kind == "mul" and not local.is_float):
+        data[1:] = identity(m, kind, local).data.reshape(-1)[0]
     else:
-        f = m.field
-        sign = f.neg if kind == "min" else (lambda a: a)
-        whole, part = (f.disguised(sign(each)) for each in (data[0], rest))
-        data[0] = sign(f.undisguised(f.div(whole, part)))
+        others = grouped(m, m.undefined(local).data, axes)[1:]
+        data[1:] = np.broadcast_to(others, (len(others), *data.shape[1:]))
+        rest = reduced(m, kind, Value(data[1:], value.is_symbolic), local, [0]).data
+        data[0] = _without(m, kind, data[0], rest) if local.is_float else data[0] - rest
     return Value(ungrouped(m, data, axes), value.is_symbolic)
+
+
+def _without(m: Machine, kind: str, whole: Data, rest: Data) -> Data:
+    """The number that makes `whole` with `rest`."""
+    f = m.field
+    if kind == "add":
+        return f.sub(whole, rest)
+    if kind == "mul":
+        return f.div(whole, rest)
+    if kind == "min":
+        return f.neg(_without(m, "max", f.neg(whole), f.neg(rest)))
+    return f.undisguised(f.div(f.disguised(whole), f.disguised(rest)))
 
 
 def total(m: Machine, value: Value, place: Place, local: Type) -> Value:
