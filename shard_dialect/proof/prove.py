@@ -125,7 +125,8 @@ def _judged(pair: _Pair) -> Proof:
         return Proof("proven", _ORDERED_TRIALS, (*assumptions, note))
     # Or that a softmax may be made block by block, each with a maximum of its own.
     split = [
-        _Trial(pair, Field(gap, seed), splits_exponents=True) for seed, gap in enumerate(PRIME_GAPS)
+        _Trial(pair, Field(PRIME_GAPS[seed % 2], seed), splits_exponents=True)
+        for seed in range(count)
     ]
     if _first_difference(split) is None:
         return Proof("proven", len(split), (*assumptions, "exp(a - b) = exp(a) / exp(b)"))
