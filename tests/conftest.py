@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests import extras, slow
 from tests.forks import Forks
@@ -17,6 +18,8 @@ ROOT = Path(__file__).parent.parent
 os.environ["SHARD_DIALECT_CACHE"] = "0"  # what is tested is this code, not what it made before
 os.environ["SHARD_DIALECT_PROGRESS"] = "0"  # a busy machine makes any test take long
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=16"  # of jax, in all processes
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")  # for the same reason
 signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of shells ignore it
 CHILD = {"PYTHONWARNINGS": "default"}
 Program = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -160,8 +160,9 @@ def _argument(m: Machine, whole: Value, place: Place, local: Type) -> Value:
         other = m.undefined(local)
         rest = m.elements(other) if value.is_symbolic else other.data
         if np.any(held.is_beyond):
-            fill = identity(m, _KINDS[place.sharding.fill], local).data.reshape(-1)[0]
-            rest = np.where(held.is_beyond, fill, rest)
+            fill = identity(m, _KINDS[place.sharding.fill], local)
+            number = (m.elements(fill) if value.is_symbolic else fill.data).reshape(-1)[0]
+            rest = np.where(held.is_beyond, number, rest)
         value = Value(np.where(held.is_inside, value.data, rest), value.is_symbolic)
     if place.sharding is not None and place.sharding.partial:
         value = _parts(m, value, place, local)

@@ -259,10 +259,7 @@ def _insert(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     data, new = (m.elements(v) if symbolic else v.data for v in (into, element))
     here: Any = True
     rank = data.ndim - m.axes
-    for dim, (index, positions) in enumerate(
-        zip(indices, m.aranges(data.shape[m.axes :]), strict=True)
-    ):
-        del dim
+    for index, positions in zip(indices, m.aranges(data.shape[m.axes :]), strict=True):
         here = here & (positions == index.data.reshape((*index.data.shape, *(1,) * rank)))
     return Value(np.where(here, new.reshape((*new.shape, *(1,) * rank)), data), symbolic)
 

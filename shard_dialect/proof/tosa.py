@@ -113,8 +113,7 @@ def _pooled(m: Machine, op: Op, image: Value, kind: str, type_: Type) -> Value:
 @means("tosa.gather")
 def _gather(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     source, rows = values
-    batch, row, channel = m.aranges((*op.type.shape[:2], op.type.shape[2]))
-    del row
+    batch, _, channel = m.aranges(op.type.shape)
     indices = m.integers(rows)[..., None]
     zeros = np.zeros((1,) * (m.axes + 3), np.int64)
     picked = m.picked(source.data, [zeros + batch, zeros + indices, zeros + channel])
