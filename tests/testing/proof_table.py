@@ -30,8 +30,8 @@ from shard_dialect.testing.random_program import any_program
 
 def local(text: str) -> "ir.Module | None":
     """The program of each device; `None` where it is refused."""
-    module = Source.of(text).parse()
     try:
+        module = Source.of(text).parse()
         run_pipeline(module, "spmd,canonicalize,symbol-dce")  # a fault in what is unused is none
     except ShardError:
         return None
