@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.mesh.sharding_attributes import read_sharding
 from shard_dialect.proof.collectives import grouped, ungrouped
 from shard_dialect.proof.elementwise import identity, reduced
-from shard_dialect.proof.machine import Data, Machine, Value
+from shard_dialect.proof.machine import Data, Machine, Unproven, Value
 from shard_dialect.proof.reading import Type, read_type
 
 _KINDS = {"sum": "add", "product": "mul", "max": "max", "min": "min"}
@@ -92,9 +91,7 @@ def _of_dim(place: Place, dim: int) -> tuple[tuple[int, ...], tuple[int, int], t
         return (), (0, 0), ()
     axes = sharding.split_axes[dim]
     if not all(isinstance(axis, int) for axis in axes):
-        raise ShardError(
-            f"sharding {sharding} is along parts of an axis, which no local program has"
-        )
+        raise Unproven(f"sharding {sharding} is along parts of an axis, which no local program has")
     halo = (sharding.halos[dim] if sharding.halos else ()) or (0, 0)
     offsets = (sharding.offsets[dim] if sharding.offsets else ()) or ()
     return axes, halo, offsets
@@ -123,7 +120,7 @@ def _in_part(m: Machine, name: str, rank: int) -> Data:
             break
         part = m.program.parts.get(part.grid)
     if part is None or offsets is None:
-        raise ShardError(f"stage @{name} is not declared")
+        raise Unproven(f"stage @{name} is not declared")
     here = m.on(m.program.grids[part.grid])
     inside: Any = True
     sizes = m.program.parts[name].sizes
@@ -146,9 +143,7 @@ def on_grid_of(m: Machine, place: Place) -> Machine:
         return m
     grid = m.program.grids.get(place.sharding.grid)
     if grid is None or sorted(grid.devices) != sorted(m.devices.devices):
-        raise ShardError(
-            f"a sharding is on @{place.sharding.grid}, which is no grid of all devices"
-        )
+        raise Unproven(f"a sharding is on @{place.sharding.grid}, which is no grid of all devices")
     return m.on(grid)
 
 
@@ -174,7 +169,7 @@ def _parts(m: Machine, value: Value, place: Place, local: Type) -> Value:
     axes, reduction = place.sharding.partial, place.sharding.reduction
     kind = _KINDS.get(reduction)
     if kind is None:
-        raise ShardError(f"an argument that is a partial {reduction} cannot be proven")
+        raise Unproven(f"an argument that is a partial {reduction} cannot be proven")
     data = grouped(m, value.data, axes).copy()
     if kind in ("max", "min") and (m.is_ordered or not local.is_float) and not local.is_bit:
         data[1:] = data[0]
@@ -206,7 +201,7 @@ def total(m: Machine, value: Value, place: Place, local: Type) -> Value:
         return value
     axes, kind = place.sharding.partial, _KINDS.get(place.sharding.reduction)
     if kind is None:
-        raise ShardError(f"a result that is a partial {place.sharding.reduction} cannot be proven")
+        raise Unproven(f"a result that is a partial {place.sharding.reduction} cannot be proven")
     data = grouped(m, value.data, axes)
     whole = reduced(m, kind, Value(data, value.is_symbolic), local, [0]).data
     spread = np.broadcast_to(whole, (len(data), *whole.shape))

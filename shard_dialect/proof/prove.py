@@ -232,7 +232,7 @@ class _Trial:
         if type_.is_float or (type_.is_bit and not self.is_ordered):
             return Value(m.scalar(self.field.random(m.generator, type_.shape)), True)
         if not type_.is_integer:
-            raise ShardError(f"an argument of type {type_.text} cannot be proven")
+            raise Unproven(f"an argument of type {type_.text} cannot be drawn")
         number = self.field.seed
         if not type_.shape and not type_.is_bit and number < _INTEGER_TRIALS - 1:
             return Value(m.scalar(np.array(number)), False)  # it may choose a branch: try each
