@@ -84,10 +84,11 @@ def _joined(data: Data, at: int) -> Data:
 
 @_collective("shard.all_gather")
 def _all_gather(m: Machine, op: Op, value: Value, axes: tuple[int, ...]) -> Value:
-    return Value(_gathered(m, value, axes, op.attributes["gather_axis"]), value.is_symbolic)
+    return Value(gathered(m, value, axes, op.attributes["gather_axis"]), value.is_symbolic)
 
 
-def _gathered(m: Machine, value: Value, axes: Sequence[int], dim: int) -> Data:
+def gathered(m: Machine, value: Value, axes: Sequence[int], dim: int) -> Data:
+    """The shards of a dimension, the last of the axes fastest; all members have it."""
     data = grouped(m, value.data, axes)
     at = _own(m, axes, dim) - 1
     return alike(m, _joined(np.moveaxis(data, 0, at), at), axes)
@@ -119,7 +120,11 @@ def _kind(m: Machine, op: Op) -> str:
 
 @_collective("shard.all_slice")
 def _all_slice(m: Machine, op: Op, value: Value, axes: tuple[int, ...]) -> Value:
-    dim = op.attributes["slice_axis"]
+    return own_shard(m, value, axes, op.attributes["slice_axis"])
+
+
+def own_shard(m: Machine, value: Value, axes: Sequence[int], dim: int) -> Value:
+    """Of a dimension each member keeps its shard."""
     data = grouped(m, value.data, axes)
     at = _own(m, axes, dim) - 1
     parts = np.stack([_split(each, at, len(data)).take(n, at) for n, each in enumerate(data)])
@@ -190,7 +195,7 @@ def _root(m: Machine, op: Op, axes: Sequence[int]) -> int:
 def _to_root(m: Machine, op: Op, value: Value, axes: tuple[int, ...]) -> Value:
     """The root has the result; what the others have is not said."""
     if op.name == "shard.gather":
-        data, symbolic = _gathered(m, value, axes, op.attributes["gather_axis"]), value.is_symbolic
+        data, symbolic = gathered(m, value, axes, op.attributes["gather_axis"]), value.is_symbolic
     else:
         total = _total(m, op, value, axes)
         data, symbolic = alike(m, total.data, axes), total.is_symbolic

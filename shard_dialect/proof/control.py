@@ -138,7 +138,7 @@ def _generate(
     return [Value(np.broadcast_to(data, (*data.shape[: m.axes], *shape)), made.is_symbolic)]
 
 
-@runs("cf.assert", "stablehlo.custom_call@assert", "shard.sharding", "mesh.sharding_group",
+@runs("cf.assert", "shard.sharding", "mesh.sharding_group",
       "sdy.sharding_group")  # fmt: skip
 def _nothing(
     m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]

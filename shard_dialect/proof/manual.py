@@ -8,10 +8,11 @@ import numpy as np
 
 from shard_dialect.ir.mesh.sharding_attributes import read_sharding
 from shard_dialect.ir.sdy.syntax import TensorSharding, read_manual_axes, read_per_value
-from shard_dialect.proof.collectives import grouped, on_named, ungrouped
-from shard_dialect.proof.elementwise import COMBINERS, reduced
+from shard_dialect.proof.collectives import gathered, on_named, own_shard
+from shard_dialect.proof.elementwise import reduced
 from shard_dialect.proof.machine import Data, Machine, Value, runs
 from shard_dialect.proof.reading import Grid, Op
+from shard_dialect.proof.structured_stablehlo import combiner
 
 Split = Sequence[Sequence[int]]
 """The axes of each dimension."""
@@ -79,13 +80,8 @@ def _split(
 def _to_local(m: Machine, value: Value, split: Split) -> Value:
     """Each device's shard along these axes."""
     for dim, axes in enumerate(split):
-        if not axes:
-            continue
-        data = grouped(m, value.data, axes)
-        at = m.axes - len(axes) + dim
-        size = data.shape[at + 1] // len(data)
-        parts = [each.take(range(n * size, (n + 1) * size), at) for n, each in enumerate(data)]
-        value = Value(ungrouped(m, np.stack(parts), axes), value.is_symbolic)
+        if axes:
+            value = own_shard(m, value, axes, dim)
     return value
 
 
@@ -96,11 +92,7 @@ def _to_global(m: Machine, value: Value, split: Split, manual: set[int]) -> Valu
     """
     for dim, axes in enumerate(split):
         if axes:
-            data = grouped(m, value.data, axes)
-            at = m.axes - len(axes) + dim
-            whole = np.concatenate(list(data), axis=at)
-            spread = np.broadcast_to(whole, (len(data), *whole.shape))
-            value = Value(ungrouped(m, spread, axes), value.is_symbolic)
+            value = Value(gathered(m, value, axes, dim), value.is_symbolic)
     first = tuple(slice(0, 1) if axis in manual else slice(None) for axis in range(m.axes))
     return Value(value.data[first], value.is_symbolic)
 
@@ -125,10 +117,7 @@ def _by_groups(
     if op.name == "stablehlo.collective_permute":
         results = [_permuted(each, op) for each in spread]
     else:
-        results = [
-            _in_groups(flat, op, each, type_)
-            for each, type_ in zip(spread, range(len(spread)), strict=True)
-        ]
+        results = [_in_groups(flat, op, each, number) for number, each in enumerate(spread)]
     return [m.moved(each, flat) for each in results]
 
 
@@ -166,7 +155,7 @@ def _together(m: Machine, op: Op, value: Value, number: int) -> Sequence[Data]:
         split, concat = op.attributes["split_dimension"], op.attributes["concat_dimension"]
         parts = [np.split(each, count, axis=split) for each in data]
         return [np.concatenate([part[n] for part in parts], axis=concat) for n in range(count)]
-    kind = COMBINERS.get(op.body.ops[0].name) if len(op.body.ops) == 2 else None
+    kind = combiner(op.body)
     if kind is None:
         raise m.unproven(op, "reduces by a body that the prover does not know")
     total = reduced(m, kind, value, op.types[number], [0]).data

@@ -39,7 +39,7 @@ def _named(m: Machine, name: str, type_: Type, op: Op) -> Value:
         raise m.unproven(op, f"is a constant of type {type_.text}")
     positions = np.arange(prod(type_.shape), dtype=np.uint64).reshape(type_.shape)
     drawn = mixed(m.field.key("resource", name), positions)
-    if type_.is_float or type_.kind == "complex":
+    if type_.is_float:
         return Value(m.scalar(m.field.reduced(drawn)), True)
     return Value(m.scalar((drawn % np.uint64(2)).astype(np.int64)), False)
 
@@ -64,7 +64,7 @@ def _sized(m: Machine, op: Op) -> Type:
     return op.type
 
 
-@means("tensor.cast", "optimization_barrier", "bufferization.to_tensor", "tosa.identity",
+@means("tensor.cast", "bufferization.to_tensor", "tosa.identity",
        "bufferization.to_buffer", "bufferization.materialize_in_destination")  # fmt: skip
 def _same(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     return values[0]
