@@ -7,58 +7,23 @@ together; all before them it does one by one, so a program may split those.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 import numpy as np
 
-from shard_dialect.proof.field import Elements, mixed
+from shard_dialect.proof.field import Elements
 from shard_dialect.proof.machine import Machine, Value, means
 from shard_dialect.proof.reading import Op, Type
 
 
-def mapped(
-    m: Machine,
-    op: Op,
-    values: Sequence[Value],
-    together: Sequence[int],
-    type_: Type,
-    own: int,
-    number: int = 0,
-) -> Value:
-    """The function of the last `together` dimensions of each operand, over those before them.
-
-    `own` is how many of the result's dimensions it makes; `number` is the result's.
-    """
-    digests = [_digest(m, value, count) for value, count in zip(values, together, strict=True)]
-    shape = type_.shape[len(type_.shape) - own :] if own else ()
-    positions = np.arange(prod(shape), dtype=np.uint64).reshape(shape)
-    spread = [each.reshape((*each.shape, *(1,) * own)) for each in digests]
-    key = m.field.key("function", op.meaning, type_.kind, number)
-    if type_.is_float:
-        return Value(m.field.drawn(key, *spread, positions), True)
-    return Value((mixed(key, *spread, positions) % np.uint64(2)).astype(np.int64), False)
-
-
-def _digest(m: Machine, value: Value, count: int) -> Elements:
-    """One number for each place of the dimensions before the last `count`."""
-    data = value.data.astype(np.uint64)
-    if not count:
-        return data
-    own = data.shape[data.ndim - count :]
-    positions = np.arange(prod(own), dtype=np.uint64).reshape(own)
-    each = mixed(m.field.key("element"), data, positions)
-    return np.add.reduce(each, axis=tuple(range(each.ndim - count, each.ndim)), dtype=np.uint64)
-
-
 @means("stablehlo.cholesky")
 def _cholesky(m: Machine, op: Op, values: Sequence[Value]) -> Value:
-    return mapped(m, op, values, [2], op.type, 2)
+    return m.mapped(op, values, [2], op.type, 2)
 
 
 @means("stablehlo.fft")
 def _fft(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     count = len(op.attributes["fft_length"])
-    return mapped(m, op, values, [count], op.type, count)
+    return m.mapped(op, values, [count], op.type, count)
 
 
 @means("stablehlo.triangular_solve")
@@ -67,11 +32,11 @@ def _triangular_solve(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     matrix, right = values
     along = -2 if op.attributes["left_side"] else -1
     rows = Value(np.moveaxis(right.data, along, -1), right.is_symbolic)
-    keys = Value(_digest(m, matrix, 2)[..., None], True)
+    keys = Value(m.digest(matrix, 2)[..., None], True)
     moved = list(op.type.shape)
     moved.append(moved.pop(len(moved) + along))
     type_ = Type(op.type.text, tuple(moved), op.type.kind, op.type.width)
-    solved = mapped(m, op, [keys, rows], [0, 1], type_, 1)
+    solved = m.mapped(op, [keys, rows], [0, 1], type_, 1)
     return Value(np.moveaxis(solved.data, -1, along), True)
 
 
@@ -79,15 +44,15 @@ def _triangular_solve(m: Machine, op: Op, values: Sequence[Value]) -> Value:
 def _bitcast(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     """Between elements of other widths the last dimension comes or goes."""
     given, made = len(op.operand_types[0].shape), len(op.type.shape)
-    return mapped(m, op, values, [max(given - made, 0)], op.type, max(made - given, 0))
+    return m.mapped(op, values, [max(given - made, 0)], op.type, max(made - given, 0))
 
 
 @means("tosa.table")
 def _table(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     rank = len(op.type.shape)
-    digest = _digest(m, values[1], 1)
+    digest = m.digest(values[1], 1)
     table = Value(digest.reshape((*digest.shape, *(1,) * rank)), True)
-    return mapped(m, op, [values[0], table], [0, 0], op.type, 0)
+    return m.mapped(op, [values[0], table], [0, 0], op.type, 0)
 
 
 @means("tosa.rescale", "tosa.apply_scale")
@@ -101,7 +66,7 @@ def _rescale(m: Machine, op: Op, values: Sequence[Value]) -> Value:
         lead = data.shape[: m.axes]
         own = data.reshape((*lead, *(1,) * missing, *data.shape[m.axes :]))
         aligned.append(Value(own, value.is_symbolic))
-    return mapped(m, op, aligned, [0] * len(aligned), op.type, 0)
+    return m.mapped(op, aligned, [0] * len(aligned), op.type, 0)
 
 
 @means("stablehlo.custom_call")
@@ -118,7 +83,7 @@ def _custom_call(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]
     if min((*together, *owns)) < 0:
         return m.black_box(op, values)
     return [
-        mapped(m, op, values, together, type_, own, number)
+        m.mapped(op, values, together, type_, own, number)
         for number, (type_, own) in enumerate(zip(op.types, owns, strict=True))
     ]
 
@@ -181,7 +146,7 @@ def _along(
         order = [*places, *(dim for dim in range(len(type_.shape)) if dim not in places)]
         moved = Type(type_.text, tuple(type_.shape[dim] for dim in order), type_.kind, type_.width)
         own = len(order) - len(places)
-        value = mapped(m, op, digests, [0] * len(digests), moved, own, number)
+        value = m.mapped(op, digests, [0] * len(digests), moved, own, number)
         back = [m.axes + order.index(dim) for dim in range(len(order))]
         made.append(Value(value.data.transpose(*range(m.axes), *back), value.is_symbolic))
     return made
@@ -193,7 +158,7 @@ def _digest_around(m: Machine, value: Value, dims: Dims) -> Elements:
     rank = value.data.ndim - m.axes
     order = [*places, *(dim for dim in range(rank) if dim not in places)]
     data = value.data.transpose(*range(m.axes), *(m.axes + dim for dim in order))
-    digest = _digest(m, Value(data, value.is_symbolic), rank - len(places))
+    digest = m.digest(Value(data, value.is_symbolic), rank - len(places))
     shape = iter(digest.shape[m.axes :])
     sizes = [1 if dim is None else next(shape) for dim in dims]
     return digest.reshape((*digest.shape[: m.axes], *sizes))

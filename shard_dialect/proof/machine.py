@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -172,26 +173,43 @@ class Machine:
         if op.regions or op.name.startswith(("shard.", "mesh.")):
             raise self.unproven(op, "is not known to the prover")
         self.boxes.append(op)
-        digest: Any = np.zeros((1,) * self.axes, np.uint64)
-        for operand in operands:
-            digest = mixed(self.field.key("operand"), digest, self._digest(operand))
-        return [self._drawn(op, number, digest) for number in range(len(op.types))]
+        together = [operand.data.ndim - self.axes for operand in operands]
+        return [
+            self.mapped(op, operands, together, type_, len(type_.shape), number)
+            for number, type_ in enumerate(op.types)
+        ]
 
-    def _digest(self, value: Value) -> Elements:
-        """One number a device that depends on each element and its position."""
-        own = value.data.shape[self.axes :]
-        positions = np.arange(int(np.prod(own)), dtype=np.uint64).reshape(own)
-        each = mixed(self.field.key("element"), value.data.astype(np.uint64), positions)
-        return np.add.reduce(each, axis=tuple(range(self.axes, each.ndim)), dtype=np.uint64)
+    def mapped(
+        self,
+        op: Op,
+        values: Sequence[Value],
+        together: Sequence[int],
+        type_: Type,
+        own: int,
+        number: int = 0,
+    ) -> Value:
+        """The function of the last `together` dimensions of each operand, over those before them.
 
-    def _drawn(self, op: Op, number: int, digest: Elements) -> Value:
-        type_ = op.types[number]
-        positions = np.arange(int(np.prod(type_.shape)), dtype=np.uint64).reshape(type_.shape)
-        digest = digest.reshape((*digest.shape, *(1,) * len(type_.shape)))
-        key = self.field.key("box", op.meaning, number)
-        if type_.is_integer:
-            return Value((mixed(key, digest, positions) % np.uint64(2)).astype(np.int64), False)
-        return Value(self.field.drawn(key, digest, positions), True)
+        `own` is how many of the result's dimensions it makes; `number` is the result's.
+        """
+        digests = [self.digest(value, count) for value, count in zip(values, together, strict=True)]
+        shape = type_.shape[len(type_.shape) - own :] if own else ()
+        places = self.scalar(np.arange(prod(shape), dtype=np.uint64).reshape(shape))
+        spread = [each.reshape((*each.shape, *(1,) * own)) for each in digests]
+        key = self.field.key("function", op.meaning, type_.kind, number)
+        if type_.is_float:
+            return Value(self.field.drawn(key, *spread, places), True)
+        return Value((mixed(key, *spread, places) % np.uint64(2)).astype(np.int64), False)
+
+    def digest(self, value: Value, count: int) -> Elements:
+        """One number for each place of the dimensions before the last `count`."""
+        data = value.data.astype(np.uint64)
+        if not count:
+            return data
+        own = data.shape[data.ndim - count :]
+        positions = np.arange(prod(own), dtype=np.uint64).reshape(own)
+        each = mixed(self.field.key("element"), data, positions)
+        return np.add.reduce(each, axis=tuple(range(each.ndim - count, each.ndim)), dtype=np.uint64)
 
     def undefined(self, type_: Type) -> Value:
         """What nothing has written: other numbers on each device, and in each program."""
