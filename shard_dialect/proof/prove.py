@@ -26,14 +26,15 @@ from shard_dialect.proof import (  # noqa: F401 - they say what ops mean
     control,
     functions,
     manual,
+    sizes,
     structured_stablehlo,
     tosa,
 )
 from shard_dialect.proof.boundary import Place, argument, on_grid_of, shards, total
+from shard_dialect.proof.family import elements, smaller
 from shard_dialect.proof.field import PRIME_GAPS, Field
 from shard_dialect.proof.machine import Data, Machine, Unproven, Value
 from shard_dialect.proof.reading import Function, Op, Program, Type, read_program
-from shard_dialect.proof.sizes import elements, smaller
 
 Answer: TypeAlias = Literal["proven", "refuted", "unknown"]
 _INTEGER_TRIALS = 4
@@ -166,7 +167,7 @@ class _Pair:
             functions = made.whole.functions, made.own.functions
             pair = _Pair(
                 made.whole, made.own, functions[0][self.unsharded.name],
-                functions[1][self.local.name], str(made),
+                functions[1][self.local.name], str(made) if made.sizes else "",
             )  # fmt: skip
         if pair.elements > _MOST_ELEMENTS:
             note = pair.smaller and f" with {pair.smaller}"
