@@ -58,13 +58,23 @@ class Smaller:
     own: Program
     sizes: Mapping[int, int]
     devices: tuple[int, int]
+    ops: Sequence[Op]
+    """Those that keep sizes."""
 
     def __str__(self) -> str:
-        shown = ", ".join(f"{old} to {new}" for old, new in list(self.sizes.items())[:_MOST_SHOWN])
-        return (
-            f"{self.devices[0]} devices as {self.devices[1]}, and sizes as smaller ones where all "
-            f"elements are treated alike: {shown}"
+        devices, fewer = self.devices
+        sizes = [f"{old} as {new}" for old, new in list(self.sizes.items())[:_MOST_SHOWN]]
+        shown = [f"{devices} devices as {fewer}"] if fewer != devices else []
+        return ", ".join([*shown, *([f"sizes {', '.join(sizes)}"] if sizes else [])])
+
+    @property
+    def kept(self) -> str:
+        """The ops that keep the largest tensors as they are, as the end of an error."""
+        large = sorted(
+            self.ops, key=lambda op: -max(prod(t.shape) for t in (*op.types, *op.operand_types))
         )
+        named = list(dict.fromkeys(f"'{op.name}' at {op.place}" for op in large))[:_MOST_SHOWN]
+        return f"; these ops keep their sizes: {', '.join(named)}" if named else ""
 
 
 _MOST_SHOWN = 4
@@ -92,12 +102,8 @@ def smaller(
     before = {factors.value(dim): size(dim) for family in (one, many) for dim in family.sizes()}
     changed = {old: new for old, new in sorted(before.items(), reverse=True) if new != old}
     made = many.smaller(size)
-    return Smaller(
-        one.smaller(size),
-        made,
-        changed,
-        (len(own.grid.devices), len(made.grid.devices)),
-    )
+    devices = len(own.grid.devices), len(made.grid.devices)
+    return Smaller(one.smaller(size), made, changed, devices, [*one.kept, *many.kept])
 
 
 def _relate_boundaries(
