@@ -107,26 +107,35 @@ def _answer(pair: _Pair) -> Proof:
     if pair.elements <= _MANY_ELEMENTS:
         return _judged(pair)
     less = pair.made_smaller()
-    proof = _judged(less) if less.elements <= _MOST_ELEMENTS else None
-    if proof is not None and proof.answer == "proven":
-        return proof
-    if pair.elements <= _MOST_ELEMENTS:
-        return _judged(pair)
-    if proof is None:
+    if min(pair.elements, less.elements) > _MOST_ELEMENTS:
         raise Unproven(
             f"the ops have {pair.elements:,} elements in all, of which {less.elements:,} are left "
             f"at the smallest sizes: the prover evaluates up to {_MOST_ELEMENTS:,}{less.kept}"
         )
+    proof = _judged(less) if less.elements <= _MOST_ELEMENTS else _judged(pair)
+    if proof.answer == "proven":
+        return proof
+    if pair.elements <= _MOST_ELEMENTS:  # whose sizes may count: laws that did not help may not now
+        trials = _plain_trials(pair)
+        outcome = _first_difference(trials)
+        if outcome is None:
+            return Proof("proven", len(trials), pair.assumptions(), boxes=tuple(trials[0].boxes))
+        return replace(proof, assumptions=pair.assumptions(), counterexample=outcome)
     if proof.answer == "unknown":
         return proof
     reason = f"with {less.smaller}: {proof.counterexample}{proof.reason and f'; {proof.reason}'}"
     return replace(proof, answer="unknown", reason=reason)
 
 
+def _plain_trials(pair: _Pair) -> list[_Trial]:
+    """Evaluations by the laws of sums and products alone."""
+    count = _INTEGER_TRIALS if pair.has_integers else len(PRIME_GAPS)
+    return [_Trial(pair, Field(PRIME_GAPS[seed % 2], seed)) for seed in range(count)]
+
+
 def _judged(pair: _Pair) -> Proof:
     assumptions = pair.assumptions()
-    count = _INTEGER_TRIALS if pair.has_integers else len(PRIME_GAPS)
-    first = [_Trial(pair, Field(PRIME_GAPS[seed % 2], seed)) for seed in range(count)]
+    first = _plain_trials(pair)
     outcome = _first_difference(first)
     if outcome is None:
         return Proof("proven", len(first), assumptions, boxes=tuple(first[0].boxes))
@@ -153,7 +162,7 @@ def _judged(pair: _Pair) -> Proof:
     # Or that a softmax may be made block by block, each with a maximum of its own.
     split = [
         _Trial(pair, Field(PRIME_GAPS[seed % 2], seed), splits_exponents=True)
-        for seed in range(count)
+        for seed in range(len(first))
     ]
     if _first_difference(split) is None:
         return Proof("proven", len(split), (*assumptions, "exp(a - b) = exp(a) / exp(b)"))
