@@ -268,6 +268,11 @@ class _Trial:
         one = self._machine(pair.whole, generator)
         given = [self._drawn(one, type_) for type_ in pair.unsharded.body.types]
         expected = one.call(pair.unsharded, given)
+        if any(np.any(each.data != each.data[(slice(1),) * one.axes]) for each in expected):
+            raise Unproven(
+                f"@{pair.unsharded.name} gives other results on other devices: it is no program of "
+                "global tensors, with which others can be compared"
+            )
         many = self._machine(pair.own, np.random.default_rng((self.field.seed, self.garbage)))
         shared = [self._again(many, value, one) for value in given]
         arguments = [
@@ -286,6 +291,11 @@ class _Trial:
         )
 
     def _drawn(self, m: Machine, type_: Type) -> Value:
+        if -1 in type_.shape:
+            raise Unproven(
+                f"an argument of type {type_.text} has sizes that only a run knows: nothing is "
+                "proven of it; `--specialize` gives them"
+            )
         if type_.is_float or (type_.is_bit and not self.is_ordered):
             return Value(m.scalar(self.field.random(m.generator, type_.shape)), True)
         if not type_.is_integer:
@@ -304,8 +314,7 @@ class _Trial:
     @staticmethod
     def _again(m: Machine, value: Value, before: Machine) -> Value:
         """The same global value, on the grid of another program."""
-        index = (0,) * before.axes
-        return Value(m.scalar(value.data[index]), value.is_symbolic)
+        return Value(m.scalar(value.data[(0,) * before.axes]), value.is_symbolic)
 
     def _compared(
         self, m: Machine, expected: Sequence[Value], found: Sequence[Value]
