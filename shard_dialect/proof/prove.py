@@ -201,6 +201,11 @@ class _Pair:
 
     def check(self) -> None:
         """Raise `ShardError` unless the functions can be compared."""
+        if self.unsharded.form in ("local", "lowered"):
+            raise ShardError(
+                f"@{self.unsharded.name} of the unsharded program is in the {self.unsharded.form} "
+                "form: nothing is compared with it; expected a program of global tensors"
+            )
         if self.local.form == "lowered":
             raise ShardError(
                 f"@{self.local.name} is in the lowered form: nothing is proven of it; expected the "

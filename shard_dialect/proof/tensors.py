@@ -303,7 +303,7 @@ def as_integer(m: Machine, op: Op, number: Data | int) -> int:
     if isinstance(number, int):
         return number
     if len(set(number.reshape(-1).tolist())) > 1:
-        raise m.unproven(op, "has sizes that differ between devices")
+        raise m.unproven(op, "has numbers that differ between devices")
     return int(number.reshape(-1)[0])
 
 
