@@ -20,6 +20,7 @@ from shard_dialect.proof.collectives import grouped, ungrouped
 from shard_dialect.proof.elementwise import identity, reduced
 from shard_dialect.proof.machine import Data, Machine, Unproven, Value
 from shard_dialect.proof.reading import Type, read_type
+from shard_dialect.proof.tiles import Tiles
 
 _KINDS = {"sum": "add", "product": "mul", "max": "max", "min": "min"}
 
@@ -31,12 +32,17 @@ class Place:
     whole: Type
     sharding: Any
     part: str | None
+    tiles: Tiles | None = None
+    """In a program that XLA has partitioned."""
 
     @classmethod
     def of(cls, attributes: Mapping[str, ir.Attribute], key: str, local: Type) -> Place:
         """From the attributes of an argument or result of the local form."""
         stage = attributes.get("mesh.stage")
         part = None if stage is None else str(stage).removeprefix("@")
+        if "tiles" in attributes:
+            tiles = Tiles.read(attributes["tiles"].value, len(local.shape))
+            return cls(local, None, part, tiles)
         if key not in attributes:
             return cls(local, None, part)
         whole = read_type(attributes[key].value)
@@ -65,8 +71,12 @@ def shards(m: Machine, place: Place, shape: tuple[int, ...]) -> Shards:
     points = m.aranges(shape)
     for dim, (size, points_here) in enumerate(zip(place.whole.shape, points, strict=True)):
         axes, halo, offsets = _of_dim(place, dim)
-        member = _member(m, axes, rank)
         count = prod(m.grid[axis] for axis in axes)
+        member = _member(m, axes, rank)
+        if place.tiles is not None:
+            count = place.tiles.counts[dim]
+            tiles = place.tiles.places[list(m.devices.devices), dim]
+            member = tiles.reshape((*m.grid, *(1,) * rank))
         own = -(-size // count)
         starts = np.arange(count + 1) * own
         if offsets:

@@ -94,6 +94,8 @@ def prove(unsharded: ir.Module, local: ir.Module, entry: str | None = None) -> P
     Raises `ShardError` where they do not fit.
     """
     whole, own = read_program(unsharded), read_program(local)
+    if not own.grids:  # XLA numbers devices, and has no grid
+        own = replace(own, grids=whole.numbered())
     pair = _Pair(whole, own, whole.entry(entry), own.entry(entry))
     pair.check()
     try:
@@ -227,7 +229,9 @@ class _Pair:
         places = [Place.of(each, key, type_) for each, type_ in zip(listed, types, strict=True)]
         wholes = self.unsharded.body.types if arguments else self.unsharded.result_types
         return [
-            replace(place, whole=replace(place.whole, shape=whole.shape)) if self.smaller else place
+            replace(place, whole=replace(place.whole, shape=whole.shape))
+            if self.smaller or place.tiles is not None
+            else place
             for place, whole in zip(places, wholes, strict=True)
         ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from math import prod
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir, linalg_queries
 from shard_dialect.ir.diagnostics import error_at, location_text, name_in
+from shard_dialect.proof.tiles import listed_shardings
 
 _LARGEST = {"f64": 1.7976931348623157e308, "f16": 65504.0, "bf16": 3.3895313892515355e38}
 _LARGEST_F32 = 3.4028234663852886e38
@@ -184,6 +185,11 @@ class Program:
             default=Grid((), (0,)),
         )
 
+    def numbered(self) -> dict[str, Grid]:
+        """A grid of one axis that has the devices of the largest grid by their numbers."""
+        count = len(self.grid.devices)
+        return {"": Grid((count,), tuple(range(count)))} if count > 1 else {}
+
 
 def read_program(module: ir.Module) -> Program:
     """Read all of a module. Raises a located `ShardError` for what has no plain form."""
@@ -207,7 +213,27 @@ def _read(module: ir.Module) -> Program:
         elif op.name == "mesh.sub_cluster":
             values = (_plain(op.attributes[key]) for key in ("cluster", "offsets", "sizes"))
             parts[op.attributes["sym_name"].value] = Part(*values)
+    attributes = module.operation.attributes
+    if _XLA_ARGUMENTS in attributes and "main" in functions:
+        functions["main"] = _with_tiles(functions["main"], attributes)
     return Program(functions, grids, parts, names)
+
+
+_XLA_ARGUMENTS, _XLA_RESULTS = "mhlo.spmd_parameters_shardings", "mhlo.spmd_output_sharding"
+"""What XLA notes at a module that it has partitioned."""
+
+
+def _with_tiles(function: Function, attributes: Any) -> Function:
+    """A function that XLA has partitioned: its boundary is noted at the module."""
+    given = [each.value for each in attributes[_XLA_ARGUMENTS]]
+    made = attributes[_XLA_RESULTS].value if _XLA_RESULTS in attributes else "{replicated}"
+    results = listed_shardings(made, len(function.result_types))
+    return replace(
+        function,
+        form="local",
+        argument_attributes=[{"tiles": ir.StringAttr.get(text)} for text in given],
+        result_attributes=[{"tiles": ir.StringAttr.get(text)} for text in results],
+    )
 
 
 def _grid(op: ir.Operation) -> Grid:
