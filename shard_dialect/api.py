@@ -43,7 +43,7 @@ from shard_dialect.runtime.array_files import join_shards
 from shard_dialect.runtime.communication_report import Report
 from shard_dialect.runtime.communicators.registered_devices import LocalExecutor, register_backend
 from shard_dialect.runtime.compiled_program import Backend, CompiledProgram
-from shard_dialect.runtime.confirmed_proof import confirmed_proof
+from shard_dialect.runtime.confirmed_proof import Unsharded, at_own_places, confirmed_proof
 from shard_dialect.runtime.local_programs import read_collective
 from shard_dialect.runtime.shards_of_arrays import gather, scatter
 from shard_dialect.search import auto as searching
@@ -250,9 +250,10 @@ def prove(unsharded: ir.Module, local: ir.Module, entry: str | None = None) -> P
     where they do not fit.
     """
     unsharded, local = _ready(unsharded), _ready(local)
-    source = Source.of(unsharded.operation.get_asm(enable_debug_info=True))
+    with unsharded.context, _file_locations(unsharded):
+        whole = Unsharded.of(at_own_places(unsharded))
     with local.context, _file_locations(local):
-        return confirmed_proof(source, local, entry)
+        return confirmed_proof(whole, local, entry)
 
 
 def mutations(

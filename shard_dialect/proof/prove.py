@@ -13,13 +13,13 @@ are drawn, and the answer is for these.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Literal, TypeAlias
 
 import numpy as np
 
-from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.proof import (  # noqa: F401 - they say what ops mean
     collectives,
     contractions,
@@ -81,19 +81,27 @@ class Proof:
             return f"refuted: {self.counterexample}{self.reason and f' ({self.reason})'}"
         return f"unknown: {self.reason}"
 
+    def as_json(self) -> dict[str, object]:
+        """The answer for `--json`."""
+        named = ("answer", "assumptions", "reason", "evaluations")
+        counterexample = self.counterexample and asdict(self.counterexample)
+        return {name: getattr(self, name) for name in named} | {"counterexample": counterexample}
 
-def prove(unsharded: ir.Module, local: ir.Module, entry: str | None = None) -> Proof:
+
+def prove(unsharded: ir.Module | Program, local: ir.Module, entry: str | None = None) -> Proof:
     """Compare a program with what each device runs, or with another one of global tensors.
 
     Raises `ShardError` where they do not fit.
     """
-    whole, own = read_program(unsharded), read_program(local)
+    whole = unsharded if isinstance(unsharded, Program) else read_program(unsharded)
+    own = read_program(local)
     pair = _Pair(whole, own, whole.entry(entry), own.entry(entry))
     pair.check()
     try:
         return _judged(pair)
     except Unproven as error:
-        return Proof("unknown", 0, reason=str(error))
+        at = f" at {error.location}" if error.location else ""
+        return Proof("unknown", 0, reason=f"{error.message}{at}")
 
 
 def _judged(pair: _Pair) -> Proof:
@@ -147,19 +155,46 @@ class _Pair:
     local: Function
 
     def check(self) -> None:
-        """Raise `ShardError` unless the functions can be compared."""
+        """Raise a located `ShardError` unless the functions can be compared."""
+        with self.local.location.context:
+            self._check_forms()
+            self._check_types()
+
+    def _check_forms(self) -> None:
+        if self.unsharded.form in ("local", "lowered"):
+            raise error_at(
+                self.unsharded.location,
+                f"@{self.unsharded.name} is in the {self.unsharded.form} form, which no longer has "
+                "the unsharded program: name a file with that, as in --prove=FILE of shard-opt or "
+                "--reference of shard-run",
+            )
         if self.local.form == "lowered":
-            raise ShardError(
+            raise error_at(
+                self.local.location,
                 f"@{self.local.name} is in the lowered form: nothing is proven of it; expected the "
-                "local form, as `--spmd` writes it, or one before it"
+                "local form, as `--spmd` writes it, or one before it",
             )
-        counts = [len(each.body.arguments) for each in (self.unsharded, self.local)]
-        results = [len(each.result_types) for each in (self.unsharded, self.local)]
-        if counts[0] != counts[1] or results[0] != results[1]:
-            raise ShardError(
-                f"@{self.unsharded.name} has {counts[0]} arguments and {results[0]} results, and "
-                f"its local form {counts[1]} and {results[1]}: nothing is compared"
-            )
+
+    def _check_types(self) -> None:
+        whole, own = self.unsharded, self.local
+        listed = (
+            ("argument", whole.body.types, self.places("mesh.argument")),
+            ("result", whole.result_types, self.places("mesh.result")),
+        )
+        for kind, expected, places in listed:
+            if len(expected) != len(places):
+                raise error_at(
+                    own.location,
+                    f"@{own.name} has {len(places)} {kind}s, and the unsharded program "
+                    f"{len(expected)}: nothing is compared",
+                )
+            for number, (type_, place) in enumerate(zip(expected, places, strict=True)):
+                if (type_.shape, type_.is_float) != (place.whole.shape, place.whole.is_float):
+                    raise error_at(
+                        own.location,
+                        f"{kind} {number} of @{own.name} is a {_bare(place.whole)}, and that of "
+                        f"the unsharded program a {_bare(type_)}: nothing is compared",
+                    )
 
     def places(self, key: str) -> list[Place]:
         """Where the arguments, or the results, of the local function are."""
@@ -178,6 +213,12 @@ class _Pair:
         if self.has_integers:
             return ("integer arguments as drawn",)
         return ()
+
+
+def _bare(type_: Type) -> str:
+    """The text of a type, without its sharding."""
+    text, is_split, _ = type_.text.partition(", #")
+    return f"{text}>" if is_split else text
 
 
 class _Trial:
@@ -229,6 +270,8 @@ class _Trial:
         )
 
     def _drawn(self, m: Machine, type_: Type) -> Value:
+        if any(size < 0 for size in type_.shape):
+            raise Unproven(f"an argument of type {type_.text} leaves sizes open: give them first")
         if type_.is_float or (type_.is_bit and not self.is_ordered):
             return Value(m.scalar(self.field.random(m.generator, type_.shape)), True)
         if not type_.is_integer:

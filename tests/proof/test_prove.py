@@ -160,6 +160,70 @@ PRODUCT = """%a = math.exp %x : tensor<4xf32>
   return %e : tensor<4xf32>"""
 
 
+SMALL = "func.func @main(%x: tensor<{0}>) -> tensor<{0}> {{ return %x : tensor<{0}> }}"
+
+
+@pytest.mark.parametrize(
+    ("unsharded", "local", "message"),
+    [
+        (
+            SMALL.format("4xf32"),
+            SMALL.format("2xf32"),
+            "1:1: error: argument 0 of @main is a tensor<2xf32>, and that of the unsharded program "
+            "a tensor<4xf32>: nothing is compared",
+        ),
+        (SMALL.format("4xf32"), SMALL.format("4xi32"), "argument 0 of @main is a tensor<4xi32>"),
+        (
+            MEGATRON,
+            SMALL.format("4xf32"),
+            "@main has 1 arguments, and the unsharded program 3: nothing is compared",
+        ),
+        (LOCAL, LOCAL, "@main is in the local form, which no longer has the unsharded program"),
+    ],
+)
+def test_what_does_not_fit_is_an_error_with_its_place(
+    unsharded: str, local: str, message: str
+) -> None:
+    with pytest.raises(ShardError) as caught:
+        proof(unsharded, local)
+    assert message in str(caught.value)
+    assert caught.value.location is not None
+
+
+def test_open_sizes_are_unknown() -> None:
+    text = SMALL.format("?x4xf32")
+    assert str(proof(text, text)) == (
+        "unknown: an argument of type tensor<?x4xf32> leaves sizes open: give them first"
+    )
+
+
+def test_places_are_those_of_each_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    text = """shard.grid @g(shape = 2)
+    func.func @main(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+      %y = stablehlo.custom_call @strange(%x) : (tensor<4x4xf32>) -> tensor<4x4xf32>
+      return %y : tensor<4x4xf32>
+    }"""
+    for name, call in (("one", "strange"), ("two", "other")):
+        (tmp_path / name).write_text(text.replace("strange", call))
+    one, two = (str(tmp_path / name) for name in ("one", "two"))
+    assert opt.main([two, f"--prove={one}", "-o", "/dev/null"]) == 0
+    assert f"at {one}:3:12, 'stablehlo.custom_call' at {two}:3:12" in capfd.readouterr().err
+    modules = [sd.parse(Path(each)) for each in (one, two)]
+    assert f"at {one}:3:12, 'stablehlo.custom_call' at {two}:3:12" in str(sd.prove(*modules))
+
+
+def test_the_input_is_read_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "in.mlir"
+    file.write_text(
+        """shard.grid @g(shape = 2)
+        func.func @main(%x: tensor<4xf32> {mhlo.sharding = "{devices=[2]<=[2]}"}) -> tensor<4xf32> {
+          return %x : tensor<4xf32>
+        }"""
+    )
+    assert opt.main([str(file), "--spmd", "--prove", "--prove-each", "-o", "/dev/null"]) == 0
+    assert capfd.readouterr().err.count("'mhlo.sharding' is not read") == 1
+
+
 def test_a_law_that_the_prover_does_not_know_is_no_refutation() -> None:
     one, other = (EXPONENTIALS.replace("BODY", body) for body in (OF_SUM, PRODUCT))
     found = proof(one, partitioned(other))
