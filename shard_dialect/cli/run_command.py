@@ -31,6 +31,7 @@ from shard_dialect.processes.atomic_files import Output, OutputFolder
 from shard_dialect.processes.launchers import Rank
 from shard_dialect.processes.startup import message_of
 from shard_dialect.processes.to_parent import doing, is_watched
+from shard_dialect.proof.prove import Proof
 from shard_dialect.runtime.array_files import (
     is_folder,
     load_inputs,
@@ -53,6 +54,7 @@ from shard_dialect.runtime.communicators.world import (
     World,
 )
 from shard_dialect.runtime.compile import compile_by, compile_reference, compile_sharded
+from shard_dialect.runtime.confirmed_proof import proof_of_compiled, told
 from shard_dialect.runtime.dynamic_sizes import Sizes
 from shard_dialect.runtime.profiling.merged_trace import profiled
 from shard_dialect.runtime.program_cache import Cache
@@ -132,6 +134,9 @@ def _run(
     if peers and has_own:
         agree_on_talk(peers, program, peers.rank)
     world: World = peers or devices_of(options.backend)(program.devices)
+    proof = _proof(options, sources, sizes, executable) if options.prove and world.speaks else None
+    if options.prove:
+        world.share(())  # no rank runs what the one that speaks may refute
     doing("the inputs")
     inputs, shards = _inputs(options, sources.program, sizes, program, world)
     doing(watch.COMPILED)
@@ -144,7 +149,7 @@ def _run(
         origin = suspect.error(reference, inputs, world, verdict.failure)
         verdict = replace(verdict, origin=origin)
     if world.speaks:
-        _print(options, executable, verdict)
+        _print(options, executable, verdict, proof)
     world.share(())  # a barrier: rank 0 has printed, and every rank has finished
     if verdict and not verdict.passed:
         raise _explained(_failed(verdict), sources.program)
@@ -234,7 +239,9 @@ class _Sources:
 
 def _agree(options: argparse.Namespace, sources: _Sources, peers: Launched) -> bool:
     """Raise unless all ranks were started alike; return whether each has a program of its own."""
-    flags = "backend compiler torch-compile entry shapes scalars grid seed check bisect".split()
+    flags = (
+        "backend compiler torch-compile entry shapes scalars grid seed check bisect prove"
+    ).split()
     flag_values = {f"--{name}": getattr(options, name.replace("-", "_")) for name in flags}
     own_values = {
         name: "" if each is None or each is False else str(each)
@@ -304,7 +311,27 @@ def _compiled(
         return executable, compile_reference(of, entry, sizes=sizes, by=judge), suspect
 
 
-def _print(options: argparse.Namespace, executable: Runnable, verdict: Verdict | None) -> None:
+def _proof(
+    options: argparse.Namespace, sources: _Sources, sizes: Sizes, executable: Runnable
+) -> Proof:
+    """The proof of `--prove`, which is said. Raises `ShardError` for a refutation."""
+    source, entry = sources.program, executable.program.entry
+    with make_context():
+        doing("the proof", f"{source.name}:1:1")
+        proof = proof_of_compiled(source, sources.reference or source, entry, sizes)
+    if options.json and proof.answer == "refuted":
+        _print(options, executable, None, proof)
+    if not options.json or proof.answer == "refuted":
+        say(told(proof))
+    return proof
+
+
+def _print(
+    options: argparse.Namespace,
+    executable: Runnable,
+    verdict: Verdict | None,
+    proof: Proof | None,
+) -> None:
     program = executable.program
     report = Report.of(program.calls)
     by_xla = executable.collectives if isinstance(executable, XlaExecutable) else None
@@ -313,6 +340,7 @@ def _print(options: argparse.Namespace, executable: Runnable, verdict: Verdict |
     head |= {"devices": program.devices}
     if options.json:
         more = {"check": verdict.as_json()} if verdict else {}
+        more |= {"proof": proof.as_json()} if proof else {}
         more |= {"xla": by_xla.as_json()} if by_xla else {}
         write_output(json.dumps({**head, **report.as_json(), **more}) + "\n")
         return

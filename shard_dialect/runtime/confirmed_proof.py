@@ -12,11 +12,15 @@ from dataclasses import dataclass, replace
 from shard_dialect.abi.lowered_program import choose_entry
 from shard_dialect.errors import Diagnostic, ShardError
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.diagnostics import with_file_names
+from shard_dialect.ir.diagnostics import error_at, silent, with_file_names
+from shard_dialect.ir.function import functions_of, name_of
+from shard_dialect.ir.mesh.attributes import DEVICE
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.proof.prove import Proof, prove
 from shard_dialect.proof.reading import Program, read_program
+from shard_dialect.runtime.compile import local_program, parsed
 from shard_dialect.runtime.compiled_program import CompiledProgram
+from shard_dialect.runtime.dynamic_sizes import Sizes
 
 _FIRST_OF_LOWERING = "refuse-sharded"
 """The step of `--lower` from which on functions change their types."""
@@ -52,7 +56,11 @@ def at_own_places(module: ir.Module) -> ir.Module:
 
 
 def confirmed_proof(unsharded: Unsharded, local: ir.Module, entry: str | None = None) -> Proof:
-    """The proof for a module, whose refutation a run has confirmed where it can be run."""
+    """The proof for a module, whose refutation a run has confirmed where it can be run.
+
+    Raises a located `ShardError` where the programs do not fit.
+    """
+    _refuse_program_of_one(local)
 
     def failure() -> str | None:
         name = choose_entry(local.operation, entry)
@@ -64,6 +72,28 @@ def confirmed_proof(unsharded: Unsharded, local: ir.Module, entry: str | None = 
         return None if verdict.passed else verdict.failure
 
     return confirmed(prove(unsharded.program, local, entry), failure)
+
+
+def _refuse_program_of_one(module: ir.Module) -> None:
+    for function in functions_of(module.operation):
+        if DEVICE in function.attributes:
+            raise error_at(
+                function.location,
+                f"@{name_of(function)} is the program of device "
+                f"{function.attributes[DEVICE].value} alone: nothing is proven of it; prove the "
+                "program of all devices, before --pick-device",
+            )
+
+
+def proof_of_compiled(source: Source, unsharded: Source, entry: str, sizes: Sizes) -> Proof:
+    """The proof for the local program that is compiled of a source, for these sizes."""
+    with silent():  # what they warn of was shown when the program was compiled
+        with unsharded.file_locations():
+            whole, _ = parsed(unsharded, entry, sizes)
+            read = Unsharded.of(at_own_places(whole))
+        with source.file_locations():
+            local, name = local_program(source, entry, sizes)
+            return confirmed_proof(read, local, name)
 
 
 def confirmed(proof: Proof, run: Callable[[], str | None]) -> Proof:
