@@ -255,7 +255,7 @@ class _Driver:
         if of_each is not None:
             of_each.unsharded = Unsharded.of(module, source)
         if path:
-            return Unsharded.read(path)
+            return Unsharded.read(path, self.options.entry)
         return None if path is None else Unsharded.of(module, source)
 
     def _prove(self, unsharded: Unsharded, module: ir.Module) -> None:

@@ -6,7 +6,8 @@ The prover knows few laws but those of sums and products. A program that uses an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from shard_dialect.abi.lowered_program import choose_entry
@@ -42,11 +43,25 @@ class Unsharded:
         return cls(program, source or Source.of(module.operation.get_asm(enable_debug_info=True)))
 
     @classmethod
-    def read(cls, path: str) -> Unsharded:
-        """Of another file than the one whose places are shown: its ops are at places in itself."""
+    def read(cls, path: str, entry: str | None) -> Unsharded:
+        """Of another file than the one whose places are shown: its ops are at places in itself.
+
+        Raises a located `ShardError` if the file has no such function.
+        """
         source = Source.read(path)
-        with source.file_locations():
-            return cls(read_program(at_own_places(source.parse())), source)
+        with source.file_locations(), at_start_of(source):
+            program = read_program(at_own_places(source.parse()))
+            program.entry(entry)
+            return cls(program, source)
+
+
+@contextmanager
+def at_start_of(source: Source) -> Iterator[None]:
+    """Have errors raised in the `with` block that have no place be at the start of a file."""
+    try:
+        yield
+    except ShardError as error:
+        raise error.at(f"{source.name}:1:1") from None
 
 
 def at_own_places(module: ir.Module) -> ir.Module:

@@ -1,6 +1,7 @@
 """What the prover accepts, refutes, and does not know."""
 
 import warnings
+from importlib import import_module
 from pathlib import Path
 from random import Random
 
@@ -222,6 +223,18 @@ def test_the_input_is_read_once(tmp_path: Path, capfd: pytest.CaptureFixture[str
     )
     assert opt.main([str(file), "--spmd", "--prove", "--prove-each", "-o", "/dev/null"]) == 0
     assert capfd.readouterr().err.count("'mhlo.sharding' is not read") == 1
+
+
+def test_the_program_ends_with_a_status_for_each_answer(tmp_path: Path) -> None:
+    main = import_module("shard_dialect.prove").main
+    one, two, wrong, none = (str(tmp_path / name) for name in ("one", "two", "wrong", "none"))
+    Path(one).write_text(EXPONENTIALS.replace("BODY", OF_SUM))
+    Path(two).write_text(EXPONENTIALS.replace("BODY", PRODUCT))
+    Path(wrong).write_text(EXPONENTIALS.replace("BODY", OF_SUM.replace("exp", "tanh")))
+    assert main([one, one]) == 0
+    assert main([one, wrong]) == 1
+    assert main([one, none]) == 1
+    assert main([one, two]) == 2
 
 
 def test_a_law_that_the_prover_does_not_know_is_no_refutation() -> None:
