@@ -154,8 +154,8 @@ def report(
     the passes run once for each change that is tried, for up to `suggest_seconds`. `device_model`
     names what prices communication, or a file (docs/device-models.md). `allocator` is how memory is
     counted: each op's result by itself, the `arena` of our own code, or as `xla` fuses ops.
-    `measured` is a trace that `shard-run --profile` wrote. With `prove` the report has a `proof`, as
-    `sd.prove` gives it. Raises `ShardError` where `run` would.
+    `measured` is a trace that `shard-run --profile` wrote. With `prove` the report has a `proof`,
+    as `sd.prove` gives it. Raises `ShardError` where `run` would.
     """
     module = _ready(module)
     with module.context, _file_locations(module):

@@ -86,16 +86,18 @@ def _main(arguments: Sequence[str]) -> int:
         write_page(text)
     else:
         _write(text, options.output)
-    if options.prove and isinstance(report, ProgramReport):
-        _refuse_refuted(report)
+    _refuse_refuted(report)
     return 0
 
 
-def _refuse_refuted(report: ProgramReport) -> None:
-    from shard_dialect.runtime.confirmed_proof import told
+def _refuse_refuted(report: ProgramReport | Comparison) -> None:
+    """Raise for a refutation, which the report has: it is an error besides."""
+    from shard_dialect.analysis.program_report import ProgramReport
 
-    if report.proof is not None:
-        told(report.proof)  # the report has it: a refutation is an error besides
+    if isinstance(report, ProgramReport) and report.proof is not None:
+        from shard_dialect.runtime.confirmed_proof import told
+
+        told(report.proof)
 
 
 def _check(options: argparse.Namespace) -> None:
