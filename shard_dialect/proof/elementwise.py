@@ -548,3 +548,6 @@ chlo: acos acosh asin asinh atan atanh bessel_i1e cosh digamma erf erf_inv erfc 
 for _line in _DRAWN.replace("\n    ", " ").strip().splitlines():
     _dialect, _, _names = _line.partition(": ")
     OPS.update({f"{_dialect}.{name}": _drawn for name in _names.split()})
+
+ELEMENTWISE = frozenset(name for name, meaning in OPS.items() if meaning.__module__ == __name__)
+"""Ops that treat all elements alike."""

@@ -13,7 +13,7 @@ are drawn, and the answer is for these.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -33,10 +33,15 @@ from shard_dialect.proof.boundary import Place, argument, on_grid_of, shards, to
 from shard_dialect.proof.field import PRIME_GAPS, Field
 from shard_dialect.proof.machine import Data, Machine, Unproven, Value
 from shard_dialect.proof.reading import Function, Op, Program, Type, read_program
+from shard_dialect.proof.sizes import elements, smaller
 
 Answer: TypeAlias = Literal["proven", "refuted", "unknown"]
 _INTEGER_TRIALS = 4
 _ORDERED_TRIALS = 8
+_MANY_ELEMENTS = 1 << 28
+"""Programs whose ops have more elements in all are evaluated at smaller sizes."""
+_MOST_ELEMENTS = 1 << 34
+"""Programs that have more then are given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +103,7 @@ def prove(unsharded: ir.Module | Program, local: ir.Module, entry: str | None = 
     pair = _Pair(whole, own, whole.entry(entry), own.entry(entry))
     pair.check()
     try:
-        return _judged(pair)
+        return _judged(pair.of_a_size())
     except Unproven as error:
         at = f" at {error.location}" if error.location else ""
         return Proof("unknown", 0, reason=f"{error.message}{at}")
@@ -122,6 +127,8 @@ def _judged(pair: _Pair) -> Proof:
     other.difference()
     if not all(map(np.array_equal, first[0].results, other.results)):
         reason = "it depends on elements that nothing has written, such as padding"
+        if pair.smaller:
+            return Proof("unknown", 2, assumptions, f"with {pair.smaller}: {outcome}; {reason}")
         return Proof("refuted", 2, assumptions, reason, outcome)
     # A program may use that the maximum of a number and itself is the number.
     ordered = [
@@ -138,6 +145,8 @@ def _judged(pair: _Pair) -> Proof:
     ]
     if _first_difference(split) is None:
         return Proof("proven", len(split), (*assumptions, "exp(a - b) = exp(a) / exp(b)"))
+    if pair.smaller:
+        return Proof("unknown", 1, assumptions, f"with {pair.smaller}: {outcome}", outcome)
     return Proof("refuted", 1, assumptions, counterexample=outcome)
 
 
@@ -153,6 +162,31 @@ class _Pair:
     own: Program
     unsharded: Function
     local: Function
+    smaller: str = ""
+    """Which devices and sizes are evaluated as others, if any are."""
+
+    def of_a_size(self) -> _Pair:
+        """These programs, or smaller ones of their kind where they are too large to evaluate."""
+        pair = self
+        if self.elements > _MANY_ELEMENTS:
+            places = [*self.places("mesh.argument"), *self.places("mesh.result")]
+            made = smaller(self.whole, self.own, self.unsharded, self.local, places)
+            functions = made.whole.functions, made.own.functions
+            pair = _Pair(
+                made.whole, made.own, functions[0][self.unsharded.name],
+                functions[1][self.local.name], str(made),
+            )  # fmt: skip
+        if pair.elements > _MOST_ELEMENTS:
+            note = pair.smaller and f" with {pair.smaller}"
+            raise Unproven(
+                f"the ops have {pair.elements:,} elements in all{note}: too many to evaluate"
+            )
+        return pair
+
+    @property
+    def elements(self) -> int:
+        """The elements of all ops' results, loops counted once."""
+        return elements([(self.whole, 1), (self.own, len(self.own.grid.devices))])
 
     def check(self) -> None:
         """Raise a located `ShardError` unless the functions can be compared."""
@@ -177,17 +211,17 @@ class _Pair:
 
     def _check_types(self) -> None:
         whole, own = self.unsharded, self.local
-        listed = (
-            ("argument", whole.body.types, self.places("mesh.argument")),
-            ("result", whole.result_types, self.places("mesh.result")),
-        )
-        for kind, expected, places in listed:
-            if len(expected) != len(places):
+        for kind, expected, found in (
+            ("argument", whole.body.types, own.body.types),
+            ("result", whole.result_types, own.result_types),
+        ):
+            if len(expected) != len(found):
                 raise error_at(
                     own.location,
-                    f"@{own.name} has {len(places)} {kind}s, and the unsharded program "
+                    f"@{own.name} has {len(found)} {kind}s, and the unsharded program "
                     f"{len(expected)}: nothing is compared",
                 )
+            places = self.places(f"mesh.{kind}")
             for number, (type_, place) in enumerate(zip(expected, places, strict=True)):
                 if (type_.shape, type_.is_float) != (place.whole.shape, place.whole.is_float):
                     raise error_at(
@@ -201,7 +235,12 @@ class _Pair:
         arguments = key == "mesh.argument"
         listed = self.local.argument_attributes if arguments else self.local.result_attributes
         types = self.local.body.types if arguments else self.local.result_types
-        return [Place.of(each, key, type_) for each, type_ in zip(listed, types, strict=True)]
+        places = [Place.of(each, key, type_) for each, type_ in zip(listed, types, strict=True)]
+        wholes = self.unsharded.body.types if arguments else self.unsharded.result_types
+        return [
+            replace(place, whole=replace(place.whole, shape=whole.shape)) if self.smaller else place
+            for place, whole in zip(places, wholes, strict=True)
+        ]
 
     @property
     def has_integers(self) -> bool:
@@ -210,9 +249,8 @@ class _Pair:
 
     def assumptions(self) -> tuple[str, ...]:
         """What the answer is for."""
-        if self.has_integers:
-            return ("integer arguments as drawn",)
-        return ()
+        listed = ["integer arguments as drawn"] if self.has_integers else []
+        return (*listed, self.smaller) if self.smaller else tuple(listed)
 
 
 def _bare(type_: Type) -> str:

@@ -350,7 +350,7 @@ def _dense(attribute: ir.DenseElementsAttr) -> NDArray[Any] | str:
     if element.startswith("complex"):
         return _complex(str(attribute), type_.shape)
     if attribute.is_splat:
-        return np.full(type_.shape, attribute.get_splat_value().value)
+        return np.broadcast_to(attribute.get_splat_value().value, type_.shape)
     try:
         return np.array(attribute)
     except TypeError:
@@ -362,7 +362,7 @@ def _complex(text: str, shape: Sequence[int]) -> NDArray[Any] | str:
     numbers = np.array([complex(float(real), float(imaginary)) for real, imaginary in pairs])
     if not len(numbers):
         return text
-    return np.full(shape, numbers[0]) if len(numbers) == 1 else numbers.reshape(shape)
+    return np.broadcast_to(numbers[0], shape) if len(numbers) == 1 else numbers.reshape(shape)
 
 
 _NARROW = {

@@ -19,12 +19,13 @@ _MOST_SORTED = 1 << 11
 _MOST_ROUNDS = 1 << 12
 
 
-def _numbers(op: Op, name: str, kind: str) -> Any:
+def structured(op: Op, name: str, kind: str) -> Any:
     """A structured attribute, as the bindings' class for it."""
     return getattr(submodule("_mlir_libs._stablehlo"), kind)(op.attributes[name])
 
 
-def _listed(op: Op, name: str, default: Sequence[int]) -> list[int]:
+def listed(op: Op, name: str, default: Sequence[int]) -> list[int]:
+    """A list of integers, or what it is where it is left out."""
     given = op.attributes.get(name)
     return list(default) if given is None else [int(n) for n in np.asarray(given).reshape(-1)]
 
@@ -36,7 +37,7 @@ def _dot(m: Machine, op: Op, values: Sequence[Value]) -> Value:
         batches: Any = ([], [])
         sums: Any = ([ranks[0] - 1], [0])
     else:
-        dims = _numbers(op, "dot_dimension_numbers", "DotDimensionNumbers")
+        dims = structured(op, "dot_dimension_numbers", "DotDimensionNumbers")
         batches = (dims.lhs_batching_dimensions, dims.rhs_batching_dimensions)
         sums = (dims.lhs_contracting_dimensions, dims.rhs_contracting_dimensions)
     left = list(range(ranks[0]))
@@ -52,7 +53,7 @@ def _dot(m: Machine, op: Op, values: Sequence[Value]) -> Value:
 
 @means("stablehlo.convolution")
 def _convolution(m: Machine, op: Op, values: Sequence[Value]) -> Value:
-    dims = _numbers(op, "dimension_numbers", "ConvDimensionNumbers")
+    dims = structured(op, "dimension_numbers", "ConvDimensionNumbers")
     image = transposed(
         m, values[0],
         [dims.input_batch_dimension, dims.input_feature_dimension, *dims.input_spatial_dimensions],
@@ -64,13 +65,13 @@ def _convolution(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     )  # fmt: skip
     space = len(dims.input_spatial_dimensions)
     ones = [1] * space
-    strides = _listed(op, "window_strides", ones)
-    ends = np.asarray(_listed(op, "padding", [0] * 2 * space)).reshape(space, 2).tolist()
-    spread, dilation = (_listed(op, name, ones) for name in ("lhs_dilation", "rhs_dilation"))
-    if any(_listed(op, "window_reversal", [0] * space)):
+    strides = listed(op, "window_strides", ones)
+    ends = np.asarray(listed(op, "padding", [0] * 2 * space)).reshape(space, 2).tolist()
+    spread, dilation = (listed(op, name, ones) for name in ("lhs_dilation", "rhs_dilation"))
+    if any(listed(op, "window_reversal", [0] * space)):
         flipped = [
             m.axes + 2 + dim
-            for dim, is_reversed in enumerate(_listed(op, "window_reversal", []))
+            for dim, is_reversed in enumerate(listed(op, "window_reversal", []))
             if is_reversed
         ]
         kernel = Value(np.flip(kernel.data, tuple(flipped)), kernel.is_symbolic)
@@ -213,15 +214,15 @@ def _reduce_window(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Valu
         raise m.unproven(op, "reduces windows by a body that the prover does not know")
     rank = len(op.operand_types[0].shape)
     ones = [1] * rank
-    ends = np.asarray(_listed(op, "padding", [0] * 2 * rank)).reshape(rank, 2).tolist()
+    ends = np.asarray(listed(op, "padding", [0] * 2 * rank)).reshape(rank, 2).tolist()
     neutral = identity(m, kind, op.types[0])
     image = padded(
         m, values[0], neutral, [low for low, _ in ends], [high for _, high in ends],
-        [each - 1 for each in _listed(op, "base_dilations", ones)],
+        [each - 1 for each in listed(op, "base_dilations", ones)],
     )  # fmt: skip
     seen = windows(
-        m, image.data, _listed(op, "window_dimensions", ones),
-        _listed(op, "window_strides", ones), _listed(op, "window_dilations", ones),
+        m, image.data, listed(op, "window_dimensions", ones),
+        listed(op, "window_strides", ones), listed(op, "window_dilations", ones),
     )  # fmt: skip
     inside = [m.axes + rank + dim for dim in range(rank)]
     total = reduced(m, kind, Value(seen, image.is_symbolic), op.types[0], inside)
@@ -230,7 +231,7 @@ def _reduce_window(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Valu
 
 @means("stablehlo.gather")
 def _gather(m: Machine, op: Op, values: Sequence[Value]) -> Value:
-    dims = _numbers(op, "dimension_numbers", "GatherDimensionNumbers")
+    dims = structured(op, "dimension_numbers", "GatherDimensionNumbers")
     sizes = list(op.attributes["slice_sizes"])
     source, starts = values[0].data, m.integers(values[1])
     offsets = list(dims.offset_dims)
@@ -276,7 +277,7 @@ def _starts(
 @means("stablehlo.scatter")
 def _scatter(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
     count = (len(values) - 1) // 2
-    dims = _numbers(op, "scatter_dimension_numbers", "ScatterDimensionNumbers")
+    dims = structured(op, "scatter_dimension_numbers", "ScatterDimensionNumbers")
     operands, updates = values[:count], values[count + 1 :]
     shape = op.types[0].shape
     changed = op.operand_types[count + 1].shape
@@ -379,9 +380,9 @@ def _select_and_scatter(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     """Each source element goes to the element that its window selects."""
     rank = len(op.type.shape)
     ones = [1] * rank
-    ends = np.asarray(_listed(op, "padding", [0] * 2 * rank)).reshape(rank, 2).tolist()
-    window = _listed(op, "window_dimensions", ones)
-    strides = _listed(op, "window_strides", ones)
+    ends = np.asarray(listed(op, "padding", [0] * 2 * rank)).reshape(rank, 2).tolist()
+    window = listed(op, "window_dimensions", ones)
+    strides = listed(op, "window_strides", ones)
     source, kind = values[1], combiner(op.regions[1])
     if kind is None:
         raise m.unproven(op, "scatters by a body that the prover does not know")
