@@ -45,7 +45,7 @@ def grouped(m: Machine, data: Data, axes: Sequence[int]) -> Data:
     """The array with the members of a group as its first dimension, in place of their axes."""
     lead = [m.grid[a] if a in axes else size for a, size in enumerate(data.shape[: m.axes])]
     data = np.moveaxis(m.spread(data, lead), list(axes), range(len(axes)))
-    return data.reshape(-1, *data.shape[len(axes) :])
+    return data.reshape(_members(m, axes), *data.shape[len(axes) :])
 
 
 def ungrouped(m: Machine, data: Data, axes: Sequence[int]) -> Data:

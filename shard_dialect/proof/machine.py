@@ -124,7 +124,7 @@ class Machine:
         own = value.data.shape[before.axes :]
         if all(size == 1 for size in value.data.shape[: before.axes]):
             return Value(value.data.reshape((*(1,) * self.axes, *own)), value.is_symbolic)
-        flat = before.spread(value.data, before.grid).reshape(-1, *own)
+        flat = before.spread(value.data, before.grid).reshape(prod(before.grid), *own)
         by_device = flat[np.argsort(before.devices.devices)]
         return Value(
             by_device[list(self.devices.devices)].reshape((*self.grid, *own)), value.is_symbolic

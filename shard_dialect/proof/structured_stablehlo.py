@@ -175,7 +175,8 @@ def _folded(
     for value in (Value(m.spread(each.data, lead), each.is_symbolic) for each in values):
         rest = [dim for dim in range(m.axes, value.data.ndim) if dim not in dims]
         data = value.data.transpose(*dims, *range(m.axes), *rest)
-        moved.append(Value(data.reshape(-1, *data.shape[len(dims) :]), value.is_symbolic))
+        shape = prod(data.shape[: len(dims)]), *data.shape[len(dims) :]
+        moved.append(Value(data.reshape(shape), value.is_symbolic))
     results = [
         _as_wide(m, each, Value(v.data[0], v.is_symbolic))
         for each, v in zip(first, moved, strict=True)

@@ -15,6 +15,7 @@ from shard_dialect.proof.field import PRIME_GAPS, Field
 from shard_dialect.testing.faults import faults_in
 from shard_dialect.testing.random_program import any_program
 from tests.slow import seed_of
+from tests.test_empty_tensors import PROGRAMS
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MEGATRON = (EXAMPLES / "megatron.mlir").read_text()
@@ -223,6 +224,35 @@ def test_the_input_is_read_once(tmp_path: Path, capfd: pytest.CaptureFixture[str
     )
     assert opt.main([str(file), "--spmd", "--prove", "--prove-each", "-o", "/dev/null"]) == 0
     assert capfd.readouterr().err.count("'mhlo.sharding' is not read") == 1
+
+
+@pytest.mark.parametrize("text", [text for text, _ in PROGRAMS.values()], ids=PROGRAMS)
+def test_tensors_without_elements_are_proven(text: str) -> None:
+    assert proof(text).answer == "proven"
+
+
+def test_numbers_that_are_none_and_strings_of_any_bytes_are_read() -> None:
+    text = """func.func @main() -> (tensor<2xcomplex<f32>>, tensor<f32>) {
+      %x = stablehlo.constant dense<[(0x7FC00000,0x7FC00000), (1.0,0xFF800000)]>
+        : tensor<2xcomplex<f32>>
+      %y = stablehlo.custom_call @strange() {backend_config = "\\FF\\FE"} : () -> tensor<f32>
+      return %x, %y : tensor<2xcomplex<f32>>, tensor<f32>
+    }"""
+    assert proof(text, text).answer == "proven"
+
+
+def test_parts_are_alike_along_the_other_axes() -> None:
+    """An argument that is a partial sum along one axis is the same on devices along the other."""
+    text = """shard.grid @g(shape = 2x3)
+    func.func @main(%x: tensor<4xf32> {mesh.argument = tensor<4xf32, ARGUMENT>})
+        -> (tensor<4xf32> {mesh.result = tensor<4xf32, #mesh.shard<@g, [[]]>>})
+        attributes {mesh.form = "local"} {
+      %y = shard.all_reduce %x on @g grid_axes = [1] : tensor<4xf32> -> tensor<4xf32>
+      return %y : tensor<4xf32>
+    }"""
+    for axis, answer in ((1, "proven"), (0, "refuted")):
+        local = text.replace("ARGUMENT", f"#mesh.shard<@g, [[], [{axis}]]>")
+        assert proof(SMALL.format("4xf32"), local).answer == answer
 
 
 def test_the_program_ends_with_a_status_for_each_answer(tmp_path: Path) -> None:
