@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from secrets import token_hex
+from typing import TYPE_CHECKING
 
 from shard_dialect import plugins
 from shard_dialect.abi.lowered_program import Program
@@ -31,7 +32,6 @@ from shard_dialect.processes.atomic_files import Output, OutputFolder
 from shard_dialect.processes.launchers import Rank
 from shard_dialect.processes.startup import message_of
 from shard_dialect.processes.to_parent import doing, is_watched
-from shard_dialect.proof.prove import Proof
 from shard_dialect.runtime.array_files import (
     is_folder,
     load_inputs,
@@ -54,7 +54,6 @@ from shard_dialect.runtime.communicators.world import (
     World,
 )
 from shard_dialect.runtime.compile import compile_by, compile_reference, compile_sharded
-from shard_dialect.runtime.confirmed_proof import proof_of_compiled, told
 from shard_dialect.runtime.dynamic_sizes import Sizes
 from shard_dialect.runtime.profiling.merged_trace import profiled
 from shard_dialect.runtime.program_cache import Cache
@@ -67,6 +66,9 @@ from shard_dialect.runtime.rank_agreement import (
     digest_of_inputs,
     versions,
 )
+
+if TYPE_CHECKING:
+    from shard_dialect.proof.prove import Proof
 
 
 def execute(
@@ -315,6 +317,8 @@ def _proof(
     options: argparse.Namespace, sources: _Sources, sizes: Sizes, executable: Runnable
 ) -> Proof:
     """The proof of `--prove`, which is said. Raises `ShardError` for a refutation."""
+    from shard_dialect.runtime.confirmed_proof import proof_of_compiled, told
+
     source, entry = sources.program, executable.program.entry
     with make_context():
         doing("the proof", f"{source.name}:1:1")
