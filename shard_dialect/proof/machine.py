@@ -99,6 +99,8 @@ class Machine:
     boxes: list[Op] = dataclasses.field(default_factory=list)
     steps: Iterator[int] = dataclasses.field(default_factory=count)
     loops: list[tuple[int, ...]] = dataclasses.field(default_factory=list)
+    around: dict[int, Value] = dataclasses.field(default_factory=dict)
+    """The values outside of the body that is evaluated, in which it may read them."""
     active: Data | None = None
     """Which devices are in the branch that is evaluated, if not all are."""
 
@@ -137,13 +139,20 @@ class Machine:
 
     def call(self, function: Function, arguments: Sequence[Value]) -> list[Value]:
         """The results of a function."""
-        return self.run(function.body, {}, arguments)
+        before, self.around = self.around, {}
+        results = self.run(function.body, {}, arguments)
+        self.around = before
+        return results
 
     def run(self, block: Block, known: dict[int, Value], arguments: Sequence[Value]) -> list[Value]:
         """Evaluate a block; the values that its last op passes on."""
         known.update(zip(block.arguments, arguments, strict=True))
         for op in block.ops:
-            operands = [known[number] for number in op.operands if number in known]
+            operands = [
+                known[number] if number in known else self._from_around(op, number)
+                for number in op.operands
+                if number in known or number in self.around
+            ]
             if op.name in TERMINATORS:
                 return operands
             results = self._evaluated(op, operands, known)
@@ -161,8 +170,19 @@ class Machine:
         evaluate = OPS.get(op.name)
         if evaluate is None:
             return self.black_box(op, operands)
+        before = self.around
+        if op.regions:
+            self.around = {**before, **known}
         results = evaluate(self, op, operands)
+        self.around = before
         return [results] if isinstance(results, Value) else results
+
+    def _from_around(self, op: Op, number: int) -> Value:
+        """A value of outside of the body that is evaluated, whose dimensions are those of loops."""
+        value = self.around[number]
+        if any(size > 1 for size in value.data.shape):
+            raise self.unproven(op, "reads a value of outside of its body that is no constant")
+        return value
 
     def unproven(self, op: Op, why: str) -> Unproven:
         """The error for an op that cannot be judged."""

@@ -241,6 +241,32 @@ def test_numbers_that_are_none_and_strings_of_any_bytes_are_read() -> None:
     assert proof(text, text).answer == "proven"
 
 
+def test_bodies_read_values_of_outside() -> None:
+    """A comparison of a sort whose constant has been moved out, as common subexpressions are."""
+    text = """shard.grid @g(shape = 2)
+    func.func @main(%x: tensor<4x6xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>})
+        -> tensor<4x6xf32> {
+      CONSTANT
+      %s = "stablehlo.sort"(%x) <{dimension = 1 : i64}> ({
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        CONSTANT
+        %c = stablehlo.multiply %a, %z : tensor<f32>
+        %d = stablehlo.multiply %b, %z : tensor<f32>
+        %e = stablehlo.compare LT, %c, %d : (tensor<f32>, tensor<f32>) -> tensor<i1>
+        stablehlo.return %e : tensor<i1>
+      }) : (tensor<4x6xf32>) -> tensor<4x6xf32>
+      return %s : tensor<4x6xf32>
+    }"""
+    constant = "%z = stablehlo.constant dense<-1.0> : tensor<f32>"
+    inside, outside = (text.split("CONSTANT") for _ in range(2))
+    unsharded = inside[0] + inside[1] + constant + inside[2]
+    moved = outside[0] + constant + outside[1] + outside[2]
+    assert proof(unsharded).answer == "proven"
+    assert proof(unsharded, partitioned(moved)).answer == "proven"
+    other = partitioned(moved.replace("-1.0", "1.0"))
+    assert proof(unsharded, other).answer == "refuted"
+
+
 def test_parts_are_alike_along_the_other_axes() -> None:
     """An argument that is a partial sum along one axis is the same on devices along the other."""
     text = """shard.grid @g(shape = 2x3)
