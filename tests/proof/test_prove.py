@@ -226,7 +226,25 @@ def test_the_input_is_read_once(tmp_path: Path, capfd: pytest.CaptureFixture[str
     assert capfd.readouterr().err.count("'mhlo.sharding' is not read") == 1
 
 
-@pytest.mark.parametrize("text", [text for text, _ in PROGRAMS.values()], ids=PROGRAMS)
+WINDOWS_OF_NOTHING = """func.func @main(%x: tensor<0x4xf32>, %y: tensor<0x2xf32>)
+    -> tensor<0x4xf32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %r = "stablehlo.select_and_scatter"(%x, %y, %zero) <{window_dimensions = array<i64: 1, 2>,
+      window_strides = array<i64: 1, 2>}> ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %c = stablehlo.compare GE, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+    stablehlo.return %c : tensor<i1>
+  }, {
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %c = stablehlo.add %a, %b : tensor<f32>
+    stablehlo.return %c : tensor<f32>
+  }) : (tensor<0x4xf32>, tensor<0x2xf32>, tensor<f32>) -> tensor<0x4xf32>
+  return %r : tensor<0x4xf32>
+}"""
+EMPTY = {**{name: text for name, (text, _) in PROGRAMS.items()}, "windows": WINDOWS_OF_NOTHING}
+
+
+@pytest.mark.parametrize("text", EMPTY.values(), ids=EMPTY)
 def test_tensors_without_elements_are_proven(text: str) -> None:
     assert proof(text).answer == "proven"
 
