@@ -26,22 +26,23 @@ from shard_dialect.proof import (  # noqa: F401 - they say what ops mean
     control,
     functions,
     manual,
+    sizes,
     structured_stablehlo,
     tosa,
 )
 from shard_dialect.proof.boundary import Place, argument, on_grid_of, shards, total
+from shard_dialect.proof.family import elements, smaller
 from shard_dialect.proof.field import PRIME_GAPS, Field
 from shard_dialect.proof.machine import Data, Machine, Unproven, Value
 from shard_dialect.proof.reading import Function, Op, Program, Type, read_program
-from shard_dialect.proof.sizes import elements, smaller
 
 Answer: TypeAlias = Literal["proven", "refuted", "unknown"]
 _INTEGER_TRIALS = 4
 _ORDERED_TRIALS = 8
-_MANY_ELEMENTS = 1 << 28
-"""Programs whose ops have more elements in all are evaluated at smaller sizes."""
-_MOST_ELEMENTS = 1 << 34
-"""Programs that have more then are given up."""
+_MANY_ELEMENTS = 1 << 22
+"""Programs whose ops have more elements in all are evaluated at smaller sizes first."""
+_MOST_ELEMENTS = 1 << 29
+"""Programs that have more are not evaluated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +104,31 @@ def prove(unsharded: ir.Module | Program, local: ir.Module, entry: str | None = 
     pair = _Pair(whole, own, whole.entry(entry), own.entry(entry))
     pair.check()
     try:
-        return _judged(pair.of_a_size())
+        return _answer(pair)
     except Unproven as error:
         at = f" at {error.location}" if error.location else ""
         return Proof("unknown", 0, reason=f"{error.message}{at}")
+
+
+def _answer(pair: _Pair) -> Proof:
+    """By the programs themselves, or by smaller ones of their family where these are large."""
+    if pair.elements <= _MANY_ELEMENTS:
+        return _judged(pair)
+    less = pair.made_smaller()
+    proof = _judged(less) if less.elements <= _MOST_ELEMENTS else None
+    if proof is not None and proof.answer == "proven":
+        return proof
+    if pair.elements <= _MOST_ELEMENTS:
+        return _judged(pair)
+    if proof is None:
+        raise Unproven(
+            f"the ops have {pair.elements:,} elements in all, of which {less.elements:,} are left "
+            f"at the smallest sizes: the prover evaluates up to {_MOST_ELEMENTS:,}{less.kept}"
+        )
+    if proof.answer == "unknown":
+        return proof
+    reason = f"with {less.smaller}: {proof.counterexample}{proof.reason and f'; {proof.reason}'}"
+    return replace(proof, answer="unknown", reason=reason)
 
 
 def _judged(pair: _Pair) -> Proof:
@@ -127,8 +149,6 @@ def _judged(pair: _Pair) -> Proof:
     other.difference()
     if not all(map(np.array_equal, first[0].results, other.results)):
         reason = "it depends on elements that nothing has written, such as padding"
-        if pair.smaller:
-            return Proof("unknown", 2, assumptions, f"with {pair.smaller}: {outcome}; {reason}")
         return Proof("refuted", 2, assumptions, reason, outcome)
     # A program may use that the maximum of a number and itself is the number.
     ordered = [
@@ -145,8 +165,6 @@ def _judged(pair: _Pair) -> Proof:
     ]
     if _first_difference(split) is None:
         return Proof("proven", len(split), (*assumptions, "exp(a - b) = exp(a) / exp(b)"))
-    if pair.smaller:
-        return Proof("unknown", 1, assumptions, f"with {pair.smaller}: {outcome}", outcome)
     return Proof("refuted", 1, assumptions, counterexample=outcome)
 
 
@@ -164,24 +182,16 @@ class _Pair:
     local: Function
     smaller: str = ""
     """Which devices and sizes are evaluated as others, if any are."""
+    kept: str = ""
+    """Ops that keep sizes."""
 
-    def of_a_size(self) -> _Pair:
-        """These programs, or smaller ones of their kind where they are too large to evaluate."""
-        pair = self
-        if self.elements > _MANY_ELEMENTS:
-            places = [*self.places("mesh.argument"), *self.places("mesh.result")]
-            made = smaller(self.whole, self.own, self.unsharded, self.local, places)
-            functions = made.whole.functions, made.own.functions
-            pair = _Pair(
-                made.whole, made.own, functions[0][self.unsharded.name],
-                functions[1][self.local.name], str(made),
-            )  # fmt: skip
-        if pair.elements > _MOST_ELEMENTS:
-            note = pair.smaller and f" with {pair.smaller}"
-            raise Unproven(
-                f"the ops have {pair.elements:,} elements in all{note}: too many to evaluate"
-            )
-        return pair
+    def made_smaller(self) -> _Pair:
+        """The smallest programs of which these are larger ones."""
+        places = [*self.places("mesh.argument"), *self.places("mesh.result")]
+        made = smaller(self.whole, self.own, self.unsharded, self.local, places)
+        unsharded = made.whole.functions[self.unsharded.name]
+        local = made.own.functions[self.local.name]
+        return _Pair(made.whole, made.own, unsharded, local, str(made), made.kept)
 
     @property
     def elements(self) -> int:
@@ -250,7 +260,7 @@ class _Pair:
     def assumptions(self) -> tuple[str, ...]:
         """What the answer is for."""
         listed = ["integer arguments as drawn"] if self.has_integers else []
-        return (*listed, self.smaller) if self.smaller else tuple(listed)
+        return (*listed, f"evaluated with {self.smaller}") if self.smaller else tuple(listed)
 
 
 def _bare(type_: Type) -> str:

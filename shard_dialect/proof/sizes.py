@@ -1,426 +1,45 @@
-"""The same two programs with smaller tensors on fewer devices.
+"""What each op says of sizes: which are equal, and which are products of others.
 
-A program whose ops treat all elements along a dimension alike is one of a family, with a member for
-each size, as `x + y` is for vectors of any length. Both programs are read as members of one family:
-each size and each axis of the grid is a product of unknown factors (`Factors`), each op says which
-of these are equal, and an op that says nothing keeps the sizes that it has. A number in the program
-that is a size, such as the bound of a loop over layers, is that size in the family. The member with
-the smallest factors is evaluated in place of the one that was given.
+An op that is not here keeps its sizes.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 from math import gcd, prod
-from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from shard_dialect.proof.boundary import Place
 from shard_dialect.proof.elementwise import ELEMENTWISE
-from shard_dialect.proof.factors import Factors, Term
-from shard_dialect.proof.machine import TERMINATORS
-from shard_dialect.proof.reading import Block, Function, Grid, Op, Program, Type
+from shard_dialect.proof.factors import Term
+from shard_dialect.proof.family import CONSTANTS, Attribute, Dims, Family, Size, is_splat, relates
+from shard_dialect.proof.reading import Op, Type
 from shard_dialect.proof.structured_stablehlo import listed, structured
 
-Dims: TypeAlias = tuple[Term, ...]
-Size: TypeAlias = Callable[[Term], int]
-"""The new value of a product of factors."""
-Attribute: TypeAlias = Callable[[Size], Any]
-"""The new value of an attribute."""
 
-
-def elements(programs: Sequence[tuple[Program, int]]) -> int:
-    """The elements of all results of all ops on this many devices; loops count once."""
-    return sum(
-        devices * prod(type_.shape)
-        for program, devices in programs
-        for function in program.functions.values()
-        for op in _ops(function.body)
-        for type_ in op.types
-    )
-
-
-def _ops(block: Block) -> Iterator[Op]:
-    for op in block.ops:
-        yield op
-        for region in op.regions:
-            yield from _ops(region)
-
-
-@dataclass(frozen=True, slots=True)
-class Smaller:
-    """Both programs, made smaller; the sizes that were, and what they are."""
-
-    whole: Program
-    own: Program
-    sizes: Mapping[int, int]
-    devices: tuple[int, int]
-
-    def __str__(self) -> str:
-        shown = ", ".join(f"{old} to {new}" for old, new in list(self.sizes.items())[:_MOST_SHOWN])
-        return (
-            f"{self.devices[0]} devices as {self.devices[1]}, and sizes as smaller ones where all "
-            f"elements are treated alike: {shown}"
-        )
-
-
-_MOST_SHOWN = 4
-
-
-def smaller(
-    whole: Program, own: Program, unsharded: Function, local: Function, places: Sequence[Place]
-) -> Smaller:
-    """The smallest programs of which these are larger members.
-
-    `places` are those of the local function's arguments, and then of its results.
-    """
-    factors = Factors()
-    one, many = (_Family(each, factors) for each in (whole, own))
-    one.read()
-    many.read()
-    _relate_boundaries(factors, one, many, unsharded, local, places)
-    one.link_integers()
-    many.link_integers()
-    chosen = factors.smallest()
-
-    def size(term: Term) -> int:
-        return prod(chosen[factor] for factor in factors.factors(term))
-
-    before = {factors.value(dim): size(dim) for family in (one, many) for dim in family.sizes()}
-    changed = {old: new for old, new in sorted(before.items(), reverse=True) if new != old}
-    made = many.smaller(size)
-    return Smaller(
-        one.smaller(size),
-        made,
-        changed,
-        (len(own.grid.devices), len(made.grid.devices)),
-    )
-
-
-def _relate_boundaries(
-    factors: Factors,
-    one: _Family,
-    many: _Family,
-    unsharded: Function,
-    local: Function,
-    places: Sequence[Place],
-) -> None:
-    """The sizes of each argument and result of the local function are parts of the global ones."""
-    pairs = [
-        (one.of(unsharded, number, type_), many.of(local, own, local_type))
-        for number, type_, own, local_type in zip(
-            unsharded.body.arguments, unsharded.body.types, local.body.arguments, local.body.types,
-            strict=True,
-        )
-    ]  # fmt: skip
-    pairs += [
-        (one.of(unsharded, number, type_), many.of(local, own, local_type))
-        for number, type_, own, local_type in zip(
-            unsharded.body.ops[-1].operands, unsharded.result_types,
-            local.body.ops[-1].operands, local.result_types, strict=True,
-        )
-    ]  # fmt: skip
-    for (dims, own_dims), place in zip(pairs, places, strict=True):
-        sharding = place.sharding
-        split: Sequence[Sequence[Any]] = [()] * len(dims)
-        if sharding is not None:
-            split = sharding.split_axes
-            if any(sharding.halos or ()) or any(sharding.offsets or ()):
-                factors.pin(*dims, *own_dims, *many.axes[sharding.grid])
-        for dim, own_dim, axes in zip(dims, own_dims, split, strict=True):
-            terms = [many.axes[sharding.grid][axis] for axis in axes]
-            parts = sum(terms, own_dim)
-            if factors.value(parts) == factors.value(dim):
-                factors.equate(dim, parts)
-            else:
-                factors.pin(dim, parts)
-
-
-@dataclass
-class _Family:
-    """A program, and what its ops say of its sizes."""
-
-    program: Program
-    factors: Factors
-    dims: dict[tuple[str, int], Dims] = field(default_factory=dict)
-    axes: dict[str, Dims] = field(default_factory=dict)
-    attributes: dict[int, dict[str, Attribute]] = field(default_factory=dict)
-    """What changes of an op, by the identity of the op."""
-    function: str = ""
-    parents: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
-    """Integers that are computed from each other, as a forest."""
-    constants: list[tuple[tuple[str, int], Op]] = field(default_factory=list)
-    positions: list[tuple[tuple[str, int], Term]] = field(default_factory=list)
-    """Integers, and sizes in which they are positions."""
-
-    def read(self) -> None:
-        """Relate all sizes of the program."""
-        for name, grid in self.program.grids.items():
-            self.axes[name] = tuple(self.factors.new(size) for size in grid.shape)
-            in_order = grid.devices == tuple(range(len(grid.devices)))
-            if not in_order or len(self.program.grids) > 1 or self.program.parts:
-                self.factors.pin(*self.axes[name])
-        for function in self.program.functions.values():
-            self.function = function.name
-            self.read_block(function.body)
-
-    def read_block(self, block: Block) -> None:
-        for op in block.ops:
-            if op.name not in TERMINATORS:
-                _rule_of(op)(self, op)
-                for region in op.regions:
-                    self.read_block(region)
-
-    def of(self, function: Function | str, number: int, type_: Type) -> Dims:
-        """The sizes of a value."""
-        name = function if isinstance(function, str) else function.name
-        known = self.dims.get((name, number))
-        if known is None:
-            known = tuple(self._size(size) for size in type_.shape)
-            self.dims[name, number] = known
-        return known
-
-    def _size(self, size: int) -> Term:
-        return self.factors.constant(size) if size < 1 else self.factors.new(size)
-
-    def operands(self, op: Op) -> list[Dims]:
-        """The sizes of an op's operands."""
-        return [
-            self.of(self.function, number, type_)
-            for number, type_ in zip(op.operands, op.operand_types, strict=True)
-        ]
-
-    def results(self, op: Op) -> list[Dims]:
-        """The sizes of an op's results."""
-        return [
-            self.of(self.function, number, type_)
-            for number, type_ in zip(op.results, op.types, strict=True)
-        ]
-
-    def same(self, left: Dims, right: Dims) -> None:
-        """Let two tensors have the same shape."""
-        for a, b in zip(left, right, strict=True):
-            self.factors.equate(a, b)
-
-    def together(self, *numbers: int) -> None:
-        """Integers that are computed from each other."""
-        first, *rest = [(self.function, number) for number in numbers] or [("", 0)]
-        for other in rest:
-            self.join(first, other)
-
-    def join(self, a: tuple[str, int], b: tuple[str, int]) -> None:
-        self.parents[self.root(a)] = self.root(b)
-
-    def root(self, key: tuple[str, int]) -> tuple[str, int]:
-        while (parent := self.parents.get(key, key)) != key:
-            key = parent
-        return key
-
-    def count(self, number: int, *terms: Term) -> None:
-        """Say that an integer is a position in sizes of these terms."""
-        self.factors.hold_positions(*terms)
-        self.positions += [((self.function, number), term) for term in terms]
-
-    def change_numbers(self, op: Op, name: str, numbers: Sequence[tuple[int, Term]]) -> None:
-        """Say that a list holds these multiples, as they are now, of units."""
-        multiples = [(number // self.factors.value(unit), unit) for number, unit in numbers]
-        self.change(op, name, lambda size: tuple(n * size(unit) for n, unit in multiples))
-
-    def change(self, op: Op, name: str, value: Attribute) -> None:
-        """Say what an attribute is in another member of the family."""
-        self.attributes.setdefault(id(op), {})[name] = value
-
-    def grid_axes(self, op: Op) -> list[Term]:
-        """The sizes of the axes along which a collective runs."""
-        name = op.attributes.get("grid", op.attributes.get("cluster", next(iter(self.axes), "")))
-        listed_axes = op.attributes.get("grid_axes", op.attributes.get("mesh_axis"))
-        axes = self.axes.get(name, ())
-        return [axes[axis] for axis in (range(len(axes)) if listed_axes is None else listed_axes)]
-
-    def link_integers(self) -> None:
-        """A constant that is the size in which it counts is that size, whatever it is."""
-        counted: dict[tuple[str, int], list[Term]] = defaultdict(list)
-        for key, term in self.positions:
-            counted[self.root(key)].append(term)
-        for key, op in self.constants:
-            terms = counted.get(self.root(key), [])
-            if not self._is_linked(key, op, self._by_value(terms)):
-                self.factors.pin(*terms)
-
-    def _by_value(self, terms: Sequence[Term]) -> dict[int, Term]:
-        found: dict[int, Term] = {}
-        for term in terms:
-            self.factors.equate(found.setdefault(self.factors.value(term), term), term)
-        return found
-
-    def _is_linked(self, key: tuple[str, int], op: Op, sizes: Mapping[int, Term]) -> bool:
-        given = op.attributes["value"]
-        if isinstance(given, int):
-            given = np.array(given)
-        if not isinstance(given, np.ndarray) or given.dtype.kind not in "iu":
-            return False
-        flat = given.reshape(-1)
-        if not _is_splat(given):
-            step, dims = int(flat[1] - flat[0]), self.dims[key]
-            if step not in sizes or not np.array_equal(flat, np.arange(len(flat)) * step):
-                self.factors.pin(*dims)
-                return False
-            term = sizes[step]
-            self.change(op, "value", lambda size: _multiples(dims, term, size))
-            return True
-        number = int(flat[0]) if flat.size else 0
-        for value, term in sizes.items():
-            for sign, less in ((1, 0), (1, 1), (-1, 0)):
-                if number == sign * (value - less):
-                    new = _linked(term, sign, less, given.ndim)
-                    self.change(op, "value", new)
-                    return True
-        return abs(number) <= 1
-
-    def sizes(self) -> Iterator[Term]:
-        """All sizes of all tensors, and the axes."""
-        for dims in (*self.dims.values(), *self.axes.values()):
-            yield from dims
-
-    def smaller(self, size: Size) -> Program:
-        """The member of the family that has these sizes."""
-        functions = {
-            name: _Rewriter(self, name, size).function(each)
-            for name, each in self.program.functions.items()
-        }
-        grids = dict(self.program.grids)
-        for name, axes in self.axes.items():
-            shape = tuple(map(size, axes))
-            if shape != grids[name].shape:
-                grids[name] = Grid(shape, tuple(range(prod(shape))))
-        return replace(self.program, functions=functions, grids=grids)
-
-
-def _linked(term: Term, sign: int, less: int, rank: int) -> Attribute:
-    return lambda size: np.full((1,) * rank, sign * (size(term) - less))
-
-
-def _multiples(dims: Dims, term: Term, size: Size) -> NDArray[Any]:
-    shape = [size(dim) for dim in dims]
-    return np.arange(prod(shape)).reshape(shape) * size(term)
-
-
-def _is_splat(array: NDArray[Any]) -> bool:
-    return array.size < 2 or not any(array.strides) or bool((array == array.flat[0]).all())
-
-
-@dataclass(frozen=True)
-class _Rewriter:
-    """Writes a function with other sizes."""
-
-    family: _Family
-    name: str
-    size: Size
-
-    def function(self, given: Function) -> Function:
-        body = self.block(given.body)
-        returned = body.ops[-1].operand_types if body.ops else ()
-        return replace(given, body=body, result_types=returned)
-
-    def block(self, given: Block) -> Block:
-        types = self.types(given.arguments, given.types)
-        return Block(given.arguments, types, tuple(self.op(op) for op in given.ops))
-
-    def op(self, op: Op) -> Op:
-        types = self.types(op.results, op.types)
-        attributes = dict(op.attributes)
-        for name, value in self.family.attributes.get(id(op), {}).items():
-            attributes[name] = value(self.size)
-        constant = attributes.get("value", attributes.get("values"))
-        if isinstance(constant, np.ndarray) and types and constant.shape != types[0].shape:
-            key = "value" if "value" in attributes else "values"
-            attributes[key] = np.broadcast_to(constant.reshape(-1)[:1], types[0].shape)
-        return replace(
-            op,
-            operand_types=self.types(op.operands, op.operand_types),
-            types=types,
-            attributes=attributes,
-            regions=tuple(self.block(region) for region in op.regions),
-        )
-
-    def types(self, numbers: Sequence[int], types: Sequence[Type]) -> tuple[Type, ...]:
-        found = []
-        for number, type_ in zip(numbers, types, strict=True):
-            dims = self.family.dims.get((self.name, number))
-            shape = type_.shape if dims is None else tuple(map(self.size, dims))
-            found.append(replace(type_, shape=shape) if shape != type_.shape else type_)
-        return tuple(found)
-
-
-Rule: TypeAlias = Callable[[_Family, Op], None]
-RULES: dict[str, Rule] = {}
-
-
-def _rule(*names: str) -> Callable[[Rule], Rule]:
-    def note(function: Rule) -> Rule:
-        RULES.update(dict.fromkeys(names, function))
-        return function
-
-    return note
-
-
-def _rule_of(op: Op) -> Rule:
-    if op.maps:
-        return _loops
-    if op.name in RULES:
-        return RULES[op.name]
-    return _elementwise if op.name in ELEMENTWISE else _keeps
-
-
-def _integers(family: _Family, op: Op) -> None:
-    """Integers that an op reads and gives are computed from each other."""
-    pairs = [
-        *zip(op.operands, op.operand_types, strict=True),
-        *zip(op.results, op.types, strict=True),
-        *(pair for each in op.regions for pair in zip(each.arguments, each.types, strict=True)),
-    ]
-    family.together(*(n for n, type_ in pairs if type_.is_integer and not type_.is_bit))
-
-
-def _keeps(family: _Family, op: Op) -> None:
-    """An op of which nothing is said here: its sizes, and those of its grid, stay."""
-    _integers(family, op)
-    for dims in (*family.operands(op), *family.results(op)):
-        family.factors.pin(*dims)
-    if op.name.startswith(("shard.", "mesh.", "sdy.")):
-        for axes in family.axes.values():
-            family.factors.pin(*axes)
-    for region in op.regions:
-        for number, type_ in zip(region.arguments, region.types, strict=True):
-            family.factors.pin(*family.of(family.function, number, type_))
-
-
-@_rule(
-    "linalg.fill", "stablehlo.reverse", "tensor.cast",
+@relates(
+    *ELEMENTWISE, "stablehlo.reverse", "tensor.cast",
     "sdy.sharding_constraint", "sdy.reshard", "sdy.propagation_barrier", "mesh.annotate",
     "mesh.reshard", "mesh.propagation_barrier", "shard.shard", "shard.all_reduce", "mesh.mask",
     "stablehlo.sort", "stablehlo.map",
 )  # fmt: skip
-def _elementwise(family: _Family, op: Op) -> None:
+def _elementwise(family: Family, op: Op) -> None:
     """Tensors of one shape; scalars stand for tensors of it."""
-    _integers(family, op)
+    family.integers(op)
     many = [dims for dims in (*family.operands(op), *family.results(op)) if dims]
     for dims in many:
         if len(dims) != len(many[-1]):
-            _keeps(family, op)
+            family.keep(op)
             return
         for a, b in zip(dims, many[-1], strict=True):
             if family.factors.value(a) == family.factors.value(b):
                 family.factors.equate(a, b)
 
 
-def _loops(family: _Family, op: Op) -> None:
+@relates("linalg.generic")
+def _loops(family: Family, op: Op) -> None:
     """An op of linalg: each loop has a size; what reads several loops at once keeps them."""
-    _integers(family, op)
+    family.integers(op)
     sizes: dict[int, Term] = {}
     for dims, map_ in zip(family.operands(op), op.maps, strict=False):
         for dim, expression in zip(dims, map_.results, strict=True):
@@ -439,34 +58,34 @@ def _loops(family: _Family, op: Op) -> None:
             family.factors.pin(*sizes.values())
 
 
-@_rule("linalg.index", "linalg.yield")
-def _index(family: _Family, op: Op) -> None:
+@relates("linalg.index", "linalg.yield")
+def _index(family: Family, op: Op) -> None:
     """Its loop is noted with the op around it."""
 
 
-@_rule("tensor.empty", "bufferization.alloc_tensor", "shard.sharding")
-def _made(family: _Family, op: Op) -> None:
+@relates("tensor.empty", "bufferization.alloc_tensor", "shard.sharding")
+def _made(family: Family, op: Op) -> None:
     """A tensor of any shape; of sizes that operands give, it stays."""
     family.results(op)
     if op.operands:
-        _keeps(family, op)
+        family.keep(op)
 
 
-@_rule("arith.constant", "stablehlo.constant", "mhlo.constant")
-def _constant(family: _Family, op: Op) -> None:
+@relates(*CONSTANTS)
+def _constant(family: Family, op: Op) -> None:
     """Of one number it has any shape."""
     (dims,) = family.results(op)
     given = op.attributes["value"]
     is_integer = op.type.is_integer and not op.type.is_bit
     if is_integer:
         family.constants.append(((family.function, op.results[0]), op))
-    elif isinstance(given, str) or (isinstance(given, np.ndarray) and not _is_splat(given)):
+    elif isinstance(given, str) or (isinstance(given, np.ndarray) and not is_splat(given)):
         family.factors.pin(*dims)
 
 
-@_rule("stablehlo.broadcast_in_dim")
-def _broadcast(family: _Family, op: Op) -> None:
-    _integers(family, op)
+@relates("stablehlo.broadcast_in_dim")
+def _broadcast(family: Family, op: Op) -> None:
+    family.integers(op)
     (given,), (made,) = family.operands(op), family.results(op)
     shape = op.operand_types[0].shape
     for dim, to in enumerate(op.attributes["broadcast_dimensions"]):
@@ -474,28 +93,28 @@ def _broadcast(family: _Family, op: Op) -> None:
             family.factors.equate(given[dim], made[to])
 
 
-@_rule("stablehlo.reshape", "tensor.collapse_shape", "tensor.expand_shape")
-def _reshape(family: _Family, op: Op) -> None:
-    _integers(family, op)
+@relates("stablehlo.reshape", "tensor.collapse_shape", "tensor.expand_shape")
+def _reshape(family: Family, op: Op) -> None:
+    family.integers(op)
     family.factors.refine(family.operands(op)[0], family.results(op)[0])
 
 
-@_rule("stablehlo.transpose")
-def _transpose(family: _Family, op: Op) -> None:
-    _integers(family, op)
+@relates("stablehlo.transpose")
+def _transpose(family: Family, op: Op) -> None:
+    family.integers(op)
     (given,), (made,) = family.operands(op), family.results(op)
     family.same(tuple(given[dim] for dim in op.attributes["permutation"]), made)
 
 
-@_rule("stablehlo.iota")
-def _iota(family: _Family, op: Op) -> None:
+@relates("stablehlo.iota")
+def _iota(family: Family, op: Op) -> None:
     dim = family.results(op)[0][op.attributes["iota_dimension"]]
     family.count(op.results[0], dim)
 
 
-@_rule("stablehlo.slice")
-def _slice(family: _Family, op: Op) -> None:
-    _integers(family, op)
+@relates("stablehlo.slice")
+def _slice(family: Family, op: Op) -> None:
+    family.integers(op)
     (given,), (made,) = family.operands(op), family.results(op)
     names = ("start_indices", "limit_indices", "strides")
     starts: list[tuple[int, Term]] = []
@@ -512,7 +131,7 @@ def _slice(family: _Family, op: Op) -> None:
     family.change_numbers(op, names[1], limits)
 
 
-def _in_units(family: _Family, sizes: Sequence[Term], *numbers: int) -> Term:
+def _in_units(family: Family, sizes: Sequence[Term], *numbers: int) -> Term:
     """Let sizes and numbers be multiples of one unknown, the same multiples that they are."""
     own = [family.factors.value(size) for size in sizes]
     unit = gcd(*numbers, *own)
@@ -525,9 +144,9 @@ def _in_units(family: _Family, sizes: Sequence[Term], *numbers: int) -> Term:
     return term
 
 
-@_rule("stablehlo.concatenate")
-def _concatenate(family: _Family, op: Op) -> None:
-    _integers(family, op)
+@relates("stablehlo.concatenate")
+def _concatenate(family: Family, op: Op) -> None:
+    family.integers(op)
     (made,), along = family.results(op), op.attributes["dimension"]
     for dims in family.operands(op):
         for dim, (a, b) in enumerate(zip(dims, made, strict=True)):
@@ -536,9 +155,9 @@ def _concatenate(family: _Family, op: Op) -> None:
     _in_units(family, [dims[along] for dims in (*family.operands(op), made)])
 
 
-@_rule("stablehlo.pad")
-def _pad(family: _Family, op: Op) -> None:
-    _integers(family, op)
+@relates("stablehlo.pad")
+def _pad(family: Family, op: Op) -> None:
+    family.integers(op)
     given, made = family.operands(op)[0], family.results(op)[0]
     names = ("edge_padding_low", "edge_padding_high", "interior_padding")
     lows: list[tuple[int, Term]] = []
@@ -555,18 +174,18 @@ def _pad(family: _Family, op: Op) -> None:
     family.change_numbers(op, names[1], highs)
 
 
-@_rule("stablehlo.reduce")
-def _reduce(family: _Family, op: Op) -> None:
-    _integers(family, op)
+@relates("stablehlo.reduce")
+def _reduce(family: Family, op: Op) -> None:
+    family.integers(op)
     dims = op.attributes["dimensions"]
     for given, made in zip(family.operands(op), family.results(op), strict=False):
         family.same(tuple(each for dim, each in enumerate(given) if dim not in dims), made)
         family.same(family.operands(op)[0], given)
 
 
-@_rule("stablehlo.dot_general")
-def _dot(family: _Family, op: Op) -> None:
-    _integers(family, op)
+@relates("stablehlo.dot_general")
+def _dot(family: Family, op: Op) -> None:
+    family.integers(op)
     left, right = family.operands(op)
     dims = structured(op, "dot_dimension_numbers", "DotDimensionNumbers")
     batches = list(dims.lhs_batching_dimensions), list(dims.rhs_batching_dimensions)
@@ -583,8 +202,8 @@ def _dot(family: _Family, op: Op) -> None:
     family.same((*(left[dim] for dim in batches[0]), *free), family.results(op)[0])
 
 
-@_rule("stablehlo.convolution")
-def _convolution(family: _Family, op: Op) -> None:
+@relates("stablehlo.convolution")
+def _convolution(family: Family, op: Op) -> None:
     """Batch and features have any size, where they are not in groups."""
     (image, kernel), (made,) = family.operands(op), family.results(op)
     dims = structured(op, "dimension_numbers", "ConvDimensionNumbers")
@@ -610,7 +229,7 @@ def _convolution(family: _Family, op: Op) -> None:
 
 
 def _relate_windows(
-    family: _Family,
+    family: Family,
     op: Op,
     given: Sequence[Term],
     made: Sequence[Term],
@@ -628,25 +247,25 @@ def _relate_windows(
             family.factors.pin(a, b)
 
 
-@_rule("stablehlo.reduce_window")
-def _reduce_window(family: _Family, op: Op) -> None:
-    _integers(family, op)
+@relates("stablehlo.reduce_window")
+def _reduce_window(family: Family, op: Op) -> None:
+    family.integers(op)
     window = listed(op, "window_dimensions", [])
     for given, made in zip(family.operands(op), family.results(op), strict=False):
         _relate_windows(family, op, given, made, window, "base_dilations")
 
 
-@_rule("stablehlo.select_and_scatter")
-def _select_and_scatter(family: _Family, op: Op) -> None:
+@relates("stablehlo.select_and_scatter")
+def _select_and_scatter(family: Family, op: Op) -> None:
     (given, source, _), (made,) = family.operands(op), family.results(op)
     family.same(given, made)
     window = listed(op, "window_dimensions", [1] * len(given))
     _relate_windows(family, op, given, source, window, "base_dilations")
 
 
-@_rule("stablehlo.gather")
-def _gather(family: _Family, op: Op) -> None:
-    _integers(family, op)
+@relates("stablehlo.gather")
+def _gather(family: Family, op: Op) -> None:
+    family.integers(op)
     (operand, indices), (made,) = family.operands(op), family.results(op)
     dims = structured(op, "dimension_numbers", "GatherDimensionNumbers")
     _relate_batch(family, indices, made, dims.index_vector_dim, dims.offset_dims)
@@ -666,7 +285,7 @@ def _gather(family: _Family, op: Op) -> None:
 
 
 def _relate_batch(
-    family: _Family, indices: Dims, other: Dims, vector: int, windows: Sequence[int]
+    family: Family, indices: Dims, other: Dims, vector: int, windows: Sequence[int]
 ) -> None:
     """The dimensions of indices are those of what they pick, but for the windows."""
     here = [each for dim, each in enumerate(indices) if dim != vector]
@@ -675,7 +294,7 @@ def _relate_batch(
     family.factors.pin(*(each for dim, each in enumerate(indices) if dim == vector))
 
 
-def _relate_slice(family: _Family, index: int, whole: Term, part: Term) -> Term:
+def _relate_slice(family: Family, index: int, whole: Term, part: Term) -> Term:
     """A part that begins at an index; gives the unit in which the part is measured."""
     own, size = family.factors.value(whole), family.factors.value(part)
     if own == size:
@@ -690,9 +309,9 @@ def _relate_slice(family: _Family, index: int, whole: Term, part: Term) -> Term:
     return part
 
 
-@_rule("stablehlo.scatter")
-def _scatter(family: _Family, op: Op) -> None:
-    _integers(family, op)
+@relates("stablehlo.scatter")
+def _scatter(family: Family, op: Op) -> None:
+    family.integers(op)
     count = (len(op.operands) - 1) // 2
     given = family.operands(op)
     dims = structured(op, "scatter_dimension_numbers", "ScatterDimensionNumbers")
@@ -713,9 +332,9 @@ def _scatter(family: _Family, op: Op) -> None:
                 _relate_slice(family, index, size, updates[next(windows)])
 
 
-@_rule("stablehlo.dynamic_slice")
-def _dynamic_slice(family: _Family, op: Op) -> None:
-    _integers(family, op)
+@relates("stablehlo.dynamic_slice")
+def _dynamic_slice(family: Family, op: Op) -> None:
+    family.integers(op)
     whole, (part,) = family.operands(op)[0], family.results(op)
     for index, a, b in zip(op.operands[1:], whole, part, strict=True):
         _relate_slice(family, index, a, b)
@@ -723,56 +342,67 @@ def _dynamic_slice(family: _Family, op: Op) -> None:
     family.change_numbers(op, "slice_sizes", sizes)
 
 
-@_rule("stablehlo.dynamic_update_slice")
-def _dynamic_update_slice(family: _Family, op: Op) -> None:
-    _integers(family, op)
+@relates("stablehlo.dynamic_update_slice")
+def _dynamic_update_slice(family: Family, op: Op) -> None:
+    family.integers(op)
     (whole, part, *_), (made,) = family.operands(op), family.results(op)
     family.same(whole, made)
     for index, a, b in zip(op.operands[2:], whole, part, strict=True):
         _relate_slice(family, index, a, b)
 
 
-@_rule("stablehlo.while")
-def _while(family: _Family, op: Op) -> None:
+@relates("stablehlo.while")
+def _while(family: Family, op: Op) -> None:
     for region in op.regions:
+        pairs = zip(region.arguments, region.types, strict=True)
+        family.counters |= {(family.function, n) for n, type_ in pairs if type_.is_integer}
         _relate(family, op.operands, region.arguments, op.operand_types)
     _relate(family, op.operands, op.regions[1].ops[-1].operands, op.operand_types)
     _relate(family, op.operands, op.results, op.operand_types)
 
 
-@_rule("scf.for")
-def _for(family: _Family, op: Op) -> None:
+@relates("scf.for")
+def _for(family: Family, op: Op) -> None:
     counter, *arguments = op.body.arguments
     family.together(*op.operands[:3], counter)
+    family.counters.add((family.function, counter))
     for numbers in (arguments, op.body.ops[-1].operands, op.results):
         _relate(family, op.operands[3:], numbers, op.types)
 
 
-@_rule("stablehlo.if", "stablehlo.case", "scf.if", "scf.execute_region", "scf.index_switch")
-def _branches(family: _Family, op: Op) -> None:
+@relates("stablehlo.if", "stablehlo.case", "scf.if", "scf.execute_region", "scf.index_switch")
+def _branches(family: Family, op: Op) -> None:
     for region in op.regions:
         if region.ops:
             _relate(family, op.results, region.ops[-1].operands, op.types)
 
 
-@_rule("func.call", "stablehlo.composite")
-def _call(family: _Family, op: Op) -> None:
+@relates("func.call", "stablehlo.composite")
+def _call(family: Family, op: Op) -> None:
     name = op.attributes.get("callee", op.attributes.get("decomposition"))
     callee = family.program.functions.get(name)
     if callee is None:
-        _keeps(family, op)
+        family.keep(op)
         return
     _relate(family, op.operands, callee.body.arguments, op.operand_types, name)
+    given = {
+        (name, inner)
+        for number, inner in zip(op.operands, callee.body.arguments, strict=True)
+        if (family.function, number) in family.counters
+    }
+    if not given <= family.counters:
+        family.counters |= given
+        family.read_function(callee)
     _relate(family, op.results, callee.body.ops[-1].operands, op.types, name)
 
 
-@_rule("stablehlo.optimization_barrier", "mesh.done")
-def _barrier(family: _Family, op: Op) -> None:
+@relates("stablehlo.optimization_barrier", "mesh.done")
+def _barrier(family: Family, op: Op) -> None:
     _relate(family, op.operands, op.results, op.types)
 
 
 def _relate(
-    family: _Family,
+    family: Family,
     left: Sequence[int],
     right: Sequence[int],
     types: Sequence[Type],
@@ -796,9 +426,9 @@ _SPLIT = {
 """Collectives of which a dimension of the result is a part."""
 
 
-@_rule(*_JOINED, *_SPLIT)
-def _exchange(family: _Family, op: Op) -> None:
-    _integers(family, op)
+@relates(*_JOINED, *_SPLIT)
+def _exchange(family: Family, op: Op) -> None:
+    family.integers(op)
     (given,), (made,) = family.operands(op), family.results(op)
     members = sum(family.grid_axes(op), ())
     more, less = list(given), list(made)
@@ -811,15 +441,44 @@ def _exchange(family: _Family, op: Op) -> None:
     family.same(tuple(more), tuple(less))
 
 
-@_rule("mesh.collective_permute")
-def _permute(family: _Family, op: Op) -> None:
-    """A permutation that reorders digits of the members' numbers does so for digits of any size."""
-    _elementwise(family, op)
+@relates("mesh.collective_permute")
+def _permute(family: Family, op: Op) -> None:
+    """A permutation of members of one kind is one of any number of members of this kind."""
+    permutation = op.attributes.get("permutation", ())
     axes = family.grid_axes(op)
-    digits = _digits(op.attributes["permutation"])
-    if digits is None:
-        family.factors.pin(*axes)
+    if (away := _shift_of(permutation)) is not None:
+        members = sum(axes, ())
+        family.factors.hold_positions(members)
+        ends = min(permutation)
+        family.change(op, "permutation", lambda size: _shifted(size(members), away, ends))
+    elif (digits := _digits(permutation)) is not None:
+        family.change(op, "permutation", _reordered(family, axes, digits))
+    else:
+        family.keep(op)
         return
+    _elementwise(family, op)
+
+
+def _shift_of(permutation: Sequence[int]) -> int | None:
+    """Whether each member sends to the next, or to the one before: 1, or -1."""
+    count = len(permutation)
+    for away in (1, -1):
+        for end in (0, -1):
+            if count > 2 and list(permutation) == list(_shifted(count, away, end)):
+                return away
+    return None
+
+
+def _shifted(count: int, away: int, end: int) -> tuple[int, ...]:
+    """Each of `count` members to its neighbour; beyond the end to the other one, or to none: -1."""
+    to = [member + away for member in range(count)]
+    return tuple(each if 0 <= each < count else each % count if not end else -1 for each in to)
+
+
+def _reordered(
+    family: Family, axes: Sequence[Term], digits: Sequence[tuple[int, int]]
+) -> Attribute:
+    """The permutation that reorders digits of the members' numbers, which have any size."""
     terms = [family.factors.new(count) for count, _ in digits]
     order = sorted(range(len(digits)), key=lambda at: -digits[at][1])
     family.factors.refine(axes, terms)
@@ -830,7 +489,7 @@ def _permute(family: _Family, op: Op) -> None:
         numbers = np.arange(prod(sizes)).reshape([sizes[at] for at in order])
         return tuple(numbers.transpose(np.argsort(order)).reshape(-1).tolist())
 
-    family.change(op, "permutation", permutation)
+    return permutation
 
 
 def _digits(permutation: Sequence[int]) -> list[tuple[int, int]] | None:
@@ -838,7 +497,7 @@ def _digits(permutation: Sequence[int]) -> list[tuple[int, int]] | None:
 
     `[0, 2, 1, 3]` is `[(2, 1), (2, 2)]`: number `2 * a + b` goes to `a + 2 * b`.
     """
-    left = np.array(permutation)
+    left = np.array(permutation, np.int64)
     found: list[tuple[int, int]] = []
     while len(left) > 1:
         stride = int(left[1] - left[0])
@@ -855,11 +514,11 @@ def _digits(permutation: Sequence[int]) -> list[tuple[int, int]] | None:
         if stride != expected:
             return None
         expected *= count
-    return found[::-1] if left[0] == 0 else None
+    return found[::-1] if len(left) and left[0] == 0 else None
 
 
-@_rule("shard.shift")
-def _shift(family: _Family, op: Op) -> None:
+@relates("shard.shift")
+def _shift(family: Family, op: Op) -> None:
     """To a neighbour, of any number of them."""
     _elementwise(family, op)
     axis = family.axes[op.attributes["grid"]][op.attributes["shift_axis"]]
@@ -869,9 +528,9 @@ def _shift(family: _Family, op: Op) -> None:
         family.factors.pin(axis)
 
 
-@_rule("shard.process_multi_index", "shard.process_linear_index", "mesh.idx", "mesh.size",
+@relates("shard.process_multi_index", "shard.process_linear_index", "mesh.idx", "mesh.size",
        "shard.grid_shape")  # fmt: skip
-def _position(family: _Family, op: Op) -> None:
+def _position(family: Family, op: Op) -> None:
     for number in op.results:
         for axis in family.grid_axes(op):
             family.count(number, axis)
