@@ -99,10 +99,10 @@ class Machine:
     boxes: list[Op] = dataclasses.field(default_factory=list)
     steps: Iterator[int] = dataclasses.field(default_factory=count)
     loops: list[tuple[int, ...]] = dataclasses.field(default_factory=list)
-    around: dict[int, Value] = dataclasses.field(default_factory=dict)
-    """The values outside of the body that is evaluated, in which it may read them."""
     active: Data | None = None
     """Which devices are in the branch that is evaluated, if not all are."""
+    around: dict[int, Value] = dataclasses.field(default_factory=dict)
+    """The values outside of the body that is evaluated, in which it may read them."""
 
     @property
     def grid(self) -> tuple[int, ...]:
@@ -159,6 +159,13 @@ class Machine:
             known.update(zip(op.results, results, strict=True))
         return []
 
+    def _from_around(self, op: Op, number: int) -> Value:
+        """A value of outside of the body that is evaluated, whose dimensions are those of loops."""
+        value = self.around[number]
+        if any(size > 1 for size in value.data.shape):
+            raise self.unproven(op, "reads a value of outside of its body that is no constant")
+        return value
+
     def _evaluated(
         self, op: Op, operands: Sequence[Value], known: dict[int, Value]
     ) -> Sequence[Value]:
@@ -176,13 +183,6 @@ class Machine:
         results = evaluate(self, op, operands)
         self.around = before
         return [results] if isinstance(results, Value) else results
-
-    def _from_around(self, op: Op, number: int) -> Value:
-        """A value of outside of the body that is evaluated, whose dimensions are those of loops."""
-        value = self.around[number]
-        if any(size > 1 for size in value.data.shape):
-            raise self.unproven(op, "reads a value of outside of its body that is no constant")
-        return value
 
     def unproven(self, op: Op, why: str) -> Unproven:
         """The error for an op that cannot be judged."""

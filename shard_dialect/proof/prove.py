@@ -19,7 +19,6 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.proof import (  # noqa: F401 - they say what ops mean
     collectives,
     contractions,
@@ -33,6 +32,7 @@ from shard_dialect.proof import (  # noqa: F401 - they say what ops mean
 from shard_dialect.proof.boundary import Place, argument, on_grid_of, shards, total
 from shard_dialect.proof.family import elements, smaller
 from shard_dialect.proof.field import PRIME_GAPS, Field
+from shard_dialect.proof.fitting import check_fit
 from shard_dialect.proof.machine import Data, Machine, Unproven, Value
 from shard_dialect.proof.reading import Function, Op, Program, Type, read_program
 
@@ -200,45 +200,7 @@ class _Pair:
 
     def check(self) -> None:
         """Raise a located `ShardError` unless the functions can be compared."""
-        with self.local.location.context:
-            self._check_forms()
-            self._check_types()
-
-    def _check_forms(self) -> None:
-        if self.unsharded.form in ("local", "lowered"):
-            raise error_at(
-                self.unsharded.location,
-                f"@{self.unsharded.name} is in the {self.unsharded.form} form, which no longer has "
-                "the unsharded program: name a file with that, as in --prove=FILE of shard-opt or "
-                "--reference of shard-run",
-            )
-        if self.local.form == "lowered":
-            raise error_at(
-                self.local.location,
-                f"@{self.local.name} is in the lowered form: nothing is proven of it; expected the "
-                "local form, as `--spmd` writes it, or one before it",
-            )
-
-    def _check_types(self) -> None:
-        whole, own = self.unsharded, self.local
-        for kind, expected, found in (
-            ("argument", whole.body.types, own.body.types),
-            ("result", whole.result_types, own.result_types),
-        ):
-            if len(expected) != len(found):
-                raise error_at(
-                    own.location,
-                    f"@{own.name} has {len(found)} {kind}s, and the unsharded program "
-                    f"{len(expected)}: nothing is compared",
-                )
-            places = self.places(f"mesh.{kind}")
-            for number, (type_, place) in enumerate(zip(expected, places, strict=True)):
-                if (type_.shape, type_.is_float) != (place.whole.shape, place.whole.is_float):
-                    raise error_at(
-                        own.location,
-                        f"{kind} {number} of @{own.name} is a {_bare(place.whole)}, and that of "
-                        f"the unsharded program a {_bare(type_)}: nothing is compared",
-                    )
+        check_fit(self.unsharded, self.local)
 
     def places(self, key: str) -> list[Place]:
         """Where the arguments, or the results, of the local function are."""
@@ -261,12 +223,6 @@ class _Pair:
         """What the answer is for."""
         listed = ["integer arguments as drawn"] if self.has_integers else []
         return (*listed, f"evaluated with {self.smaller}") if self.smaller else tuple(listed)
-
-
-def _bare(type_: Type) -> str:
-    """The text of a type, without its sharding."""
-    text, is_split, _ = type_.text.partition(", #")
-    return f"{text}>" if is_split else text
 
 
 class _Trial:
