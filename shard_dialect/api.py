@@ -160,7 +160,7 @@ def report(
     module = _ready(module)
     with module.context, _file_locations(module):
         copy = ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
-        unsharded = Unsharded.of(copy) if prove else None
+        unsharded = Unsharded.of(copy, entry) if prove else None
         found = report_on(
             copy,
             entry,
@@ -258,7 +258,7 @@ def prove(unsharded: ir.Module, local: ir.Module, entry: str | None = None) -> P
     """
     unsharded, local = _ready(unsharded), _ready(local)
     with unsharded.context, _file_locations(unsharded):
-        whole = Unsharded.of(at_own_places(unsharded))
+        whole = Unsharded.of(at_own_places(unsharded), entry)
     with local.context, _file_locations(local):
         return confirmed_proof(whole, local, entry)
 

@@ -253,10 +253,10 @@ class _Driver:
         from shard_dialect.runtime.confirmed_proof import Unsharded
 
         if of_each is not None:
-            of_each.unsharded = Unsharded.of(module, source)
+            of_each.unsharded = Unsharded.of(module, self.options.entry, source)
         if path:
             return Unsharded.read(path, self.options.entry)
-        return None if path is None else Unsharded.of(module, source)
+        return None if path is None else Unsharded.of(module, self.options.entry, source)
 
     def _prove(self, unsharded: Unsharded, module: ir.Module) -> None:
         """Say whether the devices compute the unsharded program. Raises `ShardError` if not."""

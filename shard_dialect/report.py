@@ -145,7 +145,7 @@ def _report(options: argparse.Namespace) -> ProgramReport | Comparison:
             return what_if(
                 module, options.what_if, options.entry, device_model=options.device_model
             )
-        unsharded = _unsharded(source, module) if options.prove else None
+        unsharded = _unsharded(source, module, options.entry) if options.prove else None
         report = report_on(
             module,
             options.entry,
@@ -173,10 +173,10 @@ def _report(options: argparse.Namespace) -> ProgramReport | Comparison:
         )
 
 
-def _unsharded(source: Source, module: ir.Module) -> Unsharded:
+def _unsharded(source: Source, module: ir.Module, entry: str | None) -> Unsharded:
     from shard_dialect.runtime.confirmed_proof import Unsharded
 
-    return Unsharded.of(module, source)
+    return Unsharded.of(module, entry, source)
 
 
 def _proven(report: ProgramReport, unsharded: Unsharded, local: ir.Module) -> ProgramReport:

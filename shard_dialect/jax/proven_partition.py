@@ -68,7 +68,7 @@ class _ProofOf:
 def _proof(module: Any, made: Any) -> Proof:
     whole = read_module(module)
     with whole.context:
-        unsharded = Unsharded.of(whole)
+        unsharded = Unsharded.of(whole, _ENTRY)
     own = _read_made(made)
     with own.context:
         return confirmed_proof(unsharded, own, _ENTRY)

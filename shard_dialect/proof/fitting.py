@@ -12,20 +12,26 @@ from shard_dialect.proof.reading import Function, Type
 
 def check_fit(unsharded: Function, local: Function) -> None:
     """Raise a located `ShardError` unless the functions can be compared."""
+    check_unsharded(unsharded)
     with local.location.context:
-        _check_forms(unsharded, local)
+        _check_form(local)
         _check_types(unsharded, local, "argument")
         _check_types(unsharded, local, "result")
 
 
-def _check_forms(unsharded: Function, local: Function) -> None:
-    if unsharded.form in ("local", "lowered"):
-        raise error_at(
-            unsharded.location,
-            f"@{unsharded.name} is in the {unsharded.form} form, which no longer has the unsharded "
-            "program: name a file with that, as in --prove=FILE of shard-opt or --reference of "
-            "shard-run",
-        )
+def check_unsharded(function: Function) -> None:
+    """Raise a located `ShardError` for a form that no longer has the unsharded program."""
+    if function.form in ("local", "lowered"):
+        with function.location.context:
+            raise error_at(
+                function.location,
+                f"@{function.name} is in the {function.form} form, which no longer has the "
+                "unsharded program: name a file with that, as in --prove=FILE of shard-opt or "
+                "--reference of shard-run",
+            )
+
+
+def _check_form(local: Function) -> None:
     if local.form == "lowered":
         raise error_at(
             local.location,

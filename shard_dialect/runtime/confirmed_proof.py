@@ -17,6 +17,7 @@ from shard_dialect.ir.diagnostics import error_at, silent, with_file_names
 from shard_dialect.ir.function import functions_of, name_of
 from shard_dialect.ir.mesh.attributes import DEVICE
 from shard_dialect.ir.reading.source import Source
+from shard_dialect.proof.fitting import check_unsharded
 from shard_dialect.proof.prove import Proof, prove
 from shard_dialect.proof.reading import Program, read_program
 from shard_dialect.runtime.compile import local_program, parsed
@@ -37,22 +38,24 @@ class Unsharded:
     source: Source
 
     @classmethod
-    def of(cls, module: ir.Module, source: Source | None = None) -> Unsharded:
-        """Of a module, which may be changed from then on; `source` is what it was parsed from."""
+    def of(cls, module: ir.Module, entry: str | None, source: Source | None = None) -> Unsharded:
+        """Of a module, which may be changed from then on; `source` is what it was parsed from.
+
+        Raises a located `ShardError` if it no longer is the unsharded program.
+        """
         program = read_program(module)
+        check_unsharded(program.entry(entry))
         return cls(program, source or Source.of(module.operation.get_asm(enable_debug_info=True)))
 
     @classmethod
     def read(cls, path: str, entry: str | None) -> Unsharded:
         """Of another file than the one whose places are shown: its ops are at places in itself.
 
-        Raises a located `ShardError` if the file has no such function.
+        Raises a located `ShardError` if the file has no such function, or in another form.
         """
         source = Source.read(path)
         with source.file_locations(), at_start_of(source):
-            program = read_program(at_own_places(source.parse()))
-            program.entry(entry)
-            return cls(program, source)
+            return cls.of(at_own_places(source.parse()), entry, source)
 
 
 @contextmanager
@@ -105,7 +108,7 @@ def proof_of_compiled(source: Source, unsharded: Source, entry: str, sizes: Size
     with silent():  # what they warn of was shown when the program was compiled
         with unsharded.file_locations():
             whole, _ = parsed(unsharded, entry, sizes)
-            read = Unsharded.of(at_own_places(whole))
+            read = Unsharded.of(at_own_places(whole), entry)
         with source.file_locations():
             local, name = local_program(source, entry, sizes)
             return confirmed_proof(read, local, name)

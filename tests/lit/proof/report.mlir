@@ -7,6 +7,7 @@
 // RUN: filecheck %s --check-prefix=PAGE --input-file=%t.html
 // RUN: shard-opt %s --spmd -o %t.local
 // RUN: not shard-report %t.local --prove 2>&1 | filecheck %s --check-prefix=LOCAL
+// RUN: shard-opt %s --spmd --lower | not shard-report - --prove 2>&1 | filecheck %s --check-prefix=LOWERED
 // RUN: not shard-report %s --prove --compare %s 2>&1 | filecheck %s --check-prefix=BOTH
 
 // CHECK: @main on 2 devices
@@ -19,6 +20,7 @@
 // ERROR: {{^}}error: refuted: result 0: the device at [0] has another number at [0] than
 // PAGE: "proof":{"answer":"refuted","text":"refuted: result 0: the device at
 // LOCAL: report.mlir.tmp.local:{{[0-9]+}}:3: error: @main is in the local form, which no longer has the unsharded program
+// LOWERED: <stdin>:{{[0-9]+}}:{{[0-9]+}}: error: @main is in the lowered form, which no longer has the unsharded program
 // BOTH: error: --compare is given together with --prove: use one of them
 
 shard.grid @g(shape = 2)
