@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from shard_dialect.proof.field import ONE, ZERO, Elements
 from shard_dialect.proof.machine import OPS, Data, Machine, Value, means
-from shard_dialect.proof.reading import Op, Type
+from shard_dialect.proof.reading import Op, Type, evaluated
 
 _SMALL = 1 << 24
 """Elements that stand for integers up to this size are taken for these."""
@@ -514,6 +515,16 @@ def _of_exponent(m: Machine, exponent: Elements) -> Elements:
     drawn = m.field.drawn(m.field.key("exp"), exponent)
     drawn = np.where(exponent == m.field.prime - m.field.infinity, ZERO, drawn)
     return np.where(exponent == 0, ONE, drawn)
+
+
+@means("affine.apply", "affine.min", "affine.max")
+def _affine(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    map_ = op.attributes["map"]
+    numbers = [m.integers(each) for each in m.aligned(values)]
+    dims, symbols = numbers[: map_.loops], numbers[map_.loops :]
+    found = [evaluated(each, dims, symbols) for each in map_.results]
+    total = functools.reduce(np.maximum if op.name.endswith("max") else np.minimum, found)
+    return Value(np.zeros((1,) * m.axes, np.int64) + total, False)
 
 
 @means("stablehlo.map")

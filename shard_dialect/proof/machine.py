@@ -190,7 +190,8 @@ class Machine:
 
     def black_box(self, op: Op, operands: Sequence[Value]) -> list[Value]:
         """Results that depend on all elements of all operands, and on nothing else."""
-        if op.regions or op.name.startswith(("shard.", "mesh.")):
+        is_no_tensor = any(type_.kind == "other" for type_ in op.types)
+        if op.regions or is_no_tensor or op.name.startswith(("shard.", "mesh.")):
             raise self.unproven(op, "is not known to the prover")
         self.boxes.append(op)
         together = [operand.data.ndim - self.axes for operand in operands]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import sha256
 from math import prod
 from typing import Any
 
@@ -192,10 +193,11 @@ def read_program(module: ir.Module) -> Program:
 
 def _read(module: ir.Module) -> Program:
     functions, grids, parts, names = {}, {}, {}, {}
+    resources = _Resources(module)
     for view in module.body.operations:
         op = view.operation
         if op.name == "func.func" and len(op.regions[0].blocks) > 0:
-            function = _Reader().function(op)
+            function = _Reader(resources).function(op)
             functions[function.name] = function
         elif op.name in ("shard.grid", "mesh.cluster", "sdy.mesh"):
             grids[op.attributes["sym_name"].value] = _grid(op)
@@ -223,9 +225,32 @@ def _grid(op: ir.Operation) -> Grid:
 
 
 @dataclass
+class _Resources:
+    """The elements that the text has at its end, under names that another parse may change."""
+
+    module: ir.Module
+
+    @cached_property
+    def elements(self) -> dict[str, str]:
+        """For each name a digest of the elements, which the bindings do not give."""
+        text = self.module.operation.get_asm()
+        found = _RESOURCE.findall(text, text.rfind("{-#"))
+        return {name: sha256(digits.encode()).hexdigest() for name, digits in found}
+
+    def named(self, attribute: ir.Attribute) -> str:
+        """What stands for the elements of a resource: their digest, and their type."""
+        name, _, type_ = str(attribute).removeprefix("dense_resource<").partition("> : ")
+        return f"{self.elements.get(name, name)} : {type_}"
+
+
+_RESOURCE = re.compile(r"""^ *([\w$.-]+|"[^"]*"): "(0x[0-9A-Fa-f]*)",?$""", re.MULTILINE)
+
+
+@dataclass
 class _Reader:
     """Numbers the values of a function."""
 
+    resources: _Resources
     numbers: dict[ir.Value, int] = field(default_factory=dict)
     types: dict[ir.Type, Type] = field(default_factory=dict)
     attributes: dict[ir.Attribute, Any] = field(default_factory=dict)
@@ -285,7 +310,10 @@ class _Reader:
 
     def plain(self, attribute: ir.Attribute) -> Any:
         if attribute not in self.attributes:
-            self.attributes[attribute] = _plain(attribute)
+            plain = _plain(attribute)
+            if plain is attribute and str(plain).startswith("dense_resource<"):
+                plain = self.resources.named(attribute)
+            self.attributes[attribute] = plain
         return self.attributes[attribute]
 
 
@@ -426,14 +454,14 @@ class Map:
         return tuple(dims) if len(set(dims)) == len(self.results) else None
 
 
-def evaluated(expression: Expression, dims: Sequence[Any]) -> Any:
+def evaluated(expression: Expression, dims: Sequence[Any], symbols: Sequence[Any] = ()) -> Any:
     """The value of an expression for these values of the loops, numbers or arrays."""
     kind, *parts = expression
-    if kind == "d":
-        return dims[parts[0]]
+    if kind in "ds":
+        return (dims if kind == "d" else symbols)[parts[0]]
     if kind == "c":
         return parts[0]
-    left, right = (evaluated(part, dims) for part in parts)
+    left, right = (evaluated(part, dims, symbols) for part in parts)
     return _OPERATIONS[kind](left, right)
 
 

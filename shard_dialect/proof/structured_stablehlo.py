@@ -141,12 +141,15 @@ def windows(
 
 def combiner(body: Block) -> str | None:
     """How a body combines its two arguments, where it is one op that is known to."""
-    if len(body.ops) != 2 or len(body.arguments) != 2:
+    op, *others = body.ops
+    *annotations, last = others or [op]
+    if any(each.name != "sdy.sharding_constraint" for each in annotations):
         return None
-    op = body.ops[0]
-    if set(op.operands) != set(body.arguments) or body.ops[1].operands != op.results:
+    same = {each.results[0]: op.results for each in annotations}
+    yielded = last.operands[0] if last.operands else -1
+    if set(op.operands) != set(body.arguments) or same.get(yielded, last.operands) != op.results:
         return None
-    return COMBINERS.get(op.name)
+    return COMBINERS.get(op.name) if len(body.arguments) == 2 else None
 
 
 @means("stablehlo.reduce")

@@ -230,6 +230,12 @@ def _transfer(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     return Value(sliced(m, values[0].data, offsets, op.type.shape, ones), values[0].is_symbolic)
 
 
+@means("mesh.roll")
+def _roll(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    dim = m.axes + op.attributes["tensor_axis"]
+    return Value(np.roll(values[0].data, op.attributes["by"], dim), values[0].is_symbolic)
+
+
 @means("tensor.dim")
 def _dim(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     shape = np.array([*values[0].data.shape[m.axes :], 0])
@@ -297,7 +303,7 @@ def as_integer(m: Machine, op: Op, number: Data | int) -> int:
     if isinstance(number, int):
         return number
     if len(set(number.reshape(-1).tolist())) > 1:
-        raise m.unproven(op, "has sizes that differ between devices")
+        raise m.unproven(op, "has numbers that differ between devices")
     return int(number.reshape(-1)[0])
 
 

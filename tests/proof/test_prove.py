@@ -195,7 +195,8 @@ def test_what_does_not_fit_is_an_error_with_its_place(
 def test_open_sizes_are_unknown() -> None:
     text = SMALL.format("?x4xf32")
     assert str(proof(text, text)) == (
-        "unknown: an argument of type tensor<?x4xf32> leaves sizes open: give them first"
+        "unknown: an argument of type tensor<?x4xf32> has sizes that only a run knows: nothing is "
+        "proven of it; `--specialize` gives them"
     )
 
 
