@@ -7,7 +7,7 @@ sum are such that they add up.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -170,13 +170,12 @@ def _argument(m: Machine, whole: Value, place: Place, local: Type) -> Value:
             rest = np.where(held.is_beyond, number, rest)
         value = Value(np.where(held.is_inside, value.data, rest), value.is_symbolic)
     if place.sharding is not None and place.sharding.partial:
-        value = _parts(m, value, place, local)
+        value = parts(m, value, place.sharding.partial, place.sharding.reduction, local)
     return value
 
 
-def _parts(m: Machine, value: Value, place: Place, local: Type) -> Value:
-    """Random parts whose sum, or product or maximum, is the value."""
-    axes, reduction = place.sharding.partial, place.sharding.reduction
+def parts(m: Machine, value: Value, axes: Sequence[int], reduction: str, local: Type) -> Value:
+    """Random parts along axes whose sum, or product or maximum, is the value."""
     kind = _KINDS.get(reduction)
     if kind is None:
         raise Unproven(f"an argument that is a partial {reduction} cannot be proven")
@@ -186,8 +185,9 @@ def _parts(m: Machine, value: Value, place: Place, local: Type) -> Value:
     elif local.is_bit or (kind == "mul" and not local.is_float):
         data[1:] = identity(m, kind, local).data.reshape(-1)[0]
     else:
-        others = grouped(m, m.undefined(local).data, axes)[1:]
-        data[1:] = np.broadcast_to(others, (len(others), *data.shape[1:]))
+        drawn = grouped(m, m.undefined(local).data, axes)
+        alike = tuple(slice(0, size) for size in data.shape[1:])  # along the other axes
+        data[1:] = np.broadcast_to(drawn[(slice(1, None), *alike)], data[1:].shape)
         rest = reduced(m, kind, Value(data[1:], value.is_symbolic), local, [0]).data
         data[0] = _without(m, kind, data[0], rest) if local.is_float else data[0] - rest
     return Value(ungrouped(m, data, axes), value.is_symbolic)
@@ -209,9 +209,16 @@ def total(m: Machine, value: Value, place: Place, local: Type) -> Value:
     """A result whose parts are combined."""
     if place.sharding is None or not place.sharding.partial:
         return value
-    axes, kind = place.sharding.partial, _KINDS.get(place.sharding.reduction)
+    return reduced_parts(m, value, place.sharding.partial, place.sharding.reduction, local)
+
+
+def reduced_parts(
+    m: Machine, value: Value, axes: Sequence[int], reduction: str, local: Type
+) -> Value:
+    """The sum, product or maximum of the parts along axes."""
+    kind = _KINDS.get(reduction)
     if kind is None:
-        raise Unproven(f"a result that is a partial {place.sharding.reduction} cannot be proven")
+        raise Unproven(f"a result that is a partial {reduction} cannot be proven")
     data = grouped(m, value.data, axes)
     whole = reduced(m, kind, Value(data, value.is_symbolic), local, [0]).data
     spread = np.broadcast_to(whole, (len(data), *whole.shape))

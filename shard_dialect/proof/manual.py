@@ -10,6 +10,7 @@ import numpy as np
 
 from shard_dialect.ir.mesh.sharding_attributes import read_sharding
 from shard_dialect.ir.sdy.syntax import TensorSharding, read_manual_axes, read_per_value
+from shard_dialect.proof.boundary import parts, reduced_parts
 from shard_dialect.proof.collectives import gathered, on_named, own_shard
 from shard_dialect.proof.elementwise import reduced
 from shard_dialect.proof.machine import Data, Machine, Value, runs
@@ -53,16 +54,21 @@ def _sdy_manual(
     here = on_named(m, op, str(*meshes)) if meshes else m
     names = m.program.axis_names.get(str(*meshes), ()) if meshes else ()
     number = {name: axis for axis, name in enumerate(names)}
-    inside = [
-        _to_local(here, here.moved(value, m), _split(m, op, sharding, manual, number))
-        for value, sharding in zip(values, entering, strict=True)
-    ]
-    results = here.run(op.body, known, inside)
+    inside = []
+    for value, sharding, type_ in zip(values, entering, op.body.types, strict=True):
+        own = _to_local(here, here.moved(value, m), _split(m, op, sharding, manual, number))
+        summed = _summed(m, op, sharding, number)
+        inside.append(parts(here, own, summed, sharding.reduction, type_) if summed else own)
     axes = {number[name] for name in manual if name in number}
-    return [
-        m.moved(_to_global(here, value, _split(m, op, sharding, manual, number), axes), here)
-        for value, sharding in zip(results, leaving, strict=True)
-    ]
+    results = []
+    for value, sharding, type_ in zip(
+        here.run(op.body, known, inside), leaving, op.types, strict=True
+    ):
+        if summed := _summed(m, op, sharding, number):
+            value = reduced_parts(here, value, summed, sharding.reduction, type_)
+        whole = _to_global(here, value, _split(m, op, sharding, manual, number), axes)
+        results.append(m.moved(whole, here))
+    return results
 
 
 def _split(
@@ -77,6 +83,15 @@ def _split(
     return [
         [number[axis.name] for axis in dim.axes if axis.name in manual] for dim in sharding.dims
     ]
+
+
+def _summed(
+    m: Machine, op: Op, sharding: TensorSharding, number: Mapping[str, int]
+) -> Sequence[int]:
+    """The axes along which devices have parts of a sum."""
+    if any(axis.sub for axis in sharding.unreduced):
+        raise m.unproven(op, "is unreduced along a part of an axis")
+    return [number[axis.name] for axis in sharding.unreduced]
 
 
 def _to_local(m: Machine, value: Value, split: Split) -> Value:

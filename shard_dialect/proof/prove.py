@@ -13,12 +13,11 @@ are drawn, and the answer is for these.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
 
-from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.proof import (  # noqa: F401 - they say what ops mean
     collectives,
@@ -33,6 +32,7 @@ from shard_dialect.proof import (  # noqa: F401 - they say what ops mean
 from shard_dialect.proof.boundary import Place, argument, on_grid_of, shards, total
 from shard_dialect.proof.family import elements, smaller
 from shard_dialect.proof.field import PRIME_GAPS, Field
+from shard_dialect.proof.fitting import check_fit
 from shard_dialect.proof.machine import Data, Machine, Unproven, Value
 from shard_dialect.proof.reading import Function, Op, Program, Type, read_program
 
@@ -87,13 +87,20 @@ class Proof:
             return f"refuted: {self.counterexample}{self.reason and f' ({self.reason})'}"
         return f"unknown: {self.reason}"
 
+    def as_json(self) -> dict[str, object]:
+        """The answer for `--json`."""
+        named = ("answer", "assumptions", "reason", "evaluations")
+        counterexample = self.counterexample and asdict(self.counterexample)
+        return {name: getattr(self, name) for name in named} | {"counterexample": counterexample}
 
-def prove(unsharded: ir.Module, local: ir.Module, entry: str | None = None) -> Proof:
+
+def prove(unsharded: ir.Module | Program, local: ir.Module, entry: str | None = None) -> Proof:
     """Compare a program with what each device runs, or with another one of global tensors.
 
     Raises `ShardError` where they do not fit.
     """
-    whole, own = read_program(unsharded), read_program(local)
+    whole = unsharded if isinstance(unsharded, Program) else read_program(unsharded)
+    own = read_program(local)
     if not own.grids:  # XLA numbers devices, and has no grid
         own = replace(own, grids=whole.numbered())
     pair = _Pair(whole, own, whole.entry(entry), own.entry(entry))
@@ -101,7 +108,8 @@ def prove(unsharded: ir.Module, local: ir.Module, entry: str | None = None) -> P
     try:
         return _answer(pair)
     except Unproven as error:
-        return Proof("unknown", 0, reason=str(error))
+        at = f" at {error.location}" if error.location else ""
+        return Proof("unknown", 0, reason=f"{error.message}{at}")
 
 
 def _answer(pair: _Pair) -> Proof:
@@ -202,24 +210,8 @@ class _Pair:
         return elements([(self.whole, 1), (self.own, len(self.own.grid.devices))])
 
     def check(self) -> None:
-        """Raise `ShardError` unless the functions can be compared."""
-        if self.unsharded.form in ("local", "lowered"):
-            raise ShardError(
-                f"@{self.unsharded.name} of the unsharded program is in the {self.unsharded.form} "
-                "form: nothing is compared with it; expected a program of global tensors"
-            )
-        if self.local.form == "lowered":
-            raise ShardError(
-                f"@{self.local.name} is in the lowered form: nothing is proven of it; expected the "
-                "local form, as `--spmd` writes it, or one before it"
-            )
-        counts = [len(each.body.arguments) for each in (self.unsharded, self.local)]
-        results = [len(each.result_types) for each in (self.unsharded, self.local)]
-        if counts[0] != counts[1] or results[0] != results[1]:
-            raise ShardError(
-                f"@{self.unsharded.name} has {counts[0]} arguments and {results[0]} results, and "
-                f"its local form {counts[1]} and {results[1]}: nothing is compared"
-            )
+        """Raise a located `ShardError` unless the functions can be compared."""
+        check_fit(self.unsharded, self.local)
 
     def places(self, key: str) -> list[Place]:
         """Where the arguments, or the results, of the local function are."""

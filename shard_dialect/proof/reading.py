@@ -370,9 +370,9 @@ def _element(type_: ir.Type) -> tuple[str, int, float]:
 
 def _plain(attribute: ir.Attribute) -> Any:
     """Numbers, strings, tuples, arrays, maps and types; other attributes as they are."""
-    if isinstance(attribute, ir.IntegerAttr | ir.FloatAttr | ir.BoolAttr | ir.StringAttr):
-        return attribute.value
-    if isinstance(attribute, ir.FlatSymbolRefAttr):
+    if isinstance(attribute, ir.StringAttr):
+        return attribute.value_bytes.decode(errors="backslashreplace")  # a call may have any bytes
+    if isinstance(attribute, _WITH_VALUES):
         return attribute.value
     if isinstance(attribute, ir.DenseElementsAttr):
         return _dense(attribute)
@@ -391,6 +391,7 @@ def _plain(attribute: ir.Attribute) -> Any:
     return attribute
 
 
+_WITH_VALUES = ir.IntegerAttr, ir.FloatAttr, ir.BoolAttr, ir.FlatSymbolRefAttr
 _ARRAYS = tuple(
     getattr(ir, f"Dense{kind}ArrayAttr")
     for kind in ("Bool", "I8", "I16", "I32", "I64", "F32", "F64")
@@ -402,7 +403,7 @@ def _dense(attribute: ir.DenseElementsAttr) -> NDArray[Any] | str:
     type_ = ir.ShapedType(attribute.type)
     element = str(type_.element_type)
     if element.startswith("complex"):
-        return _complex(str(attribute), type_.shape)
+        return _complex(str(attribute), type_.shape, "<f8" if "f64" in element else "<f4")
     if attribute.is_splat:
         return np.broadcast_to(attribute.get_splat_value().value, type_.shape)
     try:
@@ -411,9 +412,14 @@ def _dense(attribute: ir.DenseElementsAttr) -> NDArray[Any] | str:
         return _narrow(str(attribute), element, type_.shape)
 
 
-def _complex(text: str, shape: Sequence[int]) -> NDArray[Any] | str:
+def _complex(text: str, shape: Sequence[int], part: str) -> NDArray[Any] | str:
+    def number(word: str) -> float:
+        is_bits = word.strip().startswith("0x")  # of infinity, or what is no number
+        bits = int(word, 16).to_bytes(8, "little") if is_bits else b""
+        return float(np.frombuffer(bits, part)[0] if is_bits else word)
+
     pairs = re.findall(r"\(([^,()]+),([^,()]+)\)", text)
-    numbers = np.array([complex(float(real), float(imaginary)) for real, imaginary in pairs])
+    numbers = np.array([complex(number(real), number(imaginary)) for real, imaginary in pairs])
     if not len(numbers):
         return text
     return np.broadcast_to(numbers[0], shape) if len(numbers) == 1 else numbers.reshape(shape)

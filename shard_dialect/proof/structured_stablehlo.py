@@ -178,7 +178,8 @@ def _folded(
     for value in (Value(m.spread(each.data, lead), each.is_symbolic) for each in values):
         rest = [dim for dim in range(m.axes, value.data.ndim) if dim not in dims]
         data = value.data.transpose(*dims, *range(m.axes), *rest)
-        moved.append(Value(data.reshape(-1, *data.shape[len(dims) :]), value.is_symbolic))
+        shape = prod(data.shape[: len(dims)]), *data.shape[len(dims) :]
+        moved.append(Value(data.reshape(shape), value.is_symbolic))
     results = [
         _as_wide(m, each, Value(v.data[0], v.is_symbolic))
         for each, v in zip(first, moved, strict=True)
@@ -398,8 +399,9 @@ def _select_and_scatter(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     at, seen = (windows(m, each.data, window, strides, ones) for each in (numbered, operand))
     lead = np.broadcast_shapes(seen.shape[: m.axes], at.shape[: m.axes])
     places = seen.shape[m.axes : m.axes + rank]
-    at = np.broadcast_to(at, (*lead, *at.shape[m.axes :])).reshape((*lead, *places, -1))
-    seen = m.spread(seen, lead).reshape((*lead, *places, -1))
+    inside = *lead, *places, prod(window)
+    at = np.broadcast_to(at, (*lead, *at.shape[m.axes :])).reshape(inside)
+    seen = m.spread(seen, lead).reshape(inside)
     best_at, best = at[..., 0], seen[..., 0]
     with m.ordered():
         for number in range(1, at.shape[-1]):
@@ -415,10 +417,11 @@ def _to_places(m: Machine, op: Op, kind: str, source: Value, places: Data, first
     shape, type_ = op.type.shape, op.type
     lead = np.broadcast_shapes(source.data.shape[: m.axes], places.shape[: m.axes])
     devices = prod(lead)
-    data = m.spread(source.data, lead).reshape(devices, -1)
-    at = np.broadcast_to(places, (*lead, *places.shape[m.axes :])).reshape(devices, -1)
+    count = prod(places.shape[m.axes :])
+    data = m.spread(source.data, lead).reshape(devices, count)
+    at = np.broadcast_to(places, (*lead, *places.shape[m.axes :])).reshape(devices, count)
     neutral = identity(m, kind, type_)
-    into = np.broadcast_to(neutral.data.reshape(-1)[0], (devices * prod(shape),)).copy()
+    into = np.broadcast_to(neutral.data.reshape(-1)[:1], (devices * prod(shape),)).copy()
     targets = (at + np.arange(devices)[:, None] * prod(shape)).reshape(-1)
     keep = at.reshape(-1) >= 0
     targets, data = targets[keep], data.reshape(-1)[keep]

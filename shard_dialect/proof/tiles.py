@@ -9,6 +9,7 @@ Written from the documentation of XLA's `HloSharding`, whose texts are
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -41,6 +42,10 @@ class Tiles:
         for place, device in np.ndenumerate(devices):
             places[device] = place[:rank]  # those after it replicate
         return cls(tuple(sizes[:rank]), places)
+
+    def tile_of(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """The sizes of the first tile; the last ones may have less of the tensor."""
+        return tuple(-(-size // count) for size, count in zip(shape, self.counts, strict=True))
 
 
 _TILED = re.compile(
