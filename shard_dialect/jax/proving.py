@@ -1,6 +1,7 @@
 """Whether two functions of JAX are one function: a plain one, and one that is parallel by hand.
 
 sd.jax.prove(layer, jax.shard_map(layer_on_shards, mesh=mesh, ...), x, w1, w2)
+sd.jax.prove_partition(jax.jit(layer, in_shardings=...), x, w1, w2)     of XLA's partitioner
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 
 from shard_dialect.errors import ShardError
 from shard_dialect.jax.partition_module import read_module
+from shard_dialect.jax.xla_partition import xla_partition
 from shard_dialect.proof.prove import Proof
 from shard_dialect.proof.prove import prove as prove_modules
 from shard_dialect.runtime.confirmed_proof import confirmed
@@ -35,6 +37,22 @@ def prove(plain: Callable[..., Any], parallel: Callable[..., Any], *arguments: A
         for each in (plain, parallel)
     )
     return confirmed(prove_modules(whole, own), partial(_difference, plain, parallel, arguments))
+
+
+def prove_partition(function: Any, *arguments: Any) -> Proof:
+    """Say whether what XLA's partitioner makes of a jitted function computes the function.
+
+    Arguments are arrays, or shapes and types as `jax.ShapeDtypeStruct`s, of which trees may be. XLA
+    compiles the function, and the program that it has for each device before it optimizes it is
+    compared. A refutation is confirmed by running the function as XLA compiles it, on random
+    arguments, beside the function that it wraps, on one device. Raises `ShardError` where XLA
+    partitions nothing.
+    """
+    lowered = function.lower(*arguments)
+    whole = read_module(lowered.compiler_ir("stablehlo"))
+    own = read_module(xla_partition(lowered))
+    plain = getattr(function, "__wrapped__", function)
+    return confirmed(prove_modules(whole, own), partial(_difference, plain, function, arguments))
 
 
 def _difference(
