@@ -3,6 +3,7 @@
     python -m benchmarks.jax_random --programs 500 [--seed 0] [--list]
     python -m benchmarks.jax_random --programs 500 --door devices     as shard-run runs them, or xla
     python -m benchmarks.jax_random --programs 500 --door proof       what prove=True says of them
+    python -m benchmarks.jax_random --programs 500 --door partition   what is of XLA's
 
 The programs are those of `shard_dialect.testing.jax_program`, on two to eight virtual devices.
 Numbers are equal within the rounding of a few operations. Bytes are what a device moves by the cost
@@ -56,7 +57,11 @@ def compared(program: JaxProgram, door: str = "jit") -> Found:
     shardings = program.out_shardings()
     given: Found = {} if not any(shardings) else {"out_shardings": shardings}
     if door == "proof":
-        return proven(sd.jax.jit(function, prove=True, **given), arrays)
+        jitted: Any = sd.jax.jit(function, prove=True, **given)
+        return proven(jitted, arrays, lambda: jitted.proof(*arrays))
+    if door == "partition":
+        jitted = jax.jit(function, **given)
+        return proven(jitted, arrays, lambda: sd.jax.prove_partition(jitted, *arrays))
     try:
         whole = finish(jax.jit(function)(*map(np.asarray, arrays)))
         theirs = jax.jit(function, **given).lower(*arrays).compile()
@@ -94,14 +99,14 @@ def compared(program: JaxProgram, door: str = "jit") -> Found:
     }
 
 
-def proven(function: Any, arrays: Sequence[Any]) -> Found:
+def proven(function: Any, arrays: Sequence[Any], prove: Callable[[], Any]) -> Found:
     """The answer of the proof is the outcome; "no program" where `jax.jit` refuses it, too."""
     try:
         function.lower(*arrays)
     except Exception as error:
         return {"outcome": "no program", "why": _first_line(error)}
     try:
-        proof = function.proof(*arrays)
+        proof = prove()
     except Exception as error:
         return {"outcome": "refused", "why": _first_line(error)}
     return {"outcome": proof.answer, "why": proof.reason}
@@ -175,7 +180,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--programs", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--door", choices=["jit", "devices", "xla", "proof"], default="jit")
+    parser.add_argument(
+        "--door", choices=["jit", "devices", "xla", "proof", "partition"], default="jit"
+    )
     parser.add_argument("--list", action="store_true", help="name the programs that fall short")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()

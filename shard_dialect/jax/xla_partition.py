@@ -48,28 +48,67 @@ def xla_partition(lowered: Any) -> Any:
         return module
 
 
+_SPELLING = {"mhlo.erf": "chlo.erf", "mhlo.topk": "chlo.top_k"}
+"""Ops that StableHLO does not have."""
+
+
 def _complete(op: Any, groups: Mapping[int, Sequence[Sequence[int]]]) -> None:
     """Write what the conversion from HLO leaves out.
 
-    A `copy` is no op of StableHLO: its operand stands for it. Groups along axes of a mesh lose the
-    order of the mesh's devices; they become lists.
+    A `copy` is no op of StableHLO: its operand stands for it. Calls give tuples, for which their
+    elements stand. Groups along axes of a mesh lose the order of the mesh's devices; they become
+    lists.
     """
     for region in op.regions:
         for block in region.blocks:
             for inner in [each.operation for each in block.operations]:
                 _complete(inner, groups)
                 if inner.name == "mhlo.copy":
-                    inner.results[0].replace_all_uses_with(inner.operands[0])
-                    inner.erase()
+                    _replace(inner, inner.operands)
+                elif inner.name in _SPELLING:
+                    _replace(inner, _made(inner, _SPELLING[inner.name], inner.results))
+                elif inner.name == "stablehlo.custom_call":
+                    _split_tuple(inner)
                 elif "replica_groups" in inner.attributes:
                     _list_groups(inner, groups)
+
+
+def _split_tuple(op: Any) -> None:
+    uses = [use.owner for use in op.results[0].uses]
+    if any(use.name != "stablehlo.get_tuple_element" for use in uses) or not uses:
+        return
+    tuple_ = jax_ir.TupleType(op.results[0].type)
+    types = [tuple_.get_type(number) for number in range(tuple_.num_types)]
+    made = _made(op, op.name, types)
+    for use in uses:
+        _replace(use, [made[use.attributes["index"].value]])
+    op.erase()
+
+
+def _made(op: Any, name: str, results: Sequence[Any]) -> Any:
+    """The results of an op of this name, before `op` and with its operands and attributes."""
+    types = [getattr(each, "type", each) for each in results]
+    attributes = {named: op.attributes[named] for named in op.attributes}
+    attributes.pop("largest", None)  # which top_k are
+    with jax_ir.InsertionPoint(op), op.location:
+        made = jax_ir.Operation.create(
+            name, results=types, operands=list(op.operands), attributes=attributes
+        )
+    return made.results
+
+
+def _replace(op: Any, values: Sequence[Any]) -> None:
+    for result, value in zip(op.results, values, strict=True):
+        result.replace_all_uses_with(value)
+    op.erase()
 
 
 def _list_groups(op: Any, groups: Mapping[int, Sequence[Sequence[int]]]) -> None:
     channel = _CHANNEL.search(str(op.attributes.get("channel_handle", "")))
     found = groups.get(int(channel[1])) if channel is not None else None
     if found is not None:
-        op.attributes["replica_groups"] = jax_ir.DenseElementsAttr.get(np.array(found, np.int64))
+        listed: Any = np.array(found, np.int64)
+        op.attributes["replica_groups"] = jax_ir.DenseElementsAttr.get(listed)
 
 
 _CHANNEL = re.compile(r"handle = (\d+)")
