@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from math import gcd, prod
 from typing import TypeAlias
 
@@ -13,8 +14,6 @@ Term: TypeAlias = tuple[int, ...]
 
 _SMALL = 2
 """What a factor becomes."""
-_POSITIONS = 3
-"""The least size in which elements have positions: one is neither the first nor the last."""
 
 
 @dataclass
@@ -24,7 +23,7 @@ class Factors:
     own: list[int] = field(default_factory=list)
     _meanings: dict[int, Term] = field(default_factory=dict)
     _pinned: list[Term] = field(default_factory=list)
-    _positional: list[Term] = field(default_factory=list)
+    _positional: list[tuple[Term, int]] = field(default_factory=list)
 
     def new(self, value: int) -> Term:
         """An unknown number whose own value is this."""
@@ -43,9 +42,12 @@ class Factors:
         """Let these numbers stay what they are."""
         self._pinned.extend(terms)
 
-    def hold_positions(self, *terms: Term) -> None:
-        """Say that positions in sizes of these terms are counted."""
-        self._positional.extend(terms)
+    def hold_positions(self, *terms: Term, least: int = 3) -> None:
+        """Say that positions in sizes of these terms are counted.
+
+        Of three positions one is neither the first nor the last.
+        """
+        self._positional.extend((term, least) for term in terms)
 
     def value(self, term: Term) -> int:
         """The own value of a product."""
@@ -102,6 +104,15 @@ class Factors:
                 self.equate(sum((*a, x), ()), sum((*b, y), ()))
                 return
 
+    def weight(self, term: Term, chosen: Mapping[int, int]) -> Fraction:
+        """How many elements each one stands for, of those left of these sizes.
+
+        Where positions count each element stands for itself.
+        """
+        counted = {factor for each, _ in self._positional for factor in self.factors(each)}
+        left = [factor for factor in self.factors(term) if factor not in counted]
+        return Fraction(prod(self.own[each] for each in left), prod(chosen[each] for each in left))
+
     def smallest(self) -> dict[int, int]:
         """A small value for each factor that is left, which fits all equations."""
         pinned = {factor for term in self._pinned for factor in self.factors(term)}
@@ -110,9 +121,9 @@ class Factors:
             for factor, own in enumerate(self.own)
             if factor not in self._meanings
         }
-        for term in self._positional:
+        for term, least in self._positional:
             factors = self.factors(term)
             free = [factor for factor in factors if chosen[factor] < self.own[factor]]
-            if free and prod(chosen[factor] for factor in factors) < _POSITIONS:
-                chosen[free[-1]] = _POSITIONS
+            if free and prod(chosen[factor] for factor in factors) < least:
+                chosen[free[-1]] = least
         return chosen

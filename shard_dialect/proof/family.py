@@ -99,6 +99,8 @@ def smaller(
     def size(term: Term) -> int:
         return prod(chosen[factor] for factor in factors.factors(term))
 
+    one.weigh_sums(chosen)
+    many.weigh_sums(chosen)
     before = {factors.value(dim): size(dim) for family in (one, many) for dim in family.sizes()}
     changed = {old: new for old, new in sorted(before.items(), reverse=True) if new != old}
     made = many.smaller(size)
@@ -134,7 +136,7 @@ def _relate_boundaries(
         split: Sequence[Sequence[Any]] = [()] * len(dims)
         if sharding is not None:
             split = sharding.split_axes
-            if any(sharding.halos or ()) or any(sharding.offsets or ()):
+            if any(sharding.halos or ()) or any(sharding.offsets or ()) or sharding.partial:
                 factors.pin(*dims, *own_dims, *many.axes[sharding.grid])
         for dim, own_dim, axes in zip(dims, own_dims, split, strict=True):
             terms = [many.axes[sharding.grid][axis] for axis in axes]
@@ -185,6 +187,8 @@ class Family:
     parents: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
     """Integers that are computed from each other, as a forest."""
     constants: list[tuple[tuple[str, int], Op]] = field(default_factory=list)
+    summed: list[tuple[Op, int, Term]] = field(default_factory=list)
+    """Ops that add up an operand, along sizes of a term."""
     kept: list[Op] = field(default_factory=list)
     """Ops whose sizes stay."""
     positions: list[tuple[tuple[str, int], Term]] = field(default_factory=list)
@@ -300,6 +304,17 @@ class Family:
         self.factors.hold_positions(*terms)
         self.positions += [((self.function, number), term) for term in terms]
 
+    def sums(self, op: Op, operand: int, *terms: Term) -> None:
+        """Say that an op adds up an operand's elements along sizes of these terms."""
+        self.summed.append((op, operand, sum(terms, ())))
+
+    def weigh_sums(self, chosen: Mapping[int, int]) -> None:
+        """Let elements that stand for several count so often in sums."""
+        for op, operand, term in self.summed:
+            weight = self.factors.weight(term, chosen)
+            if weight != 1:
+                self.change(op, "weight", _constant_attribute((operand, weight)))
+
     def change_numbers(self, op: Op, name: str, numbers: Sequence[tuple[int, Term]]) -> None:
         """Say that a list holds these multiples, as they are now, of units."""
         multiples = [(number // self.factors.value(unit), unit) for number, unit in numbers]
@@ -375,6 +390,10 @@ class Family:
             if shape != grids[name].shape:
                 grids[name] = Grid(shape, tuple(range(prod(shape))))
         return replace(self.program, functions=functions, grids=grids)
+
+
+def _constant_attribute(value: Any) -> Attribute:
+    return lambda size: value
 
 
 def _linked(term: Term, sign: int, less: int, rank: int) -> Attribute:

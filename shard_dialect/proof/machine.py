@@ -14,6 +14,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import count
 from math import prod
 from typing import Any, TypeAlias
@@ -171,6 +172,8 @@ class Machine:
     ) -> Sequence[Value]:
         if next(self.steps) > _MOST_STEPS and op.regions:
             raise self.unproven(op, f"is reached after {_MOST_STEPS} others: too many to follow")
+        if "weight" in op.attributes:
+            operands = self._weighted(operands, *op.attributes["weight"])
         with_regions = REGIONS.get("linalg.generic" if op.maps else op.name)
         if with_regions is not None:
             return with_regions(self, op, operands, known)
@@ -183,6 +186,12 @@ class Machine:
         results = evaluate(self, op, operands)
         self.around = before
         return [results] if isinstance(results, Value) else results
+
+    def _weighted(self, operands: Sequence[Value], number: int, weight: Fraction) -> list[Value]:
+        """The operands of a sum, one of which has elements that stand for several each."""
+        parts = (self.field.of_integers(np.array(n)) for n in weight.as_integer_ratio())
+        scaled = self.field.mul(self.elements(operands[number]), self.field.div(*parts))
+        return [Value(scaled, True) if n == number else each for n, each in enumerate(operands)]
 
     def unproven(self, op: Op, why: str) -> Unproven:
         """The error for an op that cannot be judged."""

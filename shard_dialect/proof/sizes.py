@@ -5,6 +5,7 @@ An op that is not here keeps its sizes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from math import gcd, prod
 
@@ -13,14 +14,15 @@ import numpy as np
 from shard_dialect.proof.elementwise import ELEMENTWISE
 from shard_dialect.proof.factors import Term
 from shard_dialect.proof.family import CONSTANTS, Attribute, Dims, Family, Size, is_splat, relates
+from shard_dialect.proof.machine import TERMINATORS
 from shard_dialect.proof.reading import Op, Type
-from shard_dialect.proof.structured_stablehlo import listed, structured
+from shard_dialect.proof.structured_stablehlo import combiner, listed, structured
 
 
 @relates(
     *ELEMENTWISE, "stablehlo.reverse", "tensor.cast",
     "sdy.sharding_constraint", "sdy.reshard", "sdy.propagation_barrier", "mesh.annotate",
-    "mesh.reshard", "mesh.propagation_barrier", "shard.shard", "shard.all_reduce", "mesh.mask",
+    "mesh.reshard", "mesh.propagation_barrier", "shard.shard",
     "stablehlo.sort", "stablehlo.map",
 )  # fmt: skip
 def _elementwise(family: Family, op: Op) -> None:
@@ -51,11 +53,30 @@ def _loops(family: Family, op: Op) -> None:
             family.factors.pin(*dims, *sizes.values())
     for number, dims in enumerate(family.results(op)):
         family.same(dims, family.operands(op)[len(op.operands) - len(op.types) + number])
+    kept = {each for map_ in op.maps[len(op.maps) - len(op.types) :] for each in map_.results}
+    along = [size for loop, size in sizes.items() if ("d", loop) not in kept]
+    if along:
+        _relate_sum(family, op, 0, _is_sum_of_inputs(op), along)
+    _relate_positions(family, op, list(sizes.values()))
+
+
+def _is_sum_of_inputs(op: Op) -> bool:
+    """Whether it adds up its one input, or the products of its two."""
+    names = sorted(inner.name for inner in op.body.ops if inner.name not in _CASTS)
+    inputs = len(op.operands) - len(op.types)
+    return names == ["arith.addf", *["arith.mulf"] * (inputs - 1), "linalg.yield"] and inputs < 3
+
+
+_CASTS = ("arith.extf", "arith.truncf")
+
+
+def _relate_positions(family: Family, op: Op, sizes: Sequence[Term]) -> None:
+    """Where the body asks for its place, integers count; what it reads of tensors keeps sizes."""
     for inner in op.body.ops:
         if inner.name == "linalg.index":
-            family.count(inner.results[0], *sizes.values())
+            family.count(inner.results[0], *sizes)
         elif any(type_.shape for type_ in inner.operand_types):
-            family.factors.pin(*sizes.values())
+            family.factors.pin(*sizes)
 
 
 @relates("linalg.index", "linalg.yield")
@@ -181,6 +202,28 @@ def _reduce(family: Family, op: Op) -> None:
     for given, made in zip(family.operands(op), family.results(op), strict=False):
         family.same(tuple(each for dim, each in enumerate(given) if dim not in dims), made)
         family.same(family.operands(op)[0], given)
+    along = [family.operands(op)[0][dim] for dim in dims]
+    _relate_sum(family, op, 0, len(op.types) == 1 and combiner(op.body) == "add", along)
+
+
+_CHOOSING = frozenset(
+    f"{dialect}.{name}"
+    for dialect, names in (
+        ("stablehlo", "maximum minimum and or compare select convert"),
+        ("arith", "maximumf minimumf maxnumf minnumf maxsi minsi maxui minui andi ori cmpf cmpi"),
+        ("arith", "select extf truncf"),
+    )
+    for name in names.split()
+)
+"""What the body of a reduction holds to which an element that comes twice does not matter."""
+
+
+def _relate_sum(family: Family, op: Op, operand: int, is_sum: bool, along: Sequence[Term]) -> None:
+    """A sum of floats along sizes, or a choice; along other reductions sizes stay."""
+    if is_sum and op.operand_types[operand].is_float:
+        family.sums(op, operand, *along)
+    elif not {inner.name for inner in op.body.ops} - TERMINATORS <= _CHOOSING:
+        family.factors.pin(*along)
 
 
 @relates("stablehlo.dot_general")
@@ -200,6 +243,15 @@ def _dot(family: Family, op: Op) -> None:
         if dim not in batch and dim not in summed
     ]
     family.same((*(left[dim] for dim in batches[0]), *free), family.results(op)[0])
+    _relate_products(family, op, [left[dim] for dim in sums[0]])
+
+
+def _relate_products(family: Family, op: Op, along: Sequence[Term]) -> None:
+    """Sums of products of floats along sizes; those of integers stay."""
+    if op.type.is_float:
+        family.sums(op, 0, *along)
+    else:
+        family.factors.pin(*along)
 
 
 @relates("stablehlo.convolution")
@@ -214,6 +266,7 @@ def _convolution(family: Family, op: Op) -> None:
     if in_groups == (1, 1):
         for pair in (batch, inward, outward):
             family.factors.equate(*pair)
+        _relate_products(family, op, inward[:1])
     else:
         family.factors.pin(*batch, *inward, *outward)
     window = [op.operand_types[1].shape[dim] for dim in dims.kernel_spatial_dimensions]
@@ -322,6 +375,11 @@ def _scatter(family: Family, op: Op) -> None:
     ):
         family.same(operand, made)
         _relate_batch(family, indices, updates, dims.index_vector_dim, dims.update_window_dims)
+        here = [
+            each for dim, each in enumerate(updates) if dim not in list(dims.update_window_dims)
+        ]
+        if combiner(op.body) == "add":
+            _relate_sum(family, op, count + 1, count == 1, here)
         windows = iter(dims.update_window_dims)
         for dim, size in enumerate(operand):
             if dim in batching:
@@ -416,6 +474,27 @@ def _relate(
             family.join((here, a), (there, b))
 
 
+@relates("mesh.mask")
+def _mask(family: Family, op: Op) -> None:
+    _elementwise(family, op)
+    family.factors.hold_positions(*family.grid_axes(op), least=2)  # the first, and the others
+
+
+@relates("shard.all_reduce")
+def _all_reduce(family: Family, op: Op) -> None:
+    _elementwise(family, op)
+    _relate_reduction(family, op)
+
+
+def _relate_reduction(family: Family, op: Op) -> None:
+    """What members of a group have is added up, or chosen from; else the group is what it is."""
+    kind = re.findall(r"\w+", str(op.attributes.get("reduction", "sum")))[-1]
+    if kind == "sum" and op.type.is_float:
+        family.sums(op, 0, *family.grid_axes(op))
+    elif kind not in ("max", "min", "bitwise_and", "bitwise_or", "average"):
+        family.factors.pin(*family.grid_axes(op))
+
+
 _JOINED = {"shard.all_gather": "gather_axis", "shard.all_to_all": "concat_axis"}
 """Collectives of which a dimension of the result holds that of all members."""
 _SPLIT = {
@@ -439,6 +518,8 @@ def _exchange(family: Family, op: Op) -> None:
         dim = next(op.attributes[key] for key in _SPLIT[op.name] if key in op.attributes)
         less[dim] = less[dim] + members
     family.same(tuple(more), tuple(less))
+    if op.name == "shard.reduce_scatter":
+        _relate_reduction(family, op)
 
 
 @relates("mesh.collective_permute")
