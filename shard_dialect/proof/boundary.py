@@ -17,7 +17,7 @@ import numpy as np
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.mesh.sharding_attributes import read_sharding
 from shard_dialect.proof.collectives import grouped, ungrouped
-from shard_dialect.proof.elementwise import identity, reduced
+from shard_dialect.proof.elementwise import identity, reduced, wrapped
 from shard_dialect.proof.machine import Data, Machine, Unproven, Value
 from shard_dialect.proof.reading import Type, read_type
 
@@ -176,22 +176,24 @@ def _parts(m: Machine, value: Value, place: Place, local: Type) -> Value:
     elif local.is_bit or (kind == "mul" and not local.is_float):
         data[1:] = identity(m, kind, local).data.reshape(-1)[0]
     else:
-        others = grouped(m, m.undefined(local).data, axes)[1:]
+        others = grouped(m, m.arbitrary(local).data, axes)[1:]
         data[1:] = np.broadcast_to(others, (len(others), *data.shape[1:]))
         rest = reduced(m, kind, Value(data[1:], value.is_symbolic), local, [0]).data
-        data[0] = _without(m, kind, data[0], rest) if local.is_float else data[0] - rest
+        data[0] = _without(m, kind, data[0], rest, local)
     return Value(ungrouped(m, data, axes), value.is_symbolic)
 
 
-def _without(m: Machine, kind: str, whole: Data, rest: Data) -> Data:
+def _without(m: Machine, kind: str, whole: Data, rest: Data, type_: Type) -> Data:
     """The number that makes `whole` with `rest`."""
+    if not type_.is_float:
+        return wrapped(whole - rest, type_)
     f = m.field
     if kind == "add":
         return f.sub(whole, rest)
     if kind == "mul":
         return f.div(whole, rest)
     if kind == "min":
-        return f.neg(_without(m, "max", f.neg(whole), f.neg(rest)))
+        return f.neg(_without(m, "max", f.neg(whole), f.neg(rest), type_))
     return f.undisguised(f.div(f.disguised(whole), f.disguised(rest)))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from shard_dialect.proof.elementwise import wrapped
 from shard_dialect.proof.field import Elements
 from shard_dialect.proof.machine import Machine, Value, means
 from shard_dialect.proof.reading import Op, Type
@@ -42,7 +43,10 @@ def _triangular_solve(m: Machine, op: Op, values: Sequence[Value]) -> Value:
 
 @means("stablehlo.bitcast_convert", "tensor.bitcast")
 def _bitcast(m: Machine, op: Op, values: Sequence[Value]) -> Value:
-    """Between elements of other widths the last dimension comes or goes."""
+    """Between elements of other widths the last dimension comes or goes; integers stay as bits."""
+    given_type = op.operand_types[0]
+    if given_type.is_integer and op.type.is_integer and given_type.width == op.type.width:
+        return Value(wrapped(m.integers(values[0]), op.type), False)
     given, made = len(op.operand_types[0].shape), len(op.type.shape)
     return m.mapped(op, values, [max(given - made, 0)], op.type, max(made - given, 0))
 

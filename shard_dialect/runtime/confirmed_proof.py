@@ -22,26 +22,42 @@ _MOST_DEVICES = 64
 
 
 def confirmed_proof(unsharded: Source, local: ir.Module, entry: str | None = None) -> Proof:
-    """The proof for a module, whose refutation a run has confirmed where it can be run."""
+    """The proof for a module, whose refutation a run has confirmed where it can be run.
+
+    A difference of which the prover does not know whether it is one is what a run says it is,
+    unless it depends on ops that are not known.
+    """
     proof = prove(unsharded.parse(), local, entry)
-    if proof.answer != "refuted" or proof.reason:  # which no run may show
+    if proof.answer == "proven" or proof.counterexample is None or proof.boxes:
+        return proof
+    is_refuted = proof.answer == "refuted"
+    if is_refuted and proof.reason:  # which no run may show
         return proof
     try:
-        name = choose_entry(local.operation, entry)
-        text = local.operation.get_asm(enable_debug_info=True)
-        program = CompiledProgram(Source.of(text), "devices", name)
-        if program.program.devices > _MOST_DEVICES:
-            return replace(proof, reason=f"not run: more than {_MOST_DEVICES} devices")
-        verdict = program.check(unsharded=unsharded)
+        failure = _failure_of_a_run(unsharded, local, entry)
     except ShardError as error:
-        return replace(proof, reason=f"not run: {error.message}")
-    if verdict.passed:
-        reason = (
-            f"{proof.counterexample}; but on random inputs the numbers agree: the programs may "
-            "differ by laws of functions that the prover does not know"
-        )
-        return replace(proof, answer="unknown", reason=reason)
-    return replace(proof, reason=f"a run on random inputs confirms it: {verdict.failure}")
+        return replace(proof, reason=f"not run: {error.message}") if is_refuted else proof
+    if failure is not None:
+        reason = f"a run on random inputs confirms it: {failure}"
+        return replace(proof, answer="refuted", reason=reason)
+    if not is_refuted:
+        return proof
+    reason = (
+        f"{proof.counterexample}; but on random inputs the numbers agree: the programs may "
+        "differ by laws of functions that the prover does not know"
+    )
+    return replace(proof, answer="unknown", reason=reason)
+
+
+def _failure_of_a_run(unsharded: Source, local: ir.Module, entry: str | None) -> str | None:
+    """What is wrong on random inputs; raises `ShardError` where it cannot be run."""
+    name = choose_entry(local.operation, entry)
+    text = local.operation.get_asm(enable_debug_info=True)
+    program = CompiledProgram(Source.of(text), "devices", name)
+    if program.program.devices > _MOST_DEVICES:
+        raise ShardError(f"more than {_MOST_DEVICES} devices")
+    verdict = program.check(unsharded=unsharded)
+    return None if verdict.passed else str(verdict.failure)
 
 
 @dataclass

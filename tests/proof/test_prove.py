@@ -247,3 +247,26 @@ def test_prove_compares_with_the_input_or_with_a_file(
     assert opt.main([str(local), f"--prove={example}", "-o", str(tmp_path / "never.mlir")]) == 1
     assert "error: refuted: result 0: the device at [0, 0]" in capfd.readouterr().err
     assert not (tmp_path / "never.mlir").exists()
+
+
+def test_infinities_are_at_the_ends_of_the_order() -> None:
+    for seed in range(20):
+        field = Field(PRIME_GAPS[0], seed)
+        numbers = field.of_floats(np.array([-np.inf, -0.5, 0.0, 0.5, np.inf]), 3e38)
+        ranks = field.ranks(np.concatenate([numbers, field.random(np.random.default_rng(0), (9,))]))
+        assert ranks.argmin() == 0
+        assert ranks.argmax() == 4
+        integers = field.ranks(field.of_integers(np.arange(-3, 4)))
+        assert integers.tolist() == sorted(integers.tolist())
+
+
+def test_a_reduction_that_skips_padding_is_proven() -> None:
+    text = """
+    shard.grid @g(shape = 4)
+    func.func @main(%x: tensor<5xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}, %y: tensor<f32>)
+        -> tensor<f32> {
+      %m = linalg.reduce {arith.minimumf} ins(%x : tensor<5xf32>) outs(%y : tensor<f32>)
+        dimensions = [0]
+      return %m : tensor<f32>
+    }"""
+    assert proof(text).answer == "proven"

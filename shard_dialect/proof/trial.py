@@ -1,0 +1,229 @@
+"""One evaluation of both programs at a random point."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from shard_dialect.errors import ShardError
+from shard_dialect.proof.boundary import Place, argument
+from shard_dialect.proof.boxes import Boxes
+from shard_dialect.proof.comparison import Comparison, Counterexample
+from shard_dialect.proof.draws import POSITIONS, TRIALS, integers
+from shard_dialect.proof.field import PRIME_GAPS, Calls, Field
+from shard_dialect.proof.machine import Cancellation, Data, Machine, Undefined, Unproven, Value
+from shard_dialect.proof.reading import Function, Op, Program, Type
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The two programs, and the functions that are compared."""
+
+    whole: Program
+    own: Program
+    unsharded: Function
+    local: Function
+
+    def check(self) -> None:
+        """Raise `ShardError` unless the functions can be compared."""
+        if self.local.form == "lowered":
+            raise ShardError(
+                f"@{self.local.name} is in the lowered form: nothing is proven of it; expected the "
+                "local form, as `--spmd` writes it, or one before it"
+            )
+        counts = [len(each.body.arguments) for each in (self.unsharded, self.local)]
+        results = [len(each.result_types) for each in (self.unsharded, self.local)]
+        if counts[0] != counts[1] or results[0] != results[1]:
+            raise ShardError(
+                f"@{self.unsharded.name} has {counts[0]} arguments and {results[0]} results, and "
+                f"its local form {counts[1]} and {results[1]}: nothing is compared"
+            )
+
+    def places(self, key: str) -> list[Place]:
+        """Where the arguments, or the results, of the local function are."""
+        arguments = key == "mesh.argument"
+        listed = self.local.argument_attributes if arguments else self.local.result_attributes
+        types = self.local.body.types if arguments else self.local.result_types
+        return [Place.of(each, key, type_) for each, type_ in zip(listed, types, strict=True)]
+
+    @property
+    def has_integers(self) -> bool:
+        """Whether there are arguments that are drawn, and not all that they can be."""
+        return any(type_.is_integer and not type_.is_bit for type_ in self.unsharded.body.types)
+
+    @property
+    def count(self) -> int:
+        """At how many points the programs are compared."""
+        if not self.has_integers:
+            return len(PRIME_GAPS)
+        return TRIALS if self.local.form == "local" else POSITIONS
+
+    def assumptions(self) -> tuple[str, ...]:
+        """What the answer is for."""
+        if self.has_integers:
+            return ("integer arguments as drawn",)
+        return ()
+
+
+class Trial:
+    """One evaluation of both programs at one random point."""
+
+    def __init__(
+        self,
+        pair: Pair,
+        field_: Field,
+        *,
+        is_ordered: bool = False,
+        splits_exponents: bool = False,
+        garbage: int = 0,
+        boxes: tuple[Boxes, Boxes] | None = None,
+        calls: tuple[Calls, Calls] | None = None,
+        inputs: int = 0,
+        cancels: bool = True,
+    ) -> None:
+        """`garbage` draws what nothing has written, `inputs` the arguments.
+
+        `boxes` draws what ops give that are not known, and `calls` notes those of functions.
+        """
+        self.pair, self.field, self.is_ordered = pair, field_, is_ordered
+        self.splits_exponents = splits_exponents
+        self.garbage = garbage
+        self.boxes = boxes or (Boxes(), Boxes())
+        self.calls: tuple[Calls | None, Calls | None] = calls or (None, None)
+        self.inputs = inputs
+        self.cancellation = Cancellation(cancels)
+        self.is_void = False
+        # A function that is parallel by hand may rely on what its integers are.
+        self.is_wide = pair.count > POSITIONS and field_.seed >= POSITIONS
+
+    @cached_property
+    def comparison(self) -> Comparison | None:
+        """The results; `None` where the unsharded program has no meaning for what is drawn."""
+        with np.errstate(all="ignore"):  # integers of 64 bits wrap, as those of programs do
+            try:
+                return self._evaluated()
+            except Undefined:
+                return None
+
+    @cached_property
+    def counterexample(self) -> Counterexample | None:
+        """An element that differs, or `None`."""
+        if self.comparison is None:
+            return None
+        return self.comparison.counterexample(self.comparison.differing())
+
+    def forget(self) -> None:
+        """Let go of the results, of which nothing more is asked."""
+        self.is_void = self.comparison is None
+        self.__dict__["comparison"] = None
+
+    def ops(self) -> list[Op]:
+        """The ops of both programs of which only the operands are known."""
+        return [op for boxes in self.boxes for op in boxes.ops]
+
+    def again(self, **changes: Any) -> Trial:
+        """The same point, where something else is drawn."""
+        return Trial(
+            self.pair,
+            self.field,
+            **{
+                "is_ordered": self.is_ordered,
+                "splits_exponents": self.splits_exponents,
+                "garbage": self.garbage,
+                **changes,
+            },
+        )
+
+    def _evaluated(self) -> Comparison:
+        pair = self.pair
+        generator = np.random.default_rng((1, self.field.seed, self.inputs))
+        one = self._machine(pair.whole, generator, 0)
+        one.is_strict = self.is_wide
+        given = [self._drawn(one, type_) for type_ in pair.unsharded.body.types]
+        expected = one.call(pair.unsharded, given)
+        generator = np.random.default_rng((2, self.field.seed, self.garbage))
+        many = self._machine(pair.own, generator, 1)
+        shared = [self._again(many, value, one) for value in given]
+        arguments = [
+            argument(many, value, place, type_)
+            for value, place, type_ in zip(
+                shared, pair.places("mesh.argument"), pair.local.body.types, strict=True
+            )
+        ]
+        found = many.call(pair.local, arguments)
+        return Comparison.of(
+            many,
+            [self._again(many, each, one) for each in expected],
+            found,
+            pair.places("mesh.result"),
+            pair.local.result_types,
+            pair.local.form == "local",
+        )
+
+    def _machine(self, program: Program, generator: np.random.Generator, number: int) -> Machine:
+        return Machine(
+            program,
+            replace(self.field, calls=self.calls[number]),
+            program.grid,
+            generator,
+            self.is_ordered,
+            self.splits_exponents,
+            self.boxes[number],
+            self.cancellation,
+            unwritten=partial(self._unwritten, generator),
+        )
+
+    def _unwritten(
+        self, generator: np.random.Generator, type_: Type, shape: tuple[int, ...]
+    ) -> Data:
+        """Numbers for what nothing has written: in each other trial zeros, whose quotient is none.
+
+        Integers are of all sizes where those of arguments are.
+        """
+        is_zero = self.field.seed % 2 == 1 and not self.garbage
+        if type_.is_integer:
+            if self.is_wide:
+                return integers(generator, type_, shape, [2], POSITIONS + 1)
+            return np.zeros(shape, np.int64) if is_zero else generator.integers(0, 2, shape)
+        if is_zero:
+            return np.zeros(shape, np.uint64)
+        return self.field.random(generator, shape)
+
+    def _drawn(self, m: Machine, type_: Type) -> Value:
+        if type_.is_float or (type_.is_bit and not self.is_ordered):
+            return Value(m.scalar(self.field.random(m.generator, type_.shape)), True)
+        if not type_.is_integer:
+            raise Unproven(f"an argument of type {type_.text} cannot be drawn")
+        if type_.is_bit:
+            return Value(m.scalar(m.generator.integers(0, 2, type_.shape)), False)
+        number = self.field.seed if self.is_wide else self.field.seed % POSITIONS
+        drawn = integers(m.generator, type_, type_.shape, self._sizes(), number)
+        return Value(m.scalar(drawn), False)
+
+    def _sizes(self) -> list[int]:
+        """The sizes in which an integer argument may be a position."""
+        types = self.pair.unsharded.body.types
+        return [2, *(size for type_ in types for size in type_.shape if size > 0)]
+
+    @staticmethod
+    def _again(m: Machine, value: Value, before: Machine) -> Value:
+        """The same global value, on the grid of another program."""
+        index = (0,) * before.axes
+        return Value(m.scalar(value.data[index]), value.is_symbolic)
+
+
+def trials(
+    pair: Pair, count: int, *, is_ordered: bool = False, splits_exponents: bool = False
+) -> Iterator[Trial]:
+    """Evaluations at so many points, one after the other."""
+    for seed in range(count):
+        yield Trial(
+            pair,
+            Field(PRIME_GAPS[seed % 2], seed),
+            is_ordered=is_ordered,
+            splits_exponents=splits_exponents,
+        )
