@@ -77,20 +77,20 @@ def _changed(trial: Trial, **changes: Any) -> Marks:
 def _changed_by_constants(trial: Trial) -> Marks:
     """The elements that depend on what functions give for constants, which one program has as such.
 
-    A program in which a compiler has folded `acos(0)` has another constant there.
+    A program in which a compiler has folded `acos(0)` has another constant there. What depends on
+    the arguments in one program, and in the other does not, differs whatever the constants are.
     """
-    here, there = (_calls_of(trial, inputs) for inputs in (0, 1))
-    of_constants = [np.intersect1d(a, b) for a, b in zip(here, there, strict=True)]
-    suspects = np.setdiff1d(np.union1d(*of_constants), np.intersect1d(*here))
+    first, second = (Calls(), Calls()), (Calls(), Calls())
+    none = np.zeros(0, np.uint64)
+    one, many = (each.again(1, none) for each in trial.boxes)  # no compiler folds those
+    here = trial.again(calls=first).comparison
+    there = trial.again(calls=second, inputs=1, boxes=(one, many)).comparison
+    if here is None or there is None:
+        return [np.zeros((), bool) for _ in trial.pair.local.result_types]
+    before, after = [each.made() for each in first], [each.made() for each in second]
+    of_constants = [np.intersect1d(before[at], after[at]) for at in range(2)]
+    suspects = np.setdiff1d(np.union1d(*of_constants), np.intersect1d(*before))
     if not suspects.size:
         return [np.zeros((), bool) for _ in trial.pair.local.result_types]
-    calls = (Calls(suspects, 1), Calls(suspects, 1))
-    return _changed(trial, calls=calls)
-
-
-def _calls_of(trial: Trial, inputs: int) -> tuple[Data, Data]:
-    """The calls of functions in both programs."""
-    one, many = Calls(), Calls()
-    if trial.again(calls=(one, many), inputs=inputs).comparison is None:
-        return np.zeros(0, np.uint64), np.zeros(0, np.uint64)
-    return one.made(), many.made()
+    changed = _changed(trial, calls=(Calls(suspects, 1), Calls(suspects, 1)))
+    return both(changed, neither(here.changed_in_one(there)))

@@ -17,8 +17,8 @@ import numpy as np
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.mesh.sharding_attributes import read_sharding
 from shard_dialect.proof.collectives import grouped, ungrouped
-from shard_dialect.proof.elementwise import identity, reduced, wrapped
-from shard_dialect.proof.machine import Data, Machine, Unproven, Value
+from shard_dialect.proof.elementwise import identity, reduced
+from shard_dialect.proof.machine import Data, Machine, Unproven, Value, wrapped
 from shard_dialect.proof.reading import Type, read_type
 
 _KINDS = {"sum": "add", "product": "mul", "max": "max", "min": "min"}

@@ -78,6 +78,13 @@ class Comparison:
             for one, two in zip(self.sides, other.sides, strict=True)
         ]
 
+    def changed_in_one(self, other: Comparison) -> Marks:
+        """The elements that are others in another evaluation in one program only."""
+        return [
+            (one.wanted != two.wanted) ^ (one.has != two.has)
+            for one, two in zip(self.sides, other.sides, strict=True)
+        ]
+
     def counterexample(self, marks: Marks) -> Counterexample | None:
         """The first element that is marked, or `None`."""
         wrong = sum(int(each.sum()) for each in marks)

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shard_dialect.proof.elementwise import wrapped
-from shard_dialect.proof.machine import Data
+from shard_dialect.proof.machine import Data, wrapped
 from shard_dialect.proof.reading import Type
 
 POSITIONS = 4

@@ -10,24 +10,12 @@ from typing import Any
 import numpy as np
 
 from shard_dialect.proof.field import ONE, ZERO, Elements, mixed
-from shard_dialect.proof.machine import OPS, Data, Machine, Value, means
+from shard_dialect.proof.machine import OPS, Data, Machine, Value, means, wrapped
 from shard_dialect.proof.reading import Op, Type
 
 _ANY_FLOAT = Type("f32", (), "float", 32)
 _SMALL = 1 << 24
 """Elements that stand for integers up to this size are taken for these."""
-
-
-def wrapped(numbers: Data, type_: Type) -> Data:
-    """Integers of the type's width."""
-    width = type_.width
-    if width >= 64:
-        return numbers
-    low = numbers & ((1 << width) - 1)
-    if type_.kind == "unsigned" or width == 1:
-        return low
-    sign = 1 << (width - 1)
-    return (low ^ sign) - sign
 
 
 def _unsigned(numbers: Data, type_: Type) -> Data:
@@ -496,7 +484,7 @@ def _convert(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     if given.is_float:
         if to_bit:
             return compared(m, "NE", m.elements(value), ZERO)
-        return Value(wrapped(_rounded(m, m.elements(value)), wanted), False)
+        return Value(wrapped(_rounded(m, m.elements(value), wanted), wanted), False)
     if to_bit:
         return value if value.is_symbolic else Value((value.data != 0).astype(np.int64), False)
     numbers = m.integers(value)
@@ -507,11 +495,11 @@ def _convert(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     return Value(wrapped(numbers, wanted), False)
 
 
-def _rounded(m: Machine, elements: Elements) -> Data:
-    """Floats as integers: small integers are themselves, of others only that they are small."""
-    drawn = m.field.drawn(m.field.key("integer"), elements) % np.uint64(16)
+def _rounded(m: Machine, elements: Elements, type_: Type) -> Data:
+    """Floats as integers: small integers are themselves, of others nothing is known."""
+    drawn = m.field.drawn(m.field.key("integer"), elements)
     number = elements.astype(np.int64)
-    near = np.where(number < _SMALL, number, drawn.astype(np.int64))
+    near = np.where(number < _SMALL, number, m.as_integers(drawn, type_, 16))
     return np.where(number > m.field.prime - _SMALL, number - m.field.prime, near)
 
 
@@ -570,7 +558,7 @@ def _drawn(m: Machine, op: Op, values: Sequence[Value]) -> Value:
         return Value(drawn, True)
     if op.type.is_bit:
         return Value(drawn, True)
-    return Value((drawn % np.uint64(16)).astype(np.int64), False)
+    return Value(m.as_integers(drawn, op.type, 16), False)
 
 
 _DRAWN = """

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shard_dialect.proof.elementwise import wrapped
 from shard_dialect.proof.field import Elements
-from shard_dialect.proof.machine import Machine, Value, means
+from shard_dialect.proof.machine import Machine, Value, means, wrapped
 from shard_dialect.proof.reading import Op, Type
 
 

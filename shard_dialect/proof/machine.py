@@ -68,6 +68,18 @@ def boxed(data: Data, box: Sequence[slice]) -> Data:
     return view
 
 
+def wrapped(numbers: Data, type_: Type) -> Data:
+    """Integers of the type's width."""
+    width = type_.width
+    if width >= 64:
+        return numbers
+    low = numbers & ((1 << width) - 1)
+    if type_.kind == "unsigned" or width == 1:
+        return low
+    sign = 1 << (width - 1)
+    return (low ^ sign) - sign
+
+
 Evaluate: TypeAlias = "Callable[[Machine, Op, Sequence[Value]], Value | Sequence[Value]]"
 OPS: dict[str, Evaluate] = {}
 """The meaning of each op, by its name."""
@@ -131,6 +143,8 @@ class Machine:
     loops: list[tuple[int, ...]] = dataclasses.field(default_factory=list)
     unwritten: Callable[[Type, tuple[int, ...]], Data] | None = None
     """What is drawn where nothing has written; without it any number."""
+    is_wide: bool = False
+    """Whether functions that are drawn give integers of all sizes."""
     is_strict: bool = False
     """Whether an op must be defined for its operands, and loops be short."""
     active: Data | None = None
@@ -263,7 +277,13 @@ class Machine:
         key = self.field.key("function", op.meaning, type_.kind, number)
         if type_.is_float:
             return Value(self.field.drawn(key, *spread, places), True)
-        return Value((mixed(key, *spread, places) % np.uint64(2)).astype(np.int64), False)
+        return Value(self.as_integers(mixed(key, *spread, places), type_, 2), False)
+
+    def as_integers(self, drawn: Elements, type_: Type, most: int) -> Data:
+        """What is drawn as integers below `most`, or where those of arguments are, of all sizes."""
+        if self.is_wide:
+            return wrapped(mixed(self.field.key("wide"), drawn).astype(np.int64), type_)
+        return (drawn % np.uint64(most)).astype(np.int64)
 
     def digest(self, value: Value, count: int) -> Elements:
         """One number for each place of the dimensions before the last `count`."""

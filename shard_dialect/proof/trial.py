@@ -175,6 +175,7 @@ class Trial:
             self.boxes[number],
             self.cancellation,
             unwritten=partial(self._unwritten, generator),
+            is_wide=self.is_wide,
         )
 
     def _unwritten(

@@ -169,3 +169,21 @@ def test_a_collective_that_some_devices_of_a_group_reach_is_refuted() -> None:
     found = judged(text, local)
     assert found.answer == "refuted"
     assert "'shard.all_reduce' op is reached by some devices of a group and not by" in str(found)
+
+
+def test_what_is_a_constant_in_one_program_only_is_refuted() -> None:
+    """Whatever a function gives for padding."""
+    text = """
+    shard.grid @g(shape = 2)
+    func.func @main(%x: tensor<5xf32> {mesh.sharding = #mesh.shard<@g, [[]]>})
+        -> (tensor<5xf32> {mesh.sharding = #mesh.shard<@g, [[]]>}) {
+      %s = "mesh.annotate"(%x) {sharding = #mesh.shard<@g, [[0]]>, required = true,
+        as_result = false} : (tensor<5xf32>) -> tensor<5xf32>
+      %y = math.exp %s : tensor<5xf32>
+      return %y : tensor<5xf32>
+    }"""
+    local = local_of(text)
+    assert judged(text, local).answer == "proven"
+    late = local.replace("[0] [5] [1] : tensor<6xf32> to", "[1] [5] [1] : tensor<6xf32> to")
+    assert late != local
+    assert judged(text, late).answer == "refuted"

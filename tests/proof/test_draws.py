@@ -156,3 +156,15 @@ def test_of_forms_of_global_tensors_integers_are_positions() -> None:
       return %r : tensor<2xi32>
     }"""
     assert judged(text, text.replace("return %r", "return %i")).answer == "proven"
+
+
+def test_functions_give_integers_of_all_sizes() -> None:
+    text = HIGH.replace(
+        "BODY",
+        """%f = math.ctlz %b : tensor<4xi32>
+  %c = arith.constant dense<1000> : tensor<4xi32>
+  %r = arith.divsi %f, %c : tensor<4xi32>""",
+    )
+    assert judged(text, local_of(text)).answer == "proven"
+    turned = text.replace("%f = ", REVERSED + "%f = ").replace("ctlz %b", "ctlz %turned")
+    assert judged(text, local_of(turned)).answer == "refuted"
