@@ -89,7 +89,9 @@ def _changed_by_constants(trial: Trial) -> Marks:
         return [np.zeros((), bool) for _ in trial.pair.local.result_types]
     before, after = [each.made() for each in first], [each.made() for each in second]
     of_constants = [np.intersect1d(before[at], after[at]) for at in range(2)]
-    suspects = np.setdiff1d(np.union1d(*of_constants), np.intersect1d(*before))
+    suspects = np.setdiff1d(
+        np.union1d(of_constants[0], of_constants[1]), np.intersect1d(before[0], before[1])
+    )
     if not suspects.size:
         return [np.zeros((), bool) for _ in trial.pair.local.result_types]
     changed = _changed(trial, calls=(Calls(suspects, 1), Calls(suspects, 1)))

@@ -365,8 +365,8 @@ def _extended(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
 
 @means("math.clampf")
 def _clamp_floats(m: Machine, op: Op, values: Sequence[Value]) -> Value:
-    value, low, high = values
-    return combined(m, "min", combined(m, "max", value, low, op.type), high, op.type)
+    value, low, high = values  # where low is above high, it is low
+    return combined(m, "max", combined(m, "min", value, high, op.type), low, op.type)
 
 
 @means("math.sincos")
@@ -375,6 +375,29 @@ def _sine_and_cosine(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Va
     return [
         Value(m.field.drawn(m.field.key("function", name), angle), True) for name in ("sin", "cos")
     ]
+
+
+_COUNTED = {
+    **dict.fromkeys(("math.ctpop", "stablehlo.popcnt"), "ones"),
+    **dict.fromkeys(("math.ctlz", "stablehlo.count_leading_zeros", "tosa.clz"), "leading"),
+    "math.cttz": "trailing",
+}
+"""What of an integer's bits is counted."""
+
+
+@means(*_COUNTED)
+def _count_bits(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    bits, width = _unsigned(m.integers(values[0]), op.type), op.type.width or 64
+    shifted = [bits >> np.uint64(place) for place in range(width)]
+    kind = _COUNTED[op.name]
+    if kind == "ones":
+        count = sum(each & np.uint64(1) for each in shifted)
+    elif kind == "leading":
+        count = sum((each == 0).astype(np.uint64) for each in shifted)
+    else:
+        low = [bits & np.uint64((1 << place + 1) - 1) for place in range(width)]
+        count = sum((each == 0).astype(np.uint64) for each in low)
+    return Value(wrapped(np.asarray(count).astype(np.int64), op.type), False)
 
 
 @means("arith.select", "stablehlo.select", "tosa.select")
@@ -563,11 +586,11 @@ def _drawn(m: Machine, op: Op, values: Sequence[Value]) -> Value:
 
 _DRAWN = """
 stablehlo: atan2 cbrt ceil cosine exponential_minus_one floor is_finite log
-    log_plus_one logistic popcnt count_leading_zeros reduce_precision round_nearest_afz
+    log_plus_one logistic reduce_precision round_nearest_afz
     round_nearest_even rsqrt sine sqrt tan tanh
-tosa: ceil clz cos erf floor log reciprocal rsqrt sigmoid sin tanh arithmetic_right_shift
+tosa: ceil cos erf floor log reciprocal rsqrt sigmoid sin tanh arithmetic_right_shift
 arith: bitcast scaling_extf scaling_truncf
-math: absf acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh ctlz ctpop cttz erf
+math: absf acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf
     erfc exp2 expm1 floor fpowi isfinite isinf isnan isnormal log log10 log1p log2 round
     roundeven rsqrt sin sinh sqrt tan tanh trunc
 chlo: acos acosh asin asinh atan atanh bessel_i1e cosh digamma erf erf_inv erfc is_inf

@@ -161,10 +161,46 @@ def test_of_forms_of_global_tensors_integers_are_positions() -> None:
 def test_functions_give_integers_of_all_sizes() -> None:
     text = HIGH.replace(
         "BODY",
-        """%f = math.ctlz %b : tensor<4xi32>
+        """%m = arith.constant dense<1073741824> : tensor<4xi32>
+  %s = arith.constant dense<30> : tensor<4xi8>
+  %f = tosa.apply_scale %b, %m, %s {rounding_mode = SINGLE_ROUND}
+    : (tensor<4xi32>, tensor<4xi32>, tensor<4xi8>) -> tensor<4xi32>
   %c = arith.constant dense<1000> : tensor<4xi32>
   %r = arith.divsi %f, %c : tensor<4xi32>""",
     )
     assert judged(text, local_of(text)).answer == "proven"
-    turned = text.replace("%f = ", REVERSED + "%f = ").replace("ctlz %b", "ctlz %turned")
+    turned = text.replace("%f = ", REVERSED + "%f = ").replace("scale %b", "scale %turned")
     assert judged(text, local_of(turned)).answer == "refuted"
+
+
+COUNTS = {"ctpop": (0, 1, 8, 2), "ctlz": (8, 7, 0, 1), "cttz": (8, 0, 0, 2)}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_bits_are_counted(name: str) -> None:
+    """As a compiler does that folds them."""
+    text = f"""
+    func.func @main() -> tensor<4xi8> {{
+      %c = arith.constant dense<[0, 1, -1, 68]> : tensor<4xi8>
+      %r = math.{name} %c : tensor<4xi8>
+      return %r : tensor<4xi8>
+    }}"""
+    folded = text.replace("[0, 1, -1, 68]", str(list(COUNTS[name])))
+    folded = folded.replace("return %r", "return %c")
+    assert judged(text, folded).answer == "proven"
+
+
+@pytest.mark.parametrize(
+    ("op", "wins"), [("math.clampf %x to [%low, %high]", "%low"), ("CLAMP", "%high")]
+)
+def test_which_end_of_a_clamp_wins(op: str, wins: str) -> None:
+    """Where the low end is above the high one, as the dialects have it."""
+    clamp = "%y = stablehlo.clamp %low, %x, %high" if op == "CLAMP" else f"%y = {op}"
+    text = f"""
+    func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {{
+      %low = arith.constant dense<2.0> : tensor<4xf32>
+      %high = arith.constant dense<1.0> : tensor<4xf32>
+      {clamp} : tensor<4xf32>
+      return %y : tensor<4xf32>
+    }}"""
+    assert judged(text, text.replace("return %y", f"return {wins}")).answer == "proven"
