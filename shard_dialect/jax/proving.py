@@ -32,7 +32,7 @@ def prove(plain: Callable[..., Any], parallel: Callable[..., Any], *arguments: A
         read_module(jax.jit(each, keep_unused=True).lower(*arguments).compiler_ir("stablehlo"))
         for each in (plain, parallel)
     )
-    proof = prove_modules(whole, own)
+    proof = prove_modules(whole, own, explains=True)
     if proof.answer != "refuted" or proof.reason:  # which no run may show
         return proof
     return _confirmed(proof, plain, parallel, arguments)

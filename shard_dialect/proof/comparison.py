@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -26,12 +26,17 @@ class Counterexample:
     wrong: int
     """The number of elements, of all results on all devices, that are wrong."""
     compared: int
+    place: tuple[int, ...] = field(default=(), repr=False)
+    """Where it is in the arrays of a comparison."""
+    why: str = ""
+    """An element of an argument that tells the programs apart."""
 
     def __str__(self) -> str:
         who = f"the device at {list(self.device)}" if self.device else "the program"
         return (
             f"result {self.result}: {who} has another number at {list(self.element)} than the "
-            f"unsharded program; {self.wrong} of {self.compared} elements differ"
+            f"unsharded program{self.why and f': {self.why}'}; {self.wrong} of {self.compared} "
+            "elements differ"
         )
 
 
@@ -85,6 +90,11 @@ class Comparison:
             for one, two in zip(self.sides, other.sides, strict=True)
         ]
 
+    def at(self, found: Counterexample) -> tuple[int, int]:
+        """What the element of a counterexample should be, and what it is."""
+        side = self.sides[found.result]
+        return _at(side.wanted, found.place), _at(side.has, found.place)
+
     def counterexample(self, marks: Marks) -> Counterexample | None:
         """The first element that is marked, or `None`."""
         wrong = sum(int(each.sum()) for each in marks)
@@ -93,7 +103,8 @@ class Comparison:
             if np.any(marked):
                 at = tuple(int(each) for each in np.argwhere(marked)[0])
                 device = at[: side.axes] if self.is_local else ()
-                return Counterexample(number, device, _element(side.positions, at), wrong, compared)
+                element = _element(side.positions, at)
+                return Counterexample(number, device, element, wrong, compared, at)
         return None
 
 
@@ -119,9 +130,11 @@ def _sides(m: Machine, whole: Value, own: Value, place: Place, type_: Type) -> _
     return _Sides(held.positions, inside, wanted, has, here.axes)
 
 
+def _at(array: Data, place: tuple[int, ...]) -> int:
+    """An element of an array, which may not vary along some dimensions."""
+    return int(array[tuple(min(i, n - 1) for i, n in zip(place, array.shape, strict=True))])
+
+
 def _element(positions: Sequence[Data], at: tuple[int, ...]) -> tuple[int, ...]:
     """The global position of a local element."""
-    return tuple(
-        int(each[tuple(min(i, size - 1) for i, size in zip(at, each.shape, strict=True))])
-        for each in positions
-    )
+    return tuple(_at(each, at) for each in positions)

@@ -13,7 +13,7 @@ are drawn, and the answer is for these.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from shard_dialect.ir.bindings import ir
@@ -31,6 +31,7 @@ from shard_dialect.proof.comparison import Counterexample
 from shard_dialect.proof.draws import TRIALS
 from shard_dialect.proof.machine import Torn, Unproven
 from shard_dialect.proof.reading import Op, read_program
+from shard_dialect.proof.telling import telling
 from shard_dialect.proof.trial import Pair, Trial, trials
 
 Answer: TypeAlias = Literal["proven", "refuted", "unknown"]
@@ -62,16 +63,19 @@ class Proof:
         return f"unknown: {self.reason}"
 
 
-def prove(unsharded: ir.Module, local: ir.Module, entry: str | None = None) -> Proof:
+def prove(
+    unsharded: ir.Module, local: ir.Module, entry: str | None = None, *, explains: bool = False
+) -> Proof:
     """Compare a program with what each device runs, or with another one of global tensors.
 
+    If it `explains`, a counterexample has an element of an argument that tells the programs apart.
     Raises `ShardError` where they do not fit.
     """
     whole, own = read_program(unsharded), read_program(local)
     pair = Pair(whole, own, whole.entry(entry), own.entry(entry))
     pair.check()
     try:
-        return _judged(pair)
+        return _judged(pair, explains)
     except Torn as error:
         # In the other forms the tensors are global: the op does not say where it runs.
         answer: Answer = "refuted" if pair.local.form == "local" else "unknown"
@@ -80,7 +84,7 @@ def prove(unsharded: ir.Module, local: ir.Module, entry: str | None = None) -> P
         return Proof("unknown", 0, reason=str(error))
 
 
-def _judged(pair: Pair) -> Proof:
+def _judged(pair: Pair, explains: bool) -> Proof:
     """The answer of a few evaluations at random points, and of more where they differ."""
     first, wrong = list[Trial](), list[Trial]()
     for trial in trials(pair, pair.count):
@@ -92,7 +96,7 @@ def _judged(pair: Pair) -> Proof:
         if len(wrong) == _MOST_BLAMED:
             break
     if wrong:
-        return _of_different(pair, wrong)
+        return _of_different(pair, wrong, explains)
     return _of_same(pair, first)
 
 
@@ -109,7 +113,7 @@ def _of_same(pair: Pair, same: Sequence[Trial]) -> Proof:
     return Proof("proven", evaluated, pair.assumptions(), boxes=tuple(same[0].ops()))
 
 
-def _of_different(pair: Pair, wrong: Sequence[Trial]) -> Proof:
+def _of_different(pair: Pair, wrong: Sequence[Trial], explains: bool) -> Proof:
     outcome, assumptions = wrong[0].counterexample, pair.assumptions()
     if pair.local.form != "local" and pair.own.parts:
         reason = f"{outcome}, and what parts of the grid hold is known in the local form only"
@@ -118,17 +122,24 @@ def _of_different(pair: Pair, wrong: Sequence[Trial]) -> Proof:
     blame = next((each for each in blamed if each.counterexample is not None), None)
     if blame is not None and blame.is_of_unwritten():
         reason = "it depends on elements that nothing has written, such as padding"
-        return Proof("refuted", 2, assumptions, reason, blame.counterexample)
+        return Proof("refuted", 2, assumptions, reason, _shown(blame, explains))
     note = _law(pair)
     if note is not None:
         return Proof("proven", pair.count, (*assumptions, note), boxes=tuple(wrong[0].ops()))
     if blame is not None:
-        return Proof("refuted", 1, assumptions, counterexample=blame.counterexample)
+        return Proof("refuted", 1, assumptions, counterexample=_shown(blame, explains))
     ops = blamed[0].ops()
     names = ", ".join(dict.fromkeys(f"'{op.name}' at {op.place}" for op in ops))
     what = f"of what these ops compute: {names}" if names else "of functions' numbers at constants"
     reason = f"{outcome}, and nothing is known {what}"
     return Proof("unknown", 1, assumptions, reason, outcome, tuple(ops))
+
+
+def _shown(blame: Blame, explains: bool) -> Counterexample | None:
+    found = blame.counterexample
+    if found is None or not explains:
+        return found
+    return replace(found, why=telling(blame.trial, found))
 
 
 def _law(pair: Pair) -> str | None:

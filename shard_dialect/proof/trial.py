@@ -84,17 +84,19 @@ class Trial:
         calls: tuple[Calls, Calls] | None = None,
         inputs: int = 0,
         cancels: bool = True,
+        redrawn: tuple[int, Data] | None = None,
     ) -> None:
         """`garbage` draws what nothing has written, `inputs` the arguments.
 
         `boxes` draws what ops give that are not known, and `calls` notes those of functions.
+        `redrawn` is an argument, and which of its elements are others.
         """
         self.pair, self.field, self.is_ordered = pair, field_, is_ordered
         self.splits_exponents = splits_exponents
         self.garbage = garbage
         self.boxes = boxes or (Boxes(), Boxes())
         self.calls: tuple[Calls | None, Calls | None] = calls or (None, None)
-        self.inputs = inputs
+        self.inputs, self.redrawn = inputs, redrawn
         self.cancellation = Cancellation(cancels)
         self.is_void = False
         # A function that is parallel by hand may rely on what its integers are.
@@ -144,6 +146,9 @@ class Trial:
         one = self._machine(pair.whole, generator, 0)
         one.is_strict = self.is_wide
         given = [self._drawn(one, type_) for type_ in pair.unsharded.body.types]
+        if self.redrawn is not None:
+            number, elements = self.redrawn
+            given[number] = self._with_others(given[number], elements)
         expected = one.call(pair.unsharded, given)
         generator = np.random.default_rng((2, self.field.seed, self.garbage))
         many = self._machine(pair.own, generator, 1)
@@ -204,6 +209,13 @@ class Trial:
         number = self.field.seed if self.is_wide else self.field.seed % POSITIONS
         drawn = integers(m.generator, type_, type_.shape, self._sizes(), number)
         return Value(m.scalar(drawn), False)
+
+    def _with_others(self, value: Value, elements: Data) -> Value:
+        """The value with other numbers at some places of its array, in row-major order."""
+        data = value.data.copy().reshape(-1)
+        generator = np.random.default_rng((3, self.field.seed))
+        data[elements] = self.field.random(generator, data.shape)[elements]
+        return Value(data.reshape(value.data.shape), value.is_symbolic)
 
     def _sizes(self) -> list[int]:
         """The sizes in which an integer argument may be a position."""

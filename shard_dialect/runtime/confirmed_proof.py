@@ -27,7 +27,7 @@ def confirmed_proof(unsharded: Source, local: ir.Module, entry: str | None = Non
     A difference of which the prover does not know whether it is one is what a run says it is,
     unless it depends on ops that are not known.
     """
-    proof = prove(unsharded.parse(), local, entry)
+    proof = prove(unsharded.parse(), local, entry, explains=True)
     if proof.answer == "proven" or proof.counterexample is None or proof.boxes:
         return proof
     is_refuted = proof.answer == "refuted"

@@ -92,6 +92,8 @@ def test_a_reduction_that_is_left_out_is_refuted() -> None:
     text = "\n".join(lines).replace("return %all_reduce", "return %6")
     found = proof(MEGATRON, text)
     assert str(found).startswith("refuted: result 0: the device at [0, 0] has another number at")
+    # The device at [0, 0] has the first 16 of 32 terms: the other half of %w2.
+    assert "unsharded program: it should depend on %" in str(found)
 
 
 def test_padding_that_is_read_is_refuted() -> None:
@@ -270,3 +272,17 @@ def test_a_reduction_that_skips_padding_is_proven() -> None:
       return %m : tensor<f32>
     }"""
     assert proof(text).answer == "proven"
+
+
+def test_a_refutation_names_an_element_that_tells_the_programs_apart() -> None:
+    text = """
+    shard.grid @g(shape = 2)
+    func.func @main(%x: tensor<8xf32>, %y: tensor<8xf32>) -> tensor<8xf32> {
+      %r = stablehlo.multiply %x, %y : tensor<8xf32>
+      return %r : tensor<8xf32>
+    }"""
+    local = partitioned(text)
+    turn = "%t = stablehlo.reverse %arg1, dims = [0] : tensor<8xf32>\n %0 = "
+    turned = local.replace("%0 = ", turn).replace("%arg0, %arg1 :", "%arg0, %t :")
+    assert turned != local
+    assert "it should depend on %y at [0], and does not; 8 of 8" in str(proof(text, turned))
