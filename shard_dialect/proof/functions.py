@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from shard_dialect.proof.elementwise import combined
 from shard_dialect.proof.field import Elements
 from shard_dialect.proof.machine import Machine, Value, means, wrapped
 from shard_dialect.proof.reading import Op, Type
@@ -97,7 +98,6 @@ Dims = tuple[int | None, ...]
 _BY_DIMS: dict[str, tuple[tuple[Dims, ...], tuple[Dims, ...]]] = {
     "linalg.winograd_filter_transform": (((0, 3),), ((3, 2),)),
     "linalg.winograd_input_transform": (((0, 3),), ((4, 5),)),
-    "linalg.winograd_output_transform": (((4, 5),), ((0, 3),)),
     "tosa.fft2d": (((0,), (0,)), ((0,), (0,))),
     "tosa.rfft2d": (((0,),), ((0,), (0,))),
     "tosa.resize": (((0, 3), (None, None), (None, None), (None, None)), ((0, 3),)),
@@ -110,6 +110,13 @@ _BY_DIMS: dict[str, tuple[tuple[Dims, ...], tuple[Dims, ...]]] = {
 def _by_dims(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
     operands, results = _BY_DIMS[op.name]
     return _along(m, op, values[: len(operands)], operands, results)
+
+
+@means("linalg.winograd_output_transform")
+def _winograd_output(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    """Is added to what is there, as the sums of a convolution are."""
+    (made,) = _along(m, op, values[:1], ((4, 5),), ((0, 3),))
+    return combined(m, "add", values[1], made, op.type)
 
 
 @means("linalg.softmax")

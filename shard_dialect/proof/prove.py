@@ -28,7 +28,6 @@ from shard_dialect.proof import (  # noqa: F401 - they say what ops mean
 )
 from shard_dialect.proof.blame import Blame
 from shard_dialect.proof.comparison import Counterexample
-from shard_dialect.proof.draws import TRIALS
 from shard_dialect.proof.machine import Torn, Unproven
 from shard_dialect.proof.reading import Op, read_program
 from shard_dialect.proof.telling import telling
@@ -36,6 +35,8 @@ from shard_dialect.proof.trial import Pair, Trial, trials
 
 Answer: TypeAlias = Literal["proven", "refuted", "unknown"]
 _MOST_BLAMED = 3
+_ORDERED = 40
+"""Points at which floats are in an order. Of many, few decide a maximum, and others with each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +146,9 @@ def _shown(blame: Blame, explains: bool) -> Counterexample | None:
 def _law(pair: Pair) -> str | None:
     """The law by which programs that differ are the same, if there is one."""
     # A program may use that the maximum of a number and itself is the number.
-    ordered = trials(pair, TRIALS, is_ordered=True)
+    ordered = trials(pair, _ORDERED, is_ordered=True)
     if all(trial.counterexample is None for trial in ordered):
-        return f"maxima and comparisons of floats at {TRIALS} random points only"
+        return f"maxima and comparisons of floats at {_ORDERED} random points only"
     # Or that a softmax may be made block by block, each with a maximum of its own.
     split = trials(pair, pair.count, splits_exponents=True)
     if all(trial.counterexample is None for trial in split):

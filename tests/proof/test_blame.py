@@ -187,3 +187,20 @@ def test_what_is_a_constant_in_one_program_only_is_refuted() -> None:
     late = local.replace("[0] [5] [1] : tensor<6xf32> to", "[1] [5] [1] : tensor<6xf32> to")
     assert late != local
     assert judged(text, late).answer == "refuted"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_part_of_the_comparisons_is_not_taken_for_all(seed: int) -> None:
+    """Whether any of many is true is mostly decided by a few of them."""
+    text = """
+    func.func @main(%x: tensor<12xf32>, %y: tensor<1xf32>) -> tensor<1xi1> {
+      %c = tosa.greater_equal %x, %y : (tensor<12xf32>, tensor<1xf32>) -> tensor<12xi1>
+      %r = tosa.reduce_any %c {axis = 0 : i32} : (tensor<12xi1>) -> tensor<1xi1>
+      return %r : tensor<1xi1>
+    }"""
+    part = text.replace(
+        "%r = tosa.reduce_any %c",
+        f"""%s = tensor.extract_slice %c[{seed}] [7] [1] : tensor<12xi1> to tensor<7xi1>
+      %r = tosa.reduce_any %s""",
+    ).replace("(tensor<12xi1>) -> tensor<1xi1>", "(tensor<7xi1>) -> tensor<1xi1>")
+    assert judged(text, part).answer == "refuted"

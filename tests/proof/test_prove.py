@@ -286,3 +286,16 @@ def test_a_refutation_names_an_element_that_tells_the_programs_apart() -> None:
     turned = local.replace("%0 = ", turn).replace("%arg0, %arg1 :", "%arg0, %t :")
     assert turned != local
     assert "it should depend on %y at [0], and does not; 8 of 8" in str(proof(text, turned))
+
+
+def test_winograd_outputs_are_added_to_what_is_there() -> None:
+    text = """
+    func.func @main(%x: tensor<6x6x1x1x2x3xf32>, %y: tensor<2x4x4x3xf32>) -> tensor<2x4x4x3xf32> {
+      %r = linalg.winograd_output_transform fmr(F_4_3) ins(%x : tensor<6x6x1x1x2x3xf32>)
+        outs(%y : tensor<2x4x4x3xf32>) -> tensor<2x4x4x3xf32>
+      return %r : tensor<2x4x4x3xf32>
+    }"""
+    other = text.replace(
+        "%r = ", "%z = arith.addf %y, %y : tensor<2x4x4x3xf32>\n      %r = "
+    ).replace("outs(%y", "outs(%z")
+    assert proof(text, other).answer == "refuted"
