@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Literal, TypeAlias
 
 from shard_dialect.ir.bindings import ir
@@ -119,8 +120,9 @@ def _of_different(pair: Pair, wrong: Sequence[Trial], explains: bool) -> Proof:
     if pair.local.form != "local" and pair.own.parts:
         reason = f"{outcome}, and what parts of the grid hold is known in the local form only"
         return Proof("unknown", 1, assumptions, reason, outcome)
-    blamed = [Blame.of(trial) for trial in wrong]
-    blame = next((each for each in blamed if each.counterexample is not None), None)
+    first = Blame.of(wrong[0])
+    others = map(Blame.of, wrong[1:])
+    blame = next((each for each in chain([first], others) if each.counterexample), None)
     if blame is not None and blame.is_of_unwritten():
         reason = "it depends on elements that nothing has written, such as padding"
         return Proof("refuted", 2, assumptions, reason, _shown(blame, explains))
@@ -129,7 +131,7 @@ def _of_different(pair: Pair, wrong: Sequence[Trial], explains: bool) -> Proof:
         return Proof("proven", pair.count, (*assumptions, note), boxes=tuple(wrong[0].ops()))
     if blame is not None:
         return Proof("refuted", 1, assumptions, counterexample=_shown(blame, explains))
-    ops = blamed[0].ops()
+    ops = first.ops()
     names = ", ".join(dict.fromkeys(f"'{op.name}' at {op.place}" for op in ops))
     what = f"of what these ops compute: {names}" if names else "of functions' numbers at constants"
     reason = f"{outcome}, and nothing is known {what}"
