@@ -204,3 +204,20 @@ def test_a_part_of_the_comparisons_is_not_taken_for_all(seed: int) -> None:
       %r = tosa.reduce_any %s""",
     ).replace("(tensor<12xi1>) -> tensor<1xi1>", "(tensor<7xi1>) -> tensor<1xi1>")
     assert judged(text, part).answer == "refuted"
+
+
+def test_a_difference_of_parts_of_complex_numbers_is_what_a_run_says() -> None:
+    text = """
+    shard.grid @g(shape = 2)
+    func.func @main(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {
+      %a = stablehlo.complex %x, %y : tensor<4xcomplex<f32>>
+      %b = stablehlo.complex %y, %x : tensor<4xcomplex<f32>>
+      %s = stablehlo.add %a, %b : tensor<4xcomplex<f32>>
+      %r = stablehlo.real %s : (tensor<4xcomplex<f32>>) -> tensor<4xf32>
+      return %r : tensor<4xf32>
+    }"""
+    same = text.replace("%a, %b", "%b, %a")
+    other = text.replace("%a, %b", "%a, %a")
+    assert proof(text, partitioned(same)).answer == "proven"
+    assert judged(text, partitioned(other)).answer == "unknown"
+    assert proof(text, partitioned(other)).answer == "refuted"
