@@ -34,6 +34,7 @@ config.substitutions += [
     (r"\bshard-opt\b", python("shard_dialect.opt")),
     (r"\bshard-run\b", python("shard_dialect.run")),
     (r"\bshard-report\b", python("shard_dialect.report")),
+    (r"\bshard-prove\b", python("shard_dialect.prove")),
     (r"\bfilecheck\b", python("filecheck")),
     ("%examples", os.path.join(root, "examples")),
 ]

@@ -2,6 +2,7 @@
 
     python -m benchmarks.jax_random --programs 500 [--seed 0] [--list]
     python -m benchmarks.jax_random --programs 500 --door devices     as shard-run runs them, or xla
+    python -m benchmarks.jax_random --programs 500 --door proof       what prove=True says of them
 
 The programs are those of `shard_dialect.testing.jax_program`, on two to eight virtual devices.
 Numbers are equal within the rounding of a few operations. Bytes are what a device moves by the cost
@@ -30,6 +31,8 @@ from benchmarks.tally import beside, is_more
 from shard_dialect.testing.jax_program import JaxProgram
 
 ROOT = Path(__file__).parent.parent
+SHORT = ("wrong", "refused", "crashed", "unknown", "refuted")
+"""Outcomes that are listed."""
 SECONDS = 60
 """A bound for one program."""
 TOLERANCE = 2e-4
@@ -52,6 +55,8 @@ def compared(program: JaxProgram, door: str = "jit") -> Found:
     finish: Callable[[Any], Any] = jax.block_until_ready
     shardings = program.out_shardings()
     given: Found = {} if not any(shardings) else {"out_shardings": shardings}
+    if door == "proof":
+        return proven(sd.jax.jit(function, prove=True, **given), arrays)
     try:
         whole = finish(jax.jit(function)(*map(np.asarray, arrays)))
         theirs = jax.jit(function, **given).lower(*arrays).compile()
@@ -87,6 +92,19 @@ def compared(program: JaxProgram, door: str = "jit") -> Found:
         "ours": _bytes(ours.as_text()),
         "theirs": _bytes(str(theirs.as_text())),
     }
+
+
+def proven(function: Any, arrays: Sequence[Any]) -> Found:
+    """The answer of the proof is the outcome; "no program" where `jax.jit` refuses it, too."""
+    try:
+        function.lower(*arrays)
+    except Exception as error:
+        return {"outcome": "no program", "why": _first_line(error)}
+    try:
+        proof = function.proof(*arrays)
+    except Exception as error:
+        return {"outcome": "refused", "why": _first_line(error)}
+    return {"outcome": proof.answer, "why": proof.reason}
 
 
 def differences(results: Sequence[Any], expected: Sequence[Any]) -> str:
@@ -157,7 +175,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--programs", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--door", choices=["jit", "devices", "xla"], default="jit")
+    parser.add_argument("--door", choices=["jit", "devices", "xla", "proof"], default="jit")
     parser.add_argument("--list", action="store_true", help="name the programs that fall short")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -180,12 +198,12 @@ def main() -> None:
     causes = Counter(
         f"{each['outcome']}: {re.sub(r'[0-9]+', 'N', each['why'])}"
         for each in found.values()
-        if each["outcome"] in ("wrong", "refused", "crashed")
+        if each["outcome"] in SHORT
     )
     for text, count in causes.most_common() if options.list else ():
         print(f"{count:5} {text}")
     for seed, each in found.items() if options.list else ():
-        if each["outcome"] in ("wrong", "refused", "crashed"):
+        if each["outcome"] in SHORT:
             print(JaxProgram(seed).source())
             print(f"--seed {seed} --programs 1: {each['outcome']}: {each['why']}")
         elif each.get("other shardings"):

@@ -22,8 +22,8 @@ MODULES = {
 }
 """Each public module, with how users write it."""
 _HEAD = """
-What stands here, and the command lines of `shard-opt`, `shard-run` and `shard-report`, changes with
-a line in the `CHANGELOG.md`. Everything else in the package
+What stands here, and the command lines of `shard-opt`, `shard-run`, `shard-report` and
+`shard-prove`, changes with a line in the `CHANGELOG.md`. Everything else in the package
 may change at any time. [As a library](library.md), [from JAX](jax.md), [from PyTorch](torch.md) and
 [testing](testing.md) show how these names are used; `help(sd.run)` has types and errors.
 The parameters of a class are its fields.

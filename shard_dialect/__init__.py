@@ -136,7 +136,7 @@ def _of_api(name: str) -> Any:
 
 
 class _Package(ModuleType):
-    """The package, in which two functions have the names of programs.
+    """The package, in which three functions have the names of programs.
 
     Importing the module of a program sets an attribute of its package, which is dropped here:
     `sd.run` is the function, also after `from shard_dialect.run import main`.
@@ -144,6 +144,7 @@ class _Package(ModuleType):
 
     run = property(lambda _: _of_api("run"), lambda *_: None)
     report = property(lambda _: _of_api("report"), lambda *_: None)
+    prove = property(lambda _: _of_api("prove"), lambda *_: None)
 
 
 sys.modules[__name__].__class__ = _Package

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, overload
 from weakref import WeakKeyDictionary
@@ -43,7 +44,7 @@ from shard_dialect.runtime.array_files import join_shards
 from shard_dialect.runtime.communication_report import Report
 from shard_dialect.runtime.communicators.registered_devices import LocalExecutor, register_backend
 from shard_dialect.runtime.compiled_program import Backend, CompiledProgram
-from shard_dialect.runtime.confirmed_proof import confirmed_proof
+from shard_dialect.runtime.confirmed_proof import Unsharded, at_own_places, confirmed_proof
 from shard_dialect.runtime.local_programs import read_collective
 from shard_dialect.runtime.shards_of_arrays import gather, scatter
 from shard_dialect.search import auto as searching
@@ -144,6 +145,7 @@ def report(
     device_model: str = DEVICE_MODEL,
     allocator: Allocator = "unfused",
     measured: str | Path | None = None,
+    prove: bool = False,
 ) -> ProgramReport:
     """Return what the function `entry` costs each device, and why, as plain data.
 
@@ -152,12 +154,14 @@ def report(
     the passes run once for each change that is tried, for up to `suggest_seconds`. `device_model`
     names what prices communication, or a file (docs/device-models.md). `allocator` is how memory is
     counted: each op's result by itself, the `arena` of our own code, or as `xla` fuses ops.
-    `measured` is a trace that `shard-run --profile` wrote. Raises `ShardError` where `run` would.
+    `measured` is a trace that `shard-run --profile` wrote. With `prove` the report has a `proof`,
+    as `sd.prove` gives it. Raises `ShardError` where `run` would.
     """
     module = _ready(module)
     with module.context, _file_locations(module):
         copy = ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
-        return report_on(
+        unsharded = Unsharded.of(copy, entry) if prove else None
+        found = report_on(
             copy,
             entry,
             suggest=suggest,
@@ -167,6 +171,9 @@ def report(
             measured=None if measured is None else str(measured),
             file_text=_file_text(module),
         )
+        if unsharded is None:
+            return found
+        return replace(found, proof=confirmed_proof(unsharded, copy, found.entry))
 
 
 def what_if(
@@ -250,9 +257,10 @@ def prove(unsharded: ir.Module, local: ir.Module, entry: str | None = None) -> P
     where they do not fit.
     """
     unsharded, local = _ready(unsharded), _ready(local)
-    source = Source.of(unsharded.operation.get_asm(enable_debug_info=True))
+    with unsharded.context, _file_locations(unsharded):
+        whole = Unsharded.of(at_own_places(unsharded), entry)
     with local.context, _file_locations(local):
-        return confirmed_proof(source, local, entry)
+        return confirmed_proof(whole, local, entry)
 
 
 def mutations(

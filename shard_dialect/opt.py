@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, cast
 from shard_dialect import plugins
 from shard_dialect.cli.flags import STDOUT, complete_opt, parse_arguments, unknown_flag
 from shard_dialect.cli.printing import guarded, write_output
-from shard_dialect.errors import Diagnostic, ShardError, note, say
+from shard_dialect.errors import ShardError, note, say
 from shard_dialect.processes.atomic_files import Output
 from shard_dialect.processes.supervise import supervised
 from shard_dialect.processes.to_parent import doing, is_watched
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from shard_dialect.ir.reading.source import Source
     from shard_dialect.passes.framework.instruments import Instruments
     from shard_dialect.passes.framework.pipeline import Pipeline
+    from shard_dialect.runtime.confirmed_proof import ProofOfEach, Unsharded
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -162,18 +163,17 @@ class _Driver:
                 instruments = replace(
                     instruments, explain_printed_as=numbered, explain_sharding=what
                 )
-            if self.options.prove_each:
-                from shard_dialect.runtime.confirmed_proof import ProofOfEach
-
-                instruments = replace(instruments, seen=ProofOfEach(source, self.options.entry).at)
+            of_each = self._proof_of_each()
+            if of_each is not None:
+                instruments = replace(instruments, seen=of_each.at)
             printed = partial(self._text, source=source)
             pipeline = self._build(text, replace(instruments, printed=printed))
             which = self.options.verify_diagnostics
+            run = partial(self._transform, source, pipeline, text, of_each)
             if which is None:
-                return self._transform(source, pipeline, text)
+                return run()
             from shard_dialect.cli.verify_options import verify_diagnostics
 
-            run = partial(self._transform, source, pipeline, text)
             return verify_diagnostics(source, which, run) or b""
 
     def _build(self, text: str, instruments: Instruments) -> Pipeline:
@@ -190,8 +190,11 @@ class _Driver:
                 raise unknown_flag(error.name, likely_passes()) from None
             raise
 
-    def _transform(self, source: Source, pipeline: Pipeline, text: str) -> bytes:
+    def _transform(
+        self, source: Source, pipeline: Pipeline, text: str, of_each: ProofOfEach | None
+    ) -> bytes:
         module = source.parse()
+        unsharded = self._unsharded(source, module, of_each)
         if self.options.mutate:
             from shard_dialect.search.mutations import mutated
 
@@ -209,9 +212,9 @@ class _Driver:
             verify_roundtrip(module)
         else:
             self._run(pipeline, text, module)
-        if self.options.prove is not None:
+        if unsharded is not None:
             doing("the proof")
-            self._prove(source, module)
+            self._prove(unsharded, module)
         if self.options.report:
             doing("the report")
             self._report(module)
@@ -233,17 +236,33 @@ class _Driver:
         say(note(f"--auto: {result}"))
         return result.module
 
-    def _prove(self, source: Source, module: ir.Module) -> None:
-        """Say whether the devices compute the unsharded program. Raises `ShardError` if not."""
-        from shard_dialect.ir.reading.source import Source
-        from shard_dialect.runtime.confirmed_proof import confirmed_proof
+    def _proof_of_each(self) -> ProofOfEach | None:
+        if not self.options.prove_each:
+            return None
+        from shard_dialect.runtime.confirmed_proof import ProofOfEach
 
+        return ProofOfEach(self.options.entry)
+
+    def _unsharded(
+        self, source: Source, module: ir.Module, of_each: ProofOfEach | None
+    ) -> Unsharded | None:
+        """The program that the output is compared with, if it is; read before passes change it."""
         path = self.options.prove
-        unsharded = Source.read(path) if path else source
-        proof = confirmed_proof(unsharded, module, self.options.entry)
-        if proof.answer == "refuted":
-            raise ShardError(str(proof))
-        say(Diagnostic("warning" if proof.answer == "unknown" else "note", str(proof)))
+        if path is None and of_each is None:
+            return None
+        from shard_dialect.runtime.confirmed_proof import Unsharded
+
+        if of_each is not None:
+            of_each.unsharded = Unsharded.of(module, self.options.entry, source)
+        if path:
+            return Unsharded.read(path, self.options.entry)
+        return None if path is None else Unsharded.of(module, self.options.entry, source)
+
+    def _prove(self, unsharded: Unsharded, module: ir.Module) -> None:
+        """Say whether the devices compute the unsharded program. Raises `ShardError` if not."""
+        from shard_dialect.runtime.confirmed_proof import confirmed_proof, told
+
+        say(told(confirmed_proof(unsharded, module, self.options.entry)))
 
     def _report(self, module: ir.Module) -> None:
         """Say what the module costs: on standard error, since the module is the output."""

@@ -4,11 +4,12 @@
     python -m shard_dialect.report in.mlir --suggest
     python -m shard_dialect.report in.mlir --what-if='w1=[[], [model]]'
     python -m shard_dialect.report in.mlir --suggest --html out.html --trace out.json
-    python -m shard_dialect.report in.mlir --json
+    python -m shard_dialect.report in.mlir --prove --json
 
 Each collective is listed with the bytes that a device sends, and explained: which two shardings
 met, and the way from each back to the annotation that the file has. `--suggest` looks for the
-change of one annotation that would remove it, and runs the passes to see what that costs.
+change of one annotation that would remove it, and runs the passes to see what that costs. `--prove`
+says whether each device computes the unsharded program.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +40,9 @@ from shard_dialect.processes.to_parent import doing, is_watched
 if TYPE_CHECKING:
     from shard_dialect.analysis.changes.comparison import Comparison
     from shard_dialect.analysis.program_report import ProgramReport
+    from shard_dialect.ir.bindings import ir
+    from shard_dialect.ir.reading.source import Source
+    from shard_dialect.runtime.confirmed_proof import Unsharded
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -81,7 +86,18 @@ def _main(arguments: Sequence[str]) -> int:
         write_page(text)
     else:
         _write(text, options.output)
+    _refuse_refuted(report)
     return 0
+
+
+def _refuse_refuted(report: ProgramReport | Comparison) -> None:
+    """Raise for a refutation, which the report has: it is an error besides."""
+    from shard_dialect.analysis.program_report import ProgramReport
+
+    if isinstance(report, ProgramReport) and report.proof is not None:
+        from shard_dialect.runtime.confirmed_proof import told
+
+        told(report.proof)
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -89,11 +105,11 @@ def _check(options: argparse.Namespace) -> None:
     alone = ("what_if", "compare", "suggest", "show", "measure")
     given = [flag for flag in alone if getattr(options, flag)]
     if given and given != ["suggest"]:
-        others = ["trace", "explorer_data", "measured", "explain"]
+        others = ["trace", "explorer_data", "measured", "explain", "prove"]
         others += ["html"] if {"show", "measure"} & {*given} else []
-        given += [flag for flag in others if getattr(options, flag) is not None]
-    if options.json and options.explain is not None:
-        given = ["json", "explain"]
+        given += [flag for flag in others if getattr(options, flag) not in (None, False)]
+    if options.explain is not None and (options.json or options.prove):
+        given = ["json" if options.json else "prove", "explain"]
     if options.explorer_data is not None and options.allocator == "arena":
         given = ["explorer_data", "allocator=arena"]  # its buffers are not those of single ops
     if len(given) > 1:
@@ -129,6 +145,7 @@ def _report(options: argparse.Namespace) -> ProgramReport | Comparison:
             return what_if(
                 module, options.what_if, options.entry, device_model=options.device_model
             )
+        unsharded = _unsharded(source, module, options.entry) if options.prove else None
         report = report_on(
             module,
             options.entry,
@@ -139,6 +156,8 @@ def _report(options: argparse.Namespace) -> ProgramReport | Comparison:
             measured=options.measured,
             file_text=source.file_text,
         )
+        if unsharded is not None:
+            report = _proven(report, unsharded, module)
     if options.compare is None:
         return report
     other = Source.read(options.compare)
@@ -152,6 +171,19 @@ def _report(options: argparse.Namespace) -> ProgramReport | Comparison:
                 allocator=options.allocator,
             ),
         )
+
+
+def _unsharded(source: Source, module: ir.Module, entry: str | None) -> Unsharded:
+    from shard_dialect.runtime.confirmed_proof import Unsharded
+
+    return Unsharded.of(module, entry, source)
+
+
+def _proven(report: ProgramReport, unsharded: Unsharded, local: ir.Module) -> ProgramReport:
+    from shard_dialect.runtime.confirmed_proof import confirmed_proof
+
+    doing("the proof")
+    return replace(report, proof=confirmed_proof(unsharded, local, report.entry))
 
 
 def _of_entry(options: argparse.Namespace) -> AbstractContextManager[None]:
@@ -252,6 +284,12 @@ def _parser() -> argparse.ArgumentParser:
         help="report what another sharding of an argument or result would change, as in "
         "w1=[[],[0]]; NAME is its name "
         "in the file or framework, arg0, or result0, with * for any; may be repeated",
+    )
+    parser.add_argument(
+        "--prove",
+        action="store_true",
+        help="say whether each device computes the unsharded program, for all inputs; what is "
+        "refuted is an error besides (docs/proof.md)",
     )
     parser.add_argument(
         "--compare", metavar="FILE", help="report what is different in another program"

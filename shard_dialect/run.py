@@ -175,10 +175,16 @@ def _parser() -> argparse.ArgumentParser:
         help="check, and where it fails name the first op whose value differs",
     )
     parser.add_argument(
+        "--prove",
+        action="store_true",
+        help="before it runs, prove that each device computes the unsharded program, for all "
+        "inputs: what is refuted is an error, and does not run (docs/proof.md)",
+    )
+    parser.add_argument(
         "--reference",
         type=_file,
         metavar="FILE",
-        help="the unsharded program, for local and lowered inputs",
+        help="the unsharded program, for local and lowered inputs: of --check, and of --prove",
     )
     parser.add_argument(
         "--reference-by",

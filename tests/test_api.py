@@ -74,7 +74,7 @@ def test_public_names_of_other_modules_are_there(name: str) -> None:
     assert all(hasattr(module, each) for each in module.__all__)
 
 
-@pytest.mark.parametrize("name", ["run", "report"])
+@pytest.mark.parametrize("name", ["run", "report", "prove"])
 def test_the_program_and_the_function_have_one_name(name: str) -> None:
     program = importlib.import_module(f"shard_dialect.{name}")
     assert program is sys.modules[f"shard_dialect.{name}"]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from shard_dialect.abi.lowered_program import choose_entry, find_function
 from shard_dialect.analysis.changes.annotations import Placed
@@ -49,6 +49,9 @@ from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.passes.partition.one_device import give_grid, mark_local
 from shard_dialect.passes.vocabularies.as_written import printed_as
 
+if TYPE_CHECKING:
+    from shard_dialect.proof.prove import Proof
+
 SCHEMA = 1
 """The version of the JSON; it is raised where a field changes its meaning or goes."""
 Allocator = Literal["unfused", "arena", "xla"]
@@ -85,6 +88,8 @@ class ProgramReport:
     """The times of a run of the program, if its trace is given."""
     file_text: str | None = field(default=None, repr=False)
     """The text of the file, in which values have the user's names."""
+    proof: Proof | None = None
+    """Whether each device computes the unsharded program, if that was asked for."""
 
     @property
     def bytes_moved(self) -> int:
@@ -104,7 +109,7 @@ class ProgramReport:
     def __str__(self) -> str:
         head = f"@{self.entry} on {number_of(self.devices, 'device')}, times on {self.device_model}"
         parts = (
-            head,
+            head if self.proof is None else f"{head}\n{self.proof}",
             communication_text(self.communication, self.removals),
             memory_text(self.memory),
             compute_text(self.compute),
@@ -132,6 +137,7 @@ class ProgramReport:
             "entry": self.entry,
             "devices": self.devices,
             "device_model": self.device_model,
+            **({"proof": self.proof.as_json()} if self.proof else {}),
             "communication": [
                 each.as_json()
                 | ({removal.key: removal.as_json()} if removal else {})

@@ -1,6 +1,6 @@
 """What a shell may complete on the command lines of the programs, by `argcomplete`.
 
-    eval "$(register-python-argcomplete shard-opt shard-run shard-report)"
+    eval "$(register-python-argcomplete shard-opt shard-run shard-report shard-prove)"
 
 For each completion the shell starts the program, with `_ARGCOMPLETE` and its line in the
 environment: flags, values of choices, passes with their options and values, and files are the
@@ -37,6 +37,8 @@ def answer(parser: argparse.ArgumentParser, *, with_passes: bool) -> None:
         "BACKEND": _backends,
         "DIR": folders,
         "FOLDER": folders,
+        "GLOBAL": files,
+        "LOCAL": files,
         "PASS": _list_of_passes,
         "PASS,...": _list_of_passes,
         "PASS=PIPELINE": _pipeline,

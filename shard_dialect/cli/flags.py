@@ -87,6 +87,9 @@ def parse_arguments(arguments: Sequence[str], description: str) -> tuple[argpars
         raise ShardError(f"--run-reproducer is given together with {given}: use one of them")
     if text is not None and rest:
         raise ShardError(f"--pass-pipeline is given together with {rest[0]}: use one of them")
+    if options.list_mutations and (options.prove is not None or options.prove_each):
+        given = "--prove" if options.prove is not None else "--prove-each"
+        raise ShardError(f"--list-mutations, which runs no passes, is given together with {given}")
     elements = [_element(flag) for flag in rest]
     options.pass_flags = [element.partition("{")[0] for element in elements]
     return options, text if text is not None else ",".join(elements)
@@ -433,7 +436,8 @@ def _add_instruments(group: _Group) -> None:
     group.add_argument(
         "--entry",
         metavar="NAME",
-        help="the function of --auto, --list-mutations, --mutate and --report (default: main)",
+        help="the function of --auto, --list-mutations, --mutate, --prove and --report (default: "
+        "main)",
     )
     _flag(group, "--report", "tell what the resulting program costs: see shard-report")
     group.add_argument(

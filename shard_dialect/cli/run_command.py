@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from secrets import token_hex
+from typing import TYPE_CHECKING
 
 from shard_dialect import plugins
 from shard_dialect.abi.lowered_program import Program
@@ -65,6 +66,9 @@ from shard_dialect.runtime.rank_agreement import (
     digest_of_inputs,
     versions,
 )
+
+if TYPE_CHECKING:
+    from shard_dialect.proof.prove import Proof
 
 
 def execute(
@@ -132,6 +136,9 @@ def _run(
     if peers and has_own:
         agree_on_talk(peers, program, peers.rank)
     world: World = peers or devices_of(options.backend)(program.devices)
+    proof = _proof(options, sources, sizes, executable) if options.prove and world.speaks else None
+    if options.prove:
+        world.share(())  # no rank runs what the one that speaks may refute
     doing("the inputs")
     inputs, shards = _inputs(options, sources.program, sizes, program, world)
     doing(watch.COMPILED)
@@ -144,7 +151,7 @@ def _run(
         origin = suspect.error(reference, inputs, world, verdict.failure)
         verdict = replace(verdict, origin=origin)
     if world.speaks:
-        _print(options, executable, verdict)
+        _print(options, executable, verdict, proof)
     world.share(())  # a barrier: rank 0 has printed, and every rank has finished
     if verdict and not verdict.passed:
         raise _explained(_failed(verdict), sources.program)
@@ -234,7 +241,9 @@ class _Sources:
 
 def _agree(options: argparse.Namespace, sources: _Sources, peers: Launched) -> bool:
     """Raise unless all ranks were started alike; return whether each has a program of its own."""
-    flags = "backend compiler torch-compile entry shapes scalars grid seed check bisect".split()
+    flags = (
+        "backend compiler torch-compile entry shapes scalars grid seed check bisect prove"
+    ).split()
     flag_values = {f"--{name}": getattr(options, name.replace("-", "_")) for name in flags}
     own_values = {
         name: "" if each is None or each is False else str(each)
@@ -304,7 +313,29 @@ def _compiled(
         return executable, compile_reference(of, entry, sizes=sizes, by=judge), suspect
 
 
-def _print(options: argparse.Namespace, executable: Runnable, verdict: Verdict | None) -> None:
+def _proof(
+    options: argparse.Namespace, sources: _Sources, sizes: Sizes, executable: Runnable
+) -> Proof:
+    """The proof of `--prove`, which is said. Raises `ShardError` for a refutation."""
+    from shard_dialect.runtime.confirmed_proof import proof_of_compiled, told
+
+    source, entry = sources.program, executable.program.entry
+    with make_context():
+        doing("the proof", f"{source.name}:1:1")
+        proof = proof_of_compiled(source, sources.reference or source, entry, sizes)
+    if options.json and proof.answer == "refuted":
+        _print(options, executable, None, proof)
+    if not options.json or proof.answer == "refuted":
+        say(told(proof))
+    return proof
+
+
+def _print(
+    options: argparse.Namespace,
+    executable: Runnable,
+    verdict: Verdict | None,
+    proof: Proof | None,
+) -> None:
     program = executable.program
     report = Report.of(program.calls)
     by_xla = executable.collectives if isinstance(executable, XlaExecutable) else None
@@ -313,6 +344,7 @@ def _print(options: argparse.Namespace, executable: Runnable, verdict: Verdict |
     head |= {"devices": program.devices}
     if options.json:
         more = {"check": verdict.as_json()} if verdict else {}
+        more |= {"proof": proof.as_json()} if proof else {}
         more |= {"xla": by_xla.as_json()} if by_xla else {}
         write_output(json.dumps({**head, **report.as_json(), **more}) + "\n")
         return

@@ -31,6 +31,8 @@ _OF_OPS = (
     *(sdy.SHARDING, "sdy.sharding_rule"),
 )
 _GSPMD = "mhlo.sharding"
+_PARTITIONED = "mhlo.spmd_parameters_shardings"
+"""At a module that XLA has partitioned: shardings in it are those of its boundary."""
 _LIKELY = re.compile(r"\b(?:mesh|sdy)\.(?!\w+_(?:origins|edges)\b)\w+")
 _SPLITS = re.compile(r"devices=\[")
 """In a sharding of GSPMD: others are replicated, or on one device."""
@@ -52,7 +54,7 @@ def warn_of_unread(module: ir.Operation) -> None:
             for what, entry, location in _values(op):
                 _warn(filter(_LIKELY.fullmatch, entry), _OF_VALUES, what, location)
                 old += [location] * _is_old(entry)
-    if old:
+    if old and _PARTITIONED not in module.attributes:
         others = f" (there are {len(old)})" if len(old) > 1 else ""
         warn(
             f"'{_GSPMD}' is not read{others}: have JAX write Shardy's annotations, by "

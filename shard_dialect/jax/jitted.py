@@ -23,8 +23,10 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import walk
-from shard_dialect.jax.jax_internals import on_mesh, partitioned_by, pjit_of_jax
+from shard_dialect.jax.jax_internals import Partition, on_mesh, partitioned_by, pjit_of_jax
 from shard_dialect.jax.partition_module import partition_module, partition_read, read_module
+from shard_dialect.jax.proven_partition import Proven, proven_by
+from shard_dialect.proof.prove import Proof
 from shard_dialect.search.auto import AutoOptions, AutoResult, auto
 
 _REFUSED = {"out_shardings", "static_argnums", "static_argnames"}
@@ -43,7 +45,12 @@ class FoundShardings:
     """A function whose shardings a search finds, once for arguments of the same shapes."""
 
     def __init__(
-        self, function: Callable[..., Any], mesh: Any, in_shardings: AutoOptions, **options: Any
+        self,
+        function: Callable[..., Any],
+        mesh: Any,
+        prove: bool,
+        in_shardings: AutoOptions,
+        **options: Any,
     ) -> None:
         if mesh is None:
             raise ShardError("sd.AUTO finds shardings on a mesh: give jit one, by mesh=")
@@ -51,6 +58,7 @@ class FoundShardings:
             raise ShardError(f"in_shardings=sd.AUTO goes with no {' and '.join(refused)}")
         names = tuple(map(str, mesh.axis_names))
         self._function, self._mesh, self._jit_options = on_mesh(function, mesh), mesh, options
+        self._is_proven = prove
         self._options = replace(
             in_shardings, grid=tuple(mesh.devices.shape), devices=None, axis_names=names
         )
@@ -75,6 +83,13 @@ class FoundShardings:
     def found(self, *arguments: Any) -> AutoResult:
         """Return the shardings that the search has found for arguments of these shapes."""
         return self._of(arguments).result
+
+    def proof(self, *arguments: Any) -> Proof:
+        """As the method of what `jit` returns. Raises `ShardError` if `prove` was not given."""
+        if not self._is_proven:
+            raise ShardError("the function has no proof: give jit prove=True")
+        found: Proof = self._of(arguments).jitted.proof(*arguments)
+        return found
 
     def shardings(self, *arguments: Any) -> tuple[Any, Any]:
         """Return the `in_shardings` and `out_shardings` for `jax.jit`.
@@ -108,7 +123,7 @@ class FoundShardings:
         jitted = jax_of_user().jit(
             self._function, keep_unused=True, **shardings, **self._jit_options
         )
-        return partitioned_by(partition, jitted)
+        return _partitioned(jitted, Proven(partition) if self._is_proven else partition)
 
     def _shardings(self, result: AutoResult, results: Any, tree: Any) -> tuple[Any, Any]:
         """The pytrees of the shardings of arguments and results."""
@@ -127,30 +142,48 @@ class FoundShardings:
         return jax.tree.unflatten(tree, of_arguments), jax.tree.unflatten(results, of_results)
 
 
+_PROVEN = Proven(partition_module)
 _SHARDINGS = ("in_shardings", "out_shardings")
 
 
-def jit(function: Callable[..., Any] | None = None, /, *, mesh: Any = None, **options: Any) -> Any:
+def jit(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    mesh: Any = None,
+    prove: bool = False,
+    **options: Any,
+) -> Any:
     """Return what `jax.jit` does: the options are its options.
 
     `mesh` is a `jax.sharding.Mesh`, for `PartitionSpec`s in `in_shardings` and `out_shardings`, and
     in the function where no mesh is in context; it may be left out where `jax.set_mesh` names one.
     With `in_shardings=sd.AUTO`, or other `sd.AutoOptions`, a search finds the shardings on `mesh`.
+    With `prove` a partition that is proven wrong is a `ShardError` where it would be compiled, one
+    of which that is unknown a `ShardWarning`, and the function has `proof(*arguments)`.
     """
     if function is None:
-        return partial(jit, mesh=mesh, **options)
+        return partial(jit, mesh=mesh, prove=prove, **options)
     found = options.get("in_shardings")
     if isinstance(found, AutoOptions):
-        return FoundShardings(function, mesh, **options)
+        return FoundShardings(function, mesh, prove, **options)
     given = {
         name: _named(each, mesh) if name in _SHARDINGS else each for name, each in options.items()
     }
-    return partitioned_by(partition_module, jax_of_user().jit(on_mesh(function, mesh), **given))
+    jitted = jax_of_user().jit(on_mesh(function, mesh), **given)
+    return _partitioned(jitted, _PROVEN if prove else partition_module)
 
 
-def pjit(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+def pjit(function: Callable[..., Any], *arguments: Any, prove: bool = False, **options: Any) -> Any:
     """As `jit`, for `jax.experimental.pjit.pjit`, which takes its mesh from `with mesh:`."""
-    return partitioned_by(partition_module, pjit_of_jax()(function, *arguments, **options))
+    jitted = pjit_of_jax()(function, *arguments, **options)
+    return _partitioned(jitted, _PROVEN if prove else partition_module)
+
+
+def _partitioned(jitted: Any, partition: Partition) -> Any:
+    if isinstance(partition, Proven):
+        return proven_by(partition, jitted)
+    return partitioned_by(partition, jitted)
 
 
 def lower(function: Callable[..., Any], *arguments: Any, **options: Any) -> ir.Module:

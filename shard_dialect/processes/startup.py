@@ -19,7 +19,7 @@ TYPE_CHECKING = False  # that of `typing`, which takes time to import
 if TYPE_CHECKING:
     from types import FrameType
 
-_SCRIPTS = ("shard-opt", "shard-run", "shard-report")
+_SCRIPTS = ("shard-opt", "shard-run", "shard-report", "shard-prove")
 
 
 def begin(name: str) -> None:

@@ -7,7 +7,7 @@ sum are such that they add up.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -20,6 +20,7 @@ from shard_dialect.proof.collectives import grouped, ungrouped
 from shard_dialect.proof.elementwise import identity, reduced
 from shard_dialect.proof.machine import Data, Machine, Unproven, Value, wrapped
 from shard_dialect.proof.reading import Type, read_type
+from shard_dialect.proof.tiles import Tiles
 
 _KINDS = {"sum": "add", "product": "mul", "max": "max", "min": "min"}
 
@@ -31,12 +32,17 @@ class Place:
     whole: Type
     sharding: Any
     part: str | None
+    tiles: Tiles | None = None
+    """In a program that XLA has partitioned."""
 
     @classmethod
     def of(cls, attributes: Mapping[str, ir.Attribute], key: str, local: Type) -> Place:
         """From the attributes of an argument or result of the local form."""
         stage = attributes.get("mesh.stage")
         part = None if stage is None else str(stage).removeprefix("@")
+        if "tiles" in attributes:
+            tiles = Tiles.read(attributes["tiles"].value, len(local.shape))
+            return cls(local, None, part, tiles)
         if key not in attributes:
             return cls(local, None, part)
         whole = read_type(attributes[key].value)
@@ -65,8 +71,12 @@ def shards(m: Machine, place: Place, shape: tuple[int, ...]) -> Shards:
     points = m.aranges(shape)
     for dim, (size, points_here) in enumerate(zip(place.whole.shape, points, strict=True)):
         axes, halo, offsets = _of_dim(place, dim)
-        member = _member(m, axes, rank)
         count = prod(m.grid[axis] for axis in axes)
+        member = _member(m, axes, rank)
+        if place.tiles is not None:
+            count = place.tiles.counts[dim]
+            tiles = place.tiles.places[list(m.devices.devices), dim]
+            member = tiles.reshape((*m.grid, *(1,) * rank))
         own = -(-size // count)
         starts = np.arange(count + 1) * own
         if offsets:
@@ -160,13 +170,12 @@ def _argument(m: Machine, whole: Value, place: Place, local: Type) -> Value:
             rest = np.where(held.is_beyond, number, rest)
         value = Value(np.where(held.is_inside, value.data, rest), value.is_symbolic)
     if place.sharding is not None and place.sharding.partial:
-        value = _parts(m, value, place, local)
+        value = parts(m, value, place.sharding.partial, place.sharding.reduction, local)
     return value
 
 
-def _parts(m: Machine, value: Value, place: Place, local: Type) -> Value:
-    """Random parts whose sum, or product or maximum, is the value."""
-    axes, reduction = place.sharding.partial, place.sharding.reduction
+def parts(m: Machine, value: Value, axes: Sequence[int], reduction: str, local: Type) -> Value:
+    """Random parts along axes whose sum, or product or maximum, is the value."""
     kind = _KINDS.get(reduction)
     if kind is None:
         raise Unproven(f"an argument that is a partial {reduction} cannot be proven")
@@ -176,8 +185,9 @@ def _parts(m: Machine, value: Value, place: Place, local: Type) -> Value:
     elif local.is_bit or (kind == "mul" and not local.is_float):
         data[1:] = identity(m, kind, local).data.reshape(-1)[0]
     else:
-        others = grouped(m, m.arbitrary(local).data, axes)[1:]
-        data[1:] = np.broadcast_to(others, (len(others), *data.shape[1:]))
+        drawn = grouped(m, m.arbitrary(local).data, axes)
+        alike = tuple(slice(0, size) for size in data.shape[1:])  # along the other axes
+        data[1:] = np.broadcast_to(drawn[(slice(1, None), *alike)], data[1:].shape)
         rest = reduced(m, kind, Value(data[1:], value.is_symbolic), local, [0]).data
         data[0] = _without(m, kind, data[0], rest, local)
     return Value(ungrouped(m, data, axes), value.is_symbolic)
@@ -201,9 +211,16 @@ def total(m: Machine, value: Value, place: Place, local: Type) -> Value:
     """A result whose parts are combined."""
     if place.sharding is None or not place.sharding.partial:
         return value
-    axes, kind = place.sharding.partial, _KINDS.get(place.sharding.reduction)
+    return reduced_parts(m, value, place.sharding.partial, place.sharding.reduction, local)
+
+
+def reduced_parts(
+    m: Machine, value: Value, axes: Sequence[int], reduction: str, local: Type
+) -> Value:
+    """The sum, product or maximum of the parts along axes."""
+    kind = _KINDS.get(reduction)
     if kind is None:
-        raise Unproven(f"a result that is a partial {place.sharding.reduction} cannot be proven")
+        raise Unproven(f"a result that is a partial {reduction} cannot be proven")
     data = grouped(m, value.data, axes)
     whole = reduced(m, kind, Value(data, value.is_symbolic), local, [0]).data
     spread = np.broadcast_to(whole, (len(data), *whole.shape))

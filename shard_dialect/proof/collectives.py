@@ -17,7 +17,7 @@ import numpy as np
 from shard_dialect.proof.elementwise import identity, reduced
 from shard_dialect.proof.machine import Data, Machine, Torn, Value, runs
 from shard_dialect.proof.reading import Op
-from shard_dialect.proof.tensors import DYNAMIC
+from shard_dialect.proof.tensors import DYNAMIC, as_integer
 
 _REDUCTIONS = {
     "sum": "add",
@@ -45,7 +45,7 @@ def grouped(m: Machine, data: Data, axes: Sequence[int]) -> Data:
     """The array with the members of a group as its first dimension, in place of their axes."""
     lead = [m.grid[a] if a in axes else size for a, size in enumerate(data.shape[: m.axes])]
     data = np.moveaxis(m.spread(data, lead), list(axes), range(len(axes)))
-    return data.reshape(-1, *data.shape[len(axes) :])
+    return data.reshape(_members(m, axes), *data.shape[len(axes) :])
 
 
 def ungrouped(m: Machine, data: Data, axes: Sequence[int]) -> Data:
@@ -184,11 +184,21 @@ def _broadcast(m: Machine, op: Op, value: Value, axes: tuple[int, ...]) -> Value
     return Value(alike(m, data, axes), value.is_symbolic)
 
 
+def _with_root(m: Machine, op: Op, computed: Sequence[Value]) -> Op:
+    """The op whose root, where operands give it, is the same number on all devices."""
+    given = iter(computed)
+    root = [
+        as_integer(m, op, m.integers(next(given))) if number == DYNAMIC else number
+        for number in op.attributes["root"]
+    ]
+    return replace(op, attributes={**op.attributes, "root": tuple(root)})
+
+
 def _root(m: Machine, op: Op, axes: Sequence[int]) -> int:
-    index = op.attributes["root"]
-    if DYNAMIC in index or len(op.operands) > 1:
-        raise m.unproven(op, "has a root that the program computes")
-    return int(np.ravel_multi_index(tuple(index), [m.grid[axis] for axis in axes]))
+    index, sizes = tuple(op.attributes["root"]), [m.grid[axis] for axis in axes]
+    if any(not 0 <= at < size for at, size in zip(index, sizes, strict=True)):
+        raise m.unproven(op, f"has the root {list(index)} in groups of {sizes}")
+    return int(np.ravel_multi_index(index, sizes))
 
 
 @_collective("shard.gather", "shard.reduce")
@@ -316,6 +326,8 @@ def _run_collective(
     is_ours = op.name.startswith("mesh.")
     if is_ours and not {"cluster", "mesh_axis"} <= set(op.attributes):
         return [values[0]]  # of the distributed form, whose tensors are global
+    if len(values) > 1:
+        op = _with_root(m, op, values[1:])
     name = op.attributes["cluster" if is_ours else "grid"]
     axes = tuple(op.attributes["mesh_axis" if is_ours else "grid_axes"])
     here = on_named(m, op, name)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import dataclass, replace
+from itertools import compress, product
 from math import prod
 from typing import Any
 
@@ -73,7 +73,26 @@ def _matrix(m: Machine, over: Over, *groups: Sequence[int]) -> tuple[Data, dict[
 @runs("linalg.generic")
 def _loops(m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]) -> Sequence[Value]:
     """Any op of linalg that has loops: by its body and its maps."""
-    return _Loops(m, op, values, known).results()
+    inputs = len(values) - len(op.types)
+    varying = [[each[0] != "c" for each in map_.results] for map_ in op.maps[inputs:]]
+    outs = [_without_dims(m, *each) for each in zip(values[inputs:], varying, strict=True)]
+    maps = [
+        replace(map_, results=tuple(compress(map_.results, keeps)))
+        for map_, keeps in zip(op.maps[inputs:], varying, strict=True)
+    ]
+    plain = replace(op, maps=(*op.maps[:inputs], *maps))
+    return [
+        Value(each.data.reshape((*each.data.shape[: m.axes], *type_.shape)), each.is_symbolic)
+        for each, type_ in zip(
+            _Loops(m, plain, [*values[:inputs], *outs], known).results(), op.types, strict=True
+        )
+    ]
+
+
+def _without_dims(m: Machine, value: Value, keeps: Sequence[bool]) -> Value:
+    """The value without the dimensions, of size 1, that are written at a constant."""
+    own = compress(value.data.shape[m.axes :], keeps)
+    return Value(value.data.reshape((*value.data.shape[: m.axes], *own)), value.is_symbolic)
 
 
 class _Loops:

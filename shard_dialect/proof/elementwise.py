@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -11,7 +12,7 @@ import numpy as np
 
 from shard_dialect.proof.field import ONE, ZERO, Elements, mixed
 from shard_dialect.proof.machine import OPS, Data, Machine, Value, means, wrapped
-from shard_dialect.proof.reading import Op, Type
+from shard_dialect.proof.reading import Op, Type, evaluated
 
 _ANY_FLOAT = Type("f32", (), "float", 32)
 _SMALL = 1 << 24
@@ -567,6 +568,16 @@ def _of_exponent(m: Machine, exponent: Elements) -> Elements:
     return np.where(exponent == 0, ONE, drawn)
 
 
+@means("affine.apply", "affine.min", "affine.max")
+def _affine(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    map_ = op.attributes["map"]
+    numbers = [m.integers(each) for each in m.aligned(values)]
+    dims, symbols = numbers[: map_.loops], numbers[map_.loops :]
+    found = [evaluated(each, dims, symbols) for each in map_.results]
+    total = functools.reduce(np.maximum if op.name.endswith("max") else np.minimum, found)
+    return Value(np.zeros((1,) * m.axes, np.int64) + total, False)
+
+
 @means("stablehlo.map")
 def _map(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     return m.run(op.body, {}, values)[0]
@@ -599,3 +610,6 @@ chlo: acos acosh asin asinh atan atanh bessel_i1e cosh digamma erf erf_inv erfc 
 for _line in _DRAWN.replace("\n    ", " ").strip().splitlines():
     _dialect, _, _names = _line.partition(": ")
     OPS.update({f"{_dialect}.{name}": _drawn for name in _names.split()})
+
+ELEMENTWISE = frozenset(name for name, meaning in OPS.items() if meaning.__module__ == __name__)
+"""Ops that treat all elements alike."""

@@ -149,6 +149,8 @@ class Machine:
     """Whether an op must be defined for its operands, and loops be short."""
     active: Data | None = None
     """Which devices are in the branch that is evaluated, if not all are."""
+    around: dict[int, Value] = dataclasses.field(default_factory=dict)
+    """The values outside of the body that is evaluated, in which it may read them."""
 
     @property
     def grid(self) -> tuple[int, ...]:
@@ -172,7 +174,7 @@ class Machine:
         own = value.data.shape[before.axes :]
         if all(size == 1 for size in value.data.shape[: before.axes]):
             return Value(value.data.reshape((*(1,) * self.axes, *own)), value.is_symbolic)
-        flat = before.spread(value.data, before.grid).reshape(-1, *own)
+        flat = before.spread(value.data, before.grid).reshape(prod(before.grid), *own)
         by_device = flat[np.argsort(before.devices.devices)]
         return Value(
             by_device[list(self.devices.devices)].reshape((*self.grid, *own)), value.is_symbolic
@@ -185,18 +187,32 @@ class Machine:
 
     def call(self, function: Function, arguments: Sequence[Value]) -> list[Value]:
         """The results of a function."""
-        return self.run(function.body, {}, arguments)
+        before, self.around = self.around, {}
+        results = self.run(function.body, {}, arguments)
+        self.around = before
+        return results
 
     def run(self, block: Block, known: dict[int, Value], arguments: Sequence[Value]) -> list[Value]:
         """Evaluate a block; the values that its last op passes on."""
         known.update(zip(block.arguments, arguments, strict=True))
         for op in block.ops:
-            operands = [known[number] for number in op.operands if number in known]
+            operands = [
+                known[number] if number in known else self._from_around(op, number)
+                for number in op.operands
+                if number in known or number in self.around
+            ]
             if op.name in TERMINATORS:
                 return operands
             results = self._evaluated(op, operands, known)
             known.update(zip(op.results, results, strict=True))
         return []
+
+    def _from_around(self, op: Op, number: int) -> Value:
+        """A value of outside of the body that is evaluated, whose dimensions are those of loops."""
+        value = self.around[number]
+        if any(size > 1 for size in value.data.shape):
+            raise self.unproven(op, "reads a value of outside of its body that is no constant")
+        return value
 
     def _evaluated(
         self, op: Op, operands: Sequence[Value], known: dict[int, Value]
@@ -209,7 +225,11 @@ class Machine:
         evaluate = OPS.get(op.name)
         if evaluate is None:
             return self.black_box(op, operands)
+        before = self.around
+        if op.regions:
+            self.around = {**before, **known}
         results = evaluate(self, op, operands)
+        self.around = before
         return [results] if isinstance(results, Value) else results
 
     def turn(self, op: Op, number: int) -> None:
@@ -224,7 +244,8 @@ class Machine:
 
     def black_box(self, op: Op, operands: Sequence[Value]) -> list[Value]:
         """Results that depend on all elements of all operands, and on nothing else."""
-        if op.regions or op.name.startswith(("shard.", "mesh.")):
+        is_no_tensor = any(type_.kind == "other" for type_ in op.types)
+        if op.regions or is_no_tensor or op.name.startswith(("shard.", "mesh.")):
             raise self.unproven(op, "is not known to the prover")
         digests = [
             Value(self.digest(each, len(type_.shape)), True)

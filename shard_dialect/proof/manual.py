@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from math import prod
 
 import numpy as np
 
 from shard_dialect.ir.mesh.sharding_attributes import read_sharding
 from shard_dialect.ir.sdy.syntax import TensorSharding, read_manual_axes, read_per_value
+from shard_dialect.proof.boundary import parts, reduced_parts
 from shard_dialect.proof.collectives import gathered, on_named, own_shard
 from shard_dialect.proof.elementwise import reduced
 from shard_dialect.proof.machine import Data, Machine, Value, runs
@@ -51,16 +54,21 @@ def _sdy_manual(
     here = on_named(m, op, str(*meshes)) if meshes else m
     names = m.program.axis_names.get(str(*meshes), ()) if meshes else ()
     number = {name: axis for axis, name in enumerate(names)}
-    inside = [
-        _to_local(here, here.moved(value, m), _split(m, op, sharding, manual, number))
-        for value, sharding in zip(values, entering, strict=True)
-    ]
-    results = here.run(op.body, known, inside)
+    inside = []
+    for value, sharding, type_ in zip(values, entering, op.body.types, strict=True):
+        own = _to_local(here, here.moved(value, m), _split(m, op, sharding, manual, number))
+        summed = _summed(m, op, sharding, number)
+        inside.append(parts(here, own, summed, sharding.reduction, type_) if summed else own)
     axes = {number[name] for name in manual if name in number}
-    return [
-        m.moved(_to_global(here, value, _split(m, op, sharding, manual, number), axes), here)
-        for value, sharding in zip(results, leaving, strict=True)
-    ]
+    results = []
+    for value, sharding, type_ in zip(
+        here.run(op.body, known, inside), leaving, op.types, strict=True
+    ):
+        if summed := _summed(m, op, sharding, number):
+            value = reduced_parts(here, value, summed, sharding.reduction, type_)
+        whole = _to_global(here, value, _split(m, op, sharding, manual, number), axes)
+        results.append(m.moved(whole, here))
+    return results
 
 
 def _split(
@@ -77,6 +85,15 @@ def _split(
     ]
 
 
+def _summed(
+    m: Machine, op: Op, sharding: TensorSharding, number: Mapping[str, int]
+) -> Sequence[int]:
+    """The axes along which devices have parts of a sum."""
+    if any(axis.sub for axis in sharding.unreduced):
+        raise m.unproven(op, "is unreduced along a part of an axis")
+    return [number[axis.name] for axis in sharding.unreduced]
+
+
 def _to_local(m: Machine, value: Value, split: Split) -> Value:
     """Each device's shard along these axes."""
     for dim, axes in enumerate(split):
@@ -86,15 +103,16 @@ def _to_local(m: Machine, value: Value, split: Split) -> Value:
 
 
 def _to_global(m: Machine, value: Value, split: Split, manual: set[int]) -> Value:
-    """The tensor of which these are the shards, the same on all devices along manual axes.
+    """The tensor of which these are the shards, on all devices along manual axes.
 
-    What is the same on devices along an axis that does not split it is taken from the first one.
+    Along an axis that does not split it, devices have it alike, or each its own.
     """
     for dim, axes in enumerate(split):
         if axes:
             value = Value(gathered(m, value, axes, dim), value.is_symbolic)
     first = tuple(slice(0, 1) if axis in manual else slice(None) for axis in range(m.axes))
-    return Value(value.data[first], value.is_symbolic)
+    alike = np.array_equal(np.broadcast_to(value.data[first], value.data.shape), value.data)
+    return Value(value.data[first] if alike else value.data, value.is_symbolic)
 
 
 @runs("stablehlo.all_reduce", "stablehlo.all_gather", "stablehlo.reduce_scatter",
@@ -129,8 +147,7 @@ def _permuted(value: Value, op: Op) -> Value:
 
 
 def _in_groups(m: Machine, op: Op, value: Value, number: int) -> Value:
-    groups = np.asarray(op.attributes["replica_groups"])
-    groups = groups.reshape(1, -1) if groups.ndim < 2 else groups
+    groups = _groups(m, op)
     if groups.size == 0:
         groups = np.arange(len(value.data)).reshape(1, -1)
     results: list[Data | None] = [None] * len(value.data)
@@ -142,6 +159,36 @@ def _in_groups(m: Machine, op: Op, value: Value, number: int) -> Value:
     if any(each is None for each in results):
         raise m.unproven(op, "has groups that leave out devices")
     return Value(np.stack([each for each in results if each is not None]), value.is_symbolic)
+
+
+def _groups(m: Machine, op: Op) -> Data:
+    """The devices of each group, by their numbers: listed, or those along axes of a mesh."""
+    given = op.attributes["replica_groups"]
+    if isinstance(given, np.ndarray):
+        return given.reshape(1, -1) if given.ndim < 2 else given
+    named = re.search(r"mesh = @([\w.$-]+), axes = \[(.*)\]", str(given))
+    grid = m.program.grids.get(named[1]) if named is not None else None
+    if named is None or grid is None:
+        raise m.unproven(op, f"has groups {given}, which the prover cannot read")
+    names = m.program.axis_names[named[1]]
+    shape = [[size] for size in grid.shape]
+    wanted = []
+    for name, before, size in _AXIS.findall(named[2]):
+        axis = names.index(name)
+        if size:
+            parts = [int(before), int(size)]
+            shape[axis] = [*parts, grid.shape[axis] // prod(parts)]
+        wanted.append((axis, 1 if size else 0))
+    if any(len(sizes) > 1 for sizes in shape) and len({axis for axis, _ in wanted}) < len(wanted):
+        raise m.unproven(op, "is along two parts of an axis")
+    starts = [sum(map(len, shape[:axis])) for axis in range(len(shape))]
+    places = [starts[axis] + part for axis, part in wanted]
+    devices = np.array(grid.devices).reshape([size for sizes in shape for size in sizes])
+    members = prod(devices.shape[place] for place in places)
+    return np.moveaxis(devices, places, range(-len(places), 0)).reshape(-1, members)
+
+
+_AXIS = re.compile(r'name = "([^"]*)"(?:, sub_axis_info = \((\d+)\)(\d+))?')
 
 
 def _together(m: Machine, op: Op, value: Value, number: int) -> Sequence[Data]:

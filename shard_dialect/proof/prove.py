@@ -13,7 +13,7 @@ are drawn, and the answer is for these.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from typing import Literal, TypeAlias
 
@@ -24,13 +24,14 @@ from shard_dialect.proof import (  # noqa: F401 - they say what ops mean
     control,
     functions,
     manual,
+    sizes,
     structured_stablehlo,
     tosa,
 )
 from shard_dialect.proof.blame import Blame
 from shard_dialect.proof.comparison import Counterexample
 from shard_dialect.proof.machine import Torn, Unproven
-from shard_dialect.proof.reading import Op, read_program
+from shard_dialect.proof.reading import Op, Program, read_program
 from shard_dialect.proof.telling import telling
 from shard_dialect.proof.trial import Pair, Trial, trials
 
@@ -38,6 +39,10 @@ Answer: TypeAlias = Literal["proven", "refuted", "unknown"]
 _MOST_BLAMED = 3
 _ORDERED = 40
 """Points at which floats are in an order. Of many, few decide a maximum, and others with each."""
+_MANY_ELEMENTS = 1 << 22
+"""Programs whose ops have more elements in all are evaluated at smaller sizes first."""
+_MOST_ELEMENTS = 1 << 29
+"""Programs that have more are not evaluated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,8 @@ class Proof:
     counterexample: Counterexample | None = None
     boxes: tuple[Op, ...] = field(default=(), repr=False)
     """Ops of which only that they are functions was used."""
+    is_of_smaller: bool = field(default=False, repr=False)
+    """Whether the counterexample is one of smaller programs."""
 
     def __str__(self) -> str:
         if self.answer == "proven":
@@ -64,42 +71,90 @@ class Proof:
             return f"refuted: {self.counterexample}{self.reason and f' ({self.reason})'}"
         return f"unknown: {self.reason}"
 
+    def as_json(self) -> dict[str, object]:
+        """The answer for `--json`."""
+        named = ("answer", "assumptions", "reason", "evaluations")
+        counterexample = self.counterexample and asdict(self.counterexample)
+        return {name: getattr(self, name) for name in named} | {"counterexample": counterexample}
+
 
 def prove(
-    unsharded: ir.Module, local: ir.Module, entry: str | None = None, *, explains: bool = False
+    unsharded: ir.Module | Program,
+    local: ir.Module,
+    entry: str | None = None,
+    *,
+    explains: bool = False,
 ) -> Proof:
     """Compare a program with what each device runs, or with another one of global tensors.
 
     If it `explains`, a counterexample has an element of an argument that tells the programs apart.
     Raises `ShardError` where they do not fit.
     """
-    whole, own = read_program(unsharded), read_program(local)
+    whole = unsharded if isinstance(unsharded, Program) else read_program(unsharded)
+    own = read_program(local)
+    if not own.grids:  # XLA numbers devices, and has no grid
+        own = replace(own, grids=whole.numbered())
     pair = Pair(whole, own, whole.entry(entry), own.entry(entry))
     pair.check()
     try:
-        return _judged(pair, explains)
+        return _answer(pair, explains)
     except Torn as error:
         # In the other forms the tensors are global: the op does not say where it runs.
         answer: Answer = "refuted" if pair.local.form == "local" else "unknown"
-        return Proof(answer, 0, reason=str(error))
+        return Proof(answer, 0, reason=_placed(error))
     except Unproven as error:
-        return Proof("unknown", 0, reason=str(error))
+        return Proof("unknown", 0, reason=_placed(error))
+
+
+def _placed(error: Unproven) -> str:
+    return f"{error.message}{f' at {error.location}' if error.location else ''}"
+
+
+def _answer(pair: Pair, explains: bool) -> Proof:
+    """By the programs themselves, or by smaller ones of their family where these are large."""
+    if pair.elements <= _MANY_ELEMENTS:
+        return _judged(pair, explains)
+    less = pair.made_smaller()
+    if min(pair.elements, less.elements) > _MOST_ELEMENTS:
+        raise Unproven(
+            f"the ops have {pair.elements:,} elements in all, of which {less.elements:,} are left "
+            f"at the smallest sizes: the prover evaluates up to {_MOST_ELEMENTS:,}{less.kept}"
+        )
+    is_less = less.elements <= _MOST_ELEMENTS
+    proof = _judged(less if is_less else pair, explains)
+    if proof.answer == "proven":
+        return proof
+    if pair.elements <= _MOST_ELEMENTS:  # whose sizes may count: laws that did not help may not now
+        same, wrong = _evaluated(pair)
+        if not wrong:
+            return _of_same(pair, same)
+        outcome = wrong[0].counterexample
+        return replace(proof, assumptions=pair.assumptions(), counterexample=outcome)
+    proof = replace(proof, is_of_smaller=True)
+    if proof.answer == "unknown":
+        return proof
+    reason = f"with {less.smaller}: {proof.counterexample}{proof.reason and f'; {proof.reason}'}"
+    return replace(proof, answer="unknown", reason=reason)
 
 
 def _judged(pair: Pair, explains: bool) -> Proof:
     """The answer of a few evaluations at random points, and of more where they differ."""
-    first, wrong = list[Trial](), list[Trial]()
+    same, wrong = _evaluated(pair)
+    return _of_different(pair, wrong, explains) if wrong else _of_same(pair, same)
+
+
+def _evaluated(pair: Pair) -> tuple[list[Trial], list[Trial]]:
+    """Evaluations at random points: those without and those with a difference."""
+    same, wrong = list[Trial](), list[Trial]()
     for trial in trials(pair, pair.count):
-        first.append(trial)
         if trial.counterexample is not None:
             wrong.append(trial)
         else:
+            same.append(trial)
             trial.forget()
         if len(wrong) == _MOST_BLAMED:
             break
-    if wrong:
-        return _of_different(pair, wrong, explains)
-    return _of_same(pair, first)
+    return same, wrong
 
 
 def _of_same(pair: Pair, same: Sequence[Trial]) -> Proof:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from hashlib import sha256
 from math import prod
 from typing import Any
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir, linalg_queries
 from shard_dialect.ir.diagnostics import error_at, location_text, name_in
+from shard_dialect.proof.tiles import listed_shardings
 
 _LARGEST = {"f64": 1.7976931348623157e308, "f16": 65504.0, "bf16": 3.3895313892515355e38}
 _LARGEST_F32 = 3.4028234663852886e38
@@ -183,6 +185,11 @@ class Program:
             default=Grid((), (0,)),
         )
 
+    def numbered(self) -> dict[str, Grid]:
+        """A grid of one axis that has the devices of the largest grid by their numbers."""
+        count = len(self.grid.devices)
+        return {"": Grid((count,), tuple(range(count)))} if count > 1 else {}
+
 
 def read_program(module: ir.Module) -> Program:
     """Read all of a module. Raises a located `ShardError` for what has no plain form."""
@@ -192,10 +199,11 @@ def read_program(module: ir.Module) -> Program:
 
 def _read(module: ir.Module) -> Program:
     functions, grids, parts, names = {}, {}, {}, {}
+    resources = _Resources(module)
     for view in module.body.operations:
         op = view.operation
         if op.name == "func.func" and len(op.regions[0].blocks) > 0:
-            function = _Reader().function(op)
+            function = _Reader(resources).function(op)
             functions[function.name] = function
         elif op.name in ("shard.grid", "mesh.cluster", "sdy.mesh"):
             grids[op.attributes["sym_name"].value] = _grid(op)
@@ -205,7 +213,27 @@ def _read(module: ir.Module) -> Program:
         elif op.name == "mesh.sub_cluster":
             values = (_plain(op.attributes[key]) for key in ("cluster", "offsets", "sizes"))
             parts[op.attributes["sym_name"].value] = Part(*values)
+    attributes = module.operation.attributes
+    if _XLA_ARGUMENTS in attributes and "main" in functions:
+        functions["main"] = _with_tiles(functions["main"], attributes)
     return Program(functions, grids, parts, names)
+
+
+_XLA_ARGUMENTS, _XLA_RESULTS = "mhlo.spmd_parameters_shardings", "mhlo.spmd_output_sharding"
+"""What XLA notes at a module that it has partitioned."""
+
+
+def _with_tiles(function: Function, attributes: Any) -> Function:
+    """A function that XLA has partitioned: its boundary is noted at the module."""
+    given = [each.value for each in attributes[_XLA_ARGUMENTS]]
+    made = attributes[_XLA_RESULTS].value if _XLA_RESULTS in attributes else "{replicated}"
+    results = listed_shardings(made, len(function.result_types))
+    return replace(
+        function,
+        form="local",
+        argument_attributes=[{"tiles": ir.StringAttr.get(text)} for text in given],
+        result_attributes=[{"tiles": ir.StringAttr.get(text)} for text in results],
+    )
 
 
 def _grid(op: ir.Operation) -> Grid:
@@ -223,9 +251,32 @@ def _grid(op: ir.Operation) -> Grid:
 
 
 @dataclass
+class _Resources:
+    """The elements that the text has at its end, under names that another parse may change."""
+
+    module: ir.Module
+
+    @cached_property
+    def elements(self) -> dict[str, str]:
+        """For each name a digest of the elements, which the bindings do not give."""
+        text = self.module.operation.get_asm()
+        found = _RESOURCE.findall(text, text.rfind("{-#"))
+        return {name: sha256(digits.encode()).hexdigest() for name, digits in found}
+
+    def named(self, attribute: ir.Attribute) -> str:
+        """What stands for the elements of a resource: their digest, and their type."""
+        name, _, type_ = str(attribute).removeprefix("dense_resource<").partition("> : ")
+        return f"{self.elements.get(name, name)} : {type_}"
+
+
+_RESOURCE = re.compile(r"""^ *([\w$.-]+|"[^"]*"): "(0x[0-9A-Fa-f]*)",?$""", re.MULTILINE)
+
+
+@dataclass
 class _Reader:
     """Numbers the values of a function."""
 
+    resources: _Resources
     numbers: dict[ir.Value, int] = field(default_factory=dict)
     types: dict[ir.Type, Type] = field(default_factory=dict)
     attributes: dict[ir.Attribute, Any] = field(default_factory=dict)
@@ -285,7 +336,10 @@ class _Reader:
 
     def plain(self, attribute: ir.Attribute) -> Any:
         if attribute not in self.attributes:
-            self.attributes[attribute] = _plain(attribute)
+            plain = _plain(attribute)
+            if plain is attribute and str(plain).startswith("dense_resource<"):
+                plain = self.resources.named(attribute)
+            self.attributes[attribute] = plain
         return self.attributes[attribute]
 
 
@@ -316,9 +370,9 @@ def _element(type_: ir.Type) -> tuple[str, int, float]:
 
 def _plain(attribute: ir.Attribute) -> Any:
     """Numbers, strings, tuples, arrays, maps and types; other attributes as they are."""
-    if isinstance(attribute, ir.IntegerAttr | ir.FloatAttr | ir.BoolAttr | ir.StringAttr):
-        return attribute.value
-    if isinstance(attribute, ir.FlatSymbolRefAttr):
+    if isinstance(attribute, ir.StringAttr):
+        return attribute.value_bytes.decode(errors="backslashreplace")  # a call may have any bytes
+    if isinstance(attribute, _WITH_VALUES):
         return attribute.value
     if isinstance(attribute, ir.DenseElementsAttr):
         return _dense(attribute)
@@ -337,6 +391,7 @@ def _plain(attribute: ir.Attribute) -> Any:
     return attribute
 
 
+_WITH_VALUES = ir.IntegerAttr, ir.FloatAttr, ir.BoolAttr, ir.FlatSymbolRefAttr
 _ARRAYS = tuple(
     getattr(ir, f"Dense{kind}ArrayAttr")
     for kind in ("Bool", "I8", "I16", "I32", "I64", "F32", "F64")
@@ -348,21 +403,26 @@ def _dense(attribute: ir.DenseElementsAttr) -> NDArray[Any] | str:
     type_ = ir.ShapedType(attribute.type)
     element = str(type_.element_type)
     if element.startswith("complex"):
-        return _complex(str(attribute), type_.shape)
+        return _complex(str(attribute), type_.shape, "<f8" if "f64" in element else "<f4")
     if attribute.is_splat:
-        return np.full(type_.shape, attribute.get_splat_value().value)
+        return np.broadcast_to(attribute.get_splat_value().value, type_.shape)
     try:
         return np.array(attribute)
     except TypeError:
         return _narrow(str(attribute), element, type_.shape)
 
 
-def _complex(text: str, shape: Sequence[int]) -> NDArray[Any] | str:
+def _complex(text: str, shape: Sequence[int], part: str) -> NDArray[Any] | str:
+    def number(word: str) -> float:
+        is_bits = word.strip().startswith("0x")  # of infinity, or what is no number
+        bits = int(word, 16).to_bytes(8, "little") if is_bits else b""
+        return float(np.frombuffer(bits, part)[0] if is_bits else word)
+
     pairs = re.findall(r"\(([^,()]+),([^,()]+)\)", text)
-    numbers = np.array([complex(float(real), float(imaginary)) for real, imaginary in pairs])
+    numbers = np.array([complex(number(real), number(imaginary)) for real, imaginary in pairs])
     if not len(numbers):
         return text
-    return np.full(shape, numbers[0]) if len(numbers) == 1 else numbers.reshape(shape)
+    return np.broadcast_to(numbers[0], shape) if len(numbers) == 1 else numbers.reshape(shape)
 
 
 _NARROW = {
@@ -420,14 +480,14 @@ class Map:
         return tuple(dims) if len(set(dims)) == len(self.results) else None
 
 
-def evaluated(expression: Expression, dims: Sequence[Any]) -> Any:
+def evaluated(expression: Expression, dims: Sequence[Any], symbols: Sequence[Any] = ()) -> Any:
     """The value of an expression for these values of the loops, numbers or arrays."""
     kind, *parts = expression
-    if kind == "d":
-        return dims[parts[0]]
+    if kind in "ds":
+        return (dims if kind == "d" else symbols)[parts[0]]
     if kind == "c":
         return parts[0]
-    left, right = (evaluated(part, dims) for part in parts)
+    left, right = (evaluated(part, dims, symbols) for part in parts)
     return _OPERATIONS[kind](left, right)
 
 

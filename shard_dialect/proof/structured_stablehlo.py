@@ -19,12 +19,13 @@ _MOST_SORTED = 1 << 11
 _MOST_ROUNDS = 1 << 12
 
 
-def _numbers(op: Op, name: str, kind: str) -> Any:
+def structured(op: Op, name: str, kind: str) -> Any:
     """A structured attribute, as the bindings' class for it."""
     return getattr(submodule("_mlir_libs._stablehlo"), kind)(op.attributes[name])
 
 
-def _listed(op: Op, name: str, default: Sequence[int]) -> list[int]:
+def listed(op: Op, name: str, default: Sequence[int]) -> list[int]:
+    """A list of integers, or what it is where it is left out."""
     given = op.attributes.get(name)
     return list(default) if given is None else [int(n) for n in np.asarray(given).reshape(-1)]
 
@@ -36,7 +37,7 @@ def _dot(m: Machine, op: Op, values: Sequence[Value]) -> Value:
         batches: Any = ([], [])
         sums: Any = ([ranks[0] - 1], [0])
     else:
-        dims = _numbers(op, "dot_dimension_numbers", "DotDimensionNumbers")
+        dims = structured(op, "dot_dimension_numbers", "DotDimensionNumbers")
         batches = (dims.lhs_batching_dimensions, dims.rhs_batching_dimensions)
         sums = (dims.lhs_contracting_dimensions, dims.rhs_contracting_dimensions)
     left = list(range(ranks[0]))
@@ -52,7 +53,7 @@ def _dot(m: Machine, op: Op, values: Sequence[Value]) -> Value:
 
 @means("stablehlo.convolution")
 def _convolution(m: Machine, op: Op, values: Sequence[Value]) -> Value:
-    dims = _numbers(op, "dimension_numbers", "ConvDimensionNumbers")
+    dims = structured(op, "dimension_numbers", "ConvDimensionNumbers")
     image = transposed(
         m, values[0],
         [dims.input_batch_dimension, dims.input_feature_dimension, *dims.input_spatial_dimensions],
@@ -64,13 +65,13 @@ def _convolution(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     )  # fmt: skip
     space = len(dims.input_spatial_dimensions)
     ones = [1] * space
-    strides = _listed(op, "window_strides", ones)
-    ends = np.asarray(_listed(op, "padding", [0] * 2 * space)).reshape(space, 2).tolist()
-    spread, dilation = (_listed(op, name, ones) for name in ("lhs_dilation", "rhs_dilation"))
-    if any(_listed(op, "window_reversal", [0] * space)):
+    strides = listed(op, "window_strides", ones)
+    ends = np.asarray(listed(op, "padding", [0] * 2 * space)).reshape(space, 2).tolist()
+    spread, dilation = (listed(op, name, ones) for name in ("lhs_dilation", "rhs_dilation"))
+    if any(listed(op, "window_reversal", [0] * space)):
         flipped = [
             m.axes + 2 + dim
-            for dim, is_reversed in enumerate(_listed(op, "window_reversal", []))
+            for dim, is_reversed in enumerate(listed(op, "window_reversal", []))
             if is_reversed
         ]
         kernel = Value(np.flip(kernel.data, tuple(flipped)), kernel.is_symbolic)
@@ -140,12 +141,15 @@ def windows(
 
 def combiner(body: Block) -> str | None:
     """How a body combines its two arguments, where it is one op that is known to."""
-    if len(body.ops) != 2 or len(body.arguments) != 2:
+    op, *others = body.ops
+    *annotations, last = others or [op]
+    if any(each.name != "sdy.sharding_constraint" for each in annotations):
         return None
-    op = body.ops[0]
-    if set(op.operands) != set(body.arguments) or body.ops[1].operands != op.results:
+    same = {each.results[0]: op.results for each in annotations}
+    yielded = last.operands[0] if last.operands else -1
+    if set(op.operands) != set(body.arguments) or same.get(yielded, last.operands) != op.results:
         return None
-    return COMBINERS.get(op.name)
+    return COMBINERS.get(op.name) if len(body.arguments) == 2 else None
 
 
 @means("stablehlo.reduce")
@@ -174,7 +178,8 @@ def _folded(
     for value in (Value(m.spread(each.data, lead), each.is_symbolic) for each in values):
         rest = [dim for dim in range(m.axes, value.data.ndim) if dim not in dims]
         data = value.data.transpose(*dims, *range(m.axes), *rest)
-        moved.append(Value(data.reshape(-1, *data.shape[len(dims) :]), value.is_symbolic))
+        shape = prod(data.shape[: len(dims)]), *data.shape[len(dims) :]
+        moved.append(Value(data.reshape(shape), value.is_symbolic))
     results = [
         _as_wide(m, each, Value(v.data[0], v.is_symbolic))
         for each, v in zip(first, moved, strict=True)
@@ -213,15 +218,15 @@ def _reduce_window(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Valu
         raise m.unproven(op, "reduces windows by a body that the prover does not know")
     rank = len(op.operand_types[0].shape)
     ones = [1] * rank
-    ends = np.asarray(_listed(op, "padding", [0] * 2 * rank)).reshape(rank, 2).tolist()
+    ends = np.asarray(listed(op, "padding", [0] * 2 * rank)).reshape(rank, 2).tolist()
     neutral = identity(m, kind, op.types[0])
     image = padded(
         m, values[0], neutral, [low for low, _ in ends], [high for _, high in ends],
-        [each - 1 for each in _listed(op, "base_dilations", ones)],
+        [each - 1 for each in listed(op, "base_dilations", ones)],
     )  # fmt: skip
     seen = windows(
-        m, image.data, _listed(op, "window_dimensions", ones),
-        _listed(op, "window_strides", ones), _listed(op, "window_dilations", ones),
+        m, image.data, listed(op, "window_dimensions", ones),
+        listed(op, "window_strides", ones), listed(op, "window_dilations", ones),
     )  # fmt: skip
     inside = [m.axes + rank + dim for dim in range(rank)]
     total = reduced(m, kind, Value(seen, image.is_symbolic), op.types[0], inside)
@@ -230,7 +235,7 @@ def _reduce_window(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Valu
 
 @means("stablehlo.gather")
 def _gather(m: Machine, op: Op, values: Sequence[Value]) -> Value:
-    dims = _numbers(op, "dimension_numbers", "GatherDimensionNumbers")
+    dims = structured(op, "dimension_numbers", "GatherDimensionNumbers")
     sizes = list(op.attributes["slice_sizes"])
     source, starts = values[0].data, m.positions(values[1], op.operand_types[1])
     offsets = list(dims.offset_dims)
@@ -276,7 +281,7 @@ def _starts(
 @means("stablehlo.scatter")
 def _scatter(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
     count = (len(values) - 1) // 2
-    dims = _numbers(op, "scatter_dimension_numbers", "ScatterDimensionNumbers")
+    dims = structured(op, "scatter_dimension_numbers", "ScatterDimensionNumbers")
     operands, updates = values[:count], values[count + 1 :]
     shape = op.types[0].shape
     changed = op.operand_types[count + 1].shape
@@ -379,9 +384,9 @@ def _select_and_scatter(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     """Each source element goes to the element that its window selects."""
     rank = len(op.type.shape)
     ones = [1] * rank
-    ends = np.asarray(_listed(op, "padding", [0] * 2 * rank)).reshape(rank, 2).tolist()
-    window = _listed(op, "window_dimensions", ones)
-    strides = _listed(op, "window_strides", ones)
+    ends = np.asarray(listed(op, "padding", [0] * 2 * rank)).reshape(rank, 2).tolist()
+    window = listed(op, "window_dimensions", ones)
+    strides = listed(op, "window_strides", ones)
     source, kind = values[1], combiner(op.regions[1])
     if kind is None:
         raise m.unproven(op, "scatters by a body that the prover does not know")
@@ -394,8 +399,9 @@ def _select_and_scatter(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     at, seen = (windows(m, each.data, window, strides, ones) for each in (numbered, operand))
     lead = np.broadcast_shapes(seen.shape[: m.axes], at.shape[: m.axes])
     places = seen.shape[m.axes : m.axes + rank]
-    at = np.broadcast_to(at, (*lead, *at.shape[m.axes :])).reshape((*lead, *places, -1))
-    seen = m.spread(seen, lead).reshape((*lead, *places, -1))
+    inside = *lead, *places, prod(window)
+    at = np.broadcast_to(at, (*lead, *at.shape[m.axes :])).reshape(inside)
+    seen = m.spread(seen, lead).reshape(inside)
     best_at, best = at[..., 0], seen[..., 0]
     with m.ordered():
         for number in range(1, at.shape[-1]):
@@ -411,10 +417,11 @@ def _to_places(m: Machine, op: Op, kind: str, source: Value, places: Data, first
     shape, type_ = op.type.shape, op.type
     lead = np.broadcast_shapes(source.data.shape[: m.axes], places.shape[: m.axes])
     devices = prod(lead)
-    data = m.spread(source.data, lead).reshape(devices, -1)
-    at = np.broadcast_to(places, (*lead, *places.shape[m.axes :])).reshape(devices, -1)
+    count = prod(places.shape[m.axes :])
+    data = m.spread(source.data, lead).reshape(devices, count)
+    at = np.broadcast_to(places, (*lead, *places.shape[m.axes :])).reshape(devices, count)
     neutral = identity(m, kind, type_)
-    into = np.broadcast_to(neutral.data.reshape(-1)[0], (devices * prod(shape),)).copy()
+    into = np.broadcast_to(neutral.data.reshape(-1)[:1], (devices * prod(shape),)).copy()
     targets = (at + np.arange(devices)[:, None] * prod(shape)).reshape(-1)
     keep = at.reshape(-1) >= 0
     targets, data = targets[keep], data.reshape(-1)[keep]

@@ -292,6 +292,12 @@ def _tiles(m: Machine, op: Op, whole: Type, packed: Type) -> tuple[_Tiled, list[
     return _Tiled(whole.shape, tuple(padded_sizes), tuple(cut)), order
 
 
+@means("mesh.roll")
+def _roll(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    dim = m.axes + op.attributes["tensor_axis"]
+    return Value(np.roll(values[0].data, op.attributes["by"], dim), values[0].is_symbolic)
+
+
 @means("tensor.dim")
 def _dim(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     shape = np.array([*values[0].data.shape[m.axes :], 0])
@@ -363,7 +369,7 @@ def as_integer(m: Machine, op: Op, number: Data | int) -> int:
     if isinstance(number, int):
         return number
     if len(set(number.reshape(-1).tolist())) > 1:
-        raise m.unproven(op, "has sizes that differ between devices")
+        raise m.unproven(op, "has numbers that differ between devices")
     return int(number.reshape(-1)[0])
 
 

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from shard_dialect.errors import ShardError
 from shard_dialect.proof.boundary import Place, argument
 from shard_dialect.proof.boxes import Boxes
 from shard_dialect.proof.comparison import Comparison, Counterexample
 from shard_dialect.proof.draws import POSITIONS, TRIALS, integers
+from shard_dialect.proof.family import elements, smaller
 from shard_dialect.proof.field import PRIME_GAPS, Calls, Field
+from shard_dialect.proof.fitting import check_fit
 from shard_dialect.proof.machine import Cancellation, Data, Machine, Undefined, Unproven, Value
 from shard_dialect.proof.reading import Function, Op, Program, Type
 
@@ -27,28 +28,41 @@ class Pair:
     own: Program
     unsharded: Function
     local: Function
+    smaller: str = ""
+    """Which devices and sizes are evaluated as others, if any are."""
+    kept: str = ""
+    """Ops that keep sizes."""
+
+    def made_smaller(self) -> Pair:
+        """The smallest programs of which these are larger ones."""
+        places = [*self.places("mesh.argument"), *self.places("mesh.result")]
+        made = smaller(self.whole, self.own, self.unsharded, self.local, places)
+        unsharded = made.whole.functions[self.unsharded.name]
+        local = made.own.functions[self.local.name]
+        return Pair(made.whole, made.own, unsharded, local, str(made), made.kept)
+
+    @property
+    def elements(self) -> int:
+        """The elements of all ops' results, loops counted once."""
+        return elements([(self.whole, 1), (self.own, len(self.own.grid.devices))])
 
     def check(self) -> None:
-        """Raise `ShardError` unless the functions can be compared."""
-        if self.local.form == "lowered":
-            raise ShardError(
-                f"@{self.local.name} is in the lowered form: nothing is proven of it; expected the "
-                "local form, as `--spmd` writes it, or one before it"
-            )
-        counts = [len(each.body.arguments) for each in (self.unsharded, self.local)]
-        results = [len(each.result_types) for each in (self.unsharded, self.local)]
-        if counts[0] != counts[1] or results[0] != results[1]:
-            raise ShardError(
-                f"@{self.unsharded.name} has {counts[0]} arguments and {results[0]} results, and "
-                f"its local form {counts[1]} and {results[1]}: nothing is compared"
-            )
+        """Raise a located `ShardError` unless the functions can be compared."""
+        check_fit(self.unsharded, self.local)
 
     def places(self, key: str) -> list[Place]:
         """Where the arguments, or the results, of the local function are."""
         arguments = key == "mesh.argument"
         listed = self.local.argument_attributes if arguments else self.local.result_attributes
         types = self.local.body.types if arguments else self.local.result_types
-        return [Place.of(each, key, type_) for each, type_ in zip(listed, types, strict=True)]
+        places = [Place.of(each, key, type_) for each, type_ in zip(listed, types, strict=True)]
+        wholes = self.unsharded.body.types if arguments else self.unsharded.result_types
+        return [
+            replace(place, whole=replace(place.whole, shape=whole.shape))
+            if self.smaller or place.tiles is not None
+            else place
+            for place, whole in zip(places, wholes, strict=True)
+        ]
 
     @property
     def has_integers(self) -> bool:
@@ -64,9 +78,8 @@ class Pair:
 
     def assumptions(self) -> tuple[str, ...]:
         """What the answer is for."""
-        if self.has_integers:
-            return ("integer arguments as drawn",)
-        return ()
+        listed = ["integer arguments as drawn"] if self.has_integers else []
+        return (*listed, f"evaluated with {self.smaller}") if self.smaller else tuple(listed)
 
 
 class Trial:
@@ -150,6 +163,11 @@ class Trial:
             number, elements = self.redrawn
             given[number] = self._with_others(given[number], elements)
         expected = one.call(pair.unsharded, given)
+        if any(np.any(each.data != each.data[(slice(1),) * one.axes]) for each in expected):
+            raise Unproven(
+                f"@{pair.unsharded.name} gives other results on other devices: it is no program of "
+                "global tensors, with which others can be compared"
+            )
         generator = np.random.default_rng((2, self.field.seed, self.garbage))
         many = self._machine(pair.own, generator, 1)
         shared = [self._again(many, value, one) for value in given]
@@ -200,6 +218,11 @@ class Trial:
         return self.field.random(generator, shape)
 
     def _drawn(self, m: Machine, type_: Type) -> Value:
+        if -1 in type_.shape:
+            raise Unproven(
+                f"an argument of type {type_.text} has sizes that only a run knows: nothing is "
+                "proven of it; `--specialize` gives them"
+            )
         if type_.is_float or (type_.is_bit and not self.is_ordered):
             return Value(m.scalar(self.field.random(m.generator, type_.shape)), True)
         if not type_.is_integer:

@@ -27,7 +27,7 @@ def parsed(source: Source, entry: str | None, sizes: Sizes) -> tuple[ir.Module, 
     return module, name
 
 
-def _local(source: Source, entry: str | None, sizes: Sizes) -> tuple[ir.Module, str]:
+def local_program(source: Source, entry: str | None, sizes: Sizes) -> tuple[ir.Module, str]:
     """The functions that are reached from the function to run, in the local form; and its name."""
     module, name = parsed(source, entry, sizes)
     sizes.refuse_more(module.operation)
@@ -52,7 +52,7 @@ def compile_sharded(
 
     def compile_it() -> Executable:
         with source.file_locations():
-            module, name = _local(source, entry, sizes)
+            module, name = local_program(source, entry, sizes)
             run_pipeline(module, lower)
             executable = Executable(module, name)
             if executable.program.handles and not native_mpi:
@@ -74,7 +74,7 @@ def compile_by(
     The source is in any form but the lowered one.
     """
     with source.file_locations():
-        return world.compile_local(*_local(source, entry, sizes))
+        return world.compile_local(*local_program(source, entry, sizes))
 
 
 def compile_reference(

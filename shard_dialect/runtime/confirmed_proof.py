@@ -6,14 +6,23 @@ The prover knows few laws but those of sums and products. A program that uses an
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from shard_dialect.abi.lowered_program import choose_entry
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import Diagnostic, ShardError
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import error_at, silent, with_file_names
+from shard_dialect.ir.function import functions_of, name_of
+from shard_dialect.ir.mesh.attributes import DEVICE
 from shard_dialect.ir.reading.source import Source
+from shard_dialect.proof.fitting import check_unsharded
 from shard_dialect.proof.prove import Proof, prove
+from shard_dialect.proof.reading import Program, read_program
+from shard_dialect.runtime.compile import local_program, parsed
 from shard_dialect.runtime.compiled_program import CompiledProgram
+from shard_dialect.runtime.dynamic_sizes import Sizes
 
 _FIRST_OF_LOWERING = "refuse-sharded"
 """The step of `--lower` from which on functions change their types."""
@@ -22,22 +31,106 @@ _MOST_DEVICES = 64
 """Programs of more are not run on threads."""
 
 
-def confirmed_proof(unsharded: Source, local: ir.Module, entry: str | None = None) -> Proof:
+@dataclass(frozen=True)
+class Unsharded:
+    """The program that devices are to compute: as the prover reads it, and to be run."""
+
+    program: Program
+    source: Source
+
+    @classmethod
+    def of(cls, module: ir.Module, entry: str | None, source: Source | None = None) -> Unsharded:
+        """Of a module, which may be changed from then on; `source` is what it was parsed from.
+
+        Raises a located `ShardError` if it no longer is the unsharded program.
+        """
+        program = read_program(module)
+        check_unsharded(program.entry(entry))
+        return cls(program, source or Source.of(module.operation.get_asm(enable_debug_info=True)))
+
+    @classmethod
+    def read(cls, path: str, entry: str | None) -> Unsharded:
+        """Of another file than the one whose places are shown: its ops are at places in itself.
+
+        Raises a located `ShardError` if the file has no such function, or in another form.
+        """
+        source = Source.read(path)
+        with source.file_locations(), at_start_of(source):
+            return cls.of(at_own_places(source.parse()), entry, source)
+
+
+@contextmanager
+def at_start_of(source: Source) -> Iterator[None]:
+    """Have errors raised in the `with` block that have no place be at the start of a file."""
+    try:
+        yield
+    except ShardError as error:
+        raise error.at(f"{source.name}:1:1") from None
+
+
+def at_own_places(module: ir.Module) -> ir.Module:
+    """A copy whose locations name the file that is shown now, and no other one later."""
+    text = module.operation.get_asm(enable_debug_info=True)
+    return ir.Module.parse(with_file_names(text))
+
+
+def confirmed_proof(unsharded: Unsharded, local: ir.Module, entry: str | None = None) -> Proof:
     """The proof for a module, whose refutation a run has confirmed where it can be run.
 
-    A difference of which the prover does not know whether it is one is what a run says it is,
-    unless it depends on ops that may give other numbers each time.
+    Raises a located `ShardError` where the programs do not fit.
     """
-    proof = prove(unsharded.parse(), local, entry, explains=True)
-    if proof.answer == "proven" or proof.counterexample is None:
-        return proof
-    if any(op.name in _OTHER_EACH_TIME for op in proof.boxes):
+    _refuse_program_of_one(local)
+
+    def failure() -> str | None:
+        name = choose_entry(local.operation, entry)
+        text = local.operation.get_asm(enable_debug_info=True)
+        program = CompiledProgram(Source.of(text), "devices", name)
+        if program.program.devices > _MOST_DEVICES:
+            raise ShardError(f"more than {_MOST_DEVICES} devices")
+        verdict = program.check(unsharded=unsharded.source)
+        return None if verdict.passed else verdict.failure
+
+    return confirmed(prove(unsharded.program, local, entry, explains=True), failure)
+
+
+def _refuse_program_of_one(module: ir.Module) -> None:
+    for function in functions_of(module.operation):
+        if DEVICE in function.attributes:
+            raise error_at(
+                function.location,
+                f"@{name_of(function)} is the program of device "
+                f"{function.attributes[DEVICE].value} alone: nothing is proven of it; prove the "
+                "program of all devices, before --pick-device",
+            )
+
+
+def proof_of_compiled(source: Source, unsharded: Source, entry: str, sizes: Sizes) -> Proof:
+    """The proof for the local program that is compiled of a source, for these sizes."""
+    with silent():  # what they warn of was shown when the program was compiled
+        with unsharded.file_locations():
+            whole, _ = parsed(unsharded, entry, sizes)
+            read = Unsharded.of(at_own_places(whole), entry)
+        with source.file_locations():
+            local, name = local_program(source, entry, sizes)
+            return confirmed_proof(read, local, name)
+
+
+def confirmed(proof: Proof, run: Callable[[], str | None]) -> Proof:
+    """A proof, of which a refutation says what a run on random inputs shows.
+
+    `run` returns what it has found to differ, and raises `ShardError` where it is not possible. A
+    refutation that no run shows is unknown. A difference of which the prover does not know whether
+    it is one is what a run says, unless it depends on ops that may give other numbers each time.
+    """
+    if proof.answer == "proven" or proof.counterexample is None or proof.is_of_smaller:
         return proof
     is_refuted = proof.answer == "refuted"
     if is_refuted and proof.reason:  # which no run may show
         return proof
+    if any(op.name in _OTHER_EACH_TIME for op in proof.boxes):
+        return proof
     try:
-        failure = _failure_of_a_run(unsharded, local, entry)
+        failure = run()
     except ShardError as error:
         return replace(proof, reason=f"not run: {error.message}") if is_refuted else proof
     if failure is not None:
@@ -46,29 +139,26 @@ def confirmed_proof(unsharded: Source, local: ir.Module, entry: str | None = Non
     if not is_refuted:
         return proof
     reason = (
-        f"{proof.counterexample}; but on random inputs the numbers agree: the programs may "
-        "differ by laws of functions that the prover does not know"
+        f"{proof.counterexample}; but on random inputs the numbers agree: the programs may differ "
+        "by laws of functions that the prover does not know"
     )
     return replace(proof, answer="unknown", reason=reason)
 
 
-def _failure_of_a_run(unsharded: Source, local: ir.Module, entry: str | None) -> str | None:
-    """What is wrong on random inputs; raises `ShardError` where it cannot be run."""
-    name = choose_entry(local.operation, entry)
-    text = local.operation.get_asm(enable_debug_info=True)
-    program = CompiledProgram(Source.of(text), "devices", name)
-    if program.program.devices > _MOST_DEVICES:
-        raise ShardError(f"more than {_MOST_DEVICES} devices")
-    verdict = program.check(unsharded=unsharded)
-    return None if verdict.passed else str(verdict.failure)
+def told(proof: Proof) -> Diagnostic:
+    """What a program says of a proof beside its output. Raises `ShardError` for a refutation."""
+    if proof.answer == "refuted":
+        raise ShardError(str(proof))
+    return Diagnostic("warning" if proof.answer == "unknown" else "note", str(proof))
 
 
 @dataclass
 class ProofOfEach:
     """Proves the module after each pass of a pipeline, until it is lowered."""
 
-    unsharded: Source
     entry: str | None
+    unsharded: Unsharded | None = None
+    """The program before the passes."""
     _text: str = ""
     """The module as it was proven last."""
     _is_lowered: bool = False
@@ -80,6 +170,7 @@ class ProofOfEach:
         if op.name != "builtin.module" or text == self._text or self._is_lowered:
             return
         self._text = text
+        assert self.unsharded is not None, "the program is read before passes run"
         proof = confirmed_proof(self.unsharded, ir.Module.parse(text), self.entry)
         if proof.answer == "refuted":
             raise ShardError(f"{proof}: first after the pass '{name}'")

@@ -102,6 +102,15 @@ def test_it_opens_with_the_answer(opened: Any) -> None:
 
 @in_browser
 @needs("browser")
+def test_it_says_what_is_proven(opened: Any) -> None:
+    text = (EXAMPLES / "mlp_1d.mlir").read_text()
+    proven = "proven: every device computes the unsharded program, for all inputs"
+    assert proven in opened(html(text, prove=True)).inner_text("header")
+    assert "proven" not in opened(html(text)).inner_text("body")
+
+
+@in_browser
+@needs("browser")
 def test_a_click_tells_why(opened: Any) -> None:
     page = opened(html((EXAMPLES / "mlp_1d.mlir").read_text(), suggest=True))
     page.click("#graph .collective .head")

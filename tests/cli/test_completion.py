@@ -54,6 +54,8 @@ def completed(line: str, tmp_path: Path) -> list[str]:
         ("shard-report --allocator ", ["unfused", "arena", "xla"]),
         ("shard-report --device-model tpu-v5", ["tpu-v5e"]),
         ("shard-report --explorer-data exam", ["examples/"]),
+        ("shard-prove examples/mlp_1d.mlir examples/mlp_1d_", ["examples/mlp_1d_mesh.mlir"]),
+        ("shard-prove --ent", ["--entry"]),
     ],
 )
 def test_a_line_goes_on(line: str, expected: list[str], tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 FOLDER = Path(__file__).parent
-MODULES = ("shard_dialect.opt", "shard_dialect.run", "shard_dialect.report", "filecheck")
+PROGRAMS = ("opt", "run", "report", "prove")
+MODULES = (*(f"shard_dialect.{name}" for name in PROGRAMS), "filecheck")
 
 
 class Forks:

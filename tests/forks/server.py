@@ -31,6 +31,7 @@ PACKAGES = {
         "shard_dialect.ops",
     ],
     "shard_dialect.report": ["shard_dialect.analysis"],
+    "shard_dialect.prove": ["shard_dialect.runtime.confirmed_proof"],
     "shard_dialect.run": ["shard_dialect.cli.run_command", "shard_dialect.runtime.checking"],
 }
 """What is imported for a module, with all modules in it, but never the module itself."""
@@ -41,7 +42,7 @@ def load(module: str) -> None:
         sys.modules["numpy"] = None  # type: ignore[assignment] # as `opt` does
         importlib.import_module("shard_dialect.ir.bindings")
         del sys.modules["numpy"]
-    if module in ("shard_dialect.run", "shard_dialect.report"):
+    if module in ("shard_dialect.run", "shard_dialect.report", "shard_dialect.prove"):
         load("shard_dialect.opt")
     for name in PACKAGES[module]:
         package = importlib.import_module(name)

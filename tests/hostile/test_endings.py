@@ -212,6 +212,7 @@ COMMANDS = [
     "$P shard_dialect.run $FILE",
     "$P shard_dialect.run $FILE --json",
     "$P shard_dialect.run --help",
+    "$P shard_dialect.prove $FILE $FILE --json",
     "$P shard_dialect.fuzz --version",
 ]
 
@@ -315,6 +316,7 @@ IMPORTED = [
     *[("shard_dialect.run", each) for each in ("argparse", "shard_dialect.processes.watch")],
     ("shard_dialect.run", "shard_dialect.cli.run_command"),
     ("shard_dialect.run", "ml_dtypes"),
+    ("shard_dialect.prove", "shard_dialect.cli.flags"),
     ("shard_dialect.fuzz", "hypothesis"),
 ]
 

@@ -53,7 +53,7 @@ def test_tensor_parallel_is_proven() -> None:
 def test_wrong_sums_are_refuted(wrong: Callable[[Any], Any]) -> None:
     found = sd.jax.prove(layer, megatron(wrong), X, W1, W2)
     assert found.answer == "refuted", found
-    assert "a run on random arguments confirms it" in found.reason
+    assert "a run on random inputs confirms it" in found.reason
 
 
 def test_gathered_weights_are_proven_with_gradients() -> None:

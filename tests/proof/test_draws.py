@@ -73,14 +73,14 @@ def test_where_an_op_has_no_meaning_the_draws_do_not_count() -> None:
       %b = arith.minsi %a, %last : index
       %e = tensor.extract %x[%b]""",
     )
-    text, clamped = (
+    made, held = (
         each.replace("tensor<f32> {", 'tensor<f32> attributes {mesh.form = "local"} {')
         for each in (text, clamped)
     )
-    found = judged(text, clamped)
+    found = judged(text, held)
     assert found.answer == "proven"
     assert found.evaluations < 8
-    assert judged(clamped, text).answer == "refuted"
+    assert judged(clamped, made).answer == "refuted"
 
 
 def test_a_loop_of_as_many_turns_as_an_argument_says_is_judged() -> None:

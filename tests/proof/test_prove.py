@@ -1,6 +1,7 @@
 """What the prover accepts, refutes, and does not know."""
 
 import warnings
+from importlib import import_module
 from pathlib import Path
 from random import Random
 
@@ -14,6 +15,7 @@ from shard_dialect.proof.field import PRIME_GAPS, Field
 from shard_dialect.testing.faults import faults_in
 from shard_dialect.testing.random_program import any_program
 from tests.slow import seed_of
+from tests.test_empty_tensors import PROGRAMS
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MEGATRON = (EXAMPLES / "megatron.mlir").read_text()
@@ -160,6 +162,156 @@ PRODUCT = """%a = math.exp %x : tensor<4xf32>
   %b = math.exp %y : tensor<4xf32>
   %e = arith.mulf %a, %b : tensor<4xf32>
   return %e : tensor<4xf32>"""
+
+
+SMALL = "func.func @main(%x: tensor<{0}>) -> tensor<{0}> {{ return %x : tensor<{0}> }}"
+
+
+@pytest.mark.parametrize(
+    ("unsharded", "local", "message"),
+    [
+        (
+            SMALL.format("4xf32"),
+            SMALL.format("2xf32"),
+            "1:1: error: argument 0 of @main is a tensor<2xf32>, and that of the unsharded program "
+            "a tensor<4xf32>: nothing is compared",
+        ),
+        (SMALL.format("4xf32"), SMALL.format("4xi32"), "argument 0 of @main is a tensor<4xi32>"),
+        (
+            MEGATRON,
+            SMALL.format("4xf32"),
+            "@main has 1 arguments, and the unsharded program 3: nothing is compared",
+        ),
+        (LOCAL, LOCAL, "@main is in the local form, which no longer has the unsharded program"),
+    ],
+)
+def test_what_does_not_fit_is_an_error_with_its_place(
+    unsharded: str, local: str, message: str
+) -> None:
+    with pytest.raises(ShardError) as caught:
+        proof(unsharded, local)
+    assert message in str(caught.value)
+    assert caught.value.location is not None
+
+
+def test_open_sizes_are_unknown() -> None:
+    text = SMALL.format("?x4xf32")
+    assert str(proof(text, text)) == (
+        "unknown: an argument of type tensor<?x4xf32> has sizes that only a run knows: nothing is "
+        "proven of it; `--specialize` gives them"
+    )
+
+
+def test_places_are_those_of_each_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    text = """shard.grid @g(shape = 2)
+    func.func @main(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+      %y = stablehlo.custom_call @strange(%x) : (tensor<4x4xf32>) -> tensor<4x4xf32>
+      return %y : tensor<4x4xf32>
+    }"""
+    for name, call in (("one", "strange"), ("two", "other")):
+        (tmp_path / name).write_text(text.replace("strange", call))
+    one, two = (str(tmp_path / name) for name in ("one", "two"))
+    assert opt.main([two, f"--prove={one}", "-o", "/dev/null"]) == 0
+    assert f"at {one}:3:12, 'stablehlo.custom_call' at {two}:3:12" in capfd.readouterr().err
+    modules = [sd.parse(Path(each)) for each in (one, two)]
+    assert f"at {one}:3:12, 'stablehlo.custom_call' at {two}:3:12" in str(sd.prove(*modules))
+
+
+def test_the_input_is_read_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "in.mlir"
+    file.write_text(
+        """shard.grid @g(shape = 2)
+        func.func @main(%x: tensor<4xf32> {mhlo.sharding = "{devices=[2]<=[2]}"}) -> tensor<4xf32> {
+          return %x : tensor<4xf32>
+        }"""
+    )
+    assert opt.main([str(file), "--spmd", "--prove", "--prove-each", "-o", "/dev/null"]) == 0
+    assert capfd.readouterr().err.count("'mhlo.sharding' is not read") == 1
+
+
+WINDOWS_OF_NOTHING = """func.func @main(%x: tensor<0x4xf32>, %y: tensor<0x2xf32>)
+    -> tensor<0x4xf32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %r = "stablehlo.select_and_scatter"(%x, %y, %zero) <{window_dimensions = array<i64: 1, 2>,
+      window_strides = array<i64: 1, 2>}> ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %c = stablehlo.compare GE, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+    stablehlo.return %c : tensor<i1>
+  }, {
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %c = stablehlo.add %a, %b : tensor<f32>
+    stablehlo.return %c : tensor<f32>
+  }) : (tensor<0x4xf32>, tensor<0x2xf32>, tensor<f32>) -> tensor<0x4xf32>
+  return %r : tensor<0x4xf32>
+}"""
+EMPTY = {**{name: text for name, (text, _) in PROGRAMS.items()}, "windows": WINDOWS_OF_NOTHING}
+
+
+@pytest.mark.parametrize("text", EMPTY.values(), ids=EMPTY)
+def test_tensors_without_elements_are_proven(text: str) -> None:
+    assert proof(text).answer == "proven"
+
+
+def test_numbers_that_are_none_and_strings_of_any_bytes_are_read() -> None:
+    text = """func.func @main() -> (tensor<2xcomplex<f32>>, tensor<f32>) {
+      %x = stablehlo.constant dense<[(0x7FC00000,0x7FC00000), (1.0,0xFF800000)]>
+        : tensor<2xcomplex<f32>>
+      %y = stablehlo.custom_call @strange() {backend_config = "\\FF\\FE"} : () -> tensor<f32>
+      return %x, %y : tensor<2xcomplex<f32>>, tensor<f32>
+    }"""
+    assert proof(text, text).answer == "proven"
+
+
+def test_bodies_read_values_of_outside() -> None:
+    """A comparison of a sort whose constant has been moved out, as common subexpressions are."""
+    text = """shard.grid @g(shape = 2)
+    func.func @main(%x: tensor<4x6xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>})
+        -> tensor<4x6xf32> {
+      CONSTANT
+      %s = "stablehlo.sort"(%x) <{dimension = 1 : i64}> ({
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        CONSTANT
+        %c = stablehlo.multiply %a, %z : tensor<f32>
+        %d = stablehlo.multiply %b, %z : tensor<f32>
+        %e = stablehlo.compare LT, %c, %d : (tensor<f32>, tensor<f32>) -> tensor<i1>
+        stablehlo.return %e : tensor<i1>
+      }) : (tensor<4x6xf32>) -> tensor<4x6xf32>
+      return %s : tensor<4x6xf32>
+    }"""
+    constant = "%z = stablehlo.constant dense<-1.0> : tensor<f32>"
+    inside, outside = (text.split("CONSTANT") for _ in range(2))
+    unsharded = inside[0] + inside[1] + constant + inside[2]
+    moved = outside[0] + constant + outside[1] + outside[2]
+    assert proof(unsharded).answer == "proven"
+    assert proof(unsharded, partitioned(moved)).answer == "proven"
+    other = partitioned(moved.replace("-1.0", "1.0"))
+    assert proof(unsharded, other).answer == "refuted"
+
+
+def test_parts_are_alike_along_the_other_axes() -> None:
+    """An argument that is a partial sum along one axis is the same on devices along the other."""
+    text = """shard.grid @g(shape = 2x3)
+    func.func @main(%x: tensor<4xf32> {mesh.argument = tensor<4xf32, ARGUMENT>})
+        -> (tensor<4xf32> {mesh.result = tensor<4xf32, #mesh.shard<@g, [[]]>>})
+        attributes {mesh.form = "local"} {
+      %y = shard.all_reduce %x on @g grid_axes = [1] : tensor<4xf32> -> tensor<4xf32>
+      return %y : tensor<4xf32>
+    }"""
+    for axis, answer in ((1, "proven"), (0, "refuted")):
+        local = text.replace("ARGUMENT", f"#mesh.shard<@g, [[], [{axis}]]>")
+        assert proof(SMALL.format("4xf32"), local).answer == answer
+
+
+def test_the_program_ends_with_a_status_for_each_answer(tmp_path: Path) -> None:
+    main = import_module("shard_dialect.prove").main
+    one, two, wrong, none = (str(tmp_path / name) for name in ("one", "two", "wrong", "none"))
+    Path(one).write_text(EXPONENTIALS.replace("BODY", OF_SUM))
+    Path(two).write_text(EXPONENTIALS.replace("BODY", PRODUCT))
+    Path(wrong).write_text(EXPONENTIALS.replace("BODY", OF_SUM.replace("exp", "tanh")))
+    assert main([one, one]) == 0
+    assert main([one, wrong]) == 1
+    assert main([one, none]) == 1
+    assert main([one, two]) == 2
 
 
 def test_a_law_that_the_prover_does_not_know_is_no_refutation() -> None:

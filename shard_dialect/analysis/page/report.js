@@ -134,6 +134,10 @@ function removalText(each, asked) {
     ` as ${after}, not ${before}; a device then sends ${sent}, stores ${stored} and takes ${taken}.`);
 }
 
+function proofText(proof) {
+  return proof ? el("p", {}, el("b", {}, proof.answer), proof.text.slice(proof.answer.length)) : null;
+}
+
 function answer(of, named) {
   const { communication, seconds, memory, asked } = of;
   const items = costliest(of).map(({ numbers, ...sum }) => {
@@ -401,6 +405,7 @@ function render() {
   const names = [["program", "Program"], ["communication", "Communication"], ["tensors", "Tensors"], ["memory", "Memory"], ["time", "Time"], ["compute", "Compute"]];
   const header = el("header", {}, el("h1", {}, `@${report.entry}`),
     el("p", {}, `on ${report.devices} devices, times on ${report.device_model}`),
+    proofText(report.proof),
     el("dl", { class: "figures" }, ...figures.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)))),
     el("nav", {}, ...names.map(([id, name]) => link(id, name))));
   const graph = graphSection();

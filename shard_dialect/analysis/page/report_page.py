@@ -62,7 +62,9 @@ def _json(report: ProgramReport) -> Json:
         "moments": [[each.op, each.location, each.bytes] for each in timeline],
         "kinds": {kind: [getattr(each, kind) for each in timeline] for kind in kinds},
     }
+    proof = report.proof and {"answer": report.proof.answer, "text": str(report.proof)}
     return fields | {
+        "proof": proof,
         "memory": memory,
         "asked": bool(report.removals),
         "alike": alike(report.communication),

@@ -1,0 +1,146 @@
+"""What XLA makes of a jitted function for each device, before it optimizes it."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jax._src.interpreters import mlir as jax_mlir
+from jaxlib import _jax
+from jaxlib.mlir import ir as jax_ir
+
+from shard_dialect.errors import ShardError
+
+_PASS = "spmd-partitioning"
+_LENGTH = 2
+"""The kind of a field of a protocol buffer that has its length before it."""
+
+
+def xla_partition(lowered: Any) -> Any:
+    """The module of each device, in StableHLO as JAX's bindings have it; XLA is run.
+
+    Its boundary is in shardings of HLO: `mhlo.sharding`, and `mhlo.spmd_output_sharding` of the
+    module. Raises `ShardError` where XLA partitions nothing.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        options = {
+            "xla_dump_to": folder,
+            "xla_dump_hlo_pass_re": _PASS,
+            "xla_dump_hlo_as_proto": True,
+            "xla_dump_hlo_as_text": True,
+        }
+        lowered.compile(compiler_options=options)
+        dumped = sorted(Path(folder).glob(f"*after_{_PASS}*.pb"))
+        if not dumped:
+            raise ShardError("XLA has partitioned nothing: the function is on one device")
+        text = _jax.mlir.hlo_to_stablehlo(_module_of(dumped[-1].read_bytes()))
+        groups = _groups_in(dumped[-1].with_suffix("").with_suffix(".txt").read_text())
+    with jax_mlir.make_ir_context() as context:
+        context.allow_unregistered_dialects = True
+        module = jax_ir.Module.parse(text)
+        for op in module.body.operations:
+            _complete(op, groups)
+        return module
+
+
+def _complete(op: Any, groups: Mapping[int, Sequence[Sequence[int]]]) -> None:
+    """Write what the conversion from HLO leaves out.
+
+    A `copy` is no op of StableHLO: its operand stands for it. Groups along axes of a mesh lose the
+    order of the mesh's devices; they become lists.
+    """
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in [each.operation for each in block.operations]:
+                _complete(inner, groups)
+                if inner.name == "mhlo.copy":
+                    inner.results[0].replace_all_uses_with(inner.operands[0])
+                    inner.erase()
+                elif "replica_groups" in inner.attributes:
+                    _list_groups(inner, groups)
+
+
+def _list_groups(op: Any, groups: Mapping[int, Sequence[Sequence[int]]]) -> None:
+    channel = _CHANNEL.search(str(op.attributes.get("channel_handle", "")))
+    found = groups.get(int(channel[1])) if channel is not None else None
+    if found is not None:
+        op.attributes["replica_groups"] = jax_ir.DenseElementsAttr.get(np.array(found, np.int64))
+
+
+_CHANNEL = re.compile(r"handle = (\d+)")
+_GROUPS = re.compile(
+    r"channel_id=(?P<channel>\d+), replica_groups=mesh\[(?P<mesh>[^\]]*)\]"
+    r"(?:, device_ids=\((?:\[(?P<shape>[\d,]+)\](?:T\((?P<order>[\d,]+)\))?|(?P<ids>[\d,]+))\))?"
+    r" \{(?P<axes>[^}]*)\}"
+)
+_SIZE = re.compile(r"'([^']*)'=(\d+)")
+_AXIS = re.compile(r"'([^']*)'(?::\((\d+)\)(\d+))?")
+
+
+def _groups_in(hlo: str) -> dict[int, list[list[int]]]:
+    """For each channel the groups that a text of HLO has along axes of a mesh."""
+    return {int(each["channel"]): _groups(each) for each in _GROUPS.finditer(hlo)}
+
+
+def _groups(found: re.Match[str]) -> list[list[int]]:
+    sizes = {name: int(size) for name, size in _SIZE.findall(found["mesh"])}
+    count = prod(sizes.values())
+    devices = np.arange(count)
+    if found["ids"]:
+        devices = np.array([int(device) for device in found["ids"].split(",")])
+    elif found["shape"]:
+        devices = devices.reshape([int(size) for size in found["shape"].split(",")])
+        if found["order"]:
+            devices = devices.transpose([int(axis) for axis in found["order"].split(",")])
+    return _along(devices.reshape(-1), sizes, found["axes"])
+
+
+def _along(devices: Any, sizes: Mapping[str, int], axes: str) -> list[list[int]]:
+    """Devices that differ along these axes, or parts of axes, only."""
+    places = np.stack(np.unravel_index(np.arange(len(devices)), list(sizes.values())), -1)
+    inside = np.zeros(len(devices), np.int64)
+    outside = places.copy()
+    for name, before, size in _AXIS.findall(axes):
+        axis = list(sizes).index(name)
+        own = int(size or sizes[name])
+        after = sizes[name] // (int(before or 1) * own)
+        digit = places[:, axis] // after % own
+        inside = inside * own + digit
+        outside[:, axis] -= digit * after
+    keys = [tuple(place) for place in outside.tolist()]
+    groups: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+    for key, at, device in zip(keys, inside.tolist(), devices.tolist(), strict=True):
+        groups.setdefault(key, []).append((at, device))
+    return [[device for _, device in sorted(group)] for group in groups.values()]
+
+
+def _module_of(proto: bytes) -> bytes:
+    """The `HloModuleProto` of an `HloProto`: its first field."""
+    return next(content for number, content in _fields(proto) if number == 1)
+
+
+def _fields(proto: bytes) -> Iterator[tuple[int, bytes]]:
+    """The numbers and contents of a protocol buffer's fields, which are all messages here."""
+    rest = memoryview(proto)
+    while rest:
+        tag, rest = _number(rest)
+        length, rest = _number(rest)
+        if tag & 7 != _LENGTH:
+            raise ShardError("XLA has dumped a module of a form that is not known")
+        yield tag >> 3, bytes(rest[:length])
+        rest = rest[length:]
+
+
+def _number(given: memoryview) -> tuple[int, memoryview]:
+    """An integer in groups of seven bits, the lowest first, and what is after it."""
+    number = 0
+    for at, byte in enumerate(given):
+        number |= (byte & 0x7F) << (7 * at)
+        if byte < 0x80:
+            return number, given[at + 1 :]
+    raise ShardError("XLA has dumped a module that ends too early")

@@ -1,0 +1,118 @@
+"""Sizes as products of unknown factors, and the smallest numbers that fit equations of such."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import gcd, prod
+from typing import TypeAlias
+
+Term: TypeAlias = tuple[int, ...]
+"""A product of factors, by their numbers; `()` is 1."""
+
+_SMALL = 2
+"""What a factor becomes."""
+_POSITIONS = 3
+"""The least size in which elements have positions: one is neither the first nor the last."""
+
+
+@dataclass
+class Factors:
+    """Unknown numbers above 1, each of which has a value that fits all equations: its `own` one."""
+
+    own: list[int] = field(default_factory=list)
+    _meanings: dict[int, Term] = field(default_factory=dict)
+    _pinned: list[Term] = field(default_factory=list)
+    _positional: list[Term] = field(default_factory=list)
+
+    def new(self, value: int) -> Term:
+        """An unknown number whose own value is this."""
+        if value == 1:
+            return ()
+        self.own.append(value)
+        return (len(self.own) - 1,)
+
+    def constant(self, value: int) -> Term:
+        """A number that stays what it is."""
+        term = self.new(value)
+        self.pin(term)
+        return term
+
+    def pin(self, *terms: Term) -> None:
+        """Let these numbers stay what they are."""
+        self._pinned.extend(terms)
+
+    def hold_positions(self, *terms: Term) -> None:
+        """Say that positions in sizes of these terms are counted."""
+        self._positional.extend(terms)
+
+    def value(self, term: Term) -> int:
+        """The own value of a product."""
+        return prod(self.own[factor] for factor in term)
+
+    def factors(self, term: Term) -> Term:
+        """The product by the factors that are left."""
+        found: list[int] = []
+        for factor in term:
+            meaning = self._meanings.get(factor)
+            if meaning is None:
+                found.append(factor)
+            else:
+                self._meanings[factor] = self.factors(meaning)
+                found.extend(self._meanings[factor])
+        return tuple(sorted(found))
+
+    def equate(self, left: Iterable[int], right: Iterable[int]) -> None:
+        """Let two products of the same own value be equal."""
+        a, b = (Counter(self.factors(tuple(each))) for each in (left, right))
+        a, b = a - b, b - a
+        while a:
+            x, y = max(
+                ((x, y) for x in a for y in b),
+                key=lambda pair: gcd(*map(self.own.__getitem__, pair)),
+            )
+            one, other = (tuple(each.elements()) for each in (a, b))
+            if len(one) == 1 or len(other) == 1:
+                single, many = (one[0], other) if len(one) == 1 else (other[0], one)
+                self._meanings[single] = many
+                return
+            shared = gcd(self.own[x], self.own[y])
+            common = self.new(shared)
+            for each in (x, y):
+                self._meanings[each] = common + self.new(self.own[each] // shared)
+            a, b = (Counter(self.factors(each)) for each in (one, other))
+            a, b = a - b, b - a
+
+    def refine(self, left: Sequence[Term], right: Sequence[Term]) -> None:
+        """Let two lists of sizes be the digits of one row-major number, as a reshape has them."""
+        a, b = ([each for each in side if each] for side in (left, right))
+        while a and b:
+            x, y = a.pop(), b.pop()
+            sizes = self.value(x), self.value(y)
+            if sizes[0] % sizes[1] == 0:
+                rest = self.new(sizes[0] // sizes[1])
+                self.equate(x, rest + y)
+                a.extend([rest] if rest else [])
+            elif sizes[1] % sizes[0] == 0:
+                rest = self.new(sizes[1] // sizes[0])
+                self.equate(y, rest + x)
+                b.append(rest)
+            else:
+                self.equate(sum((*a, x), ()), sum((*b, y), ()))
+                return
+
+    def smallest(self) -> dict[int, int]:
+        """A small value for each factor that is left, which fits all equations."""
+        pinned = {factor for term in self._pinned for factor in self.factors(term)}
+        chosen = {
+            factor: own if factor in pinned else min(own, _SMALL)
+            for factor, own in enumerate(self.own)
+            if factor not in self._meanings
+        }
+        for term in self._positional:
+            factors = self.factors(term)
+            free = [factor for factor in factors if chosen[factor] < self.own[factor]]
+            if free and prod(chosen[factor] for factor in factors) < _POSITIONS:
+                chosen[free[-1]] = _POSITIONS
+        return chosen

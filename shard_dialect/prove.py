@@ -1,0 +1,107 @@
+"""`python -m shard_dialect.prove`: whether one program is another, for all inputs.
+
+    python -m shard_dialect.prove in.mlir local.mlir
+    python -m shard_dialect.prove in.mlir local.mlir --entry=layer --json
+
+The first file has the unsharded program, the second what devices run: the local form, whoever wrote
+it, or global tensors in an earlier form, or with manual computations. Neither program runs, but to
+confirm a refutation.
+
+The exit status is 0 if that is proven, 1 if it is refuted or cannot be asked, and 2 if it is
+unknown: what follows `shard-prove ... &&` is done for what is proven only (docs/proof.md).
+"""
+
+from __future__ import annotations
+
+from shard_dialect.processes import startup
+
+startup.begin(__name__)
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from shard_dialect import __version__, plugins
+from shard_dialect.cli.flags import STDIN, Parser, add_debug, complete
+from shard_dialect.cli.printing import guarded, write_output
+from shard_dialect.errors import ShardError, say
+from shard_dialect.processes.supervise import supervised
+from shard_dialect.processes.to_parent import doing, is_watched
+
+if TYPE_CHECKING:
+    from shard_dialect.proof.prove import Proof
+
+UNKNOWN = 2
+"""The exit status for what is neither proven nor refuted."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run with `arguments` and return the exit status; by default the command line's, watched."""
+    if arguments is None:
+        complete(_parser)
+        return supervised(lambda: guarded(lambda: _main(sys.argv[1:])))
+    return guarded(lambda: _main(arguments))
+
+
+def _main(arguments: Sequence[str]) -> int:
+    options = _parser().parse_args(arguments)
+    if options.unsharded == options.local == STDIN:
+        raise ShardError("standard input is given as both programs: name a file")
+    proof = _proof(options)
+    if options.json:
+        write_output(json.dumps(proof.as_json(), indent=2) + "\n")
+    from shard_dialect.runtime.confirmed_proof import told
+
+    what = told(proof)
+    if not options.json:
+        say(what)
+    return UNKNOWN if proof.answer == "unknown" else 0
+
+
+def _proof(options: argparse.Namespace) -> Proof:
+    from shard_dialect.ir.bindings import without_op_classes
+    from shard_dialect.ir.context import make_context
+    from shard_dialect.ir.fatal_errors import report_fatal_errors
+    from shard_dialect.ir.reading.source import Source
+    from shard_dialect.runtime.confirmed_proof import Unsharded, at_start_of, confirmed_proof
+
+    without_op_classes()
+    if is_watched():
+        report_fatal_errors(say)
+    plugins.load(options.load_plugin)
+    with make_context():
+        unsharded = Unsharded.read(options.unsharded, options.entry)
+        source = Source.read(options.local)
+        with source.file_locations(), at_start_of(source):
+            module = source.parse()
+            doing("the proof", f"{source.name}:1:1")
+            return confirmed_proof(unsharded, module, options.entry)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="shard-prove",
+        description=(__doc__ or "").partition("\n")[2],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "unsharded",
+        metavar="GLOBAL",
+        help="a .mlir file: the unsharded program; '-': standard input",
+    )
+    parser.add_argument(
+        "local", metavar="LOCAL", help="a .mlir file: what devices run; '-': standard input"
+    )
+    parser.add_argument("--entry", metavar="NAME", help="the function to judge (default: main)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
+    plugins.add_argument(parser)
+    add_debug(parser)
+    parser.add_argument("--version", action="version", version=f"shard-prove {__version__}")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,192 @@
+"""Programs too large to evaluate are judged by smaller ones, and only where that is sound."""
+
+import re
+import warnings
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+import shard_dialect as sd
+from shard_dialect.errors import ShardError, ShardWarning
+from shard_dialect.proof import prove as prover
+from shard_dialect.proof.factors import Factors
+from shard_dialect.testing.faults import faults_in
+from shard_dialect.testing.random_program import any_program
+from tests.slow import seed_of
+
+LARGE = """
+sdy.mesh @mesh = <["data"=128, "fsdp"=16, "tensor"=8]>
+func.func @main(
+    %x: tensor<2048x8192x16384xbf16>
+      {sdy.sharding = #sdy.sharding<@mesh, [{"data", "fsdp"}, {}, {}]>},
+    %w1: tensor<16384x53248xbf16> {sdy.sharding = #sdy.sharding<@mesh, [{"fsdp"}, {"tensor"}]>},
+    %w2: tensor<53248x16384xbf16> {sdy.sharding = #sdy.sharding<@mesh, [{"tensor"}, {"fsdp"}]>})
+    -> tensor<2048x8192x16384xbf16> {
+  %0 = stablehlo.dot_general %x, %w1, contracting_dims = [2] x [0]
+    : (tensor<2048x8192x16384xbf16>, tensor<16384x53248xbf16>) -> tensor<2048x8192x53248xbf16>
+  %1 = stablehlo.tanh %0 : tensor<2048x8192x53248xbf16>
+  %2 = stablehlo.dot_general %1, %w2, contracting_dims = [2] x [0]
+    : (tensor<2048x8192x53248xbf16>, tensor<53248x16384xbf16>) -> tensor<2048x8192x16384xbf16>
+  return %2 : tensor<2048x8192x16384xbf16>
+}
+"""
+
+
+@pytest.fixture
+def always_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prover, "_MANY_ELEMENTS", -1)
+
+
+def partitioned(text: str) -> str:
+    module = sd.parse(text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ShardWarning)
+        sd.run_pipeline(module, "spmd")
+    return sd.to_text(module)
+
+
+def test_equal_products_share_their_factors() -> None:
+    factors = Factors()
+    a, b, c = (factors.new(value) for value in (64, 32, 8))
+    factors.equate(a + c, b + factors.new(16))
+    assert factors.value(factors.factors(a + c)) == 512
+    chosen = factors.smallest()
+    sizes = [2 ** len(factors.factors(term)) for term in (a, b, c)]
+    assert all(chosen[factor] == 2 for factor in factors.factors(a + b + c)), sizes
+
+
+def test_digits_of_one_number_are_refined() -> None:
+    factors = Factors()
+    given, made = [factors.new(6), factors.new(4)], [factors.new(3), factors.new(8)]
+    factors.refine(given, made)
+    assert factors.factors(given[0] + given[1]) == factors.factors(made[0] + made[1])
+
+
+def test_a_step_for_thousands_of_devices_is_proven() -> None:
+    proof = sd.prove(sd.parse(LARGE), sd.parse(partitioned(LARGE)))
+    assert proof.answer == "proven"
+    assert re.search("16384 devices as .* 53248 as ", str(proof))
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_its_faults_are_seen(number: int) -> None:
+    module = sd.parse(partitioned(LARGE))
+    with module.context:
+        found = faults_in(module.operation)
+        found[number % len(found)].make()
+    proof = sd.prove(sd.parse(LARGE), module)
+    assert proof.answer == "unknown"
+    assert proof.counterexample is not None or "elements in all" in proof.reason
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_smaller_programs_are_right_where_the_larger_are(
+    seed: int, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = any_program(Random(1000 * seed_of(request.config) + 500 + seed)).text
+    try:
+        local = partitioned(text)
+    except ShardError:
+        return
+    monkeypatch.setattr(prover, "_MOST_ELEMENTS", 1 << 20)
+    whole = sd.prove(sd.parse(text), sd.parse(local))
+    monkeypatch.setattr(prover, "_MANY_ELEMENTS", -1)
+    monkeypatch.setattr(prover, "_judged", _never_refuted(prover._judged))
+    assert sd.prove(sd.parse(text), sd.parse(local)).answer == whole.answer
+
+
+def _never_refuted(judged: "Callable[[Any, bool], sd.Proof]") -> "Callable[[Any, bool], sd.Proof]":
+    def judge(pair: Any, explains: bool) -> "sd.Proof":
+        proof = judged(pair, explains)
+        assert proof.answer != "refuted", proof
+        return proof
+
+    return judge
+
+
+SIZE = 64
+BODIES = {
+    "an element": """
+      %at = stablehlo.constant dense<5> : tensor<i32>
+      %0 = stablehlo.constant dense<0.0> : tensor<1x1xf32>
+      %y = stablehlo.dynamic_update_slice %x, %0, %at, %at
+        : (tensor<NxNxf32>, tensor<1x1xf32>, tensor<i32>, tensor<i32>) -> tensor<NxNxf32>""",
+    "rows beyond an integer": """
+      %i = stablehlo.iota dim = 0 : tensor<NxNxi32>
+      %c = stablehlo.constant dense<10> : tensor<NxNxi32>
+      %b = stablehlo.compare LT, %i, %c : (tensor<NxNxi32>, tensor<NxNxi32>) -> tensor<NxNxi1>
+      %0 = stablehlo.constant dense<0.0> : tensor<NxNxf32>
+      %y = stablehlo.select %b, %x, %0 : tensor<NxNxi1>, tensor<NxNxf32>""",
+    "rows beyond a float": """
+      %i = stablehlo.iota dim = 0 : tensor<NxNxf32>
+      %c = stablehlo.constant dense<10.0> : tensor<NxNxf32>
+      %b = stablehlo.compare LT, %i, %c : (tensor<NxNxf32>, tensor<NxNxf32>) -> tensor<NxNxi1>
+      %0 = stablehlo.constant dense<0.0> : tensor<NxNxf32>
+      %y = stablehlo.select %b, %x, %0 : tensor<NxNxi1>, tensor<NxNxf32>""",
+    "a converted position": """
+      %j = stablehlo.iota dim = 0 : tensor<NxNxi32>
+      %i = stablehlo.convert %j : (tensor<NxNxi32>) -> tensor<NxNxf32>
+      %c = stablehlo.constant dense<10.0> : tensor<NxNxf32>
+      %m = stablehlo.maximum %i, %c : tensor<NxNxf32>
+      %z = stablehlo.multiply %x, %m : tensor<NxNxf32>
+      %y = stablehlo.divide %z, %c : tensor<NxNxf32>""",
+    "padding": """
+      %0 = stablehlo.constant dense<0.0> : tensor<f32>
+      %a = stablehlo.slice %x [0:59, 0:N] : (tensor<NxNxf32>) -> tensor<59xNxf32>
+      %y = stablehlo.pad %a, %0, low = [0, 0], high = [5, 0], interior = [0, 0]
+        : (tensor<59xNxf32>, tensor<f32>) -> tensor<NxNxf32>""",
+    "a permutation of blocks": """
+      %a = stablehlo.slice %x [0:16, 0:N] : (tensor<NxNxf32>) -> tensor<16xNxf32>
+      %b = stablehlo.slice %x [16:N, 0:N] : (tensor<NxNxf32>) -> tensor<48xNxf32>
+      %y = stablehlo.concatenate %b, %a, dim = 0
+        : (tensor<48xNxf32>, tensor<16xNxf32>) -> tensor<NxNxf32>""",
+}
+
+
+@pytest.mark.usefixtures("always_smaller")
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_what_depends_on_where_an_element_is_is_seen(body: str) -> None:
+    """The first program returns its argument, the second one as good as."""
+    type_ = f"tensor<{SIZE}x{SIZE}xf32>"
+    plain = f"func.func @main(%x: {type_}) -> {type_} {{ return %x : {type_} }}"
+    text = f"func.func @main(%x: {type_}) -> {type_} {{ {body} return %y : {type_} }}"
+    other = (
+        text.replace("N]", f"{SIZE}]").replace(":N", f":{SIZE}").replace("NxN", f"{SIZE}x{SIZE}")
+    )
+    other = other.replace("xNx", f"x{SIZE}x")
+    proof = sd.prove(sd.parse(plain), sd.parse(other))
+    assert proof.answer == "refuted", proof
+
+
+@pytest.mark.usefixtures("always_smaller")
+@pytest.mark.parametrize(
+    ("permutation", "is_right"),
+    [([1, 2, 3, 4, 5, 6, 7, 0], True), ([7, 0, 1, 2, 3, 4, 5, 6], False)],
+    ids=["to the next", "to the one before"],
+)
+def test_shifts_keep_their_direction(permutation: "list[int]", is_right: bool) -> None:
+    whole = """
+      shard.grid @g(shape = 8)
+      func.func @main(%x: tensor<8x64xf32>) -> tensor<8x64xf32> {
+        %a = stablehlo.slice %x [0:7, 0:64] : (tensor<8x64xf32>) -> tensor<7x64xf32>
+        %b = stablehlo.slice %x [7:8, 0:64] : (tensor<8x64xf32>) -> tensor<1x64xf32>
+        %y = stablehlo.concatenate %b, %a, dim = 0
+          : (tensor<1x64xf32>, tensor<7x64xf32>) -> tensor<8x64xf32>
+        return %y : tensor<8x64xf32>
+      }
+    """
+    local = f"""
+      shard.grid @g(shape = 8)
+      func.func @main(
+          %x: tensor<1x64xf32> {{mesh.argument = tensor<8x64xf32, #mesh.shard<@g, [[0]]>>}})
+          -> (tensor<1x64xf32> {{mesh.result = tensor<8x64xf32, #mesh.shard<@g, [[0]]>>}})
+          attributes {{mesh.form = "local"}} {{
+        %y = "mesh.collective_permute"(%x)
+          {{cluster = @g, mesh_axis = [0], permutation = {permutation}}}
+          : (tensor<1x64xf32>) -> tensor<1x64xf32>
+        return %y : tensor<1x64xf32>
+      }}
+    """
+    assert (sd.prove(sd.parse(whole), sd.parse(local)).answer == "proven") == is_right
