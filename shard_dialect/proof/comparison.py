@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
@@ -38,6 +38,12 @@ class Counterexample:
             f"unsharded program{self.why and f': {self.why}'}; {self.wrong} of {self.compared} "
             "elements differ"
         )
+
+    def as_json(self) -> dict[str, object]:
+        """The element for `--json`."""
+        named = asdict(self)
+        del named["place"]
+        return named
 
 
 @dataclass(frozen=True)

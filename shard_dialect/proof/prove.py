@@ -13,7 +13,7 @@ are drawn, and the answer is for these.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Literal, TypeAlias
 
@@ -74,7 +74,7 @@ class Proof:
     def as_json(self) -> dict[str, object]:
         """The answer for `--json`."""
         named = ("answer", "assumptions", "reason", "evaluations")
-        counterexample = self.counterexample and asdict(self.counterexample)
+        counterexample = self.counterexample and self.counterexample.as_json()
         return {name: getattr(self, name) for name in named} | {"counterexample": counterexample}
 
 
