@@ -36,7 +36,9 @@ def prove(plain: Callable[..., Any], parallel: Callable[..., Any], *arguments: A
         read_module(jax.jit(each, keep_unused=True).lower(*arguments).compiler_ir("stablehlo"))
         for each in (plain, parallel)
     )
-    return confirmed(prove_modules(whole, own), partial(_difference, plain, parallel, arguments))
+    return confirmed(
+        prove_modules(whole, own, explains=True), partial(_difference, plain, parallel, arguments)
+    )
 
 
 def prove_partition(function: Any, *arguments: Any) -> Proof:
@@ -52,7 +54,10 @@ def prove_partition(function: Any, *arguments: Any) -> Proof:
     whole = read_module(lowered.compiler_ir("stablehlo"))
     own = read_module(xla_partition(lowered))
     plain = getattr(function, "__wrapped__", function)
-    return confirmed(prove_modules(whole, own), partial(_difference, plain, function, arguments))
+    return confirmed(
+        prove_modules(whole, own, explains=True),
+        partial(_difference, plain, function, arguments),
+    )
 
 
 def _difference(

@@ -18,7 +18,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.mesh.sharding_attributes import read_sharding
 from shard_dialect.proof.collectives import grouped, ungrouped
 from shard_dialect.proof.elementwise import identity, reduced
-from shard_dialect.proof.machine import Data, Machine, Unproven, Value
+from shard_dialect.proof.machine import Data, Machine, Unproven, Value, wrapped
 from shard_dialect.proof.reading import Type, read_type
 from shard_dialect.proof.tiles import Tiles
 
@@ -185,23 +185,25 @@ def parts(m: Machine, value: Value, axes: Sequence[int], reduction: str, local: 
     elif local.is_bit or (kind == "mul" and not local.is_float):
         data[1:] = identity(m, kind, local).data.reshape(-1)[0]
     else:
-        drawn = grouped(m, m.undefined(local).data, axes)
+        drawn = grouped(m, m.arbitrary(local).data, axes)
         alike = tuple(slice(0, size) for size in data.shape[1:])  # along the other axes
         data[1:] = np.broadcast_to(drawn[(slice(1, None), *alike)], data[1:].shape)
         rest = reduced(m, kind, Value(data[1:], value.is_symbolic), local, [0]).data
-        data[0] = _without(m, kind, data[0], rest) if local.is_float else data[0] - rest
+        data[0] = _without(m, kind, data[0], rest, local)
     return Value(ungrouped(m, data, axes), value.is_symbolic)
 
 
-def _without(m: Machine, kind: str, whole: Data, rest: Data) -> Data:
+def _without(m: Machine, kind: str, whole: Data, rest: Data, type_: Type) -> Data:
     """The number that makes `whole` with `rest`."""
+    if not type_.is_float:
+        return wrapped(whole - rest, type_)
     f = m.field
     if kind == "add":
         return f.sub(whole, rest)
     if kind == "mul":
         return f.div(whole, rest)
     if kind == "min":
-        return f.neg(_without(m, "max", f.neg(whole), f.neg(rest)))
+        return f.neg(_without(m, "max", f.neg(whole), f.neg(rest), type_))
     return f.undisguised(f.div(f.disguised(whole), f.disguised(rest)))
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from shard_dialect.proof.elementwise import identity, reduced
-from shard_dialect.proof.machine import Data, Machine, Value, runs
+from shard_dialect.proof.machine import Data, Machine, Torn, Value, runs
 from shard_dialect.proof.reading import Op
 from shard_dialect.proof.tensors import DYNAMIC, as_integer
 
@@ -350,7 +350,7 @@ def on_named(m: Machine, op: Op, name: str) -> Machine:
 
 
 def _check_together(m: Machine, op: Op, axes: Sequence[int]) -> None:
-    """Raise `Unproven` unless all members of each group are in the branch that is evaluated."""
+    """Raise `Torn` unless all members of each group are in the branch that is evaluated."""
     if m.active is None:
         return
     for axis in axes:
@@ -358,4 +358,5 @@ def _check_together(m: Machine, op: Op, axes: Sequence[int]) -> None:
         if m.active.shape[axis] > 1 and not np.array_equal(
             np.broadcast_to(first, m.active.shape), m.active
         ):
-            raise m.unproven(op, "is reached by some devices of a group and not by others")
+            what = f"'{op.name}' op is reached by some devices of a group and not by others"
+            raise Torn(what, op.place)

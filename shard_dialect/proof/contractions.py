@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from shard_dialect.proof.elementwise import COMBINERS, combined, reduced, wrapped
-from shard_dialect.proof.machine import Data, Machine, Value, means, runs
+from shard_dialect.proof.elementwise import COMBINERS, combined, reduced
+from shard_dialect.proof.machine import Data, Machine, Value, means, runs, wrapped
 from shard_dialect.proof.reading import Block, Map, Op, Type, evaluated, loops_in
 
 _MOST_POINTS = 1 << 14

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 
 import numpy as np
 
@@ -92,7 +93,9 @@ def _wide(m: Machine, which: Value, like: Value) -> Value:
 def _while(m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]) -> Sequence[Value]:
     condition, body = op.regions
     current, going = list(values), np.ones((1,) * m.axes, bool)
+    turns = count()
     while True:
+        m.turn(op, next(turns))
         go_on, *passed = m.run(condition, known, current)
         if op.name == "stablehlo.while":
             passed = current
@@ -113,7 +116,9 @@ def _for(m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]) -
     current = list(values[3:])
     here = np.ones((1,) * m.axes, bool) if m.active is None else m.active
     counter = low
+    turns = count()
     while np.any(going := here & (counter < high)):
+        m.turn(op, next(turns))
         given = [Value(counter, False), *current]
         if np.array_equal(np.broadcast_to(going, (going | here).shape), here | going):
             current = m.run(op.body, known, given)

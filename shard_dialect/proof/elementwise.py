@@ -5,28 +5,18 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from shard_dialect.proof.field import ONE, ZERO, Elements
-from shard_dialect.proof.machine import OPS, Data, Machine, Value, means
+from shard_dialect.proof.field import ONE, ZERO, Elements, mixed
+from shard_dialect.proof.machine import OPS, Data, Machine, Value, means, wrapped
 from shard_dialect.proof.reading import Op, Type, evaluated
 
+_ANY_FLOAT = Type("f32", (), "float", 32)
 _SMALL = 1 << 24
 """Elements that stand for integers up to this size are taken for these."""
-
-
-def wrapped(numbers: Data, type_: Type) -> Data:
-    """Integers of the type's width."""
-    width = type_.width
-    if width >= 64:
-        return numbers
-    low = numbers & ((1 << width) - 1)
-    if type_.kind == "unsigned" or width == 1:
-        return low
-    sign = 1 << (width - 1)
-    return (low ^ sign) - sign
 
 
 def _unsigned(numbers: Data, type_: Type) -> Data:
@@ -85,16 +75,26 @@ def combined(m: Machine, kind: str, a: Value, b: Value, type_: Type) -> Value:
         x, y = m.elements(a), m.elements(b)
         function = _floats(m, kind) if type_.is_float else _bits(m, kind)
         is_exponent = m.splits_exponents and kind == "sub"
-        return Value(function(x, y), True, (x, y) if is_exponent else None)
+        result = function(x, y)
+        if type_.is_float and kind in ("sub", "div"):
+            result = m.cancellation.of(m.field, result, x, y)
+        return Value(result, True, (x, y) if is_exponent else None)
     x, y = m.integers(a), m.integers(b)
+    if _is_wide_unsigned(type_) and kind in ("max", "min"):
+        return _of_unsigned(m, f"{kind}ui", (a, b), type_)
     if type_.is_bit:
         kind = {"add": "xor", "mul": "and", "max": "or", "min": "and"}.get(kind, kind)
     return Value(wrapped(INTEGER[kind](x, y), type_), False)
 
 
+def _is_wide_unsigned(type_: Type) -> bool:
+    """Whether the larger half of its integers are held as ones below zero."""
+    return type_.kind == "unsigned" and type_.width == 64
+
+
 def _floats(m: Machine, kind: str) -> Callable[[Elements, Elements], Elements]:
     if m.is_ordered and kind in ("max", "min"):
-        return np.maximum if kind == "max" else np.minimum
+        return partial(_first_in_order, m, kind)
     functions: Mapping[str, Callable[[Elements, Elements], Elements]] = {
         "add": m.field.add,
         "sub": m.field.sub,
@@ -105,6 +105,23 @@ def _floats(m: Machine, kind: str) -> Callable[[Elements, Elements], Elements]:
     }
     drawn = m.field.key("float", kind)
     return functions.get(kind) or (lambda a, b: m.field.drawn(drawn, a, b))
+
+
+def _first_in_order(m: Machine, kind: str, a: Elements, b: Elements) -> Elements:
+    x, y = m.field.ranks(a), m.field.ranks(b)
+    return np.where(x >= y if kind == "max" else x <= y, a, b)
+
+
+def _first_along(m: Machine, kind: str, data: Elements, axes: tuple[int, ...]) -> Elements:
+    """The maximum or minimum along axes, in the order of numbers."""
+    kept = [axis for axis in range(data.ndim) if axis not in axes]
+    shape = [data.shape[axis] for axis in kept]
+    flat = data.transpose(*kept, *axes).reshape(*shape, -1)
+    if flat.shape[-1] == 0:
+        return np.full(shape, identity(m, kind, _ANY_FLOAT).data.reshape(-1)[0])
+    ranks = m.field.ranks(flat)
+    best = (np.argmax if kind == "max" else np.argmin)(ranks, axis=-1)
+    return np.take_along_axis(flat, best[..., None], -1)[..., 0]
 
 
 def _bits(m: Machine, kind: str) -> Callable[[Elements, Elements], Elements]:
@@ -134,10 +151,11 @@ def reduced(m: Machine, kind: str, value: Value, type_: Type, dims: Sequence[int
     function: Any = _UFUNCS[kind]
     numbers = value.data
     if kind in ("max", "min") and 0 in (numbers.shape[axis] for axis in axes):
-        bound = 1 << (type_.width - 1)
-        return Value(
-            function.reduce(numbers, axes, initial=-bound if kind == "max" else bound - 1), False
-        )
+        initial = identity(m, kind, type_).data.reshape(-1)[0]
+        return Value(function.reduce(numbers, axes, initial=initial), False)
+    if _is_wide_unsigned(type_) and kind in ("max", "min"):
+        most = function.reduce(numbers.astype(np.uint64), axis=axes)
+        return Value(most.astype(np.int64), False)
     return Value(wrapped(function.reduce(numbers, axis=axes, dtype=np.int64), type_), False)
 
 
@@ -159,7 +177,7 @@ def _reduced_elements(
     if type_.is_float and kind == "add":
         return f.sum(data, axes)
     if type_.is_float and kind in ("max", "min") and m.is_ordered:
-        return (np.maximum if kind == "max" else np.minimum).reduce(data, axis=axes)
+        return _first_along(m, kind, data, axes)
     into, back = _REDUCED[kind if type_.is_float else _OF_BITS[kind]](m)
     data = into(data)
     for axis in sorted(axes, reverse=True):
@@ -215,6 +233,8 @@ def identity(m: Machine, kind: str, type_: Type) -> Value:
     low, high = (
         (0, 2 * bound - 1) if type_.kind == "unsigned" or type_.is_bit else (-bound, bound - 1)
     )
+    if _is_wide_unsigned(type_):
+        high = -1
     ones = 1 if type_.is_bit else -1
     integer = {"add": 0, "mul": 1, "max": low, "min": high, "and": ones, "or": 0, "xor": 0}[kind]
     return Value(m.scalar(wrapped(np.array(integer), type_)), False)
@@ -346,8 +366,8 @@ def _extended(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
 
 @means("math.clampf")
 def _clamp_floats(m: Machine, op: Op, values: Sequence[Value]) -> Value:
-    value, low, high = values
-    return combined(m, "min", combined(m, "max", value, low, op.type), high, op.type)
+    value, low, high = values  # where low is above high, it is low
+    return combined(m, "max", combined(m, "min", value, high, op.type), low, op.type)
 
 
 @means("math.sincos")
@@ -356,6 +376,29 @@ def _sine_and_cosine(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Va
     return [
         Value(m.field.drawn(m.field.key("function", name), angle), True) for name in ("sin", "cos")
     ]
+
+
+_COUNTED = {
+    **dict.fromkeys(("math.ctpop", "stablehlo.popcnt"), "ones"),
+    **dict.fromkeys(("math.ctlz", "stablehlo.count_leading_zeros", "tosa.clz"), "leading"),
+    "math.cttz": "trailing",
+}
+"""What of an integer's bits is counted."""
+
+
+@means(*_COUNTED)
+def _count_bits(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    bits, width = _unsigned(m.integers(values[0]), op.type), op.type.width or 64
+    shifted = [bits >> np.uint64(place) for place in range(width)]
+    kind = _COUNTED[op.name]
+    if kind == "ones":
+        count = sum(each & np.uint64(1) for each in shifted)
+    elif kind == "leading":
+        count = sum((each == 0).astype(np.uint64) for each in shifted)
+    else:
+        low = [bits & np.uint64((1 << place + 1) - 1) for place in range(width)]
+        count = sum((each == 0).astype(np.uint64) for each in low)
+    return Value(wrapped(np.asarray(count).astype(np.int64), op.type), False)
 
 
 @means("arith.select", "stablehlo.select", "tosa.select")
@@ -435,7 +478,8 @@ def _direction(op: Op) -> tuple[str, bool]:
 def compared(m: Machine, direction: str, a: Elements, b: Elements) -> Value:
     """How elements compare: as numbers where order counts, else as bits drawn for each pair."""
     if m.is_ordered:
-        return Value(_NUMBERS[direction](a, b).astype(np.int64), False)
+        x, y = m.field.ranks(a), m.field.ranks(b)
+        return Value(_NUMBERS[direction](x, y).astype(np.int64), False)
     if direction in ("GT", "LE"):
         a, b = b, a
     if direction in ("EQ", "NE"):
@@ -464,7 +508,7 @@ def _convert(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     if given.is_float:
         if to_bit:
             return compared(m, "NE", m.elements(value), ZERO)
-        return Value(wrapped(_rounded(m, m.elements(value)), wanted), False)
+        return Value(wrapped(_rounded(m, m.elements(value), wanted), wanted), False)
     if to_bit:
         return value if value.is_symbolic else Value((value.data != 0).astype(np.int64), False)
     numbers = m.integers(value)
@@ -475,11 +519,11 @@ def _convert(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     return Value(wrapped(numbers, wanted), False)
 
 
-def _rounded(m: Machine, elements: Elements) -> Data:
-    """Floats as integers: small integers are themselves, of others only that they are small."""
-    drawn = m.field.drawn(m.field.key("integer"), elements) % np.uint64(16)
+def _rounded(m: Machine, elements: Elements, type_: Type) -> Data:
+    """Floats as integers: small integers are themselves, of others nothing is known."""
+    drawn = m.field.drawn(m.field.key("integer"), elements)
     number = elements.astype(np.int64)
-    near = np.where(number < _SMALL, number, drawn.astype(np.int64))
+    near = np.where(number < _SMALL, number, m.as_integers(drawn, type_, 16))
     return np.where(number > m.field.prime - _SMALL, number - m.field.prime, near)
 
 
@@ -489,13 +533,20 @@ def _complex(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     return Value(m.field.complex(real, imaginary), True)
 
 
+@means("complex.constant")
+def _complex_constant(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    parts = (m.field.of_floats(np.array(each), np.inf) for each in op.attributes["value"])
+    return Value(m.scalar(m.field.complex(*parts)), True)
+
+
 @means("stablehlo.real", "stablehlo.imag", "complex.re", "complex.im", "chlo.conj")
 def _part(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     """Of a sum this is the sum of the parts, which a function that is drawn is not."""
     if op.operand_types[0].kind != "complex":
         return values[0] if "im" not in op.name else Value(values[0].data * np.uint64(0), True)
-    m.boxes.append(op)
-    return _drawn(m, op, values)
+    number = m.elements(values[0])
+    called = mixed(m.field.key("call", op.meaning), number)
+    return m.of_box(op, _drawn(m, op, values), called)
 
 
 @means("stablehlo.exponential", "math.exp", "tosa.exp")
@@ -541,16 +592,16 @@ def _drawn(m: Machine, op: Op, values: Sequence[Value]) -> Value:
         return Value(drawn, True)
     if op.type.is_bit:
         return Value(drawn, True)
-    return Value((drawn % np.uint64(16)).astype(np.int64), False)
+    return Value(m.as_integers(drawn, op.type, 16), False)
 
 
 _DRAWN = """
 stablehlo: atan2 cbrt ceil cosine exponential_minus_one floor is_finite log
-    log_plus_one logistic popcnt count_leading_zeros reduce_precision round_nearest_afz
+    log_plus_one logistic reduce_precision round_nearest_afz
     round_nearest_even rsqrt sine sqrt tan tanh
-tosa: ceil clz cos erf floor log reciprocal rsqrt sigmoid sin tanh arithmetic_right_shift
+tosa: ceil cos erf floor log reciprocal rsqrt sigmoid sin tanh arithmetic_right_shift
 arith: bitcast scaling_extf scaling_truncf
-math: absf acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh ctlz ctpop cttz erf
+math: absf acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf
     erfc exp2 expm1 floor fpowi isfinite isinf isnan isnormal log log10 log1p log2 round
     roundeven rsqrt sin sinh sqrt tan tanh trunc
 chlo: acos acosh asin asinh atan atanh bessel_i1e cosh digamma erf erf_inv erfc is_inf

@@ -16,9 +16,10 @@ Elements are `uint64` arrays of numbers below the prime.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from math import gcd
 from typing import Any, TypeAlias
 
@@ -46,12 +47,36 @@ _MOST_TERMS = 1 << 20
 """Sums of as many products of 16 bits by 16 are exact in doubles."""
 
 
+@dataclass
+class Calls:
+    """The calls of functions that are drawn, in one evaluation; a number is one of a function."""
+
+    redrawn: Elements = dataclasses.field(default_factory=lambda: np.zeros(0, np.uint64))
+    """Those that give something else."""
+    redraw: int = 0
+    _made: list[Elements] = dataclasses.field(default_factory=list)
+
+    def noted(self, numbers: Elements) -> Elements:
+        """The calls, those that give something else as others."""
+        self._made.append(np.unique(numbers))
+        if not self.redrawn.size:
+            return numbers
+        again = np.isin(numbers, self.redrawn)
+        return np.where(again, mixed(self.redraw, numbers), numbers)
+
+    def made(self) -> Elements:
+        """All of them."""
+        return np.unique(np.concatenate([np.zeros(0, np.uint64), *self._made]))
+
+
 @dataclass(frozen=True)
 class Field:
     """The field of 2**31 - `gap` elements, and functions that `seed` draws."""
 
     gap: int
     seed: int
+    calls: Calls | None = dataclasses.field(default=None, compare=False)
+    """What functions were called with, where that is asked."""
 
     @cached_property
     def prime(self) -> int:
@@ -79,7 +104,8 @@ class Field:
         values = np.asarray(numbers, np.float64)
         mantissa, exponent = np.frexp(np.where(np.isfinite(values), values, 0))
         whole = np.rint(mantissa * (1 << 53)).astype(np.int64)
-        elements = self.mul(self.of_integers(whole), self._powers_of_two[exponent - 53 + 1200])
+        powers = _powers_of_two(self.prime)
+        elements = self.mul(self.of_integers(whole), powers[exponent - 53 + 1200])
         elements = np.where(values >= largest, np.uint64(self.infinity), elements)
         elements = np.where(values <= -largest, self.neg(element(self.infinity)), elements)
         return np.where(np.isnan(values), np.uint64(self.key("nan") % self.prime), elements)
@@ -94,13 +120,16 @@ class Field:
         return next(root for root in roots if root * root % self.prime == self.prime - 1)
 
     @cached_property
-    def _powers_of_two(self) -> Elements:
-        return np.array([pow(2, power, self.prime) for power in range(-1200, 1100)], np.uint64)
-
-    @cached_property
     def infinity(self) -> int:
         """What stands for plus infinity: the minimum of it and another number is the other."""
         return (self._shift - 1) % self.prime
+
+    def ranks(self, a: Elements) -> Integers:
+        """Numbers by which elements are in an order: small integers are, and the infinities."""
+        half = self.prime // 2
+        signed = np.where(a > half, a.astype(np.int64) - self.prime, a.astype(np.int64))
+        signed = np.where(a == self.infinity, half + 1, signed)
+        return np.where(a == self.prime - self.infinity, -half - 1, signed)
 
     @cached_property
     def _shift(self) -> int:
@@ -201,11 +230,19 @@ class Field:
 
     def drawn(self, key: int, *arguments: Elements) -> Elements:
         """The results of the function `key`, elementwise."""
-        return self.reduced(mixed(key, *arguments))
+        numbers = mixed(key, *arguments)
+        if self.calls is not None:
+            numbers = self.calls.noted(numbers)
+        return self.reduced(numbers)
 
     def random(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Elements:
         """Random elements."""
         return generator.integers(0, self.prime, shape, np.uint64)
+
+
+@cache
+def _powers_of_two(prime: int) -> Elements:
+    return np.array([pow(2, power, prime) for power in range(-1200, 1100)], np.uint64)
 
 
 def _halves(a: Elements) -> list[tuple[NDArray[np.float64], int]]:

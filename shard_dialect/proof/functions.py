@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from shard_dialect.proof.elementwise import combined
 from shard_dialect.proof.field import Elements
-from shard_dialect.proof.machine import Machine, Value, means
+from shard_dialect.proof.machine import Machine, Value, means, wrapped
 from shard_dialect.proof.reading import Op, Type
 
 
@@ -42,7 +43,10 @@ def _triangular_solve(m: Machine, op: Op, values: Sequence[Value]) -> Value:
 
 @means("stablehlo.bitcast_convert", "tensor.bitcast")
 def _bitcast(m: Machine, op: Op, values: Sequence[Value]) -> Value:
-    """Between elements of other widths the last dimension comes or goes."""
+    """Between elements of other widths the last dimension comes or goes; integers stay as bits."""
+    given_type = op.operand_types[0]
+    if given_type.is_integer and op.type.is_integer and given_type.width == op.type.width:
+        return Value(wrapped(m.integers(values[0]), op.type), False)
     given, made = len(op.operand_types[0].shape), len(op.type.shape)
     return m.mapped(op, values, [max(given - made, 0)], op.type, max(made - given, 0))
 
@@ -94,7 +98,6 @@ Dims = tuple[int | None, ...]
 _BY_DIMS: dict[str, tuple[tuple[Dims, ...], tuple[Dims, ...]]] = {
     "linalg.winograd_filter_transform": (((0, 3),), ((3, 2),)),
     "linalg.winograd_input_transform": (((0, 3),), ((4, 5),)),
-    "linalg.winograd_output_transform": (((4, 5),), ((0, 3),)),
     "tosa.fft2d": (((0,), (0,)), ((0,), (0,))),
     "tosa.rfft2d": (((0,),), ((0,), (0,))),
     "tosa.resize": (((0, 3), (None, None), (None, None), (None, None)), ((0, 3),)),
@@ -107,6 +110,13 @@ _BY_DIMS: dict[str, tuple[tuple[Dims, ...], tuple[Dims, ...]]] = {
 def _by_dims(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
     operands, results = _BY_DIMS[op.name]
     return _along(m, op, values[: len(operands)], operands, results)
+
+
+@means("linalg.winograd_output_transform")
+def _winograd_output(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    """Is added to what is there, as the sums of a convolution are."""
+    (made,) = _along(m, op, values[:1], ((4, 5),), ((0, 3),))
+    return combined(m, "add", values[1], made, op.type)
 
 
 @means("linalg.softmax")

@@ -23,12 +23,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shard_dialect.errors import ShardError
+from shard_dialect.proof.boxes import Boxes
 from shard_dialect.proof.field import Elements, Field, mixed
 from shard_dialect.proof.reading import Block, Function, Grid, Op, Program, Type
 
 Data: TypeAlias = NDArray[Any]
 _MOST_STEPS = 1 << 17
 """Loops that run on are given up."""
+_FEW_TURNS = 1 << 6
+"""Of a loop whose bounds are drawn from all integers."""
 
 
 class Value:
@@ -66,6 +69,18 @@ def boxed(data: Data, box: Sequence[slice]) -> Data:
     return view
 
 
+def wrapped(numbers: Data, type_: Type) -> Data:
+    """Integers of the type's width."""
+    width = type_.width
+    if width >= 64:
+        return numbers
+    low = numbers & ((1 << width) - 1)
+    if type_.kind == "unsigned" or width == 1:
+        return low
+    sign = 1 << (width - 1)
+    return (low ^ sign) - sign
+
+
 Evaluate: TypeAlias = "Callable[[Machine, Op, Sequence[Value]], Value | Sequence[Value]]"
 OPS: dict[str, Evaluate] = {}
 """The meaning of each op, by its name."""
@@ -85,9 +100,35 @@ class Unproven(ShardError):
     """An op that stands in the way of a proof, and why; the message has its place."""
 
 
+class Torn(Unproven):
+    """A collective that some devices of a group reach and others do not: they wait for ever."""
+
+
+class Undefined(Unproven):
+    """An op that says nothing of its result for the operands that were drawn."""
+
+
+@dataclass
+class Cancellation:
+    """Whether a number minus itself is 0, and over itself 1, as no infinity and no NaN is."""
+
+    is_law: bool = True
+    is_used: bool = False
+
+    def of(self, field: Field, result: Elements, a: Elements, b: Elements) -> Elements:
+        """The difference or quotient of `a` and `b`, or where it is no law, what remembers them."""
+        cancels = (a == b) & (a != 0)
+        if not np.any(cancels):
+            return result
+        self.is_used = True
+        if self.is_law:
+            return result
+        return np.where(cancels, field.drawn(field.key("cancelled"), a), result)
+
+
 @dataclass
 class Machine:
-    """The devices of one program. `boxes` are the ops of which only the operands are known."""
+    """The devices of one program."""
 
     program: Program
     field: Field
@@ -97,9 +138,16 @@ class Machine:
     """Whether floats compare as numbers: what bodies that pick an element need."""
     splits_exponents: bool = False
     """Whether `exp(a - b)` is `exp(a) / exp(b)`, where the text has it so."""
-    boxes: list[Op] = dataclasses.field(default_factory=list)
+    boxes: Boxes = dataclasses.field(default_factory=Boxes)
+    cancellation: Cancellation = dataclasses.field(default_factory=lambda: Cancellation())
     steps: Iterator[int] = dataclasses.field(default_factory=count)
     loops: list[tuple[int, ...]] = dataclasses.field(default_factory=list)
+    unwritten: Callable[[Type, tuple[int, ...]], Data] | None = None
+    """What is drawn where nothing has written; without it any number."""
+    is_wide: bool = False
+    """Whether functions that are drawn give integers of all sizes."""
+    is_strict: bool = False
+    """Whether an op must be defined for its operands, and loops be short."""
     active: Data | None = None
     """Which devices are in the branch that is evaluated, if not all are."""
     around: dict[int, Value] = dataclasses.field(default_factory=dict)
@@ -193,6 +241,12 @@ class Machine:
         scaled = self.field.mul(self.elements(operands[number]), self.field.div(*parts))
         return [Value(scaled, True) if n == number else each for n, each in enumerate(operands)]
 
+    def turn(self, op: Op, number: int) -> None:
+        """Raise where a loop comes to a turn that is too many to follow."""
+        self.require(op, number < _FEW_TURNS)
+        if number > _MOST_STEPS:
+            raise self.unproven(op, f"takes more than {_MOST_STEPS} turns: too many to follow")
+
     def unproven(self, op: Op, why: str) -> Unproven:
         """The error for an op that cannot be judged."""
         return Unproven(f"'{op.name}' op {why}", op.place)
@@ -202,12 +256,36 @@ class Machine:
         is_no_tensor = any(type_.kind == "other" for type_ in op.types)
         if op.regions or is_no_tensor or op.name.startswith(("shard.", "mesh.")):
             raise self.unproven(op, "is not known to the prover")
-        self.boxes.append(op)
-        together = [operand.data.ndim - self.axes for operand in operands]
+        digests = [
+            Value(self.digest(each, len(type_.shape)), True)
+            for each, type_ in zip(operands, op.operand_types, strict=True)
+        ]
+        shapes = [type_.shape for type_ in (*op.operand_types, *op.types)]
+        key = self.field.key("call", op.meaning, shapes)
+        called = np.asarray(mixed(key, *(each.data for each in self.aligned(digests))))
+        called = called.reshape(called.shape or (1,) * self.axes)
+        call = Value(called, True)
         return [
-            self.mapped(op, operands, together, type_, len(type_.shape), number)
+            self.of_box(op, self.mapped(op, [call], [0], type_, len(type_.shape), number), called)
             for number, type_ in enumerate(op.types)
         ]
+
+    def of_box(self, op: Op, value: Value, called: Elements) -> Value:
+        """The result of an op of which only the operands are known; `called` numbers its calls."""
+        self.boxes.note(op, called)
+        own = value.data.shape[self.axes :]
+        called = called.reshape((*called.shape, *(1,) * (value.data.ndim - called.ndim)))
+        again = self.boxes.is_redrawn(op, called)
+        if not np.any(again):
+            return value
+        places = self.scalar(np.arange(prod(own), dtype=np.uint64).reshape(own))
+        key = self.field.key("again", self.boxes.redraw)
+        drawn = mixed(key, called, value.data.astype(np.uint64), places)
+        if value.is_symbolic:
+            return Value(np.where(again, self.field.reduced(drawn), value.data), True)
+        # Of bits the first time each is another one, later any: what depends on them shows.
+        other = 1 - value.data if self.boxes.redraw == 1 else (drawn % 2).astype(np.int64)
+        return Value(np.where(again, other, value.data), False)
 
     def mapped(
         self,
@@ -229,7 +307,13 @@ class Machine:
         key = self.field.key("function", op.meaning, type_.kind, number)
         if type_.is_float:
             return Value(self.field.drawn(key, *spread, places), True)
-        return Value((mixed(key, *spread, places) % np.uint64(2)).astype(np.int64), False)
+        return Value(self.as_integers(mixed(key, *spread, places), type_, 2), False)
+
+    def as_integers(self, drawn: Elements, type_: Type, most: int) -> Data:
+        """What is drawn as integers below `most`, or where those of arguments are, of all sizes."""
+        if self.is_wide:
+            return wrapped(mixed(self.field.key("wide"), drawn).astype(np.int64), type_)
+        return (drawn % np.uint64(most)).astype(np.int64)
 
     def digest(self, value: Value, count: int) -> Elements:
         """One number for each place of the dimensions before the last `count`."""
@@ -243,10 +327,22 @@ class Machine:
 
     def undefined(self, type_: Type) -> Value:
         """What nothing has written: other numbers on each device, and in each program."""
+        if not self.unwritten:
+            return self.arbitrary(type_)
+        draw, shape = self.unwritten, (*self.grid, *type_.shape)
+        return Value(lambda: draw(type_, shape), not type_.is_integer)
+
+    def arbitrary(self, type_: Type) -> Value:
+        """Random numbers, others on each device; integers are 0 or 1."""
         shape = (*self.grid, *type_.shape)
         if type_.is_integer:
             return Value(lambda: self.generator.integers(0, 2, shape), False)
         return Value(lambda: self.field.random(self.generator, shape), True)
+
+    def require(self, op: Op, is_defined: Data | bool) -> None:
+        """Raise `Undefined` where an op says nothing of its result, if that counts."""
+        if self.is_strict and not np.all(is_defined):
+            raise Undefined(f"'{op.name}' op is not defined for its operands", op.place)
 
     def elements(self, value: Value) -> Elements:
         """A value as elements of the field."""
@@ -259,6 +355,13 @@ class Machine:
         one = np.uint64(1)
         drawn = self.field.drawn(self.field.key("bit"), value.data) & one
         return np.where(value.data <= one, value.data, drawn).astype(np.int64)
+
+    def positions(self, value: Value, type_: Type) -> NDArray[np.int64]:
+        """A value as integers that may be positions: those beyond 63 bits are behind all."""
+        numbers = self.integers(value)
+        if type_.kind != "unsigned":
+            return numbers
+        return np.where(numbers < 0, np.iinfo(np.int64).max, numbers)
 
     def scalar(self, array: Data) -> Data:
         """An array with dimensions for the axes of the grid, that does not vary along them."""

@@ -237,7 +237,7 @@ def _reduce_window(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Valu
 def _gather(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     dims = structured(op, "dimension_numbers", "GatherDimensionNumbers")
     sizes = list(op.attributes["slice_sizes"])
-    source, starts = values[0].data, m.integers(values[1])
+    source, starts = values[0].data, m.positions(values[1], op.operand_types[1])
     offsets = list(dims.offset_dims)
     rank = len(op.type.shape)
     batch = [dim for dim in range(rank) if dim not in offsets]
@@ -289,8 +289,8 @@ def _scatter(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
     windows = list(dims.update_window_dims)
     batch = [dim for dim in range(rank) if dim not in windows]
     places = _starts(
-        m, m.integers(values[count]), dims.index_vector_dim, dims.scattered_dims_to_operand_dims,
-        batch, rank,
+        m, m.positions(values[count], op.operand_types[count]), dims.index_vector_dim,
+        dims.scattered_dims_to_operand_dims, batch, rank,
     )  # fmt: skip
     batching = dict(zip(dims.input_batching_dims, dims.scatter_indices_batching_dims, strict=True))
     inside = m.aranges(changed)
@@ -298,7 +298,7 @@ def _scatter(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
     indices: list[Any] = []
     valid: Any = True
     for dim, size in enumerate(shape):
-        index: Any = places.get(dim, 0)
+        index: Any = np.clip(places.get(dim, 0), -1, size)
         width = 1
         if dim in batching:
             at = batching[dim]
@@ -472,7 +472,7 @@ def _sort(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
 @means("chlo.top_k")
 def _top_k(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
     data, count = values[0].data, op.attributes["k"]
-    keys = data.astype(np.int64)
+    keys = m.field.ranks(data) if values[0].is_symbolic else data
     order = np.argsort(-keys, axis=-1, kind="stable")[..., :count]
     return [
         Value(np.take_along_axis(data, order, -1), values[0].is_symbolic),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -230,6 +231,67 @@ def _transfer(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     return Value(sliced(m, values[0].data, offsets, op.type.shape, ones), values[0].is_symbolic)
 
 
+@means("tensor.rank")
+def _rank(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    return Value(m.scalar(np.array(len(op.operand_types[0].shape))), False)
+
+
+@means("linalg.pack", "tensor.pack")
+def _pack(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    """Dimensions cut into tiles, whose insides come last; the last tiles may reach beyond."""
+    source, with_ = values[0], values[2] if len(values) > 2 else None
+    split, order = _tiles(m, op, op.operand_types[0], op.type)
+    if with_ is None:
+        # Beyond the tensor nothing is written, with other numbers at each place.
+        wild = m.undefined(Type(op.type.text, split.padded, op.type.kind, op.type.width))
+        wide = inserted(m, source, wild, [0] * len(split.padded), [1] * len(split.padded))
+    else:
+        high = [to - size for to, size in zip(split.padded, split.sizes, strict=True)]
+        zeros = [0] * len(high)
+        wide = padded(m, source, with_, zeros, high, zeros)
+    data = wide.data.reshape((*wide.data.shape[: m.axes], *split.cut))
+    return transposed(m, Value(data, wide.is_symbolic), order)
+
+
+@means("linalg.unpack", "tensor.unpack")
+def _unpack(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    """The inverse of a pack."""
+    split, order = _tiles(m, op, op.type, op.operand_types[0])
+    cut = transposed(m, values[0], np.argsort(order).tolist())
+    data = cut.data.reshape((*cut.data.shape[: m.axes], *split.padded))
+    return Value(boxed(data, [slice(0, size) for size in split.sizes]), cut.is_symbolic)
+
+
+@dataclass(frozen=True)
+class _Tiled:
+    """A tensor's sizes, those with whole tiles, and those with each tiled dimension as two."""
+
+    sizes: tuple[int, ...]
+    padded: tuple[int, ...]
+    cut: tuple[int, ...]
+
+
+def _tiles(m: Machine, op: Op, whole: Type, packed: Type) -> tuple[_Tiled, list[int]]:
+    """How a tensor is in tiles, and where each dimension of the packed one is among the cut."""
+    tiles = list(op.attributes["static_inner_tiles"])
+    if DYNAMIC in tiles or -1 in (*whole.shape, *packed.shape):
+        raise m.unproven(op, "has a size that is only known when the program runs")
+    tile = dict(zip(op.attributes["inner_dims_pos"], tiles, strict=True))
+    padded_sizes, cut, outer = list[int](), list[int](), list[int]()
+    inner = dict[int, int]()
+    for dim, size in enumerate(whole.shape):
+        count = -(-size // tile.get(dim, 1))
+        padded_sizes.append(count * tile.get(dim, 1))
+        outer.append(len(cut))
+        cut.append(count)
+        if dim in tile:
+            inner[dim] = len(cut)
+            cut.append(tile[dim])
+    permutation = list(op.attributes.get("outer_dims_perm", ())) or list(range(len(outer)))
+    order = [outer[dim] for dim in permutation] + [inner[dim] for dim in tile]
+    return _Tiled(whole.shape, tuple(padded_sizes), tuple(cut)), order
+
+
 @means("mesh.roll")
 def _roll(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     dim = m.axes + op.attributes["tensor_axis"]
@@ -239,6 +301,7 @@ def _roll(m: Machine, op: Op, values: Sequence[Value]) -> Value:
 @means("tensor.dim")
 def _dim(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     shape = np.array([*values[0].data.shape[m.axes :], 0])
+    m.require(op, (values[1].data >= 0) & (values[1].data < len(shape) - 1))
     return Value(shape[np.clip(values[1].data, 0, len(shape) - 1)], False)
 
 
@@ -251,6 +314,7 @@ def _extract(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     inside: Any = True
     for place, size in zip(places, sizes, strict=True):
         inside = inside & (place >= 0) & (place < size)
+    m.require(op, inside)
     if not np.all(inside):
         wild = m.undefined(op.type).data
         wild = wild.reshape((*wild.shape, *(1,) * (picked.ndim - wild.ndim)))
@@ -266,6 +330,7 @@ def _insert(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     here: Any = True
     rank = data.ndim - m.axes
     for index, positions in zip(indices, m.aranges(data.shape[m.axes :]), strict=True):
+        m.require(op, (index.data >= 0) & (index.data < positions.size))
         here = here & (positions == index.data.reshape((*index.data.shape, *(1,) * rank)))
     return Value(np.where(here, new.reshape((*new.shape, *(1,) * rank)), data), symbolic)
 
@@ -293,6 +358,7 @@ def _extract_slice(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     strides, rest = numbers(m, op, "static_strides", rest)
     lengths = [as_integer(m, op, size) for size in sizes]
     steps = [as_integer(m, op, stride) for stride in strides]
+    _require_inside(m, op, source.data.shape[m.axes :], offsets, lengths, steps)
     taken = sliced(m, source.data, offsets, lengths, steps)
     data = taken.reshape((*taken.shape[: m.axes], *_kept_sizes(op, op.type, lengths)))
     return Value(data, source.is_symbolic)
@@ -347,8 +413,24 @@ def _insert_slice(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     strides, rest = numbers(m, op, "static_strides", rest)
     lengths = [as_integer(m, op, size) for size in sizes]
     data = source.data
+    steps = [as_integer(m, op, stride) for stride in strides]
+    _require_inside(m, op, into.data.shape[m.axes :], offsets, lengths, steps)
     box = Value(data.reshape((*data.shape[: m.axes], *lengths)), source.is_symbolic)
-    return inserted(m, box, into, offsets, [as_integer(m, op, stride) for stride in strides])
+    return inserted(m, box, into, offsets, steps)
+
+
+def _require_inside(
+    m: Machine,
+    op: Op,
+    whole: Sequence[int],
+    offsets: Sequence[Data | int],
+    sizes: Sequence[int],
+    strides: Sequence[int],
+) -> None:
+    """A box that is not within its tensor has no meaning."""
+    for room, at, size, step in zip(whole, offsets, sizes, strides, strict=True):
+        last = room - 1 - (size - 1) * step
+        m.require(op, (np.asarray(at) >= 0) & (size >= 0) & (np.asarray(at) <= last))
 
 
 def inserted(
@@ -389,7 +471,7 @@ def inserted(
 def _dynamic_slice(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     source, *starts = values
     sizes = op.attributes["slice_sizes"]
-    offsets = _clamped(m, starts, source.data.shape[m.axes :], sizes)
+    offsets = _clamped(m, op, starts, source.data.shape[m.axes :], sizes)
     return Value(sliced(m, source.data, offsets, sizes, [1] * len(sizes)), source.is_symbolic)
 
 
@@ -397,15 +479,16 @@ def _dynamic_slice(m: Machine, op: Op, values: Sequence[Value]) -> Value:
 def _dynamic_update_slice(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     into, source, *starts = values
     sizes = source.data.shape[m.axes :]
-    offsets = _clamped(m, starts, into.data.shape[m.axes :], sizes)
+    offsets = _clamped(m, op, starts, into.data.shape[m.axes :], sizes)
     return inserted(m, source, into, offsets, [1] * len(sizes))
 
 
 def _clamped(
-    m: Machine, starts: Sequence[Value], whole: Sequence[int], sizes: Sequence[int]
+    m: Machine, op: Op, starts: Sequence[Value], whole: Sequence[int], sizes: Sequence[int]
 ) -> list[Data | int]:
     clamped: list[Data | int] = []
-    for start, size, room in zip(starts, sizes, whole, strict=True):
-        at = np.clip(m.integers(start), 0, room - size)
+    types = op.operand_types[len(op.operand_types) - len(starts) :]
+    for start, size, room, type_ in zip(starts, sizes, whole, types, strict=True):
+        at = np.clip(m.positions(start, type_), 0, room - size)
         clamped.append(int(at.reshape(-1)[0]) if at.size == 1 else at)
     return clamped

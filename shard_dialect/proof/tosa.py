@@ -33,6 +33,7 @@ def _reduce(m: Machine, op: Op, values: Sequence[Value]) -> Value:
 @means("tosa.argmax")
 def _argmax(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     data = values[0].data
+    data = m.field.ranks(data) if values[0].is_symbolic else data
     return Value(np.argmax(data, axis=m.axes + op.attributes["axis"]).astype(np.int64), False)
 
 
@@ -81,9 +82,40 @@ def _convolution(m: Machine, op: Op, values: Sequence[Value]) -> Value:
         summed = Value(data, summed.is_symbolic)
     else:
         summed = contracted(m, a, Over(kernel, (2, *inside, 1)), [0, *places, 2], op.type)
-    shape = bias.data.shape
-    wide = bias.data.reshape((*shape[: m.axes], *(1,) * (space + 1), shape[-1]))
-    return combined(m, "add", summed, Value(wide, bias.is_symbolic), op.type)
+    return _biased(m, summed, bias, op.type)
+
+
+@means("tosa.transpose_conv2d")
+def _transposed_convolution(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    """Each element of the image adds the kernel, times it, at its place times the stride."""
+    image, kernel, bias, *points = values
+    if points:
+        image, kernel = (
+            _centred(m, value, point, op.type)
+            for value, point in zip((image, kernel), points, strict=True)
+        )
+    window = kernel.data.shape[m.axes + 1 : m.axes + 3]
+    top, bottom, left, right = op.attributes["out_pad"]
+    strides = op.attributes["stride"]
+    image = padded(
+        m, image, identity(m, "add", op.type),
+        [0, window[0] - 1 + top, window[1] - 1 + left, 0],
+        [0, window[0] - 1 + bottom, window[1] - 1 + right, 0],
+        [0, strides[0] - 1, strides[1] - 1, 0],
+    )  # fmt: skip
+    flipped = np.flip(kernel.data, (m.axes + 1, m.axes + 2))
+    moved = np.moveaxis(image.data, -1, m.axes + 1)
+    seen = windows(m, moved, window, [1, 1], [1, 1], 2)
+    # Loops: 0 batch, 1 input channel, 2 output channel, 3 and 4 places, 5 and 6 windows.
+    a = Over(Value(seen, image.is_symbolic), (0, 1, 3, 4, 5, 6))
+    b = Over(Value(flipped, kernel.is_symbolic), (2, 5, 6, 1))
+    return _biased(m, contracted(m, a, b, [0, 3, 4, 2], op.type), bias, op.type)
+
+
+def _biased(m: Machine, summed: Value, bias: Value, type_: Type) -> Value:
+    shape, rank = bias.data.shape, summed.data.ndim - m.axes
+    wide = bias.data.reshape((*shape[: m.axes], *(1,) * (rank - 1), shape[-1]))
+    return combined(m, "add", summed, Value(wide, bias.is_symbolic), type_)
 
 
 @means("tosa.max_pool2d", "tosa.avg_pool2d")
@@ -115,6 +147,7 @@ def _gather(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     source, rows = values
     batch, _, channel = m.aranges(op.type.shape)
     indices = m.integers(rows)[..., None]
+    m.require(op, (indices >= 0) & (indices < source.data.shape[m.axes + 1]))
     zeros = np.zeros((1,) * (m.axes + 3), np.int64)
     picked = m.picked(source.data, [zeros + batch, zeros + indices, zeros + channel])
     return Value(picked, source.is_symbolic)

@@ -26,6 +26,7 @@ from shard_dialect.runtime.dynamic_sizes import Sizes
 
 _FIRST_OF_LOWERING = "refuse-sharded"
 """The step of `--lower` from which on functions change their types."""
+_OTHER_EACH_TIME = ("stablehlo.rng", "stablehlo.rng_bit_generator", "stablehlo.custom_call")
 _MOST_DEVICES = 64
 """Programs of more are not run on threads."""
 
@@ -89,7 +90,7 @@ def confirmed_proof(unsharded: Unsharded, local: ir.Module, entry: str | None = 
         verdict = program.check(unsharded=unsharded.source)
         return None if verdict.passed else verdict.failure
 
-    return confirmed(prove(unsharded.program, local, entry), failure)
+    return confirmed(prove(unsharded.program, local, entry, explains=True), failure)
 
 
 def _refuse_program_of_one(module: ir.Module) -> None:
@@ -118,16 +119,25 @@ def confirmed(proof: Proof, run: Callable[[], str | None]) -> Proof:
     """A proof, of which a refutation says what a run on random inputs shows.
 
     `run` returns what it has found to differ, and raises `ShardError` where it is not possible. A
-    refutation that no run shows is unknown.
+    refutation that no run shows is unknown. A difference of which the prover does not know whether
+    it is one is what a run says, unless it depends on ops that may give other numbers each time.
     """
-    if proof.answer != "refuted" or proof.reason:  # which no run may show
+    if proof.answer == "proven" or proof.counterexample is None or proof.is_of_smaller:
+        return proof
+    is_refuted = proof.answer == "refuted"
+    if is_refuted and proof.reason:  # which no run may show
+        return proof
+    if any(op.name in _OTHER_EACH_TIME for op in proof.boxes):
         return proof
     try:
         failure = run()
     except ShardError as error:
-        return replace(proof, reason=f"not run: {error.message}")
+        return replace(proof, reason=f"not run: {error.message}") if is_refuted else proof
     if failure is not None:
-        return replace(proof, reason=f"a run on random inputs confirms it: {failure}")
+        reason = f"a run on random inputs confirms it: {failure}"
+        return replace(proof, answer="refuted", reason=reason)
+    if not is_refuted:
+        return proof
     reason = (
         f"{proof.counterexample}; but on random inputs the numbers agree: the programs may differ "
         "by laws of functions that the prover does not know"

@@ -94,6 +94,8 @@ def test_a_reduction_that_is_left_out_is_refuted() -> None:
     text = "\n".join(lines).replace("return %all_reduce", "return %6")
     found = proof(MEGATRON, text)
     assert str(found).startswith("refuted: result 0: the device at [0, 0] has another number at")
+    # The device at [0, 0] has the first 16 of 32 terms: the other half of %w2.
+    assert "unsharded program: it should depend on %" in str(found)
 
 
 def test_padding_that_is_read_is_refuted() -> None:
@@ -399,3 +401,53 @@ def test_prove_compares_with_the_input_or_with_a_file(
     assert opt.main([str(local), f"--prove={example}", "-o", str(tmp_path / "never.mlir")]) == 1
     assert "error: refuted: result 0: the device at [0, 0]" in capfd.readouterr().err
     assert not (tmp_path / "never.mlir").exists()
+
+
+def test_infinities_are_at_the_ends_of_the_order() -> None:
+    for seed in range(20):
+        field = Field(PRIME_GAPS[0], seed)
+        numbers = field.of_floats(np.array([-np.inf, -0.5, 0.0, 0.5, np.inf]), 3e38)
+        ranks = field.ranks(np.concatenate([numbers, field.random(np.random.default_rng(0), (9,))]))
+        assert ranks.argmin() == 0
+        assert ranks.argmax() == 4
+        integers = field.ranks(field.of_integers(np.arange(-3, 4)))
+        assert integers.tolist() == sorted(integers.tolist())
+
+
+def test_a_reduction_that_skips_padding_is_proven() -> None:
+    text = """
+    shard.grid @g(shape = 4)
+    func.func @main(%x: tensor<5xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}, %y: tensor<f32>)
+        -> tensor<f32> {
+      %m = linalg.reduce {arith.minimumf} ins(%x : tensor<5xf32>) outs(%y : tensor<f32>)
+        dimensions = [0]
+      return %m : tensor<f32>
+    }"""
+    assert proof(text).answer == "proven"
+
+
+def test_a_refutation_names_an_element_that_tells_the_programs_apart() -> None:
+    text = """
+    shard.grid @g(shape = 2)
+    func.func @main(%x: tensor<8xf32>, %y: tensor<8xf32>) -> tensor<8xf32> {
+      %r = stablehlo.multiply %x, %y : tensor<8xf32>
+      return %r : tensor<8xf32>
+    }"""
+    local = partitioned(text)
+    turn = "%t = stablehlo.reverse %arg1, dims = [0] : tensor<8xf32>\n %0 = "
+    turned = local.replace("%0 = ", turn).replace("%arg0, %arg1 :", "%arg0, %t :")
+    assert turned != local
+    assert "it should depend on %y at [0], and does not; 8 of 8" in str(proof(text, turned))
+
+
+def test_winograd_outputs_are_added_to_what_is_there() -> None:
+    text = """
+    func.func @main(%x: tensor<6x6x1x1x2x3xf32>, %y: tensor<2x4x4x3xf32>) -> tensor<2x4x4x3xf32> {
+      %r = linalg.winograd_output_transform fmr(F_4_3) ins(%x : tensor<6x6x1x1x2x3xf32>)
+        outs(%y : tensor<2x4x4x3xf32>) -> tensor<2x4x4x3xf32>
+      return %r : tensor<2x4x4x3xf32>
+    }"""
+    other = text.replace(
+        "%r = ", "%z = arith.addf %y, %y : tensor<2x4x4x3xf32>\n      %r = "
+    ).replace("outs(%y", "outs(%z")
+    assert proof(text, other).answer == "refuted"

@@ -97,9 +97,9 @@ def test_smaller_programs_are_right_where_the_larger_are(
     assert sd.prove(sd.parse(text), sd.parse(local)).answer == whole.answer
 
 
-def _never_refuted(judged: "Callable[[Any], sd.Proof]") -> "Callable[[Any], sd.Proof]":
-    def judge(pair: Any) -> "sd.Proof":
-        proof = judged(pair)
+def _never_refuted(judged: "Callable[[Any, bool], sd.Proof]") -> "Callable[[Any, bool], sd.Proof]":
+    def judge(pair: Any, explains: bool) -> "sd.Proof":
+        proof = judged(pair, explains)
         assert proof.answer != "refuted", proof
         return proof
 

@@ -22,7 +22,7 @@
 // LOCAL: run.mlir.tmp.local:{{[0-9]+}}:3: error: @main is in the local form, which no longer has the unsharded program: name a file with that, as in --prove=FILE of shard-opt or --reference of shard-run
 // REFUTED: {{^}}error: refuted: result 0: the device at [0, 0] has another number at [0] than the unsharded program; 4 of 4 elements differ (a run on random inputs confirms it: {{.*}})
 // REFUTED-NOT: {{.}}
-// BOTH: "proof": {"answer": "refuted", "assumptions": [], "reason": "a run on random inputs confirms it: {{.*}}", "evaluations": 1, "counterexample": {"result": 0, "device": [0, 0], "element": [0], "wrong": 4, "compared": 4}}
+// BOTH: "proof": {"answer": "refuted", "assumptions": [], "reason": "a run on random inputs confirms it: {{.*}}", "evaluations": 1, "counterexample": {"result": 0, "device": [0, 0], "element": [0], "wrong": 4, "compared": 4, "why": ""}}
 // BOTH: error: refuted: result 0:
 
 shard.grid @g(shape = 2x2)

@@ -1,0 +1,265 @@
+"""One evaluation of both programs at a random point."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from shard_dialect.proof.boundary import Place, argument
+from shard_dialect.proof.boxes import Boxes
+from shard_dialect.proof.comparison import Comparison, Counterexample
+from shard_dialect.proof.draws import POSITIONS, TRIALS, integers
+from shard_dialect.proof.family import elements, smaller
+from shard_dialect.proof.field import PRIME_GAPS, Calls, Field
+from shard_dialect.proof.fitting import check_fit
+from shard_dialect.proof.machine import Cancellation, Data, Machine, Undefined, Unproven, Value
+from shard_dialect.proof.reading import Function, Op, Program, Type
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The two programs, and the functions that are compared."""
+
+    whole: Program
+    own: Program
+    unsharded: Function
+    local: Function
+    smaller: str = ""
+    """Which devices and sizes are evaluated as others, if any are."""
+    kept: str = ""
+    """Ops that keep sizes."""
+
+    def made_smaller(self) -> Pair:
+        """The smallest programs of which these are larger ones."""
+        places = [*self.places("mesh.argument"), *self.places("mesh.result")]
+        made = smaller(self.whole, self.own, self.unsharded, self.local, places)
+        unsharded = made.whole.functions[self.unsharded.name]
+        local = made.own.functions[self.local.name]
+        return Pair(made.whole, made.own, unsharded, local, str(made), made.kept)
+
+    @property
+    def elements(self) -> int:
+        """The elements of all ops' results, loops counted once."""
+        return elements([(self.whole, 1), (self.own, len(self.own.grid.devices))])
+
+    def check(self) -> None:
+        """Raise a located `ShardError` unless the functions can be compared."""
+        check_fit(self.unsharded, self.local)
+
+    def places(self, key: str) -> list[Place]:
+        """Where the arguments, or the results, of the local function are."""
+        arguments = key == "mesh.argument"
+        listed = self.local.argument_attributes if arguments else self.local.result_attributes
+        types = self.local.body.types if arguments else self.local.result_types
+        places = [Place.of(each, key, type_) for each, type_ in zip(listed, types, strict=True)]
+        wholes = self.unsharded.body.types if arguments else self.unsharded.result_types
+        return [
+            replace(place, whole=replace(place.whole, shape=whole.shape))
+            if self.smaller or place.tiles is not None
+            else place
+            for place, whole in zip(places, wholes, strict=True)
+        ]
+
+    @property
+    def has_integers(self) -> bool:
+        """Whether there are arguments that are drawn, and not all that they can be."""
+        return any(type_.is_integer and not type_.is_bit for type_ in self.unsharded.body.types)
+
+    @property
+    def count(self) -> int:
+        """At how many points the programs are compared."""
+        if not self.has_integers:
+            return len(PRIME_GAPS)
+        return TRIALS if self.local.form == "local" else POSITIONS
+
+    def assumptions(self) -> tuple[str, ...]:
+        """What the answer is for."""
+        listed = ["integer arguments as drawn"] if self.has_integers else []
+        return (*listed, f"evaluated with {self.smaller}") if self.smaller else tuple(listed)
+
+
+class Trial:
+    """One evaluation of both programs at one random point."""
+
+    def __init__(
+        self,
+        pair: Pair,
+        field_: Field,
+        *,
+        is_ordered: bool = False,
+        splits_exponents: bool = False,
+        garbage: int = 0,
+        boxes: tuple[Boxes, Boxes] | None = None,
+        calls: tuple[Calls, Calls] | None = None,
+        inputs: int = 0,
+        cancels: bool = True,
+        redrawn: tuple[int, Data] | None = None,
+    ) -> None:
+        """`garbage` draws what nothing has written, `inputs` the arguments.
+
+        `boxes` draws what ops give that are not known, and `calls` notes those of functions.
+        `redrawn` is an argument, and which of its elements are others.
+        """
+        self.pair, self.field, self.is_ordered = pair, field_, is_ordered
+        self.splits_exponents = splits_exponents
+        self.garbage = garbage
+        self.boxes = boxes or (Boxes(), Boxes())
+        self.calls: tuple[Calls | None, Calls | None] = calls or (None, None)
+        self.inputs, self.redrawn = inputs, redrawn
+        self.cancellation = Cancellation(cancels)
+        self.is_void = False
+        # A function that is parallel by hand may rely on what its integers are.
+        self.is_wide = pair.count > POSITIONS and field_.seed >= POSITIONS
+
+    @cached_property
+    def comparison(self) -> Comparison | None:
+        """The results; `None` where the unsharded program has no meaning for what is drawn."""
+        with np.errstate(all="ignore"):  # integers of 64 bits wrap, as those of programs do
+            try:
+                return self._evaluated()
+            except Undefined:
+                return None
+
+    @cached_property
+    def counterexample(self) -> Counterexample | None:
+        """An element that differs, or `None`."""
+        if self.comparison is None:
+            return None
+        return self.comparison.counterexample(self.comparison.differing())
+
+    def forget(self) -> None:
+        """Let go of the results, of which nothing more is asked."""
+        self.is_void = self.comparison is None
+        self.__dict__["comparison"] = None
+
+    def ops(self) -> list[Op]:
+        """The ops of both programs of which only the operands are known."""
+        return [op for boxes in self.boxes for op in boxes.ops]
+
+    def again(self, **changes: Any) -> Trial:
+        """The same point, where something else is drawn."""
+        return Trial(
+            self.pair,
+            self.field,
+            **{
+                "is_ordered": self.is_ordered,
+                "splits_exponents": self.splits_exponents,
+                "garbage": self.garbage,
+                **changes,
+            },
+        )
+
+    def _evaluated(self) -> Comparison:
+        pair = self.pair
+        generator = np.random.default_rng((1, self.field.seed, self.inputs))
+        one = self._machine(pair.whole, generator, 0)
+        one.is_strict = self.is_wide
+        given = [self._drawn(one, type_) for type_ in pair.unsharded.body.types]
+        if self.redrawn is not None:
+            number, elements = self.redrawn
+            given[number] = self._with_others(given[number], elements)
+        expected = one.call(pair.unsharded, given)
+        if any(np.any(each.data != each.data[(slice(1),) * one.axes]) for each in expected):
+            raise Unproven(
+                f"@{pair.unsharded.name} gives other results on other devices: it is no program of "
+                "global tensors, with which others can be compared"
+            )
+        generator = np.random.default_rng((2, self.field.seed, self.garbage))
+        many = self._machine(pair.own, generator, 1)
+        shared = [self._again(many, value, one) for value in given]
+        arguments = [
+            argument(many, value, place, type_)
+            for value, place, type_ in zip(
+                shared, pair.places("mesh.argument"), pair.local.body.types, strict=True
+            )
+        ]
+        found = many.call(pair.local, arguments)
+        return Comparison.of(
+            many,
+            [self._again(many, each, one) for each in expected],
+            found,
+            pair.places("mesh.result"),
+            pair.local.result_types,
+            pair.local.form == "local",
+        )
+
+    def _machine(self, program: Program, generator: np.random.Generator, number: int) -> Machine:
+        return Machine(
+            program,
+            replace(self.field, calls=self.calls[number]),
+            program.grid,
+            generator,
+            self.is_ordered,
+            self.splits_exponents,
+            self.boxes[number],
+            self.cancellation,
+            unwritten=partial(self._unwritten, generator),
+            is_wide=self.is_wide,
+        )
+
+    def _unwritten(
+        self, generator: np.random.Generator, type_: Type, shape: tuple[int, ...]
+    ) -> Data:
+        """Numbers for what nothing has written: in each other trial zeros, whose quotient is none.
+
+        Integers are of all sizes where those of arguments are.
+        """
+        is_zero = self.field.seed % 2 == 1 and not self.garbage
+        if type_.is_integer:
+            if self.is_wide:
+                return integers(generator, type_, shape, [2], POSITIONS + 1)
+            return np.zeros(shape, np.int64) if is_zero else generator.integers(0, 2, shape)
+        if is_zero:
+            return np.zeros(shape, np.uint64)
+        return self.field.random(generator, shape)
+
+    def _drawn(self, m: Machine, type_: Type) -> Value:
+        if -1 in type_.shape:
+            raise Unproven(
+                f"an argument of type {type_.text} has sizes that only a run knows: nothing is "
+                "proven of it; `--specialize` gives them"
+            )
+        if type_.is_float or (type_.is_bit and not self.is_ordered):
+            return Value(m.scalar(self.field.random(m.generator, type_.shape)), True)
+        if not type_.is_integer:
+            raise Unproven(f"an argument of type {type_.text} cannot be drawn")
+        if type_.is_bit:
+            return Value(m.scalar(m.generator.integers(0, 2, type_.shape)), False)
+        number = self.field.seed if self.is_wide else self.field.seed % POSITIONS
+        drawn = integers(m.generator, type_, type_.shape, self._sizes(), number)
+        return Value(m.scalar(drawn), False)
+
+    def _with_others(self, value: Value, elements: Data) -> Value:
+        """The value with other numbers at some places of its array, in row-major order."""
+        data = value.data.copy().reshape(-1)
+        generator = np.random.default_rng((3, self.field.seed))
+        data[elements] = self.field.random(generator, data.shape)[elements]
+        return Value(data.reshape(value.data.shape), value.is_symbolic)
+
+    def _sizes(self) -> list[int]:
+        """The sizes in which an integer argument may be a position."""
+        types = self.pair.unsharded.body.types
+        return [2, *(size for type_ in types for size in type_.shape if size > 0)]
+
+    @staticmethod
+    def _again(m: Machine, value: Value, before: Machine) -> Value:
+        """The same global value, on the grid of another program."""
+        index = (0,) * before.axes
+        return Value(m.scalar(value.data[index]), value.is_symbolic)
+
+
+def trials(
+    pair: Pair, count: int, *, is_ordered: bool = False, splits_exponents: bool = False
+) -> Iterator[Trial]:
+    """Evaluations at so many points, one after the other."""
+    for seed in range(count):
+        yield Trial(
+            pair,
+            Field(PRIME_GAPS[seed % 2], seed),
+            is_ordered=is_ordered,
+            splits_exponents=splits_exponents,
+        )
