@@ -101,8 +101,8 @@ def smaller(
 
     one.weigh_sums(chosen)
     many.weigh_sums(chosen)
-    before = {factors.value(dim): size(dim) for family in (one, many) for dim in family.sizes()}
-    changed = {old: new for old, new in sorted(before.items(), reverse=True) if new != old}
+    pairs = {(factors.value(dim), size(dim)) for family in (one, many) for dim in family.sizes()}
+    changed = {old: new for old, new in sorted(pairs, reverse=True) if new != old}
     made = many.smaller(size)
     devices = len(own.grid.devices), len(made.grid.devices)
     return Smaller(one.smaller(size), made, changed, devices, [*one.kept, *many.kept])
