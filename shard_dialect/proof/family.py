@@ -92,8 +92,11 @@ def smaller(
     one.read()
     many.read()
     _relate_boundaries(factors, one, many, unsharded, local, places)
-    one.link_integers()
-    many.link_integers()
+    counted = [term for family in (one, many) for _, term in family.positions]
+    for family in (one, many):
+        family.link_integers(counted)
+        if family.keeps_all:
+            factors.pin(*family.sizes())
     chosen = factors.smallest()
 
     def size(term: Term) -> int:
@@ -194,7 +197,9 @@ class Family:
     positions: list[tuple[tuple[str, int], Term]] = field(default_factory=list)
     """Integers, and sizes in which they are positions."""
     counters: set[tuple[str, int]] = field(default_factory=set)
-    """Values that are made of positions."""
+    """Values that are made of positions, or of the turns of a loop."""
+    keeps_all: bool = False
+    """Whether no size may change."""
 
     def read(self) -> None:
         """Relate all sizes of the program."""
@@ -225,10 +230,14 @@ class Family:
         given = [(self.function, number) in self.counters for number in op.operands]
         if not any(given):
             return
-        if op.name.rpartition(".")[2] in _BOUNDING:
-            floats = zip(given, op.operand_types, self.operands(op), strict=True)
-            self.factors.pin(*(d for is_, t, dims in floats if is_ and t.is_float for d in dims))
-        elif op.name not in _SUMMING:
+        if op.name.rpartition(".")[2] in _BOUNDING or (op.types and op.types[0].is_integer):
+            for is_counter, type_, dims in zip(
+                given, op.operand_types, self.operands(op), strict=True
+            ):
+                if is_counter and type_.is_float:
+                    self.factors.pin(*dims)
+                    self.keeps_all |= not dims  # of a loop, whose turns no size of it says
+        if op.name not in _SUMMING:
             self.counters |= {(self.function, number) for number in op.results}
 
     def of(self, function: Function | str, number: int, type_: Type) -> Dims:
@@ -331,15 +340,23 @@ class Family:
         axes = self.axes.get(name, ())
         return [axes[axis] for axis in (range(len(axes)) if listed_axes is None else listed_axes)]
 
-    def link_integers(self) -> None:
-        """A constant that is the size in which it counts is that size, whatever it is."""
+    def link_integers(self, others: Sequence[Term]) -> None:
+        """A constant that is the size in which it counts is that size, whatever it is.
+
+        Or one of `others`, in which positions count elsewhere: of a tensor that is split, the local
+        program knows the part.
+        """
         counted: dict[tuple[str, int], list[Term]] = defaultdict(list)
         for key, term in self.positions:
             counted[self._root(key)].append(term)
         for key, op in self.constants:
             terms = counted.get(self._root(key), [])
-            if not self._is_linked(key, op, self._by_value(terms)):
-                self.factors.pin(*terms)
+            if self._is_linked(key, op, self._by_value(terms)):
+                continue
+            if not terms or not self._is_linked(key, op, self._by_value(others)):
+                value = op.attributes["value"]
+                is_list = isinstance(value, np.ndarray) and not is_splat(value)
+                self.factors.pin(*terms, *(self.dims[key] if is_list else ()))
 
     def _by_value(self, terms: Sequence[Term]) -> dict[int, Term]:
         found: dict[int, Term] = {}
@@ -357,7 +374,6 @@ class Family:
         if not is_splat(given):
             step, dims = int(flat[1] - flat[0]), self.dims[key]
             if step not in sizes or not np.array_equal(flat, np.arange(len(flat)) * step):
-                self.factors.pin(*dims)
                 return False
             term = sizes[step]
             self.change(op, "value", lambda size: _multiples(dims, term, size))

@@ -375,9 +375,10 @@ def _scatter(family: Family, op: Op) -> None:
     ):
         family.same(operand, made)
         _relate_batch(family, indices, updates, dims.index_vector_dim, dims.update_window_dims)
-        here = [
-            each for dim, each in enumerate(updates) if dim not in list(dims.update_window_dims)
-        ]
+        outer = [dim for dim in range(len(indices)) if dim != dims.index_vector_dim]
+        windowed = list(dims.update_window_dims)
+        own = [each for dim, each in enumerate(updates) if dim not in windowed]
+        here = [each for dim, each in zip(outer, own, strict=True) if dim not in batching.values()]
         if combiner(op.body) == "add":
             _relate_sum(family, op, count + 1, count == 1, here)
         windows = iter(dims.update_window_dims)
@@ -412,8 +413,12 @@ def _dynamic_update_slice(family: Family, op: Op) -> None:
 @relates("stablehlo.while")
 def _while(family: Family, op: Op) -> None:
     for region in op.regions:
-        pairs = zip(region.arguments, region.types, strict=True)
-        family.counters |= {(family.function, n) for n, type_ in pairs if type_.is_integer}
+        changed = zip(region.arguments, region.types, op.regions[-1].ops[-1].operands, strict=True)
+        family.counters |= {
+            (family.function, number)
+            for number, type_, after in changed
+            if not type_.shape and number != after
+        }
         _relate(family, op.operands, region.arguments, op.operand_types)
     _relate(family, op.operands, op.regions[1].ops[-1].operands, op.operand_types)
     _relate(family, op.operands, op.results, op.operand_types)
