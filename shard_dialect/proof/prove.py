@@ -100,7 +100,8 @@ def prove(
         return _answer(pair, explains)
     except Torn as error:
         # In the other forms the tensors are global: the op does not say where it runs.
-        answer: Answer = "refuted" if pair.local.form == "local" else "unknown"
+        is_sure = pair.local.form == "local" and pair.elements <= _MANY_ELEMENTS
+        answer: Answer = "refuted" if is_sure else "unknown"
         return Proof(answer, 0, reason=_placed(error))
     except Unproven as error:
         return Proof("unknown", 0, reason=_placed(error))
