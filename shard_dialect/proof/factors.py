@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import combinations
 from math import gcd, prod
 from typing import TypeAlias
 
@@ -14,6 +15,7 @@ Term: TypeAlias = tuple[int, ...]
 
 _SMALL = 2
 """What a factor becomes."""
+_FEW = 4
 
 
 @dataclass
@@ -113,9 +115,42 @@ class Factors:
         left = [factor for factor in self.factors(term) if factor not in counted]
         return Fraction(prod(self.own[each] for each in left), prod(chosen[each] for each in left))
 
-    def smallest(self) -> dict[int, int]:
-        """A small value for each factor that is left, which fits all equations."""
-        pinned = {factor for term in self._pinned for factor in self.factors(term)}
+    def keep_order(self, terms: Sequence[Term]) -> None:
+        """Let sizes in which positions are compared be in the order that they are.
+
+        One that is a few times another stays so often it.
+        """
+        ordered = sorted({self.value(term): term for term in terms}.items())
+        for (low, small), (high, large) in combinations(ordered, 2):
+            if low > 1 and high % low == 0 and high // low <= _FEW:
+                self.equate(large, self.constant(high // low) + small)
+        largest = 0
+        for value, term in ordered:
+            chosen = self._smallest()
+            size = prod(chosen[factor] for factor in self.factors(term))
+            if size <= largest < value:
+                self._positional.append((term, largest + 1))
+                chosen = self._smallest()
+                size = prod(chosen[factor] for factor in self.factors(term))
+            largest = size
+
+    def choices(self) -> Iterator[dict[int, int]]:
+        """Small values for the factors, which fit all equations.
+
+        First the least, then one factor after the other is one more, so that no two of them are
+        always equal.
+        """
+        chosen = self._smallest()
+        yield chosen
+        for factor, size in chosen.items():
+            if size < self.own[factor] and factor not in self._pinned_factors():
+                yield {**chosen, factor: size + 1}
+
+    def _pinned_factors(self) -> set[int]:
+        return {factor for term in self._pinned for factor in self.factors(term)}
+
+    def _smallest(self) -> dict[int, int]:
+        pinned = self._pinned_factors()
         chosen = {
             factor: own if factor in pinned else min(own, _SMALL)
             for factor, own in enumerate(self.own)
@@ -124,6 +159,8 @@ class Factors:
         for term, least in self._positional:
             factors = self.factors(term)
             free = [factor for factor in factors if chosen[factor] < self.own[factor]]
-            if free and prod(chosen[factor] for factor in factors) < least:
-                chosen[free[-1]] = least
+            size = prod(chosen[factor] for factor in factors)
+            if free and size < least:
+                rest = size // chosen[free[-1]]
+                chosen[free[-1]] = min(self.own[free[-1]], -(-least // rest))
         return chosen

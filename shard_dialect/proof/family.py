@@ -51,19 +51,19 @@ def _ops(block: Block) -> Iterator[Op]:
 
 
 @dataclass(frozen=True, slots=True)
-class Smaller:
-    """Both programs, made smaller; the sizes that were, and what they are."""
+class Member:
+    """Both programs at other sizes; the sizes that were, and what they are."""
 
     whole: Program
     own: Program
-    sizes: Mapping[int, int]
+    sizes: tuple[tuple[int, int], ...]
     devices: tuple[int, int]
     ops: Sequence[Op]
     """Those that keep sizes."""
 
     def __str__(self) -> str:
         devices, fewer = self.devices
-        sizes = [f"{old} as {new}" for old, new in list(self.sizes.items())[:_MOST_SHOWN]]
+        sizes = [f"{old} as {new}" for old, new in self.sizes[:_MOST_SHOWN]]
         shown = [f"{devices} devices as {fewer}"] if fewer != devices else []
         return ", ".join([*shown, *([f"sizes {', '.join(sizes)}"] if sizes else [])])
 
@@ -80,10 +80,10 @@ class Smaller:
 _MOST_SHOWN = 4
 
 
-def smaller(
+def members(
     whole: Program, own: Program, unsharded: Function, local: Function, places: Sequence[Place]
-) -> Smaller:
-    """The smallest programs of which these are larger members.
+) -> Iterator[Member]:
+    """Small programs of the family: the smallest, then ones of which one factor is larger.
 
     `places` are those of the local function's arguments, and then of its results.
     """
@@ -93,11 +93,18 @@ def smaller(
     many.read()
     _relate_boundaries(factors, one, many, unsharded, local, places)
     counted = [term for family in (one, many) for _, term in family.positions]
+    linked = [family.link_integers(counted) for family in (one, many)]
+    if not all(linked):
+        factors.pin(*counted)
     for family in (one, many):
-        family.link_integers(counted)
-        if family.keeps_all:
-            factors.pin(*family.sizes())
-    chosen = factors.smallest()
+        for terms in family.compared().values():
+            factors.keep_order(terms)
+    for chosen in factors.choices():
+        yield _member(one, many, chosen)
+
+
+def _member(one: Family, many: Family, chosen: Mapping[int, int]) -> Member:
+    factors = one.factors
 
     def size(term: Term) -> int:
         return prod(chosen[factor] for factor in factors.factors(term))
@@ -105,10 +112,10 @@ def smaller(
     one.weigh_sums(chosen)
     many.weigh_sums(chosen)
     pairs = {(factors.value(dim), size(dim)) for family in (one, many) for dim in family.sizes()}
-    changed = {old: new for old, new in sorted(pairs, reverse=True) if new != old}
+    changed = tuple((old, new) for old, new in sorted(pairs, reverse=True) if new != old)
     made = many.smaller(size)
-    devices = len(own.grid.devices), len(made.grid.devices)
-    return Smaller(one.smaller(size), made, changed, devices, [*one.kept, *many.kept])
+    devices = len(many.program.grid.devices), len(made.grid.devices)
+    return Member(one.smaller(size), made, changed, devices, [*one.kept, *many.kept])
 
 
 def _relate_boundaries(
@@ -141,13 +148,22 @@ def _relate_boundaries(
             split = sharding.split_axes
             if any(sharding.halos or ()) or any(sharding.offsets or ()) or sharding.partial:
                 factors.pin(*dims, *own_dims, *many.axes[sharding.grid])
+        if place.tiles is not None:
+            factors.pin(*many.sizes_of_grids())
+            split = [[count] for count in place.tiles.counts]
+            for dim, own_dim, (count,) in zip(dims, own_dims, split, strict=True):
+                _relate_parts(factors, dim, own_dim + factors.constant(count))
+            continue
         for dim, own_dim, axes in zip(dims, own_dims, split, strict=True):
             terms = [many.axes[sharding.grid][axis] for axis in axes]
-            parts = sum(terms, own_dim)
-            if factors.value(parts) == factors.value(dim):
-                factors.equate(dim, parts)
-            else:
-                factors.pin(dim, parts)
+            _relate_parts(factors, dim, sum(terms, own_dim))
+
+
+def _relate_parts(factors: Factors, whole: Term, parts: Term) -> None:
+    if factors.value(parts) == factors.value(whole):
+        factors.equate(whole, parts)
+    else:
+        factors.pin(whole, parts)
 
 
 Rule: TypeAlias = "Callable[[Family, Op], None]"
@@ -165,15 +181,19 @@ def relates(*names: str) -> Callable[[Rule], Rule]:
     return note
 
 
-_BOUNDING = frozenset(
-    "compare cmpf clamp clampf maximum minimum maximumf minimumf maxnumf minnumf floor ceil "
-    "round_nearest_even round_nearest_afz fptosi fptoui remainder remf sign".split()
+_SPREADING = ("stablehlo.broadcast_in_dim", "stablehlo.convert", "stablehlo.reshape")
+_WIDE = 32
+_UNIFORM = frozenset(
+    "add addi subtract subi negate compare cmpi select maximum minimum maxsi minsi maxui minui "
+    "clamp convert extsi extui trunci index_cast index_castui sitofp uitofp constant iota index "
+    "broadcast_in_dim reshape collapse_shape expand_shape transpose reverse slice concatenate pad "
+    "gather scatter dynamic_slice dynamic_update_slice extract extract_slice insert_slice "
+    "empty fill splat from_elements cast generic reduce sort while for if case call composite "
+    "optimization_barrier sharding_constraint annotate reshard shard all_gather all_slice "
+    "all_to_all collective_permute all_reduce broadcast shift process_multi_index "
+    "process_linear_index idx size grid_shape propagation_barrier yield".split()
 )
-"""Ops that treat floats as being below or above others."""
-_SUMMING = frozenset(
-    ("stablehlo.dot_general", "stablehlo.reduce", "stablehlo.gather", "stablehlo.dynamic_slice")
-)
-"""Ops whose results are no positions, where their operands are."""
+"""What becomes of positions by these ops depends on no number but those that are linked."""
 
 
 @dataclass
@@ -196,10 +216,10 @@ class Family:
     """Ops whose sizes stay."""
     positions: list[tuple[tuple[str, int], Term]] = field(default_factory=list)
     """Integers, and sizes in which they are positions."""
-    counters: set[tuple[str, int]] = field(default_factory=set)
-    """Values that are made of positions, or of the turns of a loop."""
-    keeps_all: bool = False
-    """Whether no size may change."""
+    fixed: set[int] = field(default_factory=set)
+    """Constants of the function, and what is spread or converted of these."""
+    is_regular: bool = True
+    """Whether positions are compared, moved and picked by only."""
 
     def read(self) -> None:
         """Relate all sizes of the program."""
@@ -213,32 +233,48 @@ class Family:
 
     def read_function(self, function: Function) -> None:
         """Relate the sizes of a function."""
-        before, self.function = self.function, function.name
+        self.function, self.fixed = function.name, set()
         self._read_block(function.body)
-        self.function = before
 
     def _read_block(self, block: Block) -> None:
         for op in block.ops:
+            if op.name in CONSTANTS or (
+                op.name in _SPREADING and self.fixed.issuperset(op.operands)
+            ):
+                self.fixed.update(op.results)
             if op.name not in TERMINATORS:
                 RULES.get("linalg.generic" if op.maps else op.name, Family.keep)(self, op)
-                self._follow_counters(op)
+                self.is_regular &= self._is_uniform(op)
                 for region in op.regions:
                     self._read_block(region)
 
-    def _follow_counters(self, op: Op) -> None:
-        """A float made of positions may meet a bound that is one, too: its sizes stay."""
-        given = [(self.function, number) in self.counters for number in op.operands]
-        if not any(given):
-            return
-        if op.name.rpartition(".")[2] in _BOUNDING or (op.types and op.types[0].is_integer):
-            for is_counter, type_, dims in zip(
-                given, op.operand_types, self.operands(op), strict=True
-            ):
-                if is_counter and type_.is_float:
-                    self.factors.pin(*dims)
-                    self.keeps_all |= not dims  # of a loop, whose turns no size of it says
-        if op.name not in _SUMMING:
-            self.counters |= {(self.function, number) for number in op.results}
+    def _is_uniform(self, op: Op) -> bool:
+        """Whether positions stay positions: nothing is computed that other sizes have otherwise."""
+        given = [type_ for type_ in op.operand_types if type_.is_integer and not type_.is_bit]
+        made = [type_ for type_ in op.types if type_.is_integer and not type_.is_bit]
+        if not given and not made:
+            return True
+        name = op.name.rpartition(".")[2]
+        if any(type_.width < _WIDE for type_ in (*given, *made)):
+            return False  # positions in large tensors may not fit
+        if made and name == "convert" and op.operand_types[0].is_float:
+            return False
+        if made and op.operands and self.fixed.issuperset(op.operands):
+            return op.name in _SPREADING  # else it is another constant
+        if name in ("multiply", "muli"):
+            return any(number in self.fixed for number in op.operands)
+        if name == "reduce" or op.maps or name in ("all_reduce", "reduce_scatter"):
+            return not made or self._chooses(op)
+        return name in _UNIFORM
+
+    def _chooses(self, op: Op) -> bool:
+        """Whether a reduction of integers gives one of them."""
+        kind = str(op.attributes.get("reduction", "sum"))
+        if not op.regions:
+            return any(each in kind for each in ("max", "min"))
+        adds = {"add", "addi", "multiply", "muli", "xor", "xori"}
+        is_reduced = op.name == "stablehlo.reduce" or len(op.maps[-1].results) < op.maps[-1].loops
+        return not is_reduced or not adds & {inner.name.rpartition(".")[2] for inner in op.body.ops}
 
     def of(self, function: Function | str, number: int, type_: Type) -> Dims:
         """The sizes of a value."""
@@ -277,8 +313,10 @@ class Family:
         self.kept.append(op)
         for dims in (*self.operands(op), *self.results(op)):
             self.factors.pin(*dims)
-        if op.name.startswith(("shard.", "mesh.", "sdy.")):
+        if op.name.startswith(("shard.", "mesh.")):
             self.factors.pin(*self.grid_axes(op))
+        elif not op.name.startswith(("arith.", "math.", "tensor.", "linalg.", "tosa.", "chlo.")):
+            self.factors.pin(*self.sizes_of_grids())
         for region in op.regions:
             for number, type_ in zip(region.arguments, region.types, strict=True):
                 self.factors.pin(*self.of(self.function, number, type_))
@@ -309,7 +347,6 @@ class Family:
 
     def count(self, number: int, *terms: Term) -> None:
         """Say that a number is a position in sizes of these terms."""
-        self.counters.add((self.function, number))
         self.factors.hold_positions(*terms)
         self.positions += [((self.function, number), term) for term in terms]
 
@@ -340,23 +377,28 @@ class Family:
         axes = self.axes.get(name, ())
         return [axes[axis] for axis in (range(len(axes)) if listed_axes is None else listed_axes)]
 
-    def link_integers(self, others: Sequence[Term]) -> None:
+    def link_integers(self, counted: Sequence[Term]) -> bool:
         """A constant that is the size in which it counts is that size, whatever it is.
 
-        Or one of `others`, in which positions count elsewhere: of a tensor that is split, the local
-        program knows the part.
+        Or another size in which positions count: of a tensor that is split, the local program knows
+        the part. Whether all constants are such, or no more than 1.
         """
-        counted: dict[tuple[str, int], list[Term]] = defaultdict(list)
-        for key, term in self.positions:
-            counted[self._root(key)].append(term)
+        own, is_linked = self.compared(), self.is_regular
         for key, op in self.constants:
-            terms = counted.get(self._root(key), [])
-            if self._is_linked(key, op, self._by_value(terms)):
-                continue
-            if not terms or not self._is_linked(key, op, self._by_value(others)):
-                value = op.attributes["value"]
-                is_list = isinstance(value, np.ndarray) and not is_splat(value)
-                self.factors.pin(*terms, *(self.dims[key] if is_list else ()))
+            terms = own.get(self._root(key), [])
+            if not self._is_linked(key, op, self._by_value(terms)) and not self._is_linked(
+                key, op, self._by_value(counted)
+            ):
+                self.factors.pin(*self.dims[key])
+                is_linked = False
+        return is_linked
+
+    def compared(self) -> dict[tuple[str, int], list[Term]]:
+        """For each integer, with those that are computed from it, where it is a position."""
+        found: dict[tuple[str, int], list[Term]] = defaultdict(list)
+        for key, term in self.positions:
+            found[self._root(key)].append(term)
+        return found
 
     def _by_value(self, terms: Sequence[Term]) -> dict[int, Term]:
         found: dict[int, Term] = {}
@@ -373,7 +415,9 @@ class Family:
         flat = given.reshape(-1)
         if not is_splat(given):
             step, dims = int(flat[1] - flat[0]), self.dims[key]
-            if step not in sizes or not np.array_equal(flat, np.arange(len(flat)) * step):
+            if step < 2 or not np.array_equal(flat, np.arange(len(flat)) * step):
+                return False
+            if step not in sizes:
                 return False
             term = sizes[step]
             self.change(op, "value", lambda size: _multiples(dims, term, size))
@@ -388,6 +432,10 @@ class Family:
                     self.change(op, "value", new)
                     return True
         return False
+
+    def sizes_of_grids(self) -> list[Term]:
+        """The axes of all grids."""
+        return [axis for axes in self.axes.values() for axis in axes]
 
     def sizes(self) -> Iterator[Term]:
         """All sizes of all tensors, and the axes."""

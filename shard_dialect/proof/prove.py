@@ -30,6 +30,7 @@ from shard_dialect.proof import (  # noqa: F401 - they say what ops mean
 )
 from shard_dialect.proof.blame import Blame
 from shard_dialect.proof.comparison import Counterexample
+from shard_dialect.proof.field import PRIME_GAPS, Field
 from shard_dialect.proof.machine import Torn, Unproven
 from shard_dialect.proof.reading import Op, Program, read_program
 from shard_dialect.proof.telling import telling
@@ -43,6 +44,8 @@ _MANY_ELEMENTS = 1 << 22
 """Programs whose ops have more elements in all are evaluated at smaller sizes first."""
 _MOST_ELEMENTS = 1 << 29
 """Programs that have more are not evaluated."""
+_MOST_OF_MEMBERS = 1 << 32
+"""Nor are smaller ones with one size that is larger, which are evaluated once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,8 @@ def prove(
         return Proof(answer, 0, reason=_placed(error))
     except Unproven as error:
         return Proof("unknown", 0, reason=_placed(error))
+    except MemoryError:
+        return Proof("unknown", 0, reason="evaluating the programs takes more memory than there is")
 
 
 def _placed(error: Unproven) -> str:
@@ -115,14 +120,16 @@ def _answer(pair: Pair, explains: bool) -> Proof:
     """By the programs themselves, or by smaller ones of their family where these are large."""
     if pair.elements <= _MANY_ELEMENTS:
         return _judged(pair, explains)
-    less = pair.made_smaller()
-    if min(pair.elements, less.elements) > _MOST_ELEMENTS:
+    smallest = next(pair.members())
+    if min(pair.elements, smallest.elements) > _MOST_ELEMENTS:
         raise Unproven(
-            f"the ops have {pair.elements:,} elements in all, of which {less.elements:,} are left "
-            f"at the smallest sizes: the prover evaluates up to {_MOST_ELEMENTS:,}{less.kept}"
+            f"the ops have {pair.elements:,} elements in all, of which {smallest.elements:,} are "
+            f"left at the smallest sizes: the prover evaluates up to {_MOST_ELEMENTS:,}"
+            f"{smallest.kept}"
         )
-    is_less = less.elements <= _MOST_ELEMENTS
-    proof = _judged(less if is_less else pair, explains)
+    if smallest.elements > _MOST_ELEMENTS:
+        return _judged(pair, explains)
+    proof, member = _of_members(pair, explains)
     if proof.answer == "proven":
         return proof
     if pair.elements <= _MOST_ELEMENTS:  # whose sizes may count: laws that did not help may not now
@@ -134,8 +141,26 @@ def _answer(pair: Pair, explains: bool) -> Proof:
     proof = replace(proof, is_of_smaller=True)
     if proof.answer == "unknown":
         return proof
-    reason = f"with {less.smaller}: {proof.counterexample}{proof.reason and f'; {proof.reason}'}"
+    reason = f"with {member.smaller}: {proof.counterexample}{proof.reason and f'; {proof.reason}'}"
     return replace(proof, answer="unknown", reason=reason)
+
+
+def _of_members(pair: Pair, explains: bool) -> tuple[Proof, Pair]:
+    """The proof of the smallest programs, if those with one larger factor are right, too."""
+    smallest, *others = pair.members()
+    proof = _judged(smallest, explains)
+    for number, member in enumerate(others):
+        if proof.answer != "proven":
+            break
+        if member.elements > _MOST_OF_MEMBERS:
+            raise Unproven(f"with {member.smaller} the ops have too many elements{member.kept}")
+        trial = Trial(member, Field(PRIME_GAPS[number % 2], number % member.count))
+        if trial.counterexample is not None:
+            found = _judged(member, explains)
+            if found.answer != "proven":
+                return found, member
+        proof = replace(proof, evaluations=proof.evaluations + 1)
+    return proof, smallest
 
 
 def _judged(pair: Pair, explains: bool) -> Proof:
@@ -203,9 +228,10 @@ def _shown(blame: Blame, explains: bool) -> Counterexample | None:
 
 def _law(pair: Pair) -> str | None:
     """The law by which programs that differ are the same, if there is one."""
-    # A program may use that the maximum of a number and itself is the number.
-    ordered = trials(pair, _ORDERED, is_ordered=True)
-    if all(trial.counterexample is None for trial in ordered):
+    # A program may use that the maximum of a number and itself is the number. In smaller programs
+    # positions that are floats would be below all bounds.
+    ordered = () if pair.smaller else trials(pair, _ORDERED, is_ordered=True)
+    if not pair.smaller and all(trial.counterexample is None for trial in ordered):
         return f"maxima and comparisons of floats at {_ORDERED} random points only"
     # Or that a softmax may be made block by block, each with a maximum of its own.
     split = trials(pair, pair.count, splits_exponents=True)

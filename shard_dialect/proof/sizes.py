@@ -413,12 +413,6 @@ def _dynamic_update_slice(family: Family, op: Op) -> None:
 @relates("stablehlo.while")
 def _while(family: Family, op: Op) -> None:
     for region in op.regions:
-        changed = zip(region.arguments, region.types, op.regions[-1].ops[-1].operands, strict=True)
-        family.counters |= {
-            (family.function, number)
-            for number, type_, after in changed
-            if not type_.shape and number != after
-        }
         _relate(family, op.operands, region.arguments, op.operand_types)
     _relate(family, op.operands, op.regions[1].ops[-1].operands, op.operand_types)
     _relate(family, op.operands, op.results, op.operand_types)
@@ -428,7 +422,6 @@ def _while(family: Family, op: Op) -> None:
 def _for(family: Family, op: Op) -> None:
     counter, *arguments = op.body.arguments
     family.together(*op.operands[:3], counter)
-    family.counters.add((family.function, counter))
     for numbers in (arguments, op.body.ops[-1].operands, op.results):
         _relate(family, op.operands[3:], numbers, op.types)
 
@@ -448,14 +441,6 @@ def _call(family: Family, op: Op) -> None:
         family.keep(op)
         return
     _relate(family, op.operands, callee.body.arguments, op.operand_types, name)
-    given = {
-        (name, inner)
-        for number, inner in zip(op.operands, callee.body.arguments, strict=True)
-        if (family.function, number) in family.counters
-    }
-    if not given <= family.counters:
-        family.counters |= given
-        family.read_function(callee)
     _relate(family, op.results, callee.body.ops[-1].operands, op.types, name)
 
 

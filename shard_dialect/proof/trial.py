@@ -13,7 +13,7 @@ from shard_dialect.proof.boundary import Place, argument
 from shard_dialect.proof.boxes import Boxes
 from shard_dialect.proof.comparison import Comparison, Counterexample
 from shard_dialect.proof.draws import POSITIONS, TRIALS, integers
-from shard_dialect.proof.family import elements, smaller
+from shard_dialect.proof.family import elements, members
 from shard_dialect.proof.field import PRIME_GAPS, Calls, Field
 from shard_dialect.proof.fitting import check_fit
 from shard_dialect.proof.machine import Cancellation, Data, Machine, Undefined, Unproven, Value
@@ -33,13 +33,13 @@ class Pair:
     kept: str = ""
     """Ops that keep sizes."""
 
-    def made_smaller(self) -> Pair:
-        """The smallest programs of which these are larger ones."""
+    def members(self) -> Iterator[Pair]:
+        """Small programs of the family of these."""
         places = [*self.places("mesh.argument"), *self.places("mesh.result")]
-        made = smaller(self.whole, self.own, self.unsharded, self.local, places)
-        unsharded = made.whole.functions[self.unsharded.name]
-        local = made.own.functions[self.local.name]
-        return Pair(made.whole, made.own, unsharded, local, str(made), made.kept)
+        for made in members(self.whole, self.own, self.unsharded, self.local, places):
+            unsharded = made.whole.functions[self.unsharded.name]
+            local = made.own.functions[self.local.name]
+            yield Pair(made.whole, made.own, unsharded, local, str(made), made.kept)
 
     @property
     def elements(self) -> int:
