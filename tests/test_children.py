@@ -60,6 +60,6 @@ def test_who_waits_for_children_by_hand() -> None:
 def test_every_lit_program_has_a_bound() -> None:
     text = (ROOT / "lit.cfg.py").read_text()
     programs = [line for line in text.splitlines() if 'python("' in line or "%{name}" in line]
-    assert len(programs) == 5
+    assert len(programs) == 6
     assert all(" python(" in each or "{bounded} " in each for each in programs)
     assert 'return f"{bounded} {' in text

@@ -3,6 +3,7 @@
 import re
 import warnings
 from collections.abc import Callable
+from math import prod
 from random import Random
 from typing import Any
 
@@ -52,9 +53,23 @@ def test_equal_products_share_their_factors() -> None:
     a, b, c = (factors.new(value) for value in (64, 32, 8))
     factors.equate(a + c, b + factors.new(16))
     assert factors.value(factors.factors(a + c)) == 512
-    chosen = factors.smallest()
-    sizes = [2 ** len(factors.factors(term)) for term in (a, b, c)]
-    assert all(chosen[factor] == 2 for factor in factors.factors(a + b + c)), sizes
+    smallest, *others = factors.choices()
+    assert set(smallest.values()) == {2}
+    assert len(others) == sum(factors.own[factor] > 2 for factor in smallest)
+    assert all(sorted(each.values())[-2:] == [2, 3] for each in others)
+
+
+def test_sizes_of_positions_keep_their_order() -> None:
+    factors = Factors()
+    terms = [factors.new(size) for size in (4096, 126, 8192)]
+    factors.hold_positions(*terms)
+    factors.keep_order(terms)
+    for chosen in factors.choices():
+        rows, layers, twice = (
+            prod(chosen[factor] for factor in factors.factors(term)) for term in terms
+        )
+        assert 3 <= layers <= rows
+        assert twice == 2 * rows
 
 
 def test_digits_of_one_number_are_refined() -> None:
@@ -132,6 +147,40 @@ BODIES = {
       %m = stablehlo.maximum %i, %c : tensor<NxNxf32>
       %z = stablehlo.multiply %x, %m : tensor<NxNxf32>
       %y = stablehlo.divide %z, %c : tensor<NxNxf32>""",
+    "rows beyond a sum": """
+      %i = stablehlo.iota dim = 0 : tensor<NxNxi32>
+      %one = stablehlo.constant dense<1> : tensor<NxNxi32>
+      %two = stablehlo.add %one, %one : tensor<NxNxi32>
+      %four = stablehlo.add %two, %two : tensor<NxNxi32>
+      %b = stablehlo.compare LT, %i, %four : (tensor<NxNxi32>, tensor<NxNxi32>) -> tensor<NxNxi1>
+      %0 = stablehlo.constant dense<0.0> : tensor<NxNxf32>
+      %y = stablehlo.select %b, %x, %0 : tensor<NxNxi1>, tensor<NxNxf32>""",
+    "odd rows": """
+      %i = stablehlo.iota dim = 0 : tensor<NxNxi32>
+      %c = stablehlo.constant dense<62> : tensor<NxNxi32>
+      %o = stablehlo.and %i, %c : tensor<NxNxi32>
+      %z = stablehlo.constant dense<0> : tensor<NxNxi32>
+      %b = stablehlo.compare EQ, %o, %z : (tensor<NxNxi32>, tensor<NxNxi32>) -> tensor<NxNxi1>
+      %0 = stablehlo.constant dense<0.0> : tensor<NxNxf32>
+      %y = stablehlo.select %b, %x, %0 : tensor<NxNxi1>, tensor<NxNxf32>""",
+    "a shuffle twice": """
+      %a = stablehlo.reshape %x : (tensor<NxNxf32>) -> tensor<4x16xNxf32>
+      %b = stablehlo.transpose %a, dims = [1, 0, 2] : (tensor<4x16xNxf32>) -> tensor<16x4xNxf32>
+      %c = stablehlo.reshape %b : (tensor<16x4xNxf32>) -> tensor<NxNxf32>
+      %d = stablehlo.reshape %c : (tensor<NxNxf32>) -> tensor<4x16xNxf32>
+      %e = stablehlo.transpose %d, dims = [1, 0, 2] : (tensor<4x16xNxf32>) -> tensor<16x4xNxf32>
+      %y = stablehlo.reshape %e : (tensor<16x4xNxf32>) -> tensor<NxNxf32>""",
+    "another mean": """
+      %c = stablehlo.constant dense<0.0> : tensor<f32>
+      %s = stablehlo.reduce(%x init: %c) applies stablehlo.add across dimensions = [0]
+        : (tensor<NxNxf32>, tensor<f32>) -> tensor<Nxf32>
+      %b = stablehlo.broadcast_in_dim %s, dims = [1] : (tensor<Nxf32>) -> tensor<NxNxf32>
+      %h = stablehlo.constant dense<2.0> : tensor<NxNxf32>
+      %m = stablehlo.divide %b, %h : tensor<NxNxf32>
+      %n = stablehlo.multiply %m, %h : tensor<NxNxf32>
+      %p = stablehlo.subtract %b, %n : tensor<NxNxf32>
+      %q = stablehlo.add %x, %p : tensor<NxNxf32>
+      %y = stablehlo.multiply %q, %h : tensor<NxNxf32>""",
     "padding": """
       %0 = stablehlo.constant dense<0.0> : tensor<f32>
       %a = stablehlo.slice %x [0:59, 0:N] : (tensor<NxNxf32>) -> tensor<59xNxf32>
@@ -155,7 +204,7 @@ def test_what_depends_on_where_an_element_is_is_seen(body: str) -> None:
     other = (
         text.replace("N]", f"{SIZE}]").replace(":N", f":{SIZE}").replace("NxN", f"{SIZE}x{SIZE}")
     )
-    other = other.replace("xNx", f"x{SIZE}x")
+    other = other.replace("xNx", f"x{SIZE}x").replace("<Nx", f"<{SIZE}x")
     proof = sd.prove(sd.parse(plain), sd.parse(other))
     assert proof.answer == "refuted", proof
 
