@@ -132,17 +132,27 @@ def _answer(pair: Pair, explains: bool) -> Proof:
     proof, member = _of_members(pair, explains)
     if proof.answer == "proven":
         return proof
-    if pair.elements <= _MOST_ELEMENTS:  # whose sizes may count: laws that did not help may not now
-        same, wrong = _evaluated(pair)
-        if not wrong:
-            return _of_same(pair, same)
-        outcome = wrong[0].counterexample
-        return replace(proof, assumptions=pair.assumptions(), counterexample=outcome)
+    if pair.elements <= _MOST_ELEMENTS:
+        found = _by_no_law(pair) if proof.answer == "refuted" else None
+        if found is None:
+            return _judged(pair, explains)
+        return replace(proof, assumptions=pair.assumptions(), counterexample=found)
     proof = replace(proof, is_of_smaller=True)
     if proof.answer == "unknown":
         return proof
     reason = f"with {member.smaller}: {proof.counterexample}{proof.reason and f'; {proof.reason}'}"
     return replace(proof, answer="unknown", reason=reason)
+
+
+def _by_no_law(pair: Pair) -> Counterexample | None:
+    """A difference at one point, if there is one by each law."""
+    laws = (
+        trials(pair, 1),
+        trials(pair, 1, is_ordered=True),
+        trials(pair, 1, splits_exponents=True),
+    )
+    found = [trial.counterexample for law in laws for trial in law]
+    return found[0] if all(found) else None
 
 
 def _of_members(pair: Pair, explains: bool) -> tuple[Proof, Pair]:
