@@ -158,7 +158,14 @@ def _by_no_law(pair: Pair) -> Counterexample | None:
 def _of_members(pair: Pair, explains: bool) -> tuple[Proof, Pair]:
     """The proof of the smallest programs, if those with one larger factor are right, too."""
     smallest, *others = pair.members()
-    proof = _judged(smallest, explains)
+    same, wrong = _evaluated(smallest, 1)
+    if not wrong:
+        proof = _of_same(smallest, same)
+    elif wrong[0].ops() or _law(smallest) is not None:
+        proof = _of_different(smallest, wrong, explains)
+    else:
+        outcome = wrong[0].counterexample
+        proof = Proof("refuted", 1, smallest.assumptions(), counterexample=outcome)
     for number, member in enumerate(others):
         if proof.answer != "proven":
             break
@@ -179,8 +186,8 @@ def _judged(pair: Pair, explains: bool) -> Proof:
     return _of_different(pair, wrong, explains) if wrong else _of_same(pair, same)
 
 
-def _evaluated(pair: Pair) -> tuple[list[Trial], list[Trial]]:
-    """Evaluations at random points: those without and those with a difference."""
+def _evaluated(pair: Pair, most: int = _MOST_BLAMED) -> tuple[list[Trial], list[Trial]]:
+    """Evaluations at random points: those without a difference, and `most` with one."""
     same, wrong = list[Trial](), list[Trial]()
     for trial in trials(pair, pair.count):
         if trial.counterexample is not None:
@@ -188,7 +195,7 @@ def _evaluated(pair: Pair) -> tuple[list[Trial], list[Trial]]:
         else:
             same.append(trial)
             trial.forget()
-        if len(wrong) == _MOST_BLAMED:
+        if len(wrong) == most:
             break
     return same, wrong
 
