@@ -43,6 +43,17 @@ def elements(programs: Sequence[tuple[Program, int]]) -> int:
     )
 
 
+def has_family(program: Program) -> bool:
+    """Whether all tensors have elements, and sizes that are known: others have no factors."""
+    return all(
+        size > 0
+        for function in program.functions.values()
+        for op in _ops(function.body)
+        for type_ in (*op.types, *op.operand_types)
+        for size in type_.shape
+    )
+
+
 def _ops(block: Block) -> Iterator[Op]:
     for op in block.ops:
         yield op
@@ -182,6 +193,7 @@ def relates(*names: str) -> Callable[[Rule], Rule]:
 
 
 _SPREADING = ("stablehlo.broadcast_in_dim", "stablehlo.convert", "stablehlo.reshape")
+_COMPUTING = ("add", "addi", "subtract", "subi", "multiply", "muli", "negate")
 _WIDE = 32
 _UNIFORM = frozenset(
     "add addi subtract subi negate compare cmpi select maximum minimum maxsi minsi maxui minui "
@@ -259,8 +271,8 @@ class Family:
             return False  # positions in large tensors may not fit
         if made and name == "convert" and op.operand_types[0].is_float:
             return False
-        if made and op.operands and self.fixed.issuperset(op.operands):
-            return op.name in _SPREADING  # else it is another constant
+        if made and name in _COMPUTING and self.fixed.issuperset(op.operands):
+            return False  # it is another constant
         if name in ("multiply", "muli"):
             return any(number in self.fixed for number in op.operands)
         if name == "reduce" or op.maps or name in ("all_reduce", "reduce_scatter"):

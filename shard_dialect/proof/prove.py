@@ -30,6 +30,7 @@ from shard_dialect.proof import (  # noqa: F401 - they say what ops mean
 )
 from shard_dialect.proof.blame import Blame
 from shard_dialect.proof.comparison import Counterexample
+from shard_dialect.proof.family import has_family
 from shard_dialect.proof.field import PRIME_GAPS, Field
 from shard_dialect.proof.machine import Torn, Unproven
 from shard_dialect.proof.reading import Op, Program, read_program
@@ -118,7 +119,7 @@ def _placed(error: Unproven) -> str:
 
 def _answer(pair: Pair, explains: bool) -> Proof:
     """By the programs themselves, or by smaller ones of their family where these are large."""
-    if pair.elements <= _MANY_ELEMENTS:
+    if pair.elements <= _MANY_ELEMENTS or not (has_family(pair.whole) and has_family(pair.own)):
         return _judged(pair, explains)
     smallest = next(pair.members())
     if min(pair.elements, smallest.elements) > _MOST_ELEMENTS:
