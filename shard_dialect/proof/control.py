@@ -30,7 +30,8 @@ def _execute(
 @runs("scf.if", "stablehlo.if")
 def _if(m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]) -> Sequence[Value]:
     if values[0].is_symbolic and op.types:
-        yes, no = (m.run(block, known, ()) for block in op.regions)
+        with m.chosen_by(values[0].data):
+            yes, no = (m.run(block, known, ()) for block in op.regions)
         return [
             selected(m, [_wide(m, values[0], a), a, b], type_)
             for a, b, type_ in zip(yes, no, op.types, strict=True)

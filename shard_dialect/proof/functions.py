@@ -76,9 +76,13 @@ def _rescale(m: Machine, op: Op, values: Sequence[Value]) -> Value:
 @means("stablehlo.custom_call")
 def _custom_call(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
     """LAPACK's functions are of matrices, one after the other; of others nothing is known."""
+    if op.attributes.get("called_computations"):
+        raise m.unproven(op, "calls functions, whose bodies are not compared")
     target = op.attributes["call_target_name"]
     if target in ("Sharding", "annotate_device_placement"):
         return values
+    if op.attributes.get("has_side_effect"):
+        raise m.unproven(op, "has side effects, which are not compared")
     if not target.startswith("lapack_"):
         return m.black_box(op, values)
     batch = len(op.operand_types[0].shape) - 2

@@ -32,6 +32,8 @@ _MOST_STEPS = 1 << 17
 """Loops that run on are given up."""
 _FEW_TURNS = 1 << 6
 """Of a loop whose bounds are drawn from all integers."""
+_DRAWS = frozenset(("stablehlo.rng",))
+"""Ops that give something else each time."""
 
 
 class Value:
@@ -141,6 +143,8 @@ class Machine:
     boxes: Boxes = dataclasses.field(default_factory=Boxes)
     cancellation: Cancellation = dataclasses.field(default_factory=lambda: Cancellation())
     steps: Iterator[int] = dataclasses.field(default_factory=count)
+    draws: Iterator[int] = dataclasses.field(default_factory=count)
+    """The numbers of ops that give something else each time."""
     loops: list[tuple[int, ...]] = dataclasses.field(default_factory=list)
     unwritten: Callable[[Type, tuple[int, ...]], Data] | None = None
     """What is drawn where nothing has written; without it any number."""
@@ -150,6 +154,8 @@ class Machine:
     """Whether an op must be defined for its operands, and loops be short."""
     active: Data | None = None
     """Which devices are in the branch that is evaluated, if not all are."""
+    choices: tuple[Data, ...] = ()
+    """Bits that are polynomials, by which devices chose the branches that are evaluated."""
     around: dict[int, Value] = dataclasses.field(default_factory=dict)
     """The values outside of the body that is evaluated, in which it may read them."""
 
@@ -164,6 +170,7 @@ class Machine:
             return self
         active = None
         other = replace(self, devices=grid, active=None)
+        other.choices = tuple(other.moved(Value(each, True), self).data for each in self.choices)
         if self.active is not None:
             active = other.moved(Value(self.active, False), self).data
         return replace(other, active=active)
@@ -261,7 +268,8 @@ class Machine:
             for each, type_ in zip(operands, op.operand_types, strict=True)
         ]
         shapes = [type_.shape for type_ in (*op.operand_types, *op.types)]
-        key = self.field.key("call", op.meaning, shapes)
+        number = next(self.draws) if op.name in _DRAWS else 0
+        key = self.field.key("call", op.function, shapes, number)
         called = np.asarray(mixed(key, *(each.data for each in self.aligned(digests))))
         called = called.reshape(called.shape or (1,) * self.axes)
         call = Value(called, True)
@@ -304,7 +312,7 @@ class Machine:
         shape = type_.shape[len(type_.shape) - own :] if own else ()
         places = self.scalar(np.arange(prod(shape), dtype=np.uint64).reshape(shape))
         spread = [each.reshape((*each.shape, *(1,) * own)) for each in digests]
-        key = self.field.key("function", op.meaning, type_.kind, number)
+        key = self.field.key("function", op.function, number)
         if type_.is_float:
             return Value(self.field.drawn(key, *spread, places), True)
         return Value(self.as_integers(mixed(key, *spread, places), type_, 2), False)
@@ -434,6 +442,13 @@ class Machine:
         self.active = devices if before is None else devices & before
         yield
         self.active = before
+
+    @contextmanager
+    def chosen_by(self, bits: Data) -> Iterator[None]:
+        """Evaluate a branch that devices take by these bits."""
+        before, self.choices = self.choices, (*self.choices, bits)
+        yield
+        self.choices = before
 
 
 Regions: TypeAlias = "Callable[[Machine, Op, Sequence[Value], dict[int, Value]], Sequence[Value]]"

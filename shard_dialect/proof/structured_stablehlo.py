@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -10,9 +11,9 @@ import numpy as np
 
 from shard_dialect.ir.bindings import submodule
 from shard_dialect.proof.contractions import Over, contracted
-from shard_dialect.proof.elementwise import COMBINERS, combined, identity, reduced
+from shard_dialect.proof.elementwise import combined, combining, identity, reduced
 from shard_dialect.proof.machine import Data, Machine, Value, means
-from shard_dialect.proof.reading import Block, Op
+from shard_dialect.proof.reading import Block, Op, Type
 from shard_dialect.proof.tensors import padded, transposed
 
 _MOST_SORTED = 1 << 11
@@ -48,7 +49,15 @@ def _dot(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     summed = [left[dim] for dim in sums[0]]
     own = [loop for loop in (*left, *right) if loop not in batch and loop not in summed]
     a, b = (Over(value, tuple(loops)) for value, loops in zip(values, (left, right), strict=True))
-    return contracted(m, a, b, [*batch, *own], op.type)
+    return _summed(m, a, b, [*batch, *own], op.type)
+
+
+def _summed(m: Machine, a: Over, b: Over, kept: Sequence[int], type_: Type) -> Value:
+    """The sum of products; one of bits is whether any is true."""
+    if not type_.is_bit:
+        return contracted(m, a, b, kept, type_)
+    count = contracted(m, a, b, kept, replace(type_, width=64))
+    return Value((count.data != 0).astype(np.int64), False)
 
 
 @means("stablehlo.convolution")
@@ -108,7 +117,7 @@ def _grouped(
     inside = [4 + space + dim for dim in range(space)]
     a = Over(Value(image, seen.is_symbolic), (0, 1, 2, *places, *inside))
     b = Over(Value(weights, kernel.is_symbolic), (0, 3, 2, *inside))
-    summed = contracted(m, a, b, [1, 0, 3, *places], op.type)
+    summed = _summed(m, a, b, [1, 0, 3, *places], op.type)
     lead = summed.data.shape[: m.axes]
     own, _, _, *sizes = summed.data.shape[m.axes :]
     return Value(summed.data.reshape((*lead, own, output, *sizes)), summed.is_symbolic)
@@ -149,7 +158,7 @@ def combiner(body: Block) -> str | None:
     yielded = last.operands[0] if last.operands else -1
     if set(op.operands) != set(body.arguments) or same.get(yielded, last.operands) != op.results:
         return None
-    return COMBINERS.get(op.name) if len(body.arguments) == 2 else None
+    return combining(op) if len(body.arguments) == 2 else None
 
 
 @means("stablehlo.reduce")
