@@ -30,18 +30,28 @@ def _execute(
 @runs("scf.if", "stablehlo.if")
 def _if(m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]) -> Sequence[Value]:
     if values[0].is_symbolic and op.types:
-        with m.chosen_by(values[0].data):
-            yes, no = (m.run(block, known, ()) for block in op.regions)
-        return [
-            selected(m, [_wide(m, values[0], a), a, b], type_)
-            for a, b, type_ in zip(yes, no, op.types, strict=True)
-        ]
+        return _both(m, op, values[0], op.regions, known)
     taken = m.integers(values[0]) != 0
     return _branches(m, op, [taken, ~taken], op.regions, known)
 
 
+def _both(
+    m: Machine, op: Op, bit: Value, blocks: Sequence[Block], known: dict[int, Value]
+) -> list[Value]:
+    """The results of the first block where the bit is 1, else the second's; it is a polynomial."""
+    with m.chosen_by(bit.data):
+        yes, no = (m.run(block, known, ()) for block in blocks)
+    return [
+        selected(m, [_wide(m, bit, a), a, b], type_)
+        for a, b, type_ in zip(yes, no, op.types, strict=True)
+    ]
+
+
 @runs("stablehlo.case", "scf.index_switch")
 def _case(m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]) -> Sequence[Value]:
+    bit = values[0].bit
+    if bit is not None and op.name == "stablehlo.case" and len(op.regions) == 2:
+        return _both(m, op, Value(bit, True), op.regions[::-1], known)
     index = m.integers(values[0])
     if op.name == "scf.index_switch":
         default, *blocks = op.regions
@@ -95,9 +105,11 @@ def _while(m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value])
     condition, body = op.regions
     current, going = list(values), np.ones((1,) * m.axes, bool)
     turns = count()
+    is_drawn = _compares_floats(condition)
     while True:
-        m.turn(op, next(turns))
+        m.turn(op, next(turns), is_drawn=is_drawn)
         go_on, *passed = m.run(condition, known, current)
+        is_drawn = is_drawn or go_on.is_symbolic
         if op.name == "stablehlo.while":
             passed = current
         going = going & (m.integers(go_on) != 0)
@@ -109,6 +121,13 @@ def _while(m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value])
         with m.within(going):
             after = m.run(body, known, passed)
         current = _chosen(m, op, going, after, current)
+
+
+def _compares_floats(condition: Block) -> bool:
+    return any(
+        op.name in ("stablehlo.compare", "arith.cmpf") and op.operand_types[0].is_float
+        for op in condition.ops
+    )
 
 
 @runs("scf.for")

@@ -118,7 +118,7 @@ def _floats(m: Machine, kind: str) -> Callable[[Elements, Elements], Elements]:
 
 
 def _first_in_order(m: Machine, kind: str, a: Elements, b: Elements) -> Elements:
-    x, y = m.field.ranks(a), m.field.ranks(b)
+    x, y = m.ranks(a), m.ranks(b)
     return np.where(x >= y if kind == "max" else x <= y, a, b)
 
 
@@ -129,7 +129,7 @@ def _first_along(m: Machine, kind: str, data: Elements, axes: tuple[int, ...]) -
     flat = data.transpose(*kept, *axes).reshape(*shape, -1)
     if flat.shape[-1] == 0:
         return np.full(shape, identity(m, kind, _ANY_FLOAT).data.reshape(-1)[0])
-    ranks = m.field.ranks(flat)
+    ranks = m.ranks(flat)
     best = (np.argmax if kind == "max" else np.argmin)(ranks, axis=-1)
     return np.take_along_axis(flat, best[..., None], -1)[..., 0]
 
@@ -540,7 +540,7 @@ def _direction(op: Op) -> tuple[str, bool]:
 def compared(m: Machine, direction: str, a: Elements, b: Elements) -> Value:
     """How elements compare: as numbers where order counts, else as bits drawn for each pair."""
     if m.is_ordered:
-        x, y = m.field.ranks(a), m.field.ranks(b)
+        x, y = m.ranks(a), m.ranks(b)
         return Value(_NUMBERS[direction](x, y).astype(np.int64), False)
     if direction in ("GT", "LE"):
         a, b = b, a
@@ -563,13 +563,7 @@ def _convert(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     if given.kind == "complex" and wanted.kind == "float":
         return _part_of(m, replace(op, name="stablehlo.real", attributes={}), values)
     if wanted.is_float:
-        numbers = m.elements(value)
-        is_unsigned = op.name == "arith.uitofp" or given.kind == "unsigned"
-        if is_unsigned and not value.is_symbolic:
-            numbers = m.field.of_integers(_unsigned(value.data, given))
-        elif given.is_bit and op.name == "arith.sitofp":
-            numbers = m.field.neg(numbers)
-        return Value(numbers, True)
+        return Value(_as_floats(m, op, value), True)
     to_bit = wanted.is_bit and op.name in ("stablehlo.convert", "tosa.cast")
     if given.is_float:
         if to_bit:
@@ -578,20 +572,34 @@ def _convert(m: Machine, op: Op, values: Sequence[Value]) -> Value:
         return Value(wrapped(_rounded(m, m.elements(value), wanted, rounding), wanted), False)
     if to_bit:
         return value if value.is_symbolic else Value((value.data != 0).astype(np.int64), False)
+    is_negative = given.is_bit and op.name in ("arith.extsi", "arith.index_cast")
+    if value.is_symbolic and not is_negative:
+        return Value(lambda: m.integers(value), False, bit=value.data)
     numbers = m.integers(value)
     if op.name in ("arith.extui", "arith.index_castui"):
         numbers = _unsigned(numbers, given).astype(np.int64)
-    elif given.is_bit and op.name in ("arith.extsi", "arith.index_cast"):
+    elif is_negative:
         numbers = -numbers
     return Value(wrapped(numbers, wanted), False)
 
 
+def _as_floats(m: Machine, op: Op, value: Value) -> Elements:
+    given = op.operand_types[0]
+    is_unsigned = op.name == "arith.uitofp" or given.kind == "unsigned"
+    if is_unsigned and not value.is_symbolic:
+        return m.field.of_integers(_unsigned(value.data, given))
+    numbers = m.elements(value)
+    return m.field.neg(numbers) if given.is_bit and op.name == "arith.sitofp" else numbers
+
+
 def _rounded(m: Machine, elements: Elements, type_: Type, rounding: str) -> Data:
     """Floats as integers: small integers are themselves, of others nothing is known."""
-    drawn = m.field.drawn(m.field.key("integer", rounding, type_.kind, type_.width), elements)
     number = elements.astype(np.int64)
-    near = np.where(number < _SMALL, number, m.as_integers(drawn, type_, 16))
-    return np.where(number > m.field.prime - _SMALL, number - m.field.prime, near)
+    number = np.where(number > m.field.prime - _SMALL, number - m.field.prime, number)
+    if not np.any(number >= _SMALL):
+        return number
+    drawn = m.field.drawn(m.field.key("integer", rounding, type_.kind, type_.width), elements)
+    return np.where(number < _SMALL, number, m.as_integers(drawn, type_, 16))
 
 
 @means("stablehlo.complex", "complex.create")

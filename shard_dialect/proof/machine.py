@@ -30,8 +30,12 @@ from shard_dialect.proof.reading import Block, Function, Grid, Op, Program, Type
 Data: TypeAlias = NDArray[Any]
 _MOST_STEPS = 1 << 17
 """Loops that run on are given up."""
+_DRAWN_TURNS = 1 << 8
+"""Of a loop that goes on or not as bits that are drawn."""
 _FEW_TURNS = 1 << 6
 """Of a loop whose bounds are drawn from all integers."""
+_NEAR = 16
+"""Integers that floats become are often this near to 0."""
 _DRAWS = frozenset(("stablehlo.rng",))
 """Ops that give something else each time."""
 
@@ -43,18 +47,21 @@ class Value:
     computed with such is a polynomial in them. What nothing has written is drawn when it is read.
     """
 
-    __slots__ = ("_data", "difference", "is_symbolic")
+    __slots__ = ("_data", "bit", "difference", "is_symbolic")
 
     def __init__(
         self,
         data: Data | Callable[[], Data],
         is_symbolic: bool,
         difference: tuple[Data, Data] | None = None,
+        bit: Data | None = None,
     ) -> None:
         self._data = data
         self.is_symbolic = is_symbolic
         self.difference = difference
         """What it is the difference of, where `Machine.splits_exponents`."""
+        self.bit = bit
+        """The polynomial of which an integer is the bit."""
 
     @property
     def data(self) -> Data:
@@ -129,6 +136,17 @@ class Cancellation:
 
 
 @dataclass
+class Sampled:
+    """What was drawn of few numbers, so that few points do not tell programs apart."""
+
+    what: set[str] = dataclasses.field(default_factory=set)
+
+
+ORDER, DIGITS, CONTENTS = "the order of floats", "integers and bits made of floats", "integers"
+"""What may be sampled."""
+
+
+@dataclass
 class Machine:
     """The devices of one program."""
 
@@ -142,6 +160,7 @@ class Machine:
     """Whether `exp(a - b)` is `exp(a) / exp(b)`, where the text has it so."""
     boxes: Boxes = dataclasses.field(default_factory=Boxes)
     cancellation: Cancellation = dataclasses.field(default_factory=lambda: Cancellation())
+    sampled: Sampled = dataclasses.field(default_factory=lambda: Sampled())
     steps: Iterator[int] = dataclasses.field(default_factory=count)
     draws: Iterator[int] = dataclasses.field(default_factory=count)
     """The numbers of ops that give something else each time."""
@@ -248,9 +267,14 @@ class Machine:
         scaled = self.field.mul(self.elements(operands[number]), self.field.div(*parts))
         return [Value(scaled, True) if n == number else each for n, each in enumerate(operands)]
 
-    def turn(self, op: Op, number: int) -> None:
-        """Raise where a loop comes to a turn that is too many to follow."""
+    def turn(self, op: Op, number: int, *, is_drawn: bool = False) -> None:
+        """Raise where a loop comes to a turn that is too many to follow.
+
+        Whether one goes on `is_drawn` where floats decide.
+        """
         self.require(op, number < _FEW_TURNS)
+        if is_drawn and number >= _DRAWN_TURNS:
+            raise self.unproven(op, f"takes more than {_DRAWN_TURNS} turns, as floats decide")
         if number > _MOST_STEPS:
             raise self.unproven(op, f"takes more than {_MOST_STEPS} turns: too many to follow")
 
@@ -318,10 +342,16 @@ class Machine:
         return Value(self.as_integers(mixed(key, *spread, places), type_, 2), False)
 
     def as_integers(self, drawn: Elements, type_: Type, most: int) -> Data:
-        """What is drawn as integers below `most`, or where those of arguments are, of all sizes."""
-        if self.is_wide:
-            return wrapped(mixed(self.field.key("wide"), drawn).astype(np.int64), type_)
-        return (drawn % np.uint64(most)).astype(np.int64)
+        """What is drawn as integers below `most`; in some trials others are of all sizes."""
+        self.sampled.what.add(DIGITS)
+        near = (drawn % np.uint64(most)).astype(np.int64)
+        if not self.is_wide:
+            return near
+        whole = mixed(self.field.key("wide"), drawn)
+        signed = (drawn % np.uint64(2 * _NEAR)).astype(np.int64) - _NEAR
+        which = (whole >> np.uint64(61)).astype(np.int64)
+        number = np.where(which < 3, whole.astype(np.int64), np.where(which < 5, signed, near))
+        return wrapped(number, type_)
 
     def digest(self, value: Value, count: int) -> Elements:
         """One number for each place of the dimensions before the last `count`."""
@@ -338,7 +368,13 @@ class Machine:
         if not self.unwritten:
             return self.arbitrary(type_)
         draw, shape = self.unwritten, (*self.grid, *type_.shape)
-        return Value(lambda: draw(type_, shape), not type_.is_integer)
+
+        def drawn() -> Data:
+            if type_.is_integer:
+                self.sampled.what.add(CONTENTS)
+            return draw(type_, shape)
+
+        return Value(drawn, not type_.is_integer)
 
     def arbitrary(self, type_: Type) -> Value:
         """Random numbers, others on each device; integers are 0 or 1."""
@@ -361,6 +397,8 @@ class Machine:
         if not value.is_symbolic:
             return value.data
         one = np.uint64(1)
+        if np.any(value.data > one):
+            self.sampled.what.add(DIGITS)
         drawn = self.field.drawn(self.field.key("bit"), value.data) & one
         return np.where(value.data <= one, value.data, drawn).astype(np.int64)
 
@@ -370,6 +408,11 @@ class Machine:
         if type_.kind != "unsigned":
             return numbers
         return np.where(numbers < 0, np.iinfo(np.int64).max, numbers)
+
+    def ranks(self, elements: Elements) -> NDArray[np.int64]:
+        """Numbers by which elements are in an order."""
+        self.sampled.what.add(ORDER)
+        return self.field.ranks(elements)
 
     def scalar(self, array: Data) -> Data:
         """An array with dimensions for the axes of the grid, that does not vary along them."""

@@ -481,7 +481,7 @@ def _sort(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
 @means("chlo.top_k")
 def _top_k(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
     data, count = values[0].data, op.attributes["k"]
-    keys = m.field.ranks(data) if values[0].is_symbolic else data
+    keys = m.ranks(data) if values[0].is_symbolic else data
     order = np.argsort(-keys, axis=-1, kind="stable")[..., :count]
     return [
         Value(np.take_along_axis(data, order, -1), values[0].is_symbolic),

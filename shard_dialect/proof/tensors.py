@@ -42,7 +42,7 @@ def _named(m: Machine, name: str, type_: Type, op: Op) -> Value:
     drawn = mixed(m.field.key("resource", name), positions)
     if type_.is_float:
         return Value(m.scalar(m.field.reduced(drawn)), True)
-    return Value(m.scalar((drawn % np.uint64(2)).astype(np.int64)), False)
+    return Value(m.scalar(m.as_integers(drawn, type_, 2)), False)
 
 
 @means("arith.constant", "stablehlo.constant", "tosa.const", "sdy.constant", "tosa.const_shape",
