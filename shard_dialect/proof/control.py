@@ -17,6 +17,8 @@ def _call(m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]) 
     name = op.attributes.get("callee", op.attributes.get("decomposition"))
     if name not in m.program.functions:
         raise m.unproven(op, f"calls @{name}, which has no body")
+    if name in m.calls:
+        raise m.unproven(op, f"calls @{name}, which it is in: recursion is not followed")
     return m.call(m.program.functions[name], values)
 
 
@@ -133,6 +135,8 @@ def _compares_floats(condition: Block) -> bool:
 @runs("scf.for")
 def _for(m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]) -> Sequence[Value]:
     low, high, step = (m.integers(each) for each in values[:3])
+    if np.any(step <= 0):
+        raise m.unproven(op, f"has a step of {int(step.min())}")
     current = list(values[3:])
     here = np.ones((1,) * m.axes, bool) if m.active is None else m.active
     counter = low

@@ -555,8 +555,7 @@ def compared(m: Machine, direction: str, a: Elements, b: Elements) -> Value:
 
 @means("stablehlo.convert", "arith.extf", "arith.truncf", "arith.extsi", "arith.extui",
        "arith.trunci", "arith.sitofp", "arith.uitofp", "arith.fptosi", "arith.fptoui",
-       "arith.index_cast", "arith.index_castui", "tosa.cast", "arith.convertf",
-       "stablehlo.uniform_quantize")  # fmt: skip
+       "arith.index_cast", "arith.index_castui", "tosa.cast", "arith.convertf")  # fmt: skip
 def _convert(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     given, wanted = op.operand_types[0], op.type
     value = values[0]

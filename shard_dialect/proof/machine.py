@@ -29,7 +29,7 @@ from shard_dialect.proof.reading import Block, Function, Grid, Op, Program, Type
 
 Data: TypeAlias = NDArray[Any]
 _MOST_STEPS = 1 << 17
-"""Loops that run on are given up."""
+"""Loops that run on are given up, after so many turns, or ops twice as often."""
 _DRAWN_TURNS = 1 << 8
 """Of a loop that goes on or not as bits that are drawn."""
 _FEW_TURNS = 1 << 6
@@ -175,6 +175,8 @@ class Machine:
     """Which devices are in the branch that is evaluated, if not all are."""
     choices: tuple[Data, ...] = ()
     """Bits that are polynomials, by which devices chose the branches that are evaluated."""
+    calls: tuple[str, ...] = ()
+    """The functions in which it is."""
     around: dict[int, Value] = dataclasses.field(default_factory=dict)
     """The values outside of the body that is evaluated, in which it may read them."""
 
@@ -215,8 +217,9 @@ class Machine:
     def call(self, function: Function, arguments: Sequence[Value]) -> list[Value]:
         """The results of a function."""
         before, self.around = self.around, {}
+        within, self.calls = self.calls, (*self.calls, function.name)
         results = self.run(function.body, {}, arguments)
-        self.around = before
+        self.around, self.calls = before, within
         return results
 
     def run(self, block: Block, known: dict[int, Value], arguments: Sequence[Value]) -> list[Value]:
@@ -275,8 +278,8 @@ class Machine:
         self.require(op, number < _FEW_TURNS)
         if is_drawn and number >= _DRAWN_TURNS:
             raise self.unproven(op, f"takes more than {_DRAWN_TURNS} turns, as floats decide")
-        if number > _MOST_STEPS:
-            raise self.unproven(op, f"takes more than {_MOST_STEPS} turns: too many to follow")
+        if number > _MOST_STEPS or next(self.steps) > 2 * _MOST_STEPS:
+            raise self.unproven(op, "takes too many turns to follow")
 
     def unproven(self, op: Op, why: str) -> Unproven:
         """The error for an op that cannot be judged."""

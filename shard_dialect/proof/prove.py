@@ -103,6 +103,10 @@ def prove(
         return Proof(answer, 0, reason=_placed(error))
     except Unproven as error:
         return Proof("unknown", 0, reason=_placed(error))
+    except RecursionError:
+        return Proof("unknown", 0, reason="the programs are nested too deeply, or call themselves")
+    except MemoryError as error:
+        return Proof("unknown", 0, reason=f"the programs need too much memory: {error}")
 
 
 def _placed(error: Unproven) -> str:

@@ -12,12 +12,13 @@ import numpy as np
 from shard_dialect.ir.bindings import submodule
 from shard_dialect.proof.contractions import Over, contracted
 from shard_dialect.proof.elementwise import combined, combining, identity, reduced
-from shard_dialect.proof.machine import Data, Machine, Value, means
+from shard_dialect.proof.machine import Data, Machine, Unproven, Value, means
 from shard_dialect.proof.reading import Block, Op, Type
 from shard_dialect.proof.tensors import padded, transposed
 
 _MOST_SORTED = 1 << 11
 _MOST_ROUNDS = 1 << 12
+_MOST_IN_WINDOWS = 1 << 29
 
 
 def structured(op: Op, name: str, kind: str) -> Any:
@@ -133,12 +134,21 @@ def windows(
 ) -> Data:
     """The windows of the dimensions from `first` on: their places, then what is in each."""
     own = data.shape[m.axes + first :]
+    counts = [
+        max((size - (width - 1) * gap - 1) // step + 1, 0) if width else 0
+        for size, width, step, gap in zip(own, window, strides, dilation, strict=True)
+    ]
+    total = prod((*data.shape[: m.axes + first], *counts, *window))
+    if total > _MOST_IN_WINDOWS:
+        raise Unproven(
+            f"windows of {list(window)} have {total:,} elements in all: the prover evaluates up to "
+            f"{_MOST_IN_WINDOWS:,}"
+        )
     indices = []
     space = len(window)
-    for dim, (size, width, step, gap) in enumerate(
-        zip(own, window, strides, dilation, strict=True)
+    for dim, (places, width, step, gap) in enumerate(
+        zip(counts, window, strides, dilation, strict=True)
     ):
-        places = max((size - (width - 1) * gap - 1) // step + 1, 0) if width else 0
         at = np.arange(places)[:, None] * step + np.arange(width)[None, :] * gap
         shape = [1] * 2 * space
         shape[dim], shape[space + dim] = places, width
@@ -229,6 +239,8 @@ def _reduce_window(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Valu
     ones = [1] * rank
     ends = np.asarray(listed(op, "padding", [0] * 2 * rank)).reshape(rank, 2).tolist()
     neutral = identity(m, kind, op.types[0])
+    if np.any(np.asarray(ends) > 0) and np.any(values[1].data != neutral.data):
+        raise m.unproven(op, "has padding, and an initial value that changes results")
     image = padded(
         m, values[0], neutral, [low for low, _ in ends], [high for _, high in ends],
         [each - 1 for each in listed(op, "base_dilations", ones)],
