@@ -152,15 +152,24 @@ def test_random_numbers_are_others_each_time() -> None:
     assert answer(two, one) == "unknown"
 
 
-@pytest.mark.parametrize("attributes", ["has_side_effect = true", "called_computations = [@inner]"])
-def test_what_a_call_does_beside_its_results_is_unknown(attributes: str) -> None:
-    inner = f"func.func private @inner(%x: {FLOATS}) -> {FLOATS} {{ return %x : {FLOATS} }}\n"
-    text = inner + function(
-        FLOATS,
-        FLOATS,
-        f"%r = stablehlo.custom_call @f(%x) {{{attributes}}} : ({FLOATS}) -> {FLOATS}",
-    )
+def called(attributes: str, body: str = "negate") -> str:
+    inner = f"""func.func private @inner(%x: {FLOATS}) -> {FLOATS} {{
+      %r = stablehlo.{body} %x : {FLOATS}
+      return %r : {FLOATS}
+    }}\n"""
+    call = f"%r = stablehlo.custom_call @f(%x) {{{attributes}}} : ({FLOATS}) -> {FLOATS}"
+    return inner + function(FLOATS, FLOATS, call)
+
+
+def test_what_a_call_does_beside_its_results_is_unknown() -> None:
+    text = called("has_side_effect = true")
     assert answer(text, text) == "unknown"
+
+
+def test_functions_that_are_called_are_what_a_call_does() -> None:
+    one, other = (called("called_computations = [@inner]", each) for each in ("negate", "tanh"))
+    assert answer(one, one) == "proven"
+    assert answer(one, other) == "unknown"
 
 
 def test_results_of_other_elements_are_not_compared() -> None:
