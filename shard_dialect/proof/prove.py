@@ -163,13 +163,15 @@ def _evaluated(pair: Pair) -> tuple[list[Trial], list[Trial]]:
 def _points(pair: Pair, **laws: bool) -> Iterator[Trial]:
     """The evaluations, of which more are needed where few numbers are drawn."""
     most = max(pair.count, pair.choices)
-    count = most if laws.get("is_ordered") else pair.count
+    chooses = laws.get("is_ordered", False)
+    count = most if chooses else pair.count
     for number, trial in enumerate(trials(pair, most, **laws)):
         if number >= count:
             return
+        trial.chooses = chooses
         yield trial
         if trial.sampled.what:
-            count = most
+            count, chooses = most, True
 
 
 def _sampled(same: Sequence[Trial]) -> list[str]:

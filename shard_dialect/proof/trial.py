@@ -33,8 +33,11 @@ _ALIKE = 3
 CHOICES = 40
 """Points at which programs are compared that choose by an order, or by what is drawn of few."""
 _FEW_CHOICES = 8
-"""Of large programs."""
+"""Of large programs, which have more than `_MANY_ELEMENTS`."""
 _MANY_ELEMENTS = 1 << 22
+_FEW_ELEMENTS = 1 << 16
+_OFTEN = 3
+"""Integer arguments of programs with so few elements are drawn so many times as often."""
 _MOST_CHOICES = 1 << 21
 """Elements of all points beyond these, at which each element is the largest once."""
 _BITS = (None, 0, 1)
@@ -95,7 +98,8 @@ class Pair:
         """At how many points the programs are compared."""
         if not self.has_integers:
             return len(PRIME_GAPS)
-        return TRIALS if self.local.form == "local" else POSITIONS
+        count = TRIALS if self.local.form == "local" else POSITIONS
+        return count if self.elements > _FEW_ELEMENTS else _OFTEN * count
 
     @property
     def choices(self) -> int:
@@ -128,18 +132,20 @@ class Trial:
         inputs: int = 0,
         cancels: bool = True,
         redrawn: tuple[int, Data] | None = None,
+        chooses: bool = False,
     ) -> None:
         """`garbage` draws what nothing has written, `inputs` the arguments.
 
         `boxes` draws what ops give that are not known, and `calls` notes those of functions.
-        `redrawn` is an argument, and which of its elements are others.
+        `redrawn` is an argument, and which of its elements are others. A program that `chooses` by
+        floats is given some that are equal, of one sign, or the largest.
         """
         self.pair, self.field, self.is_ordered = pair, field_, is_ordered
         self.splits_exponents = splits_exponents
         self.garbage = garbage
         self.boxes = boxes or (Boxes(), Boxes())
         self.calls: tuple[Calls | None, Calls | None] = calls or (None, None)
-        self.inputs, self.redrawn = inputs, redrawn
+        self.inputs, self.redrawn, self.chooses = inputs, redrawn, chooses
         self.cancellation = Cancellation(cancels)
         self.is_void = False
         self.sampled = Sampled()
@@ -179,6 +185,7 @@ class Trial:
                 "is_ordered": self.is_ordered,
                 "splits_exponents": self.splits_exponents,
                 "garbage": self.garbage,
+                "chooses": self.chooses,
                 **changes,
             },
         )
@@ -284,6 +291,8 @@ class Trial:
     def _chosen(self, m: Machine, drawn: Data) -> Data:
         """The numbers, or for points at which programs choose others in an order."""
         seed, f = self.field.seed, self.field
+        if not self.chooses:
+            return drawn
         if seed >= CHOICES:
             return self._with_extremes(m.generator, drawn)
         if seed < TRIALS or seed % 4 == 1:
