@@ -135,13 +135,15 @@ def _compares_floats(condition: Block) -> bool:
 @runs("scf.for")
 def _for(m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]) -> Sequence[Value]:
     low, high, step = (m.integers(each) for each in values[:3])
-    if np.any(step <= 0):
-        raise m.unproven(op, f"has a step of {int(step.min())}")
     current = list(values[3:])
     here = np.ones((1,) * m.axes, bool) if m.active is None else m.active
     counter = low
     turns = count()
     while np.any(going := here & (counter < high)):
+        stays = going & (step <= 0)
+        m.require(op, ~stays)
+        if np.any(stays):
+            raise m.unproven(op, f"has a step of {int(step.min())}")
         m.turn(op, next(turns))
         given = [Value(counter, False), *current]
         if np.array_equal(np.broadcast_to(going, (going | here).shape), here | going):

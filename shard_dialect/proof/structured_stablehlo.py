@@ -239,10 +239,9 @@ def _reduce_window(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Valu
     ones = [1] * rank
     ends = np.asarray(listed(op, "padding", [0] * 2 * rank)).reshape(rank, 2).tolist()
     neutral = identity(m, kind, op.types[0])
-    if np.any(np.asarray(ends) > 0) and np.any(values[1].data != neutral.data):
-        raise m.unproven(op, "has padding, and an initial value that changes results")
     image = padded(
-        m, values[0], neutral, [low for low, _ in ends], [high for _, high in ends],
+        m, values[0], _around(m, op, values[1], neutral),
+        [low for low, _ in ends], [high for _, high in ends],
         [each - 1 for each in listed(op, "base_dilations", ones)],
     )  # fmt: skip
     seen = windows(
@@ -252,6 +251,16 @@ def _reduce_window(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Valu
     inside = [m.axes + rank + dim for dim in range(rank)]
     total = reduced(m, kind, Value(seen, image.is_symbolic), op.types[0], inside)
     return [combined(m, kind, _as_wide(m, values[1], total), total, op.types[0])]
+
+
+def _around(m: Machine, op: Op, initial: Value, neutral: Value) -> Value:
+    """What is around a tensor: where the initial value changes results, texts say other things."""
+    if np.all(initial.data == neutral.data):
+        return neutral
+    drawn = m.field.drawn(m.field.key("around"), m.elements(initial))
+    if op.types[0].is_float:
+        return Value(drawn, True)
+    return Value(m.as_integers(drawn, op.types[0], 16), False)
 
 
 @means("stablehlo.gather")

@@ -56,7 +56,23 @@ def of_true_matrix(extend: str) -> str:
     }} -> {WORDS}"""
 
 
+def window(given: str, size: int, end: int) -> str:
+    return f"""%i = stablehlo.constant dense<1.0> : tensor<f32>
+    %z = stablehlo.constant dense<0.0> : tensor<f32>
+    %p = stablehlo.pad %x, %z, low = [1], high = [1], interior = [0]
+        : ({FLOATS}, tensor<f32>) -> tensor<6xf32>
+    %r = "stablehlo.reduce_window"({given}, %i) ({{
+    ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+      %s = stablehlo.add %a, %b : tensor<f32>
+      stablehlo.return %s : tensor<f32>
+    }}) {{window_dimensions = array<i64: 2>, padding = dense<[[{end}, {end}]]> : tensor<1x2xi64>}}
+        : (tensor<{size}xf32>, tensor<f32>) -> tensor<5xf32>"""
+
+
 PAIRS = {
+    "an initial value is at padding, too": (
+        FLOATS, "tensor<5xf32>", window("%x", 4, 1), window("%p", 6, 0)
+    ),
     "a sum of bits is their or": (
         BITS, BITS, f"%r = stablehlo.add %x, %x : {BITS}", f"%r = stablehlo.xor %x, %x : {BITS}"
     ),

@@ -47,19 +47,6 @@ PROGRAMS = {
             : (tensor<4x!quant.uniform<i8:f32, 0.5:3>>) -> {ROW}"""),
         "not known",
     ),
-    "an initial value at padding": (
-        function(
-            f"""%i = stablehlo.constant dense<1.0> : tensor<f32>
-        %r = "stablehlo.reduce_window"(%x, %i) ({{
-        ^bb0(%a: tensor<f32>, %b: tensor<f32>):
-          %s = stablehlo.add %a, %b : tensor<f32>
-          stablehlo.return %s : tensor<f32>
-        }}) {{window_dimensions = array<i64: 2>, padding = dense<[[1, 1]]> : tensor<1x2xi64>}}
-            : ({ROW}, tensor<f32>) -> tensor<5xf32>""",
-            "tensor<5xf32>",
-        ),
-        "padding, and an initial value",
-    ),
     "windows of many elements": (
         function(
             """%i = stablehlo.constant dense<0.0> : tensor<f32>
