@@ -142,7 +142,7 @@ class Sampled:
     what: set[str] = dataclasses.field(default_factory=set)
 
 
-ORDER, DIGITS, CONTENTS = "the order of floats", "integers and bits made of floats", "integers"
+ORDER, DIGITS, CONTENTS = "the order of floats", "integers made of floats", "unwritten integers"
 """What may be sampled."""
 
 

@@ -177,7 +177,7 @@ def _points(pair: Pair, **laws: bool) -> Iterator[Trial]:
 def _sampled(same: Sequence[Trial]) -> list[str]:
     """What is said of that."""
     what = sorted(set[str]().union(*(trial.sampled.what for trial in same)))
-    return [f"{' and '.join(what)} at {len(same)} random points only"] if what else []
+    return [f"{', '.join(what)} at {len(same)} random points only"] if what else []
 
 
 def _of_same(pair: Pair, same: Sequence[Trial]) -> Proof:
