@@ -81,6 +81,8 @@ def shards(m: Machine, place: Place, shape: tuple[int, ...]) -> Shards:
         starts = np.arange(count + 1) * own
         if offsets:
             starts = np.array(offsets)
+            if starts[0] != 0 or starts[-1] != size:
+                raise Unproven(f"offsets {list(offsets)} leave out elements of a size {size}")
         at = starts[member] + points_here - halo[0]
         positions.append(at)
         is_in = (at >= 0) & (at < size)

@@ -351,12 +351,15 @@ def on_named(m: Machine, op: Op, name: str) -> Machine:
 
 def _check_together(m: Machine, op: Op, axes: Sequence[int]) -> None:
     """Raise `Torn` unless all members of each group are in the branch that is evaluated."""
-    if m.active is None:
-        return
-    for axis in axes:
-        first = np.take(m.active, [0], axis)
-        if m.active.shape[axis] > 1 and not np.array_equal(
-            np.broadcast_to(first, m.active.shape), m.active
-        ):
-            what = f"'{op.name}' op is reached by some devices of a group and not by others"
-            raise Torn(what, op.place)
+    if m.active is not None and _varies(m.active, axes):
+        what = f"'{op.name}' op is reached by some devices of a group and not by others"
+        raise Torn(what, op.place)
+    if any(_varies(bits, axes) for bits in m.choices):
+        raise m.unproven(
+            op, "is in a branch that devices of a group choose by numbers of their own"
+        )
+
+
+def _varies(data: Data, axes: Sequence[int]) -> bool:
+    """Whether devices of a group have other numbers."""
+    return any(np.any(np.take(data, [0], axis) != data) for axis in axes)

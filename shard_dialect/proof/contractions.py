@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from shard_dialect.proof.elementwise import COMBINERS, combined, reduced
+from shard_dialect.proof.elementwise import combined, combining, reduced
 from shard_dialect.proof.machine import Data, Machine, Value, means, runs, wrapped
 from shard_dialect.proof.reading import Block, Map, Op, Type, evaluated, loops_in
 
@@ -212,12 +212,13 @@ class _Loops:
         kinds = []
         for out, yielded in zip(outs, body.ops[-1].operands, strict=True):
             op = made.get(yielded)
-            if op is None or op.name not in COMBINERS or out not in op.operands:
+            kind = None if op is None else combining(op)
+            if op is None or kind is None or out not in op.operands:
                 return None
             if uses.count(out) > 1 or uses.count(yielded) > 1:
                 return None
             term = op.operands[1 - op.operands.index(out)]
-            kinds.append((COMBINERS[op.name], term))
+            kinds.append((kind, term))
         return kinds
 
     def _is_contraction(self, body: Block, kinds: Sequence[tuple[str, int]]) -> bool:
@@ -231,6 +232,8 @@ class _Loops:
         names = [made[each].name if each in made else "" for each in term.operands]
         sources = [made[each].operands[0] if each in made else each for each in term.operands]
         casts = {"", "arith.extf", "arith.extsi", "arith.truncf"}
+        if any(type_.is_bit for type_ in body.types):
+            casts = {""}  # a true bit is extended to -1
         return set(names) <= casts and sources == list(body.arguments[:2])
 
     def _one_by_one(self) -> list[Value]:

@@ -17,6 +17,8 @@ def _call(m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]) 
     name = op.attributes.get("callee", op.attributes.get("decomposition"))
     if name not in m.program.functions:
         raise m.unproven(op, f"calls @{name}, which has no body")
+    if name in m.calls:
+        raise m.unproven(op, f"calls @{name}, which it is in: recursion is not followed")
     return m.call(m.program.functions[name], values)
 
 
@@ -30,17 +32,28 @@ def _execute(
 @runs("scf.if", "stablehlo.if")
 def _if(m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]) -> Sequence[Value]:
     if values[0].is_symbolic and op.types:
-        yes, no = (m.run(block, known, ()) for block in op.regions)
-        return [
-            selected(m, [_wide(m, values[0], a), a, b], type_)
-            for a, b, type_ in zip(yes, no, op.types, strict=True)
-        ]
+        return _both(m, op, values[0], op.regions, known)
     taken = m.integers(values[0]) != 0
     return _branches(m, op, [taken, ~taken], op.regions, known)
 
 
+def _both(
+    m: Machine, op: Op, bit: Value, blocks: Sequence[Block], known: dict[int, Value]
+) -> list[Value]:
+    """The results of the first block where the bit is 1, else the second's; it is a polynomial."""
+    with m.chosen_by(bit.data):
+        yes, no = (m.run(block, known, ()) for block in blocks)
+    return [
+        selected(m, [_wide(m, bit, a), a, b], type_)
+        for a, b, type_ in zip(yes, no, op.types, strict=True)
+    ]
+
+
 @runs("stablehlo.case", "scf.index_switch")
 def _case(m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]) -> Sequence[Value]:
+    bit = values[0].bit
+    if bit is not None and op.name == "stablehlo.case" and len(op.regions) == 2:
+        return _both(m, op, Value(bit, True), op.regions[::-1], known)
     index = m.integers(values[0])
     if op.name == "scf.index_switch":
         default, *blocks = op.regions
@@ -94,9 +107,11 @@ def _while(m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value])
     condition, body = op.regions
     current, going = list(values), np.ones((1,) * m.axes, bool)
     turns = count()
+    is_drawn = _compares_floats(condition)
     while True:
-        m.turn(op, next(turns))
+        m.turn(op, next(turns), is_drawn=is_drawn)
         go_on, *passed = m.run(condition, known, current)
+        is_drawn = is_drawn or go_on.is_symbolic
         if op.name == "stablehlo.while":
             passed = current
         going = going & (m.integers(go_on) != 0)
@@ -110,6 +125,13 @@ def _while(m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value])
         current = _chosen(m, op, going, after, current)
 
 
+def _compares_floats(condition: Block) -> bool:
+    return any(
+        op.name in ("stablehlo.compare", "arith.cmpf") and op.operand_types[0].is_float
+        for op in condition.ops
+    )
+
+
 @runs("scf.for")
 def _for(m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]) -> Sequence[Value]:
     low, high, step = (m.integers(each) for each in values[:3])
@@ -118,6 +140,10 @@ def _for(m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]) -
     counter = low
     turns = count()
     while np.any(going := here & (counter < high)):
+        stays = going & (step <= 0)
+        m.require(op, ~stays)
+        if np.any(stays):
+            raise m.unproven(op, f"has a step of {int(step.min())}")
         m.turn(op, next(turns))
         given = [Value(counter, False), *current]
         if np.array_equal(np.broadcast_to(going, (going | here).shape), here | going):

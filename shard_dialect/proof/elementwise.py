@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -38,8 +39,17 @@ def _floor_divided(a: Data, b: Data) -> Data:
     return np.where(b == 0, -1, a // np.where(b == 0, 1, b))
 
 
-def _shifted(shift: Callable[[Any, Any], Any]) -> Callable[[Data, Data], Data]:
-    return lambda a, b: np.where((b < 0) | (b > 63), 0, shift(a, np.clip(b, 0, 63)))
+def _is_shiftable(b: Data) -> Data:
+    """Whether a shift leaves a bit of 64 in place; one below zero is a large one."""
+    return (b >= 0) & (b < 64)
+
+
+def _shifted_left(a: Data, b: Data) -> Data:
+    return np.where(_is_shiftable(b), a << np.clip(b, 0, 63), 0)
+
+
+def _shifted_right(a: Data, b: Data) -> Data:
+    return a >> np.where(_is_shiftable(b), b, 63)
 
 
 INTEGER: Mapping[str, Callable[[Data, Data], Data]] = {
@@ -55,8 +65,8 @@ INTEGER: Mapping[str, Callable[[Data, Data], Data]] = {
     "rem": _remainder,
     "floordiv": _floor_divided,
     "ceildiv": lambda a, b: -_floor_divided(-a, b),
-    "shl": _shifted(operator.lshift),
-    "shr": _shifted(operator.rshift),
+    "shl": _shifted_left,
+    "shr": _shifted_right,
 }
 _OF_UNSIGNED: Mapping[str, Callable[[Data, Data], Data]] = {
     "divui": lambda a, b: np.where(b == 0, ~np.uint64(0), a // np.where(b == 0, np.uint64(1), b)),
@@ -108,7 +118,7 @@ def _floats(m: Machine, kind: str) -> Callable[[Elements, Elements], Elements]:
 
 
 def _first_in_order(m: Machine, kind: str, a: Elements, b: Elements) -> Elements:
-    x, y = m.field.ranks(a), m.field.ranks(b)
+    x, y = m.ranks(a), m.ranks(b)
     return np.where(x >= y if kind == "max" else x <= y, a, b)
 
 
@@ -119,7 +129,7 @@ def _first_along(m: Machine, kind: str, data: Elements, axes: tuple[int, ...]) -
     flat = data.transpose(*kept, *axes).reshape(*shape, -1)
     if flat.shape[-1] == 0:
         return np.full(shape, identity(m, kind, _ANY_FLOAT).data.reshape(-1)[0])
-    ranks = m.field.ranks(flat)
+    ranks = m.ranks(flat)
     best = (np.argmax if kind == "max" else np.argmin)(ranks, axis=-1)
     return np.take_along_axis(flat, best[..., None], -1)[..., 0]
 
@@ -252,6 +262,20 @@ COMBINERS = {
     )},
 }  # fmt: skip
 """Ops that are commutative and associative, and what they do."""
+_SUMS_OF_BITS = {
+    "stablehlo": {"add": "or"},
+    "arith": {"max": "and", "min": "or"},  # a true bit is -1
+}
+"""What these do to bits, by dialect, where it is not what they do to numbers modulo 2."""
+
+
+def combining(op: Op) -> str | None:
+    """How an op combines its operands, as `combined` names it, if it is a combiner."""
+    kind = COMBINERS.get(op.name)
+    if kind is None or not op.type.is_bit:
+        return kind
+    return _SUMS_OF_BITS.get(op.name.partition(".")[0], {}).get(kind, kind)
+
 
 _BINARY = {
     **COMBINERS,
@@ -275,7 +299,7 @@ _BINARY = {
 
 @means(*_BINARY)
 def _binary(m: Machine, op: Op, values: Sequence[Value]) -> Value:
-    kind = _BINARY[op.name]
+    kind = combining(op) or _BINARY[op.name]
     if op.type.kind == "unsigned" and kind in ("div", "rem", "max", "min", "shr"):
         return _of_unsigned(m, f"{kind}ui", values, op.type)
     return combined(m, kind, values[0], values[1], op.type)
@@ -308,6 +332,8 @@ def _unary(m: Machine, op: Op, values: Sequence[Value]) -> Value:
         return _drawn(m, op, values)
     if name in ("not", "logical_not") and type_.is_bit and value.is_symbolic:
         return Value(m.field.sub(ONE, value.data), True)
+    if op.name == "tosa.negate" and len(values) == 3:
+        return _negated_around(m, values, type_)
     functions: Mapping[str, Callable[[Data], Data]] = {
         "negate": np.negative,
         "absi": np.abs,
@@ -318,9 +344,29 @@ def _unary(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     return Value(wrapped(function(m.integers(value)), type_), False)
 
 
+def _negated_around(m: Machine, values: Sequence[Value], type_: Type) -> Value:
+    """Minus what integers are above a zero point, plus another one, within the type's ends."""
+    number, before, after = (m.integers(each) for each in values)
+    points = [
+        each.reshape((*each.shape[: m.axes], *(1,) * (number.ndim - m.axes)))
+        for each in (before, after)
+    ]
+    if not any(np.any(each) for each in points):
+        return Value(wrapped(-number, type_), False)
+    bound = 1 << (type_.width - 1)
+    return Value(np.clip(points[0] - number + points[1], -bound, bound - 1), False)
+
+
 @means("tosa.mul")
 def _multiply(m: Machine, op: Op, values: Sequence[Value]) -> Value:
-    return combined(m, "mul", values[0], values[1], op.type)
+    """Integers may be shifted to the right after that, and are rounded."""
+    if len(values) < 3 or op.type.is_float:
+        return combined(m, "mul", values[0], values[1], op.type)
+    a, b = (m.integers(each) for each in m.aligned(values[:2]))
+    shift = m.integers(values[2])
+    shift = shift.reshape((*shift.shape[: m.axes], *(1,) * (a.ndim - m.axes)))
+    half = np.where(shift > 0, 1 << np.maximum(shift - 1, 0), 0)
+    return Value(wrapped(_shifted_right(a * b + half, shift), op.type), False)
 
 
 @means("math.fma")
@@ -338,8 +384,11 @@ def _power(m: Machine, op: Op, values: Sequence[Value]) -> Value:
 
 
 def _integer_power(m: Machine, op: Op, base: Value, exponent: Value) -> Value:
-    result = np.power(m.integers(base), np.maximum(m.integers(exponent), 0))
-    return Value(wrapped(result, op.type), False)
+    """With an exponent below zero it is 0, but of 1 and -1."""
+    a, b = m.integers(base), m.integers(exponent)
+    result = np.power(a, np.where(np.abs(a) == 1, b & 1, np.maximum(b, 0)))
+    is_fraction = (b < 0) & (np.abs(a) != 1) & (op.type.kind != "unsigned")
+    return Value(wrapped(np.where(is_fraction, 0, result), op.type), False)
 
 
 OPS["math.ipowi"] = _power
@@ -443,12 +492,25 @@ def _compare(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     type_ = op.operand_types[0]
     if not direction:
         return _drawn(m, op, (a, b))
+    if type_.is_bit and op.name.startswith("arith.") and not unsigned:
+        a, b = b, a  # a true bit is -1
+    if type_.is_bit and (a.is_symbolic or b.is_symbolic):
+        return _compared_bits(m, direction, m.elements(a), m.elements(b))
     if type_.is_float or a.is_symbolic or b.is_symbolic:
         return compared(m, direction, m.elements(a), m.elements(b))
     x, y = a.data, b.data
     if unsigned or type_.kind == "unsigned":
         x, y = _unsigned(x, type_), _unsigned(y, type_)
     return Value(_NUMBERS[direction](x, y).astype(np.int64), False)
+
+
+def _compared_bits(m: Machine, direction: str, a: Elements, b: Elements) -> Value:
+    if direction in ("GT", "LE"):
+        a, b = b, a
+    differs = direction in ("EQ", "NE")
+    bits = _bits(m, "xor")(a, b) if differs else m.field.mul(m.field.sub(ONE, a), b)
+    negated = direction in ("EQ", "LE", "GE")
+    return Value(m.field.sub(ONE, bits) if negated else bits, True)
 
 
 _NUMBERS: Mapping[str, Callable[[Data, Data], Data]] = {
@@ -478,7 +540,7 @@ def _direction(op: Op) -> tuple[str, bool]:
 def compared(m: Machine, direction: str, a: Elements, b: Elements) -> Value:
     """How elements compare: as numbers where order counts, else as bits drawn for each pair."""
     if m.is_ordered:
-        x, y = m.field.ranks(a), m.field.ranks(b)
+        x, y = m.ranks(a), m.ranks(b)
         return Value(_NUMBERS[direction](x, y).astype(np.int64), False)
     if direction in ("GT", "LE"):
         a, b = b, a
@@ -493,38 +555,50 @@ def compared(m: Machine, direction: str, a: Elements, b: Elements) -> Value:
 
 @means("stablehlo.convert", "arith.extf", "arith.truncf", "arith.extsi", "arith.extui",
        "arith.trunci", "arith.sitofp", "arith.uitofp", "arith.fptosi", "arith.fptoui",
-       "arith.index_cast", "arith.index_castui", "tosa.cast", "arith.convertf",
-       "stablehlo.uniform_quantize")  # fmt: skip
+       "arith.index_cast", "arith.index_castui", "tosa.cast", "arith.convertf")  # fmt: skip
 def _convert(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     given, wanted = op.operand_types[0], op.type
     value = values[0]
+    if given.kind == "complex" and wanted.kind == "float":
+        return _part_of(m, replace(op, name="stablehlo.real", attributes={}), values)
     if wanted.is_float:
-        unsigned = op.name == "arith.uitofp"
-        numbers = m.elements(value)
-        if unsigned and not value.is_symbolic:
-            numbers = m.field.of_integers(_unsigned(value.data, given).astype(np.int64))
-        return Value(numbers, True)
+        return Value(_as_floats(m, op, value), True)
     to_bit = wanted.is_bit and op.name in ("stablehlo.convert", "tosa.cast")
     if given.is_float:
         if to_bit:
             return compared(m, "NE", m.elements(value), ZERO)
-        return Value(wrapped(_rounded(m, m.elements(value), wanted), wanted), False)
+        rounding = "nearest" if op.name == "tosa.cast" else "to zero"
+        return Value(wrapped(_rounded(m, m.elements(value), wanted, rounding), wanted), False)
     if to_bit:
         return value if value.is_symbolic else Value((value.data != 0).astype(np.int64), False)
+    is_negative = given.is_bit and op.name in ("arith.extsi", "arith.index_cast")
+    if value.is_symbolic and not is_negative:
+        return Value(lambda: m.integers(value), False, bit=value.data)
     numbers = m.integers(value)
     if op.name in ("arith.extui", "arith.index_castui"):
         numbers = _unsigned(numbers, given).astype(np.int64)
-    elif given.is_bit and op.name == "arith.extsi":
+    elif is_negative:
         numbers = -numbers
     return Value(wrapped(numbers, wanted), False)
 
 
-def _rounded(m: Machine, elements: Elements, type_: Type) -> Data:
+def _as_floats(m: Machine, op: Op, value: Value) -> Elements:
+    given = op.operand_types[0]
+    is_unsigned = op.name == "arith.uitofp" or given.kind == "unsigned"
+    if is_unsigned and not value.is_symbolic:
+        return m.field.of_integers(_unsigned(value.data, given))
+    numbers = m.elements(value)
+    return m.field.neg(numbers) if given.is_bit and op.name == "arith.sitofp" else numbers
+
+
+def _rounded(m: Machine, elements: Elements, type_: Type, rounding: str) -> Data:
     """Floats as integers: small integers are themselves, of others nothing is known."""
-    drawn = m.field.drawn(m.field.key("integer"), elements)
     number = elements.astype(np.int64)
-    near = np.where(number < _SMALL, number, m.as_integers(drawn, type_, 16))
-    return np.where(number > m.field.prime - _SMALL, number - m.field.prime, near)
+    number = np.where(number > m.field.prime - _SMALL, number - m.field.prime, number)
+    if not np.any(number >= _SMALL):
+        return number
+    drawn = m.field.drawn(m.field.key("integer", rounding, type_.kind, type_.width), elements)
+    return np.where(number < _SMALL, number, m.as_integers(drawn, type_, 16))
 
 
 @means("stablehlo.complex", "complex.create")
@@ -541,11 +615,15 @@ def _complex_constant(m: Machine, op: Op, values: Sequence[Value]) -> Value:
 
 @means("stablehlo.real", "stablehlo.imag", "complex.re", "complex.im", "chlo.conj")
 def _part(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    return _part_of(m, op, values)
+
+
+def _part_of(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     """Of a sum this is the sum of the parts, which a function that is drawn is not."""
     if op.operand_types[0].kind != "complex":
         return values[0] if "im" not in op.name else Value(values[0].data * np.uint64(0), True)
     number = m.elements(values[0])
-    called = mixed(m.field.key("call", op.meaning), number)
+    called = mixed(m.field.key("call", op.function), number)
     return m.of_box(op, _drawn(m, op, values), called)
 
 
@@ -585,7 +663,7 @@ def _map(m: Machine, op: Op, values: Sequence[Value]) -> Value:
 
 def _drawn(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     """A function of which nothing is known but that it is one, elementwise."""
-    key = m.field.key("function", op.meaning)
+    key = m.field.key("function", op.function)
     arguments = [m.elements(each) for each in m.aligned(values)]
     drawn = m.field.drawn(key, *arguments)
     if op.type.is_float:

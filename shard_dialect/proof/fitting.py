@@ -52,7 +52,7 @@ def _check_types(unsharded: Function, local: Function, kind: str) -> None:
         place = Place.of(attributes[number], f"mesh.{kind}", types[number])
         whole = place.whole
         shape = type_.shape if place.tiles is None else place.tiles.tile_of(type_.shape)
-        if (shape, type_.is_float) != (whole.shape, whole.is_float):
+        if (shape, _element(type_)) != (whole.shape, _element(whole)):
             raise error_at(
                 local.location,
                 f"{kind} {number} of @{local.name} is a {_bare(whole)}, and that of the unsharded "
@@ -66,6 +66,11 @@ def _boundary(
     if kind == "argument":
         return function.body.types, function.argument_attributes
     return function.result_types, function.result_attributes
+
+
+def _element(type_: Type) -> tuple[str, int]:
+    """What two types have alike whose elements can be compared: floats of all widths can."""
+    return type_.kind, type_.width if type_.is_integer else 0
 
 
 def _bare(type_: Type) -> str:

@@ -7,13 +7,14 @@ together; all before them it does one by one, so a program may split those.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from shard_dialect.proof.elementwise import combined
 from shard_dialect.proof.field import Elements
 from shard_dialect.proof.machine import Machine, Value, means, wrapped
-from shard_dialect.proof.reading import Op, Type
+from shard_dialect.proof.reading import Block, Op, Type
 
 
 @means("stablehlo.cholesky")
@@ -76,9 +77,13 @@ def _rescale(m: Machine, op: Op, values: Sequence[Value]) -> Value:
 @means("stablehlo.custom_call")
 def _custom_call(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
     """LAPACK's functions are of matrices, one after the other; of others nothing is known."""
+    if op.attributes.get("called_computations"):
+        op = _with_bodies(m, op)
     target = op.attributes["call_target_name"]
     if target in ("Sharding", "annotate_device_placement"):
         return values
+    if op.attributes.get("has_side_effect"):
+        raise m.unproven(op, "has side effects, which are not compared")
     if not target.startswith("lapack_"):
         return m.black_box(op, values)
     batch = len(op.operand_types[0].shape) - 2
@@ -90,6 +95,33 @@ def _custom_call(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]
         m.mapped(op, values, together, type_, own, number)
         for number, (type_, own) in enumerate(zip(op.types, owns, strict=True))
     ]
+
+
+def _with_bodies(m: Machine, op: Op) -> Op:
+    """The call, with what the functions that it calls do in place of their names."""
+    called = [
+        _text_of(m.program.functions[name].body, {}) if name in m.program.functions else name
+        for name in op.attributes["called_computations"]
+    ]
+    return replace(op, attributes={**op.attributes, "called_computations": str(called)})
+
+
+def _text_of(block: Block, numbers: dict[int, int]) -> str:
+    """What a block does, with its values by their order."""
+
+    def named(values: Sequence[int]) -> list[int]:
+        return [numbers.setdefault(each, len(numbers)) for each in values]
+
+    ops = [
+        (
+            op.function,
+            named(op.operands),
+            [_text_of(each, numbers) for each in op.regions],
+            named(op.results),
+        )
+        for op in block.ops
+    ]
+    return f"{named(block.arguments)} {ops}"
 
 
 Dims = tuple[int | None, ...]

@@ -29,9 +29,15 @@ from shard_dialect.proof.reading import Block, Function, Grid, Op, Program, Type
 
 Data: TypeAlias = NDArray[Any]
 _MOST_STEPS = 1 << 17
-"""Loops that run on are given up."""
+"""Loops that run on are given up, after so many turns, or ops twice as often."""
+_DRAWN_TURNS = 1 << 8
+"""Of a loop that goes on or not as bits that are drawn."""
 _FEW_TURNS = 1 << 6
 """Of a loop whose bounds are drawn from all integers."""
+_NEAR = 16
+"""Integers that floats become are often this near to 0."""
+_DRAWS = frozenset(("stablehlo.rng",))
+"""Ops that give something else each time."""
 
 
 class Value:
@@ -41,18 +47,21 @@ class Value:
     computed with such is a polynomial in them. What nothing has written is drawn when it is read.
     """
 
-    __slots__ = ("_data", "difference", "is_symbolic")
+    __slots__ = ("_data", "bit", "difference", "is_symbolic")
 
     def __init__(
         self,
         data: Data | Callable[[], Data],
         is_symbolic: bool,
         difference: tuple[Data, Data] | None = None,
+        bit: Data | None = None,
     ) -> None:
         self._data = data
         self.is_symbolic = is_symbolic
         self.difference = difference
         """What it is the difference of, where `Machine.splits_exponents`."""
+        self.bit = bit
+        """The polynomial of which an integer is the bit."""
 
     @property
     def data(self) -> Data:
@@ -127,6 +136,17 @@ class Cancellation:
 
 
 @dataclass
+class Sampled:
+    """What was drawn of few numbers, so that few points do not tell programs apart."""
+
+    what: set[str] = dataclasses.field(default_factory=set)
+
+
+ORDER, DIGITS, CONTENTS = "the order of floats", "integers made of floats", "unwritten integers"
+"""What may be sampled."""
+
+
+@dataclass
 class Machine:
     """The devices of one program."""
 
@@ -140,7 +160,10 @@ class Machine:
     """Whether `exp(a - b)` is `exp(a) / exp(b)`, where the text has it so."""
     boxes: Boxes = dataclasses.field(default_factory=Boxes)
     cancellation: Cancellation = dataclasses.field(default_factory=lambda: Cancellation())
+    sampled: Sampled = dataclasses.field(default_factory=lambda: Sampled())
     steps: Iterator[int] = dataclasses.field(default_factory=count)
+    draws: Iterator[int] = dataclasses.field(default_factory=count)
+    """The numbers of ops that give something else each time."""
     loops: list[tuple[int, ...]] = dataclasses.field(default_factory=list)
     unwritten: Callable[[Type, tuple[int, ...]], Data] | None = None
     """What is drawn where nothing has written; without it any number."""
@@ -150,6 +173,10 @@ class Machine:
     """Whether an op must be defined for its operands, and loops be short."""
     active: Data | None = None
     """Which devices are in the branch that is evaluated, if not all are."""
+    choices: tuple[Data, ...] = ()
+    """Bits that are polynomials, by which devices chose the branches that are evaluated."""
+    calls: tuple[str, ...] = ()
+    """The functions in which it is."""
     around: dict[int, Value] = dataclasses.field(default_factory=dict)
     """The values outside of the body that is evaluated, in which it may read them."""
 
@@ -164,6 +191,7 @@ class Machine:
             return self
         active = None
         other = replace(self, devices=grid, active=None)
+        other.choices = tuple(other.moved(Value(each, True), self).data for each in self.choices)
         if self.active is not None:
             active = other.moved(Value(self.active, False), self).data
         return replace(other, active=active)
@@ -189,8 +217,9 @@ class Machine:
     def call(self, function: Function, arguments: Sequence[Value]) -> list[Value]:
         """The results of a function."""
         before, self.around = self.around, {}
+        within, self.calls = self.calls, (*self.calls, function.name)
         results = self.run(function.body, {}, arguments)
-        self.around = before
+        self.around, self.calls = before, within
         return results
 
     def run(self, block: Block, known: dict[int, Value], arguments: Sequence[Value]) -> list[Value]:
@@ -241,11 +270,16 @@ class Machine:
         scaled = self.field.mul(self.elements(operands[number]), self.field.div(*parts))
         return [Value(scaled, True) if n == number else each for n, each in enumerate(operands)]
 
-    def turn(self, op: Op, number: int) -> None:
-        """Raise where a loop comes to a turn that is too many to follow."""
+    def turn(self, op: Op, number: int, *, is_drawn: bool = False) -> None:
+        """Raise where a loop comes to a turn that is too many to follow.
+
+        Whether one goes on `is_drawn` where floats decide.
+        """
         self.require(op, number < _FEW_TURNS)
-        if number > _MOST_STEPS:
-            raise self.unproven(op, f"takes more than {_MOST_STEPS} turns: too many to follow")
+        if is_drawn and number >= _DRAWN_TURNS:
+            raise self.unproven(op, f"takes more than {_DRAWN_TURNS} turns, as floats decide")
+        if number > _MOST_STEPS or next(self.steps) > 2 * _MOST_STEPS:
+            raise self.unproven(op, "takes too many turns to follow")
 
     def unproven(self, op: Op, why: str) -> Unproven:
         """The error for an op that cannot be judged."""
@@ -261,7 +295,8 @@ class Machine:
             for each, type_ in zip(operands, op.operand_types, strict=True)
         ]
         shapes = [type_.shape for type_ in (*op.operand_types, *op.types)]
-        key = self.field.key("call", op.meaning, shapes)
+        number = next(self.draws) if op.name in _DRAWS else 0
+        key = self.field.key("call", op.function, shapes, number)
         called = np.asarray(mixed(key, *(each.data for each in self.aligned(digests))))
         called = called.reshape(called.shape or (1,) * self.axes)
         call = Value(called, True)
@@ -304,16 +339,22 @@ class Machine:
         shape = type_.shape[len(type_.shape) - own :] if own else ()
         places = self.scalar(np.arange(prod(shape), dtype=np.uint64).reshape(shape))
         spread = [each.reshape((*each.shape, *(1,) * own)) for each in digests]
-        key = self.field.key("function", op.meaning, type_.kind, number)
+        key = self.field.key("function", op.function, number)
         if type_.is_float:
             return Value(self.field.drawn(key, *spread, places), True)
         return Value(self.as_integers(mixed(key, *spread, places), type_, 2), False)
 
     def as_integers(self, drawn: Elements, type_: Type, most: int) -> Data:
-        """What is drawn as integers below `most`, or where those of arguments are, of all sizes."""
-        if self.is_wide:
-            return wrapped(mixed(self.field.key("wide"), drawn).astype(np.int64), type_)
-        return (drawn % np.uint64(most)).astype(np.int64)
+        """What is drawn as integers below `most`; in some trials others are of all sizes."""
+        self.sampled.what.add(DIGITS)
+        near = (drawn % np.uint64(most)).astype(np.int64)
+        if not self.is_wide:
+            return near
+        whole = mixed(self.field.key("wide"), drawn)
+        signed = (drawn % np.uint64(2 * _NEAR)).astype(np.int64) - _NEAR
+        which = (whole >> np.uint64(61)).astype(np.int64)
+        number = np.where(which < 3, whole.astype(np.int64), np.where(which < 5, signed, near))
+        return wrapped(number, type_)
 
     def digest(self, value: Value, count: int) -> Elements:
         """One number for each place of the dimensions before the last `count`."""
@@ -330,7 +371,13 @@ class Machine:
         if not self.unwritten:
             return self.arbitrary(type_)
         draw, shape = self.unwritten, (*self.grid, *type_.shape)
-        return Value(lambda: draw(type_, shape), not type_.is_integer)
+
+        def drawn() -> Data:
+            if type_.is_integer:
+                self.sampled.what.add(CONTENTS)
+            return draw(type_, shape)
+
+        return Value(drawn, not type_.is_integer)
 
     def arbitrary(self, type_: Type) -> Value:
         """Random numbers, others on each device; integers are 0 or 1."""
@@ -353,6 +400,8 @@ class Machine:
         if not value.is_symbolic:
             return value.data
         one = np.uint64(1)
+        if np.any(value.data > one):
+            self.sampled.what.add(DIGITS)
         drawn = self.field.drawn(self.field.key("bit"), value.data) & one
         return np.where(value.data <= one, value.data, drawn).astype(np.int64)
 
@@ -362,6 +411,11 @@ class Machine:
         if type_.kind != "unsigned":
             return numbers
         return np.where(numbers < 0, np.iinfo(np.int64).max, numbers)
+
+    def ranks(self, elements: Elements) -> NDArray[np.int64]:
+        """Numbers by which elements are in an order."""
+        self.sampled.what.add(ORDER)
+        return self.field.ranks(elements)
 
     def scalar(self, array: Data) -> Data:
         """An array with dimensions for the axes of the grid, that does not vary along them."""
@@ -434,6 +488,13 @@ class Machine:
         self.active = devices if before is None else devices & before
         yield
         self.active = before
+
+    @contextmanager
+    def chosen_by(self, bits: Data) -> Iterator[None]:
+        """Evaluate a branch that devices take by these bits."""
+        before, self.choices = self.choices, (*self.choices, bits)
+        yield
+        self.choices = before
 
 
 Regions: TypeAlias = "Callable[[Machine, Op, Sequence[Value], dict[int, Value]], Sequence[Value]]"

@@ -125,9 +125,13 @@ def _by_groups(
     numbers = tuple(range(len(m.devices.devices)))
     if tuple(sorted(m.devices.devices)) != numbers:
         raise m.unproven(op, "is on devices that are not numbered from 0")
+    if op.name != "stablehlo.partition_id" and _is_over_replicas(m, op):
+        raise m.unproven(op, "has no channel, so that it is of replicas, of which there is one")
     flat = m.on(Grid((len(numbers),), numbers))
     if flat.active is not None and not np.all(flat.active):
         raise m.unproven(op, "is in a branch that not all devices take")
+    if any(np.any(bits != bits.reshape(-1)[0]) for bits in flat.choices):
+        raise m.unproven(op, "is in a branch that devices choose by numbers of their own")
     if op.name == "stablehlo.partition_id":
         return [m.moved(Value(np.arange(len(numbers)), False), flat)]
     given = [flat.moved(value, m) for value in values]
@@ -137,6 +141,15 @@ def _by_groups(
     else:
         results = [_in_groups(flat, op, each, number) for number, each in enumerate(spread)]
     return [m.moved(each, flat) for each in results]
+
+
+def _is_over_replicas(m: Machine, op: Op) -> bool:
+    """Whether devices that XLA runs are replicas to it; in a manual computation none are."""
+    functions = m.program.functions.values()
+    if not any("tiles" in each for function in functions for each in function.result_attributes):
+        return False
+    handle = re.search(r"handle = (\d+)", str(op.attributes.get("channel_handle", "")))
+    return handle is None or int(handle[1]) < 1
 
 
 def _permuted(value: Value, op: Op) -> Value:

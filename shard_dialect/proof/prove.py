@@ -12,7 +12,7 @@ are drawn, and the answer is for these.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Literal, TypeAlias
@@ -39,8 +39,6 @@ from shard_dialect.proof.trial import Pair, Trial, trials
 
 Answer: TypeAlias = Literal["proven", "refuted", "unknown"]
 _MOST_BLAMED = 3
-_ORDERED = 40
-"""Points at which floats are in an order. Of many, few decide a maximum, and others with each."""
 _MANY_ELEMENTS = 1 << 22
 """Programs whose ops have more elements in all are evaluated at smaller sizes first."""
 _MOST_ELEMENTS = 1 << 29
@@ -109,8 +107,10 @@ def prove(
         return Proof(answer, 0, reason=_placed(error))
     except Unproven as error:
         return Proof("unknown", 0, reason=_placed(error))
-    except MemoryError:
-        return Proof("unknown", 0, reason="evaluating the programs takes more memory than there is")
+    except RecursionError:
+        return Proof("unknown", 0, reason="the programs are nested too deeply, or call themselves")
+    except MemoryError as error:
+        return Proof("unknown", 0, reason=f"the programs need too much memory: {error}")
 
 
 def _placed(error: Unproven) -> str:
@@ -162,7 +162,7 @@ def _of_members(pair: Pair, explains: bool) -> tuple[Proof, Pair]:
     same, wrong = _evaluated(smallest, 1)
     if not wrong:
         proof = _of_same(smallest, same)
-    elif wrong[0].ops() or _law(smallest) is not None:
+    elif wrong[0].ops() or _law(smallest):
         proof = _of_different(smallest, wrong, explains)
     else:
         outcome = wrong[0].counterexample
@@ -171,7 +171,9 @@ def _of_members(pair: Pair, explains: bool) -> tuple[Proof, Pair]:
         if proof.answer != "proven":
             break
         if member.elements > _MOST_OF_MEMBERS:
-            raise Unproven(f"with {member.smaller} the ops have too many elements{member.kept}")
+            note = f"not with {member.smaller}, which has too many elements"
+            proof = replace(proof, assumptions=(*proof.assumptions, note))
+            continue
         trial = Trial(member, Field(PRIME_GAPS[number % 2], number % member.count))
         if trial.counterexample is not None:
             found = _judged(member, explains)
@@ -190,7 +192,7 @@ def _judged(pair: Pair, explains: bool) -> Proof:
 def _evaluated(pair: Pair, most: int = _MOST_BLAMED) -> tuple[list[Trial], list[Trial]]:
     """Evaluations at random points: those without a difference, and `most` with one."""
     same, wrong = list[Trial](), list[Trial]()
-    for trial in trials(pair, pair.count):
+    for trial in _points(pair):
         if trial.counterexample is not None:
             wrong.append(trial)
         else:
@@ -199,6 +201,26 @@ def _evaluated(pair: Pair, most: int = _MOST_BLAMED) -> tuple[list[Trial], list[
         if len(wrong) == most:
             break
     return same, wrong
+
+
+def _points(pair: Pair, **laws: bool) -> Iterator[Trial]:
+    """The evaluations, of which more are needed where few numbers are drawn."""
+    most = max(pair.count, pair.choices)
+    chooses = laws.get("is_ordered", False)
+    count = most if chooses else pair.count
+    for number, trial in enumerate(trials(pair, most, **laws)):
+        if number >= count:
+            return
+        trial.chooses = chooses
+        yield trial
+        if trial.sampled.what:
+            count, chooses = most, True
+
+
+def _sampled(same: Sequence[Trial]) -> list[str]:
+    """What is said of that."""
+    what = sorted(set[str]().union(*(trial.sampled.what for trial in same)))
+    return [f"{', '.join(what)} at {len(same)} random points only"] if what else []
 
 
 def _of_same(pair: Pair, same: Sequence[Trial]) -> Proof:
@@ -211,7 +233,8 @@ def _of_same(pair: Pair, same: Sequence[Trial]) -> Proof:
                 "NaN is so, and the programs have these in other elements"
             )
             return Proof("unknown", evaluated, pair.assumptions(), reason, found)
-    return Proof("proven", evaluated, pair.assumptions(), boxes=tuple(same[0].ops()))
+    assumptions = (*pair.assumptions(), *_sampled(same))
+    return Proof("proven", evaluated, assumptions, boxes=tuple(same[0].ops()))
 
 
 def _of_different(pair: Pair, wrong: Sequence[Trial], explains: bool) -> Proof:
@@ -225,9 +248,9 @@ def _of_different(pair: Pair, wrong: Sequence[Trial], explains: bool) -> Proof:
     if blame is not None and blame.is_of_unwritten():
         reason = "it depends on elements that nothing has written, such as padding"
         return Proof("refuted", 2, assumptions, reason, _shown(blame, explains))
-    note = _law(pair)
-    if note is not None:
-        return Proof("proven", pair.count, (*assumptions, note), boxes=tuple(wrong[0].ops()))
+    notes = _law(pair)
+    if notes:
+        return Proof("proven", pair.count, (*assumptions, *notes), boxes=tuple(wrong[0].ops()))
     if blame is not None:
         return Proof("refuted", 1, assumptions, counterexample=_shown(blame, explains))
     ops = first.ops()
@@ -244,15 +267,27 @@ def _shown(blame: Blame, explains: bool) -> Counterexample | None:
     return replace(found, why=telling(blame.trial, found))
 
 
-def _law(pair: Pair) -> str | None:
-    """The law by which programs that differ are the same, if there is one."""
+def _law(pair: Pair) -> list[str]:
+    """The law by which programs that differ are the same, if there is one; and at which points."""
     # A program may use that the maximum of a number and itself is the number. In smaller programs
     # positions that are floats would be below all bounds.
-    ordered = () if pair.smaller else trials(pair, _ORDERED, is_ordered=True)
-    if not pair.smaller and all(trial.counterexample is None for trial in ordered):
-        return f"maxima and comparisons of floats at {_ORDERED} random points only"
+    ordered = [] if pair.smaller else _same_by(pair, is_ordered=True)
+    if ordered:
+        return [f"maxima and comparisons of floats at {len(ordered)} random points only"]
     # Or that a softmax may be made block by block, each with a maximum of its own.
-    split = trials(pair, pair.count, splits_exponents=True)
-    if all(trial.counterexample is None for trial in split):
-        return "exp(a - b) = exp(a) / exp(b)"
-    return None
+    split = _same_by(pair, splits_exponents=True)
+    return ["exp(a - b) = exp(a) / exp(b)", *_sampled(split)] if split else []
+
+
+def _same_by(pair: Pair, **laws: bool) -> list[Trial]:
+    """Evaluations by a law, or none if one has a difference."""
+    same = list[Trial]()
+    try:
+        for trial in _points(pair, **laws):
+            if trial.counterexample is not None:
+                return []
+            trial.forget()
+            same.append(trial)
+    except Unproven:  # as where a loop goes on for ever
+        return []
+    return same

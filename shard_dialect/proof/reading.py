@@ -100,6 +100,19 @@ class Op:
         )
         return f"{self.name} {own}"
 
+    @cached_property
+    def function(self) -> str:
+        """What determines which function of elements it is: its meaning, and the kinds of these.
+
+        Floats of all widths are one, but for their bits.
+        """
+        counts = "bitcast" in self.name
+        kinds = [
+            (each.kind, each.width if counts or each.is_integer else 0)
+            for each in (*self.operand_types, *self.types)
+        ]
+        return f"{self.meaning} {kinds}"
+
 
 def _is_default(name: str, value: Any) -> bool:
     """Whether an attribute may as well be left out, as printers do."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -10,13 +11,14 @@ import numpy as np
 
 from shard_dialect.ir.bindings import submodule
 from shard_dialect.proof.contractions import Over, contracted
-from shard_dialect.proof.elementwise import COMBINERS, combined, identity, reduced
-from shard_dialect.proof.machine import Data, Machine, Value, means
-from shard_dialect.proof.reading import Block, Op
+from shard_dialect.proof.elementwise import combined, combining, identity, reduced
+from shard_dialect.proof.machine import Data, Machine, Unproven, Value, means
+from shard_dialect.proof.reading import Block, Op, Type
 from shard_dialect.proof.tensors import padded, transposed
 
 _MOST_SORTED = 1 << 11
 _MOST_ROUNDS = 1 << 12
+_MOST_IN_WINDOWS = 1 << 29
 
 
 def structured(op: Op, name: str, kind: str) -> Any:
@@ -48,7 +50,15 @@ def _dot(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     summed = [left[dim] for dim in sums[0]]
     own = [loop for loop in (*left, *right) if loop not in batch and loop not in summed]
     a, b = (Over(value, tuple(loops)) for value, loops in zip(values, (left, right), strict=True))
-    return contracted(m, a, b, [*batch, *own], op.type)
+    return _summed(m, a, b, [*batch, *own], op.type)
+
+
+def _summed(m: Machine, a: Over, b: Over, kept: Sequence[int], type_: Type) -> Value:
+    """The sum of products; one of bits is whether any is true."""
+    if not type_.is_bit:
+        return contracted(m, a, b, kept, type_)
+    count = contracted(m, a, b, kept, replace(type_, width=64))
+    return Value((count.data != 0).astype(np.int64), False)
 
 
 @means("stablehlo.convolution")
@@ -108,7 +118,7 @@ def _grouped(
     inside = [4 + space + dim for dim in range(space)]
     a = Over(Value(image, seen.is_symbolic), (0, 1, 2, *places, *inside))
     b = Over(Value(weights, kernel.is_symbolic), (0, 3, 2, *inside))
-    summed = contracted(m, a, b, [1, 0, 3, *places], op.type)
+    summed = _summed(m, a, b, [1, 0, 3, *places], op.type)
     lead = summed.data.shape[: m.axes]
     own, _, _, *sizes = summed.data.shape[m.axes :]
     return Value(summed.data.reshape((*lead, own, output, *sizes)), summed.is_symbolic)
@@ -124,12 +134,21 @@ def windows(
 ) -> Data:
     """The windows of the dimensions from `first` on: their places, then what is in each."""
     own = data.shape[m.axes + first :]
+    counts = [
+        max((size - (width - 1) * gap - 1) // step + 1, 0) if width else 0
+        for size, width, step, gap in zip(own, window, strides, dilation, strict=True)
+    ]
+    total = prod((*data.shape[: m.axes + first], *counts, *window))
+    if total > _MOST_IN_WINDOWS:
+        raise Unproven(
+            f"windows of {list(window)} have {total:,} elements in all: the prover evaluates up to "
+            f"{_MOST_IN_WINDOWS:,}"
+        )
     indices = []
     space = len(window)
-    for dim, (size, width, step, gap) in enumerate(
-        zip(own, window, strides, dilation, strict=True)
+    for dim, (places, width, step, gap) in enumerate(
+        zip(counts, window, strides, dilation, strict=True)
     ):
-        places = max((size - (width - 1) * gap - 1) // step + 1, 0) if width else 0
         at = np.arange(places)[:, None] * step + np.arange(width)[None, :] * gap
         shape = [1] * 2 * space
         shape[dim], shape[space + dim] = places, width
@@ -149,7 +168,7 @@ def combiner(body: Block) -> str | None:
     yielded = last.operands[0] if last.operands else -1
     if set(op.operands) != set(body.arguments) or same.get(yielded, last.operands) != op.results:
         return None
-    return COMBINERS.get(op.name) if len(body.arguments) == 2 else None
+    return combining(op) if len(body.arguments) == 2 else None
 
 
 @means("stablehlo.reduce")
@@ -221,7 +240,8 @@ def _reduce_window(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Valu
     ends = np.asarray(listed(op, "padding", [0] * 2 * rank)).reshape(rank, 2).tolist()
     neutral = identity(m, kind, op.types[0])
     image = padded(
-        m, values[0], neutral, [low for low, _ in ends], [high for _, high in ends],
+        m, values[0], _around(m, op, values[1], neutral),
+        [low for low, _ in ends], [high for _, high in ends],
         [each - 1 for each in listed(op, "base_dilations", ones)],
     )  # fmt: skip
     seen = windows(
@@ -231,6 +251,16 @@ def _reduce_window(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Valu
     inside = [m.axes + rank + dim for dim in range(rank)]
     total = reduced(m, kind, Value(seen, image.is_symbolic), op.types[0], inside)
     return [combined(m, kind, _as_wide(m, values[1], total), total, op.types[0])]
+
+
+def _around(m: Machine, op: Op, initial: Value, neutral: Value) -> Value:
+    """What is around a tensor: where the initial value changes results, texts say other things."""
+    if np.all(initial.data == neutral.data):
+        return neutral
+    drawn = m.field.drawn(m.field.key("around"), m.elements(initial))
+    if op.types[0].is_float:
+        return Value(drawn, True)
+    return Value(m.as_integers(drawn, op.types[0], 16), False)
 
 
 @means("stablehlo.gather")
@@ -472,7 +502,7 @@ def _sort(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
 @means("chlo.top_k")
 def _top_k(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
     data, count = values[0].data, op.attributes["k"]
-    keys = m.field.ranks(data) if values[0].is_symbolic else data
+    keys = m.ranks(data) if values[0].is_symbolic else data
     order = np.argsort(-keys, axis=-1, kind="stable")[..., :count]
     return [
         Value(np.take_along_axis(data, order, -1), values[0].is_symbolic),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from shard_dialect.proof.field import mixed
-from shard_dialect.proof.machine import Data, Machine, Value, boxed, means, runs
+from shard_dialect.proof.machine import Data, Machine, Value, boxed, means, runs, wrapped
 from shard_dialect.proof.reading import Op, Type
 
 DYNAMIC = -(1 << 63)
@@ -42,7 +42,7 @@ def _named(m: Machine, name: str, type_: Type, op: Op) -> Value:
     drawn = mixed(m.field.key("resource", name), positions)
     if type_.is_float:
         return Value(m.scalar(m.field.reduced(drawn)), True)
-    return Value(m.scalar((drawn % np.uint64(2)).astype(np.int64)), False)
+    return Value(m.scalar(m.as_integers(drawn, type_, 2)), False)
 
 
 @means("arith.constant", "stablehlo.constant", "tosa.const", "sdy.constant", "tosa.const_shape",
@@ -128,7 +128,9 @@ def _iota(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     shape, dim = op.type.shape, op.attributes["iota_dimension"]
     own = np.arange(shape[dim]).reshape([-1 if d == dim else 1 for d in range(len(shape))])
     data = m.scalar(np.broadcast_to(own, shape))
-    return Value(m.field.of_integers(data), True) if op.type.is_float else Value(data, False)
+    if op.type.is_float:
+        return Value(m.field.of_integers(data), True)
+    return Value(wrapped(data, op.type), False)
 
 
 @means("stablehlo.slice", "tosa.slice")

@@ -33,7 +33,7 @@ def _reduce(m: Machine, op: Op, values: Sequence[Value]) -> Value:
 @means("tosa.argmax")
 def _argmax(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     data = values[0].data
-    data = m.field.ranks(data) if values[0].is_symbolic else data
+    data = m.ranks(data) if values[0].is_symbolic else data
     return Value(np.argmax(data, axis=m.axes + op.attributes["axis"]).astype(np.int64), False)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,31 @@ from shard_dialect.proof.draws import POSITIONS, TRIALS, integers
 from shard_dialect.proof.family import elements, members
 from shard_dialect.proof.field import PRIME_GAPS, Calls, Field
 from shard_dialect.proof.fitting import check_fit
-from shard_dialect.proof.machine import Cancellation, Data, Machine, Undefined, Unproven, Value
+from shard_dialect.proof.machine import (
+    Cancellation,
+    Data,
+    Machine,
+    Sampled,
+    Undefined,
+    Unproven,
+    Value,
+)
 from shard_dialect.proof.reading import Function, Op, Program, Type
+
+_ALIKE = 3
+"""Numbers from minus this to this are drawn where some are to be equal."""
+CHOICES = 40
+"""Points at which programs are compared that choose by an order, or by what is drawn of few."""
+_FEW_CHOICES = 8
+"""Of large programs, which have more than `_MANY_ELEMENTS`."""
+_MANY_ELEMENTS = 1 << 22
+_FEW_ELEMENTS = 1 << 16
+_OFTEN = 3
+"""Integer arguments of programs with so few elements are drawn so many times as often."""
+_MOST_CHOICES = 1 << 21
+"""Elements of all points beyond these, at which each element is the largest once."""
+_BITS = (None, 0, 1)
+"""Which of them bits mostly are, in a trial."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +98,17 @@ class Pair:
         """At how many points the programs are compared."""
         if not self.has_integers:
             return len(PRIME_GAPS)
-        return TRIALS if self.local.form == "local" else POSITIONS
+        count = TRIALS if self.local.form == "local" else POSITIONS
+        return count if self.elements > _FEW_ELEMENTS else _OFTEN * count
+
+    @property
+    def choices(self) -> int:
+        """At how many points they are where they choose by what is drawn of few numbers."""
+        if self.elements > _MANY_ELEMENTS:
+            return max(self.count, _FEW_CHOICES)
+        types = self.unsharded.body.types
+        sizes = [size for type_ in types if type_.is_float for size in type_.shape]
+        return CHOICES + min(max(sizes, default=0), _MOST_CHOICES // max(self.elements, 1))
 
     def assumptions(self) -> tuple[str, ...]:
         """What the answer is for."""
@@ -98,22 +132,24 @@ class Trial:
         inputs: int = 0,
         cancels: bool = True,
         redrawn: tuple[int, Data] | None = None,
+        chooses: bool = False,
     ) -> None:
         """`garbage` draws what nothing has written, `inputs` the arguments.
 
         `boxes` draws what ops give that are not known, and `calls` notes those of functions.
-        `redrawn` is an argument, and which of its elements are others.
+        `redrawn` is an argument, and which of its elements are others. A program that `chooses` by
+        floats is given some that are equal, of one sign, or the largest.
         """
         self.pair, self.field, self.is_ordered = pair, field_, is_ordered
         self.splits_exponents = splits_exponents
         self.garbage = garbage
         self.boxes = boxes or (Boxes(), Boxes())
         self.calls: tuple[Calls | None, Calls | None] = calls or (None, None)
-        self.inputs, self.redrawn = inputs, redrawn
+        self.inputs, self.redrawn, self.chooses = inputs, redrawn, chooses
         self.cancellation = Cancellation(cancels)
         self.is_void = False
-        # A function that is parallel by hand may rely on what its integers are.
-        self.is_wide = pair.count > POSITIONS and field_.seed >= POSITIONS
+        self.sampled = Sampled()
+        self.is_wide = field_.seed >= POSITIONS
 
     @cached_property
     def comparison(self) -> Comparison | None:
@@ -149,6 +185,7 @@ class Trial:
                 "is_ordered": self.is_ordered,
                 "splits_exponents": self.splits_exponents,
                 "garbage": self.garbage,
+                "chooses": self.chooses,
                 **changes,
             },
         )
@@ -198,6 +235,7 @@ class Trial:
             self.boxes[number],
             self.cancellation,
             unwritten=partial(self._unwritten, generator),
+            sampled=self.sampled,
             is_wide=self.is_wide,
         )
 
@@ -209,6 +247,11 @@ class Trial:
         Integers are of all sizes where those of arguments are.
         """
         is_zero = self.field.seed % 2 == 1 and not self.garbage
+        if type_.is_bit:
+            most = _BITS[self.field.seed % len(_BITS)]
+            if most is None or self.garbage:
+                return generator.integers(0, 2, shape)
+            return np.full(shape, 1 - most)  # beside bits that are mostly others
         if type_.is_integer:
             if self.is_wide:
                 return integers(generator, type_, shape, [2], POSITIONS + 1)
@@ -224,14 +267,52 @@ class Trial:
                 "proven of it; `--specialize` gives them"
             )
         if type_.is_float or (type_.is_bit and not self.is_ordered):
-            return Value(m.scalar(self.field.random(m.generator, type_.shape)), True)
+            drawn = self.field.random(m.generator, type_.shape)
+            return Value(m.scalar(self._chosen(m, drawn) if type_.is_float else drawn), True)
         if not type_.is_integer:
             raise Unproven(f"an argument of type {type_.text} cannot be drawn")
         if type_.is_bit:
-            return Value(m.scalar(m.generator.integers(0, 2, type_.shape)), False)
-        number = self.field.seed if self.is_wide else self.field.seed % POSITIONS
+            return Value(m.scalar(self._bits(m.generator, type_.shape)), False)
+        # A function that is parallel by hand may rely on what its integers are.
+        is_by_hand = self.pair.local.form != "local"
+        number = self.field.seed % POSITIONS if is_by_hand else self.field.seed
         drawn = integers(m.generator, type_, type_.shape, self._sizes(), number)
         return Value(m.scalar(drawn), False)
+
+    def _bits(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Data:
+        """Bits: any, or all alike but for at most one."""
+        most = _BITS[self.field.seed % len(_BITS)]
+        if most is None:
+            return generator.integers(0, 2, shape)
+        bits = np.full(prod(shape), most)
+        bits[generator.integers(0, max(len(bits), 1)) :][:1] = generator.integers(0, 2)
+        return bits.reshape(shape)
+
+    def _chosen(self, m: Machine, drawn: Data) -> Data:
+        """The numbers, or for points at which programs choose others in an order."""
+        seed, f = self.field.seed, self.field
+        if not self.chooses:
+            return drawn
+        if seed >= CHOICES:
+            return self._with_extremes(m.generator, drawn)
+        if seed < TRIALS or seed % 4 == 1:
+            return drawn
+        if seed % 4 == 0:  # some are equal
+            return f.of_integers(m.generator.integers(-_ALIKE, _ALIKE + 1, drawn.shape))
+        is_other = (drawn > f.prime // 2) == (seed % 4 == 2)
+        return np.where(is_other, f.neg(drawn), drawn)  # all have one sign
+
+    def _with_extremes(self, generator: np.random.Generator, drawn: Data) -> Data:
+        """The numbers, of which those of one diagonal are the largest, and another's the least.
+
+        So one after the other each element is that once, in all dimensions.
+        """
+        place = sum(np.indices(drawn.shape), start=np.zeros(drawn.shape, np.int64))
+        turn = (place + self.field.seed) % max(drawn.shape, default=1)
+        near = generator.integers(0, 1 << 20, drawn.shape, np.uint64)
+        largest = np.uint64(self.field.prime // 2) - near
+        drawn = np.where(turn == 1, np.uint64(self.field.prime) - largest, drawn)
+        return np.where(turn == 0, largest, drawn)
 
     def _with_others(self, value: Value, elements: Data) -> Value:
         """The value with other numbers at some places of its array, in row-major order."""

@@ -96,8 +96,9 @@ class Reference:
 
 
 def _in_f64(array: Array) -> Array:
-    is_real = is_float(array.dtype) and array.dtype.kind != "c"
-    return array.astype(np.float64) if is_real else array
+    if array.dtype.kind == "c":
+        return array.astype(np.complex128)
+    return array.astype(np.float64) if is_float(array.dtype) else array
 
 
 def boundary_types(function: ir.Operation) -> tuple[list[TensorType], list[TensorType]]:
