@@ -47,7 +47,7 @@ def top(first: int) -> str:
     cut = f"tensor<{128 - first}xf32>"
     return function("%x: tensor<128xf32>", "tensor<1xf32>", f"""
     %v = stablehlo.slice %x [{first}:128] : (tensor<128xf32>) -> {cut}
-    %r, %i = chlo.top_k(%v, k = 1) : {cut} -> (tensor<1xf32>, tensor<1xi32>)""")  # fmt: skip
+    %r, %i = "chlo.top_k"(%v) {{k = 1 : i64}} : ({cut}) -> (tensor<1xf32>, tensor<1xi32>)""")  # fmt: skip
 
 
 def branch(no: str, yes: str) -> str:
