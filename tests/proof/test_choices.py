@@ -3,6 +3,7 @@
 import pytest
 
 import shard_dialect as sd
+from tests.extras import needs
 
 ROW, WORDS = "tensor<8xf32>", "tensor<4xi32>"
 
@@ -47,7 +48,8 @@ def top(first: int) -> str:
     cut = f"tensor<{128 - first}xf32>"
     return function("%x: tensor<128xf32>", "tensor<1xf32>", f"""
     %v = stablehlo.slice %x [{first}:128] : (tensor<128xf32>) -> {cut}
-    %r, %i = "chlo.top_k"(%v) {{k = 1 : i64}} : ({cut}) -> (tensor<1xf32>, tensor<1xi32>)""")  # fmt: skip
+    %r, %i = "chlo.top_k"(%v) {{k = 1 : i64}}
+        : ({cut}) -> (tensor<1xf32>, tensor<1xi32>)""")  # fmt: skip
 
 
 def branch(no: str, yes: str) -> str:
@@ -139,6 +141,7 @@ def test_both_branches_of_a_condition_are_evaluated() -> None:
     assert sd.prove(given, given).assumptions == ()
 
 
+@needs("jax")
 def test_what_is_chosen_by_an_order_says_at_how_many_points() -> None:
     given = sd.parse(top(0))
     assert sd.prove(given, given).assumptions == ("the order of floats at 168 random points only",)
