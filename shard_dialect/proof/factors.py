@@ -16,6 +16,7 @@ Term: TypeAlias = tuple[int, ...]
 _SMALL = 2
 """What a factor becomes."""
 _FEW = 4
+"""How many times one size may be another and stay so."""
 
 
 @dataclass

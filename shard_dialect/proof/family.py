@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from math import prod
 from typing import Any, TypeAlias
 
@@ -120,13 +121,12 @@ def _member(one: Family, many: Family, chosen: Mapping[int, int]) -> Member:
     def size(term: Term) -> int:
         return prod(chosen[factor] for factor in factors.factors(term))
 
-    one.weigh_sums(chosen)
-    many.weigh_sums(chosen)
     pairs = {(factors.value(dim), size(dim)) for family in (one, many) for dim in family.sizes()}
     changed = tuple((old, new) for old, new in sorted(pairs, reverse=True) if new != old)
-    made = many.smaller(size)
+    made = many.smaller(size, many.weights(chosen))
     devices = len(many.program.grid.devices), len(made.grid.devices)
-    return Member(one.smaller(size), made, changed, devices, [*one.kept, *many.kept])
+    whole = one.smaller(size, one.weights(chosen))
+    return Member(whole, made, changed, devices, [*one.kept, *many.kept])
 
 
 def _relate_boundaries(
@@ -193,8 +193,11 @@ def relates(*names: str) -> Callable[[Rule], Rule]:
 
 
 _SPREADING = ("stablehlo.broadcast_in_dim", "stablehlo.convert", "stablehlo.reshape")
+"""What makes a constant of another shape or type."""
 _COMPUTING = ("add", "addi", "subtract", "subi", "multiply", "muli", "negate")
+"""What makes another constant of constants."""
 _WIDE = 32
+"""The bits that hold positions in any tensor."""
 _UNIFORM = frozenset(
     "add addi subtract subi negate compare cmpi select maximum minimum maxsi minsi maxui minui "
     "clamp convert extsi extui trunci index_cast index_castui sitofp uitofp constant iota index "
@@ -366,12 +369,13 @@ class Family:
         """Say that an op adds up an operand's elements along sizes of these terms."""
         self.summed.append((op, operand, sum(terms, ())))
 
-    def weigh_sums(self, chosen: Mapping[int, int]) -> None:
-        """Let elements that stand for several count so often in sums."""
-        for op, operand, term in self.summed:
-            weight = self.factors.weight(term, chosen)
-            if weight != 1:
-                self.change(op, "weight", _constant_attribute((operand, weight)))
+    def weights(self, chosen: Mapping[int, int]) -> dict[int, tuple[int, Fraction]]:
+        """For ops that add up elements which stand for several: the operand, and how often."""
+        return {
+            id(op): (operand, weight)
+            for op, operand, term in self.summed
+            if (weight := self.factors.weight(term, chosen)) != 1
+        }
 
     def change_numbers(self, op: Op, name: str, numbers: Sequence[tuple[int, Term]]) -> None:
         """Say that a list holds these multiples, as they are now, of units."""
@@ -427,9 +431,8 @@ class Family:
         flat = given.reshape(-1)
         if not is_splat(given):
             step, dims = int(flat[1] - flat[0]), self.dims[key]
-            if step < 2 or not np.array_equal(flat, np.arange(len(flat)) * step):
-                return False
-            if step not in sizes:
+            is_starts = np.array_equal(flat, np.arange(len(flat)) * step)
+            if step < 2 or step not in sizes or not is_starts:
                 return False
             term = sizes[step]
             self.change(op, "value", lambda size: _multiples(dims, term, size))
@@ -454,10 +457,10 @@ class Family:
         for dims in (*self.dims.values(), *self.axes.values()):
             yield from dims
 
-    def smaller(self, size: Size) -> Program:
+    def smaller(self, size: Size, weights: Mapping[int, tuple[int, Fraction]]) -> Program:
         """The member of the family that has these sizes."""
         functions = {
-            name: _Rewriter(self, name, size).function(each)
+            name: _Rewriter(self, name, size, weights).function(each)
             for name, each in self.program.functions.items()
         }
         grids = dict(self.program.grids)
@@ -466,10 +469,6 @@ class Family:
             if shape != grids[name].shape:
                 grids[name] = Grid(shape, tuple(range(prod(shape))))
         return replace(self.program, functions=functions, grids=grids)
-
-
-def _constant_attribute(value: Any) -> Attribute:
-    return lambda size: value
 
 
 def _linked(term: Term, sign: int, less: int, rank: int) -> Attribute:
@@ -493,6 +492,7 @@ class _Rewriter:
     family: Family
     name: str
     size: Size
+    weights: Mapping[int, tuple[int, Fraction]]
 
     def function(self, given: Function) -> Function:
         body = self.block(given.body)
@@ -508,6 +508,8 @@ class _Rewriter:
         attributes = dict(op.attributes)
         for name, value in self.family.attributes.get(id(op), {}).items():
             attributes[name] = value(self.size)
+        if id(op) in self.weights:
+            attributes["weight"] = self.weights[id(op)]
         constant = attributes.get("value")
         is_constant = op.name in CONSTANTS
         if (

@@ -121,7 +121,8 @@ def _answer(pair: Pair, explains: bool) -> Proof:
     """By the programs themselves, or by smaller ones of their family where these are large."""
     if pair.elements <= _MANY_ELEMENTS or not (has_family(pair.whole) and has_family(pair.own)):
         return _judged(pair, explains)
-    smallest = next(pair.members())
+    members = pair.members()
+    smallest = next(members)
     if min(pair.elements, smallest.elements) > _MOST_ELEMENTS:
         raise Unproven(
             f"the ops have {pair.elements:,} elements in all, of which {smallest.elements:,} are "
@@ -130,7 +131,7 @@ def _answer(pair: Pair, explains: bool) -> Proof:
         )
     if smallest.elements > _MOST_ELEMENTS:
         return _judged(pair, explains)
-    proof, member = _of_members(pair, explains)
+    proof, member = _of_members(smallest, members, explains)
     if proof.answer == "proven":
         return proof
     if pair.elements <= _MOST_ELEMENTS:
@@ -156,9 +157,8 @@ def _by_no_law(pair: Pair) -> Counterexample | None:
     return found[0] if all(found) else None
 
 
-def _of_members(pair: Pair, explains: bool) -> tuple[Proof, Pair]:
+def _of_members(smallest: Pair, others: Iterator[Pair], explains: bool) -> tuple[Proof, Pair]:
     """The proof of the smallest programs, if those with one larger factor are right, too."""
-    smallest, *others = pair.members()
     same, wrong = _evaluated(smallest, 1)
     if not wrong:
         proof = _of_same(smallest, same)
@@ -167,9 +167,9 @@ def _of_members(pair: Pair, explains: bool) -> tuple[Proof, Pair]:
     else:
         outcome = wrong[0].counterexample
         proof = Proof("refuted", 1, smallest.assumptions(), counterexample=outcome)
+    if proof.answer != "proven":
+        return proof, smallest
     for number, member in enumerate(others):
-        if proof.answer != "proven":
-            break
         if member.elements > _MOST_OF_MEMBERS:
             note = f"not with {member.smaller}, which has too many elements"
             proof = replace(proof, assumptions=(*proof.assumptions, note))
