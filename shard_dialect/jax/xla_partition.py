@@ -15,6 +15,7 @@ from jaxlib import _jax
 from jaxlib.mlir import ir as jax_ir
 
 from shard_dialect.errors import ShardError
+from shard_dialect.proof.tiles import DEVICES, devices_in, groups_along
 
 _PASS = "spmd-partitioning"
 _LENGTH = 2
@@ -114,8 +115,7 @@ def _list_groups(op: Any, groups: Mapping[int, Sequence[Sequence[int]]]) -> None
 _CHANNEL = re.compile(r"handle = (\d+)")
 _GROUPS = re.compile(
     r"channel_id=(?P<channel>\d+), replica_groups=mesh\[(?P<mesh>[^\]]*)\]"
-    r"(?:, device_ids=\((?:\[(?P<shape>[\d,]+)\](?:T\((?P<order>[\d,]+)\))?|(?P<ids>[\d,]+))\))?"
-    r" \{(?P<axes>[^}]*)\}"
+    rf"(?:, device_ids=\({DEVICES}\))? \{{(?P<axes>[^}}]*)\}}"
 )
 _SIZE = re.compile(r"'([^']*)'=(\d+)")
 _AXIS = re.compile(r"'([^']*)'(?::\((\d+)\)(\d+))?")
@@ -128,34 +128,13 @@ def _groups_in(hlo: str) -> dict[int, list[list[int]]]:
 
 def _groups(found: re.Match[str]) -> list[list[int]]:
     sizes = {name: int(size) for name, size in _SIZE.findall(found["mesh"])}
-    count = prod(sizes.values())
-    devices = np.arange(count)
-    if found["ids"]:
-        devices = np.array([int(device) for device in found["ids"].split(",")])
-    elif found["shape"]:
-        devices = devices.reshape([int(size) for size in found["shape"].split(",")])
-        if found["order"]:
-            devices = devices.transpose([int(axis) for axis in found["order"].split(",")])
-    return _along(devices.reshape(-1), sizes, found["axes"])
-
-
-def _along(devices: Any, sizes: Mapping[str, int], axes: str) -> list[list[int]]:
-    """Devices that differ along these axes, or parts of axes, only."""
-    places = np.stack(np.unravel_index(np.arange(len(devices)), list(sizes.values())), -1)
-    inside = np.zeros(len(devices), np.int64)
-    outside = places.copy()
-    for name, before, size in _AXIS.findall(axes):
-        axis = list(sizes).index(name)
-        own = int(size or sizes[name])
-        after = sizes[name] // (int(before or 1) * own)
-        digit = places[:, axis] // after % own
-        inside = inside * own + digit
-        outside[:, axis] -= digit * after
-    keys = [tuple(place) for place in outside.tolist()]
-    groups: dict[tuple[int, ...], list[tuple[int, int]]] = {}
-    for key, at, device in zip(keys, inside.tolist(), devices.tolist(), strict=True):
-        groups.setdefault(key, []).append((at, device))
-    return [[device for _, device in sorted(group)] for group in groups.values()]
+    is_ordered = found["list"] or found["shape"]
+    devices = devices_in(found).tolist() if is_ordered else range(prod(sizes.values()))
+    parts = [
+        (list(sizes).index(name), int(before or 1), int(size or sizes[name]))
+        for name, before, size in _AXIS.findall(found["axes"])
+    ]
+    return groups_along(devices, list(sizes.values()), parts)
 
 
 def _module_of(proto: bytes) -> bytes:

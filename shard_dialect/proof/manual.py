@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from math import prod
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from shard_dialect.proof.elementwise import reduced
 from shard_dialect.proof.machine import Data, Machine, Value, runs
 from shard_dialect.proof.reading import Grid, Op
 from shard_dialect.proof.structured_stablehlo import combiner
+from shard_dialect.proof.tiles import groups_along
 
 Split = Sequence[Sequence[int]]
 """The axes of each dimension."""
@@ -184,21 +184,11 @@ def _groups(m: Machine, op: Op) -> Data:
     if named is None or grid is None:
         raise m.unproven(op, f"has groups {given}, which the prover cannot read")
     names = m.program.axis_names[named[1]]
-    shape = [[size] for size in grid.shape]
-    wanted = []
-    for name, before, size in _AXIS.findall(named[2]):
-        axis = names.index(name)
-        if size:
-            parts = [int(before), int(size)]
-            shape[axis] = [*parts, grid.shape[axis] // prod(parts)]
-        wanted.append((axis, 1 if size else 0))
-    if any(len(sizes) > 1 for sizes in shape) and len({axis for axis, _ in wanted}) < len(wanted):
-        raise m.unproven(op, "is along two parts of an axis")
-    starts = [sum(map(len, shape[:axis])) for axis in range(len(shape))]
-    places = [starts[axis] + part for axis, part in wanted]
-    devices = np.array(grid.devices).reshape([size for sizes in shape for size in sizes])
-    members = prod(devices.shape[place] for place in places)
-    return np.moveaxis(devices, places, range(-len(places), 0)).reshape(-1, members)
+    parts = [
+        (axis := names.index(name), int(before or 1), int(size or grid.shape[axis]))
+        for name, before, size in _AXIS.findall(named[2])
+    ]
+    return np.array(groups_along(grid.devices, grid.shape, parts))
 
 
 _AXIS = re.compile(r'name = "([^"]*)"(?:, sub_axis_info = \((\d+)\)(\d+))?')

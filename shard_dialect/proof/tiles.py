@@ -36,8 +36,8 @@ class Tiles:
         found = _TILED.fullmatch(text)
         if found is None or "manual" in text:
             raise ShardError(f"the sharding {{{text}}} of HLO is not known to the prover")
-        sizes = [int(size) for size in found["tiles"].split(",")]
-        devices = np.array(_devices(found, prod(sizes))).reshape(sizes)
+        sizes = _numbers(found["tiles"])
+        devices = devices_in(found).reshape(sizes)
         places = np.empty((devices.size, rank), np.int64)
         for place, device in np.ndenumerate(devices):
             places[device] = place[:rank]  # those after it replicate
@@ -48,21 +48,50 @@ class Tiles:
         return tuple(-(-size // count) for size, count in zip(shape, self.counts, strict=True))
 
 
+_ORDER = r"\[(?P<shape>[\d,]+)\](?:T\((?P<order>[\d,]+)\))?"
+_LIST = r"(?P<list>[\d,]+)"
+DEVICES = rf"(?:{_ORDER}|{_LIST})"
+"""The order of a mesh's devices in HLO: numbers that are transposed, or listed."""
 _TILED = re.compile(
-    r"devices=\[(?P<tiles>[\d,]+)\](<=\[(?P<shape>[\d,]+)\](T\((?P<order>[\d,]+)\))?|(?P<list>[\d,]+))"
+    rf"devices=\[(?P<tiles>[\d,]+)\](?:<={_ORDER}|{_LIST})"
     r"(\s+last_tile_dim_replicate|\s+last_tile_dims=\{(replicated)(, *replicated)*\})?"
     r"(\s+metadata=\{.*\})?"
 )
 
 
-def _devices(found: re.Match[str], count: int) -> list[int]:
+def devices_in(found: re.Match[str]) -> NDArray[np.int64]:
+    """The devices in the order that a match of `DEVICES` has."""
     if found["list"]:
-        return [int(device) for device in found["list"].split(",")]
-    devices = np.arange(count).reshape([int(size) for size in found["shape"].split(",")])
-    if found["order"]:
-        devices = devices.transpose([int(axis) for axis in found["order"].split(",")])
-    listed: list[int] = devices.reshape(-1).tolist()
-    return listed
+        return np.array(_numbers(found["list"]))
+    shape = _numbers(found["shape"])
+    devices = np.arange(prod(shape)).reshape(shape)
+    return devices.transpose(_numbers(found["order"]) if found["order"] else None).reshape(-1)
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in text.split(",")]
+
+
+def groups_along(
+    devices: Sequence[int], shape: Sequence[int], parts: Sequence[tuple[int, int, int]]
+) -> list[list[int]]:
+    """Devices of a mesh, in row-major order, that differ along parts of axes only.
+
+    A part is its axis, the size of what is major to it in the axis, and its own. In a group the
+    last part is the fastest.
+    """
+    places = np.stack(np.unravel_index(np.arange(len(devices)), tuple(shape)), -1)
+    inside = np.zeros(len(devices), np.int64)
+    outside = places.copy()
+    for axis, before, size in parts:
+        after = shape[axis] // (before * size)
+        digit = places[:, axis] // after % size
+        inside = inside * size + digit
+        outside[:, axis] -= digit * after
+    groups: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+    for key, at, device in zip(outside.tolist(), inside.tolist(), devices, strict=True):
+        groups.setdefault(tuple(key), []).append((at, int(device)))
+    return [[device for _, device in sorted(group)] for group in groups.values()]
 
 
 def listed_shardings(text: str, count: int) -> list[str]:
