@@ -163,6 +163,6 @@ def test_without_hypothesis_there_is_help_and_an_error_in_one_line(
         f"import runpy, sys; sys.modules['hypothesis'] = None; sys.argv[1:] = [{argument!r}]; "
         "runpy.run_module('shard_dialect.fuzz', run_name='__main__')"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (status, err)
     assert out in done.stdout
