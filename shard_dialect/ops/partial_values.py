@@ -45,6 +45,11 @@ def moves(query: PartialQuery) -> Numbers | None:
     return query.numbers if query.numbers == {0} else None
 
 
+def inserts(query: PartialQuery) -> Numbers | None:
+    """For ops that put their second operand into, or around, the first one: both."""
+    return frozenset({0, 1}) if query.numbers <= {0, 1} else None
+
+
 def joins(query: PartialQuery) -> Numbers:
     """All operands, without `linalg`'s inits: for ops that join their elements."""
     count = len(query.op.operands)

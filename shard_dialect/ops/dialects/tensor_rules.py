@@ -21,7 +21,7 @@ from shard_dialect.model import ShardingRule, Windows
 from shard_dialect.ops.dialects.arith_math import elementwise, no_factors
 from shard_dialect.ops.factors import Factors, Query, reshaped
 from shard_dialect.ops.op_record import Later, OpRecord, RuleFunction, of_dialect
-from shard_dialect.ops.partial_values import joins, moves
+from shard_dialect.ops.partial_values import inserts, joins, moves
 from shard_dialect.ops.partitioned_op import PartitionedOp
 from shard_dialect.ops.scalar_functions import Trait
 from shard_dialect.ops.window_shards import inside, joined_along, padding_of, partition_joined
@@ -285,6 +285,7 @@ RECORDS = of_dialect(
             python="insert_slice",
             stablehlo=_slice("insert_slice"),
             partition=partition_insertion,
+            partial=inserts,
             lowering=Later("passes.lower.expansions.upstream_workarounds:insert_slice"),
         ),
         "pad": _record(

@@ -22,7 +22,7 @@ from shard_dialect.model import ShardingError, ShardingRule, Windows
 from shard_dialect.model.rule import Role
 from shard_dialect.ops.factors import Factors, Kind, Query, reshaped
 from shard_dialect.ops.op_record import OpRecord
-from shard_dialect.ops.partial_values import joins, moves
+from shard_dialect.ops.partial_values import inserts, joins, moves
 from shard_dialect.ops.partitioned_op import PartitionedOp, device_indices
 from shard_dialect.ops.scalar_functions import Trait
 from shard_dialect.ops.stablehlo import arithmetic
@@ -261,6 +261,7 @@ RECORDS: dict[str, OpRecord] = {
     "pad": OpRecord(
         pad,
         partition=partition_pad,
+        partial=inserts,
         lowering=expansion("upstream_workarounds:pad"),
         python=python("pad"),
         traits=Trait.MOVES | Trait.BY_NEIGHBOURS,

@@ -23,6 +23,7 @@ from shard_dialect.model import ShardingRule
 from shard_dialect.ops.factors import Factors, Query
 from shard_dialect.ops.op_record import OpRecord
 from shard_dialect.ops.padding import identities
+from shard_dialect.ops.partial_values import inserts, moves
 from shard_dialect.ops.partitioned_op import PartitionedOp, Shard
 from shard_dialect.ops.scalar_functions import Trait
 from shard_dialect.ops.stablehlo.facets import expansion, python, sample
@@ -226,6 +227,7 @@ RECORDS: dict[str, OpRecord] = {
         sample=sample("dynamic_slice", file="stablehlo_indexing"),
         partition=partition_dynamic_slice,
         padding=identities,
+        partial=moves,
         lowering=_SIGNED_STARTS,
         python=python("dynamic_slice"),
         traits=Trait.SLICES,
@@ -234,6 +236,7 @@ RECORDS: dict[str, OpRecord] = {
         dynamic_update_slice,
         sample=sample("dynamic_update_slice", file="stablehlo_indexing"),
         partition=partition_dynamic_update_slice,
+        partial=inserts,
         lowering=_SIGNED_STARTS,
         python=python("dynamic_update_slice"),
         traits=Trait.UPDATES,

@@ -36,7 +36,7 @@ from shard_dialect.model.sharding import Shape
 from shard_dialect.ops.factors import Factors, Kind, Query
 from shard_dialect.ops.op_record import Later, OpRecord
 from shard_dialect.ops.padding import anything, identities_of_updates
-from shard_dialect.ops.partial_values import moves
+from shard_dialect.ops.partial_values import PartialQuery, moves
 from shard_dialect.ops.partitioned_op import PartitionedOp, Shard
 from shard_dialect.ops.scalar_functions import Trait
 from shard_dialect.ops.stablehlo import arithmetic
@@ -201,6 +201,12 @@ def scatter(query: Query) -> ShardingRule | None:
     return factors.rule(inits=tuple(range(count)) if joined else ())
 
 
+def combines(query: PartialQuery) -> frozenset[int] | None:
+    """For a scatter that combines by the reduction of the partial values: both tensors."""
+    is_alike = len(query.op.results) == 1 and combiner(query.op, 1) == query.reduction
+    return frozenset({0, 2}) if is_alike and query.numbers <= {0, 2} else None
+
+
 _SIGNED_STARTS = expansion("gather_scatter_loops:signed_starts")
 RECORDS: dict[str, OpRecord] = {
     "gather": OpRecord(
@@ -218,6 +224,7 @@ RECORDS: dict[str, OpRecord] = {
         sample=sample("scatter", file="stablehlo_indexing"),
         partition=Later("ops.stablehlo.gather_scatter:partition_scatter"),
         padding=identities_of_updates,
+        partial=combines,
         lowering=_SIGNED_STARTS,
         loops=expansion("gather_scatter_loops:scatter"),
         operations=arithmetic.scatter,

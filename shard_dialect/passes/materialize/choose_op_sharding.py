@@ -23,7 +23,8 @@ all of it:
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import product, takewhile
 from math import inf, prod
 
@@ -44,9 +45,11 @@ from shard_dialect.model.grid import Axes
 from shard_dialect.model.sharding import Sizes
 from shard_dialect.model.sub_cluster import Place
 from shard_dialect.ops.op_kinds import OpKind
+from shard_dialect.ops.op_table import carries
 from shard_dialect.ops.uneven_shards import may_be_uneven, may_have_halos, may_have_offsets
 from shard_dialect.passes.materialize.resharded_values import ReshardedValues
 from shard_dialect.passes.materialize.target_shardings import without_axes
+from shard_dialect.passes.materialize.type_consistency import with_partial_axes
 from shard_dialect.planner.transfer_plan import End, plan_transfer
 
 MAX_COMBINATIONS = 20_000
@@ -114,7 +117,6 @@ def _cheapest(problem: _Problem) -> Choice:
             f"'{op.name}' op cannot give its results the shardings "
             f"{', '.join(str(target_of[value]) for value in op.results if value in target_of)} "
             f"by its rule {rule}"
-            + ("; to be partial it must start from a fill with the identity" if rule.inits else "")
         )
     return problem.choice(*best[2:])
 
@@ -257,23 +259,51 @@ class _Problem:
     def choice(self, assignment: Assignment, extents: Extents) -> Choice:
         """The shardings of the operands and results if the factors are split like this."""
         rule, grid = self.rule, self.grid
+        carried, numbers = self._carried
         operands = [
             rule.operand_sharding(i, assignment, grid, extents) for i in range(len(rule.operands))
         ]
         results = tuple(
             rule.result_sharding(i, assignment, grid, extents) for i in range(len(rule.results))
         )
+        if carried is not None:
+            made = {axis for factor in rule.reduction_of for axis in assignment[factor]}
+            kept = carried.with_partial([axis for axis in carried.partial if axis not in made])
+            results = tuple(with_partial_axes(each, kept) for each in results)
+            for i in numbers:
+                operands[i] = with_partial_axes(operands[i], kept)
+        results = tuple(
+            _in_order_of(self.target_of.get(value), each)
+            for value, each in zip(self.op.results, results, strict=True)
+        )
         late = []
         for result, number in enumerate(rule.inits):
             produced = results[result]
             if produced is None or not produced.partial:
                 continue
-            if self.resharded.can_be_partial(self.op.operands[number], produced):
-                operands[number] = produced
+            stays = self.target_of[self.op.results[result]].partial
+            if stays or self.resharded.can_be_partial(self.op.operands[number], produced):
+                operands[number] = produced  # else one device of a group takes it, masked
             else:
                 operands[number] = None
                 late.append((result, number, produced))
         return Choice(tuple(operands), results, tuple(late))
+
+    @cached_property
+    def _carried(self) -> tuple[Sharding | None, frozenset[int]]:
+        """The partial target that the op makes of partial operands, and the numbers of these."""
+        target = self.target_of.get(self.op.results[0]) if self.op.results else None
+        partial = {
+            number
+            for number, value in enumerate(self.op.operands)
+            if value in self.target_of and self.target_of[value].partial
+        } - set(self.rule.inits)
+        if target is None or not target.partial or not partial:
+            return None, frozenset()
+        numbers = carries(
+            self.op.handle, self.rule, frozenset(partial), target.reduction, narrow=False
+        )
+        return (None, frozenset()) if numbers is None else (target, numbers)
 
     def price(self, assignment: Assignment, extents: Extents) -> float:
         """The price of this choice's reshards, plus that of its arithmetic.
@@ -295,8 +325,6 @@ class _Problem:
             )
             for result, number, _ in choice.late_inits:
                 target = self.target_of[self.op.results[result]]
-                if target.partial:
-                    return inf
                 total += resharded.price(self.op.operands[number], target)
         except ShardingError:
             return inf
@@ -314,6 +342,13 @@ class _Problem:
         element = str(self.op.handle.results[0].type.element_type)
         flops = self.rule.flops(assignment, self.grid)
         return self.resharded.prices.work(flops, element, touched)
+
+
+def _in_order_of(target: Sharding | None, produced: Sharding | None) -> Sharding | None:
+    """`produced`, with its partial axes in the order that `target` has, if it has the same."""
+    if target is None or produced is None or set(target.partial) != set(produced.partial):
+        return produced
+    return replace(produced, partial=target.partial)
 
 
 def _prefixes_that_divide(size: int, axes: Axes, grid: Grid) -> Iterator[Axes]:

@@ -57,6 +57,7 @@ from shard_dialect.model import Grid, Sharding
 from shard_dialect.ops.op_kinds import OpKinds
 from shard_dialect.passes.framework.base import Pass, known
 from shard_dialect.passes.framework.options import ObjectiveOptions
+from shard_dialect.passes.materialize.carried_sums import carry_partial_sums
 from shard_dialect.passes.materialize.choose_op_sharding import Choice, Choices, choose_passed
 from shard_dialect.passes.materialize.resharded_values import (
     FRESH,
@@ -105,6 +106,7 @@ class InsertCollectives(ObjectiveOptions, Pass):
         # All functions are read before any is rewritten: calls need the signatures of their
         # callees.
         targets = read_target_shardings(module, read_functions(handles), shardings)
+        targets = carry_partial_sums(targets, OpKinds(), prices)
         signatures = {each.function.name: each.signature for each in targets}
         for each in counted(targets, "functions"):
             _Materializer(each, shardings, signatures, self.strict, prices).run()
@@ -243,6 +245,7 @@ class _Materializer:
     def _flow(self, op: Op) -> None:
         if is_manual(op.handle):
             self.boundaries.open(op)
+        outside = {value: self.target_of.get(value) for value in op.results}
         for flow in flows_through(op):
             # Outside of the loop nothing says which device writes which slice.
             if op.name == "scf.forall":  # its iterations write slices of these
@@ -253,8 +256,13 @@ class _Materializer:
         for block in in_order(op.blocks):
             with self.resharded.block(op if can_hoist else None):
                 self._rewrite_block(block)
-        for value in op.results:
-            self._enter(value)
+        for value, target in outside.items():
+            carried = self.target_of.get(value)
+            if carried is None or target is None or carried.partial == target.partial:
+                self._enter(value)
+            else:  # a loop carries partial sums
+                self.target_of[value] = target
+                self._define(op, value, carried)
 
     def _to_local(self, op: Op) -> None:
         sharding = self.boundaries.go_in(op)

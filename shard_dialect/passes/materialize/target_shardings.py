@@ -34,6 +34,7 @@ from shard_dialect.ir.walk import body
 from shard_dialect.model import (
     Assignment,
     Axes,
+    Axis,
     Grid,
     ManualBoundary,
     Sharding,
@@ -99,7 +100,7 @@ class StageShardings:
         return allowed
 
 
-def without_axes(sharding: Sharding, axes: Collection[int]) -> Sharding:
+def without_axes(sharding: Sharding, axes: Collection[Axis]) -> Sharding:
     """The sharding without the (sub-)axes of `axes`.
 
     >>> str(without_axes(Sharding("g", ((0, 1), (2,))), {0}))

@@ -180,16 +180,16 @@ _MOVED: dict[str, Callable[[ir.Operation, int], int | None]] = {
 """Ops that move elements, and where a dimension of their operand is in their result."""
 
 
-def _component(indices: ir.Value, vector: int, number: int) -> _Known | None:
+def _component(indices: ir.Value, vector: int, number: int, depth: int = _DEEPEST) -> _Known | None:
     """What is known of a component of indices; `vector` is the dimension of the components."""
     whole = _known(indices)
     if whole == _Along(vector):
         return number
-    if whole is not None or isinstance(indices.owner, ir.Block):
+    if whole is not None or isinstance(indices.owner, ir.Block) or not depth:
         return whole
     op = indices.owner.operation
     if op.name in _ANNOTATIONS:
-        return _component(op.operands[0], vector, number)
+        return _component(op.operands[0], vector, number, depth - 1)
     if op.name == "stablehlo.constant":
         array = _elements(op)
         if array is None or vector == array.ndim:
@@ -199,9 +199,36 @@ def _component(indices: ir.Value, vector: int, number: int) -> _Known | None:
         for operand in op.operands:
             count = operand.type.shape[vector]
             if number < count:
-                return _component(operand, vector, number)
+                return _component(operand, vector, number, depth - 1)
             number -= count
-    return None
+    return _component_number(op, vector, number, depth - 1)
+
+
+def _component_number(op: ir.Operation, vector: int, number: int, depth: int) -> int | None:
+    """The number that a component of the result of `op` is: JAX clamps one to 0 and 0, say."""
+    if op.name in _BOUNDED:
+        operands = [op.operands[at] for at in _BOUNDED[op.name]]
+    elif op.name == "stablehlo.broadcast_in_dim":
+        dims, operands = integers(op, "broadcast_dimensions"), [op.operands[0]]
+        of_operand = dims.index(vector) if vector in dims else None
+        sizes = operands[0].type.shape
+        if of_operand is None or sizes[of_operand] != op.results[0].type.shape[vector]:
+            return None
+        vector = of_operand
+    else:
+        return None
+    found = [
+        _component(each, vector, number, depth) if each.type.shape else _known(each)
+        for each in operands
+    ]
+    numbers = {each for each in found if isinstance(each, int)}
+    is_known = len(found) == sum(isinstance(each, int) for each in found)
+    return min(numbers) if is_known and (op.name != _CLAMP or len(numbers) == 1) else None
+
+
+_CLAMP = "stablehlo.clamp"
+_BOUNDED = {_CLAMP: (0, 2), "stablehlo.minimum": (0, 1)}
+"""Ops that tell an element by these operands: the least of them, or the two bounds where equal."""
 
 
 def _kept(indices: ir.Value, vector: int, numbers: Sequence[int]) -> ir.Value:
