@@ -141,7 +141,7 @@ class AffineProgram:
         return self.add(f"stablehlo.concatenate {value}, {other}, dim = {dim} : {types}"), after
 
     def roll(self, value: str, shape: Shape) -> tuple[str, Shape]:
-        """The last elements in front of the others."""
+        """The last elements in front of the others, at times as gradients have it."""
         dim = self.random.randrange(len(shape))
         size = shape[dim]
         if size < 2:
@@ -157,8 +157,17 @@ class AffineProgram:
                 )
             )
             types.append(part)
-        op = f"stablehlo.concatenate {', '.join(parts)}, dim = {dim}"
-        return self.add(f"{op} : ({', '.join(types)}) -> {_type(shape)}"), shape
+        if self.random.random() < 0.5:
+            op = f"stablehlo.concatenate {', '.join(parts)}, dim = {dim}"
+            return self.add(f"{op} : ({', '.join(types)}) -> {_type(shape)}"), shape
+        zero, none = self.constant(0.0), [0] * len(shape)
+        for number, (low, high) in enumerate(((0, size - by), (by, 0))):
+            lows, highs = ([n if d == dim else 0 for d in range(len(shape))] for n in (low, high))
+            parts[number] = self.add(
+                f"stablehlo.pad {parts[number]}, {zero}, low = {lows}, high = {highs}, "
+                f"interior = {none} : ({types[number]}, tensor<f32>) -> {_type(shape)}"
+            )
+        return self.add(f"stablehlo.add {', '.join(parts)} : {_type(shape)}"), shape
 
     def update(self, value: str, shape: Shape) -> tuple[str, Shape]:
         """A part is written over, at constant indices."""

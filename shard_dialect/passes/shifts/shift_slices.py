@@ -11,8 +11,9 @@ becomes
 so that neither the slices nor the result are distributed anew. Where the edge is repeated (%a after
 `slice %x [1:64]`), or the devices do not divide the dimension, the tensor is shifted by a `pad` of
 low = [-1] and high = [1], which reads a halo of one element, and a `select` replaces its edges. A
-slice of a padded tensor is a shift that is padded. The functions that JAX makes of `jnp.pad` and
-the like, which only slice, pad and join, are inlined before. The inside of a stencil is computed
+slice of a padded tensor is a shift that is padded. The sum of paddings that lie beside each other
+is a concatenation (`joined_paddings`). The functions that JAX makes of `jnp.pad` and the like,
+which only slice, pad and join, are inlined before. The inside of a stencil is computed
 where it lies (`compute_in_place`), and not distributed anew between its edges.
 
 Elements from near by are read in halos; a few from far away are added up, each device adding zeros
@@ -40,6 +41,7 @@ from shard_dialect.ops.stablehlo.dynamic_slices import repeated
 from shard_dialect.passes.framework.base import Pass, needs
 from shard_dialect.passes.materialize.target_shardings import TargetShardings, read_target_shardings
 from shard_dialect.passes.shifts.compute_in_place import PartsInPlace
+from shard_dialect.passes.shifts.joined_paddings import join_paddings
 from shard_dialect.passes.shifts.placed_parts import ASSEMBLIES, MOVING
 from shard_dialect.passes.shifts.shifts import (
     VIEWS,
@@ -54,6 +56,7 @@ from shard_dialect.passes.shifts.shifts import (
 
 _MOVING = VIEWS | {"stablehlo.reverse"}
 _INLINED = _MOVING | {
+    "stablehlo.add",  # of paddings, in gradients
     "stablehlo.broadcast_in_dim",
     "stablehlo.constant",
     "stablehlo.convert",
@@ -140,6 +143,8 @@ class ShiftSlices(Pass):
             return
         shardings = Shardings.of(module)
         grids = set(shardings.grids)
+        for function in functions:
+            join_paddings(function, shardings)
         for each in read_target_shardings(module, read_functions(functions), shardings):
             _Function(each, shardings).rewrite()
         for name in set(shardings.grids) - grids:

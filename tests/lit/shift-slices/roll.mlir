@@ -68,3 +68,25 @@ func.func @unsplit(%x: tensor<64x8xf32>) -> tensor<64x8xf32> {
   %c = stablehlo.concatenate %a, %b, dim = 0 : (tensor<1x8xf32>, tensor<63x8xf32>) -> tensor<64x8xf32>
   return %c : tensor<64x8xf32>
 }
+
+// The gradient of a roll, as JAX writes it: zeros pad the parts, and a sum joins them.
+// RUN: shard-run %s --entry=gradient --check | filecheck %s --check-prefix=RUNS
+
+// CHECK-LABEL: func.func @gradient(
+// CHECK-NOT: stablehlo.pad
+// CHECK: mesh.roll %arg0
+// CHECK-NOT: stablehlo.add
+
+// LOCAL-LABEL: func.func @gradient(
+// LOCAL: mesh.collective_permute
+// LOCAL-NOT: shard.all_
+func.func @gradient(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>})
+    -> (tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %a = stablehlo.slice %x [0:1, 0:8] : (tensor<4x8xf32>) -> tensor<1x8xf32>
+  %b = stablehlo.slice %x [1:4, 0:8] : (tensor<4x8xf32>) -> tensor<3x8xf32>
+  %c = stablehlo.pad %a, %zero, low = [3, 0], high = [0, 0], interior = [0, 0] : (tensor<1x8xf32>, tensor<f32>) -> tensor<4x8xf32>
+  %d = stablehlo.pad %b, %zero, low = [0, 0], high = [1, 0], interior = [0, 0] : (tensor<3x8xf32>, tensor<f32>) -> tensor<4x8xf32>
+  %e = stablehlo.add %c, %d : tensor<4x8xf32>
+  return %e : tensor<4x8xf32>
+}
