@@ -105,9 +105,8 @@ def members(
     many.read()
     _relate_boundaries(factors, one, many, unsharded, local, places)
     counted = [term for family in (one, many) for _, term in family.positions]
-    linked = [family.link_integers(counted) for family in (one, many)]
-    if not all(linked):
-        factors.pin(*counted)
+    for family in (one, many):
+        family.link_integers(counted)
     for family in (one, many):
         for terms in family.compared().values():
             factors.keep_order(terms)
@@ -233,8 +232,8 @@ class Family:
     """Integers, and sizes in which they are positions."""
     fixed: set[int] = field(default_factory=set)
     """Constants of the function, and what is spread or converted of these."""
-    is_regular: bool = True
-    """Whether positions are compared, moved and picked by only."""
+    irregular: list[tuple[str, int]] = field(default_factory=list)
+    """Integers of ops that do more with positions than compare, move and pick by them."""
 
     def read(self) -> None:
         """Relate all sizes of the program."""
@@ -259,7 +258,9 @@ class Family:
                 self.fixed.update(op.results)
             if op.name not in TERMINATORS:
                 RULES.get("linalg.generic" if op.maps else op.name, Family.keep)(self, op)
-                self.is_regular &= self._is_uniform(op)
+                if not self._is_uniform(op):
+                    numbers = (*op.operands, *op.results)
+                    self.irregular += [(self.function, number) for number in numbers]
                 for region in op.regions:
                     self._read_block(region)
 
@@ -393,21 +394,22 @@ class Family:
         axes = self.axes.get(name, ())
         return [axes[axis] for axis in (range(len(axes)) if listed_axes is None else listed_axes)]
 
-    def link_integers(self, counted: Sequence[Term]) -> bool:
+    def link_integers(self, counted: Sequence[Term]) -> None:
         """A constant that is the size in which it counts is that size, whatever it is.
 
         Or another size in which positions count: of a tensor that is split, the local program knows
-        the part. Whether all constants are such, or no more than 1.
+        the part. Where a constant is no size, and more than 1, the sizes that it counts with stay,
+        and so do those that count with what other sizes would have otherwise.
         """
-        own, is_linked = self.compared(), self.is_regular
+        own = self.compared()
+        for key in self.irregular:
+            self.factors.pin(*own.get(self._root(key), ()))
         for key, op in self.constants:
             terms = own.get(self._root(key), [])
             if not self._is_linked(key, op, self._by_value(terms)) and not self._is_linked(
                 key, op, self._by_value(counted)
             ):
-                self.factors.pin(*self.dims[key])
-                is_linked = False
-        return is_linked
+                self.factors.pin(*self.dims[key], *terms)
 
     def compared(self) -> dict[tuple[str, int], list[Term]]:
         """For each integer, with those that are computed from it, where it is a position."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import chain
 from math import gcd, prod
 
 import numpy as np
@@ -17,6 +18,7 @@ from shard_dialect.proof.family import CONSTANTS, Attribute, Dims, Family, Size,
 from shard_dialect.proof.machine import TERMINATORS
 from shard_dialect.proof.reading import Op, Type
 from shard_dialect.proof.structured_stablehlo import combiner, listed, structured
+from shard_dialect.proof.tensors import DYNAMIC
 
 
 @relates(
@@ -163,6 +165,38 @@ def _in_units(family: Family, sizes: Sequence[Term], *numbers: int) -> Term:
     for size, value in zip(sizes, own, strict=True):
         family.factors.equate(size, family.factors.constant(value // unit) + term)
     return term
+
+
+@relates("tensor.extract_slice")
+def _extract_slice(family: Family, op: Op) -> None:
+    _relate_box(family, op, family.operands(op)[0], family.results(op)[0])
+
+
+@relates("tensor.insert_slice")
+def _insert_slice(family: Family, op: Op) -> None:
+    (part, whole, *_), (made,) = family.operands(op), family.results(op)
+    family.same(whole, made)
+    _relate_box(family, op, whole, part)
+
+
+def _relate_box(family: Family, op: Op, whole: Dims, part: Dims) -> None:
+    """A part that begins where attributes say, and has as many dimensions; others keep sizes."""
+    boxes = [op.attributes[f"static_{name}"] for name in ("offsets", "sizes", "strides")]
+    if DYNAMIC in chain(*boxes) or len(whole) != len(part):
+        family.keep(op)
+        return
+    family.integers(op)
+    starts: list[tuple[int, Term]] = []
+    for all_of, some, (at, size, step) in zip(whole, part, zip(*boxes, strict=True), strict=True):
+        unit = some
+        if (at, size, step) == (0, family.factors.value(all_of), 1):
+            family.factors.equate(all_of, some)
+        else:
+            unit = _in_units(family, (all_of, some), at, *([1] if step > 1 else []))
+        starts.append((at, unit))
+    family.change_numbers(op, "static_offsets", starts)
+    sizes = [(family.factors.value(dim), dim) for dim in part]
+    family.change_numbers(op, "static_sizes", sizes)
 
 
 @relates("stablehlo.concatenate")
