@@ -12,7 +12,7 @@ from shard_dialect.analysis.reasons.function_values import (
     reducing,
 )
 from shard_dialect.analysis.reasons.why import Reason
-from shard_dialect.ir.numbered_function import Op
+from shard_dialect.ir.numbered_function import LOOPS, Op
 from shard_dialect.model import Axes, Axis, Sharding
 from shard_dialect.model.grid import overlap
 from shard_dialect.passes.propagate.origins import Origin
@@ -109,6 +109,10 @@ class SplitTrace:
         dim = dim_along(sharding, axes[0])
         if dim is None:
             return at(f"'{op.name}' op computes on partial results along {names} in {what}", op)
+        if is_partial and op.name in LOOPS:
+            return at(
+                f"'{op.name}' op adds up partial sums along {names}, reduced once after it", op
+            )
         if is_partial and result is not None:
             return at(
                 f"'{op.name}' op {reducing(result)} over dimension {dim} of {what}, which is split "
