@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 Severity = Literal["error", "warning", "remark", "note"]
 
@@ -184,6 +184,19 @@ def raised_in(error: BaseException) -> tuple[Diagnostic, ...]:
         if not frame.filename.startswith((own, "<")) and "importlib" not in frame.filename:
             return (Diagnostic("note", "raised here", f"{frame.filename}:{frame.lineno}:1"),)
     return ()
+
+
+T = TypeVar("T")
+
+
+def of_user(what: str, call: Callable[[], T], location: str | None = None) -> T:
+    """What a user's function returns; whatever it raises is a `ShardError` that names `what`."""
+    try:
+        return call()
+    except ShardError as error:
+        raise (error.at(location) if location else error) from None
+    except Exception as error:  # any that the user's code ends with
+        raise ShardError(f"{what} raised {brief(error)}", location, raised_in(error)) from error
 
 
 def cannot(do: str, path: str, error: OSError) -> ShardError:

@@ -42,13 +42,19 @@ _heard: ContextVar[list[Diagnostic] | None] = ContextVar("_heard", default=None)
 
 @contextmanager
 def listening() -> Iterator[list[Diagnostic]]:
-    """Collect the diagnostics that are given in the `with` block."""
+    """Collect the warnings and remarks that are given in the `with` block, whatever is filtered.
+
+    They go to Python's `warnings` as well, and to a `listening` around this one.
+    """
     heard: list[Diagnostic] = []
+    outer = _heard.get()
     token = _heard.set(heard)
     try:
         yield heard
     finally:
         _heard.reset(token)
+        if outer is not None:
+            outer += heard
 
 
 _is_silent: ContextVar[bool] = ContextVar("_is_silent", default=False)

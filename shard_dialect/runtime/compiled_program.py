@@ -10,6 +10,7 @@ from shard_dialect.abi.tensor_types import Array, TensorType
 from shard_dialect.backends.xla.xla_devices import XlaExecutable
 from shard_dialect.errors import ShardError, check_one_of
 from shard_dialect.ir.context import make_context
+from shard_dialect.ir.diagnostics import listening
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.pipeline import run_pipeline, steps_before
 from shard_dialect.runtime.checking.bisect import Suspect
@@ -54,7 +55,7 @@ class CompiledProgram:
         joining = world_of(backend) if isinstance(backend, str) else None
         in_process = devices_of(backend)
         peers = joining() if joining else None
-        with make_context():
+        with make_context(), listening() as heard:
             if executable is not None:
                 self._executable: Any = executable
             elif in_process is not InProcess:
@@ -66,6 +67,8 @@ class CompiledProgram:
         sharded."""
         if peers:
             peers.check_size(self.program.devices)
+        self.diagnostics = tuple(heard)
+        """The warnings that compiling it gave."""
         self.world: World = peers or in_process(self.program.devices)
         """The devices."""
 
