@@ -172,7 +172,25 @@ def number_of(count: int, noun: str) -> str:
 
 def brief(error: BaseException) -> str:
     """The class and the message of an exception, in one line."""
-    return shown(" ".join(f"{type(error).__name__}: {error}".split()))
+    try:
+        text = str(error)
+    except Exception:  # of a user's class
+        text = ""
+    name = type(error).__name__
+    return shown(" ".join(f"{name}: {text}".split()) if text.strip() else name)
+
+
+def value_text(value: object) -> str:
+    """A value as Python writes it, if that is short, in one line.
+
+    >>> value_text([1, 2]), value_text("x" * 100)
+    ('[1, 2]', "a value of type 'str'")
+    """
+    try:
+        text = repr(value)
+    except Exception:  # of a user's class
+        text = ""
+    return shown(text) if 0 < len(text) <= 60 else f"a value of type '{type(value).__name__}'"
 
 
 def raised_in(error: BaseException) -> tuple[Diagnostic, ...]:
@@ -186,6 +204,8 @@ def raised_in(error: BaseException) -> tuple[Diagnostic, ...]:
     return ()
 
 
+FAILURES = (Exception, SystemExit, GeneratorExit)
+"""All that a user's code may end with, but for Ctrl-C."""
 T = TypeVar("T")
 
 
@@ -195,7 +215,7 @@ def of_user(what: str, call: Callable[[], T], location: str | None = None) -> T:
         return call()
     except ShardError as error:
         raise (error.at(location) if location else error) from None
-    except Exception as error:  # any that the user's code ends with
+    except FAILURES as error:
         raise ShardError(f"{what} raised {brief(error)}", location, raised_in(error)) from error
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import FAILURES, ShardError, brief, raised_in
 from shard_dialect.ir.bindings import ir, irdl, submodule
 from shard_dialect.ir.diagnostics import NOT_REGISTERED, error_at
 from shard_dialect.ir.mesh import mesh_dialect
@@ -60,9 +60,12 @@ def load_registered(keeps_loaded: bool = False) -> None:
             raise ShardError(f"there is a dialect '{name}' already: yours needs another name")
         try:
             load()
-        except Exception as error:
-            reason = " ".join(str(error).split())
-            raise ShardError(f"cannot load dialect '{name}': {reason}") from None
+        except FAILURES as error:
+            is_of_mlir = isinstance(error, ShardError | ir.MLIRError | ValueError) and str(error)
+            reason = " ".join(str(error).split()) if is_of_mlir else brief(error)
+            raise ShardError(
+                f"cannot load dialect '{name}': {reason}", None, raised_in(error)
+            ) from None
 
 
 BASE = [

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import isnan
+from math import isnan, nan
 from typing import Literal
 
 from shard_dialect.analysis.program_costs import Costs, partitioned_costs
-from shard_dialect.errors import ShardError, of_user
+from shard_dialect.errors import ShardError, of_user, value_text
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.diagnostics import silent
@@ -113,6 +113,7 @@ class Evaluator:
             return {"time": costs.seconds, "bytes": costs.bytes, "memory": costs.peak}[objective]
         what = f"objective '{getattr(objective, '__name__', objective)}'"
         found = of_user(what, lambda: objective(costs))
-        if not isinstance(found, int | float) or isnan(found):
-            raise ShardError(f"{what} returned {found!r} for {costs}: expected a number")
-        return found
+        number = of_user(what, lambda: float(found)) if isinstance(found, int | float) else nan
+        if isnan(number):
+            raise ShardError(f"{what} returned {value_text(found)} for {costs}: expected a number")
+        return number

@@ -16,7 +16,7 @@ from typing import cast
 
 from shard_dialect.errors import ShardError, aside, did_you_mean, of_user
 from shard_dialect.ir.bindings import PassManager, ir
-from shard_dialect.ir.diagnostics import from_mlir, location_text, reporting
+from shard_dialect.ir.diagnostics import from_mlir, from_mlir_in, location_text, reporting
 from shard_dialect.ir.function import record_forms
 from shard_dialect.passes.framework.base import (
     NamedPipeline,
@@ -289,7 +289,7 @@ class _Builder:
                 continue
             name, text, callback = self._python_pass(node, anchor)
             if is_registered(name):
-                callback = _of_user(callback, name)
+                callback = _of_user(callback, name, self.instruments.verify_each)
             if is_after_others:
                 callback = _after_others(callback)
             is_after_others = False
@@ -363,17 +363,23 @@ def _run(manager: PassManager, op: ir.Operation) -> None:
         raise from_mlir(error) from None
 
 
-def _of_user(callback: _Callback, name: str) -> _Callback:
-    """`callback`, for a user's pass called `name`: what it raises is an error of it, not ours."""
+def _of_user(callback: _Callback, name: str, verify: bool) -> _Callback:
+    """`callback`, for a user's pass called `name`: what it raises, or breaks, is its error."""
+    what = f"pass '{name}'"
 
     def guarded(op: ir.Operation, handle: object) -> None:
         place = None if op.name == _MODULE else location_text(op.location)
         try:
-            of_user(f"pass '{name}'", lambda: callback(op, handle), place)
+            of_user(what, lambda: callback(op, handle), place)
         except ShardError as error:
             if isinstance(error.__cause__, ir.MLIRError):
-                raise from_mlir(error.__cause__) from None
+                raise from_mlir_in(what, error.__cause__, place) from None
             raise
+        if verify:  # as the manager does next, which would not say who broke it
+            try:
+                op.verify()
+            except ir.MLIRError as error:
+                raise from_mlir_in(f"{what} left invalid IR", error, place) from None
 
     return guarded
 

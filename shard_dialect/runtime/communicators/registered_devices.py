@@ -11,6 +11,7 @@ What such a class raises, and results that do not fit the program, are errors th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import ClassVar, Protocol, TypeVar
 
 import numpy as np
@@ -86,7 +87,13 @@ class RegisteredExecutable:
 
     def run(self, shards: Sequence[Shards]) -> list[list[Array]]:
         """As `LocalExecutor.run`. Raises `ShardError` for results that do not fit the program."""
-        results = of_user(self._what, lambda: [[*each] for each in self._executor.run(shards)])
+        most = len(self.program.results) + 1  # there may be no end
+
+        def run() -> list[list[object]]:
+            by_device = islice(self._executor.run(shards), len(shards) + 1)
+            return [[*islice(each, most)] for each in by_device]
+
+        results = of_user(self._what, run)
         if len(results) != len(shards):
             raise self._wrong(f"returned the results of {len(results)} devices, not {len(shards)}")
         return [self._checked(rank, each) for rank, each in enumerate(results)]

@@ -5,8 +5,9 @@ The last choice is our own code: fast, but it shares its faults with the checked
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Literal, TypeVar, get_args
 
 import numpy as np
@@ -122,6 +123,11 @@ def _nothing(_: Sequence[Array]) -> Sequence[Array]:
 _NOBODY = Compiled("nobody", _nothing)
 
 
+def _arrays(results: Iterable[object], count: int) -> list[Array]:
+    """The results as arrays, and one too many where there are more: there may be no end."""
+    return [np.asarray(each) for each in islice(results, count + 1)]
+
+
 def _by_user(by: UserJudge, module: ir.Operation, entry: str, reference: Reference) -> Reference:
     """The reference that a user's judge runs; what it raises and returns is checked."""
     own = getattr(by, "__name__", type(by).__name__)
@@ -146,8 +152,10 @@ def _by_user(by: UserJudge, module: ir.Operation, entry: str, reference: Referen
             "arguments, a list of arrays, to the list of its results"
         )
 
+    count = len(reference.results)
+
     def execute(inputs: Sequence[Array]) -> list[Array]:
-        found = of_user(what, lambda: list(map(np.asarray, run([each.copy() for each in inputs]))))
+        found = of_user(what, lambda: _arrays(run([each.copy() for each in inputs]), count))
         given = [f"{each.dtype}{list(each.shape)}" for each in found]
         expected = [f"{each.dtype}{list(each.shape)}" for each in reference.results]
         if given != expected:
