@@ -42,6 +42,7 @@ def indices(most: int, *shape: int) -> torch.Tensor:
     return torch.randint(0, most, shape, generator=torch.Generator().manual_seed(most))
 
 
+attention = nn.functional.scaled_dot_product_attention
 QKV = (draw(4, 2, 8, 16),) * 3
 MODULES: dict[str, tuple[Callable[[], nn.Module], tuple[Any, ...]]] = {
     "linear": (lambda: nn.Linear(16, 8), (draw(8, 16),)),
