@@ -275,10 +275,12 @@ def prove(unsharded: ir.Module, local: ir.Module, entry: str | None = None) -> P
     where they do not fit.
     """
     unsharded, local = _ready(unsharded), _ready(local)
-    with unsharded.context, _file_locations(unsharded):
-        whole = Unsharded.of(at_own_places(unsharded), entry)
-    with local.context, _file_locations(local):
-        return confirmed_proof(whole, local, entry)
+    with listening() as heard:
+        with unsharded.context, _file_locations(unsharded):
+            whole = Unsharded.of(at_own_places(unsharded), entry)
+        with local.context, _file_locations(local):
+            proof = confirmed_proof(whole, local, entry)
+    return replace(proof, diagnostics=tuple(heard))
 
 
 def mutations(

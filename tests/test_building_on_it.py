@@ -199,6 +199,9 @@ func.func @main(%x: tensor<4x6xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) ->
     assert report.diagnostics
     assert report.diagnostics[0].location == "<string>:4:8"
     assert isinstance(found.diagnostics, tuple)
+    assert program.check().diagnostics == ()
+    proof = sd.prove(sd.parse(text), sd.run_pipeline(sd.parse(text), "import"))
+    assert proof.diagnostics == ()
 
 
 def _judge(result: Any) -> Callable[..., Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -152,11 +153,13 @@ class CompiledProgram:
         inputs = self._inputs(arguments) if arguments else self._drawn(seed)
         outputs = self.world.gather(self._run(inputs))
         reference = None
-        if self.world.speaks:
-            with make_context():
-                source = unsharded or self._source
-                reference = compile_reference(source, self.program.entry, by=judge)
-        return check(self._executable, reference, inputs, outputs, self.world)
+        with listening() as heard:
+            if self.world.speaks:
+                with make_context():
+                    source = unsharded or self._source
+                    reference = compile_reference(source, self.program.entry, by=judge)
+            verdict = check(self._executable, reference, inputs, outputs, self.world)
+        return replace(verdict, diagnostics=tuple(heard))
 
     def bisect(
         self, *arguments: Any, seed: int = 0, judge: Judge | None = None
