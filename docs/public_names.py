@@ -18,6 +18,7 @@ MODULES = {
     "shard_dialect.api": ("sd", "`import shard_dialect as sd`"),
     "shard_dialect.jax": ("sd.jax", "`sd.jax`, with the extra `jax`"),
     "shard_dialect.torch": ("sd.torch", "`sd.torch`, with the extra `torch`"),
+    "shard_dialect.bindings": ("bindings", "`from shard_dialect.bindings import ir`"),
     "shard_dialect.testing": ("testing", "`from shard_dialect import testing`"),
 }
 """Each public module, with how users write it."""
@@ -148,3 +149,5 @@ def _definitions(tree: ast.Module) -> Iterator[tuple[str, ast.stmt, str]]:
         elif isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(following, ast.Expr):
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
             yield ast.unparse(target), node, str(ast.literal_eval(following.value))
+        elif isinstance(node, ast.If):
+            yield from _definitions(ast.Module([*node.body, ast.Pass(), *node.orelse], []))

@@ -10,7 +10,7 @@ from typing import Any, Literal, overload
 from weakref import WeakKeyDictionary
 
 from shard_dialect import plugins
-from shard_dialect.abi.lowered_program import Program, Site, choose_entry
+from shard_dialect.abi.lowered_program import Boundary, Program, Site, choose_entry, find_function
 from shard_dialect.analysis import explained
 from shard_dialect.analysis.changes import comparison
 from shard_dialect.analysis.changes.comparison import Comparison
@@ -18,6 +18,7 @@ from shard_dialect.analysis.changes.removals import SECONDS
 from shard_dialect.analysis.drawing import DrawnSharding
 from shard_dialect.analysis.explained import drawn
 from shard_dialect.analysis.page import report_page
+from shard_dialect.analysis.program_costs import Costs
 from shard_dialect.analysis.program_report import (
     DEVICE_MODEL,
     Allocator,
@@ -29,27 +30,43 @@ from shard_dialect.ir import context as contexts
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.annotate_values import annotate
 from shard_dialect.ir.context import register_dialect
-from shard_dialect.ir.diagnostics import with_file_names
+from shard_dialect.ir.diagnostics import error_at, listening, note_at, warn, with_file_names
 from shard_dialect.ir.foreign_modules import make_context_ready, make_ready, require_module
+from shard_dialect.ir.function import form_of
+from shard_dialect.ir.mesh.value_shardings import sharding_of
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.model import Grid, Sharding, ShardingRule
+from shard_dialect.model.devices.device_model import (
+    DeviceModel,
+    NetworkLevel,
+    register_device_model,
+)
 from shard_dialect.ops import Query, sharding_rule
 from shard_dialect.passes.framework import pipeline as pipelines
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.framework.instruments import Instruments
 from shard_dialect.passes.framework.pass_table import register_pass
+from shard_dialect.passes.framework.pipeline import Steps, built_in
 from shard_dialect.passes.partition.one_device import mark_local
+from shard_dialect.planner.plan_reshard import plan_reshard
 from shard_dialect.proof.prove import Proof
 from shard_dialect.runtime.array_files import join_shards
+from shard_dialect.runtime.checking.reference import CannotJudge, register_judge
 from shard_dialect.runtime.communication_report import Report
 from shard_dialect.runtime.communicators.registered_devices import LocalExecutor, register_backend
 from shard_dialect.runtime.compiled_program import Backend, CompiledProgram
 from shard_dialect.runtime.confirmed_proof import Unsharded, at_own_places, confirmed_proof
-from shard_dialect.runtime.local_programs import read_collective
+from shard_dialect.runtime.local_programs import read_collective, read_local_program
 from shard_dialect.runtime.shards_of_arrays import gather, scatter
 from shard_dialect.search import auto as searching
 from shard_dialect.search import mutations as mutating
-from shard_dialect.search.auto import AUTO, AutoOptions, AutoResult, size_in_bytes
+from shard_dialect.search.auto import (
+    AUTO,
+    AutoOptions,
+    AutoResult,
+    register_objective,
+    size_in_bytes,
+)
 from shard_dialect.search.evaluate import Objective
 from shard_dialect.search.mutations import Mutation
 
@@ -96,12 +113,13 @@ def _names_file(text: str) -> bool:
 
 def run_pipeline(
     module: ir.Module,
-    pipeline: str | Sequence[str | Pass],
+    pipeline: Steps,
     instruments: Instruments | None = None,
 ) -> ir.Module:
-    """Run passes on `module`, in place: a text as for `--pass-pipeline`, or a list of passes.
+    """Run passes on `module`, in place: a text as for `--pass-pipeline`, a pass, or a list.
 
-    It returns the module, which is a new one for what JAX has lowered.
+    It returns the module, which is a new one for what JAX has lowered. A pass runs others so: on
+    the module, or on the function, that it is given.
 
     The module may be of any context, which is single-threaded then and has the `mesh` dialect.
     Raises `ShardError` for unknown passes and options, and for a module that a pass refuses.
@@ -142,7 +160,7 @@ def report(
     *,
     suggest: bool = False,
     suggest_seconds: float = SECONDS,
-    device_model: str = DEVICE_MODEL,
+    device_model: str | DeviceModel = DEVICE_MODEL,
     allocator: Allocator = "unfused",
     measured: str | Path | None = None,
     prove: bool = False,
@@ -158,7 +176,7 @@ def report(
     as `sd.prove` gives it. Raises `ShardError` where `run` would.
     """
     module = _ready(module)
-    with module.context, _file_locations(module):
+    with module.context, _file_locations(module), listening() as heard:
         copy = ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
         unsharded = Unsharded.of(copy, entry) if prove else None
         found = report_on(
@@ -171,16 +189,15 @@ def report(
             measured=None if measured is None else str(measured),
             file_text=_file_text(module),
         )
-        if unsharded is None:
-            return found
-        return replace(found, proof=confirmed_proof(unsharded, copy, found.entry))
+        proof = confirmed_proof(unsharded, copy, found.entry) if unsharded else None
+        return replace(found, proof=proof, diagnostics=tuple(heard))
 
 
 def what_if(
     module: ir.Module,
     *questions: str,
     entry: str | None = None,
-    device_model: str = DEVICE_MODEL,
+    device_model: str | DeviceModel = DEVICE_MODEL,
 ) -> Comparison:
     """Return what other shardings would change: `sd.what_if(module, "w1=[[], [model]]")`.
 
@@ -220,9 +237,9 @@ def auto(
     *,
     grid: Sequence[int] | None = None,
     devices: int | None = None,
-    objective: Objective = "time",
+    objective: Objective | str = "time",
     memory_limit: int | str | None = None,
-    device_model: str = DEVICE_MODEL,
+    device_model: str | DeviceModel = DEVICE_MODEL,
     seconds: float = 60.0,
     plans: int | None = None,
     entry: str | None = None,
@@ -240,9 +257,10 @@ def auto(
     shape = None if grid is None else listed("grid", grid, "(2, 4)")
     limit = size_in_bytes(memory_limit) if isinstance(memory_limit, str) else memory_limit
     options = AutoOptions(objective, limit, device_model, seconds, plans, shape, devices)
-    with module.context, _file_locations(module):
+    with module.context, _file_locations(module), listening() as heard:
         result = searching.auto(module, options, entry)
-    source = _sources.get(module)
+        result = replace(result, diagnostics=tuple(heard))
+    source = _source_of(module)
     if source is not None:
         _sources[result.module] = source
     return result
@@ -257,17 +275,19 @@ def prove(unsharded: ir.Module, local: ir.Module, entry: str | None = None) -> P
     where they do not fit.
     """
     unsharded, local = _ready(unsharded), _ready(local)
-    with unsharded.context, _file_locations(unsharded):
-        whole = Unsharded.of(at_own_places(unsharded), entry)
-    with local.context, _file_locations(local):
-        return confirmed_proof(whole, local, entry)
+    with listening() as heard:
+        with unsharded.context, _file_locations(unsharded):
+            whole = Unsharded.of(at_own_places(unsharded), entry)
+        with local.context, _file_locations(local):
+            proof = confirmed_proof(whole, local, entry)
+    return replace(proof, diagnostics=tuple(heard))
 
 
 def mutations(
     module: ir.Module,
     entry: str | None = None,
     *,
-    device_model: str = DEVICE_MODEL,
+    device_model: str | DeviceModel = DEVICE_MODEL,
     seconds: float = mutating.SECONDS,
 ) -> list[Mutation]:
     """Return each change of one decision of `entry`, and what it adds to its costs.
@@ -289,7 +309,7 @@ def mutate(module: ir.Module, *what: int | str, entry: str | None = None) -> ir.
     module = _ready(module)
     with module.context, _file_locations(module):
         changed = mutating.mutated(module, list(map(str, what)), entry)
-    source = _sources.get(module)
+    source = _source_of(module)
     if source is not None:
         _sources[changed] = source
     return changed
@@ -368,6 +388,34 @@ def load_plugin(name: str) -> None:
     plugins.load([name])
 
 
+def form(module: ir.Module, entry: str | None = None) -> str:
+    """Return the form of the function `entry`: annotated, propagated, distributed, local, lowered.
+
+    Raises `ShardError` if there is no such function.
+    """
+    op = _read(module).operation
+    return form_of(find_function(op, choose_entry(op, entry)))
+
+
+def read_program(module: ir.Module, entry: str | None = None) -> Program:
+    """Return the boundary of a function in the local form, and the collectives that it runs.
+
+    Each of `arguments` and `results` has its local type, its global type and its sharding;
+    `calls` are the collectives in their order. Raises `ShardError` for a module in another form.
+    """
+    module = _ready(module)
+    name = choose_entry(module.operation, entry)
+    function = find_function(module.operation, name)
+    with module.context, _file_locations(module):
+        if form_of(function) != "local":
+            raise error_at(
+                function.location,
+                f"function @{name} is in the {form_of(function)} form: its boundary is read in the "
+                "local form, which sd.run_pipeline(module, 'spmd') makes",
+            )
+        return read_local_program(module.operation, name, partial_results=True)
+
+
 def _ready(given: Any) -> ir.Module:
     """The module, ready for passes."""
     module = _read(given)
@@ -387,27 +435,47 @@ def _read(given: Any) -> ir.Module:
 
 
 def _file_locations(module: ir.Module) -> AbstractContextManager[None]:
-    source = _sources.get(module)
+    source = _source_of(module)
     return source.file_locations() if source else nullcontext()
 
 
 def _file_text(module: ir.Module) -> str | None:
-    source = _sources.get(module)
+    source = _source_of(module)
     return source.file_text if source else None
+
+
+def _source_of(module: ir.Module | ir.Operation) -> Source | None:
+    """Where a module came from; or that of an op, as passes are given."""
+    if isinstance(module, ir.Module):
+        return _sources.get(module)
+    while module.operation.parent is not None:
+        module = module.operation.parent
+    living = (each() for each in _sources.keyrefs())
+    return next((_sources.get(each) for each in living if each and _is(each, module)), None)
+
+
+def _is(module: ir.Module, op: ir.Operation) -> bool:
+    return module.context == op.context and module.operation == op.operation
 
 
 __all__ = [
     "AUTO",
     "AutoOptions",
     "AutoResult",
+    "Boundary",
+    "CannotJudge",
     "Comparison",
     "CompiledProgram",
+    "Costs",
+    "DeviceModel",
     "Diagnostic",
     "DrawnSharding",
     "Grid",
     "Instruments",
     "Mutation",
+    "NetworkLevel",
     "Pass",
+    "Program",
     "ProgramReport",
     "Proof",
     "Query",
@@ -419,30 +487,42 @@ __all__ = [
     "Site",
     "annotate",
     "auto",
+    "built_in",
     "communication",
     "compare",
     "compile",
+    "error_at",
     "explain",
+    "form",
     "gather",
     "join_shards",
+    "listening",
     "load",
     "load_plugin",
     "make_context",
     "mutate",
     "mutations",
+    "note_at",
     "parse",
+    "plan_reshard",
     "prove",
     "read_collective",
+    "read_program",
     "register_backend",
+    "register_device_model",
     "register_dialect",
+    "register_judge",
+    "register_objective",
     "register_pass",
     "report",
     "report_html",
     "run",
     "run_pipeline",
     "scatter",
+    "sharding_of",
     "sharding_rule",
     "show",
     "to_text",
+    "warn",
     "what_if",
 ]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 Severity = Literal["error", "warning", "remark", "note"]
 
@@ -172,7 +172,25 @@ def number_of(count: int, noun: str) -> str:
 
 def brief(error: BaseException) -> str:
     """The class and the message of an exception, in one line."""
-    return shown(" ".join(f"{type(error).__name__}: {error}".split()))
+    try:
+        text = str(error)
+    except Exception:  # of a user's class
+        text = ""
+    name = type(error).__name__
+    return shown(" ".join(f"{name}: {text}".split()) if text.strip() else name)
+
+
+def value_text(value: object) -> str:
+    """A value as Python writes it, if that is short, in one line.
+
+    >>> value_text([1, 2]), value_text("x" * 100)
+    ('[1, 2]', "a value of type 'str'")
+    """
+    try:
+        text = repr(value)
+    except Exception:  # of a user's class
+        text = ""
+    return shown(text) if 0 < len(text) <= 60 else f"a value of type '{type(value).__name__}'"
 
 
 def raised_in(error: BaseException) -> tuple[Diagnostic, ...]:
@@ -184,6 +202,21 @@ def raised_in(error: BaseException) -> tuple[Diagnostic, ...]:
         if not frame.filename.startswith((own, "<")) and "importlib" not in frame.filename:
             return (Diagnostic("note", "raised here", f"{frame.filename}:{frame.lineno}:1"),)
     return ()
+
+
+FAILURES = (Exception, SystemExit, GeneratorExit)
+"""All that a user's code may end with, but for Ctrl-C."""
+T = TypeVar("T")
+
+
+def of_user(what: str, call: Callable[[], T], location: str | None = None) -> T:
+    """What a user's function returns; whatever it raises is a `ShardError` that names `what`."""
+    try:
+        return call()
+    except ShardError as error:
+        raise (error.at(location) if location else error) from None
+    except FAILURES as error:
+        raise ShardError(f"{what} raised {brief(error)}", location, raised_in(error)) from error
 
 
 def cannot(do: str, path: str, error: OSError) -> ShardError:

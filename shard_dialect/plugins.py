@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from shard_dialect.errors import ShardError, brief, cannot, raised_in
+from shard_dialect.errors import FAILURES, ShardError, brief, cannot, raised_in
 
 GROUP = "shard_dialect.plugins"
 _loaded: dict[str, ModuleType | None] = {}
@@ -79,7 +79,7 @@ def _guarded(import_it: Callable[[], ModuleType], shown: str) -> ModuleType:
     """Run an import; whatever it raises becomes one error line, at the plugin's own line."""
     try:
         return import_it()
-    except (Exception, SystemExit) as error:
+    except FAILURES as error:
         if isinstance(error, SyntaxError) and error.filename:
             location = f"{error.filename}:{error.lineno}:{error.offset or 1}"
             raise ShardError(f"cannot load {shown}: {error.msg}", location) from None

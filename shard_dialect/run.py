@@ -188,10 +188,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--reference-by",
-        choices=("xla", "upstream", "self"),
         metavar="JUDGE",
-        help="who runs the unsharded program: xla (jaxlib), upstream (MLIR's own passes, slow), or "
-        "self (our code, which shares its faults); default: the first of these that can",
+        help="who runs the unsharded program: xla (jaxlib), upstream (MLIR's own passes, slow), "
+        "self (our code, which shares its faults), or a plugin's; default: the first of these "
+        "three that can",
     )
     plugins.add_argument(parser)
     parser.add_argument(

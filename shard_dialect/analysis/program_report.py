@@ -39,7 +39,7 @@ from shard_dialect.analysis.report_text import (
     memory_text,
     schedule_text,
 )
-from shard_dialect.errors import check_one_of, number_of
+from shard_dialect.errors import Diagnostic, check_one_of, number_of
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import form_of, refuse_form
 from shard_dialect.ir.grids import grids_of, refuse_more_devices
@@ -89,6 +89,8 @@ class ProgramReport:
     file_text: str | None = field(default=None, repr=False)
     """The text of the file, in which values have the user's names."""
     proof: Proof | None = None
+    diagnostics: tuple[Diagnostic, ...] = ()
+    """The warnings that making it gave."""
     """Whether each device computes the unsharded program, if that was asked for."""
 
     @property
@@ -168,7 +170,7 @@ def report_on(
     *,
     suggest: bool = False,
     suggest_seconds: float = SECONDS,
-    device_model: str = DEVICE_MODEL,
+    device_model: str | DeviceModel = DEVICE_MODEL,
     allocator: Allocator = "unfused",
     measured: str | None = None,
     file_text: str | None = None,

@@ -43,6 +43,7 @@ def answer(parser: argparse.ArgumentParser, *, with_passes: bool) -> None:
         "PASS,...": _list_of_passes,
         "PASS=PIPELINE": _pipeline,
         "TEXT": _pipeline,
+        "JUDGE": lambda **_: ("xla", "upstream", "self"),
         "options|passes|PASS": _help_topics,
     }
     for action in parser._actions:

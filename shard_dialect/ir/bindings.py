@@ -70,9 +70,11 @@ if TYPE_CHECKING:
     from torch_mlir.passmanager import PassManager
 else:
     ir = submodule("ir")
+    """MLIR's `ir`: contexts, operations, attributes, types."""
     irdl = submodule("_mlir_libs._mlirDialectsIRDL")
     linalg_queries = submodule("_mlir_libs._mlirDialectsLinalg")
     PassManager = submodule("passmanager").PassManager
+    """MLIR's own pass manager."""
 
 submodule("_mlir_libs._mlir").globals.append_dialect_search_prefix("shard_dialect.ir.classless")
 

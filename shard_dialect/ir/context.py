@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import FAILURES, ShardError, brief, raised_in
 from shard_dialect.ir.bindings import ir, irdl, submodule
 from shard_dialect.ir.diagnostics import NOT_REGISTERED, error_at
 from shard_dialect.ir.mesh import mesh_dialect
@@ -16,6 +16,13 @@ from shard_dialect.ir.walk import walk
 
 Loader = Callable[[], None]
 _loaders: dict[str, Loader] = {}
+_has_code_of_users = False
+
+
+def expect_code_of_users() -> None:
+    """Have later contexts load all dialects: a user's pass or lowering may make any op."""
+    global _has_code_of_users
+    _has_code_of_users = True
 
 
 def register_dialect(name: str, definition: str | Loader) -> None:
@@ -24,6 +31,7 @@ def register_dialect(name: str, definition: str | Loader) -> None:
     `definition` is the text of an IRDL module, or a function that loads the dialect into the
     current context. A later definition of the same name replaces an earlier one.
     """
+    expect_code_of_users()
     _loaders[name] = definition if callable(definition) else lambda: _load_irdl(definition)
 
 
@@ -42,8 +50,9 @@ def load_registered(keeps_loaded: bool = False) -> None:
     One that is loaded already is an error, or kept.
     """
     context = ir.Context.current
-    if _loaders:  # a function may load one that extends a dialect, and abort where that is missing
+    if _has_code_of_users:  # a loader may extend a dialect, and abort where that is missing
         context.load_all_available_dialects()
+        load_stablehlo(context)
     for name, load in _loaders.items():
         if keeps_loaded and context.is_dialect_loaded(name):
             continue
@@ -51,9 +60,12 @@ def load_registered(keeps_loaded: bool = False) -> None:
             raise ShardError(f"there is a dialect '{name}' already: yours needs another name")
         try:
             load()
-        except Exception as error:
-            reason = " ".join(str(error).split())
-            raise ShardError(f"cannot load dialect '{name}': {reason}") from None
+        except FAILURES as error:
+            is_of_mlir = isinstance(error, ShardError | ir.MLIRError | ValueError) and str(error)
+            reason = " ".join(str(error).split()) if is_of_mlir else brief(error)
+            raise ShardError(
+                f"cannot load dialect '{name}': {reason}", None, raised_in(error)
+            ) from None
 
 
 BASE = [

@@ -9,7 +9,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from shard_dialect.errors import Diagnostic, Severity, ShardError, ShardWarning
+from shard_dialect.errors import (
+    Diagnostic,
+    Severity,
+    ShardError,
+    ShardWarning,
+    brief,
+    raised_in,
+)
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.reading.string_literals import quoted
 
@@ -42,13 +49,19 @@ _heard: ContextVar[list[Diagnostic] | None] = ContextVar("_heard", default=None)
 
 @contextmanager
 def listening() -> Iterator[list[Diagnostic]]:
-    """Collect the diagnostics that are given in the `with` block."""
+    """Collect the warnings and remarks that are given in the `with` block, whatever is filtered.
+
+    They go to Python's `warnings` as well, and to a `listening` around this one.
+    """
     heard: list[Diagnostic] = []
+    outer = _heard.get()
     token = _heard.set(heard)
     try:
         yield heard
     finally:
         _heard.reset(token)
+        if outer is not None:
+            outer += heard
 
 
 _is_silent: ContextVar[bool] = ContextVar("_is_silent", default=False)
@@ -202,8 +215,22 @@ def not_utf8(error: RuntimeError, location: str | None, what: str = "") -> Shard
 
 def from_mlir(error: ir.MLIRError) -> ShardError:
     """The `ShardError` with the diagnostics of MLIR's exception."""
-    diagnostics = [_diagnostic(each) for each in error.error_diagnostics]
+    diagnostics = [_diagnostic(each) for each in getattr(error, "error_diagnostics", ())]
     return _as_error(diagnostics) if diagnostics else ShardError(str(error).strip())
+
+
+def from_mlir_in(what: str, error: ir.MLIRError, location: str | None) -> ShardError:
+    """The `ShardError` for MLIR's exception in a user's function, which `what` names.
+
+    It is at the op that MLIR speaks about, else at `location`; so are errors in a text that the
+    function parsed, whose lines are not those of the user's file.
+    """
+    notes = raised_in(error)
+    if "Unable to parse" in str(error):
+        return ShardError(f"{what} raised {brief(error)}", location, notes)
+    found = from_mlir(error)
+    place, notes = found.location or location, (*found.notes, *notes)
+    return ShardError(f"{what}: {found.message}", place, notes, found.further)
 
 
 @contextmanager

@@ -30,6 +30,7 @@ from shard_dialect.collectives.collective_record import CollectiveRecord
 from shard_dialect.collectives.collective_table import LOCAL
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.context import expect_code_of_users
 from shard_dialect.ir.diagnostics import location_text
 from shard_dialect.ir.mesh.annotation_ops import computations_around
 from shard_dialect.ir.mesh.attributes import RULE
@@ -139,6 +140,7 @@ def sharding_rule(*names: str, **facets: Any) -> Callable[[_Registered], _Regist
         unknown = given.keys() - {each.name for each in fields(OpRecord)}
         if unknown:
             raise ShardError(f"unknown facets of {', '.join(names)}: {', '.join(sorted(unknown))}")
+        expect_code_of_users()
         for name in names:
             checked = {facet: guarded(name, facet, each) for facet, each in given.items()}
             RECORDS[name] = replace(named(name) or OpRecord(), **checked)

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
-from shard_dialect.errors import Diagnostic, ShardError, brief, raised_in
+from shard_dialect.errors import FAILURES, Diagnostic, ShardError, brief, raised_in
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.diagnostics import location_text
+from shard_dialect.ir.diagnostics import from_mlir_in, location_text
 from shard_dialect.model import ShardingRule
 from shard_dialect.model.rule_text import check_rule
 from shard_dialect.ops.factors import Query
@@ -50,9 +50,9 @@ def guarded(name: str, facet: str, function: Any) -> Any:
             raise ShardError(f"{what} {error}", location, _defined(function)) from None
         except ShardError as error:
             raise error.at(location) from None
-        except ir.MLIRError:
-            raise  # it has a place
-        except Exception as error:  # any that the user's code ends with
+        except ir.MLIRError as error:
+            raise from_mlir_in(what, error, location) from None
+        except FAILURES as error:
             text = f"{what} raised {brief(error)}"
             raise ShardError(text, location, raised_in(error)) from error
 

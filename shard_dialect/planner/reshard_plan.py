@@ -33,7 +33,7 @@ from shard_dialect.planner.layouts.layout import AxisNumbers, Layout
 from shard_dialect.planner.layouts.reshard_problem import reduced_problem, solve, whole_problem
 from shard_dialect.planner.layouts.search import SearchTooLong, TimedProblem, fastest
 from shard_dialect.planner.permutation import may_permute, permute, without_size_one
-from shard_dialect.planner.prices import BYTES, Prices, bytes_moved
+from shard_dialect.planner.prices import BYTES, PICOSECONDS, Prices, bytes_moved
 
 
 def steps_on_grid(
@@ -102,6 +102,11 @@ class Plan:
     exact: bool = True
     picoseconds: int | None = None
     """The time on the device model, of a plan for time."""
+
+    @property
+    def seconds(self) -> float | None:
+        """The time on the device model, of a plan for time."""
+        return None if self.picoseconds is None else self.picoseconds / PICOSECONDS
 
     @property
     def cost(self) -> int:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Literal, TypeAlias
 
+from shard_dialect.errors import Diagnostic
 from shard_dialect.ir.bindings import ir
 from shard_dialect.proof import (  # noqa: F401 - they say what ops mean
     collectives,
@@ -62,6 +63,8 @@ class Proof:
     """Ops of which only that they are functions was used."""
     is_of_smaller: bool = field(default=False, repr=False)
     """Whether the counterexample is one of smaller programs."""
+    diagnostics: tuple[Diagnostic, ...] = field(default=(), repr=False)
+    """The warnings that the proof gave."""
 
     def __str__(self) -> str:
         if self.answer == "proven":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,6 +11,7 @@ from shard_dialect.abi.tensor_types import Array, TensorType
 from shard_dialect.backends.xla.xla_devices import XlaExecutable
 from shard_dialect.errors import ShardError, check_one_of
 from shard_dialect.ir.context import make_context
+from shard_dialect.ir.diagnostics import listening
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.pipeline import run_pipeline, steps_before
 from shard_dialect.runtime.checking.bisect import Suspect
@@ -54,7 +56,7 @@ class CompiledProgram:
         joining = world_of(backend) if isinstance(backend, str) else None
         in_process = devices_of(backend)
         peers = joining() if joining else None
-        with make_context():
+        with make_context(), listening() as heard:
             if executable is not None:
                 self._executable: Any = executable
             elif in_process is not InProcess:
@@ -66,6 +68,8 @@ class CompiledProgram:
         sharded."""
         if peers:
             peers.check_size(self.program.devices)
+        self.diagnostics = tuple(heard)
+        """The warnings that compiling it gave."""
         self.world: World = peers or in_process(self.program.devices)
         """The devices."""
 
@@ -149,11 +153,13 @@ class CompiledProgram:
         inputs = self._inputs(arguments) if arguments else self._drawn(seed)
         outputs = self.world.gather(self._run(inputs))
         reference = None
-        if self.world.speaks:
-            with make_context():
-                source = unsharded or self._source
-                reference = compile_reference(source, self.program.entry, by=judge)
-        return check(self._executable, reference, inputs, outputs, self.world)
+        with listening() as heard:
+            if self.world.speaks:
+                with make_context():
+                    source = unsharded or self._source
+                    reference = compile_reference(source, self.program.entry, by=judge)
+            verdict = check(self._executable, reference, inputs, outputs, self.world)
+        return replace(verdict, diagnostics=tuple(heard))
 
     def bisect(
         self, *arguments: Any, seed: int = 0, judge: Judge | None = None

@@ -7,14 +7,14 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
+from typing import Any, TypeVar, get_args
 
 from shard_dialect.abi.lowered_program import choose_entry
 from shard_dialect.analysis.changes.annotations import annotations_in
 from shard_dialect.analysis.changes.what_if_question import names_of
 from shard_dialect.analysis.program_costs import Costs
 from shard_dialect.analysis.reasons.explained_passes import imported
-from shard_dialect.errors import ShardError, did_you_mean
+from shard_dialect.errors import Diagnostic, ShardError, did_you_mean
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import form_of, functions_of, name_of
 from shard_dialect.ir.grids import grids_of
@@ -26,7 +26,7 @@ from shard_dialect.search.best_first import PROVEN, Found, Search
 from shard_dialect.search.budget import Budget
 from shard_dialect.search.choices.integer_program import is_available
 from shard_dialect.search.decisions import dimensions_of
-from shard_dialect.search.evaluate import Evaluator, Objective
+from shard_dialect.search.evaluate import Evaluator, Objective, OwnObjective
 from shard_dialect.search.guide import Guide
 from shard_dialect.search.plan import Plan
 from shard_dialect.search.searched_function import SearchedFunction, searched_function
@@ -36,10 +36,11 @@ from shard_dialect.search.searched_function import SearchedFunction, searched_fu
 class AutoOptions:
     """The objective of a search, and its limits."""
 
-    objective: Objective = "time"
+    objective: Objective | str = "time"
+    """A name, also one of a plugin's, or a function of a plan's `Costs`: less is better."""
     memory_limit: int | None = None
     """The bytes that a device has."""
-    device_model: str = "h100"
+    device_model: str | DeviceModel = "h100"
     seconds: float = 60.0
     plans: int | None = None
     """The number of plans to try, for as long as that takes: the result is then the same on any
@@ -53,7 +54,7 @@ class AutoOptions:
 
     def __post_init__(self) -> None:
         """Raise `ShardError` for what is no option of a search."""
-        _objective(self.objective)
+        object.__setattr__(self, "objective", _objective(self.objective))
         limit: object = self.memory_limit
         if isinstance(limit, str):
             known = size_in_bytes(limit)
@@ -61,6 +62,12 @@ class AutoOptions:
         _seconds(str(self.seconds))
         if self.plans is not None:
             _plans(str(self.plans))
+
+    @property
+    def own_objective(self) -> OwnObjective:
+        """The objective of the integer program: time, where a user's function is the search's."""
+        found = _objective(self.objective)
+        return "time" if callable(found) else found
 
     @classmethod
     def read(cls, text: str) -> AutoOptions:
@@ -111,11 +118,35 @@ def size_in_bytes(text: str) -> int:
     return int(float(match[1]) * _UNITS[match[2]])
 
 
-def _objective(text: str) -> Objective:
-    match text:
+_Objective = TypeVar("_Objective", bound=Callable[[Costs], float])
+_REGISTERED: dict[str, Callable[[Costs], float]] = {}
+
+
+def register_objective(name: str) -> Callable[[_Objective], _Objective]:
+    """Let a function of a plan's `Costs` be what `--auto=objective=` calls `name`: less is better.
+
+    `sd.auto` takes the function itself. Raises `ShardError` for a name that is taken.
+    """
+    if name in _REGISTERED or name in get_args(OwnObjective):
+        raise ShardError(f"objective '{name}' exists already")
+
+    def register(function: _Objective) -> _Objective:
+        _REGISTERED[name] = function
+        return function
+
+    return register
+
+
+def _objective(given: Objective | str) -> Objective:
+    if callable(given):
+        return given
+    match given:
         case "time" | "bytes" | "memory":
-            return text
-    raise ShardError(f"--auto: objective={text} is none: expected time, bytes or memory")
+            return given
+    if given in _REGISTERED:
+        return _REGISTERED[given]
+    known = ", ".join([*get_args(OwnObjective), *_REGISTERED])
+    raise ShardError(f"--auto: objective={given} is none: expected one of {known}")
 
 
 _READERS: dict[str, Callable[[str], Any]] = {
@@ -144,6 +175,8 @@ class AutoResult:
     module: ir.Module
     """The program with annotations of arguments and results where it had none."""
     found: Found
+    diagnostics: tuple[Diagnostic, ...] = ()
+    """The warnings that the search gave."""
 
     @property
     def costs(self) -> Costs:
@@ -284,7 +317,7 @@ class Problem:
             entry,
             grid.name,
             DeviceModel.read(options.device_model),
-            options.objective,
+            _objective(options.objective),
             options.memory_limit,
             function.sites,
         )
@@ -303,7 +336,7 @@ class Problem:
             self.simplified,
             self.grid,
             self.evaluator.device_model,
-            self.options.objective,
+            self.options.own_objective,
             self.options.memory_limit,
             self.free,
         )

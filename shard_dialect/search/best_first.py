@@ -114,7 +114,8 @@ class Search:
         part = self.budget.part(_GUIDED * self.budget.seconds)
         for plan in guide.plans(self._costs, part):
             self._score(plan)
-        if self.budget.plans is None:  # else the machine's speed would decide how far it goes
+        if self.budget.plans is None and not callable(self.evaluator.objective):
+            # With a number of plans the machine's speed would decide how far it goes.
             self._bound = guide.bound(self.budget.part(_BOUNDING * self.budget.seconds))
         if self._best is not None:
             self._simplify(self._best[1])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import isnan, nan
 from typing import Literal
 
 from shard_dialect.analysis.program_costs import Costs, partitioned_costs
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, of_user, value_text
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.diagnostics import silent
@@ -20,7 +21,9 @@ from shard_dialect.model.devices.device_model import DeviceModel
 from shard_dialect.search.plan import Plan
 from shard_dialect.search.searched_function import Site, searched
 
-Objective = Literal["time", "bytes", "memory"]
+OwnObjective = Literal["time", "bytes", "memory"]
+Objective = OwnObjective | Callable[[Costs], float]
+"""Ours by name, or a user's function of what a plan costs a device: less is better."""
 
 
 @dataclass(frozen=True, order=True)
@@ -99,8 +102,18 @@ class Evaluator:
     def score(self, plan: Plan, costs: Costs) -> Score:
         """How good a plan is; less is better."""
         limit = self.memory_limit
-        values = {"time": costs.seconds, "bytes": costs.bytes, "memory": costs.peak}
         then = costs.bytes if self.objective == "time" else costs.seconds
         splits = sum(bool(axes) for _, dims in plan.splits for axes in dims)
         excess = max(0, costs.peak - limit) if limit is not None else 0
-        return Score(excess, values[self.objective], then, splits)
+        return Score(excess, self._objective(costs), then, splits)
+
+    def _objective(self, costs: Costs) -> float:
+        objective = self.objective
+        if not callable(objective):
+            return {"time": costs.seconds, "bytes": costs.bytes, "memory": costs.peak}[objective]
+        what = f"objective '{getattr(objective, '__name__', objective)}'"
+        found = of_user(what, lambda: objective(costs))
+        number = of_user(what, lambda: float(found)) if isinstance(found, int | float) else nan
+        if isnan(number):
+            raise ShardError(f"{what} returned {value_text(found)} for {costs}: expected a number")
+        return number

@@ -34,7 +34,7 @@ from shard_dialect.search.choices.sharding_program import (
     ShardingProgram,
     Solution,
 )
-from shard_dialect.search.evaluate import Objective
+from shard_dialect.search.evaluate import OwnObjective
 from shard_dialect.search.plan import Plan
 from shard_dialect.search.searched_function import SearchedFunction
 
@@ -156,7 +156,7 @@ class Guide:
     classes: Classes
     grid: Grid
     device_model: DeviceModel
-    objective: Objective
+    objective: OwnObjective
     memory_limit: int | None
     free: frozenset[int]
     """The boundary tensors that have no annotation of the user's."""
@@ -168,7 +168,7 @@ class Guide:
         simplified: SearchedFunction,
         grid: Grid,
         device_model: DeviceModel,
-        objective: Objective,
+        objective: OwnObjective,
         memory_limit: int | None,
         free: frozenset[int],
     ) -> Guide:
@@ -178,14 +178,14 @@ class Guide:
 
     def plans(self, known: Mapping[Plan, Costs | None], budget: Budget) -> Iterator[Plan]:
         """The plans to try; `known` has the costs of those that were tried before the next."""
-        objectives: tuple[Objective, ...] = (self.objective,)
+        objectives: tuple[OwnObjective, ...] = (self.objective,)
         if self.objective == "time":
             objectives = ("bytes", "time")
         for objective in objectives:
             yield from self._within_memory(objective, known, budget)
 
     def _within_memory(
-        self, objective: Objective, known: Mapping[Plan, Costs | None], budget: Budget
+        self, objective: OwnObjective, known: Mapping[Plan, Costs | None], budget: Budget
     ) -> Iterator[Plan]:
         """The plans of solutions for lower limits, until some fit; then for limits between."""
         seconds = _PART * budget.left
@@ -235,7 +235,7 @@ class Guide:
         for each in classes:
             yield frozenset(v for v, _ in plan.inner if self.classes.of_value[v] == each)
 
-    def _program(self, objective: Objective, limit: int | None) -> ShardingProgram:
+    def _program(self, objective: OwnObjective, limit: int | None) -> ShardingProgram:
         prices = Prices(self.grid, self.device_model, objective)
         return ShardingProgram(self.classes, prices, limit, self._peaks)
 

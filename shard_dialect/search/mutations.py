@@ -83,7 +83,7 @@ def mutations(
     module: ir.Module,
     entry: str | None = None,
     *,
-    device_model: str = _DEVICE_MODEL,
+    device_model: str | DeviceModel = _DEVICE_MODEL,
     seconds: float = SECONDS,
 ) -> list[Mutation]:
     """The mutations of a module in the annotated form, each with what it changes.

@@ -152,6 +152,48 @@ func.func @main(%x: tensor<f32>, %v: tensor<f32>) -> tensor<f32> {
   return %1 : tensor<f32>
 }
 """,
+    "comparisons that hold for what is no number": """
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %nan = arith.constant dense<[0x7FC00000, -2.0, 0.0, 1.0]> : tensor<4xf32>
+  %y = arith.mulf %x, %nan : tensor<4xf32>
+  %zero = arith.constant dense<0.0> : tensor<4xf32>
+  %one = arith.constant dense<1.0> : tensor<4xf32>
+  %a = arith.cmpf ugt, %y, %zero : tensor<4xf32>
+  %b = arith.cmpf ule, %y, %zero : tensor<4xf32>
+  %c = arith.select %a, %one, %zero : tensor<4xi1>, tensor<4xf32>
+  %d = arith.select %b, %one, %zero : tensor<4xi1>, tensor<4xf32>
+  %0 = arith.addf %c, %d : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+""",
+    "what is broadcast from one element, and reduced to one": """
+#all = affine_map<(d0, d1) -> (d0, d1)>
+#first = affine_map<(d0, d1) -> (d0, 0)>
+func.func @main(%x: tensor<4x6xf32>, %v: tensor<4x1xf32>) -> (tensor<4x1xf32>, tensor<4x6xf32>) {
+  %0 = linalg.generic {indexing_maps = [#all, #first], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<4x6xf32>) outs(%v : tensor<4x1xf32>) {
+  ^bb0(%a: f32, %sum: f32):
+    %s = arith.addf %a, %sum : f32
+    linalg.yield %s : f32
+  } -> tensor<4x1xf32>
+  %e = tensor.empty() : tensor<4x6xf32>
+  %1 = linalg.generic {indexing_maps = [#all, #first, #all],
+                       iterator_types = ["parallel", "parallel"]}
+      ins(%x, %0 : tensor<4x6xf32>, tensor<4x1xf32>) outs(%e : tensor<4x6xf32>) {
+  ^bb0(%a: f32, %b: f32, %out: f32):
+    %s = arith.divf %a, %b : f32
+    linalg.yield %s : f32
+  } -> tensor<4x6xf32>
+  return %0, %1 : tensor<4x1xf32>, tensor<4x6xf32>
+}
+""",
+    "many elements": f"""
+func.func @main(%x: tensor<1200xf32>) -> tensor<1200xf32> {{
+  %c = arith.constant dense<[{", ".join(f"{n % 97}.5" for n in range(1200))}]> : tensor<1200xf32>
+  %0 = arith.addf %x, %c : tensor<1200xf32>
+  return %0 : tensor<1200xf32>
+}}
+""",
     "the sign of what is no number": """
 func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {
   %nan = stablehlo.constant dense<[0x7FC00000, -2.0, 0.0]> : tensor<3xf32>

@@ -27,7 +27,6 @@ from shard_dialect.model.devices.device_model import DeviceModel, NetworkLevel
 
 NODES = DeviceModel(
     "nodes of 4",
-    (),
     (("f32", 1.0),),
     1,
     1.0,
@@ -36,7 +35,6 @@ NODES = DeviceModel(
 """100 bytes a second inside of nodes of four, 10 between them; 1 and 5 seconds of latency."""
 TORUS = DeviceModel(
     "4x4",
-    (),
     (("f32", 1.0),),
     1,
     1.0,

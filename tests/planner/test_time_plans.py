@@ -21,7 +21,7 @@ RING = NetworkLevel("ring", 4, 10e9, 2e-6, ring=True)
 
 
 def model(*levels: NetworkLevel) -> DeviceModel:
-    return DeviceModel("test", (), (("f32", 1e12),), 1 << 30, 1e12, levels)
+    return DeviceModel("test", (("f32", 1e12),), 1 << 30, 1e12, levels)
 
 
 MODELS = {

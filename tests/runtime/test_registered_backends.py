@@ -15,7 +15,7 @@ from shard_dialect.run import main
 from shard_dialect.runtime.communicators import registered_devices
 from tests.conftest import ROOT
 
-EXAMPLE = ROOT / "examples/numpy_backend.py"
+EXAMPLE = ROOT / "examples/library/numpy_backend.py"
 MLP = ROOT / "examples/mlp_stablehlo.mlir"
 SINE = """
 shard.grid @g(shape = 2)

@@ -152,7 +152,7 @@ def test_modules_without_a_grid_and_with_another_one_are_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("objective=speed", "objective=speed is none: expected time, bytes or memory"),
+        ("objective=speed", "objective=speed is none: expected one of time, bytes, memory"),
         ("memory-limit=16GB", "memory-limit=16GB is no size: write 500000, 512MiB, 16GiB"),
         ("colour=red", "--auto has no option 'colour'"),
         ("grid=2,4", "sizes of a grid are written 2x4"),
@@ -188,7 +188,7 @@ def test_cheap_values_are_computed_again_where_nothing_else_fits() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"objective": "speed"}, "objective=speed is none: expected time, bytes or memory"),
+        ({"objective": "speed"}, "objective=speed is none: expected one of time, bytes, memory"),
         ({"memory_limit": "4KiB"}, "memory_limit='4KiB' is a text: write 4096, in bytes"),
         ({"seconds": 0}, "seconds=0 is no time"),
         ({"plans": -1}, "plans=-1 is no number of plans"),

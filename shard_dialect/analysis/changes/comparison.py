@@ -16,6 +16,7 @@ from shard_dialect.analysis.program_report import DEVICE_MODEL, ProgramReport, r
 from shard_dialect.analysis.reasons.explained_passes import imported
 from shard_dialect.errors import of_option
 from shard_dialect.ir.bindings import ir
+from shard_dialect.model.devices.device_model import DeviceModel
 from shard_dialect.model.notebook_html import print_text, table_html
 
 _HEAD = ["", "before", "after", "change"]
@@ -90,7 +91,7 @@ def what_if(
     questions: Sequence[str],
     entry: str | None = None,
     *,
-    device_model: str = DEVICE_MODEL,
+    device_model: str | DeviceModel = DEVICE_MODEL,
 ) -> Comparison:
     """Compare a module with itself, sharded otherwise as `questions` say: `w1=[[], [model]]`.
 

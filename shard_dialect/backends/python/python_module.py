@@ -38,6 +38,7 @@ from shard_dialect.ir.function import (
 from shard_dialect.ir.grids import sub_clusters_of
 from shard_dialect.ir.mesh.attributes import ARGUMENT, DEVICE, RESULT, STAGE, symbol
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.reading.constants import write_resources_in_place
 from shard_dialect.ir.shard.local_collectives import one_by_one
 from shard_dialect.ir.verify import declares_no_grid
 from shard_dialect.ir.walk import operations, walk
@@ -279,6 +280,7 @@ def _prepared(root: ir.Operation, name: str | None) -> tuple[Shardings, ir.Opera
             )
     if not functions:
         raise ShardError("there is no function to write in Python")
+    write_resources_in_place(root)
     fold_device_positions(root)
     fold_collective_operands(root)
     check_members(root)

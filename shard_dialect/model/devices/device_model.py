@@ -22,15 +22,16 @@
     latency = 4.0e-6
 
 A level with `ring = true` is a dimension of a torus: each device has a link to both neighbours.
-`docs/device-models.md` describes the format.
+`docs/device-models.md` describes the format. The same is written in Python as `DeviceModel(...)`,
+which `register_device_model` gives a name.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -66,29 +67,57 @@ class DeviceModel:
     """The rates at which a device computes, stores and sends; the innermost level is first."""
 
     name: str
-    sources: tuple[str, ...]
     flops: tuple[tuple[str, float], ...]
-    """The floating-point operations of matrix products per second, by element type."""
+    """The floating-point operations of matrix products per second, by element type; a dict, too."""
     memory_bytes: int
     memory_bytes_per_second: float
-    network: tuple[NetworkLevel, ...]
+    network: tuple[NetworkLevel, ...] = ()
+    sources: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raise `ShardError` for what no device has."""
+        object.__setattr__(self, "flops", tuple(dict(self.flops).items()))
+        object.__setattr__(self, "network", tuple(self.network))
+        object.__setattr__(self, "sources", tuple(self.sources))
+        _check(self._data())
+
+    def _data(self) -> dict[str, Any]:
+        """As in the file."""
+        return {
+            "name": self.name,
+            "flops": dict(self.flops),
+            "memory": {
+                "bytes": self.memory_bytes,
+                "bytes_per_second": self.memory_bytes_per_second,
+            },
+            "network": list(map(asdict, self.network)),
+            "sources": list(self.sources),
+        }
 
     @classmethod
-    def read(cls, name_or_path: str) -> DeviceModel:
-        """The device model of this name that comes with the package, or that in a file of the user.
+    def read(cls, given: str | DeviceModel) -> DeviceModel:
+        """The device model of this name, that in a file of the user, or the one that is given.
 
         Raises `ShardError` for a file that cannot be read, and for one with a mistake.
 
         >>> DeviceModel.read("h100").network[0].name
         'NVLink'
         """
+        if isinstance(given, DeviceModel):
+            return given
+        if not isinstance(given, str):
+            raise ShardError(
+                f"the device model is a {type(given).__name__}: give its name, or a DeviceModel"
+            )
+        if given in _REGISTERED:
+            return _REGISTERED[given]
         names = device_model_names()
-        path = Path(name_or_path)
-        if name_or_path in names:
-            path = _FOLDER / f"{name_or_path}.toml"
+        path = Path(given)
+        if given in names:
+            path = _FOLDER / f"{given}.toml"
         elif path.suffix != ".toml":
             raise ShardError(
-                f"no device model is named '{name_or_path}': expected one of {', '.join(names)}, "
+                f"no device model is named '{given}': expected one of {', '.join(names)}, "
                 "or a file that ends in .toml"
             )
         try:
@@ -162,12 +191,39 @@ class DeviceModel:
             )
 
 
+_REGISTERED: dict[str, DeviceModel] = {}
+
+
+def register_device_model(name: str, model: DeviceModel) -> None:
+    """Let `name` stand for a device model wherever one is named, as in `--device-model`.
+
+    Raises `ShardError` for a name that another one has.
+    """
+    if not isinstance(model, DeviceModel):
+        raise ShardError(f"device model '{name}' is a {type(model).__name__}: give a DeviceModel")
+    if name in device_model_names() and _REGISTERED.get(name) != model:
+        raise ShardError(f"there is a device model '{name}' already")
+    _REGISTERED[name] = model
+
+
 def device_model_names() -> list[str]:
-    """The names of the device models that come with the package."""
-    return sorted(path.stem for path in _FOLDER.glob("*.toml"))
+    """The names of the device models that come with the package, and of those registered."""
+    return sorted({*(path.stem for path in _FOLDER.glob("*.toml")), *_REGISTERED})
 
 
 def _model(data: dict[str, Any]) -> DeviceModel:
+    _check(data)
+    return DeviceModel(
+        data["name"],
+        tuple((each, float(rate)) for each, rate in data["flops"].items()),
+        int(data["memory"]["bytes"]),
+        float(data["memory"]["bytes_per_second"]),
+        tuple(NetworkLevel(**{"devices": None, **each}) for each in data.get("network", [])),
+        tuple(data.get("sources", [])),
+    )
+
+
+def _check(data: Mapping[str, Any]) -> None:
     where = "the device model"
     _expect_keys(data, where, ("name", "flops", "memory"), ("sources", "network"))
     for key in ("flops", "memory"):
@@ -181,45 +237,39 @@ def _model(data: dict[str, Any]) -> DeviceModel:
     levels = data.get("network", [])
     are_tables = isinstance(levels, list) and all(isinstance(each, dict) for each in levels)
     _expect(are_tables, "'network'", "a list of tables", levels)
-    network = tuple(_level(each, number) for number, each in enumerate(levels, 1))
-    _check_sizes(network)
-    return DeviceModel(
-        _text(data, "name", where),
-        tuple(sources),
-        tuple((each, _positive(data["flops"], each, "[flops]")) for each in data["flops"]),
-        int(_positive(memory, "bytes", "[memory]")),
-        _positive(memory, "bytes_per_second", "[memory]"),
-        network,
-    )
+    _expect_text(data, "name", where)
+    for each in data["flops"]:
+        _expect_positive(data["flops"], each, "[flops]")
+    _expect_positive(memory, "bytes", "[memory]")
+    _expect_positive(memory, "bytes_per_second", "[memory]")
+    for number, each in enumerate(levels, 1):
+        _check_level(each, f"network level {number}")
+    _check_sizes(levels)
 
 
-def _level(data: dict[str, Any], number: int) -> NetworkLevel:
-    where = f"network level {number}"
+def _check_level(data: Mapping[str, Any], where: str) -> None:
     _expect_keys(data, where, ("name", "bytes_per_second", "latency"), ("devices", "ring"))
     devices, ring = data.get("devices"), data.get("ring", False)
     is_count = devices is None or (type(devices) is int and devices > 0)
     _expect(is_count, f"'devices' of {where}", "a positive integer", devices)
     _expect(isinstance(ring, bool), f"'ring' of {where}", "true or false", ring)
-    return NetworkLevel(
-        _text(data, "name", where),
-        devices,
-        _positive(data, "bytes_per_second", where),
-        _positive(data, "latency", where, least=0),
-        ring,
-    )
+    _expect_text(data, "name", where)
+    _expect_positive(data, "bytes_per_second", where)
+    _expect_positive(data, "latency", where, least=0)
 
 
-def _check_sizes(network: tuple[NetworkLevel, ...]) -> None:
-    for number, (inner, outer) in enumerate(pairwise(network), 1):
-        if inner.devices is None:
+def _check_sizes(network: Sequence[Mapping[str, Any]]) -> None:
+    sizes = [level.get("devices") for level in network]
+    for number, (inner, outer) in enumerate(pairwise(sizes), 1):
+        if inner is None:
             raise ShardError(f"network level {number} has no 'devices': only the last may omit it")
-        if outer.devices is not None and outer.devices % inner.devices:
+        if outer is not None and outer % inner:
             raise ShardError(
-                f"network level {number + 1} joins {outer.devices} devices: expected a multiple of "
-                f"the {inner.devices} of the level inside it"
+                f"network level {number + 1} joins {outer} devices: expected a multiple of "
+                f"the {inner} of the level inside it"
             )
-    for number, level in enumerate(network, 1):
-        if level.ring and level.devices is None:
+    for number, (level, size) in enumerate(zip(network, sizes, strict=True), 1):
+        if level.get("ring") and size is None:
             raise ShardError(f"network level {number} is a ring: expected 'devices', its size")
 
 
@@ -240,16 +290,17 @@ def _expect(holds: bool, what: str, expected: str, found: object) -> None:
         raise ShardError(f"{what} must be {expected}, found {found!r}")
 
 
-def _text(data: Mapping[str, Any], key: str, where: str) -> str:
+def _expect_text(data: Mapping[str, Any], key: str, where: str) -> None:
     _expect(isinstance(data[key], str), f"'{key}' of {where}", "a string", data[key])
-    return str(data[key])
 
 
-def _positive(data: Mapping[str, Any], key: str, where: str, least: float | None = None) -> float:
+def _expect_positive(
+    data: Mapping[str, Any], key: str, where: str, least: float | None = None
+) -> None:
     """A finite number above 0, or from `least` on."""
     number = data[key]
-    is_number = type(number) in (int, float) and number < float("inf")
+    is_number = isinstance(number, int | float) and not isinstance(number, bool)
+    is_number = is_number and number < float("inf")
     in_range = is_number and (number > 0 if least is None else number >= least)
     expected = "a positive number" if least is None else f"a number, at least {least}"
     _expect(in_range, f"'{key}' of {where}", expected, number)
-    return float(number)

@@ -199,6 +199,8 @@ def partition_expansion(partitioned: PartitionedOp) -> None:
 
 def partition_reshape(partitioned: PartitionedOp) -> None:
     """Replace the shape operand by the local shape; the rule requires it to be a constant."""
+    if not partitioned.result.shape:
+        return
     type_ = partitioned.op.operands[1].type
     values = [ir.IntegerAttr.get(type_.element_type, size) for size in partitioned.result.shape]
     with ir.InsertionPoint(partitioned.op), partitioned.op.location:

@@ -100,7 +100,9 @@ def partition_shape(operand_number: int) -> PartitionFunction:
 
 
 def set_shape(op: ir.Operation, operand_number: int, shape: Sequence[int]) -> None:
-    """Replace operand number `operand_number` by a constant shape."""
+    """Replace operand number `operand_number` by a constant shape; that of a scalar stays."""
+    if not shape:  # of which the bindings make no constant
+        return
     index = ir.IndexType.get()
     values = [ir.IntegerAttr.get(index, size) for size in shape]
     dense = ir.DenseElementsAttr.get(values, ir.RankedTensorType.get([len(shape)], index))

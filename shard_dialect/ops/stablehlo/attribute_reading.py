@@ -57,6 +57,8 @@ def windows_of(op: ir.Operation, names: dict[str, str], sizes: list[int]) -> lis
 
 def write_padding(op: ir.Operation, padding: list[tuple[int, int]]) -> None:
     """Set the op's padding, low and high for each dimension."""
+    if not padding:
+        return
     integer = ir.IntegerType.get_signless(64)
     type_ = ir.RankedTensorType.get([len(padding), 2], integer)
     sizes = [ir.IntegerAttr.get(integer, size) for ends in padding for size in ends]

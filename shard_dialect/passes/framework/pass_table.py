@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TypeVar
 
 from shard_dialect.errors import ShardError, did_you_mean
+from shard_dialect.ir.context import expect_code_of_users
 from shard_dialect.passes.framework.base import Pass, pass_of_function
 from shard_dialect.passes.framework.options import options_of
 from shard_dialect.passes.pipelines import PIPELINES
@@ -125,6 +126,7 @@ def register_pass(cls: PassClass) -> PassClass:
             f"pass '{name}': {cls.__name__} has no method "
             f"'{min(cls.__abstractmethods__)}', which changes the op that the pass runs on"
         )
+    expect_code_of_users()
     options_of(cls)  # raises here for a field that cannot be an option
     _registered[name] = cls
     return cls

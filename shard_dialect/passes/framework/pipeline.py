@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import cast
 
-from shard_dialect.errors import ShardError, aside, brief, did_you_mean, raised_in
+from shard_dialect.errors import ShardError, aside, did_you_mean, of_user
 from shard_dialect.ir.bindings import PassManager, ir
-from shard_dialect.ir.diagnostics import from_mlir, location_text, reporting
+from shard_dialect.ir.diagnostics import from_mlir, from_mlir_in, location_text, reporting
 from shard_dialect.ir.function import record_forms
 from shard_dialect.passes.framework.base import (
     NamedPipeline,
@@ -35,6 +35,7 @@ from shard_dialect.passes.framework.options import (
     options_of,
     parse_pipeline,
     read_options,
+    written,
 )
 from shard_dialect.passes.framework.pass_table import is_registered, pass_class, pass_names
 from shard_dialect.passes.pipelines import PIPELINES
@@ -58,6 +59,9 @@ _ON_FUNCTIONS = frozenset({"sharding-propagation", "shard-partition"})
 _UNKNOWN = r"'([^']*)' does not refer to a registered pass"
 _RESTRICTED = r"Can't add pass '\w+' restricted to '([\w.]+)'"
 _Callback = Callable[[ir.Operation, object], None]
+Step = str | Pass | NamedPipeline
+Steps = Step | Sequence[Step]
+"""A pipeline: a text, a pass, or several of these."""
 
 
 class UnknownPassError(ShardError):
@@ -70,15 +74,17 @@ class UnknownPassError(ShardError):
 
 def run_pipeline(
     module: ir.Module | ir.Operation,
-    pipeline: str | Sequence[str | Pass],
+    pipeline: Steps,
     instruments: Instruments | None = None,
 ) -> None:
     """Run the pipeline `builtin.module(...)`, or just its inside, on `module`.
 
-    Raises `ShardError`: unknown passes or options, or whatever a pass refuses.
+    In place of a module it may be another op, such as the function that a pass runs on. Raises
+    `ShardError`: unknown passes or options, or whatever a pass refuses.
     """
     with module.context:
-        Pipeline.build(pipeline, instruments or Instruments()).run(module)
+        anchor = module.operation.name
+        Pipeline.build(pipeline, instruments or Instruments(), anchor).run(module)
 
 
 @dataclass(frozen=True)
@@ -95,15 +101,18 @@ class Pipeline:
     """Whether MLIR itself prints at the end: times, or statistics."""
 
     @classmethod
-    def build(cls, pipeline: str | Sequence[str | Pass], instruments: Instruments) -> Pipeline:
-        """A pipeline of a text or of passes. Raises `ShardError` for unknown passes, options."""
+    def build(cls, pipeline: Steps, instruments: Instruments, anchor: str = _MODULE) -> Pipeline:
+        """A pipeline of a text or of passes, on ops called `anchor`.
+
+        Raises `ShardError` for unknown passes, options.
+        """
         nodes, nests = _read(pipeline, instruments)
         _check_known((*instruments.print_ir_before, *instruments.print_ir_after))
-        manager = PassManager(_MODULE)
+        manager = PassManager(anchor)
         instruments.attach(manager)
         count = Count("passes", sum(not is_dump(each) for each in nodes))
         dumps = instruments.dumps()
-        _Builder(instruments, nests, count, dumps).fill(manager, _MODULE, nodes)
+        _Builder(instruments, nests, count, dumps).fill(manager, anchor, nodes)
         tells = instruments.timing or instruments.statistics is not None
         return cls(manager, _until_python(nodes), count, dumps, tells)
 
@@ -121,7 +130,7 @@ class Pipeline:
         doing(caller)
 
 
-def described(pipeline: str | Sequence[str | Pass], instruments: Instruments | None = None) -> str:
+def described(pipeline: Steps, instruments: Instruments | None = None) -> str:
     """The pipeline as `--pass-pipeline` takes it, with all options of all passes.
 
     Also with the options and passes that `instruments` add.
@@ -133,13 +142,30 @@ def described(pipeline: str | Sequence[str | Pass], instruments: Instruments | N
     return str(manager)
 
 
+def built_in(name: str, **options: object) -> Pass | NamedPipeline:
+    """Return a pass or pipeline by its name, as a value for `run_pipeline`: ours, or registered.
+
+    `built_in("materialize", strict=True)` is what `materialize{strict=true}` is in a text. Raises
+    `ShardError` for a name or an option that is not known.
+    """
+    element = Element(
+        name,
+        " ".join(f"{key.replace('_', '-')}={written(value)}" for key, value in options.items()),
+    )
+    if name in PIPELINES:
+        return named_pipeline(element)
+    if name not in pass_names():
+        raise UnknownPassError(name)
+    return make_pass(name, element.options)
+
+
 def make_pass(name: str, options: str = "") -> Pass:
     """One of our passes with its options, written as in `materialize{strict=true}`."""
     cls = pass_class(name)
     return cls(**read_options(options, options_of(cls), name))
 
 
-def steps_of(pipeline: str | Sequence[str | Pass]) -> tuple[str, ...]:
+def steps_of(pipeline: Steps) -> tuple[str, ...]:
     """The passes of a pipeline with their options, in order, to be run one by one."""
     return tuple(map(str, _read(pipeline, Instruments())[0]))
 
@@ -149,15 +175,15 @@ def steps_before(last: str, pipeline: str) -> tuple[str, ...]:
     return tuple(takewhile(lambda step: step.partition("{")[0] != last, steps_of(pipeline)))
 
 
-def _read(
-    pipeline: str | Sequence[str | Pass], instruments: Instruments
-) -> tuple[tuple[Node, ...], bool]:
+def _read(pipeline: Steps, instruments: Instruments) -> tuple[tuple[Node, ...], bool]:
     """The nodes inside of `builtin.module(...)`; and whether it was not there.
 
     Without it, as with flags, a pass on functions only is put in `func.func(...)`. Pipelines are
     replaced by their steps, with what the instruments add around them and to their options.
     """
-    text = pipeline if isinstance(pipeline, str) else ",".join(map(str, pipeline))
+    if isinstance(pipeline, str | Pass | NamedPipeline):
+        pipeline = [pipeline]
+    text = ",".join(map(str, pipeline))
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -263,7 +289,7 @@ class _Builder:
                 continue
             name, text, callback = self._python_pass(node, anchor)
             if is_registered(name):
-                callback = _of_user(callback, name)
+                callback = _of_user(callback, name, self.instruments.verify_each)
             if is_after_others:
                 callback = _after_others(callback)
             is_after_others = False
@@ -337,18 +363,23 @@ def _run(manager: PassManager, op: ir.Operation) -> None:
         raise from_mlir(error) from None
 
 
-def _of_user(callback: _Callback, name: str) -> _Callback:
-    """`callback`, for a user's pass called `name`: what it raises is an error of it, not ours."""
+def _of_user(callback: _Callback, name: str, verify: bool) -> _Callback:
+    """`callback`, for a user's pass called `name`: what it raises, or breaks, is its error."""
+    what = f"pass '{name}'"
 
     def guarded(op: ir.Operation, handle: object) -> None:
+        place = None if op.name == _MODULE else location_text(op.location)
         try:
-            callback(op, handle)
-        except (ShardError, ir.MLIRError):
+            of_user(what, lambda: callback(op, handle), place)
+        except ShardError as error:
+            if isinstance(error.__cause__, ir.MLIRError):
+                raise from_mlir_in(what, error.__cause__, place) from None
             raise
-        except Exception as error:  # any that the user's code ends with
-            place = None if op.name == _MODULE else location_text(op.location)
-            text = f"pass '{name}' raised {brief(error)}"
-            raise ShardError(text, place, raised_in(error)) from error
+        if verify:  # as the manager does next, which would not say who broke it
+            try:
+                op.verify()
+            except ir.MLIRError as error:
+                raise from_mlir_in(f"{what} left invalid IR", error, place) from None
 
     return guarded
 

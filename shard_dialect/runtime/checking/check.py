@@ -9,7 +9,7 @@ import numpy as np
 
 from shard_dialect.abi.lowered_program import Program
 from shard_dialect.abi.tensor_types import Array
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import Diagnostic, ShardError
 from shard_dialect.processes import watch
 from shard_dialect.processes.progress import counted
 from shard_dialect.processes.to_parent import doing
@@ -49,6 +49,8 @@ class Verdict:
     """The op that causes the difference, if `--bisect` was given."""
     note: str = ""
     """The results that no comparison says anything about, and why, if there are such."""
+    diagnostics: tuple[Diagnostic, ...] = ()
+    """The warnings that the check gave, as of compiling the unsharded program."""
 
     @property
     def passed(self) -> bool:

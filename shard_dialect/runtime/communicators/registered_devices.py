@@ -11,13 +11,14 @@ What such a class raises, and results that do not fit the program, are errors th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import ClassVar, Protocol, TypeVar
 
 import numpy as np
 
 from shard_dialect.abi.tensor_types import Array
 from shard_dialect.backends.xla.xla_devices import XlaDevices
-from shard_dialect.errors import Diagnostic, ShardError, brief, raised_in
+from shard_dialect.errors import ShardError, of_user
 from shard_dialect.ir.bindings import ir
 from shard_dialect.runtime.communicators.launched_world import BACKENDS
 from shard_dialect.runtime.communicators.world import InProcess, Runnable, Shards
@@ -35,7 +36,6 @@ class LocalExecutor(Protocol):
         """For each device by rank, its shards of the results, given those of the arguments."""
 
 
-T = TypeVar("T")
 _Executor = TypeVar("_Executor", bound=type[LocalExecutor])
 _REGISTERED: dict[str, type[RegisteredDevices]] = {}
 
@@ -81,13 +81,19 @@ class RegisteredExecutable:
     """A program that a user's class executes."""
 
     def __init__(self, name: str, executor: type[LocalExecutor], module: ir.Module, entry: str):
-        self.name = name
         self.program = read_local_program(module.operation, entry)
-        self._executor = self._guarded(lambda: executor(module, entry))
+        self._what = f"backend '{name}'"
+        self._executor = of_user(self._what, lambda: executor(module, entry))
 
     def run(self, shards: Sequence[Shards]) -> list[list[Array]]:
         """As `LocalExecutor.run`. Raises `ShardError` for results that do not fit the program."""
-        results = self._guarded(lambda: [[*each] for each in self._executor.run(shards)])
+        most = len(self.program.results) + 1  # there may be no end
+
+        def run() -> list[list[object]]:
+            by_device = islice(self._executor.run(shards), len(shards) + 1)
+            return [[*islice(each, most)] for each in by_device]
+
+        results = of_user(self._what, run)
         if len(results) != len(shards):
             raise self._wrong(f"returned the results of {len(results)} devices, not {len(shards)}")
         return [self._checked(rank, each) for rank, each in enumerate(results)]
@@ -96,7 +102,7 @@ class RegisteredExecutable:
         types = [each.local for each in self.program.results]
         if len(results) != len(types):
             raise self._wrong(f"returned {len(results)} results on device {rank}, not {len(types)}")
-        arrays = [np.asarray(each) for each in results]
+        arrays = of_user(self._what, lambda: [np.asarray(each) for each in results])
         for number, (array, type_) in enumerate(zip(arrays, types, strict=True)):
             if (array.shape, array.dtype) != (type_.shape, type_.dtype):
                 raise self._wrong(
@@ -105,16 +111,8 @@ class RegisteredExecutable:
                 )
         return arrays
 
-    def _guarded(self, call: Callable[[], T]) -> T:
-        try:
-            return call()
-        except ShardError:
-            raise
-        except Exception as error:  # any that the user's code ends with
-            raise self._wrong(f"raised {brief(error)}", raised_in(error)) from error
-
-    def _wrong(self, what: str, notes: Sequence[Diagnostic] = ()) -> ShardError:
-        return ShardError(f"backend '{self.name}' {what}", None, notes)
+    def _wrong(self, what: str) -> ShardError:
+        return ShardError(f"{self._what} {what}")
 
 
 class RegisteredDevices(InProcess):

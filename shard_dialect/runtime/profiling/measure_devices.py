@@ -120,9 +120,9 @@ def _model(
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return DeviceModel(
         f"measured: {machine}",
-        (f"shard-report --measure on {date.today().isoformat()}",),
         tuple((each, 2 * _PRODUCT**3 / taken[each]) for each in _ELEMENTS),
         memory // hosts.count(hosts[0]),
         2 * _COPIED / taken["memory"],
         tuple(network),
+        (f"shard-report --measure on {date.today().isoformat()}",),
     )

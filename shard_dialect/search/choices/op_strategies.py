@@ -31,7 +31,7 @@ from shard_dialect.planner import plan
 from shard_dialect.planner.prices import bytes_moved, operand_shape
 from shard_dialect.propagation.op_update import PreparedRule
 from shard_dialect.search.choices.op_classes import OpClass, ValueClass
-from shard_dialect.search.evaluate import Objective
+from shard_dialect.search.evaluate import OwnObjective
 
 Mode = int | frozenset[int] | None
 """The thing that an axis splits: a factor, nothing, or the summands of operands, by number."""
@@ -117,7 +117,7 @@ class Prices:
 
     grid: Grid
     device_model: DeviceModel
-    objective: Objective
+    objective: OwnObjective
     at_least: bool = False
     """Whether no op may cost less: then only the arithmetic of products counts."""
 

@@ -5,6 +5,7 @@ A scalar constant is a number where it is used, and a tensor is written by its e
 
 from __future__ import annotations
 
+import re
 from math import prod
 
 from shard_dialect.backends.python.element_types import (
@@ -89,6 +90,11 @@ def compare(w: Writer, op: ir.Operation) -> None:
         predicate = op.attributes["predicate"].value
         as_if_unsigned |= op.name == "arith.cmpi" and predicate > _LAST_SIGNED
         order = table.get(predicate)
+    negated = _UNORDERED.get(op.attributes["predicate"].value) if op.name == "arith.cmpf" else None
+    if negated is not None:
+        a, b = operands_of(w, op, is_operator=True)
+        w.define(op.results[0], f"({a} {negated} {b}) == False", "compared")
+        return
     if order is None:
         raise w.refuse(op, "of bits, or with a meaning for what is no number")
     is_signless = not is_unsigned(element)
@@ -135,16 +141,31 @@ def constant(w: Writer, op: ir.Operation) -> None:
         w.literals[result] = number
         w.values[result] = w.full(type_, number, op.location)
         return
-    if prod(type_.shape) > _LONGEST:
-        raise w.refuse(op, f"{prod(type_.shape)} elements are too many to be read")
-    elements = [w.number(each, element) for each in elements_of(attribute)]
-    flat = f"[{', '.join(elements)}]"
-    text = w.pick(
-        f"np.array({flat}, {dtype})", f"torch.tensor({flat}, dtype={dtype}, device=device)"
-    )
+    is_long = prod(type_.shape) > _LONGEST
+    written = _as_bytes if is_long else _written_out
+    text = written(w, op, attribute, dtype)
     if len(type_.shape) != 1:  # which is written apart, so that the elements can be folded
         text = f"{w.kept('elements', text)}.reshape{tuple(type_.shape)}"
     w.define(result, text, "constant")
+
+
+def _written_out(w: Writer, op: ir.Operation, attribute: ir.Attribute, dtype: str) -> str:
+    element = element_of(op.results[0].type)
+    flat = f"[{', '.join(w.number(each, element) for each in elements_of(attribute))}]"
+    return w.pick(
+        f"np.array({flat}, {dtype})", f"torch.tensor({flat}, dtype={dtype}, device=device)"
+    )
+
+
+def _as_bytes(w: Writer, op: ir.Operation, attribute: ir.Attribute, dtype: str) -> str:
+    """Many elements, which nobody reads, as MLIR prints them: their bytes."""
+    match = _BYTES.match(str(attribute))
+    if match is None or op.results[0].type.element_type == ir.IntegerType.get_signless(1):
+        raise w.refuse(op, f"{len(attribute)} elements are too many to be read")
+    return w.pick(
+        f'np.frombuffer(bytearray.fromhex("{match[1]}"), {dtype})',
+        f'torch.frombuffer(bytearray.fromhex("{match[1]}"), dtype={dtype}).to(device)',
+    )
 
 
 def _repeated(attribute: ir.Attribute) -> complex:
@@ -165,4 +186,7 @@ def _number(w: Writer, op: ir.Operation, attribute: ir.Attribute) -> None:
     w.values[result] = number if is_python else w.scalar(number, result.type, op.location)
 
 
+_BYTES = re.compile(r'dense<"0x([0-9A-F]+)">')
 _LONGEST = 1000
+_UNORDERED = {9: "<=", 10: "<", 11: ">=", 12: ">"}
+"""What `ugt`, `uge`, `ult` and `ule` are the opposite of: they hold for what is no number."""

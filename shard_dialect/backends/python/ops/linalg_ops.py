@@ -58,60 +58,77 @@ def generic(w: Writer, op: ir.Operation) -> None:
     if is_fill(op):
         fill(w, op)
         return
-    dims = [_dims(w, op, each.value) for each in op.attributes["indexing_maps"]]
-    if _is_product(op, len(inputs)):
+    read = [_dims(w, op, each.value) for each in op.attributes["indexing_maps"]]
+    dims = [[dim for dim in each if dim is not None] for each in read]
+    if dims == read and _is_product(op, len(inputs)):
         _product(w, op, dims)
         return
-    sizes = _sizes(op, dims, op.attributes["indexing_maps"][0].value.n_dims)
+    sizes = _sizes(op, read, op.attributes["indexing_maps"][0].value.n_dims)
     block = op.regions[0].blocks[0]
     loops = _reduced(op)
     before = dict(w.values)
-    _align(w, op, dims, sizes, len(inputs) if loops else len(op.operands))
+    _align(w, op, read, sizes, len(inputs) if loops else len(op.operands))
     *inside, last = operations(block)
     if loops:
         inside = _without_joins(w, op, inside, last, len(inputs))
     for each in inside:
+        if not list(each.results):
+            raise w.refuse(each)
         extent = _extent(w, each, sizes)
         if extent is not None:
             w.extents[each.results[0]] = extent
         _body(w, each, sizes)
     for number, (yielded, result) in enumerate(zip(last.operands, op.results, strict=True)):
-        of = dims[len(inputs) + number]
+        of = read[len(inputs) + number]
         if loops:
             accumulator = block.arguments[len(inputs) + number]
             _reduce(w, op, accumulator, yielded, result, of, loops, sizes)
         else:
-            _define_result(w, yielded, result, of, sizes)
+            _define_result(w, yielded, result, [dim for dim in of if dim is not None], sizes)
+        if None in of:  # which is of size 1
+            shape = tuple(result.type.shape)
+            w.define(result, f"{w.use(result)}.reshape{shape}", "reshaped")
     w.values = {**before, **{each: w.values[each] for each in op.results}}
 
 
 def _align(
     w: Writer,
     op: ir.Operation,
-    dims: Sequence[Sequence[int]],
+    dims: Sequence[Sequence[int | None]],
     sizes: Sequence[int],
     count: int,
 ) -> None:
     """Bind the body's first `count` arguments to operands with one dimension per loop."""
     block = op.regions[0].blocks[0]
-    for argument, operand, of in list(zip(block.arguments, op.operands, dims, strict=True))[:count]:
+    for argument, operand, read in list(zip(block.arguments, op.operands, dims, strict=True))[
+        :count
+    ]:
         if not isinstance(operand.type, ir.ShapedType):
             w.values[argument] = w.use(operand)
             continue
+        of = [dim for dim in read if dim is not None]
         w.extents[argument] = tuple(size if dim in of else 1 for dim, size in enumerate(sizes))
         if len(set(of)) < len(of):
             raise w.refuse(op, "it reads a diagonal")
         if list(argument.uses):
-            w.values[argument] = _aligned(w, w.use(operand), of, len(sizes))
+            w.values[argument] = _aligned(w, _first_of(w.use(operand), read), of, len(sizes))
 
 
-def _dims(w: Writer, op: ir.Operation, map_: ir.AffineMap) -> list[int]:
-    """The loop for each dimension."""
-    dims = []
+def _first_of(x: str, read: Sequence[int | None]) -> str:
+    """The first elements along dimensions that no loop goes along: there, it is broadcast."""
+    return f"{x}[{', '.join('0' if dim is None else ':' for dim in read)}]" if None in read else x
+
+
+def _dims(w: Writer, op: ir.Operation, map_: ir.AffineMap) -> list[int | None]:
+    """The loop for each dimension; `None` for one of which only the first element is read."""
+    dims: list[int | None] = []
     for each in map_.results:
-        if not isinstance(each, ir.AffineDimExpr):
+        if isinstance(each, ir.AffineConstantExpr) and not each.value:
+            dims.append(None)
+        elif isinstance(each, ir.AffineDimExpr):
+            dims.append(each.position)
+        else:
             raise w.refuse(op, "it reads in windows, or at places that are computed")
-        dims.append(ir.AffineDimExpr(each).position)
     return dims
 
 
@@ -126,12 +143,13 @@ def _reduced(op: ir.Operation) -> list[int]:
     return [loop for loop, kind in enumerate(kinds) if "reduction" in kind]
 
 
-def _sizes(op: ir.Operation, dims: Sequence[Sequence[int]], count: int) -> list[int]:
+def _sizes(op: ir.Operation, dims: Sequence[Sequence[int | None]], count: int) -> list[int]:
     sizes = [1] * count
     for operand, of in zip(op.operands, dims, strict=True):
         if isinstance(operand.type, ir.ShapedType):
             for dim, size in zip(of, operand.type.shape, strict=True):
-                sizes[dim] = size
+                if dim is not None:
+                    sizes[dim] = size
     return sizes
 
 
@@ -233,7 +251,7 @@ def _reduce(
     accumulator: ir.Value,
     yielded: ir.Value,
     result: ir.Value,
-    of: Sequence[int],
+    read: Sequence[int | None],
     reduced_loops: Sequence[int],
     sizes: Sequence[int],
 ) -> None:
@@ -241,6 +259,7 @@ def _reduce(
     (element,) = [each for each in join.operands if each != accumulator]
     kind = elementwise.function_of(join)
     kept = [dim for dim in range(len(sizes)) if dim not in reduced_loops]
+    of = [dim for dim in read if dim is not None]
     if sorted(of) != kept:
         raise w.refuse(op, "its result is not a dimension for each parallel loop")
     init = op.operands[len(list(op.operands)) - len(list(op.results)) + result.result_number]
@@ -253,7 +272,7 @@ def _reduce(
         result.type.element_type,
         op,
         lambda text: w.permuted(text, [kept.index(dim) for dim in of]),
-        None if is_nothing else w.use(init),
+        None if is_nothing else _first_of(w.use(init), read),
         is_unsigned=elementwise.takes_unsigned(join),
     )
     w.define(result, text, accumulation.JOINED[kind])

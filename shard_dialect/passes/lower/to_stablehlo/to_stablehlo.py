@@ -31,7 +31,8 @@ from shard_dialect.ir.reading.constants import write_resources_in_place
 from shard_dialect.ir.shard.local_collectives import one_by_one, read_local
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Grid
-from shard_dialect.ops.op_table import record_of
+from shard_dialect.ops.op_table import record_of, traits_of
+from shard_dialect.ops.scalar_functions import Trait
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.lower.to_stablehlo.partly_reached import partly_reached
 from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
@@ -98,11 +99,18 @@ def _check_all_devices(module: ir.Operation) -> None:
 
 
 def _prepare(function: ir.Operation) -> None:
-    """Leave one block with single collectives. Raises a located `ShardError` for several blocks."""
+    """Leave one block with single collectives, and without constants that nothing reads.
+
+    Raises a located `ShardError` for several blocks.
+    """
     if len(function.regions[0].blocks) != 1:
         raise error_at(function.location, "a function of several blocks cannot be lowered")
     inline_regions(function)
     for op in walk(function):
+        is_constant = Trait.CONSTANT in traits_of(op.name)
+        if is_constant and not any(True for result in op.results for _ in result.uses):
+            op.erase()  # as the padding of a tosa.pad, whose lowering has read it
+            continue
         with located(op):
             one_by_one(op)
 

@@ -4,7 +4,12 @@ A judge that shares code with the checked program also shares its faults. `compi
 the most independent judge that can run the program, unless one is given.
 """
 
-from shard_dialect.runtime.checking.reference.choose_judge import JUDGES, Judge, judged_by
+from shard_dialect.runtime.checking.reference.choose_judge import (
+    JUDGES,
+    Judge,
+    judged_by,
+    register_judge,
+)
 from shard_dialect.runtime.checking.reference.judge import CannotJudge, Reference
 
-__all__ = ["JUDGES", "CannotJudge", "Judge", "Reference", "judged_by"]
+__all__ = ["JUDGES", "CannotJudge", "Judge", "Reference", "judged_by", "register_judge"]

@@ -1,8 +1,8 @@
 """A backend of your own: numpy computes the local form on all devices, in step with each other.
 
-    python examples/numpy_backend.py
+    python examples/library/numpy_backend.py
 
-With `--load-plugin examples/numpy_backend.py`, `shard-run --backend=numpy` uses it, too.
+With `--load-plugin examples/library/numpy_backend.py`, `shard-run --backend=numpy` uses it, too.
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import shard_dialect as sd
-from shard_dialect.ir.bindings import ir
+from shard_dialect.bindings import ir
 
 # What each op that a perceptron has computes on a device; constants are broadcast from scalars.
 OPERATIONS = {
@@ -30,14 +30,11 @@ COLLECTIVES = {
 
 @sd.register_backend("numpy")
 class NumpyBackend:
-    """Executes one op after the other, each on all devices."""
-
     def __init__(self, module, entry):
         self.module = module
         self.block = ir.SymbolTable(module.operation)[entry].regions[0].blocks[0]
 
     def run(self, shards):
-        """Each device's results, in step with the others."""
         values = [dict(zip(self.block.arguments, each, strict=True)) for each in shards]
         *ops, last = (op.operation for op in self.block.operations)
         for op in ops:
@@ -57,6 +54,6 @@ class NumpyBackend:
 
 
 if __name__ == "__main__":
-    module = sd.parse(Path(__file__).with_name("mlp_stablehlo.mlir"))
+    module = sd.parse(Path(__file__).parents[1] / "mlp_stablehlo.mlir")
     x, w1, w2 = (np.random.rand(*each).astype("f") for each in ((8, 16), (16, 64), (64, 16)))
     print(sd.compile(module, NumpyBackend).check(x, w1, w2))

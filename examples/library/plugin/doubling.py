@@ -1,0 +1,59 @@
+"""A plugin: a dialect, its op's cost, a pass, a backend, a device model, a judge, an objective.
+
+pip install examples/library/plugin
+shard-opt doubled.mlir --count-doubles --spmd
+shard-run doubled.mlir --backend=doubler --check --reference-by=doubler
+shard-report doubled.mlir --device-model=abacus
+shard-opt doubled.mlir --auto=objective=peace,plans=10
+"""
+
+import shard_dialect as sd
+from shard_dialect.bindings import ir
+
+sd.register_dialect(
+    "doubling",
+    "irdl.dialect @doubling { irdl.operation @double {"
+    "%a = irdl.any %b = irdl.any irdl.operands(x: %a) irdl.results(y: %b) } }",
+)
+
+
+def lower_double(op):
+    (x,) = op.operands
+    return [ir.Operation.create("arith.addf", [x.type], [x, x]).result]
+
+
+sd.sharding_rule("doubling.double", lowering=lower_double, operations=1)("([i, j]) -> ([i, j])")
+
+
+@sd.register_pass
+class CountDoubles(sd.Pass):
+    """Say how many elements are doubled."""
+
+    name = "count-doubles"
+    anchor = "func.func"
+
+    def rewrite(self, function):
+        doubles = [op for op in function.regions[0].blocks[0] if "double" in op.operation.name]
+        sd.warn(f"{len(doubles)} doubled", function.location)
+
+
+def doubled(module, entry):
+    """What a function of doubles computes, for whole arrays as for shards."""
+    *ops, _ = ir.SymbolTable(module.operation)[entry].regions[0].blocks[0]
+    count = len([op for op in ops if op.operation.name == "doubling.double"])
+    return lambda arrays: [each * 2**count for each in arrays]
+
+
+@sd.register_backend("doubler")
+class Doubler:
+    def __init__(self, module, entry):
+        self.program = doubled(module, entry)
+
+    def run(self, shards):
+        return [self.program(each) for each in shards]
+
+
+sd.register_judge("doubler")(doubled)
+wire = sd.NetworkLevel("wire", devices=None, bytes_per_second=4.0, latency=1.0)
+sd.register_device_model("abacus", sd.DeviceModel("abacus", {"f32": 2.0}, 10**6, 8.0, [wire]))
+sd.register_objective("peace")(lambda costs: costs.bytes)
