@@ -19,8 +19,9 @@ import torch
 
 from shard_dialect.errors import ShardError
 from shard_dialect.search.auto import AutoOptions
+from shard_dialect.torch.graph.complex_parts import as_real
 from shard_dialect.torch.graph.random_draws import Rng
-from shard_dialect.torch.graph.tensor_trees import Leaves, Tensor, arguments_of
+from shard_dialect.torch.graph.tensor_trees import Leaves, Tensor, arguments_of, has_derivative
 from shard_dialect.torch.held_state import HeldState
 from shard_dialect.torch.lower_module import lower_module
 from shard_dialect.torch.module_program import ModuleProgram, ambient_state, in_state
@@ -174,10 +175,7 @@ class Engine:
                     return each
             example = program.flat.arguments.of_module  # whole tensors, where given has shards
             args, kwargs = example.with_tensors(list(example.tensors.values()))
-            cotangents = [
-                torch.zeros(each.boundary.global_type.shape, dtype=dtype)
-                for each, dtype in program.outputs()
-            ]
+            cotangents = [torch.zeros(each.shape, dtype=dtype) for each, dtype in program.outputs()]
             return self._compiled((args, kwargs, cotangents), wanted, _product)
 
     def _program(self, programs: Sequence[ModuleProgram], given: Leaves) -> ModuleProgram | None:
@@ -198,7 +196,7 @@ class Engine:
     def _refuse_both(self, given: Leaves, placed: Sequence[PlacedTensor]) -> None:
         """Raise for what looks like shards, where earlier calls gave whole tensors."""
         for each, (name, tensor) in zip(placed, given.tensors.items(), strict=True):
-            whole = each.boundary.global_type.shape
+            whole = each.shape
             if self._gave_whole and tuple(tensor.shape) != whole:
                 raise ShardError(
                     f"has shape {list(tensor.shape)}, as this rank's shard of {list(whole)} has, "
@@ -214,7 +212,7 @@ class Engine:
         for each, tensor in zip(placed, given.tensors.values(), strict=False):
             is_plain = not self.ranks.is_distributed(tensor)
             shape = tuple(tensor.shape)
-            if is_plain and shape == each.boundary.global_type.shape:
+            if is_plain and shape == each.shape:
                 self._gave_whole |= shape != self.ranks.held_shape(each)
 
     def write(self, tensor: Tensor, value: Tensor) -> None:
@@ -252,7 +250,7 @@ class _Run:
     def differentiable(self) -> list[bool]:
         """Of each result, whether it may have a derivative, if any does."""
         assert self.program.flat.result is not None, "was traced"
-        found = [each.is_floating_point() for each in self.program.flat.result.tensors.values()]
+        found = [has_derivative(each) for each in self.program.flat.result.tensors.values()]
         return found if any(found) else []
 
 
@@ -309,13 +307,9 @@ def _like(tensor: Tensor, gradient: Any) -> Any:
 
 def _product(result: Any, *cotangents: Tensor) -> Tensor:
     """The loss whose gradients are those of the results, weighted by `cotangents`."""
-    leaves = [each for each in torch.utils._pytree.tree_leaves(result) if _is_float(each)]
-    pairs = zip(leaves, cotangents, strict=True)
+    leaves = [each for each in torch.utils._pytree.tree_leaves(result) if has_derivative(each)]
+    pairs = [map(as_real, each) for each in zip(leaves, cotangents, strict=True)]
     return torch.stack([(a * b).sum().to(torch.float32) for a, b in pairs]).sum()
-
-
-def _is_float(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
 def _whole(parts: Any) -> Any:

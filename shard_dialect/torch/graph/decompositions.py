@@ -501,6 +501,11 @@ def _sort(x: Tensor, *, stable: bool, dim: int = -1, descending: bool = False) -
     return aten.sort.default(x, dim, descending)
 
 
+def _topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, is_sorted: bool = True) -> Any:
+    """In order, which the importer knows alone; else any order is right."""
+    return NotImplemented if is_sorted else aten.topk.default(x, k, dim, largest)
+
+
 def _angle(x: Tensor) -> Any:
     if x.is_complex():
         return NotImplemented
@@ -598,6 +603,7 @@ _OURS: dict[Any, Decomposition] = {
     aten.empty_strided.default: _empty,
     aten.empty_permuted.default: _empty,
     aten.sort.stable: _sort,
+    aten.topk.default: _topk,
     torch.ops.prims.fmax.default: partial(_fmax, torch.maximum),
     torch.ops.prims.fmin.default: partial(_fmax, torch.minimum),
     torch.ops.prims.hypot.default: _hypot,

@@ -82,6 +82,16 @@ class FlatModule:
             return []
         return [*(name for name, each in self.state.items() if each.requires_grad), *self.wanted]
 
+    @property
+    def complex_names(self) -> set[str]:
+        """The tensors that it is called with, or returns, whose last dimension has both parts."""
+        assert self.result is not None, "was called"
+        given = {**self.state, **self.arguments.tensors}
+        own = {name for name, each in given.items() if each.is_complex()}
+        found = {name for name, each in self.result.tensors.items() if each.is_complex()}
+        after = (f"{kind}{name}" for kind in (GRADIENT, UPDATED, WRITTEN) for name in own)
+        return own | found | set(after)
+
     def forget_state(self) -> None:
         """Keep the structure of the module and its state, without data."""
         self.module = None
