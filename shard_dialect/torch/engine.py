@@ -20,6 +20,7 @@ import torch
 from shard_dialect.errors import ShardError
 from shard_dialect.search.auto import AutoOptions
 from shard_dialect.torch.graph.complex_parts import as_real
+from shard_dialect.torch.graph.decisions import OtherPathError
 from shard_dialect.torch.graph.random_draws import Rng
 from shard_dialect.torch.graph.tensor_trees import Leaves, Tensor, arguments_of, has_derivative
 from shard_dialect.torch.held_state import HeldState
@@ -77,6 +78,7 @@ class Engine:
         self.derivatives: list[ModuleProgram] = []
         self._target_count = len(example[2])
         self._gave_whole = False
+        self._latest: ModuleProgram | None = None
         first = self._compiled(_whole(example))
         grid = grid_of(mesh)
         self.ranks: RankTensors | None = None
@@ -108,7 +110,11 @@ class Engine:
         return made
 
     def _compiled(
-        self, parts: Parts, wanted: Sequence[str] = (), loss: Any = None
+        self,
+        parts: Parts,
+        wanted: Sequence[str] = (),
+        loss: Any = None,
+        path: Sequence[bool] = (),
     ) -> ModuleProgram:
         state = ambient_state(self.module)
         args, kwargs, targets = parts
@@ -125,6 +131,7 @@ class Engine:
                 wanted,
                 self.arguments,
                 may_miss=bool(self.programs),
+                path=path,
             )
         program = ModuleProgram.of(lowered, state)
         (self.derivatives if loss else self.programs).append(program)
@@ -145,6 +152,22 @@ class Engine:
         given = arguments_of(self.module, parts[0], kwargs, self.loss, parts[2])
         program = self._program(self.programs, given) or self._compiled(_whole(parts))
         self._notice_whole(program, given)
+        before = torch.get_rng_state()
+        while True:
+            try:
+                found = self._run(program, given)
+            except OtherPathError as other:
+                torch.set_rng_state(before)
+                path, example = other.decided, program.flat.arguments
+                program = self._program(self.programs, given, path) or self._compiled(
+                    example.with_tensors(list(example.tensors.values())), path=path
+                )
+            else:
+                self._latest = program
+                return found
+
+    def _run(self, program: ModuleProgram, given: Leaves) -> Any:
+        """Raises `OtherPathError`, before anything has changed, for a call of another path."""
         tensors = [*self.state.complete().values(), *given.tensors.values()]
         drawn = program.flat.drawn()
         if self.ranks is not None:
@@ -171,16 +194,25 @@ class Engine:
             trained = [name for name, each in self.state.tensors.items() if each.requires_grad]
             for each in self.derivatives:
                 same = each.flat.trained == [*trained, *wanted]
+                same = same and each.flat.path == program.flat.path
                 if same and self._program([each], given) is each:
                     return each
             example = program.flat.arguments.of_module  # whole tensors, where given has shards
             args, kwargs = example.with_tensors(list(example.tensors.values()))
             cotangents = [torch.zeros(each.shape, dtype=dtype) for each, dtype in program.outputs()]
-            return self._compiled((args, kwargs, cotangents), wanted, _product)
+            parts = args, kwargs, cotangents
+            return self._compiled(parts, wanted, _product, program.flat.path)
 
-    def _program(self, programs: Sequence[ModuleProgram], given: Leaves) -> ModuleProgram | None:
-        """The program for these arguments: on ranks, they may be shards of those it is for."""
+    def _program(
+        self, programs: Sequence[ModuleProgram], given: Leaves, path: Sequence[bool] = ()
+    ) -> ModuleProgram | None:
+        """The program for these arguments: on ranks, they may be shards of those it is for.
+
+        It decides as `path` does; of several, it is the one that ran last.
+        """
         state = ambient_state(self.module)
+        programs = [each for each in programs if tuple(each.flat.path[: len(path)]) == tuple(path)]
+        programs.sort(key=lambda each: each is not self._latest)
         for each in programs:
             if each.takes(given, state, shapes=True):
                 return each

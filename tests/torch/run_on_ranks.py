@@ -239,6 +239,27 @@ def complex_numbers(mesh: Any) -> None:
     f.load_state_dict(own.state_dict())
 
 
+class Decides(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        return self.first(x) if (x > 1).any() else self.first(x).tanh()
+
+
+def decisions(mesh: Any) -> None:
+    """By the elements of all ranks, given as whole tensors and as shards."""
+    torch.manual_seed(0)
+    own, first = Decides(), 2 * (dist.get_rank() // 2)
+    for cut in (lambda x: x, lambda x: x[first : first + 2]):
+        f = sd.torch.partition(own, (torch.zeros(4, 4),), {"x": BATCH}, mesh)
+        for row in range(4):
+            x = torch.zeros(4, 4)
+            x[row, 0] = 2.0 * (row % 2)
+            torch.testing.assert_close(full(f(cut(x))), own(x))
+
+
 CHECKS: dict[str, Callable[[Any], None]] = {
     **{name: lambda mesh, name=name: models(mesh, name) for name in ("llama", "gpt2", "bert")},
     "vit": lambda mesh: models(mesh, "vit"),
@@ -252,6 +273,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "split_mesh": split_mesh,
     "beside_dtensor": beside_dtensor,
     "complex_numbers": complex_numbers,
+    "decisions": decisions,
     **in_place_on_ranks.CHECKS,
 }
 

@@ -449,6 +449,13 @@ def _compared(op: Any, x: Tensor, scalar: Any) -> Any:
     return op(x, float(scalar))
 
 
+def _equal(a: Tensor, b: Tensor) -> Any:
+    """The importer takes a float to equal itself, which NaN does not."""
+    if not (a.is_floating_point() or b.is_floating_point()):
+        return NotImplemented
+    return a.ne(b).logical_not()
+
+
 def _var(x: Tensor, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
     """Of too few elements, divided by 0; the importer divides by a negative count."""
     dims = [each % x.dim() for each in dims] if dims else list(range(x.dim()))
@@ -584,6 +591,7 @@ _OURS: dict[Any, Decomposition] = {
     aten.remainder.Tensor: _remainder,
     aten.remainder.Scalar: _remainder,
     aten.remainder.Scalar_Tensor: _remainder,
+    aten.eq.Tensor: _equal,
     aten.var_mean.correction: _var_mean,
     aten.as_strided_scatter.default: _as_strided_scatter,
     aten.diagonal.default: _diagonal,

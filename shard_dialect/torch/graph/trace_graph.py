@@ -35,6 +35,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from shard_dialect.errors import ShardError, first_line_of
 from shard_dialect.torch.graph.complex_parts import ComplexParts, as_real, has_complex
 from shard_dialect.torch.graph.composed_functions import ComposedFunctions
+from shard_dialect.torch.graph.decisions import Deciding, deciding, drop_scalars
 from shard_dialect.torch.graph.decompositions import table
 from shard_dialect.torch.graph.flat_module import FlatModule
 from shard_dialect.torch.graph.index_checks import IndexCheck, checks_of, wrapped
@@ -92,7 +93,7 @@ def trace(flat: FlatModule, more: Mapping[Any, Any] | None = None) -> Any:
             raise
         except Exception as error:
             raise second.failed(error) from error
-    flat.checks = second.checks
+    flat.checks = [*flat.checks, *second.checks]
     _describe_constants(graph)
     _drop_copies(graph)
     _drop_unchanged(graph, flat)
@@ -107,19 +108,31 @@ def _first(flat: FlatModule, examples: Sequence[Tensor]) -> Any:
     """
     found: ShardError | None = None
     for is_compiled in (True, False):
-        try:
-            with _compiling(is_compiled), ComposedFunctions(), naming_modules(flat.module):
-                return _traced(flat, examples)
-        except ShardError:
-            raise
-        except Exception as error:  # any that the user's module, or torch for it, ends with
-            if found is None or isinstance(error, _BY_ELEMENTS):
-                found = _untraceable(error)
-                found.__cause__ = error
+        path, turns = flat.path, 0
+        while True:
+            mode = Deciding(path)
+            try:
+                with _compiling(is_compiled), ComposedFunctions(), naming_modules(flat.module):
+                    graph = _traced(deciding(flat, mode), examples)
+            except ShardError:
+                raise
+            except Exception as error:  # any that the user's module, or torch for it, ends with
+                if len(mode.values) > len(path) and turns < _MOST_TURNS:  # as an assertion
+                    path, turns = (*mode.path[:-1], not mode.path[-1]), turns + 1
+                    continue
+                if found is None or isinstance(error, _BY_ELEMENTS):
+                    found = _untraceable(error)
+                    found.__cause__ = error
+                break
+            drop_scalars(graph.graph)
+            flat.path, flat.checks = tuple(mode.path), mode.decisions()
+            return graph
     assert found is not None, "both have failed"
     raise found
 
 
+_MOST_TURNS = 8
+"""How often a trace that fails is tried with the other value of the last decision."""
 _BY_ELEMENTS = (GuardOnDataDependentSymNode, DataDependentOutputException)
 """torch's errors for branches and sizes by elements."""
 
@@ -127,9 +140,8 @@ _BY_ELEMENTS = (GuardOnDataDependentSymNode, DataDependentOutputException)
 def _untraceable(error: Exception) -> ShardError:
     if isinstance(error, _BY_ELEMENTS):
         return ShardError(
-            "the module decides by elements of a tensor what to compute, and a program has the "
-            "same ops at each call: decide by torch.where, or outside; of a model with layerdrop, "
-            "set it to 0",
+            "the module takes a size, or a number, from the elements of a tensor, and a program "
+            "has the same ops at each call: keep all elements, or compute it outside",
             _raised_at(error),
         )
     return ShardError(f"cannot trace the module: {first_line_of(error)}", _raised_at(error))
