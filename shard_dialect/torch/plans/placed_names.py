@@ -168,8 +168,9 @@ class PlacedModule:
         is_state = name in self.flat.state
         if not placements and not is_state:
             return None
-        if name in self.flat.complex_names:  # the last dimension has the parts
-            placements = dict(from_the_front(placements, len(shape) - 1))
+        own = self.flat.state.get(name, self.flat.arguments.tensors.get(name))
+        if own is not None and own.is_complex():  # one more dimension has the parts
+            placements = dict(from_the_front(placements, own.dim()))
         self.given[name] = placements
         with naming(name):
             return annotation_of(
