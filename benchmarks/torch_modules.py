@@ -27,6 +27,7 @@ from torch.distributed.tensor import Replicate, Shard
 from torch.utils import _pytree as pytree
 
 import shard_dialect as sd
+from shard_dialect.torch.graph.complex_parts import as_real
 
 BATCH, TOKENS = 4, 8
 
@@ -64,6 +65,36 @@ class Functional(nn.Module):
 
     def forward(self, *tensors: Any) -> Any:
         return self.function(self.first(tensors[0]), *tensors[1:])
+
+
+class Spectral(nn.Module):
+    """A layer of a Fourier neural operator, with complex parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(2, 4, 4, 3, dtype=torch.complex64))
+        self.around = nn.Conv2d(2, 4, 1)
+
+    def forward(self, x: Any) -> Any:
+        found = torch.fft.rfft2(x)
+        out = torch.zeros(x.shape[0], 4, 8, 5, dtype=torch.complex64)
+        kept = found[:, :, :4, :3]
+        out[:, :, :4, :3] = torch.einsum("bixy,ioxy->boxy", kept, self.weight)
+        return nn.functional.gelu(torch.fft.irfft2(out, s=(8, 8)) + self.around(x))
+
+
+def _aligned(x: Any) -> Any:
+    lengths = torch.full((BATCH,), TOKENS), torch.full((BATCH,), 3)
+    labels = torch.tensor([[1, 2, 2], [3, 4, 5], [6, 6, 1], [2, 1, 2]])
+    return nn.functional.ctc_loss(x.log_softmax(-1).transpose(0, 1), labels, *lengths)
+
+
+def _sampled(x: Any) -> Any:
+    return nn.functional.grid_sample(x, x[:, :2].permute(0, 2, 3, 1), align_corners=False)
+
+
+def _gaussian(x: Any) -> Any:
+    return nn.functional.gaussian_nll_loss(x, x.flip(0).detach(), x.square() + 0.1)
 
 
 def _functional(name: str, *shape: int, **options: Any) -> Case:
@@ -245,6 +276,20 @@ NN: Mapping[str, Make] = {
         ),
         (_x(16),),
     ),
+    "layer of an FNO": lambda: Case(Spectral(), (_x(2, 8, 8),)),
+    "stft": lambda: Case(
+        Functional(
+            lambda x: torch.stft(x, 8, 4, window=torch.hann_window(8), return_complex=True).abs()
+        ),
+        (_x(16),),
+    ),
+    "ctc_loss": lambda: Case(Functional(_aligned), (_x(TOKENS, 16),)),
+    "gaussian_nll_loss": lambda: Case(Functional(_gaussian), (_x(16),)),
+    "cdist": lambda: Case(Functional(lambda x: torch.cdist(x, x.flip(1))), (_x(TOKENS, 16),)),
+    "grid_sample": lambda: Case(Functional(_sampled, 8), (_x(3, 8, 8),)),
+    "nn.AdaptiveLogSoftmaxWithLoss": lambda: _of_nn(
+        "AdaptiveLogSoftmaxWithLoss", 16, 32, [8, 16], inputs=[_x(16), torch.arange(BATCH) * 8]
+    ),
     "sort, gather": lambda: Case(
         Functional(lambda x: x.gather(1, x.argsort(1)) * x.topk(4).values.sum(1, True)), (_x(16),)
     ),
@@ -262,6 +307,30 @@ TRANSFORMERS: Mapping[str, Make] = {
     "Bloom": _text("Bloom", n_layer=2, n_head=4),
     "Mixtral": _text("Mixtral", num_key_value_heads=2, num_local_experts=4),
     "Mamba": _text("Mamba"),
+    "DeepseekV3": _text(
+        "DeepseekV3",
+        q_lora_rank=16,
+        kv_lora_rank=8,
+        qk_rope_head_dim=4,
+        qk_nope_head_dim=4,
+        v_head_dim=8,
+        n_routed_experts=4,
+        n_group=2,
+        topk_group=1,
+        num_experts_per_tok=2,
+        first_k_dense_replace=1,
+        moe_intermediate_size=16,
+    ),
+    "Llama4": lambda: _of_transformers(
+        "Llama4TextConfig",
+        "Llama4ForCausalLM",
+        **_WIDTHS,
+        num_key_value_heads=2,
+        head_dim=8,
+        num_local_experts=2,
+        intermediate_size_mlp=64,
+    ),
+    "FNet": _text("FNet", "Model"),
     "Bert": _masked("Bert"),
     "DistilBert": _masked("DistilBert", dim=32, hidden_dim=64, n_layers=2, n_heads=4),
     "DebertaV2": _masked("DebertaV2"),
@@ -426,6 +495,9 @@ DIFFUSERS: Mapping[str, Make] = {
 GEOMETRIC: Mapping[str, Make] = {
     "torch_geometric GCNConv": _of_geometric("GCNConv", add_self_loops=False),
     "torch_geometric SAGEConv": _of_geometric("SAGEConv"),
+    "torch_geometric GCNConv, loops": _of_geometric("GCNConv"),
+    "torch_geometric GATv2Conv": _of_geometric("GATv2Conv", heads=2, add_self_loops=False),
+    "torch_geometric TransformerConv": _of_geometric("TransformerConv", heads=2),
     "torch_geometric GATConv": _of_geometric("GATConv", add_self_loops=False),
 }
 LIBRARIES: Mapping[str, Mapping[str, Make]] = {
@@ -444,9 +516,9 @@ def loss_of(result: Any) -> Any:
     values = [
         each
         for each in pytree.tree_leaves(result)
-        if isinstance(each, torch.Tensor) and each.is_floating_point()
+        if isinstance(each, torch.Tensor) and (each.is_floating_point() or each.is_complex())
     ]
-    return torch.stack([each.square().mean() for each in values]).sum()
+    return torch.stack([each.abs().square().mean() for each in values]).sum()
 
 
 def _plan(case: Case) -> dict[str, Any]:
@@ -468,7 +540,7 @@ def _differs(found: Any, expected: Any) -> str:
     pairs = zip(pytree.tree_leaves(found), pytree.tree_leaves(expected), strict=True)
     for a, b in pairs:
         if isinstance(b, torch.Tensor):
-            a, b = a.detach().double(), b.detach().double()
+            a, b = (as_real(each.detach()).double() for each in (a, b))
             scale = float(b.abs().max()) if b.numel() else 0.0
             worst = float((a - b).abs().max()) if b.numel() else 0.0
             if not worst <= 2e-4 * max(scale, 1e-2):

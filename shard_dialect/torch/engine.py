@@ -19,8 +19,10 @@ import torch
 
 from shard_dialect.errors import ShardError
 from shard_dialect.search.auto import AutoOptions
+from shard_dialect.torch.graph.complex_parts import as_real
+from shard_dialect.torch.graph.decisions import OtherPathError
 from shard_dialect.torch.graph.random_draws import Rng
-from shard_dialect.torch.graph.tensor_trees import Leaves, Tensor, arguments_of
+from shard_dialect.torch.graph.tensor_trees import Leaves, Tensor, arguments_of, has_derivative
 from shard_dialect.torch.held_state import HeldState
 from shard_dialect.torch.lower_module import lower_module
 from shard_dialect.torch.module_program import ModuleProgram, ambient_state, in_state
@@ -76,6 +78,7 @@ class Engine:
         self.derivatives: list[ModuleProgram] = []
         self._target_count = len(example[2])
         self._gave_whole = False
+        self._latest: ModuleProgram | None = None
         first = self._compiled(_whole(example))
         grid = grid_of(mesh)
         self.ranks: RankTensors | None = None
@@ -107,7 +110,11 @@ class Engine:
         return made
 
     def _compiled(
-        self, parts: Parts, wanted: Sequence[str] = (), loss: Any = None
+        self,
+        parts: Parts,
+        wanted: Sequence[str] = (),
+        loss: Any = None,
+        path: Sequence[bool] = (),
     ) -> ModuleProgram:
         state = ambient_state(self.module)
         args, kwargs, targets = parts
@@ -124,6 +131,7 @@ class Engine:
                 wanted,
                 self.arguments,
                 may_miss=bool(self.programs),
+                path=path,
             )
         program = ModuleProgram.of(lowered, state)
         (self.derivatives if loss else self.programs).append(program)
@@ -144,6 +152,22 @@ class Engine:
         given = arguments_of(self.module, parts[0], kwargs, self.loss, parts[2])
         program = self._program(self.programs, given) or self._compiled(_whole(parts))
         self._notice_whole(program, given)
+        before = torch.get_rng_state()
+        while True:
+            try:
+                found = self._run(program, given)
+            except OtherPathError as other:
+                torch.set_rng_state(before)
+                path, example = other.decided, program.flat.arguments
+                program = self._program(self.programs, given, path) or self._compiled(
+                    example.with_tensors(list(example.tensors.values())), path=path
+                )
+            else:
+                self._latest = program
+                return found
+
+    def _run(self, program: ModuleProgram, given: Leaves) -> Any:
+        """Raises `OtherPathError`, before anything has changed, for a call of another path."""
         tensors = [*self.state.complete().values(), *given.tensors.values()]
         drawn = program.flat.drawn()
         if self.ranks is not None:
@@ -170,19 +194,25 @@ class Engine:
             trained = [name for name, each in self.state.tensors.items() if each.requires_grad]
             for each in self.derivatives:
                 same = each.flat.trained == [*trained, *wanted]
+                same = same and each.flat.path == program.flat.path
                 if same and self._program([each], given) is each:
                     return each
             example = program.flat.arguments.of_module  # whole tensors, where given has shards
             args, kwargs = example.with_tensors(list(example.tensors.values()))
-            cotangents = [
-                torch.zeros(each.boundary.global_type.shape, dtype=dtype)
-                for each, dtype in program.outputs()
-            ]
-            return self._compiled((args, kwargs, cotangents), wanted, _product)
+            cotangents = [torch.zeros(each.shape, dtype=dtype) for each, dtype in program.outputs()]
+            parts = args, kwargs, cotangents
+            return self._compiled(parts, wanted, _product, program.flat.path)
 
-    def _program(self, programs: Sequence[ModuleProgram], given: Leaves) -> ModuleProgram | None:
-        """The program for these arguments: on ranks, they may be shards of those it is for."""
+    def _program(
+        self, programs: Sequence[ModuleProgram], given: Leaves, path: Sequence[bool] = ()
+    ) -> ModuleProgram | None:
+        """The program for these arguments: on ranks, they may be shards of those it is for.
+
+        It decides as `path` does; of several, it is the one that ran last.
+        """
         state = ambient_state(self.module)
+        programs = [each for each in programs if tuple(each.flat.path[: len(path)]) == tuple(path)]
+        programs.sort(key=lambda each: each is not self._latest)
         for each in programs:
             if each.takes(given, state, shapes=True):
                 return each
@@ -198,7 +228,7 @@ class Engine:
     def _refuse_both(self, given: Leaves, placed: Sequence[PlacedTensor]) -> None:
         """Raise for what looks like shards, where earlier calls gave whole tensors."""
         for each, (name, tensor) in zip(placed, given.tensors.items(), strict=True):
-            whole = each.boundary.global_type.shape
+            whole = each.shape
             if self._gave_whole and tuple(tensor.shape) != whole:
                 raise ShardError(
                     f"has shape {list(tensor.shape)}, as this rank's shard of {list(whole)} has, "
@@ -214,7 +244,7 @@ class Engine:
         for each, tensor in zip(placed, given.tensors.values(), strict=False):
             is_plain = not self.ranks.is_distributed(tensor)
             shape = tuple(tensor.shape)
-            if is_plain and shape == each.boundary.global_type.shape:
+            if is_plain and shape == each.shape:
                 self._gave_whole |= shape != self.ranks.held_shape(each)
 
     def write(self, tensor: Tensor, value: Tensor) -> None:
@@ -252,7 +282,7 @@ class _Run:
     def differentiable(self) -> list[bool]:
         """Of each result, whether it may have a derivative, if any does."""
         assert self.program.flat.result is not None, "was traced"
-        found = [each.is_floating_point() for each in self.program.flat.result.tensors.values()]
+        found = [has_derivative(each) for each in self.program.flat.result.tensors.values()]
         return found if any(found) else []
 
 
@@ -309,13 +339,9 @@ def _like(tensor: Tensor, gradient: Any) -> Any:
 
 def _product(result: Any, *cotangents: Tensor) -> Tensor:
     """The loss whose gradients are those of the results, weighted by `cotangents`."""
-    leaves = [each for each in torch.utils._pytree.tree_leaves(result) if _is_float(each)]
-    pairs = zip(leaves, cotangents, strict=True)
+    leaves = [each for each in torch.utils._pytree.tree_leaves(result) if has_derivative(each)]
+    pairs = [map(as_real, each) for each in zip(leaves, cotangents, strict=True)]
     return torch.stack([(a * b).sum().to(torch.float32) for a, b in pairs]).sum()
-
-
-def _is_float(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
 def _whole(parts: Any) -> Any:

@@ -85,14 +85,15 @@ def lower_module(
     wanted: Sequence[str] = (),
     arguments: Mapping[str, ByAxis] | None = None,
     may_miss: bool = False,
+    path: Sequence[bool] = (),
 ) -> LoweredModule:
     """As `lower`, with the names of arguments and results; those `wanted` have gradients, too.
 
     `arguments` have these placements where the plan says nothing. With `may_miss`, names in the
-    plan may match nothing.
+    plan may match nothing. `path` is what is known of the module's decisions by elements.
     """
     grid = grid_of(mesh)
-    flat = FlatModule.of(module, args, kwargs, loss, targets, rng, wanted)
+    flat = FlatModule.of(module, args, kwargs, loss, targets, rng, wanted, path)
     rules = [] if isinstance(plan, AutoOptions) else rules_of(plan, grid)
     placed = PlacedModule.of(flat, rules, grid, may_miss, arguments)
     marker = Marker(placed)

@@ -22,8 +22,9 @@ from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.runtime.compiled_program import CompiledProgram
 from shard_dialect.runtime.shards_of_arrays import to_numpy
+from shard_dialect.torch.graph.complex_parts import as_real
 from shard_dialect.torch.graph.flat_module import FlatModule
-from shard_dialect.torch.graph.tensor_trees import Leaves, Tensor
+from shard_dialect.torch.graph.tensor_trees import Leaves, Tensor, has_derivative
 from shard_dialect.torch.lower_module import ENTRY, LoweredModule
 from shard_dialect.torch.plans.placement_lists import Dims, dims_of, named_dims, sharding_of
 from shard_dialect.torch.rank_tensors import PlacedTensor, RankTensors, on_ranks
@@ -87,8 +88,10 @@ class ModuleProgram:
         program = compiled.program
         names = [*flat.names, *flat.result_names]
         boundaries = [*program.arguments, *program.results]
+        complex_ = flat.complex_names
         placed = [
-            PlacedTensor.of(*each, grid) for each in zip(names, boundaries, dims, strict=True)
+            PlacedTensor.of(name, boundary, own, grid, name in complex_)
+            for name, boundary, own in zip(names, boundaries, dims, strict=True)
         ]
         for each in placed:
             for rank in compiled.world.ranks:
@@ -101,20 +104,20 @@ class ModuleProgram:
         return state == self.state and arguments.is_like(self.flat.arguments, shapes)
 
     def outputs(self) -> list[tuple[PlacedTensor, Any]]:
-        """The floats of the module's result, each with its type."""
+        """The floats and complex tensors of the module's result, each with its type."""
         assert self.flat.result is not None, "was traced"
         tensors = self.flat.result.tensors.values()
         pairs = zip(self.results, tensors, strict=False)
-        return [(placed, each.dtype) for placed, each in pairs if each.is_floating_point()]
+        return [(placed, each.dtype) for placed, each in pairs if has_derivative(each)]
 
     def run(self, tensors: Sequence[Tensor], ranks: RankTensors | None) -> list[Tensor]:
         """The results for tensors of all names. Raises `IndexOutOfRange` for a wrong index."""
         if ranks is None:
-            found = self.compiled(*tensors) if tensors else self.compiled()
+            found = self.compiled(*map(as_real, tensors)) if tensors else self.compiled()
             results = list(found if isinstance(found, tuple) else (found,))
             count = len(results) - len(self.flat.checks)
             self._check([to_numpy(each) for each in results[count:]])
-            return results[:count]
+            return [a.of_program(b) for a, b in zip(self.results, results[:count], strict=False)]
         shards = [ranks.shard(*each) for each in zip(tensors, self.arguments, strict=True)]
         (outputs,) = self.compiled.run_shards([shards])
         count = len(outputs) - len(self.flat.checks)
@@ -142,6 +145,7 @@ def make_sayable(lowered: LoweredModule) -> list[Dims]:
     """
     placed, found = lowered.placed, []
     names = iter((*lowered.flat.names, *lowered.flat.result_names))
+    complex_ = lowered.flat.complex_names
     with lowered.module.context, ir.Location.unknown():
         run_pipeline(lowered.module, "sink-reshapes,batch-gathers,propagate")
         shardings = Shardings.of(lowered.module.operation)
@@ -153,8 +157,11 @@ def make_sayable(lowered: LoweredModule) -> list[Dims]:
             entries = boundary(function, key)
             for entry, each in zip(entries, types, strict=True):
                 own = shardings.read(entry[SHARDING], each.rank) if SHARDING in entry else None
-                named = named_dims(placed.given.get(next(names), {}), each.rank)
+                name = next(names)
+                named = named_dims(placed.given.get(name, {}), each.rank)
                 dims = dims_of(own, tuple(each.shape), placed.grid, named)
+                if name in complex_:  # both parts of a number stay together
+                    dims = tuple(None if dim == each.rank - 1 else dim for dim in dims)
                 plain = sharding_of(dims, each.rank, placed.grid)
                 entry[SHARDING] = shardings.write(plain)
                 found.append(dims)

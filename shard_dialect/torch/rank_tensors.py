@@ -16,6 +16,7 @@ from shard_dialect.abi.tensor_types import Array
 from shard_dialect.errors import ShardError
 from shard_dialect.model import Grid, Sharding
 from shard_dialect.runtime.shards_of_arrays import like, to_numpy
+from shard_dialect.torch.graph.complex_parts import as_real
 from shard_dialect.torch.plans.placement_lists import Dims, placements_of, sharding_of
 
 Tensor = Any
@@ -44,11 +45,26 @@ class PlacedTensor:
     """On the user's mesh; the program's own may be on a finer grid of the same devices."""
     dims: Dims
     """Those of the tensor that each mesh dimension splits."""
+    is_complex: bool = False
+    """Whether the last dimension of the program's tensor has the parts of complex numbers."""
 
     @classmethod
-    def of(cls, name: str, boundary: Boundary, dims: Dims, grid: Grid) -> PlacedTensor:
+    def of(
+        cls, name: str, boundary: Boundary, dims: Dims, grid: Grid, is_complex: bool = False
+    ) -> PlacedTensor:
         """`dims` are on the user's mesh."""
-        return cls(name, boundary, sharding_of(dims, len(boundary.global_type.shape), grid), dims)
+        sharding = sharding_of(dims, len(boundary.global_type.shape), grid)
+        return cls(name, boundary, sharding, dims, is_complex)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the whole tensor, as torch has it."""
+        shape = self.boundary.global_type.shape
+        return shape[:-1] if self.is_complex else shape
+
+    def of_program(self, tensor: Tensor) -> Tensor:
+        """A result of the program, as torch has it."""
+        return torch.view_as_complex(tensor.contiguous()) if self.is_complex else tensor
 
     @property
     def placements(self) -> Sequence[Any]:
@@ -75,7 +91,8 @@ class RankTensors:
 
     def slices(self, each: PlacedTensor) -> tuple[slice, ...]:
         """The part of the whole tensor that this rank holds."""
-        return each.sharding.shard(self.rank, each.boundary.global_type.shape, self.grid)
+        whole = each.boundary.global_type.shape
+        return each.sharding.shard(self.rank, whole, self.grid)[: len(each.shape)]
 
     @staticmethod
     def is_distributed(tensor: Any) -> bool:
@@ -91,8 +108,8 @@ class RankTensors:
 
     def result(self, array: Array, each: PlacedTensor) -> Tensor:
         """The DTensor of a shard that the program has computed."""
-        own = like(self.own(array, each), torch.empty(0))
-        return self._of_local(own, each.boundary.global_type.shape, each.placements)
+        own = each.of_program(like(self.own(array, each), torch.empty(0)))
+        return self._of_local(own, each.shape, each.placements)
 
     def own(self, array: Array, each: PlacedTensor) -> Array:
         """A shard that the program has computed, without padding."""
@@ -118,14 +135,14 @@ class RankTensors:
     def are_shards(self, tensors: Iterable[Tensor], placed: Sequence[PlacedTensor]) -> bool:
         """Whether each tensor has the shape of the whole one, or of this rank's shard."""
         return all(
-            tuple(tensor.shape) == each.boundary.global_type.shape
+            tuple(tensor.shape) == each.shape
             or (tuple(tensor.shape) == self.held_shape(each) and not self.is_distributed(tensor))
             for tensor, each in zip(tensors, placed, strict=True)
         )
 
     def held_shape(self, each: PlacedTensor) -> tuple[int, ...]:
         """The shape of this rank's shard."""
-        sizes = zip(self.slices(each), each.boundary.global_type.shape, strict=True)
+        sizes = zip(self.slices(each), each.shape, strict=True)
         return tuple(len(range(*part.indices(size))) for part, size in sizes)
 
     def _of_local(self, own: Tensor, sizes: Sequence[int], placements: Sequence[Any]) -> Tensor:
@@ -140,7 +157,7 @@ class RankTensors:
 
         Raises `ShardError` for a tensor of another shape or type.
         """
-        name, whole, local = each.name, each.boundary.global_type.shape, each.boundary.local
+        name, whole, local = each.name, each.shape, each.boundary.local
         if isinstance(tensor, DTensor):
             if tensor.device_mesh != self.mesh:
                 raise ShardError(f"is on {tensor.device_mesh}: expected {self.mesh}", name)
@@ -149,7 +166,7 @@ class RankTensors:
         else:
             _check_shape(tensor, [whole, self.held_shape(each)], name)
             own = tensor[self.slices(each)] if tuple(tensor.shape) == whole else tensor
-        array = to_numpy(own)
+        array = to_numpy(as_real(own))
         if array.dtype != local.dtype:
             raise ShardError(f"is of {array.dtype}: expected {local.dtype}", name)
         if array.shape == local.shape:

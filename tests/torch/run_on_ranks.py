@@ -207,6 +207,59 @@ def beside_dtensor(mesh: Any) -> None:
     assert f.compiled.report.bytes_moved <= reduced + gathered, (counts, f.compiled.report)
 
 
+class Turned(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(8, 4, dtype=torch.complex64))
+
+    def forward(self, x: Any, z: Any) -> Any:
+        return torch.fft.ifft(torch.fft.fft(x, dim=1) @ self.weight) * z
+
+
+def complex_numbers(mesh: Any) -> None:
+    """As parameters, arguments, results and gradients: whole, DTensors and shards."""
+    torch.manual_seed(0)
+    own, x, z = Turned(), torch.randn(4, 8), torch.randn(4, 4, dtype=torch.complex64)
+    plan = {
+        "x": BATCH,
+        "z": [Shard(0), Shard(-1)],
+        "weight": [R, Shard(1)],
+        "output": [Shard(0), R],
+    }
+    f = sd.torch.partition(own, (x, z), plan, mesh)
+    expected = own(x, z)
+    for given in (z, distribute_tensor(z, mesh, [Shard(0), Shard(1)])):
+        found = f(x, given)
+        assert found.to_local().shape == (2, 4)
+        torch.testing.assert_close(full(found), expected, rtol=1e-4, atol=1e-4)
+    (found.to_local().abs().sum()).backward()
+    expected.abs().sum().backward()
+    torch.testing.assert_close(full(f.weight.grad), own.weight.grad, rtol=1e-3, atol=1e-4)
+    assert_close(f.state_dict(), own.state_dict())
+    f.load_state_dict(own.state_dict())
+
+
+class Decides(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        return self.first(x) if (x > 1).any() else self.first(x).tanh()
+
+
+def decisions(mesh: Any) -> None:
+    """By the elements of all ranks, given as whole tensors and as shards."""
+    torch.manual_seed(0)
+    own, first = Decides(), 2 * (dist.get_rank() // 2)
+    for cut in (lambda x: x, lambda x: x[first : first + 2]):
+        f = sd.torch.partition(own, (torch.zeros(4, 4),), {"x": BATCH}, mesh)
+        for row in range(4):
+            x = torch.zeros(4, 4)
+            x[row, 0] = 2.0 * (row % 2)
+            torch.testing.assert_close(full(f(cut(x))), own(x))
+
+
 CHECKS: dict[str, Callable[[Any], None]] = {
     **{name: lambda mesh, name=name: models(mesh, name) for name in ("llama", "gpt2", "bert")},
     "vit": lambda mesh: models(mesh, "vit"),
@@ -219,6 +272,8 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "uneven": uneven,
     "split_mesh": split_mesh,
     "beside_dtensor": beside_dtensor,
+    "complex_numbers": complex_numbers,
+    "decisions": decisions,
     **in_place_on_ranks.CHECKS,
 }
 

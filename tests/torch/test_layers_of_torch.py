@@ -98,6 +98,49 @@ MODULES: dict[str, Callable[[], tuple[nn.Module, Any]]] = {
         nn.Sequential(nn.Conv2d(3, 4, 3), nn.AvgPool2d(3, 2, 1, ceil_mode=True)),
         x(3, 9, 8),
     ),
+    "distances": lambda: (Of(lambda y: torch.cdist(y, y.flip(1)), 8), x(5, 8)),
+    "best in any order": lambda: (Of(lambda y: y.topk(3, sorted=False)[0].sum(-1), 8), x(5, 8)),
+    **{
+        f"sampled, {mode}, {padding}": lambda mode=mode, padding=padding: (
+            Of(
+                lambda y: functional.grid_sample(
+                    y, y[:, :2].permute(0, 2, 3, 1), mode, padding, align_corners=False
+                ),
+                6,
+            ),
+            x(3, 6, 6),
+        )
+        for mode, padding in (("bilinear", "zeros"), ("bicubic", "border"))
+    },
+    **{
+        f"alignments, {reduction}": lambda reduction=reduction: (
+            Of(
+                lambda y: functional.ctc_loss(
+                    y.log_softmax(-1).transpose(0, 1),
+                    torch.tensor([[1, 2, 2], [3, 3, 0], [1, 0, 0], [4, 5, 6]]),
+                    torch.tensor([8, 8, 5, 3]),
+                    torch.tensor([3, 2, 1, 3]),
+                    reduction=reduction,
+                ),
+                8,
+            ),
+            x(8, 8),
+        )
+        for reduction in ("mean", "none")
+    },
+    "alignments, in a row": lambda: (
+        Of(
+            lambda y: functional.ctc_loss(
+                y.log_softmax(-1).transpose(0, 1),
+                torch.tensor([1, 2, 2, 4, 5, 6, 7, 7, 1, 4, 4]),
+                torch.tensor([8, 8, 5, 3]),
+                torch.tensor([3, 3, 2, 3]),
+                zero_infinity=True,
+            ),
+            8,
+        ),
+        x(8, 8),
+    ),
     "largest": lambda: (nn.Sequential(nn.Conv2d(3, 4, 3), nn.MaxPool2d(2)), x(3, 8, 8)),
 }
 

@@ -41,6 +41,10 @@ EQUAL: Mapping[str, tuple[Callable[[Any], Any], Any]] = {
         lambda x: (x % 2.5, 2.5 % (x + 4), x.fmod(2.5), x.remainder(2), x.fmod(-2)),
         torch.tensor([[-7, 3], [4, -1]]),
     ),
+    "equal to itself": (
+        lambda x: (x == x, torch.isfinite(x), x != x, x.isclose(x, equal_nan=True)),
+        torch.tensor([[1.0, NAN], [INF, -2.0]]),
+    ),
     "fmod": (
         lambda x: (x.fmod(2.0), x.fmod(INFINITE), x % INFINITE, x % -INFINITE, (x / x).fmod(0.1)),
         X,

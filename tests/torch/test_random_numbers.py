@@ -43,6 +43,16 @@ def test_a_seed_gives_the_same_on_every_mesh() -> None:
     assert not torch.equal(zeros, found[0][1] == 0), "each call draws anew"
 
 
+def test_the_numbers_of_torch_are_in_the_order_of_its_memory() -> None:
+    own = nn.TransformerEncoderLayer(8, 2, 16, 0.5, batch_first=True)  # a transposed dropout
+    x = X.view(4, 4, 8)
+    f = sd.torch.partition(own, (x,), {"src": BATCH}, MESHES[1], rng="torch")
+    torch.manual_seed(3)
+    found = f(x)
+    torch.manual_seed(3)
+    torch.testing.assert_close(found, own(x), rtol=1e-4, atol=1e-5)
+
+
 def test_the_numbers_of_torch() -> None:
     own = module()
     f = sd.torch.partition(own, (X,), PLAN, MESHES[1], loss=loss, rng="torch")

@@ -4,6 +4,8 @@ embedding_bag(i, w)     ->   embedding(i, w).mean(1)
 x.cumprod(d)            ->   x * shifted(x, 1), of that times it shifted by 2, by 4, ...
 _grouped_mm(a, b, ends) ->   for each row of a, the product with the matrix of its group
 histc(x, bins, ...)     ->   of each bin, how many elements are in it
+ctc_loss(p, ...)        ->   at each time, the log of the sum of the ways to each label
+cdist(a, b)             ->   norms of all differences
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch._decomp import decompositions as _decompositions
 from torch.overrides import TorchFunctionMode
 
 from shard_dialect.errors import ShardError
@@ -126,6 +129,86 @@ def _histc(x: Tensor, bins: int = 100, low: float = 0, high: float = 0) -> Tenso
     return counts.to(x.dtype)
 
 
+def _cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
+    return torch.linalg.vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
+
+
+def _grid_sampler(x: Tensor, grid: Tensor, mode: int, padding: int, align_corners: bool) -> Tensor:
+    if x.dim() != 4:
+        return torch.ops.aten.grid_sampler_3d(x, grid, mode, padding, align_corners)
+    return _decompositions._grid_sampler_2d(
+        x, grid, mode, padding, align_corners, _expand_grid=False
+    )
+
+
+def _grid_sample(
+    x: Tensor,
+    grid: Tensor,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool | None = None,
+) -> Tensor:
+    at = _MODES.index(mode), _PADDINGS.index(padding_mode)
+    return _grid_sampler(x, grid, *at, bool(align_corners))
+
+
+_MODES, _PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
+"""As torch numbers them."""
+_NEVER = -1e30
+"""The logarithm of no chance, whose derivatives are numbers."""
+
+
+def _ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> Tensor:
+    is_one = log_probs.dim() == 2
+    if is_one:
+        log_probs, targets = log_probs.unsqueeze(1), targets.reshape(1, -1)
+    times, count, _ = log_probs.shape
+    inputs, lengths = (
+        torch.as_tensor(each, dtype=torch.int64).reshape(-1).expand(count)
+        for each in (input_lengths, target_lengths)
+    )
+    targets = _rows(targets.to(torch.int64), lengths)
+    labels = torch.stack((torch.full_like(targets, blank), targets), -1).flatten(1)
+    labels = torch.nn.functional.pad(labels, (0, 1), value=blank)  # a blank around each
+    before = torch.nn.functional.pad(labels, (2, 0), value=blank)[:, :-2]
+    skips = (labels != blank) & (labels != before)
+    place = torch.arange(labels.shape[1])
+    ways = torch.where(place < 2, log_probs[0].gather(1, labels), _NEVER)
+    for time in range(1, times):
+        steps = torch.nn.functional.pad(ways, (2, 0), value=_NEVER)
+        two = torch.where(skips, steps[:, :-2], _NEVER)
+        found = torch.stack((ways, steps[:, 1:-1], two)).logsumexp(0)
+        found = found + log_probs[time].gather(1, labels)
+        ways = torch.where((time < inputs).unsqueeze(1), found, ways)
+    ends = 2 * lengths.unsqueeze(1)
+    is_end = (place == ends) | (place == ends - 1)
+    loss = -torch.where(is_end, ways, _NEVER).logsumexp(1)
+    # torch's derivative takes the probabilities to be a softmax.
+    chances = log_probs.exp() - log_probs.exp().detach()
+    inside = torch.arange(times).unsqueeze(1) < inputs
+    loss = loss + torch.where(inside, chances.sum(2), 0.0).sum(0)
+    loss = torch.where(loss > -_NEVER / 2, 0.0 if zero_infinity else float("inf"), loss)
+    if reduction == "mean":
+        return (loss / lengths.clamp(min=1)).mean()
+    return loss.sum() if reduction == "sum" else loss[0] if is_one else loss
+
+
+def _rows(targets: Tensor, lengths: Tensor) -> Tensor:
+    """`[rows, longest]`, of targets that may stand one after the other."""
+    if targets.dim() == 2:
+        return targets
+    place = (lengths.cumsum(0) - lengths).unsqueeze(1) + torch.arange(targets.shape[0])
+    return targets[place.clamp(max=targets.shape[0] - 1)]
+
+
 def _weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
     others = [each for each in range(v.dim()) if each != dim % v.dim()] if dim != -1 else []
     squares = v.square().sum(others or None, keepdim=bool(others))
@@ -150,6 +233,10 @@ def _one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
 _OURS: Mapping[Any, Callable[..., Any]] = {
     torch.nn.functional.embedding_bag: _embedding_bag,
     torch.nn.functional.one_hot: _one_hot,
+    torch.nn.functional.ctc_loss: _ctc_loss,
+    torch.cdist: _cdist,
+    torch.grid_sampler: _grid_sampler,
+    torch.nn.functional.grid_sample: _grid_sample,
     torch.cumprod: _cumprod,
     torch.Tensor.cumprod: _cumprod,
     torch.histc: _histc,

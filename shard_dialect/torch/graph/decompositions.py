@@ -449,6 +449,13 @@ def _compared(op: Any, x: Tensor, scalar: Any) -> Any:
     return op(x, float(scalar))
 
 
+def _equal(a: Tensor, b: Tensor) -> Any:
+    """The importer takes a float to equal itself, which NaN does not."""
+    if not (a.is_floating_point() or b.is_floating_point()):
+        return NotImplemented
+    return a.ne(b).logical_not()
+
+
 def _var(x: Tensor, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
     """Of too few elements, divided by 0; the importer divides by a negative count."""
     dims = [each % x.dim() for each in dims] if dims else list(range(x.dim()))
@@ -499,6 +506,11 @@ def _zeros(size: Sequence[int], *, dtype: Any = None, **_: Any) -> Tensor:
 def _sort(x: Tensor, *, stable: bool, dim: int = -1, descending: bool = False) -> Any:
     """The importer knows only the other; all that it makes are told to be stable."""
     return aten.sort.default(x, dim, descending)
+
+
+def _topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, is_sorted: bool = True) -> Any:
+    """In order, which the importer knows alone; else any order is right."""
+    return NotImplemented if is_sorted else aten.topk.default(x, k, dim, largest)
 
 
 def _angle(x: Tensor) -> Any:
@@ -579,6 +591,7 @@ _OURS: dict[Any, Decomposition] = {
     aten.remainder.Tensor: _remainder,
     aten.remainder.Scalar: _remainder,
     aten.remainder.Scalar_Tensor: _remainder,
+    aten.eq.Tensor: _equal,
     aten.var_mean.correction: _var_mean,
     aten.as_strided_scatter.default: _as_strided_scatter,
     aten.diagonal.default: _diagonal,
@@ -598,6 +611,7 @@ _OURS: dict[Any, Decomposition] = {
     aten.empty_strided.default: _empty,
     aten.empty_permuted.default: _empty,
     aten.sort.stable: _sort,
+    aten.topk.default: _topk,
     torch.ops.prims.fmax.default: partial(_fmax, torch.maximum),
     torch.ops.prims.fmin.default: partial(_fmax, torch.minimum),
     torch.ops.prims.hypot.default: _hypot,

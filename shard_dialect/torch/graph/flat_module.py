@@ -15,6 +15,7 @@ import torch
 from torch.nn.utils.stateless import _reparametrize_module
 
 from shard_dialect.errors import ShardError
+from shard_dialect.torch.graph.decisions import Decision
 from shard_dialect.torch.graph.index_checks import IndexCheck
 from shard_dialect.torch.graph.random_draws import RANDOM, Draw, Rng
 from shard_dialect.torch.graph.tensor_trees import Leaves, Tensor, arguments_of, refuse_odd
@@ -40,6 +41,8 @@ class FlatModule:
     rng: Rng = "counter"
     wanted: Sequence[str] = ()
     """The arguments that have gradients, too."""
+    path: Sequence[bool] = ()
+    """What the module decides by elements, as far as that is known; once called, all of it."""
     state: dict[str, Tensor] = field(init=False)
     """Parameters and buffers by name; those that are shared, once."""
     types: dict[str, Any] = field(default_factory=dict)
@@ -52,8 +55,8 @@ class FlatModule:
     """The arguments that a call writes to."""
     draws: Sequence[Draw] = ()
     """Its random numbers."""
-    checks: Sequence[IndexCheck] = ()
-    """The bounds that the index tensors among the last results must keep."""
+    checks: Sequence[IndexCheck | Decision] = ()
+    """What the last results must be: the values decided by, and the bounds of index tensors."""
 
     def __post_init__(self) -> None:
         self.state = {
@@ -71,9 +74,11 @@ class FlatModule:
         targets: Sequence[Any],
         rng: Rng = "counter",
         wanted: Sequence[str] = (),
+        path: Sequence[bool] = (),
     ) -> FlatModule:
         """For arguments of these shapes. Raises `ShardError` if `forward` does not take them."""
-        return cls(module, arguments_of(module, args, kwargs, loss, targets), loss, rng, wanted)
+        arguments = arguments_of(module, args, kwargs, loss, targets)
+        return cls(module, arguments, loss, rng, wanted, path)
 
     @property
     def trained(self) -> list[str]:
@@ -81,6 +86,16 @@ class FlatModule:
         if self.loss is None:
             return []
         return [*(name for name, each in self.state.items() if each.requires_grad), *self.wanted]
+
+    @property
+    def complex_names(self) -> set[str]:
+        """The tensors that it is called with, or returns, whose last dimension has both parts."""
+        assert self.result is not None, "was called"
+        given = {**self.state, **self.arguments.tensors}
+        own = {name for name, each in given.items() if each.is_complex()}
+        found = {name for name, each in self.result.tensors.items() if each.is_complex()}
+        after = (f"{kind}{name}" for kind in (GRADIENT, UPDATED, WRITTEN) for name in own)
+        return own | found | set(after)
 
     def forget_state(self) -> None:
         """Keep the structure of the module and its state, without data."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log1p, pi
 from typing import Any, Literal
 
@@ -40,10 +40,14 @@ class Draw:
     shape: tuple[int, ...]
     dtype: Any
     parameters: tuple[Any, ...]
+    strides: tuple[int, ...] = ()
+    """torch draws in the order that the elements have in memory."""
 
     def by_torch(self) -> Tensor:
         """Drawn by torch's default generator."""
-        return getattr(torch.empty(self.shape, dtype=self.dtype), f"{self.kind}_")(*self.parameters)
+        strides = self.strides or torch.empty(self.shape, device="meta").stride()
+        noise = torch.empty_strided(self.shape, strides, dtype=self.dtype)
+        return getattr(noise, f"{self.kind}_")(*self.parameters).contiguous()
 
     def by_counter(self, seed: Tensor, number: int) -> Tensor:
         """A function of the seed, of the number of this draw, and of positions."""
@@ -113,12 +117,16 @@ def drawn_by(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], value:
     `value` is a tensor of the shape and the type of its (first) result.
     """
     name = _READ.get(target)
-    if name is None:
-        return None
     first = value[0] if isinstance(value, (tuple, list)) else value
+    if name is None or first.is_complex():
+        return None
     given = {each.name: each.default_value for each in target._schema.arguments}
     given |= dict(zip(given, args, strict=False)) | dict(kwargs)
-    return name(given, tuple(first.shape), first.dtype)
+    found = name(given, tuple(first.shape), first.dtype)
+    if found is None:
+        return None
+    draw, finish = found
+    return replace(draw, strides=tuple(first.stride())), finish
 
 
 def _dropout(given: Any, shape: Any, dtype: Any) -> Any:

@@ -244,6 +244,11 @@ def _named(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[st
     return found
 
 
+def has_derivative(value: Any) -> bool:
+    """Whether it is a tensor of floats or of complex numbers."""
+    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+
+
 def refuse_odd(result: Leaves) -> None:
     """Raise `ShardError` for a result with values that are no tensors and no constants."""
     for name, value in zip(result.names, result.values, strict=True):

@@ -2,7 +2,8 @@
 
 The module is traced twice. The first trace runs it, and the derivatives of its loss, with tensors
 without data. The second runs the graph of the first: it replaces writes in place, lists
-the indices that a call has to check, and decomposes ops by torch's own tables.
+the indices that a call has to check, and decomposes ops by torch's own tables. Where there are
+complex numbers, a third one has pairs of real numbers in their places, and decomposes ops.
 
     y = sdpa(q, k, v)   ->   matmul, softmax, matmul     what torch composes of others
     y.add_(1)           ->   y = y + 1
@@ -23,15 +24,18 @@ from typing import Any
 
 import torch
 from torch._dispatch.python import enable_python_dispatcher
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 from torch.fx import traceback as fx_traceback
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from shard_dialect.errors import ShardError, first_line_of
+from shard_dialect.torch.graph.complex_parts import ComplexParts, as_real, has_complex
 from shard_dialect.torch.graph.composed_functions import ComposedFunctions
+from shard_dialect.torch.graph.decisions import Deciding, deciding, drop_scalars
 from shard_dialect.torch.graph.decompositions import table
 from shard_dialect.torch.graph.flat_module import FlatModule
 from shard_dialect.torch.graph.index_checks import IndexCheck, checks_of, wrapped
@@ -67,37 +71,91 @@ def trace(flat: FlatModule, more: Mapping[Any, Any] | None = None) -> Any:
             examples = [_without_data(each) for each in examples]
     with warnings.catch_warnings(), _composed_attention():
         warnings.simplefilter("ignore")  # torch's, of itself
-        try:
-            with refusing_replays() as replays, ComposedFunctions(), naming_modules(flat.module):
-                first = _traced(flat, examples)
-        except ShardError:
-            raise
-        except Exception as error:  # any that the user's module, or torch for it, ends with
-            raise ShardError(
-                f"cannot trace the module: {first_line_of(error)}", _raised_at(error)
-            ) from error
+        with refusing_replays() as replays:
+            first = _first(flat, examples)
         _refuse_hidden_state(first, flat)
+        _refuse_sizes(first)
         flat.draws = draws_of(first.graph)
         if flat.draws and replays():
             raise refuse_replays()
         _refuse_random(first)
         second = _Second(first, flat)
         functional = torch.func.functionalize(second.with_random, remove="mutations")
+        given, ops = [*examples, *flat.random_examples], {**table(), **(more or {})}
         try:
             with fx_traceback.preserve_node_meta():
-                graph = _traced(
-                    functional, [*examples, *flat.random_examples], {**table(), **(more or {})}
-                )
+                if has_complex(first.graph):
+                    parts = ComplexParts(_traced(functional, given))
+                    graph = _traced(parts.run, [as_real(each) for each in given], ops)
+                else:
+                    graph = _traced(functional, given, ops)
         except ShardError:
             raise
         except Exception as error:
             raise second.failed(error) from error
-    flat.checks = second.checks
+    flat.checks = [*flat.checks, *second.checks]
     _describe_constants(graph)
     _drop_copies(graph)
     _drop_unchanged(graph, flat)
     _end_inside(graph)
     return graph
+
+
+def _first(flat: FlatModule, examples: Sequence[Tensor]) -> Any:
+    """The graph of the module, which is told that it is compiled, or that it is not.
+
+    The first leaves branches by elements out; some modules only run in the second way.
+    """
+    found: ShardError | None = None
+    for is_compiled in (True, False):
+        path, turns = flat.path, 0
+        while True:
+            mode = Deciding(path)
+            try:
+                with _compiling(is_compiled), ComposedFunctions(), naming_modules(flat.module):
+                    graph = _traced(deciding(flat, mode), examples)
+            except ShardError:
+                raise
+            except Exception as error:  # any that the user's module, or torch for it, ends with
+                if len(mode.values) > len(path) and turns < _MOST_TURNS:  # as an assertion
+                    path, turns = (*mode.path[:-1], not mode.path[-1]), turns + 1
+                    continue
+                if found is None or isinstance(error, _BY_ELEMENTS):
+                    found = _untraceable(error)
+                    found.__cause__ = error
+                break
+            drop_scalars(graph.graph)
+            flat.path, flat.checks = tuple(mode.path), mode.decisions()
+            return graph
+    assert found is not None, "both have failed"
+    raise found
+
+
+_MOST_TURNS = 8
+"""How often a trace that fails is tried with the other value of the last decision."""
+_BY_ELEMENTS = (GuardOnDataDependentSymNode, DataDependentOutputException)
+"""torch's errors for branches and sizes by elements."""
+
+
+def _untraceable(error: Exception) -> ShardError:
+    if isinstance(error, _BY_ELEMENTS):
+        return ShardError(
+            "the module takes a size, or a number, from the elements of a tensor, and a program "
+            "has the same ops at each call: keep all elements, or compute it outside",
+            _raised_at(error),
+        )
+    return ShardError(f"cannot trace the module: {first_line_of(error)}", _raised_at(error))
+
+
+@contextmanager
+def _compiling(told: bool) -> Iterator[None]:
+    """Within a `with` block, torch tells whether a compiler traces the module."""
+    flags = torch.compiler._is_compiling_flag, torch.compiler._is_exporting_flag
+    torch.compiler._is_compiling_flag = torch.compiler._is_exporting_flag = told
+    try:
+        yield
+    finally:
+        torch.compiler._is_compiling_flag, torch.compiler._is_exporting_flag = flags
 
 
 def _traced(function: Any, examples: Sequence[Tensor], decompositions: Any = None) -> Any:
@@ -119,8 +177,6 @@ def _composed_attention() -> Iterator[None]:
     torch.backends.mha.set_fastpath_enabled(False)
     cached = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(False)
-    flags = torch.compiler._is_compiling_flag, torch.compiler._is_exporting_flag
-    torch.compiler._is_compiling_flag = torch.compiler._is_exporting_flag = True
     onednn = torch._C._get_mkldnn_enabled()
     torch._C._set_mkldnn_enabled(False)
     try:
@@ -128,7 +184,6 @@ def _composed_attention() -> Iterator[None]:
             yield
     finally:
         torch._C._set_mkldnn_enabled(onednn)
-        torch.compiler._is_compiling_flag, torch.compiler._is_exporting_flag = flags
         torch.set_autocast_cache_enabled(cached)
         torch.backends.mha.set_fastpath_enabled(fast)
 
@@ -267,6 +322,19 @@ def _refuse_hidden_state(graph: Any, flat: FlatModule) -> None:
                 "is none of its parameters: register it as one",
                 next((location_of(user) for user in node.users), None),
             )
+
+
+def _refuse_sizes(graph: Any) -> None:
+    """Raise for results whose sizes depend on elements, as of a selection by a mask."""
+    for node in graph.graph.nodes:
+        for each in pytree.tree_leaves(node.meta.get("val")):
+            is_open = is_tensor(each) and any(isinstance(size, torch.SymInt) for size in each.shape)
+            if is_open or isinstance(each, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+                raise ShardError(
+                    f"{node.target} has a result whose size, or which itself, depends on elements: "
+                    "keep all elements, and choose by torch.where",
+                    location_of(node),
+                )
 
 
 def _describe_constants(graph: Any) -> None:

@@ -25,7 +25,13 @@ from shard_dialect.torch.graph.flat_module import (
 )
 from shard_dialect.torch.graph.tensor_trees import Tensor
 from shard_dialect.torch.graph.trace_graph import is_tensor, mark
-from shard_dialect.torch.plans.placement_lists import ByAxis, Placement, annotation_of, naming
+from shard_dialect.torch.plans.placement_lists import (
+    ByAxis,
+    Placement,
+    annotation_of,
+    from_the_front,
+    naming,
+)
 from shard_dialect.torch.plans.plan_rules import (
     NOT_SPLIT,
     Layouts,
@@ -162,6 +168,9 @@ class PlacedModule:
         is_state = name in self.flat.state
         if not placements and not is_state:
             return None
+        own = self.flat.state.get(name, self.flat.arguments.tensors.get(name))
+        if own is not None and own.is_complex():  # one more dimension has the parts
+            placements = dict(from_the_front(placements, own.dim()))
         self.given[name] = placements
         with naming(name):
             return annotation_of(
@@ -187,6 +196,8 @@ class PlacedModule:
                 placements = {**rule.placements, **placements}
         if not placements:
             return None
+        if name in self.flat.complex_names:
+            placements = dict(from_the_front(placements, len(shape) - 1))
         self.given[name] = placements
         with naming(name):
             return annotation_of(placements, shape, self.grid, open_elsewhere=True)

@@ -90,6 +90,14 @@ def _dim(placement: Placement, rank: int) -> int:
     return dim % rank
 
 
+def from_the_front(placements: ByAxis, rank: int) -> ByAxis:
+    """Placements of a tensor of this rank that count no dimension from the end."""
+    return {
+        axis: Shard(_dim(each, rank)) if each.is_shard() else each
+        for axis, each in placements.items()
+    }
+
+
 def _why_not(placement: Placement) -> str:
     if placement.is_partial():
         return (

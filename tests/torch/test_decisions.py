@@ -1,0 +1,102 @@
+"""Modules that decide by elements what to compute: a program for each path that a call takes."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import shard_dialect as sd
+from shard_dialect.errors import ShardError
+from tests.torch.models import BATCH
+
+pytestmark = pytest.mark.usefixtures("unoptimized")
+MESH = sd.Grid("mesh", (2, 2), ("dp", "tp"))
+
+
+class Decides(nn.Module):  # type: ignore[misc]
+    """Of three paths: which one the elements say."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: Any) -> Any:
+        assert torch.isfinite(x).all(), "is finite"
+        self.calls += 1
+        y = self.first(x)
+        if (x > 1).any():
+            y = self.second(y)
+            if x.sum() > 100:
+                y = y.tanh()
+        return y
+
+
+def batch(value: float) -> Any:
+    return torch.full((4, 4), value)
+
+
+def test_each_call_takes_its_path() -> None:
+    torch.manual_seed(0)
+    own = Decides()
+    f = sd.torch.partition(own, (batch(0.5),), {"x": BATCH}, MESH)
+    own = copy.deepcopy(own)
+    engine = f._engine
+    for value, count in ((0.5, 1), (2.0, 2), (9.0, 3), (0.1, 3), (3.0, 3), (3.0, 3)):
+        f.zero_grad()
+        own.zero_grad()
+        found, expected = f(batch(value)), own(batch(value))
+        torch.testing.assert_close(found, expected)
+        found.square().sum().backward()
+        expected.square().sum().backward()
+        for a, b in zip(f.parameters(), own.parameters(), strict=True):
+            expected = torch.zeros_like(b) if b.grad is None else b.grad
+            torch.testing.assert_close(a.grad, expected)
+        assert len(engine.programs) == count
+    torch.testing.assert_close(f.calls, own.calls)
+
+
+def test_a_path_that_ends_with_an_error_is_not_compiled() -> None:
+    f = sd.torch.partition(Decides(), (batch(0.5),), {"x": BATCH}, MESH)
+    with pytest.raises(ShardError, match=r"decisions\.py:\d+: error: cannot trace.* is finite"):
+        f(batch(float("nan")))
+
+
+class Drops(nn.Module):  # type: ignore[misc]
+    """Leaves out layers at random, and drops elements."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers, self.dropout = nn.ModuleList(nn.Linear(4, 4) for _ in range(2)), nn.Dropout()
+
+    def forward(self, x: Any) -> Any:
+        for layer in self.layers:
+            if torch.rand([]) < 0.5:
+                x = self.dropout(layer(x)).tanh()
+        return x
+
+
+def test_layers_that_are_left_out_are_those_of_torch() -> None:
+    own = Drops()
+    f = sd.torch.partition(own, (batch(0.5),), {"x": BATCH}, MESH, rng="torch")
+    for seed in range(5):
+        torch.manual_seed(seed)
+        found = f(batch(0.5))
+        torch.manual_seed(seed)
+        torch.testing.assert_close(found, own(batch(0.5)))
+    assert 1 < len(f._engine.programs) <= 4
+
+
+def test_with_a_loss() -> None:
+    own = Decides()
+    args = own, (batch(0.5),), {"x": BATCH}, MESH
+    step = sd.torch.partition(*args, loss=lambda y: y.square().sum())
+    for value in (0.5, 2.0, 0.5):
+        own.zero_grad()
+        expected = own(batch(value)).square().sum()
+        expected.backward()
+        loss, gradients = step(batch(value))
+        torch.testing.assert_close(loss, expected.detach())
+        torch.testing.assert_close(gradients["first.weight"], own.first.weight.grad)
