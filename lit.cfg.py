@@ -48,3 +48,4 @@ config.environment["PYTHONPATH"] = root
 config.environment["PYTHONWARNINGS"] = "default"
 config.environment["SHARD_DIALECT_CACHE"] = "0"
 config.environment["SHARD_DIALECT_PROGRESS"] = "0"
+config.environment["SHARD_DIALECT_OPT_LEVEL"] = "0"  # LLVM would take half of the time of a run
