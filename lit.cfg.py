@@ -41,7 +41,8 @@ config.substitutions += [
 for launch in launches():
     if launch.launcher:
         name = launch.backend
-        command = " ".join(launch.command(4, "-m", "shard_dialect.run"))
+        command = shlex.join(launch.command(4, "-m", "shard_dialect.run"))
+        command = lit_config.params.get(launch.backend, command)
         config.available_features.add(name)
         config.substitutions.append((f"%{name}-on-4-ranks", f"{bounded} {command}"))
 config.environment["PYTHONPATH"] = root

@@ -73,7 +73,7 @@ class Forks:
 
 
 @cache
-def forked(module: str, **environment: str) -> list[str]:
+def forks_of(module: str, **environment: str) -> list[str]:
     """What stands for `python -m MODULE` until this process ends; its server starts when asked."""
     forks = Forks([module]).__enter__()
     atexit.register(forks.__exit__)

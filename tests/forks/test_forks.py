@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import start_child
 from tests.extras import needs
-from tests.forks import ANY, CHILD, WITH_TORCH, Forks, forked
+from tests.forks import ANY, CHILD, WITH_TORCH, Forks, forks_of
 
 OPT = "shard_dialect.opt"
 PLUGIN = """
@@ -84,7 +84,7 @@ def test_a_fork_of_python_runs_any_program(python: str, named: list[str], folder
     (folder / "shown.py").write_text(f"{SHOWN}\nsys.exit(3)")
     fork, cold = (
         done([*command, *named, "-m", "more"], folder, {})
-        for command in (forked(python), [sys.executable])
+        for command in (forks_of(python), [sys.executable])
     )
     assert (fork.returncode, fork.stdout) == (cold.returncode, cold.stdout)
 

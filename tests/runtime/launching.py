@@ -3,11 +3,12 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tests.forks import ANY, TORCHRUN, WITH_TORCH, forked
+from tests.forks import ANY, TORCHRUN, WITH_TORCH, forks_of
 
 MPI_FLAGS = {
     # Open MPI counts cores, and wants root to say that it means it, as containers often have it;
@@ -55,15 +56,21 @@ class Launch:
             return self.command(ranks, *program)
         return self.forks(ranks, *program, f"--backend={self.backend}")
 
-    def forks(self, ranks: int, *program: str, torch: str = WITH_TORCH) -> list[str]:
+    def forks(
+        self,
+        ranks: int,
+        *program: str,
+        torch: str = WITH_TORCH,
+        command_of: Callable[..., Sequence[str]] = forks_of,
+    ) -> list[str]:
         """`forked` for a program that is for one backend, so that there is no choice."""
         if self.backend == "torch":
-            torchrun = [*forked(TORCHRUN), *self.launcher[1:], f"--nproc-per-node={ranks}"]
-            python = forked(torch, OMP_NUM_THREADS="1")  # as torchrun has it
+            torchrun = [*command_of(TORCHRUN), *self.launcher[1:], f"--nproc-per-node={ranks}"]
+            python = command_of(torch, OMP_NUM_THREADS="1")  # as torchrun has it
             return [*torchrun, "--no-python", *python, *program]
         launcher = [*self.launcher, "-n", str(ranks)] if self.launcher else []
         is_known = not self.launcher or "MPICH" in self.name  # how its ranks talk to the launcher
-        return [*launcher, *(forked(ANY) if is_known else [self.python]), *program]
+        return [*launcher, *(command_of(ANY) if is_known else [self.python]), *program]
 
 
 def launches(python: str = sys.executable) -> list[Launch]:
