@@ -41,10 +41,12 @@ config.substitutions += [
 for launch in launches():
     if launch.launcher:
         name = launch.backend
-        command = " ".join(launch.command(4, "-m", "shard_dialect.run"))
+        command = shlex.join(launch.command(4, "-m", "shard_dialect.run"))
+        command = lit_config.params.get(launch.backend, command)
         config.available_features.add(name)
         config.substitutions.append((f"%{name}-on-4-ranks", f"{bounded} {command}"))
 config.environment["PYTHONPATH"] = root
 config.environment["PYTHONWARNINGS"] = "default"
 config.environment["SHARD_DIALECT_CACHE"] = "0"
 config.environment["SHARD_DIALECT_PROGRESS"] = "0"
+config.environment["SHARD_DIALECT_OPT_LEVEL"] = "0"  # LLVM would take half of the time of a run

@@ -15,6 +15,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 
@@ -117,10 +118,24 @@ def _import_module(name: str) -> ModuleType:
     return import_module(name)
 
 
-def _installed() -> Iterator[str]:
-    """The modules of installed plugins. `importlib.metadata` takes 30 ms, so files are read."""
+def _installed() -> Sequence[str]:
+    """The modules of installed plugins, which are looked for where something has been installed."""
+    return _installed_in(tuple((folder, _changed(folder)) for folder in sys.path))
+
+
+def _changed(folder: str) -> int:
+    """When something was put into a folder, or taken from it."""
+    try:
+        return os.stat(folder or ".").st_mtime_ns
+    except OSError:
+        return 0
+
+
+@lru_cache(maxsize=1)
+def _installed_in(folders: Sequence[tuple[str, int]]) -> Sequence[str]:
+    """Those in `sys.path` as it is. `importlib.metadata` takes 30 ms, so files are read."""
     group = GROUP.encode()
-    for folder in sys.path:
+    for folder, _ in folders:
         try:
             entries = list(os.scandir(folder or "."))
         except OSError:
@@ -132,8 +147,8 @@ def _installed() -> Iterator[str]:
                 except OSError:
                     continue
                 if group in text:
-                    yield from _values()
-                    return
+                    return tuple(_values())
+    return ()
 
 
 def _values() -> Iterator[str]:

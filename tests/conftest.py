@@ -3,7 +3,8 @@
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,17 @@ import pytest
 from hypothesis import settings
 
 from tests import extras, slow
-from tests.forks import Forks
+from tests.forks import CHILD, Forks
 
 ROOT = Path(__file__).parent.parent
 os.environ["SHARD_DIALECT_CACHE"] = "0"  # what is tested is this code, not what it made before
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each of a thousand children compiles it anew
+sys.dont_write_bytecode = False
 os.environ["SHARD_DIALECT_PROGRESS"] = "0"  # a busy machine makes any test take long
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=16"  # of jax, in all processes
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")  # for the same reason
 signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of shells ignore it
-CHILD = {"PYTHONWARNINGS": "default"}
 Program = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -135,11 +137,17 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"seed: {slow.seed_of(config)} (--seed draws the same tests again)"
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest itself selects by -m
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)  # around pytest's own, which selects by -m
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, None, None]:
     slow.mark_slow(items)
     if not config.option.all:
         slow.keep_share(items, config)
+    yield
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    if workers > 1:
+        slow.begin_with_slow(items, workers)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -3,7 +3,7 @@
     pytest                           what is neither slow nor exhaustive, a share of many alike
     pytest --seed 7                  the share that a run drew which printed this seed
     pytest --all                     each of many alike
-    pytest -m slow                   what starts ranks, torch, JAX, browsers, or many processes
+    pytest -m 'slow and not exhaustive'    what starts ranks, torch, JAX, browsers, processes
     pytest -m 'not exhaustive'     both, as in CI
 
 A run that fails prints its seed, by which it is run again.
@@ -131,6 +131,25 @@ def keep_share(items: list[pytest.Item], config: pytest.Config) -> None:
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
+
+
+def begin_with_slow(items: list[pytest.Item], workers: int) -> None:
+    """Let each of xdist's workers begin with slow files; it gets an equal number of tests in a row.
+
+    Those that are left at the end, when one has nothing more to do, are short then.
+    """
+    fast = [item for item in items if item.get_closest_marker("slow") is None]
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("slow") is not None:
+            files.setdefault(item.path, []).append(item)
+    ordered: list[pytest.Item] = []
+    for worker in range(workers):
+        first = [item for file in list(files.values())[worker::workers] for item in file]
+        rest = max(0, (len(items) - len(ordered)) // (workers - worker) - len(first))
+        ordered += first + fast[:rest]
+        del fast[:rest]
+    items[:] = ordered + fast
 
 
 def _left_out(group: Sequence[pytest.Item], seed: str) -> list[pytest.Item]:

@@ -16,9 +16,9 @@ from tests.extras import needs
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 LIBRARY = ROOT / "examples" / "library"
 FOR_AUTHORS = sorted(LIBRARY.glob("*.py"))
-ON_RANKS = ["fsdp2_torch", "llama_torch", "tensor_parallel_torch"]
-"""Examples that `tests/torch` runs, in process and on ranks."""
 PUBLIC = ("shard_dialect", "shard_dialect.bindings", "shard_dialect.testing")
+OF_TORCH = ["fsdp2_torch", "generate_torch", "llama_torch", "tensor_parallel_torch"]
+"""Examples that `tests/torch` runs, to compare what they say."""
 
 
 def extras_of(path: Path) -> list[str]:
@@ -32,7 +32,7 @@ def extras_of(path: Path) -> list[str]:
     [
         pytest.param(each, id=each.stem, marks=needs(*extras_of(each)))
         for each in (*EXAMPLES, *FOR_AUTHORS)
-        if each.stem not in ON_RANKS
+        if each.stem not in OF_TORCH
     ],
 )
 def test_example_runs(path: Path, tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from lit.worker import _execute
 
 from shard_dialect.ir.reading.source import edits_without_jaxlib
 from tests import extras
-from tests.forks import Forks
+from tests.forks import TORCHRUN, WITH_TORCH, Forks
+from tests.runtime.launching import launches
 
 ROOT = Path(__file__).parent.parent
 FILES = sorted(
@@ -34,18 +36,38 @@ def name(path: Path) -> str:
     return str(path.relative_to(ROOT / "tests" / "lit").with_suffix(""))
 
 
-Suite = tuple[LitConfig, dict[Path, Test.Test]]
+Suite = tuple[LitConfig, dict[Path, Test.Test], Callable[[], None]]
+"""Its configuration, its tests, and what starts the servers of ranks, which few tests want."""
+
+
+def _command(commands: dict[str, list[str]], module: str, **_: str) -> list[str]:
+    return commands[module]
 
 
 @pytest.fixture(scope="module")
 def suite() -> Iterator[Suite]:
     """As lit finds it; its programs are forks."""
-    with Forks() as forks:
+    with Forks() as forks, Forks([TORCHRUN]) as torchrun, Forks([WITH_TORCH]) as ranks:
         params = {module: shlex.join(command) for module, command in forks.commands.items()}
+        rank_commands = {**torchrun.commands, **ranks.commands}
+        for launch in launches():
+            if launch.backend == "torch":
+                run = ("-m", "shard_dialect.run", "--backend=torch")
+                command = launch.forks(
+                    4, *run, command_of=lambda module, **_: rank_commands[module]
+                )
+                params[launch.backend] = shlex.join(command)
         config = LitConfig("lit", [], "note", False, False, [], False, False, False, None, params)
         found = find_tests_for_inputs(config, [str(ROOT / "tests" / "lit")])
-        forks.start(found[0].config.environment)
-        yield config, {Path(each.getSourcePath()): each for each in found}
+        environment = found[0].config.environment
+        forks.start(environment)
+
+        @cache
+        def start_ranks() -> None:
+            torchrun.start(environment)
+            ranks.start({**environment, "OMP_NUM_THREADS": "1"})  # as torchrun has it
+
+        yield config, {Path(each.getSourcePath()): each for each in found}, start_ranks
 
 
 def test_lit_finds_all_files(suite: Suite) -> None:
@@ -57,7 +79,9 @@ def test_lit_finds_all_files(suite: Suite) -> None:
 @pytest.mark.whole
 @pytest.mark.parametrize("path", FILES, ids=name)
 def test_a_file_passes(path: Path, suite: Suite) -> None:
-    config, tests = suite
+    config, tests, start_ranks = suite
+    if "%torch-on-4-ranks" in path.read_text() and not extras.missing(["torch"]):
+        start_ranks()
     result = _execute(tests[path], config)
     if wanted := extras.of_features(required(path)):
         assert result.code is Test.UNSUPPORTED

@@ -2,12 +2,12 @@
 
 import sys
 from pathlib import Path
-from subprocess import run
 
 import pytest
 
 import shard_dialect as sd
 from shard_dialect.testing.check_program import run_and_check
+from tests.conftest import run_child
 from tests.runtime.launching import Launch, launches
 
 TYPE = "tensor<12x8xf32>"
@@ -141,8 +141,8 @@ def test_numbers_are_those_of_the_unsharded_program(name: str) -> None:
 def test_it_runs_on_every_backend(name: str, ranks: int, launch: Launch, tmp_path: Path) -> None:
     path = tmp_path / "transfer.mlir"
     path.write_text(CASES[name][0])
-    command = launch.command(ranks, "-m", "shard_dialect.run", str(path), "--check")
-    done = run(command, capture_output=True, text=True, timeout=300)
+    command = launch.forked(ranks, "-m", "shard_dialect.run", str(path), "--check")
+    done = run_child(command, 300)
     assert "check passed" in done.stdout, done.stdout + done.stderr
 
 
@@ -194,10 +194,5 @@ def test_layers_move_only_between_stages(on_first: int, on_second: int, moved: i
 def test_layers_on_every_backend(launch: Launch, tmp_path: Path) -> None:
     path = tmp_path / "layers.mlir"
     path.write_text(layers(2, 3))
-    done = run(
-        launch.command(4, "-m", "shard_dialect.run", str(path), "--check"),
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    done = run_child(launch.forked(4, "-m", "shard_dialect.run", str(path), "--check"), 300)
     assert "check passed" in done.stdout, done.stdout + done.stderr

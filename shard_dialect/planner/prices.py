@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from shard_dialect.collectives import Permute, Step
 from shard_dialect.collectives.collective_time import seconds
@@ -57,6 +58,14 @@ PICOSECONDS = 1e12
 """The picoseconds in a second."""
 
 
+@lru_cache(maxsize=1 << 14)
+def _picoseconds(
+    step: Step, grid: Grid, operand: Shape, itemsize: int, device_model: DeviceModel
+) -> int:
+    """The time of a step, of which searches ask again and again."""
+    return round(seconds(step, grid, operand, itemsize, device_model) * PICOSECONDS)
+
+
 @dataclass(frozen=True, slots=True)
 class Prices:
     """The prices of steps and of work: in bytes, or in picoseconds on a device model."""
@@ -73,7 +82,7 @@ class Prices:
         operand = operand_shape(step, now, shape, grid)
         if self.device_model is None:
             return step.bytes_moved(grid.axes_size(step.axes), operand, itemsize)
-        return round(seconds(step, grid, operand, itemsize, self.device_model) * PICOSECONDS)
+        return _picoseconds(step, grid, operand, itemsize, self.device_model)
 
     def steps(
         self,

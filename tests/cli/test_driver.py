@@ -80,6 +80,20 @@ def test_one_dash_is_as_good_as_two() -> None:
     assert (pipeline, options.output) == ("optimize-collectives,cse", "x")
 
 
+def test_plugins_that_are_installed_meanwhile_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from shard_dialect import plugins
+
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "meanwhile" not in plugins._installed()
+    folder = tmp_path / "meanwhile-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: meanwhile\nVersion: 1.0\n")
+    (folder / "entry_points.txt").write_text("[shard_dialect.plugins]\nany = meanwhile\n")
+    assert "meanwhile" in plugins._installed()
+
+
 def test_installed_plugins_are_loaded(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("print('mine is here')\n")
     folder = tmp_path / "mine-1.0.dist-info"

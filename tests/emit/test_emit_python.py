@@ -130,9 +130,9 @@ class Batch:
         run = {ranks: found for ranks, found in self._by_ranks.items() if ranks <= self.most}
         assert run
         for ranks, folders in run.items():
-            command = launch_of(self.target).command(
+            command = launch_of(self.target).forks(
                 ranks, "-m", "tests.emit.run_all", self.target, *map(str, folders)
-            )[:-1]  # it has no --backend
+            )
             done = run_child(command)
             assert done.returncode == 0, done.stderr
         for folder in chain.from_iterable(run.values()):

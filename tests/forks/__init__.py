@@ -8,33 +8,49 @@ the program's, it ends as that does, and the program is killed when the client i
 most of the time of a short program, and of a test suite that starts a thousand of them.
 """
 
+import atexit
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+CHILD = {"PYTHONWARNINGS": "default"}
+"""What is in the environment of each program that a test starts."""
 FOLDER = Path(__file__).parent
 PROGRAMS = ("opt", "run", "report", "prove")
 MODULES = (*(f"shard_dialect.{name}" for name in PROGRAMS), "filecheck")
+TORCHRUN = "torch.distributed.run"
+ANY = "python"
+"""Stands for Python with any module or file; it has what `shard_dialect.run` needs."""
+WITH_TORCH = "python-torch"
+WITH_MODELS = "python-models"
+"""`ANY` with torch, and with what distributed training and models take, too."""
+PYTHONS = (ANY, WITH_TORCH, WITH_MODELS)
+
+
+def cold(module: str) -> list[str]:
+    """The command that a fork stands for."""
+    return [sys.executable, *(() if module in PYTHONS else ("-m", module))]
 
 
 class Forks:
-    """The servers of all modules, for as long as this is open."""
+    """The servers of some modules, for as long as this is open."""
 
-    def __init__(self) -> None:
+    def __init__(self, modules: Sequence[str] = MODULES) -> None:
         self._stack = ExitStack()
         self._folder = ""
-        self.commands = {module: [sys.executable, "-m", module] for module in MODULES}
+        self.commands = {module: cold(module) for module in modules}
         """What stands for `python -m MODULE`."""
 
     def __enter__(self) -> "Forks":
         if hasattr(os, "pidfd_open"):
             self._folder = self._stack.enter_context(TemporaryDirectory())
             client = [sys.executable, "-I", "-S", str(FOLDER / "client.py")]
-            self.commands = {each: [*client, f"{self._folder}/{each}"] for each in MODULES}
+            self.commands = {each: [*client, f"{self._folder}/{each}"] for each in self.commands}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -42,7 +58,7 @@ class Forks:
 
     def start(self, environment: Mapping[str, str]) -> None:
         """With the environment that the programs will have."""
-        for module in MODULES if self._folder else ():
+        for module in self.commands if self._folder else ():
             server = subprocess.Popen(
                 [sys.executable, "-m", "tests.forks.server", f"{self._folder}/{module}", module],
                 cwd=FOLDER.parent.parent,
@@ -54,3 +70,12 @@ class Forks:
             self._stack.enter_context(server)  # closes its input, with which it ends, and waits
             assert server.stdout
             assert server.stdout.readline() == "listens\n"
+
+
+@cache
+def forks_of(module: str, **environment: str) -> list[str]:
+    """What stands for `python -m MODULE` until this process ends; its server starts when asked."""
+    forks = Forks([module]).__enter__()
+    atexit.register(forks.__exit__)
+    forks.start({**os.environ, **CHILD, **environment})
+    return forks.commands[module]

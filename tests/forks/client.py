@@ -11,7 +11,8 @@ def main(path: str, *arguments: str) -> None:
     link = socket.socket(socket.AF_UNIX)
     link.connect(path)
     asked = marshal.dumps((list(arguments), os.getcwd(), dict(os.environ)))
-    socket.send_fds(link, [len(asked).to_bytes(8, "little")], [0, 1, 2])
+    more = [int(os.environ["PMI_FD"])] if "PMI_FD" in os.environ else []
+    socket.send_fds(link, [len(asked).to_bytes(8, "little")], [0, 1, 2, *more])
     link.sendall(asked)
     said = link.recv(4)
     if not said:

@@ -15,6 +15,8 @@ import socket
 import sys
 from contextlib import suppress
 
+from tests.forks import ANY, FOLDER, PYTHONS, TORCHRUN, WITH_MODELS, WITH_TORCH, cold
+
 READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "OMP_", "OPENBLAS_", "MKL_", "MALLOC_")
 """What begins so in the environment is heeded when a process starts, and a fork does not."""
 
@@ -33,8 +35,19 @@ PACKAGES = {
     "shard_dialect.report": ["shard_dialect.analysis"],
     "shard_dialect.prove": ["shard_dialect.runtime.confirmed_proof"],
     "shard_dialect.run": ["shard_dialect.cli.run_command", "shard_dialect.runtime.checking"],
+    ANY: [],
+    WITH_TORCH: ["torch.distributed.distributed_c10d"],
+    WITH_MODELS: [
+        "shard_dialect.torch",
+        "torch.distributed.checkpoint.state_dict",
+        "torch.distributed.fsdp",
+        "torch.distributed.tensor.parallel.style",
+        "transformers.models.llama.modeling_llama",
+    ],
+    TORCHRUN: ["torch.distributed.argparse_util", "torch.distributed.launcher.api"],
 }
-"""What is imported for a module, with all modules in it, but never the module itself."""
+"""What is imported for a module, but never the module itself; of packages all modules, but for
+those of large ones of others."""
 
 
 def load(module: str) -> None:
@@ -44,15 +57,35 @@ def load(module: str) -> None:
         del sys.modules["numpy"]
     if module in ("shard_dialect.run", "shard_dialect.report", "shard_dialect.prove"):
         load("shard_dialect.opt")
+    if module in PYTHONS:
+        load("shard_dialect.run")
     for name in PACKAGES[module]:
         package = importlib.import_module(name)
-        for each in pkgutil.walk_packages(getattr(package, "__path__", ()), name + "."):
+        is_whole = name.partition(".")[0] not in ("torch", "transformers")
+        path = getattr(package, "__path__", ()) if is_whole else ()
+        for each in pkgutil.walk_packages(path, name + "."):
             if not each.name.endswith(".__main__"):
                 importlib.import_module(each.name)
+    if module == "shard_dialect.opt":
+        warm_up()
+
+
+def warm_up() -> None:
+    """Run what most programs run, so that they find known what does not change: rules, plans."""
+    from shard_dialect.ir.bindings import plain_ops
+    from shard_dialect.ir.context import make_context
+    from shard_dialect.ir.reading.source import Source
+    from shard_dialect.passes.framework.pipeline import run_pipeline
+
+    with plain_ops():
+        for name in ("mlp_2d", "megatron"):
+            with make_context():
+                module = Source.read(f"{FOLDER.parent.parent}/examples/{name}.mlir").parse()
+                run_pipeline(module, "spmd,lower")
 
 
 def receive(link: socket.socket) -> tuple[list[str], str, dict[str, str], list[int]]:
-    head, streams, _, _ = socket.recv_fds(link, 8, 3)
+    head, streams, _, _ = socket.recv_fds(link, 8, 4)
     size, said = int.from_bytes(head, "little"), b""
     while len(said) < size:
         said += link.recv(size - len(said))
@@ -65,14 +98,16 @@ def keep(link: socket.socket, module: str) -> None:
     program = os.fork()
     if program == 0:
         link.close()
-        for number, stream in enumerate(streams):
-            os.dup2(stream, number)
-            os.close(stream)
+        numbers = [0, 1, 2, *shared(environment)]
+        for number, stream in zip(numbers, streams, strict=True):
+            if stream != number:
+                os.dup2(stream, number)
+                os.close(stream)
         for number, name in enumerate(("stdin", "stdout", "stderr")):
             reopen(number, name)
         os.chdir(folder)
         if own(environment) != own(dict(os.environ)):
-            os.execve(sys.executable, [sys.executable, "-m", module, *arguments], environment)
+            os.execve(sys.executable, [*cold(module), *arguments], environment)
         os.environ.clear()
         os.environ.update(environment)
         sys.argv[1:] = arguments
@@ -102,6 +137,11 @@ def own(environment: dict[str, str]) -> dict[str, str]:
     return {key: value for key, value in environment.items() if key.startswith(READ_AT_START)}
 
 
+def shared(environment: dict[str, str]) -> list[int]:
+    """The number of the open socket, if there is one, by which a rank talks to MPI's launcher."""
+    return [int(environment["PMI_FD"])] if "PMI_FD" in environment else []
+
+
 def serve(path: str, module: str) -> None:
     """Return in a fork that is to be a client's program; end when standard input does."""
     load(module)
@@ -128,6 +168,8 @@ def serve(path: str, module: str) -> None:
 
 def run(module: str) -> None:
     """As `python -m`, but for what the interpreter tidies at its end, which takes most of it."""
+    if module in PYTHONS:
+        return run_any()
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as ended:
@@ -136,6 +178,17 @@ def run(module: str) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(ended.code)
+
+
+def run_any() -> None:
+    """As `python -m MODULE` or `python FILE`."""
+    if sys.argv[1] == "-m":
+        del sys.argv[1]
+        runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
+    else:
+        file = sys.argv.pop(1)
+        sys.path[0] = os.path.dirname(os.path.abspath(file))
+        runpy.run_path(file, run_name="__main__")
 
 
 if __name__ == "__main__":

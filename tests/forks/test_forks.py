@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import CHILD, start_child
-from tests.forks import Forks
+from tests.conftest import start_child
+from tests.extras import needs
+from tests.forks import ANY, CHILD, WITH_TORCH, Forks, forks_of
 
 OPT = "shard_dialect.opt"
 PLUGIN = """
@@ -72,6 +73,20 @@ def test_a_fork_is_the_program(
         cold.stdout,
         cold.stderr,
     )
+
+
+SHOWN = "import sys; print(sys.argv, __name__, sys.path[0], sys.flags.optimize)"
+
+
+@pytest.mark.parametrize("python", [ANY, pytest.param(WITH_TORCH, marks=needs("torch"))])
+@pytest.mark.parametrize("named", [["shown.py"], ["-m", "shown"]])
+def test_a_fork_of_python_runs_any_program(python: str, named: list[str], folder: Path) -> None:
+    (folder / "shown.py").write_text(f"{SHOWN}\nsys.exit(3)")
+    fork, cold = (
+        done([*command, *named, "-m", "more"], folder, {})
+        for command in (forks_of(python), [sys.executable])
+    )
+    assert (fork.returncode, fork.stdout) == (cold.returncode, cold.stdout)
 
 
 def test_who_is_killed_ends_its_program(folder: Path, forks: Forks) -> None:

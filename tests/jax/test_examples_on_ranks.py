@@ -49,7 +49,7 @@ def program(example: str, texts: dict[str, str], tmp_path: Path) -> str:
 
 
 def check(program: str, launch: Launch, *more: str) -> None:
-    command = launch.command(4, "-m", "shard_dialect.run", program, "--check", *more)
+    command = launch.forked(4, "-m", "shard_dialect.run", program, "--check", *more)
     done = run_child(command, 300)
     assert done.returncode == 0, done.stderr
     assert "check passed" in done.stdout

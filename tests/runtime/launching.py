@@ -3,9 +3,12 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from tests.forks import ANY, TORCHRUN, WITH_TORCH, forks_of
 
 MPI_FLAGS = {
     # Open MPI counts cores, and wants root to say that it means it, as containers often have it;
@@ -43,6 +46,32 @@ class Launch:
             return [*self.launcher, f"--nproc-per-node={ranks}", *rest]
         return [*self.launcher, "-n", str(ranks), self.python, *rest]
 
+    def forked(self, ranks: int, *program: str) -> list[str]:
+        """The same, with forks of Pythons that have imported what ranks do.
+
+        For tests of programs: how they start is that of `command`. MPICH's ranks of `run` are no
+        forks: they know each other by the process that has started them.
+        """
+        if self.launcher and self.backend != "torch" and "shard_dialect.run" in program:
+            return self.command(ranks, *program)
+        return self.forks(ranks, *program, f"--backend={self.backend}")
+
+    def forks(
+        self,
+        ranks: int,
+        *program: str,
+        torch: str = WITH_TORCH,
+        command_of: Callable[..., Sequence[str]] = forks_of,
+    ) -> list[str]:
+        """`forked` for a program that is for one backend, so that there is no choice."""
+        if self.backend == "torch":
+            torchrun = [*command_of(TORCHRUN), *self.launcher[1:], f"--nproc-per-node={ranks}"]
+            python = command_of(torch, OMP_NUM_THREADS="1")  # as torchrun has it
+            return [*torchrun, "--no-python", *python, *program]
+        launcher = [*self.launcher, "-n", str(ranks)] if self.launcher else []
+        is_known = not self.launcher or "MPICH" in self.name  # how its ranks talk to the launcher
+        return [*launcher, *(command_of(ANY) if is_known else [self.python]), *program]
+
 
 def launches(python: str = sys.executable) -> list[Launch]:
     """Every backend that runs with this Python, on every launcher beside it."""
@@ -57,6 +86,7 @@ def launches(python: str = sys.executable) -> list[Launch]:
     return found
 
 
+@cache
 def library_of(mpiexec: str) -> str | None:
     """Whose launcher it is, "MPICH" or "Open MPI"; `None` if there is none."""
     if not os.access(mpiexec, os.X_OK):

@@ -12,6 +12,7 @@ from _pytest.mark import ParameterSet
 
 from tests.conftest import ROOT, Program, run_child
 from tests.extras import needs
+from tests.runtime.launching import Launch, launches
 
 EXPECTED = {
     "mlp_1d": [("all_gather", 2, 128), ("reduce_scatter", 2, 128)],
@@ -68,14 +69,19 @@ def beside_python(program: str) -> str:
     return str(Path(sys.executable).parent / program)
 
 
+RUN = ("-m", "shard_dialect.run")
+
+
+def of_backend(name: str) -> Launch:
+    return next(each for each in launches() if each.backend == name)
+
+
 def mpi(ranks: int, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    launcher = [beside_python("mpiexec"), "-n", str(ranks), sys.executable]
-    return run_child([*launcher, "-m", "shard_dialect.run", "--backend=mpi", *arguments])
+    return run_child(of_backend("mpi").forked(ranks, *RUN, *arguments))
 
 
 def torchrun(ranks: int, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    launcher = [beside_python("torchrun"), f"--nproc-per-node={ranks}", "--standalone"]
-    return run_child([*launcher, "-m", "shard_dialect.run", "--backend=torch", *arguments])
+    return run_child(of_backend("torch").forked(ranks, *RUN, *arguments))
 
 
 BACKENDS = pytest.mark.parametrize(
@@ -320,7 +326,7 @@ def test_each_rank_runs_the_program_of_its_device(
     command = [beside_python("mpiexec")]
     for rank, file in enumerate(files):
         assert opt(source, "--spmd", f"--pick-device=rank={rank}", "-o", file).returncode == 0
-        run = [sys.executable, "-m", "shard_dialect.run", str(file), f"--backend={backend}"]
+        run = [sys.executable, *RUN, str(file), f"--backend={backend}"]
         separator = [":"] if rank else []
         command += [*separator, "-n", "1", *run, "--check", f"--reference={source}"]
     done = run_child(command)

@@ -45,7 +45,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.mark.parametrize("launch", launched("devices", "mpi", "mpi4py", "torch"))
 def test_every_collective_is_right_on_every_element_type(launch: Launch, kept: Path) -> None:
     cases = ("-m", "tests.runtime.collective_cases", f"--kept={kept}")
-    done = run_child(launch.command(GRID.size, *cases), 600)
+    done = run_child(launch.forked(GRID.size, *cases), 600)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.strip() == f"{len(DTYPES)} element types: every collective is right"
 

@@ -1,6 +1,5 @@
 """`shard-report --measure` writes a device model of the devices at hand."""
 
-import subprocess
 from importlib import import_module
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import pytest
 import shard_dialect as sd
 from shard_dialect.model.devices.device_model import DeviceModel
 from shard_dialect.runtime.profiling.measure_devices import levels_of, measured_model
-from tests.conftest import ROOT
+from tests.conftest import ROOT, run_child
 from tests.extras import launched
 from tests.runtime.launching import Launch
 
@@ -55,13 +54,7 @@ def test_levels_are_hosts_and_what_joins_them(
 @pytest.mark.parametrize("launch", launched("mpi4py", "torch"))
 def test_ranks(launch: Launch, tmp_path: Path) -> None:
     file = tmp_path / "ranks.toml"
-    done = subprocess.run(
-        launch.command(2, "-m", "shard_dialect.report", f"--measure={file}"),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = run_child(launch.forked(2, "-m", "shard_dialect.report", f"--measure={file}"), 300)
     assert done.returncode == 0, done.stderr
     assert DeviceModel.read(str(file)).name == "measured: 2 devices on 1 host"
 

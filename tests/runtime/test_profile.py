@@ -1,7 +1,6 @@
 """`run --profile` says what each device did when, and the report shows it beside the model."""
 
 import json
-import subprocess
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 
 import shard_dialect as sd
 from shard_dialect.runtime.profiling.merged_trace import merged
-from tests.conftest import ROOT, Program
+from tests.conftest import ROOT, Program, run_child
 from tests.extras import launched, needs
 from tests.runtime.launching import Launch
 
@@ -98,9 +97,7 @@ def test_started_collectives_run_beside_computation(run: Program, tmp_path: Path
 def test_ranks(launch: Launch, tmp_path: Path) -> None:
     trace = tmp_path / "trace.json"
     program = ["-m", "shard_dialect.run", str(EXAMPLES / "mlp_1d.mlir"), f"--profile={trace}"]
-    done = subprocess.run(
-        launch.command(2, *program), capture_output=True, text=True, timeout=300, check=False
-    )
+    done = run_child(launch.forked(2, *program), 300)
     assert done.returncode == 0, done.stderr
     ranks = {each["pid"] for each in events_of(trace, "collective")}
     assert ranks == {0, 1}
@@ -130,13 +127,7 @@ def test_xla_is_profiled_by_its_own_profiler(run: Program, tmp_path: Path) -> No
 def test_torch_is_profiled_by_its_own_profiler(launch: Launch, tmp_path: Path) -> None:
     trace = tmp_path / "trace.json"
     program = ["-m", "shard_dialect.run", str(EXAMPLES / "mlp_1d.mlir"), f"--profile={trace}"]
-    done = subprocess.run(
-        launch.command(2, *program, "--compiler=torch"),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = run_child(launch.forked(2, *program, "--compiler=torch"), 300)
     assert done.returncode == 0, done.stderr
     events = json.loads(trace.read_text())["traceEvents"]
     assert device_names(trace) == {0: "device 0", 1: "device 1"}

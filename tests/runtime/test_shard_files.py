@@ -102,7 +102,7 @@ def test_devices(
 
 def start(launch: Launch, program: Path, *options: object) -> "CompletedProcess[str]":
     command = ("-m", "shard_dialect.run", str(program), *map(str, options))
-    return run_child(launch.command(RANKS, *command))
+    return run_child(launch.forked(RANKS, *command))
 
 
 @pytest.mark.parametrize("launch", launched("mpi", "torch"))

@@ -24,7 +24,7 @@ def table() -> dict[str, dict[str, str]]:
 
 def check(column: str, launch: Launch, *more: str) -> None:
     said = table()[column]
-    done = run_child(launch.command(GRID.size, "-m", "tests.runtime.table_cases", *more))
+    done = run_child(launch.forked(GRID.size, "-m", "tests.runtime.table_cases", *more))
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found.pop(WHO) == said.pop(WHO)

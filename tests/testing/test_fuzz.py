@@ -14,6 +14,8 @@ from shard_dialect.testing.child_process import Child, Result
 from tests.conftest import run_child
 from tests.extras import needs
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 PASSES = """
 import os, time
 from dataclasses import dataclass

@@ -8,11 +8,17 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT, run_child
+from tests.forks import WITH_MODELS
+from tests.runtime.launching import launches
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 
 EXAMPLE = "examples/llama_torch.py"
-RANKS = [str(Path(sys.executable).parent / "torchrun"), "--standalone", "--nproc-per-node=4"]
+
+
+def ranks(example: str) -> list[str]:
+    (launch,) = (each for each in launches() if each.backend == "torch")
+    return launch.forks(4, example, torch=WITH_MODELS)
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
@@ -31,12 +37,12 @@ def losses(done: subprocess.CompletedProcess[str]) -> dict[str, list[float]]:
 
 
 def test_the_same_in_process_and_on_ranks() -> None:
-    here, ranks = run(sys.executable, EXAMPLE), run(*RANKS, EXAMPLE)
+    here, there = run(sys.executable, EXAMPLE), run(*ranks(EXAMPLE))
     ours = [float(line.rpartition(" ")[2]) for line in here.stdout.splitlines()]
     assert len(ours) == 3
     assert ours == sorted(ours, reverse=True)
-    there = [float(line.rpartition(" ")[2]) for line in ranks.stdout.splitlines()]
-    assert there == pytest.approx(ours, abs=2e-4)
+    theirs = [float(line.rpartition(" ")[2]) for line in there.stdout.splitlines()]
+    assert theirs == pytest.approx(ours, abs=2e-4)
 
 
 @pytest.mark.parametrize(("name", "near"), [("fsdp2", 1e-2), ("tensor_parallel", 2e-4)])
@@ -52,7 +58,7 @@ def test_as_with_the_imports_of_torch(name: str, near: float, tmp_path: Path) ->
     )
     other = tmp_path / path.name
     other.write_text(text)
-    ours, theirs = (losses(run(*RANKS, str(each))) for each in (path, other))
+    ours, theirs = (losses(run(*ranks(str(each)))) for each in (path, other))
     assert "shard_dialect.torch" not in text
     for part, each in theirs.items():
         assert ours[part] == pytest.approx(each, abs=near)
