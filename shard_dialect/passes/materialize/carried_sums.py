@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from shard_dialect.ir.function import is_private
@@ -90,6 +90,7 @@ class _Program:
     targets: Mapping[str, TargetShardings]
     kinds: OpKinds
     prices: Prices
+    _known_runs: dict[str, int] = field(default_factory=dict)
 
     def target(self, node: Node) -> Sharding | None:
         """The target sharding of a value; `None` of one that is no tensor of static shape."""
@@ -177,30 +178,39 @@ class _Program:
         """The grid of a sharding."""
         return next(iter(self.targets.values())).stages.shardings.grid(sharding.grid)
 
-    def runs(self, name: str, value: int) -> int:
+    def runs(self, node: Node) -> int:
         """How often a value is made, in one run of the functions that are public."""
-        times = 1
-        for loop in self._loops_around[name].get(value, ()):
-            trips = trips_of(loop.handle)
-            times *= _TURNS if trips is None else trips
-        calls = self.calls.get(name, ())
-        return times * (sum(self.runs(caller, op.results[0]) for caller, op in calls) or 1)
+        name, value = node
+        maker = self._makers[name].get(value)
+        return self._function_runs(name) * (1 if maker is None else self._turns[name][id(maker)])
+
+    def _function_runs(self, name: str) -> int:
+        if name not in self._known_runs:
+            calls = self.calls.get(name, ())
+            runs = (self._function_runs(by) * self._turns[by][id(call)] for by, call in calls)
+            self._known_runs[name] = sum(runs) or 1
+        return self._known_runs[name]
 
     @cached_property
-    def _loops_around(self) -> Mapping[str, Mapping[int, tuple[Op, ...]]]:
-        """The loops around the op that makes each value, for each function."""
-        around: dict[str, dict[int, tuple[Op, ...]]] = {}
+    def _makers(self) -> Mapping[str, Mapping[int, Op]]:
+        """The op that makes each value, for each function."""
+        return {
+            name: {value: op for op in each.function.ops for value in op.results}
+            for name, each in self.targets.items()
+        }
+
+    @cached_property
+    def _turns(self) -> Mapping[str, Mapping[int, int]]:
+        """How often each op runs, by its id, in one run of its function."""
+        turns: dict[str, dict[int, int]] = {}
         for name, each in self.targets.items():
-            made: dict[int, tuple[Op, ...]] = {}
-            inside: dict[int, tuple[Op, ...]] = {}
+            known = turns[name] = {}
             for op in each.function.ops:  # each before those inside it
-                loops = inside.get(id(op), ())
-                made |= dict.fromkeys(op.results, loops)
-                loops += (op,) if op.name in LOOPS else ()
-                for block in op.blocks if loops else ():
-                    inside |= {id(inner): loops for inner in block.ops}
-            around[name] = made
-        return around
+                times = known.setdefault(id(op), 1)
+                trips = trips_of(op.handle) if op.name in LOOPS else 1
+                times *= _TURNS if trips is None else trips
+                known |= {id(inner): times for block in op.blocks for inner in block.ops}
+        return turns
 
     def price(self, node: Node, source: Sharding, target: Sharding) -> int:
         """The price of a reshard of a value."""
@@ -309,7 +319,10 @@ class _Sums:
             used = each.function.count_uses()
             for value, sharding in each.of.items():
                 is_taken_whole = uses[name, value] < used[value]
-                if not (is_taken_whole or sharding.partial or sharding.halos or sharding.offsets):
+                is_plain = sharding == sharding.bare and not sharding.offsets
+                if is_plain and not (
+                    is_taken_whole or sharding.partial or sharding.grid != each.grid.name
+                ):
                     axes = range(self.program.grid(sharding).rank)
                     most[name, value] = frozenset(axes) - set(map(full_axis, sharding.axes))
         return most
@@ -340,7 +353,7 @@ class _Sums:
         """What it takes to reduce a value, as often as its op runs."""
         target, program = self.program.target(node), self.program
         assert target is not None, "only tensors are partial"
-        return program.price(node, _along(target, axes), target) * program.runs(*node)
+        return program.price(node, _along(target, axes), target) * program.runs(node)
 
     def _price_to_gather(self, step: _Step, axes: Mapping[Node, Axes]) -> int:
         """What it takes to gather what an op sums over, instead of making partial sums.
@@ -352,7 +365,7 @@ class _Sums:
             sharding, program = self.program.target(node), self.program
             if sharding is not None and made & set(sharding.axes):
                 whole = without_axes(sharding, made)
-                price += program.price(node, sharding, whole) * program.runs(*node)
+                price += program.price(node, sharding, whole) * program.runs(node)
         return price
 
     def _price_after(self, step: _Step, axes: Mapping[Node, Axes]) -> int:
