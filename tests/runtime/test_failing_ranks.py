@@ -236,7 +236,7 @@ ENDS = {
 def test_a_rank_that_ends_ends_all(launch: Launch, place: str, fault: str, start: Start) -> None:
     message = ENDS[fault]
     if place == "load" and fault == "memory":
-        message = "error: cannot load plugin '{plugin}': MemoryError:"
+        message = "error: cannot load plugin '{plugin}': MemoryError"
     job = start(launch, f"{place} {fault}")
     said = job.end()
     what = "its start" if place == "load" else "the compiled program"
