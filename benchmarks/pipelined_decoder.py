@@ -245,5 +245,6 @@ def write(decoder: Decoder, path: Path) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="A decoder in pipeline stages.")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write Llama 3 405B's step")
+    parser.add_argument("--small", action="store_true", help="write the small one's")
     given = parser.parse_args()
-    write(LLAMA_405B, given.write) if given.write else compare()
+    write(SMALL if given.small else LLAMA_405B, given.write) if given.write else compare()
