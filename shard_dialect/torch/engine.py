@@ -208,22 +208,33 @@ class Engine:
     ) -> ModuleProgram | None:
         """The program for these arguments: on ranks, they may be shards of those it is for.
 
-        It decides as `path` does; of several, it is the one that ran last.
+        It decides as `path` does; of several for the same shapes, it is the one that ran last.
         """
         state = ambient_state(self.module)
         programs = [each for each in programs if tuple(each.flat.path[: len(path)]) == tuple(path)]
-        programs.sort(key=lambda each: each is not self._latest)
+        same = [each for each in programs if each.takes(given, state, shapes=True)]
+        if same or self.ranks is None:
+            return self._preferred(same)
+        tensors = given.tensors.values()
+        like = []
         for each in programs:
-            if each.takes(given, state, shapes=True):
-                return each
-        for each in programs if self.ranks is not None else ():
-            tensors = given.tensors.values()
             placed = each.arguments[len(each.flat.state) :][: len(tensors)]
             is_like = each.takes(given, state, shapes=False)
-            if is_like and self.ranks is not None and self.ranks.are_shards(tensors, placed):
-                self._refuse_both(given, placed)
-                return each
-        return None
+            if is_like and self.ranks.are_shards(tensors, placed):
+                like.append((each, placed))
+        if not like:
+            return None
+        _, first = like[0]  # shards may be of tensors of several sizes
+        self._refuse_both(given, first)
+        shapes = [tensor.shape for tensor in first]
+        return self._preferred(
+            [each for each, placed in like if [tensor.shape for tensor in placed] == shapes]
+        )
+
+    def _preferred(self, programs: Sequence[ModuleProgram]) -> ModuleProgram | None:
+        """The program that ran last, if it is one of these; of others, the first."""
+        is_there = any(each is self._latest for each in programs)
+        return self._latest if is_there else next(iter(programs), None)
 
     def _refuse_both(self, given: Leaves, placed: Sequence[PlacedTensor]) -> None:
         """Raise for what looks like shards, where earlier calls gave whole tensors."""
