@@ -318,12 +318,12 @@ class _Sums:
                 continue
             used = each.function.count_uses()
             for value, sharding in each.of.items():
-                is_taken_whole = uses[name, value] < used[value]
-                is_plain = sharding == sharding.bare and not sharding.offsets
-                if is_plain and not (
-                    is_taken_whole or sharding.partial or sharding.grid != each.grid.name
+                if (
+                    sharding.grid == each.grid.name
+                    and uses[name, value] >= used[value]
+                    and not (sharding.partial or sharding.halos or sharding.offsets)
                 ):
-                    axes = range(self.program.grid(sharding).rank)
+                    axes = range(each.grid.rank)
                     most[name, value] = frozenset(axes) - set(map(full_axis, sharding.axes))
         return most
 

@@ -106,10 +106,11 @@ class InsertCollectives(ObjectiveOptions, Pass):
         # All functions are read before any is rewritten: calls need the signatures of their
         # callees.
         targets = read_target_shardings(module, read_functions(handles), shardings)
-        targets = carry_partial_sums(targets, OpKinds(), prices)
+        kinds = OpKinds()
+        targets = carry_partial_sums(targets, kinds, prices)
         signatures = {each.function.name: each.signature for each in targets}
         for each in counted(targets, "functions"):
-            _Materializer(each, shardings, signatures, self.strict, prices).run()
+            _Materializer(each, shardings, signatures, kinds, self.strict, prices).run()
 
 
 def _drop_barriers(function: ir.Operation) -> None:
@@ -129,6 +130,7 @@ class _Materializer:
         targets: TargetShardings,
         shardings: Shardings,
         signatures: dict[str, Signature],
+        kinds: OpKinds,
         strict: bool,
         prices: Prices,
     ) -> None:
@@ -141,7 +143,7 @@ class _Materializer:
         self.loops = targets.loops
         self.stages, self.refinement_of = targets.stages, targets.refinement_of
         self.grid = targets.grid
-        self.kinds = OpKinds()
+        self.kinds = kinds
         self.resharded = ReshardedValues(targets.function, shardings, targets.grid, prices)
         self.boundaries = ManualBoundaries(
             shardings, self.resharded, self.target_of, targets.refinement_of

@@ -69,8 +69,8 @@ def _placed(op: ir.Operation, shardings: Shardings) -> tuple[int, list[ir.Value]
         if low != at:
             return None
         at += size
-    (annotation,) = shardings.of_results(op).values()
-    if at != sizes[dim] or not annotation.sharding.split_axes[dim]:
+    annotation = shardings.of_results(op).get(0)
+    if annotation is None or at != sizes[dim] or not annotation.sharding.split_axes[dim]:
         return None
     return dim, [part for _, _, part in sorted(found, key=lambda each: each[0])]
 
