@@ -28,8 +28,10 @@ from shard_dialect.proof.field import Elements, Field, mixed
 from shard_dialect.proof.reading import Block, Function, Grid, Op, Program, Type
 
 Data: TypeAlias = NDArray[Any]
-_MOST_STEPS = 1 << 17
-"""Loops that run on are given up, after so many turns, or ops twice as often."""
+_MOST_TURNS = 1 << 17
+"""A loop that runs on is given up."""
+_MOST_STEPS = 1 << 21
+"""So is a program, after so many ops: a training step in 16 pipeline stages has 300,000."""
 _DRAWN_TURNS = 1 << 8
 """Of a loop that goes on or not as bits that are drawn."""
 _FEW_TURNS = 1 << 6
@@ -278,7 +280,7 @@ class Machine:
         self.require(op, number < _FEW_TURNS)
         if is_drawn and number >= _DRAWN_TURNS:
             raise self.unproven(op, f"takes more than {_DRAWN_TURNS} turns, as floats decide")
-        if number > _MOST_STEPS or next(self.steps) > 2 * _MOST_STEPS:
+        if number > _MOST_TURNS or next(self.steps) > _MOST_STEPS:
             raise self.unproven(op, "takes too many turns to follow")
 
     def unproven(self, op: Op, why: str) -> Unproven:

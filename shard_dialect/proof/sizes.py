@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import chain
+from itertools import accumulate, chain
 from math import gcd, prod
+from operator import mul
 
 import numpy as np
 
@@ -583,11 +584,17 @@ def _shifted(count: int, away: int, end: int) -> tuple[int, ...]:
 def _reordered(
     family: Family, axes: Sequence[Term], digits: Sequence[tuple[int, int]]
 ) -> Attribute:
-    """The permutation that reorders digits of the members' numbers, which have any size."""
+    """The permutation that reorders digits of the members' numbers, which have any size.
+
+    Its digits are those of the axes before it, or after it, or both; else each is a part of both.
+    """
     terms = [family.factors.new(count) for count, _ in digits]
     order = sorted(range(len(digits)), key=lambda at: -digits[at][1])
-    family.factors.refine(axes, terms)
-    family.factors.refine(axes, [terms[at] for at in order])
+    both = [terms, [terms[at] for at in order]]
+    ends = _ends(family, axes)
+    aligned = [each for each in both if _ends(family, each) <= ends]
+    for each in aligned or both:
+        family.factors.refine(axes, each)
 
     def permutation(size: Size) -> tuple[int, ...]:
         sizes = [size(term) for term in terms]
@@ -595,6 +602,11 @@ def _reordered(
         return tuple(numbers.transpose(np.argsort(order)).reshape(-1).tolist())
 
     return permutation
+
+
+def _ends(family: Family, digits: Sequence[Term]) -> set[int]:
+    """Of how many members the groups are that have the same major digits."""
+    return set(accumulate(map(family.factors.value, digits), mul))
 
 
 def _digits(permutation: Sequence[int]) -> list[tuple[int, int]] | None:

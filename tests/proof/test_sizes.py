@@ -227,3 +227,31 @@ def test_shifts_keep_their_direction(permutation: "list[int]", is_right: bool) -
       }}
     """
     assert (sd.prove(sd.parse(whole), sd.parse(local)).answer == "proven") == is_right
+
+
+REORDERED = """
+sdy.mesh @mesh = <["a"=128, "b"=16]>
+func.func @main(
+    %x: tensor<16384x65536xf32> {sdy.sharding = #sdy.sharding<@mesh, [{GIVEN}, {}]>})
+    -> (tensor<16384x65536xf32> {sdy.sharding = #sdy.sharding<@mesh, [{MADE}, {}]>}) {
+  %0 = stablehlo.tanh %x : tensor<16384x65536xf32>
+  return %0 : tensor<16384x65536xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("is_inverse", [False, True])
+@pytest.mark.parametrize("axes", [('"a", "b"', '"b", "a"'), ('"b", "a"', '"a", "b"')])
+def test_axes_whose_order_changes_have_sizes_of_their_own(
+    axes: "tuple[str, str]", is_inverse: bool
+) -> None:
+    text = REORDERED.replace("GIVEN", axes[0]).replace("MADE", axes[1])
+    local = partitioned(text)
+    listed = re.search(r"permutation = \[([\d, ]*)\]", local)
+    assert listed is not None
+    to = [int(each) for each in listed[1].split(", ")]
+    if is_inverse:
+        local = local.replace(listed[1], ", ".join(str(to.index(n)) for n in range(len(to))))
+    proof = sd.prove(sd.parse(text), sd.parse(local))
+    assert (proof.answer == "proven") != is_inverse
+    assert re.search("2048 devices as [46],", str(proof))  # of 2x2 it is its own inverse

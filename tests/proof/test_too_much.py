@@ -68,7 +68,8 @@ PROGRAMS = {
 def test_what_is_not_followed_is_unknown(what: str) -> None:
     text, reason = PROGRAMS[what]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("shard_dialect.proof.machine._MOST_STEPS", 1 << 10)
+        for limit in ("_MOST_TURNS", "_MOST_STEPS"):
+            patch.setattr(f"shard_dialect.proof.machine.{limit}", 1 << 10)
         proof = sd.prove(sd.parse(text), sd.parse(text))
     assert proof.answer == "unknown"
     assert re.search(reason, proof.reason), proof.reason
