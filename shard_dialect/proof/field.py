@@ -31,10 +31,8 @@ Integers: TypeAlias = NDArray[Any]
 
 PRIME_GAPS = (19, 99)
 """Primes below 2 to the 31, by how far: the largest two in which -1 is a square."""
-_BITS = np.uint64(31)
-_LOW = np.uint64((1 << 31) - 1)
-_HALF = np.uint64(16)
-_LOW_HALF = np.uint64((1 << 16) - 1)
+_BITS_OF_ELEMENTS = 31
+_DIGITS_OF_DOUBLES = 53
 ZERO, ONE = np.zeros((), np.uint64), np.ones((), np.uint64)
 
 
@@ -43,8 +41,10 @@ def element(number: int) -> Elements:
     return np.array(number, np.uint64)
 
 
-_MOST_TERMS = 1 << 20
-"""Sums of as many products of 16 bits by 16 are exact in doubles."""
+_MOST_TERMS = 1 << 11
+"""Sums of as many products with 11 bits are exact in doubles."""
+_FEW = 64
+"""So many elements are inverted one by one."""
 
 
 @dataclass
@@ -85,12 +85,10 @@ class Field:
 
     def reduced(self, numbers: Elements) -> Elements:
         """The remainders of any 64-bit numbers."""
-        # 2**31 is `gap`, so the high bits weigh that much: two rounds leave less than two primes.
-        gap = np.uint64(self.gap)
-        once = (numbers & _LOW) + (numbers >> _BITS) * gap
-        twice = (once & _LOW) + (once >> _BITS) * gap
-        prime = np.uint64(self.prime)
-        return twice - prime * (twice >= prime)
+        numbers, prime = np.asarray(numbers), np.uint64(self.prime)
+        rest: Elements = np.floor_divide(numbers, prime, out=np.empty(numbers.shape, np.uint64))
+        np.multiply(rest, prime, out=rest)  # much faster than a remainder
+        return np.subtract(numbers, rest, out=rest)
 
     def of_integers(self, numbers: Integers) -> Elements:
         """Integers as elements; one below zero is the prime minus its absolute value."""
@@ -153,7 +151,33 @@ class Field:
 
     def div(self, a: Elements, b: Elements) -> Elements:
         """The quotient; that by zero is zero."""
-        return self.mul(a, self.power(b, self.prime - 2))
+        return self.mul(a, self._inverse(b))
+
+    def _inverse(self, a: Elements) -> Elements:
+        """What gives 1 with `a`; of zero it is zero.
+
+        All are made of that of their product: the inverse of `a` is that of `a * b`, times `b`.
+        """
+        kept = tuple(slice(None) if stride else slice(1) for stride in a.strides)
+        few = a[kept].reshape(-1)
+        levels = [few + (few == 0)]
+        while len(levels[-1]) > _FEW:
+            last = levels[-1]
+            half = len(last) // 2
+            levels.append(np.append(self.mul(last[:half], last[half : 2 * half]), last[2 * half :]))
+        inverse = self.power(levels.pop(), self.prime - 2)
+        for level in reversed(levels):
+            half = len(level) // 2
+            paired = inverse[:half]
+            inverse = np.concatenate(
+                [
+                    self.mul(paired, level[half : 2 * half]),
+                    self.mul(paired, level[:half]),
+                    inverse[half:],
+                ]
+            )
+        inverse = np.where(few == 0, few, inverse)
+        return np.broadcast_to(inverse.reshape(a[kept].shape), a.shape)
 
     def power(self, a: Elements, exponent: int) -> Elements:
         """`a` to an exponent that is not negative."""
@@ -214,13 +238,14 @@ class Field:
         return total
 
     def _exact_matmul(self, a: Elements, b: Elements) -> Elements:
-        """The product by doubles, which hold each of the four products of halves exactly."""
+        """The product by doubles, which hold each product with a few bits of `b` exactly."""
+        bits = np.uint64(_DIGITS_OF_DOUBLES - _BITS_OF_ELEMENTS - (a.shape[-1] - 1).bit_length())
+        whole = a.astype(np.float64)
         total: Any = np.uint64(0)
-        for a_half, a_weight in _halves(a):
-            for b_half, b_weight in _halves(b):
-                product = self.reduced(np.matmul(a_half, b_half).astype(np.uint64))
-                weight = element(pow(2, a_weight + b_weight, self.prime))
-                total = self.add(total, self.mul(product, weight))
+        for low in reversed(range(0, _BITS_OF_ELEMENTS, int(bits))):
+            digits = (b >> np.uint64(low)) & ((np.uint64(1) << bits) - np.uint64(1))
+            product = np.matmul(whole, digits.astype(np.float64)).astype(np.uint64)
+            total = self.reduced((total << bits) + product)
         return total
 
     def key(self, *what: object) -> int:
@@ -243,10 +268,6 @@ class Field:
 @cache
 def _powers_of_two(prime: int) -> Elements:
     return np.array([pow(2, power, prime) for power in range(-1200, 1100)], np.uint64)
-
-
-def _halves(a: Elements) -> list[tuple[NDArray[np.float64], int]]:
-    return [((a & _LOW_HALF).astype(np.float64), 0), ((a >> _HALF).astype(np.float64), 16)]
 
 
 def mixed(key: int, *arguments: Elements) -> Elements:

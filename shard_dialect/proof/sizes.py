@@ -200,10 +200,10 @@ def _relate_box(family: Family, op: Op, whole: Dims, part: Dims) -> None:
     family.change_numbers(op, "static_sizes", sizes)
 
 
-@relates("stablehlo.concatenate")
+@relates("stablehlo.concatenate", "tensor.concat")
 def _concatenate(family: Family, op: Op) -> None:
     family.integers(op)
-    (made,), along = family.results(op), op.attributes["dimension"]
+    (made,), along = family.results(op), op.attributes.get("dimension", op.attributes.get("dim"))
     for dims in family.operands(op):
         for dim, (a, b) in enumerate(zip(dims, made, strict=True)):
             if dim != along:
