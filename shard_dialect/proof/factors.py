@@ -73,10 +73,7 @@ class Factors:
         a, b = (Counter(self.factors(tuple(each))) for each in (left, right))
         a, b = a - b, b - a
         while a:
-            x, y = max(
-                ((x, y) for x in a for y in b),
-                key=lambda pair: gcd(*map(self.own.__getitem__, pair)),
-            )
+            x, y = max(((x, y) for x in a for y in b), key=self._fit)
             one, other = (tuple(each.elements()) for each in (a, b))
             if len(one) == 1 or len(other) == 1:
                 single, many = (one[0], other) if len(one) == 1 else (other[0], one)
@@ -88,6 +85,15 @@ class Factors:
                 self._meanings[each] = common + self.new(self.own[each] // shared)
             a, b = (Counter(self.factors(each)) for each in (one, other))
             a, b = a - b, b - a
+
+    def _fit(self, pair: tuple[int, int]) -> tuple[bool, int, int]:
+        """By how much two factors are preferred as those that share a factor.
+
+        Equal ones are, and then a small one that is a part of a large one: that two axes of a grid
+        split one size says nothing of these axes, where it has room for both.
+        """
+        low, high = sorted(map(self.own.__getitem__, pair))
+        return low == high, 0 if high % low else high // low, gcd(low, high)
 
     def refine(self, left: Sequence[Term], right: Sequence[Term]) -> None:
         """Let two lists of sizes be the digits of one row-major number, as a reshape has them."""

@@ -57,6 +57,13 @@ def test_equal_products_share_their_factors() -> None:
     assert all(sorted(each.values())[-2:] == [2, 3] for each in others)
 
 
+def test_axes_that_split_one_size_have_nothing_in_common() -> None:
+    factors = Factors()
+    stages, data, rest, other = (factors.new(value) for value in (16, 8, 1024, 2048))
+    factors.equate(stages + rest, data + other)
+    assert not set(factors.factors(stages)) & set(factors.factors(data))
+
+
 def test_sizes_of_positions_keep_their_order() -> None:
     factors = Factors()
     terms = [factors.new(size) for size in (4096, 126, 8192)]
