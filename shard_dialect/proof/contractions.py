@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress, product
+from functools import partial
+from itertools import compress, count, product
 from math import prod
 from typing import Any
 
@@ -74,6 +75,7 @@ def _matrix(m: Machine, over: Over, *groups: Sequence[int]) -> tuple[Data, dict[
 def _loops(m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]) -> Sequence[Value]:
     """Any op of linalg that has loops: by its body and its maps."""
     inputs = len(values) - len(op.types)
+    values = [*values[:inputs], *map(partial(_if_read, m, op), values[inputs:], count(inputs))]
     varying = [[each[0] != "c" for each in map_.results] for map_ in op.maps[inputs:]]
     outs = [_without_dims(m, *each) for each in zip(values[inputs:], varying, strict=True)]
     maps = [
@@ -87,6 +89,22 @@ def _loops(m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value])
             _Loops(m, plain, [*values[:inputs], *outs], known).results(), op.types, strict=True
         )
     ]
+
+
+def _if_read(m: Machine, op: Op, out: Value, number: int) -> Value:
+    """What a tensor has in which an op writes; zeros if the op does not read it, as a fill."""
+    type_ = op.operand_types[number]
+    if -1 in type_.shape or _reads(op.body, op.body.arguments[number]):
+        return out
+    zero = np.zeros((), np.uint64 if out.is_symbolic else np.int64)
+    return Value(np.broadcast_to(zero, (*(1,) * m.axes, *type_.shape)), out.is_symbolic)
+
+
+def _reads(block: Block, number: int) -> bool:
+    return any(
+        number in op.operands or any(_reads(region, number) for region in op.regions)
+        for op in block.ops
+    )
 
 
 def _without_dims(m: Machine, value: Value, keeps: Sequence[bool]) -> Value:
