@@ -4,10 +4,11 @@
     python -m benchmarks.pipelined_decoder --write llama.mlir    Llama 3 405B's, on 16,384 devices
     shard-report llama.mlir
 
-In each tick every stage computes a layer, on its own microbatch, and passes the result on to the
-next stage: `jnp.roll` along a split dimension. Stage s has the layers s, s + stages, and so on
-(Megatron's interleaved schedule), so that a microbatch goes around several times. Layers that are
-missing in the last round are skipped. The program grows neither with layers nor with microbatches.
+In each tick every stage computes a chunk of layers, on its own microbatch, and passes the result on
+to the next stage: `jnp.roll` along a split dimension. Stage s has the chunks s, s + stages, and so
+on (Megatron's interleaved schedule), so that a microbatch goes around several times. Layers that
+are missing in the last round are skipped. The program grows neither with layers nor with
+microbatches.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -32,13 +34,14 @@ AXES = ("data", "stage", "tensor")
 
 Weights = dict[str, jax.Array]
 Layers = Callable[["Decoder", jax.Array, Weights], jax.Array]
+Layer = Callable[[jax.Array, Weights], jax.Array]
 State = tuple[Weights, Weights, Weights]
 Carried = tuple[jax.Array, jax.Array]
 
 
 @dataclass(frozen=True)
 class Decoder:
-    """A Llama, and the grid that trains it."""
+    """A decoder, and how it is trained on a grid of data, stages and tensor."""
 
     layers: int
     hidden: int
@@ -50,64 +53,125 @@ class Decoder:
     microbatches: int
     grid: tuple[int, int, int]
     dtype: Any = jnp.float32
+    sequences: int = 1  # of a microbatch on each replica
+    chunk: int = 1  # layers that a stage computes in one turn
+    is_gpt: bool = False  # layer norms, biases, an MLP with GELU; else a Llama
+    splits_length: bool = True  # along the tensor axis, between the halves of a layer
+    splits_state: bool = True  # the weights and moments along the data axis
+    keeps: tuple[str, ...] | None = ()  # what the backward pass finds of a layer, or None for all
+    queries: int | None = None  # that attend at once; all if None
 
     @property
     def rounds(self) -> int:
         """How often a microbatch goes around."""
-        return -(-self.layers // self.grid[1])
+        return -(-self.layers // (self.grid[1] * self.chunk))
 
     def weights(self) -> dict[str, tuple[tuple[int, ...], P]]:
-        """The shape and the sharding of each weight; those of layers by round and stage."""
-        width, rounds, stages = self.hidden // self.heads, self.rounds, self.grid[1]
-        layer = {
-            "query": ((self.hidden, self.heads, width), ("data", "tensor", None)),
-            "key": ((self.hidden, self.groups, width), ("data", "tensor", None)),
-            "value": ((self.hidden, self.groups, width), ("data", "tensor", None)),
-            "out": ((self.heads, width, self.hidden), ("tensor", None, "data")),
-            "gate": ((self.hidden, self.inner), ("data", "tensor")),
-            "up": ((self.hidden, self.inner), ("data", "tensor")),
-            "down": ((self.inner, self.hidden), ("tensor", "data")),
-            "scale1": ((self.hidden,), ("data",)),
-            "scale2": ((self.hidden,), ("data",)),
+        """The shape and the sharding of each weight; of layers, by stage, round and chunk."""
+        width, stages = self.hidden // self.heads, self.grid[1]
+        data = "data" if self.splits_state else None
+        layer: dict[str, tuple[tuple[int, ...], tuple[str | None, ...]]] = {
+            "query": ((self.hidden, self.heads, width), (data, "tensor", None)),
+            "key": ((self.hidden, self.groups, width), (data, "tensor", None)),
+            "value": ((self.hidden, self.groups, width), (data, "tensor", None)),
+            "out": ((self.heads, width, self.hidden), ("tensor", None, data)),
+            "up": ((self.hidden, self.inner), (data, "tensor")),
+            "down": ((self.inner, self.hidden), ("tensor", data)),
+            "scale1": ((self.hidden,), (data,)),
+            "scale2": ((self.hidden,), (data,)),
         }
+        if self.is_gpt:
+            for name in ("shift1", "shift2", "out_bias", "down_bias"):
+                layer[name] = ((self.hidden,), (data,))
+            layer["up_bias"] = ((self.inner,), ("tensor",))
+            for name, heads in (
+                ("query", self.heads),
+                ("key", self.groups),
+                ("value", self.groups),
+            ):
+                layer[f"{name}_bias"] = ((heads, width), ("tensor", None))
+        else:
+            layer["gate"] = layer["up"]
         stacked = {
-            name: ((rounds, stages, *shape), P(None, "stage", *spec))
+            name: ((stages, self.rounds, self.chunk, *shape), P("stage", None, None, *spec))
             for name, (shape, spec) in layer.items()
         }
         return {
-            "embedding": ((self.words, self.hidden), P("tensor", "data")),
-            "head": ((self.hidden, self.words), P("data", "tensor")),
+            "embedding": ((self.words, self.hidden), P("tensor", data)),
+            "head": ((self.hidden, self.words), P(data, "tensor")),
             **stacked,
         }
 
+    @property
+    def between(self) -> P:
+        """How [batch, length, hidden] is split between the halves of a layer."""
+        return P("data", "tensor" if self.splits_length else None, None)
 
-def normalized(x: jax.Array, scale: jax.Array) -> jax.Array:
-    """Divide by the root mean square."""
+
+def normalized(x: jax.Array, w: Weights, number: int) -> jax.Array:
+    """Divide by the root mean square; in a GPT, by the standard deviation."""
     wide = x.astype(jnp.float32)
-    return (wide * lax.rsqrt(jnp.mean(wide**2, -1, keepdims=True) + 1e-5)).astype(x.dtype) * scale
+    if f"shift{number}" in w:
+        wide -= jnp.mean(wide, -1, keepdims=True)
+    y = (wide * lax.rsqrt(jnp.mean(wide**2, -1, keepdims=True) + 1e-5)).astype(x.dtype)
+    y *= w[f"scale{number}"]
+    return y + w[f"shift{number}"] if f"shift{number}" in w else y
 
 
-def layer(x: jax.Array, w: Weights) -> jax.Array:
-    """One layer on tokens of [batch, length, hidden]; between its halves the length is split."""
-    between, by_head = P("data", "tensor", None), P("data", None, "tensor", None)
-    x = lax.with_sharding_constraint(x, between)
-    y = normalized(x, w["scale1"])
+def attended(query: jax.Array, key: jax.Array, value: jax.Array, first: jax.Array) -> jax.Array:
+    """Causal attention of [batch, queries, heads, width], the first of which is at a position."""
+    grouped = query.reshape(*query.shape[:2], key.shape[2], -1, key.shape[3])
+    scores = jnp.einsum("bsngd,btngd->bngst", grouped, key[:, :, :, None]) * key.shape[3] ** -0.5
+    positions = first + jnp.arange(query.shape[1])
+    scores = jnp.where(positions[:, None] >= jnp.arange(key.shape[1]), scores, -1e9)
+    weights = jax.nn.softmax(scores.astype(jnp.float32)).astype(query.dtype)
+    return jnp.einsum("bngst,btnd->bsngd", weights, value).reshape(query.shape)
+
+
+def attention(decoder: Decoder, query: jax.Array, key: jax.Array, value: jax.Array) -> jax.Array:
+    """Of all queries at once, or of a block of them after another, whose scores are not kept."""
+    if decoder.queries is None:
+        return attended(query, key, value, jnp.int32(0))
+    batch, length, heads, width = query.shape
+    blocks = query.reshape(batch, -1, decoder.queries, heads, width)
+
+    @jax.checkpoint
+    def of_block(key: jax.Array, value: jax.Array, block: jax.Array, first: jax.Array) -> jax.Array:
+        return attended(block, key, value, first)
+
+    def turn(_: None, given: tuple[jax.Array, jax.Array]) -> tuple[None, jax.Array]:
+        return None, of_block(key, value, *given)
+
+    firsts = jnp.arange(0, length, decoder.queries)
+    _, mixed = lax.scan(turn, None, (jnp.moveaxis(blocks, 1, 0), firsts))
+    return jnp.moveaxis(mixed, 0, 1).reshape(query.shape)
+
+
+def layer(decoder: Decoder, x: jax.Array, w: Weights) -> jax.Array:
+    """One layer on tokens of [batch, length, hidden]."""
+    by_head, by_column = P("data", None, "tensor", None), P("data", None, "tensor")
+
+    def kept(name: str, value: jax.Array, spec: P) -> jax.Array:
+        return checkpoint_name(lax.with_sharding_constraint(value, spec), name)
+
+    def biased(name: str, value: jax.Array) -> jax.Array:
+        return value + w[f"{name}_bias"] if f"{name}_bias" in w else value
+
+    x = lax.with_sharding_constraint(x, decoder.between)
+    y = normalized(x, w, 1)
     query, key, value = (
-        lax.with_sharding_constraint(jnp.einsum("bsh,hnd->bsnd", y, w[name]), by_head)
+        kept(name, biased(name, jnp.einsum("bsh,hnd->bsnd", y, w[name])), by_head)
         for name in ("query", "key", "value")
     )
-    query = query.reshape(*key.shape[:3], -1, key.shape[3])
-    scores = jnp.einsum("bsngd,btngd->bngst", query, key[:, :, :, None]) * key.shape[3] ** -0.5
-    length = x.shape[1]
-    scores = jnp.where(jnp.tril(jnp.ones((length, length), bool)), scores, -1e9)
-    weights = jax.nn.softmax(scores.astype(jnp.float32)).astype(x.dtype)
-    mixed = jnp.einsum("bngst,btnd->bsngd", weights, value).reshape(*x.shape[:2], -1, key.shape[3])
-    x += jnp.einsum("bsnd,ndh->bsh", mixed, w["out"])
-    x = lax.with_sharding_constraint(x, between)
-    y = normalized(x, w["scale2"])
-    inner = jax.nn.silu(y @ w["gate"]) * (y @ w["up"])
-    inner = lax.with_sharding_constraint(inner, P("data", None, "tensor"))
-    return lax.with_sharding_constraint(x + inner @ w["down"], between)
+    mixed = kept("mixed", attention(decoder, query, key, value), by_head)
+    x += biased("out", jnp.einsum("bsnd,ndh->bsh", mixed, w["out"]))
+    x = kept("middle", x, decoder.between)
+    y = normalized(x, w, 2)
+    inner = kept("up", biased("up", y @ w["up"]), by_column)
+    gate = jax.nn.silu(kept("gate", y @ w["gate"], by_column)) * inner if "gate" in w else None
+    inner = jax.nn.gelu(inner) if gate is None else gate
+    inner = lax.with_sharding_constraint(inner, by_column)
+    return lax.with_sharding_constraint(x + biased("down", inner @ w["down"]), decoder.between)
 
 
 def layers_in_stages(decoder: Decoder, x: jax.Array, w: Weights) -> jax.Array:
@@ -115,13 +179,26 @@ def layers_in_stages(decoder: Decoder, x: jax.Array, w: Weights) -> jax.Array:
     count, stages = decoder.microbatches, decoder.grid[1]
     turns = count * decoder.rounds
 
-    def work(stage: jax.Array, tick: jax.Array, x: jax.Array, w: Weights) -> jax.Array:
-        """What a stage does in a tick; `w` has its layers, one a round."""
-        number = jnp.clip(tick - stage, 0, turns - 1) // count
-        mine = {k: lax.dynamic_index_in_dim(v, number, keepdims=False) for k, v in w.items()}
-        return jnp.where(number * stages + stage < decoder.layers, layer(x, mine), x)
+    def one(x: jax.Array, w: Weights, first: jax.Array, turn: jax.Array, number: int) -> jax.Array:
+        """The layer of this number in a chunk."""
+        mine = {k: lax.dynamic_index_in_dim(v, turn, keepdims=False)[number] for k, v in w.items()}
+        return jnp.where(first + number < decoder.layers, layer(decoder, x, mine), x)
 
-    work = jax.vmap(jax.checkpoint(work), (0, None, 0, 1), spmd_axis_name="stage")
+    if decoder.keeps is not None:
+        policy = jax.checkpoint_policies.save_only_these_names(*decoder.keeps)
+        one = jax.checkpoint(one, policy=policy, static_argnums=4)
+
+    def work(stage: jax.Array, tick: jax.Array, x: jax.Array, w: Weights) -> jax.Array:
+        """What a stage does in a tick; `w` has its layers, a chunk a round."""
+        turn = jnp.clip(tick - stage, 0, turns - 1) // count
+        first = (turn * stages + stage) * decoder.chunk
+        for number in range(decoder.chunk):
+            x = one(x, w, first, turn, number)
+        return x
+
+    if decoder.keeps == () and decoder.chunk > 1:  # then only what comes into a stage is kept
+        work = jax.checkpoint(work)
+    work = jax.vmap(work, (0, None, 0, 0), spmd_axis_name="stage")
     stage = jnp.arange(stages)
 
     def turn(carried: Carried, tick: jax.Array) -> tuple[Carried, None]:
@@ -152,8 +229,9 @@ def in_stages(state: jax.Array) -> jax.Array:
 
 def layers_in_a_row(decoder: Decoder, x: jax.Array, w: Weights) -> jax.Array:
     """The same without stages."""
-    rows = {k: v.reshape(-1, *v.shape[2:])[: decoder.layers] for k, v in w.items()}
-    step = jax.vmap(layer, (0, None))
+    in_order = {k: jnp.swapaxes(v, 0, 1).reshape(-1, *v.shape[3:]) for k, v in w.items()}
+    rows = {k: v[: decoder.layers] for k, v in in_order.items()}
+    step = jax.vmap(partial(layer, decoder), (0, None))
     return lax.scan(lambda x, w: (step(x, w), None), x, rows)[0]
 
 
@@ -190,10 +268,27 @@ def step(
     return (jax.tree.map(jnp.subtract, weights, change), first, second), value
 
 
-SMALL = Decoder(7, 16, 4, 2, 32, 64, 8, 4, (2, 2, 2))
+SMALL = Decoder(7, 16, 4, 2, 32, 64, 8, 4, (2, 2, 2), sequences=2)
+PRODUCTS = ("query", "key", "value", "mixed", "middle", "up", "gate")
 LLAMA_405B = Decoder(
-    126, 16384, 128, 8, 53248, 128256, 8192, 16, (128, 16, 8), jnp.bfloat16
-)  # one sequence a microbatch, 2,048 a step
+    126,
+    16384,
+    128,
+    8,
+    53248,
+    128256,
+    8192,
+    16,  # microbatches of one sequence: 2,048 sequences a step
+    (128, 16, 8),
+    jnp.bfloat16,
+    keeps=PRODUCTS,
+    queries=32,
+)
+
+
+def batch_of(decoder: Decoder) -> tuple[int, int, int]:
+    """The shape of the tokens of a step: [microbatches, sequences, length]."""
+    return decoder.microbatches, decoder.grid[0] * decoder.sequences, decoder.length
 
 
 def compare() -> None:
@@ -204,7 +299,7 @@ def compare() -> None:
     shapes = SMALL.weights()
     weights = {k: rng.normal(size=shape).astype("f") / 4 for k, (shape, _) in shapes.items()}
     zeros = {k: np.zeros_like(v) for k, v in weights.items()}
-    tokens, targets = rng.integers(0, SMALL.words, (2, SMALL.microbatches, 4, SMALL.length))
+    tokens, targets = rng.integers(0, SMALL.words, (2, *batch_of(SMALL)))
     specs = {k: spec for k, (_, spec) in shapes.items()}
     by_batch = P(None, "data")
     pipelined = sd.jax.jit(
@@ -233,8 +328,7 @@ def write(decoder: Decoder, path: Path) -> None:
     weights = {
         k: described(shape, jnp.float32, spec) for k, (shape, spec) in decoder.weights().items()
     }
-    batch = (decoder.microbatches, decoder.grid[0], decoder.length)
-    tokens = described(batch, jnp.int32, P(None, "data"))
+    tokens = described(batch_of(decoder), jnp.int32, P(None, "data"))
     with jax.sharding.use_abstract_mesh(mesh):
         traced = jax.jit(partial(step, decoder, layers_in_stages)).trace(
             (weights,) * 3, tokens, tokens

@@ -200,7 +200,7 @@ def _distinct_spans(grid: Grid, axes: tuple[int, ...], model: DeviceModel) -> se
 def _spans(places: Sequence[tuple[int, ...]], model: DeviceModel) -> tuple[Span, ...]:
     """How many devices of a group each level joins, innermost first; one flat span if uneven."""
     spans = []
-    for number, level in enumerate(model.network):
+    for number, level in enumerate(model.links):
         by_outer: dict[tuple[int, ...], set[int]] = {}
         for place in places:
             by_outer.setdefault(place[number + 1 :], set()).add(place[number])
@@ -267,7 +267,7 @@ def _message(source: int, target: int, size: int, model: DeviceModel) -> float:
     slowest = 0.0
     along_rings = 0.0
     for number in differs:
-        level = model.network[number]
+        level = model.links[number]
         if level.ring:
             distance = abs(here[number] - there[number])
             hops = min(distance, _ring_size(model, number) - distance)

@@ -242,7 +242,7 @@ def inline_calls(function: ir.Operation, module: ir.Operation) -> None:
     functions = {name_of(each): each for each in functions_of(module)}
     while calls := [op for op in walk(function) if op.name == "func.call"]:
         for call in calls:
-            _inline(call, functions.get(callee_of(call)))
+            inline_call(call, functions.get(callee_of(call)))
 
 
 def drop_uncalled(module: ir.Operation, names: Collection[str]) -> None:
@@ -277,7 +277,11 @@ def _is_called(name: str, module: ir.Operation) -> bool:
     )
 
 
-def _inline(call: ir.Operation, callee: ir.Operation | None) -> None:
+def inline_call(call: ir.Operation, callee: ir.Operation | None) -> None:
+    """Put the ops of a function of one block in the place of a call; drop the call.
+
+    Raises a located `ShardError` for a function of several blocks or none.
+    """
     if callee is None or len(callee.regions[0].blocks) > 1:
         what = "is only declared" if callee is None else "has branches between blocks"
         raise error_at(

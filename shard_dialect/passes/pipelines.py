@@ -159,6 +159,7 @@ class Spmd(ObjectiveOptions, NamedPipeline):
             "sink-reshapes",
             "expand-top-k",
             "batch-gathers",
+            "sum-in-place",
             "propagate",
             "split-reductions",
             "shift-slices",

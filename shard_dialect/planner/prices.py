@@ -119,8 +119,7 @@ class Prices:
         """
         if self.device_model is None:
             return flops / FLOPS_PER_BYTE
-        computing = flops / self.device_model.flops_per_second(element)
-        return max(computing, touched / self.device_model.memory_bytes_per_second) * PICOSECONDS
+        return max(self.device_model.op_seconds(flops, element, touched)) * PICOSECONDS
 
 
 BYTES = Prices()

@@ -135,11 +135,12 @@ _NOT_IN_MEMORY = frozenset(
 )
 """Ops that pass values on, and touch no memory, as views and constants do not."""
 _UPDATES = {
-    "stablehlo.dynamic_update_slice": 1,
-    "tensor.insert_slice": 0,
-    "tensor.parallel_insert_slice": 0,
+    "stablehlo.dynamic_update_slice": slice(1, 2),
+    "stablehlo.scatter": slice(-1, None),
+    "tensor.insert_slice": slice(0, 1),
+    "tensor.parallel_insert_slice": slice(0, 1),
 }
-"""Ops that write a part of their operand, in place: the number of the operand that is written."""
+"""Ops that write a part of their operand, in place: which of their operands is written."""
 
 
 def bytes_touched(op: Op) -> int:
@@ -152,7 +153,7 @@ def bytes_touched(op: Op) -> int:
     if Trait.SLICES in traits or op.name == "shard.all_slice":
         return 2 * results
     if op.name in _UPDATES:
-        return 2 * op.operands[_UPDATES[op.name]].bytes
+        return 2 * sum(each.bytes for each in op.operands[_UPDATES[op.name]])
     inits = results if op.name in ("linalg.fill", "linalg.broadcast") else 0
     return results + sum(each.bytes for each in dict.fromkeys(op.reads)) - inits
 

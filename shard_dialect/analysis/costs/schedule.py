@@ -14,9 +14,9 @@ it runs (once where that is not known), and does not overlap with ops around it;
 the longest counts.
 
 The time of an op is by the device model. An op takes as long as its arithmetic or as its traffic
-with the memory, whichever is more (the roofline model: Williams, Waterman and Patterson, CACM
-52(4), 2009). A result that a compiler fuses into its readers (`analysis.costs.memory`) causes no
-traffic. A collective takes what `collectives.collective_time` gives.
+with the memory (`analysis.costs.traffic`), whichever is more (the roofline model: Williams,
+Waterman and Patterson, CACM 52(4), 2009). A collective takes what `collectives.collective_time`
+gives.
 
 The overlapped time is by list scheduling; a lower bound on it is the longest chain of ops that need
 each other. List scheduling (Graham, Bell System Technical Journal 45(9), 1966) takes whenever the
@@ -30,9 +30,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
-from shard_dialect.analysis.costs.arithmetic import bytes_touched
 from shard_dialect.analysis.costs.local_ops import Block, LocalProgram, Op, Value
-from shard_dialect.analysis.costs.memory import fused_ops
+from shard_dialect.analysis.costs.traffic import traffic_of
 from shard_dialect.collectives.collective_time import seconds
 from shard_dialect.model.devices.device_model import DeviceModel
 
@@ -55,23 +54,15 @@ class TimedOps:
 
     def __init__(self, program: LocalProgram, device_model: DeviceModel) -> None:
         self._device_model = device_model
-        self._fused = fused_ops(program.entry.blocks)
-        self._not_stored = {
-            id(value)
-            for op, _, _ in program.walk()
-            if id(op) in self._fused
-            for value in op.results
-        }
+        self._traffic = traffic_of(program, device_model.cache_bytes)
 
     def __call__(self, op: Op) -> OpTime:
         """The time of one run; ops that neither compute nor move anything take none."""
         if op.grid is not None and op.step is not None and op.step.communicates:
             return self._collective(op)
         flops = op.flops.total if op.flops else 0
-        moved = self._traffic(op)
-        element = next((each.tensor.element for each in op.results if each.tensor), "f32")
-        computing = flops / self._device_model.flops_per_second(element)
-        moving = moved / self._device_model.memory_bytes_per_second
+        moved = self._traffic[id(op)]
+        computing, moving = self._device_model.op_seconds(flops, _element(op), moved)
         if not flops and not moved:
             return OpTime(0.0, "nothing")
         bound: Bound = "compute" if computing > moving else "memory"
@@ -86,14 +77,10 @@ class TimedOps:
         taken = seconds(op.step, op.grid, operand.shape, operand.itemsize, self._device_model)
         return OpTime(taken, "network", 0, operand.bytes)
 
-    def _traffic(self, op: Op) -> int:
-        """The bytes that the op reads and writes, without fused operands."""
-        moved = bytes_touched(op)
-        if not moved:
-            return 0
-        fused = sum(each.bytes for each in dict.fromkeys(op.reads) if id(each) in self._not_stored)
-        fused += sum(each.bytes for each in op.results if id(each) in self._not_stored)
-        return max(0, moved - fused)
+
+def _element(op: Op) -> str:
+    """The element type that is multiplied: of operands, since sums may be kept in a wider one."""
+    return next((each.tensor.element for each in (*op.operands, *op.results) if each.tensor), "f32")
 
 
 @dataclass(frozen=True, slots=True)

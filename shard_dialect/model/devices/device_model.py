@@ -9,6 +9,12 @@
     [memory]
     bytes = 80e9
     bytes_per_second = 2.0e12
+    cache_bytes = 40e6          # 0 if it is left out
+
+    [efficiency]                # what programs reach of the rates; 1 where it is left out
+    products = 0.7
+    memory = 0.85
+    network = 0.8
 
     [[network]]                 # the innermost level first
     name = "NVLink"
@@ -31,7 +37,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -62,6 +68,15 @@ class NetworkLevel:
     ring: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Efficiency:
+    """The part of each peak rate that programs reach."""
+
+    products: float = 1.0
+    memory: float = 1.0
+    network: float = 1.0
+
+
 @dataclass(frozen=True)
 class DeviceModel:
     """The rates at which a device computes, stores and sends; the innermost level is first."""
@@ -73,6 +88,9 @@ class DeviceModel:
     memory_bytes_per_second: float
     network: tuple[NetworkLevel, ...] = ()
     sources: tuple[str, ...] = ()
+    cache_bytes: int = 0
+    """The bytes that stay on the chip: what was touched so lately is not read from the memory."""
+    efficiency: Efficiency = Efficiency()
 
     def __post_init__(self) -> None:
         """Raise `ShardError` for what no device has."""
@@ -89,7 +107,9 @@ class DeviceModel:
             "memory": {
                 "bytes": self.memory_bytes,
                 "bytes_per_second": self.memory_bytes_per_second,
+                "cache_bytes": self.cache_bytes,
             },
+            "efficiency": asdict(self.efficiency),
             "network": list(map(asdict, self.network)),
             "sources": list(self.sources),
         }
@@ -148,7 +168,13 @@ class DeviceModel:
             "\n[memory]",
             f"bytes = {self.memory_bytes}",
             f"bytes_per_second = {self.memory_bytes_per_second:.4g}",
+            *([f"cache_bytes = {self.cache_bytes}"] if self.cache_bytes else []),
         ]
+        if self.efficiency != Efficiency():
+            lines += [
+                "\n[efficiency]",
+                *(f"{key} = {part:.4g}" for key, part in asdict(self.efficiency).items()),
+            ]
         for level in self.network:
             lines += [
                 "\n[[network]]",
@@ -165,8 +191,25 @@ class DeviceModel:
         return dict(self.flops)
 
     def flops_per_second(self, element: str) -> float:
-        """The rate for this element type; the lowest rate for one that the model does not list."""
-        return self._rates.get(element) or min(self._rates.values())
+        """What products reach; as with the lowest rate for an element type that is not listed."""
+        peak = self._rates.get(element) or min(self._rates.values())
+        return peak * self.efficiency.products
+
+    def op_seconds(self, flops: float, element: str, touched: float) -> tuple[float, float]:
+        """The seconds of an op's arithmetic, and those of its traffic with the memory in bytes.
+
+        The op takes the longer of the two (the roofline model).
+        """
+        moving = touched / (self.memory_bytes_per_second * self.efficiency.memory)
+        return flops / self.flops_per_second(element), moving
+
+    @cached_property
+    def links(self) -> tuple[NetworkLevel, ...]:
+        """The network with the bandwidth that programs reach."""
+        part = self.efficiency.network
+        return tuple(
+            replace(level, bytes_per_second=level.bytes_per_second * part) for level in self.network
+        )
 
     def place(self, device: int) -> tuple[int, ...]:
         """The position of a device in each level, the innermost first.
@@ -220,19 +263,26 @@ def _model(data: dict[str, Any]) -> DeviceModel:
         float(data["memory"]["bytes_per_second"]),
         tuple(NetworkLevel(**{"devices": None, **each}) for each in data.get("network", [])),
         tuple(data.get("sources", [])),
+        int(data["memory"].get("cache_bytes", 0)),
+        Efficiency(**data.get("efficiency", {})),
     )
 
 
 def _check(data: Mapping[str, Any]) -> None:
     where = "the device model"
-    _expect_keys(data, where, ("name", "flops", "memory"), ("sources", "network"))
-    for key in ("flops", "memory"):
-        _expect(isinstance(data[key], dict), f"'{key}'", "a table", data[key])
+    _expect_keys(data, where, ("name", "flops", "memory"), ("sources", "network", "efficiency"))
+    efficiency = data.get("efficiency", {})
+    for key, table in (
+        *((key, data[key]) for key in ("flops", "memory")),
+        ("efficiency", efficiency),
+    ):
+        _expect(isinstance(table, dict), f"'{key}'", "a table", table)
     sources = data.get("sources", [])
     are_texts = isinstance(sources, list) and all(isinstance(each, str) for each in sources)
     _expect(are_texts, "'sources'", "a list of strings", sources)
     memory = data["memory"]
-    _expect_keys(memory, "[memory]", ("bytes", "bytes_per_second"))
+    _expect_keys(memory, "[memory]", ("bytes", "bytes_per_second"), ("cache_bytes",))
+    _expect_keys(efficiency, "[efficiency]", (), ("products", "memory", "network"))
     _expect(bool(data["flops"]), "[flops]", "a rate for at least one element type", data["flops"])
     levels = data.get("network", [])
     are_tables = isinstance(levels, list) and all(isinstance(each, dict) for each in levels)
@@ -242,6 +292,11 @@ def _check(data: Mapping[str, Any]) -> None:
         _expect_positive(data["flops"], each, "[flops]")
     _expect_positive(memory, "bytes", "[memory]")
     _expect_positive(memory, "bytes_per_second", "[memory]")
+    if "cache_bytes" in memory:
+        _expect_positive(memory, "cache_bytes", "[memory]", least=0)
+    for each in efficiency:
+        _expect_positive(efficiency, each, "[efficiency]")
+        _expect(efficiency[each] <= 1, f"'{each}' of [efficiency]", "at most 1", efficiency[each])
     for number, each in enumerate(levels, 1):
         _check_level(each, f"network level {number}")
     _check_sizes(levels)

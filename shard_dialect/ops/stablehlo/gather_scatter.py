@@ -29,8 +29,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Literal
 
-from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.bindings import ir, submodule
 from shard_dialect.model import ShardingRule
 from shard_dialect.model.sharding import Shape
 from shard_dialect.ops.factors import Factors, Kind, Query
@@ -101,6 +102,18 @@ class Numbers:
             dims.scatter_indices_batching_dims,
             dims.scattered_dims_to_operand_dims,
             dims.index_vector_dim,
+        )
+
+    def attribute(self, kind: Literal["Gather", "Scatter"]) -> ir.Attribute:
+        """The attribute of a `gather` or a `scatter`."""
+        dialect = submodule("_mlir_libs._stablehlo")
+        return getattr(dialect, f"{kind}DimensionNumbers").get(
+            self.window,
+            self.dropped,
+            self.batching,
+            self.indices_batching,
+            self.indexed,
+            self.index_vector,
         )
 
     def windows(self, rank: int) -> dict[int, int]:

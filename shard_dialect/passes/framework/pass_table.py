@@ -25,6 +25,7 @@ PASSES = {
     "sink-reshapes": "propagate.take_merges_apart:SinkReshapes",
     "expand-top-k": "propagate.expand_top_k:ExpandTopK",
     "batch-gathers": "propagate.known_indices:BatchGathers",
+    "sum-in-place": "propagate.sum_in_place:SumInPlace",
     "rematerialize": "rematerialize:Rematerialize",
     "settle-grids": "stages.settle_grids:settle_grids",
     "stages-to-grid": "stages.stages_to_grid:stages_to_grid",

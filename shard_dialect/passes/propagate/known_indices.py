@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
-from shard_dialect.ir.bindings import ir, submodule
+from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.mesh.attributes import RULE
@@ -420,7 +420,7 @@ def _gather(op: ir.Operation, plan: _Plan) -> list[ir.Value]:
         _GATHER,
         [ir.RankedTensorType.get(shape, result.type.element_type)],
         [operand, _kept(indices, dims.index_vector, plan.kept)],
-        _attributes(op) | {_NUMBERS[_GATHER]: _written("Gather", dims)},
+        _attributes(op) | {_NUMBERS[_GATHER]: dims.attribute("Gather")},
     ).results[0]
     return [made if made.type == result.type else reshaped(made, result.type.shape)]
 
@@ -435,7 +435,7 @@ def _scatter(op: ir.Operation, plan: _Plan) -> list[ir.Value]:
         _SCATTER,
         [each.type for each in op.results],
         [*given[:count], _kept(given[count], dims.index_vector, plan.kept), *updates],
-        _attributes(op) | {_NUMBERS[_SCATTER]: _written("Scatter", dims)},
+        _attributes(op) | {_NUMBERS[_SCATTER]: dims.attribute("Scatter")},
         regions=1,
     )
     op.regions[0].blocks[0].append_to(made.regions[0])
@@ -446,18 +446,6 @@ def _attributes(op: ir.Operation) -> dict[str, ir.Attribute]:
     """All but annotations; without a component, indices may be in another order."""
     given = {name: op.attributes[name] for name in op.attributes if not _is_annotation(name)}
     return given | {"indices_are_sorted": ir.BoolAttr.get(False)}
-
-
-def _written(kind: str, dims: Numbers) -> ir.Attribute:
-    attribute = getattr(submodule("_mlir_libs._stablehlo"), f"{kind}DimensionNumbers")
-    return attribute.get(
-        dims.window,
-        dims.dropped,
-        dims.batching,
-        dims.indices_batching,
-        dims.indexed,
-        dims.index_vector,
-    )
 
 
 def _replace(op: ir.Operation, values: Sequence[ir.Value]) -> None:

@@ -143,18 +143,15 @@ class Prices:
         if not rule.reductions:
             return 0.0
         itemsize = max((values[each].itemsize for each in op.results), default=4)
-        rate = self.device_model.flops_per_second(_ELEMENTS.get(itemsize, "f32"))
-        computing = rule.flops(strategy.assignment, self.grid) / rate
-        if self.at_least:
-            return computing
-        moving = self.touched(op, strategy, values) / self.device_model.memory_bytes_per_second
-        return max(computing, moving)
+        touched = 0 if self.at_least else self.touched(op, strategy, values)
+        flops = rule.flops(strategy.assignment, self.grid)
+        return max(self.device_model.op_seconds(flops, _ELEMENTS.get(itemsize, "f32"), touched))
 
     def tie(self, op: OpClass, strategy: Strategy, values: tuple[ValueClass, ...]) -> float:
         """The tie-break between plans of one cost: the bytes that their ops read and write."""
         touched = self.touched(op, strategy, values)
         if self.objective == "time":
-            return touched / self.device_model.memory_bytes_per_second
+            return self.device_model.op_seconds(0, "f32", touched)[1]
         return touched
 
     def touched(self, op: OpClass, strategy: Strategy, values: tuple[ValueClass, ...]) -> int:
@@ -195,7 +192,7 @@ def _reshard(
         fine = Refinement.finest(grid)
         assert fine is not None, "a plan on a finer grid"
         moved = bytes_moved(found.steps, fine.refined(source), shape, itemsize, fine.fine)
-        return moved, moved / device_model.network[0].bytes_per_second
+        return moved, moved / device_model.links[0].bytes_per_second
     taken, now = 0.0, source
     for step in found.steps:
         operand = operand_shape(step, now, shape, grid)

@@ -1,0 +1,200 @@
+"""Add into a part of a tensor where a part is put into zeros first, and all of that is added.
+
+    %z = stablehlo.constant dense<0.0>                  the gradient of a slice, as JAX writes it:
+    %1 = stablehlo.dynamic_update_slice %z, %part, %i   as large as all that was sliced
+    %2 = stablehlo.add %sum, %1
+
+    %1 = stablehlo.dynamic_slice %sum, %i
+    %2 = stablehlo.add %1, %part
+    %3 = stablehlo.dynamic_update_slice %sum, %2, %i    touches the part alone
+
+The same holds for a scatter that adds each element once, and behind a transpose, as `vmap` writes
+them; also where a private function puts the part into zeros. A loop that adds up the gradients of
+weights that it slices then touches the slices only, not all weights in each iteration. Elements
+that nothing is added to keep the sign of a zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.reductions import is_identity
+from shard_dialect.ir.function import form_of, functions_of, is_private, name_of
+from shard_dialect.ir.mesh.attributes import RULE
+from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.ops.stablehlo.attribute_reading import integers
+from shard_dialect.ops.stablehlo.gather_scatter import Numbers
+from shard_dialect.passes.calls import callee_of, drop_uncalled, inline_call
+from shard_dialect.passes.framework.base import Pass, needs
+
+_ADD, _TRANSPOSE = "stablehlo.add", "stablehlo.transpose"
+_SCATTER, _UPDATE = "stablehlo.scatter", "stablehlo.dynamic_update_slice"
+
+
+@needs(ops=(_SCATTER, _UPDATE), forms=("annotated",), grids=1)
+@dataclass(frozen=True)
+class SumInPlace(Pass):
+    """Add a part into a sum where the part is put into zeros, and all of that is added."""
+
+    name = "sum-in-place"
+
+    def rewrite(self, module: ir.Operation) -> None:
+        """Rewrite sums of functions in the annotated form."""
+        putting = {name_of(each): each for each in _annotated(module) if _puts_into_zeros(each)}
+        read = {each for op in _sums(module) for each in op.operands}
+        for call in (each for each in read if _is_call(each, putting)):
+            inline_call(call.owner.operation, putting[callee_of(call.owner.operation)])
+        drop_uncalled(module, putting)
+        for op in _sums(module):
+            _rewrite(op)
+
+
+def _annotated(module: ir.Operation) -> list[ir.Operation]:
+    return [each for each in functions_of(module) if form_of(each) == "annotated"]
+
+
+def _sums(module: ir.Operation) -> list[ir.Operation]:
+    """The sums of tensors; those of elements stand in the regions of scatters, say."""
+    found = (op for function in _annotated(module) for op in walk(function) if op.name == _ADD)
+    return [op for op in found if op.results[0].type.rank]
+
+
+def _is_call(value: ir.Value, names: dict[str, ir.Operation]) -> bool:
+    """Whether a call of one of these makes a value with one reader."""
+    if isinstance(value.owner, ir.Block) or value.owner.name != "func.call":
+        return False
+    return _has_one_use(value) and callee_of(value.owner.operation) in names
+
+
+def _has_one_use(value: ir.Value) -> bool:
+    return len(list(value.uses)) == 1
+
+
+def _puts_into_zeros(function: ir.Operation) -> bool:
+    if not is_private(function) or len(function.regions[0].blocks) != 1:
+        return False
+    *_, last = operations(body(function))
+    return len(last.operands) == 1 and _put(last.operands[0]) is not None
+
+
+@dataclass(frozen=True)
+class _Put:
+    """The op that puts a part into zeros, and how its result is transposed then."""
+
+    op: ir.Operation
+    permutation: tuple[int, ...]
+
+
+def _put(value: ir.Value) -> _Put | None:
+    if isinstance(value.owner, ir.Block) or not _has_one_use(value):
+        return None
+    op = value.owner.operation
+    if op.name == _TRANSPOSE:
+        found, permutation = _put(op.operands[0]), integers(op, "permutation")
+        return found and _Put(found.op, tuple(found.permutation[each] for each in permutation))
+    puts = op.name == _UPDATE or (op.name == _SCATTER and _adds_each_once(op))
+    if not puts or RULE in op.attributes or not _is_zero(op.operands[0]):
+        return None
+    return _Put(op, tuple(range(value.type.rank)))
+
+
+def _adds_each_once(scatter: ir.Operation) -> bool:
+    """Whether the scatter adds, and no two updates to one element, which would be rounded first."""
+    unique = scatter.attributes.get("unique_indices")
+    block = scatter.regions[0].blocks[0]
+    inside = operations(block)
+    return (
+        len(scatter.results) == 1
+        and unique is not None
+        and bool(unique.value)
+        and [each.name for each in inside] == [_ADD, "stablehlo.return"]
+        and {*inside[0].operands} == {*block.arguments}
+    )
+
+
+def _is_zero(value: ir.Value) -> bool:
+    is_made = not isinstance(value.owner, ir.Block)
+    if is_made and value.owner.name == "stablehlo.broadcast_in_dim":
+        return _is_zero(value.owner.operands[0])
+    return is_identity("sum", value)
+
+
+def _rewrite(op: ir.Operation) -> None:
+    for number, value in enumerate(op.operands):
+        put = _put(value)
+        if put is None:
+            continue
+        with ir.InsertionPoint(op), op.location:
+            add = _updated if put.op.name == _UPDATE else _scattered
+            result = add(op.operands[1 - number], put)
+            for each in op.attributes:
+                result.owner.attributes[each.name] = each.attr
+        op.results[0].replace_all_uses_with(result)
+        op.erase()
+        while value.owner != put.op:
+            reader, value = value.owner.operation, value.owner.operands[0]
+            reader.erase()
+        zeros = put.op.operands[0]
+        put.op.erase()
+        _drop_unused(zeros)
+        return
+
+
+def _drop_unused(zeros: ir.Value) -> None:
+    while not isinstance(zeros.owner, ir.Block) and not any(True for _ in zeros.uses):
+        op = zeros.owner.operation
+        before = list(op.operands)
+        op.erase()
+        if not before:
+            return
+        zeros = before[0]
+
+
+def _updated(total: ir.Value, put: _Put) -> ir.Value:
+    _, part, *starts = put.op.operands
+    part = _transposed(part, put.permutation)
+    starts = [starts[each] for each in put.permutation]
+    sizes = ir.DenseI64ArrayAttr.get(part.type.shape)
+    operands, attributes = [total, *starts], {"slice_sizes": sizes}
+    before = create("stablehlo.dynamic_slice", [part.type], operands, attributes)
+    summed = create(_ADD, [part.type], [before.results[0], part])
+    return create(_UPDATE, [total.type], [total, summed.results[0], *starts]).results[0]
+
+
+def _scattered(total: ir.Value, put: _Put) -> ir.Value:
+    """With the dimensions of the operand renumbered; those of the windows follow their order."""
+    _, indices, updates = put.op.operands
+    dims, rank = Numbers.of_scatter(put.op), total.type.rank
+    now = [put.permutation.index(dim) for dim in range(rank)]
+    windows = dims.windows(rank)  # from dimensions of the updates
+    order = sorted(windows, key=lambda each: now[windows[each]])
+    places = dict(zip(dims.window, order, strict=True))
+    updates = _transposed(updates, [places.get(d, d) for d in range(updates.type.rank)])
+    batching = sorted(zip((now[d] for d in dims.batching), dims.indices_batching, strict=True))
+    numbers = Numbers(
+        dims.window,
+        sorted(now[d] for d in dims.dropped),
+        [d for d, _ in batching],
+        [d for _, d in batching],
+        [now[d] for d in dims.indexed],
+        dims.index_vector,
+    )
+    copy = put.op.clone(ir.InsertionPoint.current).operation
+    for number, value in enumerate((total, indices, updates)):
+        copy.operands[number] = value
+    copy.results[0].set_type(total.type)
+    copy.attributes["scatter_dimension_numbers"] = numbers.attribute("Scatter")
+    return copy.results[0]
+
+
+def _transposed(value: ir.Value, permutation: Sequence[int]) -> ir.Value:
+    if list(permutation) == sorted(permutation):
+        return value
+    type_ = ir.RankedTensorType.get(
+        [value.type.shape[each] for each in permutation], value.type.element_type
+    )
+    attributes = {"permutation": ir.DenseI64ArrayAttr.get(permutation)}
+    return create(_TRANSPOSE, [type_], [value], attributes).results[0]
