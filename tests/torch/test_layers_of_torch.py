@@ -64,6 +64,15 @@ def convolution(kind: str, *shape: int, **options: Any) -> tuple[nn.Module, Any]
     return getattr(nn, kind)(*shape[:3], **options), x(shape[0], *shape[3:])
 
 
+def masked(y: Any) -> Any:
+    """Along the first dimensions, and along the last."""
+    found = y * 2
+    found[y[..., 0] > 0] = 0.5
+    assert torch._is_all_true(torch.isfinite(found))
+    found[:, :, torch.arange(16) > 12] = torch.tensor(0.25)
+    return found
+
+
 MODULES: dict[str, Callable[[], tuple[nn.Module, Any]]] = {
     **{
         f"attention, {name}": lambda each=each: (Of(each, 16), x(8, 16))
@@ -80,6 +89,12 @@ MODULES: dict[str, Callable[[], tuple[nn.Module, Any]]] = {
     "transposed": lambda: convolution(
         "ConvTranspose2d", 8, 4, 3, 5, 6, stride=2, padding=1, output_padding=1, groups=2
     ),
+    "patches": lambda: convolution("Conv2d", 4, 6, 4, 9, 8, stride=4, groups=2),
+    "patches apart": lambda: convolution("Conv3d", 4, 6, 2, 7, 5, 6, stride=(3, 2, 1), padding=1),
+    "as much behind as dilated": lambda: convolution(
+        "ConvTranspose1d", 4, 6, 3, 9, padding=1, dilation=2, output_padding=1
+    ),
+    "a number where a mask is": lambda: (Of(masked, 16), x(8, 16)),
     **{
         f"{mode} {options}": lambda mode=mode, options=options: (
             Of(lambda y: functional.interpolate(y, mode=mode, **options), 6),

@@ -1,9 +1,11 @@
 """What `sd.torch.partition` returns is a module of torch, of the class of yours."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import torch
+import transformers
 from torch import nn
 from torch.distributed.tensor import Shard
 
@@ -139,6 +141,25 @@ def test_states_that_differ() -> None:
     found = f.load_state_dict({**kept, "other": torch.ones(1)}, strict=False)
     assert (found.missing_keys, found.unexpected_keys) == (["up.bias"], ["other"])
     torch.testing.assert_close(f.state_dict()["down.bias"], state["down.bias"] + 1)
+
+
+@dataclass
+class Found(transformers.utils.ModelOutput):  # type: ignore[misc]
+    y: Any = None
+    inner: Any = None
+
+
+class Nested(nn.Module):  # type: ignore[misc]
+    """A class that is a dict, which tells no keys, inside of another and of a tuple."""
+
+    def forward(self, x: Any) -> Any:
+        return Found(x + 1, Found(x * 2, (Found(x * 3),)))
+
+
+def test_results_in_classes_inside_of_each_other() -> None:
+    found = sd.torch.partition(Nested(), (batch(8, 0),), {"x": BATCH}, MESH)(batch(8, 1))
+    torch.testing.assert_close(found.y, batch(8, 1) + 1)
+    torch.testing.assert_close(found.inner.inner[0].y, batch(8, 1) * 3)
 
 
 def test_what_is_no_module_is_refused() -> None:

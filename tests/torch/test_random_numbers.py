@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 from torch.distributed.tensor import Shard
+from torch.utils import _pytree as pytree
 
 import shard_dialect as sd
 from shard_dialect.errors import ShardError
@@ -127,3 +128,16 @@ def test_what_we_cannot_draw_is_refused() -> None:
 
     with pytest.raises(ShardError, match=r"random numbers with aten\.multinomial"):
         sd.torch.partition(Sampled(), (X,), {"x": BATCH}, MESHES[1])
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_layers_that_recur_have_dropout_between_them(kind: str, batch_first: bool) -> None:
+    module = getattr(nn, kind)(8, 4, 3, dropout=0.5, batch_first=batch_first, bidirectional=True)
+    given = torch.randn(4, 4, 8)
+    f = sd.torch.partition(module, (given,), {}, MESHES[1], rng="torch")
+    torch.manual_seed(5)
+    found = pytree.tree_leaves(f(given))
+    torch.manual_seed(5)
+    for a, b in zip(found, pytree.tree_leaves(module(given)), strict=True):
+        torch.testing.assert_close(a, b)

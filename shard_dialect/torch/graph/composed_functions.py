@@ -6,6 +6,7 @@ _grouped_mm(a, b, ends) ->   for each row of a, the product with the matrix of i
 histc(x, bins, ...)     ->   of each bin, how many elements are in it
 ctc_loss(p, ...)        ->   at each time, the log of the sum of the ways to each label
 cdist(a, b)             ->   norms of all differences
+lstm(x, ..., dropout)   ->   layer by layer, with the dropout that torch's decomposition forgets
 """
 
 from __future__ import annotations
@@ -109,6 +110,33 @@ def grouped_mm(
         found = torch.einsum("et,kt,tn->ekn", _groups(a.shape[1], offs, a.dtype), a, b)
     found = found if bias is None else found + bias
     return found if out_dtype is None else found.to(out_dtype)
+
+
+def _layer_by_layer(op: Any) -> Callable[..., Any]:
+    """An op of recurrent layers, of which one with a dropout is several of one layer."""
+
+    def composed(x: Tensor, *args: Any) -> Any:
+        at = 1 if isinstance(args[2], bool) else 2  # behind the states: the sizes of packed batches
+        *sizes, states = args[:at]
+        weights, biased, layers, share, trains, both_ways, *batch_first = args[at:]
+        if not (share and trains and layers > 1):
+            return op(x, *args)
+        is_tuple = isinstance(states, (tuple, list))
+        each, ways = len(weights) // layers, 1 + both_ways
+        x, ends = (x.transpose(0, 1) if any(batch_first) else x), []
+        for layer in range(layers):
+            own = [
+                state.narrow(0, layer * ways, ways) for state in (states if is_tuple else [states])
+            ]
+            given = weights[layer * each : (layer + 1) * each], biased, 1, 0.0, trains, both_ways
+            first = tuple(own) if is_tuple else own[0]
+            x, *end = op(x, *sizes, first, *given, *(False for _ in batch_first))
+            x = torch.dropout(x, share, True) if layer < layers - 1 else x
+            ends.append(end)
+        x = x.transpose(0, 1) if any(batch_first) else x
+        return (x, *(torch.cat(parts) for parts in zip(*ends, strict=True)))
+
+    return composed
 
 
 def _groups(count: int, ends: Tensor, dtype: Any) -> Tensor:
@@ -241,6 +269,10 @@ _OURS: Mapping[Any, Callable[..., Any]] = {
     torch.Tensor.cumprod: _cumprod,
     torch.histc: _histc,
     torch._weight_norm: _weight_norm,
+    **{
+        each: _layer_by_layer(each)
+        for each in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
+    },
     torch.Tensor.histc: _histc,
     **{
         function: grouped_mm

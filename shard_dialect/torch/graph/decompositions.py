@@ -178,9 +178,12 @@ def _gradient_of_input(
     groups: int,
 ) -> Tensor:
     if transposed:
-        return aten.convolution(
+        found = aten.convolution(
             gradient, weight, None, stride, padding, dilation, False, [0], groups
         )
+        for dim, size in enumerate(x.shape[2:], start=2):  # an output padding may be a stride
+            found = found.narrow(dim, 0, size)
+        return found
     taps = weight.shape[2:]
     missing = [
         size - ((out - 1) * s - 2 * p + d * (k - 1) + 1)
@@ -221,22 +224,37 @@ def _gradient_of_weight(
     dilation: Sequence[int],
     groups: int,
 ) -> Tensor:
-    """`small` has the positions at which the taps of the weight are put on `large`."""
+    """`small` has the positions at which the taps of the weight are put on `large`.
+
+    Where taps do not overlap, as of patches, all of a dimension are in one product.
+    """
     pads = [each for p in reversed(padding) for each in (p, p)]
     large = torch.constant_pad_nd(large, pads) if any(pads) else large
     taps, places = weight.shape[2:], small.shape[2:]
+    windows = list(zip(range(2, 2 + len(taps)), taps, dilation, stride, places, strict=True))
+    is_apart = [1 < k <= s and d == 1 for _, k, d, s, _ in windows]
+    for (dim, k, _, s, n), apart in reversed(list(zip(windows, is_apart, strict=True))):
+        if apart:
+            missing = max(0, n * s - large.shape[dim])
+            large = torch.constant_pad_nd(large, _padding(large.dim(), dim, 0, missing))
+            tiles = large.narrow(dim, 0, n * s).unflatten(dim, (n, s)).narrow(dim + 1, 0, k)
+            large = tiles.movedim(dim + 1, 2 + len(taps))  # those of later dimensions behind it
     at = small.unflatten(1, (groups, -1)).flatten(3)
     found = []
-    for tap in product(*map(range, taps)):
+    overlapping = [each for each, apart in zip(windows, is_apart, strict=True) if not apart]
+    for tap in product(*(range(k) for _, k, _, _, _ in overlapping)):
         part = large
-        for dim, (k, d, s, n) in enumerate(
-            zip(tap, dilation, stride, places, strict=True), start=2
-        ):
-            part = part.narrow(dim, k * d, (n - 1) * s + 1)
+        for number, (dim, _, d, s, n) in zip(tap, overlapping, strict=True):
+            part = part.narrow(dim, number * d, (n - 1) * s + 1)
             part = part if s == 1 else aten.slice(part, dim, 0, part.shape[dim], s)
-        found.append(torch.einsum("ngop,ngip->goi", at, part.unflatten(1, (groups, -1)).flatten(3)))
-    stacked = torch.stack(found, -1)
-    return stacked.flatten(0, 1).unflatten(-1, tuple(taps)).reshape(weight.shape)
+        part = part.unflatten(1, (groups, -1)).flatten(3, 2 + len(taps))
+        found.append(torch.einsum("ngop,ngip...->goi...", at, part))
+    stacked = torch.stack(found, -1).flatten(0, 1)
+    stacked = stacked.unflatten(-1, (1, *(k for _, k, _, _, _ in overlapping)))
+    order = [dim for (dim, *_), apart in zip(windows, is_apart, strict=True) if apart]
+    order += [1, *(dim for dim, *_ in overlapping)]
+    at_dims = [2 + order.index(dim) for dim in (1, *(dim for dim, *_ in windows))]
+    return stacked.permute(0, 1, *at_dims).reshape(weight.shape)
 
 
 def _upsample_nearest(x: Tensor, sizes: Sequence[int], *scales: Any) -> Any:
@@ -389,6 +407,17 @@ def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> 
     flat = x.reshape(-1)
     flat = flat.index_put((index.reshape(-1),), source.reshape(-1), accumulate)
     return flat.reshape(x.shape)
+
+
+def _index_put(x: Tensor, indices: Sequence[Any], value: Tensor, accumulate: bool = False) -> Any:
+    """Of one number where a mask is, a choice; the importer knows no scalar there."""
+    masks = [each for each in indices if each is not None]
+    if accumulate or value.dim() or len(masks) != 1 or masks[0].dtype != torch.bool:
+        return NotImplemented
+    (mask,) = masks
+    before = next(at for at, each in enumerate(indices) if each is not None)
+    after = x.dim() - before - mask.dim()
+    return torch.where(mask.reshape(mask.shape + (1,) * after), value.to(x.dtype), x)
 
 
 def _as_strided_scatter(
@@ -587,6 +616,9 @@ _OURS: dict[Any, Decomposition] = {
     aten.avg_pool2d_backward.default: _average_backward,
     aten.avg_pool3d_backward.default: _average_backward,
     aten.put.default: _put,
+    aten.index_put.default: _index_put,
+    aten._is_all_true.default: torch.all,
+    aten._is_any_true.default: torch.any,
     aten.as_strided.default: _as_strided,
     aten.remainder.Tensor: _remainder,
     aten.remainder.Scalar: _remainder,

@@ -142,9 +142,7 @@ class Leaves:
         """Names are paths below `name`."""
         know_caches()
         values, structure = pytree.tree_flatten(tree)
-        # A dict knows its keys, where a class that is one may not tell them.
-        plain = dict(tree) if isinstance(tree, Mapping) else tree
-        paths, _ = pytree.tree_flatten_with_path(plain)
+        paths, _ = pytree.tree_flatten_with_path(_with_keys(tree))
         names = [".".join([*([name] if name else []), *map(_key, path)]) for path, _ in paths]
         return cls(names, values, structure)
 
@@ -179,6 +177,13 @@ class Leaves:
         args, kwargs, _ = pytree.tree_unflatten(self.values, self.structure)
         values, structure = pytree.tree_flatten((args, kwargs))
         return Leaves(self.names[: len(values)], values, structure)
+
+
+def _with_keys(tree: Any) -> Any:
+    """With dicts, which know their keys, for classes that are dicts and may not tell them."""
+    if isinstance(tree, Mapping) and type(tree) in pytree.SUPPORTED_NODES:
+        return {key: _with_keys(each) for key, each in tree.items()}
+    return type(tree)(map(_with_keys, tree)) if type(tree) in (tuple, list) else tree
 
 
 def _key(entry: Any) -> str:
