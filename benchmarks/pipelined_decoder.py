@@ -67,7 +67,7 @@ class Decoder:
         return -(-self.layers // (self.grid[1] * self.chunk))
 
     def weights(self) -> dict[str, tuple[tuple[int, ...], P]]:
-        """The shape and the sharding of each weight; of layers, by stage, round and chunk."""
+        """The shape and the sharding of each weight; of layers, by stage and number in it."""
         width, stages = self.hidden // self.heads, self.grid[1]
         data = "data" if self.splits_state else None
         layer: dict[str, tuple[tuple[int, ...], tuple[str | None, ...]]] = {
@@ -93,7 +93,7 @@ class Decoder:
         else:
             layer["gate"] = layer["up"]
         stacked = {
-            name: ((stages, self.rounds, self.chunk, *shape), P("stage", None, None, *spec))
+            name: ((stages, self.rounds * self.chunk, *shape), P("stage", None, *spec))
             for name, (shape, spec) in layer.items()
         }
         return {
@@ -181,7 +181,8 @@ def layers_in_stages(decoder: Decoder, x: jax.Array, w: Weights) -> jax.Array:
 
     def one(x: jax.Array, w: Weights, first: jax.Array, turn: jax.Array, number: int) -> jax.Array:
         """The layer of this number in a chunk."""
-        mine = {k: lax.dynamic_index_in_dim(v, turn, keepdims=False)[number] for k, v in w.items()}
+        at = turn * decoder.chunk + number
+        mine = {k: lax.dynamic_index_in_dim(v, at, keepdims=False) for k, v in w.items()}
         return jnp.where(first + number < decoder.layers, layer(decoder, x, mine), x)
 
     if decoder.keeps is not None:
@@ -229,7 +230,8 @@ def in_stages(state: jax.Array) -> jax.Array:
 
 def layers_in_a_row(decoder: Decoder, x: jax.Array, w: Weights) -> jax.Array:
     """The same without stages."""
-    in_order = {k: jnp.swapaxes(v, 0, 1).reshape(-1, *v.shape[3:]) for k, v in w.items()}
+    assert decoder.chunk == 1
+    in_order = {k: jnp.swapaxes(v, 0, 1).reshape(-1, *v.shape[2:]) for k, v in w.items()}
     rows = {k: v[: decoder.layers] for k, v in in_order.items()}
     step = jax.vmap(partial(layer, decoder), (0, None))
     return lax.scan(lambda x, w: (step(x, w), None), x, rows)[0]

@@ -374,18 +374,22 @@ def _is_costly(op: Op) -> bool:
     return Trait.ELEMENTARY in traits or (Trait.STEEP in traits and Trait.EXACT not in traits)
 
 
-def fused_ops(blocks: tuple[Block, ...]) -> frozenset[int]:
-    """The ids of the ops of blocks, and of all inside and called, whose results are not stored."""
-    return frozenset(_fused(blocks))
+def fused_ops(blocks: tuple[Block, ...], *, keeps_rows: bool = False) -> frozenset[int]:
+    """The ids of the ops of blocks, and of all inside and called, whose results are not stored.
+
+    With `keeps_rows`, also a costly op of several such readers is fused: as kernels of GPUs for a
+    softmax or a norm do, which keep the row that is summed until it is divided.
+    """
+    return frozenset(_fused(blocks, keeps_rows))
 
 
-def _fused(blocks: tuple[Block, ...]) -> Iterator[int]:
+def _fused(blocks: tuple[Block, ...], keeps_rows: bool) -> Iterator[int]:
     for block in blocks:
         readers = _readers(block)
         for op in block.ops:
-            yield from _fused(op.blocks)
+            yield from _fused(op.blocks, keeps_rows)
             if op.callee:
-                yield from _fused(op.callee.blocks)
+                yield from _fused(op.callee.blocks, keeps_rows)
             if not is_elementwise(op) and op.name not in _MOVES:
                 continue
             found = list(_behind_views(op.results[0], readers))
@@ -393,7 +397,7 @@ def _fused(blocks: tuple[Block, ...]) -> Iterator[int]:
                 is_elementwise(each) or each.name in _FUSED_INTO for each in found
             ):
                 continue
-            if len(found) == 1 or not _is_costly(op):
+            if keeps_rows or len(found) == 1 or not _is_costly(op):
                 yield id(op)
 
 

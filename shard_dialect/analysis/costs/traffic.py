@@ -26,7 +26,7 @@ def traffic_of(program: LocalProgram, cache_bytes: int) -> dict[int, int]:
 
     Of an op in a function that is called several times, the most that a run of it moves.
     """
-    fused = fused_ops(program.entry.blocks)
+    fused = fused_ops(program.entry.blocks, keeps_rows=cache_bytes > 0)
     unstored = {id(value) for op, _, _ in program.walk() if id(op) in fused for value in op.results}
     moved: dict[int, int] = {}
     for block in program.entry.blocks:
