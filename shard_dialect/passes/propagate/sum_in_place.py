@@ -17,7 +17,7 @@ that nothing is added to keep the sign of a zero.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
@@ -82,10 +82,15 @@ def _puts_into_zeros(function: ir.Operation) -> bool:
 
 @dataclass(frozen=True)
 class _Put:
-    """The op that puts a part into zeros, and how its result is transposed then."""
+    """The op that puts a part into zeros, or beside other parts, and how that is transposed."""
 
     op: ir.Operation
     permutation: tuple[int, ...]
+    before: _Put | None = None
+
+    def transposed(self, permutation: Sequence[int]) -> _Put:
+        """The same behind one more transpose."""
+        return replace(self, permutation=tuple(self.permutation[each] for each in permutation))
 
 
 def _put(value: ir.Value) -> _Put | None:
@@ -94,11 +99,16 @@ def _put(value: ir.Value) -> _Put | None:
     op = value.owner.operation
     if op.name == _TRANSPOSE:
         found, permutation = _put(op.operands[0]), integers(op, "permutation")
-        return found and _Put(found.op, tuple(found.permutation[each] for each in permutation))
+        return found and found.transposed(permutation)
     puts = op.name == _UPDATE or (op.name == _SCATTER and _adds_each_once(op))
-    if not puts or RULE in op.attributes or not _is_zero(op.operands[0]):
+    if not puts or RULE in op.attributes:
         return None
-    return _Put(op, tuple(range(value.type.rank)))
+    whole = _Put(op, tuple(range(value.type.rank)))
+    if _is_zero(op.operands[0]):
+        return whole
+    # An update overwrites what is there; only a scatter adds to it.
+    before = _put(op.operands[0]) if op.name == _SCATTER else None
+    return before and replace(whole, before=before)
 
 
 def _adds_each_once(scatter: ir.Operation) -> bool:
@@ -128,29 +138,30 @@ def _rewrite(op: ir.Operation) -> None:
         if put is None:
             continue
         with ir.InsertionPoint(op), op.location:
-            add = _updated if put.op.name == _UPDATE else _scattered
-            result = add(op.operands[1 - number], put)
-            for each in op.attributes:
-                result.owner.attributes[each.name] = each.attr
+            result = _summed(op.operands[1 - number], put)
+        for each in op.attributes:
+            result.owner.attributes[each.name] = each.attr
         op.results[0].replace_all_uses_with(result)
         op.erase()
-        while value.owner != put.op:
-            reader, value = value.owner.operation, value.owner.operands[0]
-            reader.erase()
-        zeros = put.op.operands[0]
-        put.op.erase()
-        _drop_unused(zeros)
+        _drop_unused(value)
         return
 
 
-def _drop_unused(zeros: ir.Value) -> None:
-    while not isinstance(zeros.owner, ir.Block) and not any(True for _ in zeros.uses):
-        op = zeros.owner.operation
+def _summed(total: ir.Value, put: _Put) -> ir.Value:
+    if put.before is not None:
+        total = _summed(total, put.before.transposed(put.permutation))
+    return (_updated if put.op.name == _UPDATE else _scattered)(total, put)
+
+
+def _drop_unused(value: ir.Value) -> None:
+    """Erase the op that makes a value that nobody reads, and so on along the first operands."""
+    while not isinstance(value.owner, ir.Block) and not any(True for _ in value.uses):
+        op = value.owner.operation
         before = list(op.operands)
         op.erase()
         if not before:
             return
-        zeros = before[0]
+        value = before[0]
 
 
 def _updated(total: ir.Value, put: _Put) -> ir.Value:
