@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         DeviceModel,
         Diagnostic,
         DrawnSharding,
+        Efficiency,
         Grid,
         Instruments,
         Mutation,
@@ -103,6 +104,7 @@ __all__ = [
     "DeviceModel",
     "Diagnostic",
     "DrawnSharding",
+    "Efficiency",
     "Grid",
     "Instruments",
     "Mutation",
@@ -168,6 +170,7 @@ _MODULES = ("jax", "torch")
 _WITHOUT_MLIR = {
     "DeviceModel": "model.devices.device_model",
     "Diagnostic": "errors",
+    "Efficiency": "model.devices.device_model",
     "Grid": "model",
     "NetworkLevel": "model.devices.device_model",
     "ShardError": "errors",

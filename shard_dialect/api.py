@@ -38,6 +38,7 @@ from shard_dialect.ir.reading.source import Source
 from shard_dialect.model import Grid, Sharding, ShardingRule
 from shard_dialect.model.devices.device_model import (
     DeviceModel,
+    Efficiency,
     NetworkLevel,
     register_device_model,
 )
@@ -470,6 +471,7 @@ __all__ = [
     "DeviceModel",
     "Diagnostic",
     "DrawnSharding",
+    "Efficiency",
     "Grid",
     "Instruments",
     "Mutation",

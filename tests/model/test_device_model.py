@@ -70,6 +70,23 @@ def test_a_file_of_the_user(tmp_path: Path) -> None:
         ('name = "between"', 'name = "b"\ndevices = 6', "joins 6 devices: expected a multiple of"),
         ('name = "between"', 'name = "b"\nring = true', "network level 2 is a ring: expected"),
         ("[memory]", "[memory", "is no TOML"),
+        (
+            "[memory]",
+            "[memory]\ncache_bytes = -1",
+            "'cache_bytes' of [memory] must be a number, at",
+        ),
+        ("[memory]", "[efficiency]\nproducts = 2\n[memory]", "'products' of [efficiency] must be"),
+        (
+            "[memory]",
+            "[efficiency]\nmemory = 0\n[memory]",
+            "'memory' of [efficiency] must be a pos",
+        ),
+        (
+            "[memory]",
+            "[efficiency]\nlinks = 1\n[memory]",
+            "[efficiency] has an unknown key 'links'",
+        ),
+        ("[flops]", "efficiency = 1\n[flops]", "'efficiency' must be a table, found 1"),
     ],
 )
 def test_mistakes(old: str, new: str, message: str) -> None:
@@ -91,3 +108,13 @@ def test_too_many_devices() -> None:
     with pytest.raises(ShardError, match=r"runs on 65 devices, device model 'TPU v4.* has 64"):
         DeviceModel.read("tpu-v4").check_size(65)
     DeviceModel.read("h100").check_size(100_000)
+
+
+def test_efficiencies_are_parts_of_the_peak_rates() -> None:
+    parts = "[efficiency]\nproducts = 0.5\nmemory = 0.25\nnetwork = 0.1\n[memory]\ncache_bytes = 9"
+    model = DeviceModel.parse(TEXT.replace("[memory]", parts))
+    assert model == DeviceModel.parse(model.to_toml())
+    assert model.cache_bytes == 9
+    assert model.op_seconds(2e12, "bf16", 1e11) == (1.0, 4.0)
+    assert [level.bytes_per_second for level in model.links] == [1e9, 1e8]
+    assert [level.bytes_per_second for level in model.network] == [1e10, 1e9]
