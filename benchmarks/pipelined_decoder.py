@@ -194,11 +194,10 @@ def layers_in_stages(decoder: Decoder, x: jax.Array, w: Weights) -> jax.Array:
         turn = jnp.clip(tick - stage, 0, turns - 1) // count
         first = (turn * stages + stage) * decoder.chunk
         for number in range(decoder.chunk):
-            x = one(x, w, first, turn, number)
+            kept = lax.with_sharding_constraint(x, P("data", "tensor", None))
+            x = one(kept, w, first, turn, number)
         return x
 
-    if decoder.keeps == () and decoder.chunk > 1:  # then only what comes into a stage is kept
-        work = jax.checkpoint(work)
     work = jax.vmap(work, (0, None, 0, 0), spmd_axis_name="stage")
     stage = jnp.arange(stages)
 
