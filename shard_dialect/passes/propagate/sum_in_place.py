@@ -11,7 +11,8 @@
 The same holds for a scatter that adds each element once, and behind a transpose, as `vmap` writes
 them; also where a private function puts the part into zeros. A loop that adds up the gradients of
 weights that it slices then touches the slices only, not all weights in each iteration. Elements
-that nothing is added to keep the sign of a zero.
+that nothing is added to keep the sign of a zero. `sum-apart` is the inverse, for sums that are split
+along what is sliced.
 """
 
 from __future__ import annotations
@@ -98,6 +99,11 @@ class _Put:
     permutation: tuple[int, ...]
     before: _Put | None = None
 
+    def is_in(self, block: ir.Block) -> bool:
+        """Whether all that is put stands in this block."""
+        before = self.before is None or self.before.is_in(block)
+        return before and bool(self.op.block == block)
+
     def transposed(self, permutation: Sequence[int]) -> _Put:
         """The same behind one more transpose."""
         return replace(self, permutation=tuple(self.permutation[each] for each in permutation))
@@ -151,7 +157,7 @@ def _is_zero(value: ir.Value) -> bool:
 def _rewrite(op: ir.Operation) -> None:
     for number, value in enumerate(op.operands):
         put = _put(value)
-        if put is None:
+        if put is None or not put.is_in(op.block):  # what a loop adds each time is put once
             continue
         with ir.InsertionPoint(op), op.location:
             result = _summed(op.operands[1 - number], put)

@@ -68,6 +68,24 @@ func.func @open_part(%sum: tensor<4xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>
   return %1 : tensor<4xf32>
 }
 
+// A part that a loop adds each time is put into zeros once, and distributed once.
+// CHECK-LABEL: func.func @before_a_loop
+// CHECK: %[[PUT:.*]] = stablehlo.dynamic_update_slice
+// CHECK: scf.for
+// CHECK: stablehlo.add %{{.*}}, %[[PUT]]
+func.func @before_a_loop(%sum: tensor<4xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}, %part: tensor<1xf32>, %at: tensor<i32>) -> tensor<4xf32> {
+  %zeros = stablehlo.constant dense<0.0> : tensor<4xf32>
+  %0 = stablehlo.dynamic_update_slice %zeros, %part, %at : (tensor<4xf32>, tensor<1xf32>, tensor<i32>) -> tensor<4xf32>
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %1 = scf.for %i = %c0 to %c3 step %c1 iter_args(%s = %sum) -> (tensor<4xf32>) {
+    %2 = stablehlo.add %s, %0 : tensor<4xf32>
+    scf.yield %2 : tensor<4xf32>
+  }
+  return %1 : tensor<4xf32>
+}
+
 // CHECK-LABEL: func.func @by_calls
 // CHECK: stablehlo.composite "x.put" %{{.*}} {decomposition = @put}
 // CHECK: call @sharded_put
