@@ -246,13 +246,13 @@ def inline_calls(function: ir.Operation, module: ir.Operation) -> None:
 
 
 def drop_uncalled(module: ir.Operation, names: Collection[str]) -> None:
-    """Erase the private ones of these functions that have no calls any more."""
+    """Erase the private ones of these functions that no op names any more."""
     dropped = True
     while dropped:
         dropped = False
         for function in functions_of(module):
             is_candidate = name_of(function) in names and is_private(function)
-            if is_candidate and not _is_called(name_of(function), module):
+            if is_candidate and not _is_named(name_of(function), module):
                 function.erase()
                 dropped = True
 
@@ -275,6 +275,24 @@ def _is_called(name: str, module: ir.Operation) -> bool:
         for function in functions_of(module)
         for op in walk(function)
     )
+
+
+def _is_named(name: str, module: ir.Operation) -> bool:
+    """Whether an op calls the function, or names it, as `stablehlo.composite` does."""
+    return any(
+        _names(op.attributes[key], name)
+        for function in functions_of(module)
+        for op in walk(function)
+        for key in op.attributes
+    )
+
+
+def _names(attribute: ir.Attribute, name: str) -> bool:
+    if isinstance(attribute, ir.FlatSymbolRefAttr):
+        return bool(attribute.value == name)
+    if isinstance(attribute, ir.DictAttr):
+        return any(_names(each.attr, name) for each in attribute)
+    return isinstance(attribute, ir.ArrayAttr) and any(_names(each, name) for each in attribute)
 
 
 def inline_call(call: ir.Operation, callee: ir.Operation | None) -> None:

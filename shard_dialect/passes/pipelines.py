@@ -161,6 +161,7 @@ class Spmd(ObjectiveOptions, NamedPipeline):
             "batch-gathers",
             "sum-in-place",
             "propagate",
+            "sum-apart",
             "split-reductions",
             "shift-slices",
             self.with_options("materialize", "objective", "device_model"),

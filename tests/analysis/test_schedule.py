@@ -175,3 +175,27 @@ def test_of_a_large_grid_the_first_devices(tmp_path: Path) -> None:
     assert trace["otherData"]["devices_shown"] == 16
     assert trace["otherData"]["devices"] == 64
     assert {each["pid"] for each in trace["traceEvents"]} == set(range(16))
+
+
+def test_a_function_returns_in_any_of_its_blocks() -> None:
+    """Its last block, which branches to another one, passes two tensors; the function has one."""
+    module = sd.parse("""
+shard.grid @grid(shape = 2)
+func.func @main(
+  %x: tensor<8x4xf32> {mesh.sharding = #mesh.shard<@grid, [[0]]>}, %p: i1
+) -> tensor<8x4xf32> {
+  %0 = call @f(%x, %p) : (tensor<8x4xf32>, i1) -> tensor<8x4xf32>
+  return %0 : tensor<8x4xf32>
+}
+func.func private @f(%x: tensor<8x4xf32>, %p: i1) -> tensor<8x4xf32> {
+  cf.cond_br %p, ^a, ^b(%x, %x : tensor<8x4xf32>, tensor<8x4xf32>)
+^b(%v: tensor<8x4xf32>, %w: tensor<8x4xf32>):
+  return %v : tensor<8x4xf32>
+^a:
+  %0 = stablehlo.tanh %x : tensor<8x4xf32>
+  cf.br ^b(%0, %x : tensor<8x4xf32>, tensor<8x4xf32>)
+}
+""")
+    report = sd.report(module, device_model="h100")
+    assert "stablehlo.tanh" in [each.name for each in report.schedule.events]
+    assert report.memory.peak >= 3 * 4 * 4 * 4

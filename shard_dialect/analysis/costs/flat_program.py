@@ -143,9 +143,9 @@ class _Flattening:
             return self._block(function.body, values)
         start = self._now
         self._used.append(set())
-        for block in function.blocks[1:]:
-            for value in block.arguments:
-                self._define(value, None, values)
+        passed = [value for block in function.blocks[1:] for value in block.arguments]
+        made = [slot for value in passed for slot in self._define(value, None, values)]
+        self._step(function.body.ops[-1], (), made)  # what branches pass, from the start on
         ends: list[_Slots] = []
         for block in function.blocks:
             last = self._block(block, values)

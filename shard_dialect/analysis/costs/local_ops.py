@@ -109,6 +109,12 @@ class Function:
         """The first block."""
         return self.blocks[0]
 
+    @cached_property
+    def returned(self) -> tuple[Value, ...]:
+        """What the function returns, in whichever of its blocks."""
+        ends = (block.ops[-1] for block in self.blocks)
+        return next(end.operands for end in ends if end.name == "func.return")
+
     def walk(self) -> Iterator[Op]:
         """All ops, each before those inside it, callees left out."""
 

@@ -327,8 +327,7 @@ def items_of(blocks: Sequence[Block], timed: TimedOps) -> Iterator[Item]:
             if op.callee is not None:
                 inner = dict(_passed(op.callee.body.arguments, op.operands, values))
                 yield from visit(op.callee.blocks, inner)
-                ends = op.callee.blocks[-1].ops[-1].operands
-                values.update(_passed(op.results, ends, inner))
+                values.update(_passed(op.results, op.callee.returned, inner))
                 continue
             inside = _inside(op, timed)
             is_split = any(each.number in split for each in op.results)

@@ -26,6 +26,7 @@ PASSES = {
     "expand-top-k": "propagate.expand_top_k:ExpandTopK",
     "batch-gathers": "propagate.known_indices:BatchGathers",
     "sum-in-place": "propagate.sum_in_place:SumInPlace",
+    "sum-apart": "propagate.sum_apart:SumApart",
     "rematerialize": "rematerialize:Rematerialize",
     "settle-grids": "stages.settle_grids:settle_grids",
     "stages-to-grid": "stages.stages_to_grid:stages_to_grid",

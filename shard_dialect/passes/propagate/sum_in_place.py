@@ -11,7 +11,8 @@
 The same holds for a scatter that adds each element once, and behind a transpose, as `vmap` writes
 them; also where a private function puts the part into zeros. A loop that adds up the gradients of
 weights that it slices then touches the slices only, not all weights in each iteration. Elements
-that nothing is added to keep the sign of a zero.
+that nothing is added to keep the sign of a zero. `sum-apart` is the inverse, for sums that are
+split along what is sliced.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from dataclasses import dataclass, replace
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.building.reductions import is_identity
-from shard_dialect.ir.function import form_of, functions_of, is_private, name_of
-from shard_dialect.ir.mesh.attributes import RULE
+from shard_dialect.ir.function import boundary, form_of, functions_of, is_private, name_of
+from shard_dialect.ir.mesh.attributes import RULE, SHARDING, SHARDINGS
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.ops.stablehlo.attribute_reading import integers
 from shard_dialect.ops.stablehlo.gather_scatter import Numbers
@@ -45,9 +46,11 @@ class SumInPlace(Pass):
         """Rewrite sums of functions in the annotated form."""
         putting = {name_of(each): each for each in _annotated(module) if _puts_into_zeros(each)}
         read = {each for op in _sums(module) for each in op.operands}
-        for call in (each for each in read if _is_call(each, putting)):
-            inline_call(call.owner.operation, putting[callee_of(call.owner.operation)])
-        drop_uncalled(module, putting)
+        calls = [each.owner.operation for each in read if _is_call(each, putting)]
+        called = {callee_of(call) for call in calls}
+        for call in calls:
+            inline_call(call, putting[callee_of(call)])
+        drop_uncalled(module, called)
         for op in _sums(module):
             _rewrite(op)
 
@@ -57,16 +60,22 @@ def _annotated(module: ir.Operation) -> list[ir.Operation]:
 
 
 def _sums(module: ir.Operation) -> list[ir.Operation]:
-    """The sums of tensors; those of elements stand in the regions of scatters, say."""
+    """The sums of tensors of one type; those of elements stand in the regions of scatters, say."""
     found = (op for function in _annotated(module) for op in walk(function) if op.name == _ADD)
-    return [op for op in found if op.results[0].type.rank]
+    return [op for op in found if _is_plain(op)]
+
+
+def _is_plain(op: ir.Operation) -> bool:
+    types = {each.type for each in (*op.operands, *op.results)}
+    return len(types) == 1 and bool(op.results[0].type.rank) and RULE not in op.attributes
 
 
 def _is_call(value: ir.Value, names: dict[str, ir.Operation]) -> bool:
     """Whether a call of one of these makes a value with one reader."""
     if isinstance(value.owner, ir.Block) or value.owner.name != "func.call":
         return False
-    return _has_one_use(value) and callee_of(value.owner.operation) in names
+    call = value.owner.operation
+    return _has_one_use(value) and SHARDINGS not in call.attributes and callee_of(call) in names
 
 
 def _has_one_use(value: ir.Value) -> bool:
@@ -75,6 +84,8 @@ def _has_one_use(value: ir.Value) -> bool:
 
 def _puts_into_zeros(function: ir.Operation) -> bool:
     if not is_private(function) or len(function.regions[0].blocks) != 1:
+        return False
+    if any(SHARDING in entry for entry in boundary(function, "res_attrs")):
         return False
     *_, last = operations(body(function))
     return len(last.operands) == 1 and _put(last.operands[0]) is not None
@@ -88,6 +99,11 @@ class _Put:
     permutation: tuple[int, ...]
     before: _Put | None = None
 
+    def is_in(self, block: ir.Block) -> bool:
+        """Whether all that is put stands in this block."""
+        before = self.before is None or self.before.is_in(block)
+        return before and bool(self.op.block == block)
+
     def transposed(self, permutation: Sequence[int]) -> _Put:
         """The same behind one more transpose."""
         return replace(self, permutation=tuple(self.permutation[each] for each in permutation))
@@ -97,11 +113,16 @@ def _put(value: ir.Value) -> _Put | None:
     if isinstance(value.owner, ir.Block) or not _has_one_use(value):
         return None
     op = value.owner.operation
+    # What these say holds for this op, in this order of dimensions.
+    if RULE in op.attributes or SHARDINGS in op.attributes:
+        return None
     if op.name == _TRANSPOSE:
         found, permutation = _put(op.operands[0]), integers(op, "permutation")
         return found and found.transposed(permutation)
     puts = op.name == _UPDATE or (op.name == _SCATTER and _adds_each_once(op))
-    if not puts or RULE in op.attributes:
+    if not puts or op.operands[0].type != value.type:
+        return None
+    if not all(each.type.has_static_shape for each in (value, *op.operands)):
         return None
     whole = _Put(op, tuple(range(value.type.rank)))
     if _is_zero(op.operands[0]):
@@ -122,6 +143,7 @@ def _adds_each_once(scatter: ir.Operation) -> bool:
         and bool(unique.value)
         and [each.name for each in inside] == [_ADD, "stablehlo.return"]
         and {*inside[0].operands} == {*block.arguments}
+        and [*inside[1].operands] == [*inside[0].results]
     )
 
 
@@ -135,12 +157,12 @@ def _is_zero(value: ir.Value) -> bool:
 def _rewrite(op: ir.Operation) -> None:
     for number, value in enumerate(op.operands):
         put = _put(value)
-        if put is None:
+        if put is None or not put.is_in(op.block):  # what a loop adds each time is put once
             continue
         with ir.InsertionPoint(op), op.location:
             result = _summed(op.operands[1 - number], put)
-        for each in op.attributes:
-            result.owner.attributes[each.name] = each.attr
+        for name in op.attributes:
+            result.owner.attributes[name] = op.attributes[name]
         op.results[0].replace_all_uses_with(result)
         op.erase()
         _drop_unused(value)

@@ -34,7 +34,7 @@
 // HELP: --materialize {{ *}}Make every communication explicit
 // HELP: strict {{ *}}Make an op without a sharding rule an error. (bool, default false)
 // HELP: --spmd
-// HELP: its passes {{.*}}propagate, split-reductions, shift-slices, materialize, rewrite-collectives, partition, bundle-collectives
+// HELP: its passes {{.*}}propagate, sum-apart, split-reductions, shift-slices, materialize, rewrite-collectives, partition, bundle-collectives
 // HELP: passes of upstream:
 // HELP: --cse {{ *}}Eliminate common sub-expressions
 // HELP: and every other pass that is registered in the bindings, by its name
