@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -341,5 +341,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="A decoder in pipeline stages.")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write Llama 3 405B's step")
     parser.add_argument("--small", action="store_true", help="write the small one's")
+    parser.add_argument("--at-once", action="store_true", help="attend from all queries at once")
     given = parser.parse_args()
-    write(SMALL if given.small else LLAMA_405B, given.write) if given.write else compare()
+    decoder = SMALL if given.small else LLAMA_405B
+    decoder = replace(decoder, queries=None) if given.at_once else decoder
+    write(decoder, given.write) if given.write else compare()

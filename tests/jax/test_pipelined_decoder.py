@@ -49,9 +49,12 @@ def test_llama_405b_on_16384_devices(path: Path) -> None:
 
 
 def test_it_is_proven_by_a_program_of_few_devices(
-    path: Path, request: pytest.FixtureRequest
+    tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """At the smallest sizes it is right at a point, and with a fault in a reduction it is wrong."""
+    path = tmp_path / "llama.mlir"
+    done = run_child([*COMMAND, "--at-once", "--write", str(path)], 300)
+    assert done.returncode == 0, done.stderr
     module = sd.parse(path)
     sd.run_pipeline(module, "spmd")
     smallest = next(_pair(path, module).members())
