@@ -46,6 +46,7 @@ def test_every_op_has_a_spelling() -> None:
     assert sorted(ops()) == sorted(f"mesh.{name}" for name in re.findall(r"operation @(\w+)", text))
 
 
+@pytest.mark.filterwarnings("ignore::shard_dialect.errors.ShardWarning")
 @pytest.mark.parametrize(
     "path",
     [  # jaxlib reads Shardy's pretty spelling, whatever spelling the file has

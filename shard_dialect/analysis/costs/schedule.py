@@ -61,7 +61,7 @@ class TimedOps:
         if op.grid is not None and op.step is not None and op.step.communicates:
             return self._collective(op)
         flops = op.flops.total if op.flops else 0
-        moved = self._traffic[id(op)]
+        moved = self._traffic.get(id(op), 0)  # calls move nothing
         computing, moving = self._device_model.op_seconds(flops, _element(op), moved)
         if not flops and not moved:
             return OpTime(0.0, "nothing")
