@@ -12,8 +12,7 @@ The same holds for a scatter that adds each element once, and behind a transpose
 them; also where a private function puts the part into zeros. A loop that adds up the gradients of
 weights that it slices then touches the slices only, not all weights in each iteration. Elements
 that nothing is added to keep the sign of a zero; several parts are added one after another.
-`sum-apart` is the inverse, for sums that are
-split along what is sliced.
+`sum-apart` is the inverse, for sums that are split along what is sliced.
 """
 
 from __future__ import annotations
