@@ -101,7 +101,7 @@ def seconds(
     >>> from shard_dialect.collectives import AllReduce
     >>> model = DeviceModel.read("h100")
     >>> round(seconds(AllReduce((0,)), Grid("g", (8,)), (1 << 20, 256), 4, model) * 1e6)
-    5233
+    5231
     """
     return time_of(step, grid, local_shape, itemsize, device_model).seconds
 
