@@ -92,7 +92,7 @@ def test_it_opens_with_the_answer(opened: Any) -> None:
     assert "all_to_all along model" in most.first.inner_text()
     assert "Without it: gate as" in most.first.inner_text()
     assert "196,608" not in most.first.inner_text()  # KiB, for people
-    without = "a device then sends 192 KiB less, stores as much and takes 4.38 µs less."
+    without = "a device then sends 192 KiB less, stores as much and takes 4.53 µs less."
     assert without in most.first.inner_text()
     sums = page.inner_text("#answer .sums")
     assert "as written" in sums
