@@ -34,7 +34,6 @@ AXES = ("data", "stage", "tensor")
 
 Weights = dict[str, jax.Array]
 Layers = Callable[["Decoder", jax.Array, Weights], jax.Array]
-Layer = Callable[[jax.Array, Weights], jax.Array]
 State = tuple[Weights, Weights, Weights]
 Carried = tuple[jax.Array, jax.Array]
 
@@ -135,12 +134,9 @@ def attention(decoder: Decoder, query: jax.Array, key: jax.Array, value: jax.Arr
     batch, length, heads, width = query.shape
     blocks = query.reshape(batch, -1, decoder.queries, heads, width)
 
-    @jax.checkpoint
-    def of_block(key: jax.Array, value: jax.Array, block: jax.Array, first: jax.Array) -> jax.Array:
-        return attended(block, key, value, first)
-
     def turn(_: None, given: tuple[jax.Array, jax.Array]) -> tuple[None, jax.Array]:
-        return None, of_block(key, value, *given)
+        block, first = given
+        return None, jax.checkpoint(attended)(block, key, value, first)
 
     firsts = jnp.arange(0, length, decoder.queries)
     _, mixed = lax.scan(turn, None, (jnp.moveaxis(blocks, 1, 0), firsts))
@@ -168,8 +164,10 @@ def layer(decoder: Decoder, x: jax.Array, w: Weights) -> jax.Array:
     x = kept("middle", x, decoder.between)
     y = normalized(x, w, 2)
     inner = kept("up", biased("up", y @ w["up"]), by_column)
-    gate = jax.nn.silu(kept("gate", y @ w["gate"], by_column)) * inner if "gate" in w else None
-    inner = jax.nn.gelu(inner) if gate is None else gate
+    if decoder.is_gpt:
+        inner = jax.nn.gelu(inner)
+    else:
+        inner *= jax.nn.silu(kept("gate", y @ w["gate"], by_column))
     inner = lax.with_sharding_constraint(inner, by_column)
     return lax.with_sharding_constraint(x + biased("down", inner @ w["down"]), decoder.between)
 

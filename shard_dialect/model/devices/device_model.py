@@ -272,10 +272,8 @@ def _check(data: Mapping[str, Any]) -> None:
     where = "the device model"
     _expect_keys(data, where, ("name", "flops", "memory"), ("sources", "network", "efficiency"))
     efficiency = data.get("efficiency", {})
-    for key, table in (
-        *((key, data[key]) for key in ("flops", "memory")),
-        ("efficiency", efficiency),
-    ):
+    tables = {"flops": data["flops"], "memory": data["memory"], "efficiency": efficiency}
+    for key, table in tables.items():
         _expect(isinstance(table, dict), f"'{key}'", "a table", table)
     sources = data.get("sources", [])
     are_texts = isinstance(sources, list) and all(isinstance(each, str) for each in sources)

@@ -93,6 +93,16 @@ def broadcast(value: ir.Value, shape: Sequence[int], dims: Sequence[int]) -> ir.
     return create("stablehlo.broadcast_in_dim", [type_], [value], attributes).results[0]
 
 
+def transposed(value: ir.Value, permutation: Sequence[int]) -> ir.Value:
+    """`value` with its dimensions in another order."""
+    if list(permutation) == sorted(permutation):
+        return value
+    shape = [value.type.shape[dim] for dim in permutation]
+    type_ = ir.RankedTensorType.get(shape, value.type.element_type)
+    attributes = {"permutation": ir.DenseI64ArrayAttr.get(list(permutation))}
+    return create("stablehlo.transpose", [type_], [value], attributes).results[0]
+
+
 def padded(value: ir.Value, rooms: Sequence[int]) -> ir.Value:
     """`value` with `rooms[dim]` zeros at both ends of each dimension."""
     shape = [size + 2 * room for size, room in zip(value.type.shape, rooms, strict=True)]

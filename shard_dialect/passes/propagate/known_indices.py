@@ -29,7 +29,13 @@ from shard_dialect.ir.mesh.attributes import RULE
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model.sharding import Shape
 from shard_dialect.ops.stablehlo.attribute_reading import integer, integers
-from shard_dialect.ops.stablehlo.dynamic_slices import broadcast, concatenated, reshaped, sliced
+from shard_dialect.ops.stablehlo.dynamic_slices import (
+    broadcast,
+    concatenated,
+    reshaped,
+    sliced,
+    transposed,
+)
 from shard_dialect.ops.stablehlo.gather_scatter import Numbers
 from shard_dialect.passes.framework.base import Pass, needs
 
@@ -403,13 +409,7 @@ def _shaped(value: ir.Value, shape: list[int]) -> ir.Value:
 
 def _in_order(value: ir.Value, places: Sequence[int]) -> ir.Value:
     """The value, transposed so that its dimensions are in the order of their `places`."""
-    order = sorted(range(len(places)), key=lambda dim: places[dim])
-    if order == sorted(order):
-        return value
-    shape = [value.type.shape[dim] for dim in order]
-    type_ = ir.RankedTensorType.get(shape, value.type.element_type)
-    attributes = {"permutation": ir.DenseI64ArrayAttr.get(order)}
-    return create("stablehlo.transpose", [type_], [value], attributes).results[0]
+    return transposed(value, sorted(range(len(places)), key=lambda dim: places[dim]))
 
 
 def _gather(op: ir.Operation, plan: _Plan) -> list[ir.Value]:

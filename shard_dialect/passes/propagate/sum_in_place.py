@@ -27,7 +27,9 @@ from shard_dialect.ir.function import boundary, form_of, functions_of, is_privat
 from shard_dialect.ir.mesh.attributes import RULE, SHARDING, SHARDINGS
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.ops.stablehlo.attribute_reading import integers
+from shard_dialect.ops.stablehlo.dynamic_slices import transposed
 from shard_dialect.ops.stablehlo.gather_scatter import Numbers
+from shard_dialect.ops.stablehlo.reduction_rules import combiner
 from shard_dialect.passes.calls import callee_of, drop_uncalled, inline_call
 from shard_dialect.passes.framework.base import Pass, needs
 
@@ -135,16 +137,8 @@ def _put(value: ir.Value) -> _Put | None:
 def _adds_each_once(scatter: ir.Operation) -> bool:
     """Whether the scatter adds, and no two updates to one element, which would be rounded first."""
     unique = scatter.attributes.get("unique_indices")
-    block = scatter.regions[0].blocks[0]
-    inside = operations(block)
-    return (
-        len(scatter.results) == 1
-        and unique is not None
-        and bool(unique.value)
-        and [each.name for each in inside] == [_ADD, "stablehlo.return"]
-        and {*inside[0].operands} == {*block.arguments}
-        and [*inside[1].operands] == [*inside[0].results]
-    )
+    is_unique = unique is not None and bool(unique.value)
+    return len(scatter.results) == 1 and is_unique and combiner(scatter, 1) == "sum"
 
 
 def _is_zero(value: ir.Value) -> bool:
@@ -188,7 +182,7 @@ def _drop_unused(value: ir.Value) -> None:
 
 def _updated(total: ir.Value, put: _Put) -> ir.Value:
     _, part, *starts = put.op.operands
-    part = _transposed(part, put.permutation)
+    part = transposed(part, put.permutation)
     starts = [starts[each] for each in put.permutation]
     sizes = ir.DenseI64ArrayAttr.get(part.type.shape)
     operands, attributes = [total, *starts], {"slice_sizes": sizes}
@@ -205,7 +199,7 @@ def _scattered(total: ir.Value, put: _Put) -> ir.Value:
     windows = dims.windows(rank)  # from dimensions of the updates
     order = sorted(windows, key=lambda each: now[windows[each]])
     places = dict(zip(dims.window, order, strict=True))
-    updates = _transposed(updates, [places.get(d, d) for d in range(updates.type.rank)])
+    updates = transposed(updates, [places.get(d, d) for d in range(updates.type.rank)])
     batching = sorted(zip((now[d] for d in dims.batching), dims.indices_batching, strict=True))
     numbers = Numbers(
         dims.window,
@@ -221,13 +215,3 @@ def _scattered(total: ir.Value, put: _Put) -> ir.Value:
     copy.results[0].set_type(total.type)
     copy.attributes["scatter_dimension_numbers"] = numbers.attribute("Scatter")
     return copy.results[0]
-
-
-def _transposed(value: ir.Value, permutation: Sequence[int]) -> ir.Value:
-    if list(permutation) == sorted(permutation):
-        return value
-    type_ = ir.RankedTensorType.get(
-        [value.type.shape[each] for each in permutation], value.type.element_type
-    )
-    attributes = {"permutation": ir.DenseI64ArrayAttr.get(permutation)}
-    return create(_TRANSPOSE, [type_], [value], attributes).results[0]
