@@ -46,4 +46,4 @@ if __name__ == "__main__":
     changed = sd.report(sd.mutate(sd.parse(MODULE), "w2=[[], [model]]"))
     print(*over_budget(changed), sep="\n")
     assert over_budget(changed)
-    sys.exit("\n".join(over_budget(report)))
+    sys.exit("\n".join(over_budget(report)) or None)
