@@ -161,7 +161,7 @@ op (a factor of its rule) is
 
 * *passed*: it is in the result; on shards the op is the same op;
 * *reduced*: devices make parts of the result, sums or maxima, which are joined;
-* in *windows*: a device reads around its shard, in halos;
+* in *windows*: a device reads around its shard, in halos or messages;
 * *whole*: the operands are gathered along it.
 
 `yes` is for shards of equal and of unequal sizes, `even` for equal ones only, `some evenly` where

@@ -1,22 +1,4 @@
-"""Sharding rules, and the windows of an op over a dimension.
-
-A window is a range of operand elements that one element of the result reads. Positions count the
-dilated dimension with its padding: elements are `base` positions apart, more than one where the
-operand is dilated. Windows begin `stride` positions apart and span `extent` positions. The first
-begins `low` positions before the first element.
-
-    windows of 3, moved by 1, padded by 1     stride 1, reach 3, low 1
-    slice [2:10:4]                            stride 4, reach 1, low -2
-    padded in front by 5                      stride 1, reach 1, low 5
-
-The devices have equal shards of the dimension, and equal numbers of windows, but the windows of a
-device need not begin where its shard does. For 10 elements and 8 windows of 3 on two devices
-
-    elements     0 1 2 3 4 | 5 6 7 8 9
-    windows      0-2 ... 3-5 | 4-6 ... 7-9      the first reads 0 to 5, the second 4 to 9
-
-each device needs a halo of [1, 1]. The first reads 6 elements from index 1 of its shard with halo,
-the second 6 elements from index 0.
+"""Sharding rules.
 
 A sharding rule tells how an op relates the dimensions of its operands and results. It names the
 op's loops, its *factors*, and maps each tensor dimension to one or more factors, major to minor. A
@@ -33,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from math import prod
 from typing import Literal
 
@@ -50,122 +32,7 @@ from shard_dialect.model.factor_projection import (
 )
 from shard_dialect.model.grid import Axes, Grid, axes_text
 from shard_dialect.model.sharding import Reduction, Shape, Sharding, ShardingError
-
-MOST_SHARDS = 1 << 16
-"""The most devices along a dimension that a program tells apart by a list with a number for each.
-
-A program of two such lists is 2 MB of text at most. `Reading.begins` is one.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """The range of its shard with halo that device i reads: `count` elements from `begins[i]` on.
-
-    `halo` is how many elements of others a device holds before and after its shard. Windows may
-    read further, outside of the tensor: by `outside`, before and after. The first window of a
-    device begins `lead` positions before the first element read, and the last ends `trail`
-    positions after the last element read.
-
-    Where elements are several positions apart, devices may begin at other distances from their
-    first element. Windows that follow on each other are then computed from before their first one
-    on, and device i skips the first `skips[i]` results.
-    """
-
-    halo: tuple[int, int]
-    outside: tuple[int, int]
-    count: int
-    begins: tuple[int, ...]
-    lead: int
-    trail: int
-    skips: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Windows:
-    """Windows over a dimension of `size` elements, one for each of `count` indices of a result.
-
-    Positions without an element have the identity of the reduction `fill`. `fill` is `None` where
-    no window reads such positions, or the op does not use what it reads there.
-    """
-
-    size: int
-    count: int
-    stride: int
-    extent: int
-    low: int
-    base: int = 1
-    fill: Reduction | None = None
-
-    @cached_property
-    def stay_in_bounds(self) -> bool:
-        """Whether every position that is read is between the first and the last element."""
-        end = (self.count - 1) * self.stride - self.low + self.extent
-        return self.low <= 0 and end <= (self.size - 1) * self.base + 1
-
-    def reading(self, devices: int) -> Reading | None:
-        """The ranges that each of `devices` devices reads.
-
-        `None` if they would need different `count`, `lead` or `trail`, read nothing, or are more
-        than `MOST_SHARDS`.
-        """
-        return _reading(self, devices)
-
-
-@lru_cache(maxsize=256)
-def _reading(over: Windows, devices: int) -> Reading | None:
-    windows, shard = -(-over.count // devices), -(-over.size // devices)
-    is_aligned = windows * over.stride % over.base == 0
-    # Of windows of one element nothing is computed: it is as well done where all elements are.
-    may_skip = over.stride == 1 and over.extent > 1
-    if not (is_aligned or may_skip) or not shard or devices > MOST_SHARDS:
-        return None
-    starts = [device * windows * over.stride - over.low for device in range(devices)]
-    skips = () if is_aligned else _skips(starts, over.base)
-    starts = [start - skip for start, skip in zip(starts, skips or [0] * devices, strict=True)]
-    positions = (windows + max(skips, default=0) - 1) * over.stride + over.extent
-    firsts = [-(-start // over.base) for start in starts]
-    count = (starts[0] + positions - 1) // over.base + 1 - firsts[0]
-    if count < 1:
-        return None
-    reads = [
-        (device, first)
-        for device, first in enumerate(firsts)
-        if device * windows < over.count
-        and (over.fill is not None or (first < over.size and first + count > 0))
-    ]
-    low = max([0, *(device * shard - first for device, first in reads)])
-    high = max([0, *(first + count - (device + 1) * shard for device, first in reads)])
-    # What is outside of the tensor nobody has to send. Padded in front by 100, on 4 devices of 32
-    # elements, device 2 reads 28 to 92 and none reads further back: a halo of 36 instead of 100.
-    inside = [
-        (device, max(first, 0), min(first + count, over.size))
-        for device, first in reads
-        if first < over.size and first + count > 0
-    ]
-    halo_low = max([0, *(device * shard - first for device, first, _ in inside)])
-    halo_high = max([0, *(end - (device + 1) * shard for device, _, end in inside)])
-    held = low + shard + high
-    begins = tuple(
-        min(max(low + first - device * shard, 0), held - count)
-        for device, first in enumerate(firsts)
-    )
-    lead = firsts[0] * over.base - starts[0]
-    trail = positions - lead - (count - 1) * over.base - 1
-    outside = low - halo_low, high - halo_high
-    return Reading((halo_low, halo_high), outside, count, begins, lead, trail, skips)
-
-
-def _skips(starts: Sequence[int], base: int) -> tuple[int, ...]:
-    """How far before its start each device begins, so that all are as far before an element.
-
-    >>> _skips([-4, 1, 6, 11], 3)
-    (0, 2, 1, 0)
-    """
-    leads = [-start % base for start in starts]
-    choices = [tuple((lead - each) % base for each in leads) for lead in range(base)]
-    return min(choices, key=lambda skips: (max(skips), sum(skips)))
-
+from shard_dialect.model.windows import Reading, Windows
 
 Assignment = tuple[Axes, ...]
 """The axes that split each factor of a rule, major to minor."""
@@ -177,7 +44,8 @@ Role = Literal["", "elementwise", "pass", "forward", "broadcast", "other"]
 class Window:
     """Dimension `dim` of operand `operand` is read in `windows`, one for each index of `factor`.
 
-    Splitting the factor splits the dimension, which then gets a halo.
+    Splitting the factor splits the dimension, of which devices then get what they read of others:
+    in a halo, or by an exchange that is a part of the op.
     """
 
     factor: int
@@ -371,6 +239,28 @@ class ShardingRule:
                     window.dim, halo, window.windows.fill or sharding.fill
                 )
         return sharding
+
+    def exchanged(
+        self, operand: int, held: Sharding, shape: Shape, assignment: Assignment, grid: Grid
+    ) -> list[int]:
+        """The elements of an operand, sharded as `held`, that a device sends as a part of the op.
+
+        One number for each round of messages; none where it comes with halos, or is not split.
+
+        >>> over = Windows(64, 32, stride=1, extent=1, low=0)
+        >>> split = (((0,),),)
+        >>> rule = ShardingRule((64,), split, split, windows=(Window(0, 0, 0, over),))
+        >>> rule.exchanged(0, Sharding("g", ((0,),)), (64,), ((0,),), Grid("g", (8,)))
+        [4, 4]
+        """
+        found, local = [], list(held.local_shape(shape, grid)) if self.windows else []
+        for window in self.windows:
+            if window.operand == operand and assignment[window.factor]:
+                reading = self._reading(window, grid.axes_size(assignment[window.factor]))
+                others = prod(local[: window.dim]) * prod(local[window.dim + 1 :])
+                found += [each.size * others for each in reading.rounds if not each.stays]
+                local[window.dim] = reading.count
+        return found
 
     def _reading(self, window: Window, devices: int) -> Reading:
         reading = window.windows.reading(devices)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.model import Reduction, ShardingError, ShardingRule
-from shard_dialect.model.rule import MOST_SHARDS
 from shard_dialect.model.sharding import Shape
+from shard_dialect.model.windows import MOST_SHARDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,14 @@ the bytes of all rounds together are what the most loaded device sends or receiv
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
 
 from shard_dialect.model.grid import Axes, Grid
 from shard_dialect.model.grid_refinement import Refinement
+from shard_dialect.model.message_rounds import in_rounds
 from shard_dialect.model.sharding import Shape, Sharding
 from shard_dialect.model.sub_cluster import Place
 
@@ -185,7 +186,7 @@ def plan_transfer(
             _message(sender, receiver, box, part[1], wanted_by[receiver])
             for sender, (receiver, part, box) in zip(senders, boxes, strict=True)
         ]
-        rounds += [Round(size, tuple(each)) for each in _in_rounds(messages)]
+        rounds += [Round(size, tuple(each)) for each in in_rounds(messages)]
     return TransferPlan(tuple(rounds))
 
 
@@ -282,55 +283,3 @@ def _relieve(
                 senders[box], end = end, before
             return True
     return False
-
-
-def _in_rounds(messages: Iterable[Message]) -> list[list[Message]]:
-    """The messages in as few rounds as the busiest device has messages (König's theorem).
-
-    >>> pairs = [(0, 2), (0, 3), (1, 2), (1, 3)]
-    >>> rounds = _in_rounds([Message(a, b, (), ()) for a, b in pairs])
-    >>> [[(each.sender, each.receiver) for each in messages] for messages in rounds]
-    [[(0, 3), (1, 2)], [(0, 2), (1, 3)]]
-    """
-    sends: dict[int, dict[int, Message]] = defaultdict(dict)
-    receives: dict[int, dict[int, Message]] = defaultdict(dict)
-    count = 0
-    for message in messages:
-        own, other = sends[message.sender], receives[message.receiver]
-        free, there = (_first_free(each) for each in (own, other))
-        if free != there:  # swap the two rounds along the path that begins at the receiver
-            _swap(message.receiver, free, there, sends, receives)
-        own[free] = other[free] = message
-        count = max(count, free + 1, there + 1)
-    rounds: list[list[Message]] = [[] for _ in range(count)]
-    for by_round in sends.values():
-        for number, message in by_round.items():
-            rounds[number].append(message)
-    return [sorted(each, key=lambda m: (m.sender, m.receiver)) for each in rounds if each]
-
-
-def _first_free(rounds: Mapping[int, Message]) -> int:
-    return next(number for number in range(len(rounds) + 1) if number not in rounds)
-
-
-def _swap(
-    receiver: int,
-    a: int,
-    b: int,
-    sends: dict[int, dict[int, Message]],
-    receives: dict[int, dict[int, Message]],
-) -> None:
-    """Free round `a` of a receiver whose round `b` is free: its messages alternate between both."""
-    path, rank, at_receiver, number = [], receiver, True, a
-    while True:
-        message = (receives if at_receiver else sends)[rank].get(number)
-        if message is None:
-            break
-        path.append((message, number))
-        rank = message.sender if at_receiver else message.receiver
-        at_receiver, number = not at_receiver, b if number == a else a
-    for message, number in path:
-        del sends[message.sender][number], receives[message.receiver][number]
-    for message, number in path:
-        other = b if number == a else a
-        sends[message.sender][other] = receives[message.receiver][other] = message

@@ -84,6 +84,12 @@ class Costs:
                 if result < 0:
                     needed_sharding = prepared.rule.operand_sharding(index, assignment, grid)
                     total += self._plan(annotation.sharding, needed_sharding, kinds[index], grid)
+                    if needed_sharding is not None and prepared.rule.windows:
+                        shape, itemsize = self._graph.sizes[kinds[index]]
+                        sent = prepared.rule.exchanged(
+                            index, needed_sharding, shape, assignment, grid
+                        )
+                        total += itemsize * sum(sent)
                 else:
                     given_sharding = prepared.rule.result_sharding(result, assignment, grid)
                     total += self._plan(given_sharding, annotation.sharding, kinds[index], grid)

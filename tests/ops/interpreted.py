@@ -33,7 +33,7 @@ from shard_dialect.model import (
     ShardingRule,
     Window,
 )
-from shard_dialect.model.rule import Reading
+from shard_dialect.model.windows import Reading
 from shard_dialect.ops import PartitionedOp, Shard, record_of, rule_of
 from shard_dialect.ops.stablehlo.dynamic_slices import constant
 from shard_dialect.runtime.communicators.join_shards import join
@@ -76,16 +76,28 @@ class Trial:
     def _shard(self, operand: int, array: Array, rank: int) -> Array:
         """What the device has of an input; of one that is added later the identity."""
         sharding = _sharding(self.rule.operand_sharding(operand, self.assignment, self.grid))
+        readings = [
+            (window, reading)
+            for window in self.rule.windows
+            if window.operand == operand
+            and (reading := _reading(window, self.assignment, self.grid)) is not None
+        ]
+        for window, reading in readings:
+            if reading.rounds:  # it is read where it is in the whole, whoever has it
+                sharding = sharding.with_dim(window.dim, ())
         shard = _held(array, sharding, rank, self.grid)
-        for window in self.rule.windows:
-            reading = _reading(window, self.assignment, self.grid)
-            if window.operand == operand and reading is not None:
-                device = self.grid.index_along(rank, self.assignment[window.factor])
-                read = np.arange(reading.count) + reading.begins[device]
-                ends = [(0, 0)] * shard.ndim
-                ends[window.dim] = reading.outside
-                content = _identity(window.windows.fill or "sum", shard.dtype)
-                shard = np.take(np.pad(shard, ends, constant_values=content), read, window.dim)
+        for window, reading in readings:
+            device = self.grid.index_along(rank, self.assignment[window.factor])
+            ends, begin = reading.outside, reading.begins[device]
+            if reading.rounds:
+                begin = reading.firsts[device]
+                ends = max(-begin, 0), max(begin + reading.count - array.shape[window.dim], 0)
+                begin = max(begin, 0)
+            around = [(0, 0)] * shard.ndim
+            around[window.dim] = ends
+            content = _identity(window.windows.fill or "sum", shard.dtype)
+            shard = np.pad(shard, around, constant_values=content)
+            shard = np.take(shard, np.arange(reading.count) + begin, window.dim)
         result = self._result(0)
         if result.partial and operand in self.rule.inits:
             return np.full_like(shard, _identity(result.reduction, shard.dtype))

@@ -23,12 +23,13 @@ from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, TRANSFER
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, stages_named
 from shard_dialect.ir.numbered_function import Op, read_functions
 from shard_dialect.model import Sharding
+from shard_dialect.ops import record_of, rule_of
 from shard_dialect.passes.propagate.origins import Origins
 
 _DONE = "mesh.done"
 """The end of a collective that is there already, by its start."""
 _ROLL = "mesh.roll"
-"""An op that sends elements to the next devices."""
+"""An op that sends elements to other devices; so do those whose windows begin far away."""
 
 
 class Reasons:
@@ -50,18 +51,34 @@ class Reasons:
         for values in self._functions:
             for op in values.function.ops:
                 is_collective = values.is_collective(op) and op.operands and op.results
-                if op.name == _ROLL:
-                    yield op.handle, _why_rolled(values, op)
+                moved = None if isinstance(values, LocalValues) else _moved(values, op)
+                if moved is not None:
+                    yield op.handle, _why_moved(values, op, *moved)
                 elif op.name == TRANSFER or (is_collective and op.name != _DONE):
                     yield op.handle, _Explanation(values, op).why()
 
 
-def _why_rolled(values: FunctionValues, op: Op) -> Why:
-    """Why devices send elements to the next: the split of the dimension that the op rolls."""
-    dim, by = (op.handle.attributes[name].value for name in ("tensor_axis", "by"))
-    source = values.made_as(op.operands[0])
+def _moved(values: FunctionValues, op: Op) -> tuple[int, int] | None:
+    """The operand, and its dimension, of which an op moves elements from shard to shard."""
+    if op.name == _ROLL:
+        return 0, op.handle.attributes["tensor_axis"].value
+    record = record_of(op.handle)
+    rule = rule_of(op.handle) if record is not None and record.partition is not None else None
+    for window in rule.windows if rule is not None else ():
+        sharding = values.sharding(op.operands[window.operand])
+        axes = sharding.split_axes[window.dim] if sharding is not None else ()
+        if sharding is not None and axes:
+            reading = window.windows.reading(values.shardings.grid(sharding.grid).axes_size(axes))
+            if reading is not None and reading.rounds:
+                return window.operand, window.dim
+    return None
+
+
+def _why_moved(values: FunctionValues, op: Op, operand: int, dim: int) -> Why:
+    """Why devices send elements as a part of an op: the split of the dimension that it moves."""
+    source = values.made_as(op.operands[operand])
     sharding, trace = values.sharding(source), SplitTrace(values)
-    text = f"the program rolls dimension {dim} by {by}, from one shard to another"
+    text = f"'{op.name}' op moves elements of dimension {dim} from one shard to another"
     steps = trace.steps(source, sharding.split_axes[dim] if sharding is not None else ())
     readers = tuple(
         at(f"'{each.name}' op reads it", each) for each in values.read_by(op.results[0])

@@ -39,7 +39,7 @@ from shard_dialect.ir.mesh.attributes import ARGUMENT, BLOCKS, RESULT, SHARDING,
 from shard_dialect.ir.sdy import ops as sdy
 from shard_dialect.ir.verify import declares_no_grid
 from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.model.rule import MOST_SHARDS
+from shard_dialect.model.windows import MOST_SHARDS
 from shard_dialect.passes.framework.base import UNCHANGED, Outcome, known, needs
 from shard_dialect.passes.manual.replica_group_collectives import refuse_stablehlo_collectives
 

@@ -319,6 +319,11 @@ class _Problem:
                 if target is not None
             )
             total += sum(
+                self._exchange(number, held, assignment)
+                for number, held in enumerate(choice.operands)
+                if held is not None
+            )
+            total += sum(
                 resharded.plan(value, produced, self.target_of[value]).cost
                 for value, produced in zip(self.op.results, choice.results, strict=True)
                 if produced is not None
@@ -329,6 +334,15 @@ class _Problem:
         except ShardingError:
             return inf
         return total + (self._work(assignment, choice) if self.rule.is_product else 0)
+
+    def _exchange(self, number: int, held: Sharding, assignment: Assignment) -> int:
+        """The price of what devices send of an operand as a part of the op."""
+        if not self.rule.windows:
+            return 0
+        value = self.op.operands[number]
+        shape, itemsize = self.resharded.shape(value), self.resharded.itemsize(value)
+        sent = self.rule.exchanged(number, held, shape, assignment, self.grid)
+        return self.resharded.prices.rounds(sent, itemsize, self.grid)
 
     def _work(self, assignment: Assignment, choice: Choice) -> float:
         """The price of the arithmetic of a product on one device."""

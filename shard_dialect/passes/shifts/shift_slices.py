@@ -333,7 +333,7 @@ class _Function:
         (dim,) = cut
         devices = self.shardings.grid(source.grid).axes_size(source.split_axes[dim])
         reading = Windows(sizes[dim], counts[dim], 1, 1, -begins[dim]).reading(devices)
-        moved = sum(reading.halo) if reading is not None else sizes[dim]
+        moved = reading.sent if reading is not None else sizes[dim]
         if 2 * (devices - 1) * counts[dim] >= devices * moved:  # an all-reduce of the slice
             return
         others = [use.owner.operation for use in value.uses if use.owner.operation.name == op.name]

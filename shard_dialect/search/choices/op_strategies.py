@@ -28,7 +28,7 @@ from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.rule import Assignment
 from shard_dialect.model.sharding import Shape
 from shard_dialect.planner import plan
-from shard_dialect.planner.prices import bytes_moved, operand_shape
+from shard_dialect.planner import prices as planner
 from shard_dialect.propagation.op_update import PreparedRule
 from shard_dialect.search.choices.op_classes import OpClass, ValueClass
 from shard_dialect.search.evaluate import OwnObjective
@@ -131,8 +131,22 @@ class Prices:
         return moved[1] if self.objective == "time" else moved[0]
 
     def op(self, op: OpClass, strategy: Strategy, values: tuple[ValueClass, ...]) -> float:
-        """Of the arithmetic of one op: its seconds where time is asked for, else nothing."""
-        return self.seconds(op, strategy, values) if self.objective == "time" else 0.0
+        """Of one op: its seconds where time is asked for, else what it sends of its operands."""
+        sent = self._exchange(op, strategy, values) if op.prepared.rule.windows else 0.0
+        return sent + (self.seconds(op, strategy, values) if self.objective == "time" else 0.0)
+
+    def _exchange(self, op: OpClass, strategy: Strategy, values: tuple[ValueClass, ...]) -> float:
+        """Of what devices send of the operands as a part of the op."""
+        is_time, total = self.objective == "time", 0.0
+        prices = planner.Prices(self.device_model) if is_time else planner.BYTES
+        for number, (held, value) in enumerate(zip(strategy.operands, op.values, strict=False)):
+            if held is not None:
+                of, split = values[value], strategy.assignment
+                sent = op.prepared.rule.exchanged(number, held, of.shape, split, self.grid)
+                total += prices.rounds(sent, of.itemsize, self.grid)
+        if self.objective == "memory":
+            return 0.0 if self.at_least else _TIE * total
+        return total / planner.PICOSECONDS if is_time else total
 
     def seconds(self, op: OpClass, strategy: Strategy, values: tuple[ValueClass, ...]) -> float:
         """The time of an op that no compiler fuses into others: a product, a reduction.
@@ -191,14 +205,14 @@ def _reshard(
     if found.grid != grid:  # on sub-axes, whose groups the model of time is not asked for
         fine = Refinement.finest(grid)
         assert fine is not None, "a plan on a finer grid"
-        moved = bytes_moved(found.steps, fine.refined(source), shape, itemsize, fine.fine)
+        moved = planner.bytes_moved(found.steps, fine.refined(source), shape, itemsize, fine.fine)
         return moved, moved / device_model.links[0].bytes_per_second
     taken, now = 0.0, source
     for step in found.steps:
-        operand = operand_shape(step, now, shape, grid)
+        operand = planner.operand_shape(step, now, shape, grid)
         taken += seconds(step, grid, operand, itemsize, device_model)
         now = step.after(now)
-    return bytes_moved(found.steps, source, shape, itemsize, grid), taken
+    return planner.bytes_moved(found.steps, source, shape, itemsize, grid), taken
 
 
 def _one_of_alike(
