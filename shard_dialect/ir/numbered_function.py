@@ -102,6 +102,14 @@ class Op:
         return self.handle.location
 
 
+def read_by(op: Op) -> Iterator[int]:
+    """The values that an op or one inside of it reads."""
+    yield from op.read
+    for block in op.blocks:
+        for inner in block.ops:
+            yield from read_by(inner)
+
+
 @dataclass
 class Function:
     """One function of the module.

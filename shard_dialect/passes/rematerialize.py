@@ -25,7 +25,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.mesh import annotation_ops
-from shard_dialect.ir.numbered_function import Function, Op, read_function
+from shard_dialect.ir.numbered_function import Function, Op, read_by, read_function
 from shard_dialect.ir.verify import declares_no_grid
 from shard_dialect.ops import rule_of
 from shard_dialect.passes.framework.base import Pass
@@ -72,7 +72,7 @@ class _Peak:
         self.positions = dict.fromkeys(self.function.arguments, -1) | dict(made)
         self.uses = {value: [] for value in self.positions}
         for position, op in enumerate(self.ops):
-            for value in dict.fromkeys(_read_by(op)):
+            for value in dict.fromkeys(read_by(op)):
                 if value in self.uses:
                     self.uses[value].append(position)
         self.peak = self._peak()
@@ -177,13 +177,6 @@ class _Peak:
         for number, operand in enumerate(op.operands):
             copy.operands[number] = again[operand]
         again.update(zip(op.results, copy.results, strict=True))
-
-
-def _read_by(op: Op) -> Iterator[int]:
-    yield from op.read
-    for block in op.blocks:
-        for inner in block.ops:
-            yield from _read_by(inner)
 
 
 def _with_nested(op: ir.Operation) -> Iterator[ir.Operation]:
