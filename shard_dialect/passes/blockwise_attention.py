@@ -16,17 +16,20 @@ and values, are added in another order, in f32 where elements have 16 bits.
 A backward pass reads what the forward pass has computed, long before. Values as large are computed
 again for it, from those that are stored anyway, so that there are two loops.
 
-The pass is for the local form, where tensors are as large as on a device. Tensors that are
-arguments, results, or communicated are stored whatever their size.
+The pass is for the local form, where tensors are as large as on a device. It begins at products
+that are larger than what they are made of. Tensors that are arguments, results, communicated, or
+carried by loops are stored whatever their size: the scores that a scan over layers keeps for its
+backward pass are not stored if `jax.checkpoint` computes them again.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import count
-from math import prod
+from math import inf, prod
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
@@ -39,6 +42,8 @@ from shard_dialect.ir.walk import walk
 from shard_dialect.model import ShardingRule
 from shard_dialect.model.factor_projection import Dims
 from shard_dialect.ops import PartitionedOp, Shard, record_of, rule_of
+from shard_dialect.ops.op_table import traits_of
+from shard_dialect.ops.scalar_functions import Trait
 from shard_dialect.passes.calls import callee_of, drop_uncalled, inline_call
 from shard_dialect.passes.framework.base import Pass, needs
 
@@ -163,15 +168,32 @@ class _Values:
         return self.function.values[value].handle.type
 
     def is_large(self, value: int) -> bool:
-        """Whether the tensor is to be computed in blocks."""
-        return _bytes(self._type(value)) > self.limit
+        """Whether the tensor is to be computed in blocks: if it is as large as some scores."""
+        type_ = self._type(value)
+        return _bytes(type_) > self.limit and prod(type_.shape) >= self._fewest
+
+    @cached_property
+    def _fewest(self) -> float:
+        """The elements of the smallest scores: a product that is larger than its operands.
+
+        Others, such as the layers of a perceptron, are read from memory once more for each block.
+        """
+        found = inf
+        for position, op in enumerate(self.ops):
+            if self._is_product(position) and _bytes(self._type(op.results[0])) > self.limit:
+                *operands, made = (
+                    prod(self._type(each).shape) for each in (*op.operands, op.results[0])
+                )
+                found = min(found, made if made > sum(operands) else inf)
+        return found
 
     def rule(self, position: int) -> ShardingRule | None:
         """The rule of an op whose factors may go along with a loop."""
         if position not in self._rules:
             op = self.ops[position]
             is_plain = not op.blocks and not op.captures and bool(op.results)
-            is_plain &= op.name != "tensor.insert_slice"  # what it inserts into is stored
+            # What is taken out of another tensor, or put into one, is stored there.
+            is_plain &= not traits_of(op.name) & (Trait.UPDATES | Trait.SLICES) & ~Trait.MOVES
             is_list = (
                 build.is_constant(op.handle) and build.splat_value(op.handle.results[0]) is None
             )
@@ -275,9 +297,22 @@ class _Values:
                     return None
         made = [value for position in factors for value in self.ops[position].results]
         sums = frozenset(value for value in made if value not in tiled)
-        if not all(self._may_be_summed(value, factors) for value in sums):
+        is_whole = all(self._may_be_summed(value, factors) for value in sums)
+        if not is_whole or self._reads_what_it_gives(factors):
             return None
         return _Tiling(tuple(sorted(factors)), factors, blocks, sums)
+
+    def _reads_what_it_gives(self, positions: Collection[int]) -> bool:
+        """Whether one of these ops depends on another through ops that are not among them."""
+        after: set[int] = set()
+        for position in range(min(positions), max(positions) + 1):
+            makers = {self.maker.get(value) for value in read_by(self.ops[position])}
+            if position in positions:
+                if makers & after:
+                    return True
+            elif not makers.isdisjoint(after | set(positions)):
+                after.add(position)
+        return False
 
     def _may_be_summed(self, value: int, factors: Mapping[int, int]) -> bool:
         """Whether a result without the factor is a sum along it, and is read after the loop."""
@@ -387,7 +422,8 @@ class _Loop:
                 self._rounded(value, handle.type)
                 for value, handle in zip(loop.results, handles, strict=True)
             ]
-            last = made[-1].owner.operation if made else loop
+            rounded = [each.owner.operation for each in made if each.owner.operation != loop]
+            last = rounded[-1] if rounded else loop
         self._move_readers(last, loop)
         for handle, value in zip(handles, made, strict=True):
             handle.replace_all_uses_with(value)
