@@ -299,7 +299,12 @@ def _compiled(
             world = type(peers)
         if world is InProcess:
             executable: Runnable = compile_sharded(
-                source, options.entry, cache, sizes=sizes, native_mpi=native
+                source,
+                options.entry,
+                cache,
+                sizes=sizes,
+                native_mpi=native,
+                in_ranks=peers is not None,
             )
         else:
             executable = compile_by(world, source, options.entry, sizes=sizes)
