@@ -49,7 +49,7 @@ from shard_dialect.ir.mesh.attributes import MANUAL, STAGE, STAGES, i64_array, i
 from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
 from shard_dialect.ir.mesh.notation import write_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, has_stages, rank_of
-from shard_dialect.ir.numbered_function import Op, read_function
+from shard_dialect.ir.numbered_function import Function, Op, read_function
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.model import Annotation, Axes, Axis, Grid, SubCluster
 from shard_dialect.model.grid_refinement import Refinement
@@ -63,6 +63,7 @@ from shard_dialect.passes.manual.replica_group_collectives import (
     is_between_devices,
     move_to_grid,
 )
+from shard_dialect.passes.propagate.module_graph import GROUP
 from shard_dialect.passes.stages.assign_stages import StageAnnotations, Stages
 from shard_dialect.passes.stages.settle_grids import (
     PERMUTE,
@@ -174,6 +175,7 @@ class _StagesToGrid:
             self.grid.name,
         )
         self._declare()
+        self._part_groups(function)
         self._pass_all()
         rewrite_annotations(self.function, self._on_grid, self.shardings)
         self._note_boundary("arg_attrs", map(self.of.of_value, function.arguments))
@@ -224,6 +226,19 @@ class _StagesToGrid:
                 if name_of(op) == self.fine.name:
                     op.erase()
                 break
+
+    def _part_groups(self, function: Function) -> None:
+        """Let a sharding group be one for each stage: a tensor is split among its own devices."""
+        members = [op for op in function.ops if op.name == GROUP]
+        most = max((op.handle.attributes["group_id"].value for op in members), default=0)
+        parts: dict[int, dict[str | None, int]] = {}
+        for op in members:
+            number, stage = op.handle.attributes["group_id"], self.of.of_value(op.operands[0])
+            of_stage = parts.setdefault(number.value, {stage: number.value})
+            if stage not in of_stage:
+                most += 1
+                of_stage[stage] = most
+            op.handle.attributes["group_id"] = ir.IntegerAttr.get(number.type, of_stage[stage])
 
     def _common_grid(self) -> Grid:
         grid = self.shardings.grid(self.stages[0].of)
