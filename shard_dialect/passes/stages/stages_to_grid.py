@@ -128,6 +128,17 @@ def _transfers_to_annotations(function: ir.Operation, shardings: Shardings) -> N
         op.erase()
 
 
+def _is_inside(value: ir.Value, op: ir.Operation) -> bool:
+    """Whether the value is made in a region of the op."""
+    owner = value.owner
+    around = owner.owner if isinstance(owner, ir.Block) else owner.operation.parent
+    while around is not None and around.name != "builtin.module":
+        if around.operation == op:
+            return True
+        around = around.operation.parent
+    return False
+
+
 def _grid_of(annotation: Annotation | None) -> str | None:
     return None if annotation is None else annotation.grid
 
@@ -322,6 +333,11 @@ class _StagesToGrid:
         before = [op.handle, *computations_around(op.handle)][-1]
         with ir.InsertionPoint(before), located(op.handle), op.location:
             operand = op.handle.operands[number]
+            if before != op.handle and _is_inside(operand, before):
+                raise ShardError(
+                    f"'{op.name}' op is in a manual computation, and passes a tensor of it on to "
+                    f"other devices, those of {self.shardings.grid(target)}: do so outside of it"
+                )
             permute = create(PERMUTE, [operand.type], [operand])
             self._pass(permute, self.of.of_value(op.operands[number]), target)
         op.handle.operands[number] = permute.results[0]
