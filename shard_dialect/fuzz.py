@@ -74,6 +74,9 @@ _FEATURES = {
     "Shardy's annotations": re.compile(r"sdy\.sharding"),
     "Shardy's collectives": re.compile(r"sdy\.(all|reduce|collective)_"),
     "manual computations": re.compile("manual_computation"),
+    "collectives of the RFC's": re.compile(r"mesh\.(all_|local_split|reduce_scatter|mask)"),
+    "upstream's collectives": re.compile(r"shard\.(all_|scatter|gather|broadcast|send|shift)"),
+    "roots and partners that are operands": re.compile(r"(root|source|destination) = \[%"),
     "maximal meshes": re.compile(r"#sdy.mesh<\[\], device_ids"),
 }
 """Other properties of a program's text than its ops."""

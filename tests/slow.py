@@ -57,6 +57,7 @@ SLOW = {
     "runtime/test_meeting.py": "starts ranks",
     "runtime/test_messages.py": "starts ranks",
     "runtime/test_profile.py": "starts ranks",
+    "runtime/test_reached_apart.py": "starts ranks",
     "runtime/test_searches.py": "searches",
     "runtime/test_several_hosts.py": "starts ranks",
     "runtime/test_shard_files.py": "starts ranks",

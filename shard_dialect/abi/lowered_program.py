@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import numpy as np
@@ -12,7 +12,7 @@ from shard_dialect.abi.tensor_types import Array, TensorType, dtype_of, identity
 from shard_dialect.collectives import LocalStep
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.diagnostics import error_at, located, names_in
+from shard_dialect.ir.diagnostics import error_at, located, location_text, names_in
 from shard_dialect.ir.function import boundary, functions_of, name_of, numbered_names
 from shard_dialect.ir.grids import sub_clusters_of
 from shard_dialect.ir.mesh.attributes import (
@@ -55,6 +55,8 @@ class Site:
     """How often one run of the program performs it; a loop of unknown length counts once."""
     times_known: bool = True
     """Whether the lengths of all loops around it are known."""
+    place: str = field(default="", compare=False)
+    """Where it is in the file, the first of those that are equal."""
 
     @property
     def groups(self) -> tuple[tuple[int, ...], ...]:
@@ -387,7 +389,9 @@ def _sites(module: ir.Operation, shardings: Shardings) -> dict[str, Site]:
         types = map(_as_text, what[LOCAL_TYPES]) if LOCAL_TYPES in what else (source, target)
         operand, result = map(str, types)
         grid = shardings.grid(read[0])
-        sites[name_of(op)] = Site(read[1], grid, source, target, operand, result, phase)
+        place = location_text(op.location) or ""
+        site = Site(read[1], grid, source, target, operand, result, phase, place=place)
+        sites[name_of(op)] = site
     return sites
 
 

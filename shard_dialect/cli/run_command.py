@@ -22,7 +22,7 @@ from shard_dialect.cli.printing import (
     warnings_to,
     write_output,
 )
-from shard_dialect.errors import ShardError, ShardWarning, note, number_of, say, shown
+from shard_dialect.errors import Diagnostic, ShardError, ShardWarning, note, number_of, say, shown
 from shard_dialect.ir.bindings import without_op_classes
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.fatal_errors import report_fatal_errors
@@ -153,8 +153,8 @@ def _run(
     if world.speaks:
         _print(options, executable, verdict, proof)
     world.share(())  # a barrier: rank 0 has printed, and every rank has finished
-    if verdict and not verdict.passed:
-        raise _explained(_failed(verdict), sources.program)
+    if verdict:
+        _judge(verdict, sources.program)
     _save(output, program, world, outputs, gathered)
     if trace:
         Output(options.profile).replace(lambda file: file.write(json.dumps(trace).encode()))
@@ -210,6 +210,14 @@ def _inputs(
     return program.join(list(of_all), program.arguments), shards
 
 
+def _judge(verdict: Verdict, source: Source) -> None:
+    """Raise the error of a check that failed; say of one that compares little what may be why."""
+    if not verdict.passed:
+        raise _explained(_failed(verdict), source)
+    for each in _undefined(source) if verdict.note else ():
+        say(str(each))
+
+
 def _failed(verdict: Verdict) -> ShardError:
     """The error of a check that failed, and what tells more."""
     error = verdict.error
@@ -219,10 +227,15 @@ def _failed(verdict: Verdict) -> ShardError:
 _BISECT = "--bisect names the first op whose value on the devices is another"
 
 
+def _undefined(source: Source) -> tuple[Diagnostic, ...]:
+    """Notes of the ops that read what nothing has written."""
+    with make_context(), source.file_locations():
+        return tuple(reads_of_undefined(source))
+
+
 def _explained(error: ShardError, source: Source) -> ShardError:
     """The error of a check, with the ops that read what nothing has written."""
-    with make_context(), source.file_locations():
-        notes = tuple(reads_of_undefined(source))
+    notes = _undefined(source)
     return ShardError(error.message, error.location, (*error.notes, *notes)) if notes else error
 
 
@@ -299,7 +312,12 @@ def _compiled(
             world = type(peers)
         if world is InProcess:
             executable: Runnable = compile_sharded(
-                source, options.entry, cache, sizes=sizes, native_mpi=native
+                source,
+                options.entry,
+                cache,
+                sizes=sizes,
+                native_mpi=native,
+                in_ranks=peers is not None,
             )
         else:
             executable = compile_by(world, source, options.entry, sizes=sizes)

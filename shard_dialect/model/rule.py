@@ -154,6 +154,19 @@ class ShardingRule:
         return self.need_replication | self.permuted | {factor for factor, _ in self.reductions}
 
     @cached_property
+    def lost(self) -> frozenset[int]:
+        """The factors of operands that a result lacks, and of which the rule says nothing.
+
+        Split, each device would compute that result of its own shard alone.
+        """
+
+        def of(dims: Dims | None) -> set[int]:
+            return {factor for dim in dims or () for factor in dim}
+
+        everywhere = set(range(len(self.sizes))).intersection(*map(of, self.results))
+        return frozenset(set().union(*map(of, self.operands)) - everywhere - self.special)
+
+    @cached_property
     def windowed_operands(self) -> tuple[Dims | None, ...]:
         """`operands`, where a dimension that is read in windows has only the windows' factor."""
         operands = [list(dims) if dims is not None else None for dims in self.operands]

@@ -169,8 +169,9 @@ def traits_of(name: str) -> Trait:
 def rule_of(op: ir.Operation) -> ShardingRule | None:
     """The op's rule; `None` where there is none, as for tensors of unknown size.
 
-    A rule written on the op takes precedence over the record. Raises `ShardError` where the text of
-    a rule is malformed, or does not fit the op.
+    A rule written on the op takes precedence over the record. A factor that a result lacks, and of
+    which the text says nothing, is needed whole. Raises `ShardError` where the text of a rule is
+    malformed, or does not fit the op.
     """
     function = _function_of(op)
     query = Query.of(op) if function else None
@@ -183,7 +184,9 @@ def rule_of(op: ir.Operation) -> ShardingRule | None:
             check_rule(read, query.operands, query.results)
         except ShardError as error:
             raise error.at(location_text(op.location)) from None
-        return of_unknown_body(op, read) if op.name == CUSTOM_CALL else read
+        if op.name == CUSTOM_CALL:
+            return of_unknown_body(op, read)
+        return replace(read, role="", need_replication=read.need_replication | read.lost)
     return rule
 
 

@@ -43,12 +43,16 @@ def compile_sharded(
     *,
     sizes: Sizes = NO_SIZES,
     native_mpi: bool = False,
+    in_ranks: bool = False,
 ) -> Executable:
     """Compile the program that each device runs, from any form, for certain sizes.
 
-    With `native_mpi` its collectives are calls of MPI; else the runtime executes them.
+    With `native_mpi` its collectives are calls of MPI; else the runtime executes them. Devices in
+    one process see at which collective each is; `in_ranks` they ask each other.
     """
     lower = "lower{target=mpi}" if native_mpi else "lower"
+    if in_ranks or native_mpi:
+        lower = f"check-meetings,{lower}"
 
     def compile_it() -> Executable:
         with source.file_locations():

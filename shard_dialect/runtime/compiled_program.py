@@ -62,7 +62,9 @@ class CompiledProgram:
             elif in_process is not InProcess:
                 self._executable = compile_by(in_process, source, entry)
             else:
-                self._executable = compile_sharded(source, entry, native_mpi=self._is_native)
+                self._executable = compile_sharded(
+                    source, entry, native_mpi=self._is_native, in_ranks=peers is not None
+                )
         self.program = self._executable.program
         """Its boundary: the global and local types of arguments and results, and how they are
         sharded."""

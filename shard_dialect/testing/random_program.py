@@ -15,6 +15,7 @@ from random import Random
 
 from shard_dialect.model import Grid, Sharding
 from shard_dialect.testing.placement import declaration, encoding
+from shard_dialect.testing.random_collectives import COLLECTIVE, collective_program
 from shard_dialect.testing.random_draws import EVEN, UNEVEN, Draws, chance
 from shard_dialect.testing.random_shardings import any_grids, any_sharding
 from shard_dialect.testing.random_shardy import SHARDY, shardy_program
@@ -118,12 +119,13 @@ def any_program(
 ) -> Program:
     """A program of samples of these ops, or of all that can be run; the same for one seed."""
     names = sorted(ops) if ops is not None else runnable()
-    kind = rng.randrange(100) if set(names) >= STAGED | SHARDY else 0  # hypothesis shrinks it to 0
+    # Hypothesis shrinks it to 0.
+    kind = rng.randrange(100) if set(names) >= STAGED | SHARDY | COLLECTIVE else 0
     if kind >= 92:
         text = staged_program(rng)
         return Program(text, tuple(re.findall(r"stablehlo\.\w+", text)))
-    if kind >= 82:
-        text, unsharded = shardy_program(rng)
+    if kind >= 72:
+        text, unsharded = shardy_program(rng) if kind >= 82 else collective_program(rng)
         return Program(text, tuple(re.findall(r"stablehlo\.\w+", unsharded)), unsharded)
     module = _Module(rng, any_grids(rng), not chance(rng, 0.4), names, isolated)
     if chance(rng, 0.35):

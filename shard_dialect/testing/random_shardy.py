@@ -25,7 +25,9 @@ _MESHES: tuple[dict[str, int], ...] = (
     *({"x": 2}, {"x": 4}, {"x": 2, "y": 2}, {"x": 2, "y": 4}, {"x": 3, "y": 2}),
     {"x": 2, "y": 2, "z": 2},
 )
-_SIZES = (24, 24, 24, 10, 7)
+_SIZES = (24, 24, 48, 10, 7)
+_TRIES = 4
+"""The most draws of axes for a manual computation, whose devices must divide each shard again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,12 +378,14 @@ class _Manual:
 def _manual(program: _Shardy) -> None:
     """A manual computation with a collective along some axes."""
     meshes = {"m": program.axes} | {name: each for name, each in program.others.items() if each}
-    name = "m" if chance(program.draw, 0.8) else program.draw.choice(sorted(meshes))
-    sizes = meshes[name]
-    axes = tuple(program.draw.sample(sorted(sizes), program.draw.randint(1, len(sizes))))
-    manual = _Manual(name, sizes, axes)
-    if name not in program.reordered and program.size % manual.count**2 == 0:
-        program.draw.choice(_BODIES)(program, manual)
+    for _ in range(_TRIES):
+        name = "m" if chance(program.draw, 0.6) else program.draw.choice(sorted(meshes))
+        sizes = meshes[name]
+        axes = tuple(program.draw.sample(sorted(sizes), program.draw.randint(1, len(sizes))))
+        manual = _Manual(name, sizes, axes)
+        if name not in program.reordered and program.size % manual.count**2 == 0:
+            program.draw.choice(_BODIES)(program, manual)
+            return
 
 
 def _in_manual(

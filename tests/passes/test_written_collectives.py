@@ -218,3 +218,24 @@ func.func @main(%x: tensor<8x4xf32, #mesh.shard<[[0, 1], []]>>)
     report = sd.communication(sd.parse(text))
     kinds = [(each.kind, each.bytes_moved) for each in report.entries]
     assert kinds == [("collective_permute", 32), ("all_gather", 32)]  # of 96 for all four shards
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_the_type_of_a_replicated_tensor_may_say_so(pipeline: str) -> None:
+    rows, columns, partial, whole = (
+        f"tensor<4x4xf32, #mesh.shard<{each}>>"
+        for each in ("[[0], []]", "[[], [0]]", "[[], [], [0]]", "[[], []]")
+    )
+    text = f"""
+    mesh.cluster @g(rank = 1, dim_sizes = [2])
+    func.func @main(%a: {columns}, %b: {rows}) -> ({rows}, {whole})
+        attributes {{mesh_cluster = @g}} {{
+      %c = stablehlo.dot %a, %b : ({columns}, {rows}) -> {partial}
+      %d = mesh.reduce_scatter %c {{mesh_axis = [0], reduction = "sum", tensor_axis = 0 : i64}}
+        : {partial} -> {rows}
+      %e = mesh.all_reduce %c {{mesh_axis = [0], reduction = "sum"}} : {partial} -> {whole}
+      return %d, %e : {rows}, {whole}
+    }}
+    """
+    verdict = check_program.run_and_check(text, pipeline).verdict
+    assert verdict.passed, verdict.failure

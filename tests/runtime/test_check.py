@@ -325,3 +325,18 @@ def test_a_result_that_is_0_but_for_rounding_is_compared_with_0() -> None:
     assert passed.passed
     assert not passed.note
     assert not verdict(wrong, right, inputs).passed
+
+
+def test_a_result_that_is_no_number_is_said() -> None:
+    text = """
+    shard.grid @g(shape = 2)
+    func.func @main(%x: tensor<4xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) -> tensor<4xf32> {
+      %minus = stablehlo.constant dense<[-1.0, -1.0, 1.0, 1.0]> : tensor<4xf32>
+      %0 = stablehlo.log %minus : tensor<4xf32>
+      %1 = stablehlo.add %x, %0 : tensor<4xf32>
+      return %1 : tensor<4xf32>
+    }
+    """
+    verdict = sd.compile(sd.parse(text)).check()
+    assert verdict.passed
+    assert "result0 is NaN in 2 of 4 elements of the unsharded program, too" in str(verdict)

@@ -104,6 +104,13 @@ def test_a_collective_that_not_all_reach(first: list[str], others: list[str], me
     assert message in error.value.message
 
 
+def test_devices_at_other_collectives() -> None:
+    largest = SUM.replace(": !t", "reduction = max : !t")
+    with pytest.raises(ShardError, match="'all_reduce' is reached while other devices") as error:
+        run([SUM, SUMMED], [largest, SUMMED])
+    assert error.value.location
+
+
 def test_who_has_a_message_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread that gets no time for a while, as on a busy machine, has not ended."""
     post, array = Mailbox(2), np.ones(1)

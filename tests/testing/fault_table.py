@@ -8,6 +8,7 @@ prints the table of docs/testing.md. Programs are of several precisions
 """
 
 import argparse
+import math
 import random
 import warnings
 from collections import Counter
@@ -42,6 +43,8 @@ class Trial:
     """Empty: the program as it is."""
     place: str
     verdict: Verdict
+    effect: float = 0.0
+    """How far the results are from exact ones, as a multiple of how far the right ones are."""
 
 
 def trials(seed: int, kinds: Counter[str]) -> Iterator[Trial]:
@@ -57,9 +60,24 @@ def trials(seed: int, kinds: Counter[str]) -> Iterator[Trial]:
     random.Random(seed).shuffle(order)
     for number in sorted(order, key=lambda n: kinds[found[n][0]]):
         wrong, verdict = _run(text, number, reference, inputs)
-        if any(not np.array_equal(a, b) for a, b in zip(right, wrong, strict=True)):
-            yield Trial(seed, *found[number], verdict)
+        if any(a.tobytes() != b.tobytes() for a, b in zip(right, wrong, strict=True)):
+            effect = _effect(right, wrong, reference, inputs)
+            yield Trial(seed, *found[number], verdict, effect)
             return
+
+
+def _effect(
+    right: "list[Array]", wrong: "list[Array]", reference: Reference, inputs: "list[Array]"
+) -> float:
+    true = reference.run_in_f64(inputs)
+    if true is None:
+        return math.nan
+    ratios = []
+    for a, b, exact in zip(right, wrong, true, strict=True):
+        a, b, exact = (np.asarray(each, np.float64) for each in (a, b, exact))
+        kept, other = (float(np.abs(each - exact).max()) for each in (a, b))
+        ratios.append(other / kept if kept else math.inf if other else 0.0)
+    return max(ratios)
 
 
 def _local(text: str) -> ir.Module:
@@ -71,7 +89,7 @@ def _local(text: str) -> ir.Module:
 def _run(
     text: str, fault: "int | None", reference: Reference, inputs: "list[Array]"
 ) -> "tuple[list[Array], Verdict]":
-    """The bytes of all devices' results, and what the check says of them."""
+    """The results of all devices, and what the check says of them."""
     with make_context():
         module = _local(text)
         if fault is not None:
@@ -82,8 +100,7 @@ def _run(
     world = InProcess(program.devices)
     outputs = world.run(executable, [program.scatter(inputs, rank) for rank in world.ranks])
     verdict = check(executable, reference, inputs, outputs, world)
-    wholes = [each.view(np.uint8) for each in map(np.atleast_1d, program.gather(outputs))]
-    return wholes, verdict
+    return program.gather(outputs), verdict
 
 
 def table(programs: int, first: int) -> "tuple[str, list[Trial]]":
@@ -116,6 +133,8 @@ def main() -> None:
     print(text)
     for each in others:
         print(f"seed {each.seed}: {each.kind or 'right'}, {each.place}\n  {each.verdict}")
+        if each.kind:
+            print(f"  its results are {each.effect:.2g} times as far from exact as the right ones")
 
 
 if __name__ == "__main__":

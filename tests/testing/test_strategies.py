@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -24,6 +25,7 @@ from shard_dialect.testing import (
     samples,
     shardings,
 )
+from shard_dialect.testing.random_collectives import collective_program
 from shard_dialect.testing.random_shardy import shardy_program
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
@@ -100,12 +102,20 @@ def test_programs_hold_ops_of_all_dialects_and_control_flow() -> None:
     assert {"scf.for", "scf.if", "stablehlo.while", "stablehlo.case", "func.call"} <= drawn
 
 
-def test_programs_in_shardys_words_are_the_unsharded_ones() -> None:
+@pytest.mark.parametrize(
+    ("draw", "words"),
+    [
+        (shardy_program, "manual_computation all_to_all reduce_scatter unreduced @small"),
+        (collective_program, "mesh.mask mesh.local_split {max= mesh.all_to_all root=[%k send recv"),
+    ],
+)
+def test_programs_with_collectives_are_those_without(
+    draw: Callable[[Random], tuple[str, str]], words: str
+) -> None:
     """Collectives, meshes and manual computations, against text that has none of them."""
-    drawn = [shardy_program(Random(seed)) for seed in SEEDS]
-    together = "".join(text for text, _ in drawn)
-    for word in ("manual_computation", "all_to_all", "reduce_scatter", "unreduced", "@small"):
-        assert word in together
+    drawn = [draw(Random(seed)) for seed in SEEDS]
+    together = "".join(text for text, _ in drawn).replace(" = ", "=")
+    assert not [word for word in words.split() if word not in together]
     for text, unsharded in drawn[:: 1 if len(SEEDS) > 80 else 4]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ShardWarning)

@@ -43,6 +43,7 @@ from shard_dialect.ir.shard.local_collectives import one_by_one
 from shard_dialect.ir.verify import declares_no_grid
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.model import Grid
+from shard_dialect.passes.lower.check_meetings import check_meetings
 from shard_dialect.passes.lower.computed_members import check_members
 from shard_dialect.passes.lower.conversions import expand_matmuls, refuse_custom_calls
 from shard_dialect.passes.lower.expansions import expand_registered_ops
@@ -283,6 +284,7 @@ def _prepared(root: ir.Operation, name: str | None) -> tuple[Shardings, ir.Opera
     write_resources_in_place(root)
     fold_device_positions(root)
     fold_collective_operands(root)
+    check_meetings(root)
     check_members(root)
     for op in list(walk(root)):
         if op.name == "shard.update_halo":

@@ -182,6 +182,7 @@ _OTHER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
 """The byte order marks of text that is not UTF-8; that of UTF-32, little-endian, begins as one."""
 _LOCATION = re.compile(r"-:(\d+):(\d+)$")
 _PLACE = re.compile(r":(\d+):(\d+)$")
+_OTHER_TYPE = re.compile("use of value .* expects different type than prior uses: '(.*)' vs '(.*)'")
 _NAME = re.compile(r"%(?!arg\d)([\w$.-]*[^\W\d][\w$.-]*)")
 
 
@@ -278,7 +279,7 @@ class Source:
             except ir.MLIRError as error:
                 if not error.error_diagnostics:
                     raise self._unexplained() from None
-                raise from_mlir(error).at(self._start) from None
+                raise _of_mixed_forms(from_mlir(error)).at(self._start) from None
             except RuntimeError as error:
                 raise not_utf8(error, self._start) from None
             if context.allow_unregistered_dialects and not allowed:
@@ -339,3 +340,17 @@ class Source:
             elif at == line and column > before:  # inside of the added text
                 column = min(column, before + max(removed, 1))
         return f"{self.name}:{line + self.lines_before}:{column}"
+
+
+def _of_mixed_forms(error: ShardError) -> ShardError:
+    """The parser's error, with the reason where one use of a value has a sharding in its type."""
+    types = _OTHER_TYPE.fullmatch(error.message)
+    if types is None or ("#mesh.shard" in types[1]) == ("#mesh.shard" in types[2]):
+        return error
+    return ShardError(
+        f"{error.message}: a type has a sharding in the distributed form alone, and an annotated "
+        "value has none; annotations and collectives do not mix",
+        error.location,
+        error.notes,
+        error.further,
+    )

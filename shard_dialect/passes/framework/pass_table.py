@@ -62,6 +62,7 @@ PASSES = {
     "control-flow-to-scf": "lower.control_flow:control_flow_to_scf",
     "keep-collectives": "schedule_collectives:keep_collectives",
     "fold-device-positions": "specialize.fold_grid_queries:fold_device_positions",
+    "check-meetings": "lower.check_meetings:check_meetings",
     "check-members": "lower.computed_members:check_members",
     "collectives-on-tensors": "lower.lower_collectives:collectives_on_tensors",
     "pack-collectives": "lower.lower_collectives:pack_collectives",

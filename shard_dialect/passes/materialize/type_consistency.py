@@ -116,15 +116,17 @@ def read_distributed(handle: ir.Operation, shardings: Shardings) -> Function:
 def _write_in_full(function: Function, shardings: Shardings) -> bool:
     """Write the shardings in types with a list for each dimension, as passes do.
 
-    MLIR takes `#mesh.shard<@g, [[0]]>` and `#mesh.shard<@g, [[0], []]>` for two types. Returns
+    MLIR takes `#mesh.shard<@g, [[0]]>` and `#mesh.shard<@g, [[0], []]>` for two types, and a
+    replicated tensor has none, but between two grids, which its type then tells apart. Returns
     whether it changed some.
     """
+    kinds = {value.kind for value in function.values if value.kind.is_tensor}
+    known = {kind: shardings.of_type(kind.type) for kind in kinds}
+    has_one_grid = len({each.grid for each in known.values() if each is not None}) == 1
     full = {
         kind: shardings.typed(kind.type, sharding)
-        for kind in {value.kind for value in function.values}
-        if kind.is_tensor
-        and (sharding := shardings.of_type(kind.type)) is not None
-        and not sharding.is_replicated
+        for kind, sharding in known.items()
+        if sharding is not None and (has_one_grid or not sharding.is_replicated)
     }
     is_short = {kind for kind, type_ in full.items() if type_ != kind.type}
     for value in function.values if is_short else ():

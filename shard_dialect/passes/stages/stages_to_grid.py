@@ -49,7 +49,7 @@ from shard_dialect.ir.mesh.attributes import MANUAL, STAGE, STAGES, i64_array, i
 from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
 from shard_dialect.ir.mesh.notation import write_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, has_stages, rank_of
-from shard_dialect.ir.numbered_function import Op, read_function
+from shard_dialect.ir.numbered_function import Function, Op, read_function
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.model import Annotation, Axes, Axis, Grid, SubCluster
 from shard_dialect.model.grid_refinement import Refinement
@@ -63,6 +63,7 @@ from shard_dialect.passes.manual.replica_group_collectives import (
     is_between_devices,
     move_to_grid,
 )
+from shard_dialect.passes.propagate.module_graph import GROUP
 from shard_dialect.passes.stages.assign_stages import StageAnnotations, Stages
 from shard_dialect.passes.stages.settle_grids import (
     PERMUTE,
@@ -127,6 +128,17 @@ def _transfers_to_annotations(function: ir.Operation, shardings: Shardings) -> N
         op.erase()
 
 
+def _is_inside(value: ir.Value, op: ir.Operation) -> bool:
+    """Whether the value is made in a region of the op."""
+    owner = value.owner
+    around = owner.owner if isinstance(owner, ir.Block) else owner.operation.parent
+    while around is not None and around.name != "builtin.module":
+        if around.operation == op:
+            return True
+        around = around.operation.parent
+    return False
+
+
 def _grid_of(annotation: Annotation | None) -> str | None:
     return None if annotation is None else annotation.grid
 
@@ -174,6 +186,7 @@ class _StagesToGrid:
             self.grid.name,
         )
         self._declare()
+        self._part_groups(function)
         self._pass_all()
         rewrite_annotations(self.function, self._on_grid, self.shardings)
         self._note_boundary("arg_attrs", map(self.of.of_value, function.arguments))
@@ -224,6 +237,19 @@ class _StagesToGrid:
                 if name_of(op) == self.fine.name:
                     op.erase()
                 break
+
+    def _part_groups(self, function: Function) -> None:
+        """Let a sharding group be one for each stage: a tensor is split among its own devices."""
+        members = [op for op in function.ops if op.name == GROUP]
+        most = max((op.handle.attributes["group_id"].value for op in members), default=0)
+        parts: dict[int, dict[str | None, int]] = {}
+        for op in members:
+            number, stage = op.handle.attributes["group_id"], self.of.of_value(op.operands[0])
+            of_stage = parts.setdefault(number.value, {stage: number.value})
+            if stage not in of_stage:
+                most += 1
+                of_stage[stage] = most
+            op.handle.attributes["group_id"] = ir.IntegerAttr.get(number.type, of_stage[stage])
 
     def _common_grid(self) -> Grid:
         grid = self.shardings.grid(self.stages[0].of)
@@ -307,6 +333,11 @@ class _StagesToGrid:
         before = [op.handle, *computations_around(op.handle)][-1]
         with ir.InsertionPoint(before), located(op.handle), op.location:
             operand = op.handle.operands[number]
+            if before != op.handle and _is_inside(operand, before):
+                raise ShardError(
+                    f"'{op.name}' op is in a manual computation, and passes a tensor of it on to "
+                    f"other devices, those of {self.shardings.grid(target)}: do so outside of it"
+                )
             permute = create(PERMUTE, [operand.type], [operand])
             self._pass(permute, self.of.of_value(op.operands[number]), target)
         op.handle.operands[number] = permute.results[0]

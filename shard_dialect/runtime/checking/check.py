@@ -23,6 +23,7 @@ from shard_dialect.runtime.checking.tolerance import (
     is_narrow,
     is_rounding_alone,
     least_allowed,
+    numbers_missing,
     rounding_errors,
 )
 from shard_dialect.runtime.communicators.world import Runnable, World
@@ -130,10 +131,16 @@ class Expected:
         return cls(results, [own.reshape(each.shape) for own, each in shaped])
 
     def note(self, reference: Reference, inputs: Sequence[Array]) -> str:
-        """The first result that another order of sums may change by as much as it is.
+        """The first result that is no number, or that another order of sums may change as much.
 
         A result that is 0 but for rounding is compared, with 0.
         """
+        for number, result in enumerate(self.results):
+            if missing := numbers_missing(result):
+                return (
+                    f"result{number} is NaN in {missing} of {result.size} elements of the "
+                    "unsharded program, too: give inputs for which it is defined"
+                )
         pairs = zip(self.results, self.allowed, strict=True)
         growths = {number: growth_of_errors(*each) for number, each in enumerate(pairs)}
         found = {number: growth for number, growth in growths.items() if growth is not None}

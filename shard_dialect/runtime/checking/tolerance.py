@@ -155,6 +155,14 @@ def rounding_errors(results: Sequence[Array], true: Sequence[Array]) -> Iterator
         yield np.where(np.isfinite(errors), errors, np.float32(0))
 
 
+def numbers_missing(result: Array) -> int:
+    """How many elements are NaN."""
+    if not is_float(result.dtype):
+        return 0
+    flat = result.reshape(-1)
+    return sum(int(np.isnan(_widened(flat[block])).sum()) for block in _blocks(flat.size))
+
+
 def growth_of_errors(result: Array, allowed: Allowed) -> float | None:
     """How much an error in the last place has grown, where elements may differ by what they are.
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from shard_dialect.abi.lowered_program import Site
 from shard_dialect.abi.tensor_types import Array
 from shard_dialect.errors import ShardError
 
@@ -28,6 +29,8 @@ class Meeting:
     The tables are used in turn: a member at the next exchange must not overwrite what another still
     reads of this one, and no member is two exchanges ahead of another. A member waits for a lock of
     its own that the last one releases, which takes a third of the time of `threading.Barrier`.
+
+    Each one says at which site it is. It is an error where these differ.
     """
 
     def __init__(self, size: int) -> None:
@@ -36,6 +39,7 @@ class Meeting:
             [np.empty(0)] * size,
         )
         self._size = size
+        self._sites: list[Site | None] = [None] * size
         self._lock = threading.Lock()
         self._arrived: list[int] = []
         self._released = [threading.Lock() for _ in range(size)]
@@ -51,15 +55,20 @@ class Meeting:
         """The members that have not arrived."""
         return [each for each in range(self._size) if each not in self._arrived]
 
-    def wait(self, member: int) -> None:
-        """Wait until all members have come; raises `BrokenBarrierError` after `abort`."""
+    def wait(self, member: int, site: Site | None = None) -> None:
+        """Wait until all members have come; raises `BrokenBarrierError` after `abort`.
+
+        The last one raises a located `ShardError` if the sites are not equal.
+        """
         with self._lock:
             if self._is_aborted:
                 raise threading.BrokenBarrierError
+            self._sites[member] = site
             self._arrived.append(member)
             is_last = len(self._arrived) == self._size
             arrived = self._arrived
             if is_last:
+                self._check_sites(site)
                 self._arrived = []
         if is_last:
             for each in arrived:
@@ -69,6 +78,17 @@ class Meeting:
             self._released[member].acquire()
             if self._is_aborted:
                 raise threading.BrokenBarrierError
+
+    def _check_sites(self, site: Site | None) -> None:
+        for other in self._sites:
+            if site is None or other is None or other is site or other == site:
+                continue
+            at = f", {other.place}" if other.place else ""
+            raise ShardError(
+                f"'{site.step.kind}' is reached while other devices of the group are at "
+                f"'{other.step.kind}'{at}: all must reach the same collectives in one order",
+                site.place or None,
+            )
 
     def abort(self) -> None:
         """Let all waiting members raise an error, and all later ones."""
@@ -99,6 +119,8 @@ class Mailbox:
         """For each device that waits or has ended, whether it is still unable to go on."""
         self._meetings: dict[int, tuple[_Ranks, Meeting]] = {}
         """The last meeting to which each device went, and its group."""
+        self._places: dict[int, str] = {}
+        """The place of the last collective that each device has reached."""
         self._events = 0
         self._seen, self._quiet = -1, 0
         self._is_aborted = False
@@ -148,12 +170,13 @@ class Mailbox:
             self._is_aborted = True
             self._changed.notify_all()
 
-    def meet(self, group: _Ranks, meeting: Meeting, member: int) -> None:
-        """Meet the others of a group, as this member of it."""
+    def meet(self, group: _Ranks, meeting: Meeting, member: int, site: Site | None) -> None:
+        """Meet the others of a group, as this member of it, at this site."""
         rank = group[member]
         self._meetings[rank] = group, meeting
         self._stuck[rank] = lambda: meeting.waits(member)  # at a complete one, all go on
-        meeting.wait(member)
+        self._places[rank] = site.place if site else ""
+        meeting.wait(member, site)
         self._stuck.pop(rank, None)
         self._events += 1
 
@@ -172,7 +195,8 @@ class Mailbox:
                     f"device {rank} waits at a collective of {_listed(group)} for "
                     f"{_listed([group[each] for each in meeting.missing()])}: each device has "
                     "ended, or waits too; all devices of a group must reach each of its "
-                    "collectives, and in one order"
+                    "collectives, and in one order",
+                    self._places[rank] or None,
                 )
         return None
 

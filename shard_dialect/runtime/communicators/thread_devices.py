@@ -14,6 +14,7 @@ from itertools import cycle, pairwise
 
 import numpy as np
 
+from shard_dialect.abi.lowered_program import Site
 from shard_dialect.abi.tensor_types import Array
 from shard_dialect.errors import ShardError
 from shard_dialect.model import Axes, Grid, Reduction
@@ -149,8 +150,14 @@ class ThreadDevice(Member):
     def __init__(self, world: _World, rank: int) -> None:
         super().__init__(rank)
         self._world = world
+        self.site: Site | None = None
+        """Of the collective that the device executes."""
         self._by_ranks: dict[tuple[tuple[int, ...], int], _Group] = {}
         self._turns: dict[tuple[int, ...], Iterator[int]] = {}
+
+    def _perform(self, site: Site, source: Array, target: Array) -> None:
+        self.site = site
+        super()._perform(site, source, target)
 
     def join(self, grid: Grid, axes: Axes) -> Group:
         """As `Member.join`."""
@@ -160,7 +167,7 @@ class ThreadDevice(Member):
         """The group of these devices, of which this is one; its messages have the tag."""
         # Axes that give the same group share one meeting, for its members to alternate its tables.
         turns = self._turns.setdefault(ranks, cycle((0, 1)))
-        group = _Group(self._world.meeting(ranks), turns, ranks, self.rank, self._world.post, tag)
+        group = _Group(self._world.meeting(ranks), turns, ranks, self, self._world.post, tag)
         return self._by_ranks.setdefault((ranks, tag), group)
 
 
@@ -170,12 +177,13 @@ class _Group:
         meeting: Meeting,
         turns: Iterator[int],
         ranks: tuple[int, ...],
-        rank: int,
+        device: ThreadDevice,
         post: Mailbox,
         tag: int = 0,
     ) -> None:
         self.size = len(ranks)
-        self.index = ranks.index(rank)
+        self.index = ranks.index(device.rank)
+        self._device = device
         self._ranks = ranks
         self._meeting = meeting
         self._post = post
@@ -202,7 +210,7 @@ class _Group:
         return list(table)
 
     def _meet(self) -> None:
-        self._post.meet(self._ranks, self._meeting, self.index)
+        self._post.meet(self._ranks, self._meeting, self.index, self._device.site)
 
     def all_gather(self, send: Array, into: Array) -> None:
         sent = self._exchange(send)

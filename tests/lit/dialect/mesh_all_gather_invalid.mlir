@@ -142,3 +142,14 @@ func.func @from_one_grid_to_another(%x: tensor<8x8xf32, #mesh.shard<@g, [[0, 1],
   %0 = "mesh.all_gather"(%x) {mesh_axis = [[1], []]} : (tensor<8x8xf32, #mesh.shard<@g, [[0, 1], []]>>) -> tensor<8x8xf32, #mesh.shard<@h, [[0], []]>>
   return
 }
+
+// -----
+
+"mesh.cluster"() {sym_name = "m", rank = 1 : i64, dim_sizes = [2]} : () -> ()
+func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> attributes {mesh_cluster = @m} {
+  // expected-note@+1 {{prior use here}}
+  %0 = mesh.annotate %x {sharding = [[0]]} : tensor<4x8xf32> -> tensor<4x8xf32>
+  // expected-error@+1 {{annotations and collectives do not mix}}
+  %1 = mesh.all_gather %0 {mesh_axis = [[0]]} : tensor<4x8xf32, #mesh.shard<[[0]]>> -> tensor<4x8xf32>
+  return %1 : tensor<4x8xf32>
+}

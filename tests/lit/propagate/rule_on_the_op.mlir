@@ -62,3 +62,17 @@ func.func @without_sizes(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[
     } : (tensor<4x8xf32>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
+
+// A sum that the rule does not name: the inner dimension is gathered, since the result would be a part.
+// CHECK-LABEL: func.func @forgotten_sum
+// LOCAL-LABEL: func.func @forgotten_sum
+// LOCAL-COUNT-2: shard.all_gather
+// LOCAL: stablehlo.dot {{.*}}(tensor<4x8xf32>, tensor<8x4xf32>)
+func.func @forgotten_sum(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>},
+                         %y: tensor<8x4xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>})
+    -> tensor<4x4xf32> {
+  %0 = stablehlo.dot %x, %y {
+      mesh.sharding_rule = "([i, k], [k, j])->([i, j]) {i=4, j=4, k=8}"
+    } : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+  return %0 : tensor<4x4xf32>
+}

@@ -34,3 +34,19 @@ func.func @named_axes(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@m, [[0]]>}
   } {mesh.manual_axes = [0]}
   return %r : tensor<8xf32>
 }
+
+// -----
+
+"sdy.mesh"() <{mesh = #sdy.mesh<["x"=2, "y"=4]>, sym_name = "m"}> : () -> ()
+"sdy.mesh"() <{mesh = #sdy.mesh<["s"=2]>, sym_name = "small"}> : () -> ()
+func.func @constrained_inside(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@m, [{"x"}, {"y"}]>}) -> tensor<8x8xf32> {
+  %0 = "sdy.manual_computation"(%x) <{in_shardings = #sdy.sharding_per_value<[<@m, [{"x"}, {}]>]>,
+      manual_axes = #sdy<manual_axes{"x"}>,
+      out_shardings = #sdy.sharding_per_value<[<@m, [{"x"}, {}]>]>}> ({
+  ^bb0(%a: tensor<4x8xf32>):
+    // expected-error@+1 {{op is in a manual computation, and passes a tensor of it on to other devices}}
+    %1 = "sdy.sharding_constraint"(%a) <{sharding = #sdy.sharding<@small, [{"s"}, {}]>}> : (tensor<4x8xf32>) -> tensor<4x8xf32>
+    "sdy.return"(%1) : (tensor<4x8xf32>) -> ()
+  }) : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %0 : tensor<8x8xf32>
+}

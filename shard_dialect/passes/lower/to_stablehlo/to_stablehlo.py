@@ -34,7 +34,7 @@ from shard_dialect.model import Grid
 from shard_dialect.ops.op_table import record_of, traits_of
 from shard_dialect.ops.scalar_functions import Trait
 from shard_dialect.passes.framework.base import Pass
-from shard_dialect.passes.lower.to_stablehlo.partly_reached import partly_reached
+from shard_dialect.passes.lower.partly_reached import partly_reached
 from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     CAST,
     as_type,

@@ -27,7 +27,7 @@ from shard_dialect.ir.mesh.attributes import ARGUMENT, STAGE, symbol
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.shard.local_collectives import read_local
 from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.model import Axes, Grid
+from shard_dialect.model import Grid, SubAxis
 from shard_dialect.passes.calls import Calls
 
 _Classes = int
@@ -36,10 +36,11 @@ _SAME, _DISTINCT = 0, 1
 """All devices are in one class, or each is in one of its own."""
 _Values = dict[ir.Value, _Classes]
 
+_INDEX_ALONG = "shard.process_multi_index"
 _INDEX = (
+    _INDEX_ALONG,
     "mesh.idx",
     "shard.process_linear_index",
-    "shard.process_multi_index",
     "stablehlo.partition_id",
     "stablehlo.replica_id",
 )
@@ -53,8 +54,15 @@ def partly_reached(module: ir.Operation) -> set[ir.Operation]:
 
     Raises a located `ShardError` for recursion.
     """
-    Calls(module).refuse_recursion()
-    return _Reach(module).run()
+    return _Reach(module).found
+
+
+def reached_apart(module: ir.Operation) -> set[ir.Operation]:
+    """Those of them that one device of a group may reach, and another one not, or not as often.
+
+    Raises a located `ShardError` for recursion.
+    """
+    return _Reach(module).apart
 
 
 class _Reach:
@@ -70,16 +78,15 @@ class _Reach:
         self._numbered(self._ranks)
         self._known: dict[Hashable, _Classes] = {}
         self._returned: dict[Hashable, list[_Classes]] = {}
-        self._found: set[ir.Operation] = set()
-
-    def run(self) -> set[ir.Operation]:
+        self.found: set[ir.Operation] = set()
+        self.apart: set[ir.Operation] = set()
+        Calls(module).refuse_recursion()
         calls = [op for each in self._functions.values() for op in walk(each) if _is_call(op)]
         called = {symbol(op.attributes["callee"]) for op in calls}
         for name, function in self._functions.items():
             if name not in called:
                 arguments = list(map(self._argument, boundary(function, "arg_attrs")))
                 self._function(name, arguments, _SAME)
-        return self._found
 
     def _argument(self, attributes: dict[str, ir.Attribute]) -> _Classes:
         if STAGE in attributes:
@@ -160,6 +167,11 @@ class _Reach:
         self, op: ir.Operation, operands: list[_Classes], values: _Values, decided: _Classes
     ) -> _Classes:
         """The classes of all results of an op of no function's control flow."""
+        if op.name == _INDEX_ALONG:
+            of = self._shardings.grid(symbol(op.attributes["grid"]))
+            axes = tuple(op.attributes["axes"]) if "axes" in op.attributes else ()
+            positions = [_position(of, each, axes or range(of.rank)) for each in self._ranks]
+            return self._numbered(positions)
         if op.name in _INDEX:
             return _DISTINCT
         read = None
@@ -167,13 +179,19 @@ class _Reach:
             read = read_local(op.name, {name: op.attributes[name] for name in op.attributes})
         if read is not None:
             grid, step = read
+            on = self._shardings.grid(grid)
             if decided != _SAME:
-                self._found.add(op)
-            return self._after(self._shardings.grid(grid), step, self._joined(operands))
+                self.found.add(op)
+                if any(self._differ(decided, group) for group in on.groups(step.axes)):
+                    self.apart.add(op)
+            return self._after(on, step, self._joined(operands))
         if any(_is_call(each) or each.name in _INDEX or _is_ours(each) for each in _inside(op)):
             return _DISTINCT
         captured = [values[v] for each in _inside(op) for v in each.operands if v in values]
         return self._joined([*operands, *captured])
+
+    def _differ(self, classes: _Classes, ranks: Sequence[int]) -> bool:
+        return len({self._listed[classes][rank] for rank in ranks}) > 1
 
     def _after(self, grid: Grid, step: LocalStep, before: _Classes) -> _Classes:
         """The classes of what a collective gives each device of what all of its group have."""
@@ -211,7 +229,7 @@ class _Reach:
         return self._numbers[classes]
 
 
-def _position(grid: Grid, rank: int, axes: Axes) -> Hashable:
+def _position(grid: Grid, rank: int, axes: Sequence[int | SubAxis]) -> Hashable:
     return grid.index_along(rank, axes) if rank < grid.size else ("beyond", rank)
 
 
