@@ -45,10 +45,9 @@ from shard_dialect.ops import PartitionedOp, Shard, record_of, rule_of
 from shard_dialect.ops.op_table import traits_of
 from shard_dialect.ops.scalar_functions import Trait
 from shard_dialect.passes.calls import callee_of, drop_uncalled, inline_call
-from shard_dialect.passes.framework.base import Pass, needs
+from shard_dialect.passes.framework.base import Pass
 
 
-@needs(forms=("local",))
 @dataclass(frozen=True)
 class BlockwiseAttention(Pass):
     """Compute in blocks what is too large to store, such as the scores of attention."""
@@ -59,9 +58,11 @@ class BlockwiseAttention(Pass):
     """Tensors of more bytes on a device are computed in blocks of at most as many."""
 
     def rewrite(self, module: ir.Operation) -> None:
-        """Rewrite functions in the local form; raises `ShardError` for a limit that is no size."""
+        """Rewrite functions in the local form; raises `ShardError` where there is none."""
         if self.block_bytes < 1:
             raise ShardError(f"block-bytes is {self.block_bytes}: expected a positive number")
+        if not _local(module):
+            raise ShardError("no function is in the local form: put it behind --spmd")
         while _inline_large(module, self.block_bytes):
             pass  # what was inlined may have such calls, too
         for handle in _local(module):
