@@ -67,12 +67,13 @@ class BlockwiseAttention(Pass):
             pass  # what was inlined may have such calls, too
         for handle in _local(module):
             tried: set[ir.Value] = set()
-            while any(
-                _Values(function, block, self.block_bytes).rewrite(tried)
-                for function in [read_function(handle)]
-                for block in _blocks(function.blocks)
-            ):
-                pass  # what was found in one block changes the numbers of values in others
+            changed = [True]
+            while any(changed):
+                function = read_function(handle)
+                values = [
+                    _Values(function, each, self.block_bytes) for each in _blocks(function.blocks)
+                ]
+                changed = [each.rewrite(tried) for each in values]
 
 
 def _blocks(blocks: Sequence[Block]) -> Iterator[Block]:
@@ -149,7 +150,11 @@ class _Values:
         self._rules: dict[int, ShardingRule | None] = {}
 
     def rewrite(self, tried: set[ir.Value]) -> bool:
-        """Compute the first large tensors in blocks that can be; whether there are any."""
+        """Compute the large tensors in blocks that can be; whether the values are to be read anew.
+
+        Loops that lie one after another are written at once: a module may have one for each layer.
+        """
+        is_changed, end = False, -1
         for component in self._components():
             first = self.ops[component[0]].handle.results[0]
             if first in tried:
@@ -158,12 +163,12 @@ class _Values:
             tiling = self._tiling(inside)
             if tiling is None:
                 tried.add(first)
-                continue
-            if self._compute_again(tiling.positions, late):
-                return True  # the values are read anew
-            _Loop(self, tiling).write()
-            return True
-        return False
+            elif self._compute_again(tiling.positions, late):
+                is_changed = True
+            elif tiling.positions[0] > end:  # else the ops of the loop before may have moved
+                _Loop(self, tiling).write()
+                is_changed, end = True, tiling.positions[-1]
+        return is_changed
 
     def _type(self, value: int) -> ir.Type:
         return self.function.values[value].handle.type
@@ -181,7 +186,8 @@ class _Values:
         """
         found = inf
         for position, op in enumerate(self.ops):
-            if self._is_product(position) and _bytes(self._type(op.results[0])) > self.limit:
+            is_large = any(_bytes(self._type(each)) > self.limit for each in op.results)
+            if is_large and self._is_product(position):
                 *operands, made = (
                     prod(self._type(each).shape) for each in (*op.operands, op.results[0])
                 )
