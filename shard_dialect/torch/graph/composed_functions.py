@@ -254,11 +254,17 @@ in_range.register_fake(lambda x, high: torch.empty_like(x))
 
 def _one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
     if num_classes < 0:
-        raise ShardError("one_hot needs num_classes: a program has results of known sizes")
+        num_classes = int(x.max()) + 1
     return (in_range(x, num_classes).unsqueeze(-1) == torch.arange(num_classes)).to(torch.int64)
 
 
+def _int(x: Tensor) -> int:
+    """The program tells the number itself: a float might be rounded in another way."""
+    return int(x.to(torch.int64).item())
+
+
 _OURS: Mapping[Any, Callable[..., Any]] = {
+    torch.Tensor.__int__: _int,
     torch.nn.functional.embedding_bag: _embedding_bag,
     torch.nn.functional.one_hot: _one_hot,
     torch.nn.functional.ctc_loss: _ctc_loss,
