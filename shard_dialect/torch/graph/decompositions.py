@@ -409,17 +409,6 @@ def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> 
     return flat.reshape(x.shape)
 
 
-def _index_put(x: Tensor, indices: Sequence[Any], value: Tensor, accumulate: bool = False) -> Any:
-    """Of one number where a mask is, a choice; the importer knows no scalar there."""
-    masks = [each for each in indices if each is not None]
-    if accumulate or value.dim() or len(masks) != 1 or masks[0].dtype != torch.bool:
-        return NotImplemented
-    (mask,) = masks
-    before = next(at for at, each in enumerate(indices) if each is not None)
-    after = x.dim() - before - mask.dim()
-    return torch.where(mask.reshape(mask.shape + (1,) * after), value.to(x.dtype), x)
-
-
 def _as_strided_scatter(
     x: Tensor, source: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None
 ) -> Tensor:
@@ -616,7 +605,6 @@ _OURS: dict[Any, Decomposition] = {
     aten.avg_pool2d_backward.default: _average_backward,
     aten.avg_pool3d_backward.default: _average_backward,
     aten.put.default: _put,
-    aten.index_put.default: _index_put,
     aten._is_all_true.default: torch.all,
     aten._is_any_true.default: torch.any,
     aten.as_strided.default: _as_strided,

@@ -15,6 +15,7 @@ import torch
 from torch.nn.utils.stateless import _reparametrize_module
 
 from shard_dialect.errors import ShardError
+from shard_dialect.torch.graph.composed_functions import average_from_the_first
 from shard_dialect.torch.graph.decisions import UNKNOWN, Decision, Foreseen
 from shard_dialect.torch.graph.index_checks import IndexCheck
 from shard_dialect.torch.graph.random_draws import RANDOM, Draw, Rng
@@ -179,6 +180,7 @@ class FlatModule:
             attributes_kept(self.module),
             _reparametrize_module(self.module, used, tie_weights=True),
         ):
+            average_from_the_first(self.module)
             found = self.module(*args, **kwargs)
             if self.loss is not None:
                 found = self.loss(found, *targets)
