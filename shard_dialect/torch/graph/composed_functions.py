@@ -392,6 +392,14 @@ def _renormalize(weight: Tensor, index: Tensor, max_norm: float, norm_type: floa
     return weight.copy_(weight * scale.to(weight.dtype).unsqueeze(1))
 
 
+def _multinomial(x: Tensor, num_samples: int, replacement: bool = False, **options: Any) -> Tensor:
+    """As torch draws it, if nothing is drawn twice."""
+    if replacement and num_samples > 1:
+        return torch.ops.aten.multinomial(x, num_samples, replacement, **options)
+    found = x / torch.empty_like(x).exponential_(1)
+    return found.topk(num_samples)[1] if num_samples > 1 else found.argmax(-1, keepdim=True)
+
+
 def _int(x: Tensor) -> int:
     """The program tells the number itself: a float might be rounded in another way."""
     return int(x.to(torch.int64).item())
@@ -399,6 +407,8 @@ def _int(x: Tensor) -> int:
 
 _OURS: Mapping[Any, Callable[..., Any]] = {
     torch.Tensor.__int__: _int,
+    torch.multinomial: _multinomial,
+    torch.Tensor.multinomial: _multinomial,
     torch._pack_padded_sequence: _pack,
     torch._pad_packed_sequence: _pad_packed,
     torch.adaptive_max_pool1d: _adaptive_max(1, with_indices=True),

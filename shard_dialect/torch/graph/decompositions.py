@@ -409,6 +409,16 @@ def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> 
     return flat.reshape(x.shape)
 
 
+def _index_put(x: Tensor, indices: Sequence[Any], value: Tensor, accumulate: bool = False) -> Any:
+    """Of indices that are apart, along the first dimensions: the importer knows none in between."""
+    at = [dim for dim, each in enumerate(indices) if each is not None]
+    if len(at) == at[-1] - at[0] + 1:
+        return NotImplemented
+    order = [*at, *(dim for dim in range(x.dim()) if dim not in at)]
+    found = x.permute(order).index_put([indices[dim] for dim in at], value, accumulate)
+    return found.permute([order.index(dim) for dim in range(x.dim())])
+
+
 def _as_strided_scatter(
     x: Tensor, source: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None
 ) -> Tensor:
@@ -605,6 +615,7 @@ _OURS: dict[Any, Decomposition] = {
     aten.avg_pool2d_backward.default: _average_backward,
     aten.avg_pool3d_backward.default: _average_backward,
     aten.put.default: _put,
+    aten.index_put.default: _index_put,
     aten._is_all_true.default: torch.all,
     aten._is_any_true.default: torch.any,
     aten.as_strided.default: _as_strided,

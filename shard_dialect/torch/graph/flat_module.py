@@ -177,6 +177,7 @@ class FlatModule:
         given = [own[name] for name in self.arguments.tensors]
         args, kwargs, targets = self.arguments.with_tensors(given)
         with (
+            _cast_in_tables(),
             attributes_kept(self.module),
             _reparametrize_module(self.module, used, tie_weights=True),
         ):
@@ -209,6 +210,29 @@ class FlatModule:
             torch.zeros_like(parameter) if each is None else each
             for each, parameter in zip(found, parameters, strict=True)
         ]
+
+
+@contextmanager
+def _cast_in_tables() -> Iterator[None]:
+    """Within a `with` block, `module.to(dtype)` puts values in the places of parameters.
+
+    torch's own writes to the data of parameters, of which a trace knows nothing.
+    """
+    own = torch.nn.Module._apply
+
+    def applied(module: Any, function: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        for each in module.modules() if recurse else [module]:
+            for table in (each._parameters, each._buffers):
+                for name, tensor in table.items():
+                    if tensor is not None:
+                        table[name] = function(tensor)
+        return module
+
+    torch.nn.Module._apply = applied
+    try:
+        yield
+    finally:
+        torch.nn.Module._apply = own
 
 
 def _held_now(module: Any, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
