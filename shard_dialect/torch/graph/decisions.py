@@ -182,7 +182,7 @@ class _Elements:
                 self._values[node] = self._run(node, tracer.root)
             self._random = torch.default_generator.get_state()
             torch.default_generator.set_state(before)
-            found = self._values[slot.proxy.node]
+            found = self._values.get(slot.proxy.node)  # None in a graph inside of this one
             return None if found is None else int(found)
 
     def _run(self, node: Any, root: Any) -> Any:
