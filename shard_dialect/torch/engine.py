@@ -189,12 +189,9 @@ class Engine:
         if found is not None:
             return found
         self._warn_of_many(program, len(other.known) - 1)
-        # In one process, the elements of a call are known; the state of a rank is a shard.
-        known, example = Foreseen(other.known), given
-        if self.ranks is not None:
-            known, example = Foreseen(other.known, other.likely), program.flat.arguments
+        example = given if self.ranks is None else program.flat.arguments  # not its shards
         parts = example.with_tensors(list(example.tensors.values()))
-        return self._compiled(parts, foreseen=known)
+        return self._compiled(parts, foreseen=Foreseen(other.known, other.likely))
 
     def _warn_of_many(self, program: ModuleProgram, number: int) -> None:
         """Tell once, and which line it is, if each of many calls needs a program of its own."""

@@ -12,6 +12,8 @@ from torch.utils import _pytree as pytree
 
 import shard_dialect as sd
 from shard_dialect.errors import ShardError
+from shard_dialect.torch.graph.decisions import Foreseen
+from shard_dialect.torch.lower_module import lower_module
 from tests.torch.models import BATCH
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
@@ -186,3 +188,17 @@ def test_sizes_that_vary_with_each_call_are_told() -> None:
     assert "test_sizes.py:" in str(warning.message)
     assert "0, 1, 2, 3, 4, 5, 6, 7 in 8 calls" in str(warning.message)
     assert len(f._engine.programs) == 9
+
+
+def test_what_follows_a_value_that_the_example_has_not_is_what_the_program_saw() -> None:
+    """Where rounding decides, the sizes of an example and of a program would not add up."""
+
+    class Splits(nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return x.split([int((x > 0).sum()), int((x <= 0).sum())])[0]
+
+    x, none = torch.tensor([1.0, -1.0, 2.0, -2.0]), ()
+    foreseen = Foreseen(known=(3,), likely=(1,))
+    lowered = lower_module(Splits(), (x,), {}, {}, MESH, None, none, foreseen=foreseen)
+    assert lowered.flat.path == (3, 1)
+    assert lower_module(Splits(), (x,), {}, {}, MESH, None, none).flat.path == (2, 2)

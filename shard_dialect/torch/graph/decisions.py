@@ -89,6 +89,8 @@ class Deciding(TorchDispatchMode):  # type: ignore[misc]
         """Those decided so far."""
         self.decisions: list[Decision] = []
         self._elements = _Elements(examples)
+        self._strays = False
+        """Whether the example takes another path than the known one, as by rounding."""
         self._of_all: list[Tensor] = []
         self._sizes: dict[Any, tuple[Tensor, int]] = {}
 
@@ -121,9 +123,11 @@ class Deciding(TorchDispatchMode):  # type: ignore[misc]
         key = None if of is None or of.is_inference() else (id(of), of._version)
         if key in self._sizes:
             return self._sizes[key][1]
-        number = len(self.values)
-        if number == len(self.path):
-            self.path.append(self._foresee(value, guess))
+        number, seen = len(self.values), self._elements.of(value)
+        if number < len(self.path):
+            self._strays |= seen is not None and seen != self.path[number]
+        else:
+            self.path.append(self._foresee(number, seen, guess))
         self.values.append(value)
         found = int(self.path[number])
         self.decisions.append(Decision(found, _line_of_user()))
@@ -131,11 +135,11 @@ class Deciding(TorchDispatchMode):  # type: ignore[misc]
             self._sizes[key] = of, found  # which keeps the tensor, and so its id
         return found
 
-    def _foresee(self, value: Tensor, guess: int) -> int:
-        number = len(self.values) - len(self.foreseen.known)
-        if number < len(self.foreseen.likely):
-            return self.foreseen.likely[number]
-        found = self._elements.of(value)
+    def _foresee(self, number: int, seen: int | None, guess: int) -> int:
+        """What the example says; where it has not said what is known before, what is likely."""
+        likely = self.foreseen.likely[number - len(self.foreseen.known) :][:1]
+        said = [*likely, seen] if self._strays else [seen, *likely]
+        found = next((each for each in said if each is not None), None)
         with _disable_current_modes():
             found = self.foreseen.agreed(found)
         return guess if found is None else found
