@@ -9,10 +9,11 @@ the first one, and computes again what it needs of the results.
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ import torch
 from shard_dialect.errors import ShardError
 from shard_dialect.search.auto import AutoOptions
 from shard_dialect.torch.graph.complex_parts import as_real
-from shard_dialect.torch.graph.decisions import OtherPathError
+from shard_dialect.torch.graph.decisions import UNKNOWN, Decision, Foreseen, OtherPathError
 from shard_dialect.torch.graph.random_draws import Rng
 from shard_dialect.torch.graph.tensor_trees import Leaves, Tensor, arguments_of, has_derivative
 from shard_dialect.torch.held_state import HeldState
@@ -28,7 +29,13 @@ from shard_dialect.torch.lower_module import lower_module
 from shard_dialect.torch.module_program import ModuleProgram, ambient_state, in_state
 from shard_dialect.torch.plans.placement_lists import ByAxis, grid_of
 from shard_dialect.torch.plans.plan_rules import Plan
-from shard_dialect.torch.rank_tensors import PlacedTensor, RankTensors, device_mesh, on_ranks
+from shard_dialect.torch.rank_tensors import (
+    PlacedTensor,
+    RankTensors,
+    device_mesh,
+    on_ranks,
+    value_of_first,
+)
 
 Parts = tuple[Sequence[Any], Mapping[str, Any], Sequence[Any]]
 """The positional arguments of a call, its keywords, and the targets of a loss."""
@@ -114,10 +121,12 @@ class Engine:
         parts: Parts,
         wanted: Sequence[str] = (),
         loss: Any = None,
-        path: Sequence[bool] = (),
+        foreseen: Foreseen = UNKNOWN,
     ) -> ModuleProgram:
         state = ambient_state(self.module)
         args, kwargs, targets = parts
+        if on_ranks():
+            foreseen = replace(foreseen, agreed=value_of_first)
         with tracing():
             lowered = lower_module(
                 self.module,
@@ -131,10 +140,15 @@ class Engine:
                 wanted,
                 self.arguments,
                 may_miss=bool(self.programs),
-                path=path,
+                foreseen=replace(
+                    foreseen, agreed=value_of_first if on_ranks() else foreseen.agreed
+                ),
             )
         program = ModuleProgram.of(lowered, state)
-        (self.derivatives if loss else self.programs).append(program)
+        programs = self.derivatives if loss else self.programs
+        programs.append(program)
+        if len(programs) > _MOST_PROGRAMS:
+            del programs[1]  # the first one is for looking at
         if loss or len(self.programs) > 1:
             program.flat.forget_state()
         return program
@@ -153,18 +167,52 @@ class Engine:
         program = self._program(self.programs, given) or self._compiled(_whole(parts))
         self._notice_whole(program, given)
         before = torch.get_rng_state()
+        tried = [program]
         while True:
             try:
                 found = self._run(program, given)
             except OtherPathError as other:
                 torch.set_rng_state(before)
-                path, example = other.decided, program.flat.arguments
-                program = self._program(self.programs, given, path) or self._compiled(
-                    example.with_tensors(list(example.tensors.values())), path=path
-                )
+                program = self._of_path(program, given, other)
+                if any(program is each for each in tried):
+                    raise _ambiguous(program, len(other.known)) from None
+                tried.append(program)
             else:
                 self._latest = program
                 return found
+
+    def _of_path(
+        self, program: ModuleProgram, given: Leaves, other: OtherPathError
+    ) -> ModuleProgram:
+        """For the same arguments, the program of another path."""
+        found = self._program(self.programs, given, other.known, other.likely)
+        if found is not None:
+            return found
+        self._warn_of_many(program, len(other.known) - 1)
+        example = given if self.ranks is None else program.flat.arguments  # not its shards
+        parts = example.with_tensors(list(example.tensors.values()))
+        return self._compiled(parts, foreseen=Foreseen(other.known, other.likely))
+
+    def _warn_of_many(self, program: ModuleProgram, number: int) -> None:
+        """Tell once, and which line it is, if each of many calls needs a program of its own."""
+        start = program.flat.path[:number]
+        alike = [
+            each.flat.path[number]
+            for each in self.programs
+            if len(each.flat.path) > number
+            and each.flat.path[:number] == start
+            and each.flat.arguments.is_like(program.flat.arguments, shapes=True)
+        ]
+        if len(set(alike)) != _MANY_PATHS:
+            return
+        decision = program.flat.checks[number]
+        assert isinstance(decision, Decision), "is of the path"
+        warnings.warn(
+            f"{decision.location}: a size or a number that depends on elements was "
+            f"{', '.join(map(str, sorted(alike)))} in {_MANY_PATHS} calls, and each value is a "
+            "program to compile: keep all elements, and choose by torch.where; or pad to few sizes",
+            stacklevel=2,
+        )
 
     def _run(self, program: ModuleProgram, given: Leaves) -> Any:
         """Raises `OtherPathError`, before anything has changed, for a call of another path."""
@@ -181,40 +229,43 @@ class Engine:
         wanted = [name for name, each in given.tensors.items() if each.requires_grad]
         trains = any(each.requires_grad for each in tensors)
         if trains and torch.is_grad_enabled() and call.differentiable():
-            call.derivative = lambda: self._derivative(program, given, wanted)
+            call.derivative = lambda path: self._derivative(program, given, wanted, path)
             return flat.result.with_tensors(_Differentiated.apply(call, *tensors))
         found, _ = call.run(tensors)
         return flat.result.with_tensors(found)
 
     def _derivative(
-        self, program: ModuleProgram, given: Leaves, wanted: Sequence[str]
+        self, program: ModuleProgram, given: Leaves, wanted: Sequence[str], foreseen: Foreseen
     ) -> ModuleProgram:
         """The program of the gradients, of the parameters and of the arguments `wanted`."""
         with in_state(self.module, program.state):
             trained = [name for name, each in self.state.tensors.items() if each.requires_grad]
             for each in self.derivatives:
                 same = each.flat.trained == [*trained, *wanted]
-                same = same and each.flat.path == program.flat.path
-                if same and self._program([each], given) is each:
+                if same and self._program([each], given, foreseen.known) is each:
                     return each
             example = program.flat.arguments.of_module  # whole tensors, where given has shards
             args, kwargs = example.with_tensors(list(example.tensors.values()))
             cotangents = [torch.zeros(each.shape, dtype=dtype) for each, dtype in program.outputs()]
-            parts = args, kwargs, cotangents
-            return self._compiled(parts, wanted, _product, program.flat.path)
+            return self._compiled((args, kwargs, cotangents), wanted, _product, foreseen)
 
     def _program(
-        self, programs: Sequence[ModuleProgram], given: Leaves, path: Sequence[bool] = ()
+        self,
+        programs: Sequence[ModuleProgram],
+        given: Leaves,
+        known: Sequence[int] = (),
+        likely: Sequence[int] = (),
     ) -> ModuleProgram | None:
         """The program for these arguments: on ranks, they may be shards of those it is for.
 
-        It decides as `path` does; of several for the same shapes, it is the one that ran last.
+        Its path starts as is `known`; of several, it is the likely one, or the one that ran last.
         """
         state = ambient_state(self.module)
-        programs = [each for each in programs if tuple(each.flat.path[: len(path)]) == tuple(path)]
+        programs = [each for each in programs if each.flat.path[: len(known)] == tuple(known)]
+        path = (*known, *likely)
         same = [each for each in programs if each.takes(given, state, shapes=True)]
         if same or self.ranks is None:
-            return self._preferred(same)
+            return self._preferred(same, path)
         tensors = given.tensors.values()
         like = []
         for each in programs:
@@ -227,12 +278,16 @@ class Engine:
         _, first = like[0]  # shards may be of tensors of several sizes
         self._refuse_both(given, first)
         shapes = [tensor.shape for tensor in first]
-        return self._preferred(
-            [each for each, placed in like if [tensor.shape for tensor in placed] == shapes]
-        )
+        same = [each for each, placed in like if [tensor.shape for tensor in placed] == shapes]
+        return self._preferred(same, path)
 
-    def _preferred(self, programs: Sequence[ModuleProgram]) -> ModuleProgram | None:
-        """The program that ran last, if it is one of these; of others, the first."""
+    def _preferred(
+        self, programs: Sequence[ModuleProgram], path: Sequence[int]
+    ) -> ModuleProgram | None:
+        """The program of the path; else the one that ran last, if it is one of these, or any."""
+        for each in programs:
+            if path and each.flat.path == path:
+                return each
         is_there = any(each is self._latest for each in programs)
         return self._latest if is_there else next(iter(programs), None)
 
@@ -275,7 +330,7 @@ class _Run:
     program: ModuleProgram
     given: Leaves
     drawn: Sequence[Tensor]
-    derivative: Callable[[], ModuleProgram] | None = None
+    derivative: Callable[[Foreseen], ModuleProgram] | None = None
     """Finds the program of the gradients, which is compiled when they are first wanted."""
 
     def run(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
@@ -323,7 +378,7 @@ class _Differentiated(torch.autograd.Function):  # type: ignore[misc]
         """Of the call nothing, and of each tensor the gradient if it has one."""
         call: _Run = ctx.call
         assert call.derivative is not None, "is known for the call"
-        program, engine = call.derivative(), call.engine
+        engine = call.engine
         cotangents = [
             torch.zeros(shape, dtype=dtype) if each is None else each
             for each, (shape, dtype), is_float in zip(
@@ -332,7 +387,17 @@ class _Differentiated(torch.autograd.Function):  # type: ignore[misc]
             if is_float
         ]
         tensors = [*ctx.saved_tensors, *cotangents, *call.drawn]
-        results = program.run([each.detach() for each in tensors], engine.ranks)
+        foreseen = Foreseen(call.program.flat.path)
+        while True:
+            program = call.derivative(foreseen)
+            try:
+                results = program.run([each.detach() for each in tensors], engine.ranks)
+            except OtherPathError as other:
+                if foreseen.known == other.known:
+                    raise _ambiguous(program, len(other.known)) from None
+                foreseen = Foreseen(other.known, other.likely)
+            else:
+                break
         _, found, _, _ = program.flat.sort_results(results)
         by_name = dict(zip(program.flat.trained, found, strict=True))
         state, scales = call.program.flat.state, engine.scales()
@@ -363,4 +428,20 @@ def _whole(parts: Any) -> Any:
 
 
 def _like_whole(each: Any) -> Tensor:
-    return torch.zeros(each.shape, dtype=each.dtype)
+    return torch.empty(each.shape, dtype=each.dtype, device="meta")
+
+
+_MOST_PROGRAMS = 64
+"""The oldest of more programs are forgotten."""
+_MANY_PATHS = 8
+"""With so many values of one decision the user is told."""
+
+
+def _ambiguous(program: ModuleProgram, count: int) -> ShardError:
+    decision = program.flat.checks[count - 1]
+    assert isinstance(decision, Decision), "is of the path"
+    return ShardError(
+        "the elements that a size, a number or a branch depends on are rounded in another way by "
+        "the program of what they say: they are too near to where it changes",
+        decision.location,
+    )

@@ -17,6 +17,7 @@ from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import body
 from shard_dialect.model import Grid
 from shard_dialect.search.auto import AutoOptions, auto
+from shard_dialect.torch.graph.decisions import UNKNOWN, Foreseen
 from shard_dialect.torch.graph.decompositions import torchs
 from shard_dialect.torch.graph.flat_module import FlatModule
 from shard_dialect.torch.graph.import_graph import RefusedOp, marks_of, stablehlo_text
@@ -85,15 +86,15 @@ def lower_module(
     wanted: Sequence[str] = (),
     arguments: Mapping[str, ByAxis] | None = None,
     may_miss: bool = False,
-    path: Sequence[bool] = (),
+    foreseen: Foreseen = UNKNOWN,
 ) -> LoweredModule:
     """As `lower`, with the names of arguments and results; those `wanted` have gradients, too.
 
     `arguments` have these placements where the plan says nothing. With `may_miss`, names in the
-    plan may match nothing. `path` is what is known of the module's decisions by elements.
+    plan may match nothing. `foreseen` is about what the module decides by elements.
     """
     grid = grid_of(mesh)
-    flat = FlatModule.of(module, args, kwargs, loss, targets, rng, wanted, path)
+    flat = FlatModule.of(module, args, kwargs, loss, targets, rng, wanted, foreseen)
     rules = [] if isinstance(plan, AutoOptions) else rules_of(plan, grid)
     placed = PlacedModule.of(flat, rules, grid, may_miss, arguments)
     marker = Marker(placed)

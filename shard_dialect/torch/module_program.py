@@ -23,7 +23,9 @@ from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.runtime.compiled_program import CompiledProgram
 from shard_dialect.runtime.shards_of_arrays import to_numpy
 from shard_dialect.torch.graph.complex_parts import as_real
+from shard_dialect.torch.graph.decisions import Decision, check_path
 from shard_dialect.torch.graph.flat_module import FlatModule
+from shard_dialect.torch.graph.index_checks import IndexCheck
 from shard_dialect.torch.graph.tensor_trees import Leaves, Tensor, has_derivative
 from shard_dialect.torch.lower_module import ENTRY, LoweredModule
 from shard_dialect.torch.plans.placement_lists import Dims, dims_of, named_dims, sharding_of
@@ -126,8 +128,12 @@ class ModuleProgram:
         return [ranks.result(*each) for each in pairs[:count]]
 
     def _check(self, indices: Sequence[Array]) -> None:
-        for check, each in zip(self.flat.checks, indices, strict=True):
-            check.check(each)
+        pairs = list(zip(self.flat.checks, indices, strict=True))
+        decided = [each.found(array) for each, array in pairs if isinstance(each, Decision)]
+        check_path(self.flat.path, decided)
+        for each, array in pairs:
+            if isinstance(each, IndexCheck):
+                each.check(array)
 
     def placements(self) -> Mapping[str, Sequence[Any]]:
         """By name, of what comes in and goes out."""

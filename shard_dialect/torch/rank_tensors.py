@@ -27,6 +27,13 @@ def on_ranks() -> bool:
     return bool(dist.is_available() and dist.is_initialized())
 
 
+def value_of_first(value: Any) -> Any:
+    """What rank 0 has, on all ranks."""
+    held = [value]
+    dist.broadcast_object_list(held, 0)
+    return held[0]
+
+
 def device_mesh(mesh: Any, grid: Grid) -> Any:
     """The mesh, or a new one of all ranks for a grid."""
     if not isinstance(mesh, Grid):

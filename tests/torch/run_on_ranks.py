@@ -4,6 +4,7 @@ Every check compares with the module itself, which each rank runs, too. Rank 0 p
 those that it has done.
 """
 
+import copy
 import os
 import tempfile
 import warnings
@@ -260,6 +261,42 @@ def decisions(mesh: Any) -> None:
             torch.testing.assert_close(full(f(cut(x))), own(x))
 
 
+class Chooses(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        h = self.first(x)
+        out = torch.zeros_like(h)
+        for part in (h.sum(1) > 0).unique():
+            rows = torch.where((h.sum(1) > 0) == part)[0]
+            out.index_add_(0, rows, h[rows].cumsum(0))
+        return out, h[h > 0]
+
+
+def sizes(mesh: Any) -> None:
+    """By the elements of all ranks: results, and three steps."""
+    torch.manual_seed(0)
+    own, first = Chooses(), 2 * (dist.get_rank() // 2)
+    for cut in (lambda x: x, lambda x: x[first : first + 2]):
+        plan = {"x": BATCH, "first.weight": [R, Shard(0)]}
+        f = sd.torch.partition(own, (torch.zeros(4, 4),), plan, mesh)
+        pairs = [(f, cut), (copy.deepcopy(own), lambda x: x)]
+        optimizers = [torch.optim.SGD(each.parameters(), 0.1) for each, _ in pairs]
+        for seed in range(3):
+            x = torch.randn(4, 4, generator=torch.Generator().manual_seed(seed))
+            found = []
+            for (each, given), optimizer in zip(pairs, optimizers, strict=True):
+                optimizer.zero_grad()
+                dense, chosen = map(full, each(given(x)))
+                (dense.square().mean() + chosen.square().sum()).backward()
+                optimizer.step()
+                found.append((dense, chosen, *each.state_dict().values()))
+            for pair in zip(*found, strict=True):
+                torch.testing.assert_close(*pair)
+
+
 CHECKS: dict[str, Callable[[Any], None]] = {
     **{name: lambda mesh, name=name: models(mesh, name) for name in ("llama", "gpt2", "bert")},
     "vit": lambda mesh: models(mesh, "vit"),
@@ -274,6 +311,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "beside_dtensor": beside_dtensor,
     "complex_numbers": complex_numbers,
     "decisions": decisions,
+    "sizes": sizes,
     **in_place_on_ranks.CHECKS,
 }
 

@@ -23,12 +23,25 @@ MESH = sd.Grid("mesh", (2, 4), ("dp", "tp"))
 class Of(nn.Module):  # type: ignore[misc]
     """A function of a layer in front of it, so that there is a gradient."""
 
-    def __init__(self, function: Callable[[Any], Any], width: int) -> None:
+    def __init__(self, function: Callable[..., Any], width: int, *more: Any) -> None:
         super().__init__()
-        self.first, self.function = nn.Linear(width, width), function
+        self.first, self.function, self.more = nn.Linear(width, width), function, more
 
     def forward(self, x: Any) -> Any:
-        return self.function(self.first(x))
+        return self.function(self.first(x), *self.more)
+
+
+class Packed(nn.Module):  # type: ignore[misc]
+    """Sequences of several lengths."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.cell = getattr(nn, name)(16, 8, 2, batch_first=True, bidirectional=True)
+
+    def forward(self, x: Any) -> Any:
+        lengths = 1 + (x[:, :, 0] > 0).sum(1)
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, True, enforce_sorted=False)
+        return nn.utils.rnn.pad_packed_sequence(self.cell(packed)[0], True, -1.0, 9)
 
 
 def heads(x: Any, count: int = 4) -> Any:
@@ -103,6 +116,16 @@ MODULES: dict[str, Callable[[], tuple[nn.Module, Any]]] = {
         for mode in ("nearest", "bilinear", "bicubic")
         for options in ({"scale_factor": 2.0}, {"size": (9, 4)})
     },
+    **{
+        f"largest of {size}": lambda rank=rank, size=size: (
+            Of(getattr(functional, f"adaptive_max_pool{rank}d"), 7, size),
+            x(2, *[7] * rank),
+        )
+        for rank, size in ((1, 4), (2, (3, None)), (2, 7), (3, 2))
+    },
+    **{f"packed {name}": lambda name=name: (Packed(name), x(8, 16)) for name in ("LSTM", "GRU")},
+    "long rows": lambda: (nn.Embedding(16, 8, max_norm=1.0), torch.randint(0, 16, (4, 8))),
+    "histogram": lambda: (Of(lambda y: y * torch.histc(y.detach(), 4)[0], 16), x(16)),
     "bag": lambda: (nn.EmbeddingBag(16, 8, mode="mean"), torch.randint(0, 16, (4, 8))),
     "largest of a bag": lambda: (nn.EmbeddingBag(16, 8, mode="max"), torch.randint(0, 16, (4, 8))),
     "cumprod": lambda: (Of(lambda y: y.cumprod(-1), 16), x(16)),
@@ -164,7 +187,7 @@ MODULES: dict[str, Callable[[], tuple[nn.Module, Any]]] = {
 def test_equals_the_layer(name: str) -> None:
     torch.manual_seed(0)
     module, given = MODULES[name]()
-    first = "x" if isinstance(module, Of) else "src" if name == "encoder" else "input"
+    first = "x" if isinstance(module, (Of, Packed)) else "src" if name == "encoder" else "input"
     plan = {first: BATCH, "tp": fully_shard}
 
     def loss(found: Any) -> Any:
@@ -176,6 +199,16 @@ def test_equals_the_layer(name: str) -> None:
     expected.backward()
     torch.testing.assert_close(value, expected.detach(), rtol=1e-4, atol=1e-6)
     assert_close(gradients, {key: each.grad for key, each in module.named_parameters()})
+
+
+def test_running_means_of_all_batches() -> None:
+    module = nn.Sequential(nn.Linear(8, 4), nn.BatchNorm1d(4, momentum=None))
+    f = sd.torch.partition(module, (x(8),), {"input": BATCH, "tp": fully_shard}, MESH)
+    for number in range(3):
+        given = x(8) * number
+        torch.testing.assert_close(f(given), module(given), rtol=1e-4, atol=1e-5)
+    assert_close(f.state_dict(), module.state_dict())
+    assert len(f._engine.programs) == 1
 
 
 def test_a_bag_by_offsets() -> None:

@@ -113,12 +113,20 @@ EQUAL: Mapping[str, tuple[Callable[[Any], Any], Any]] = {
         X,
     ),
     "maxima over parts": (lambda x: nn.functional.adaptive_max_pool2d(x.view(1, 4, 3), (2, 2)), X),
+    "indices apart": (
+        lambda x: torch.ops.aten.index_put(
+            x.view(2, 3, 2), [torch.tensor([1, 0]), None, torch.tensor([0, 1])], x[:, :3] * 2
+        ),
+        X,
+    ),
     "take": (lambda x: (x.take(torch.tensor(-1)), x.take(INDEX)), X),
     "draws": (
         lambda x: (
             torch.bernoulli(x.sigmoid()),
             torch.normal(x, x.abs()),
             torch.empty_like(x).exponential_(2.0),
+            torch.multinomial(x.abs(), 1),
+            torch.multinomial(x.abs(), 3),
         ),
         X,
     ),

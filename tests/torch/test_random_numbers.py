@@ -124,7 +124,7 @@ def test_what_is_computed_again_is_refused() -> None:
 def test_what_we_cannot_draw_is_refused() -> None:
     class Sampled(nn.Module):  # type: ignore[misc]
         def forward(self, x: Any) -> Any:
-            return x.softmax(-1).multinomial(2)
+            return x.softmax(-1).multinomial(2, replacement=True)
 
     with pytest.raises(ShardError, match=r"random numbers with aten\.multinomial"):
         sd.torch.partition(Sampled(), (X,), {"x": BATCH}, MESHES[1])

@@ -7,11 +7,14 @@ histc(x, bins, ...)     ->   of each bin, how many elements are in it
 ctc_loss(p, ...)        ->   at each time, the log of the sum of the ways to each label
 cdist(a, b)             ->   norms of all differences
 lstm(x, ..., dropout)   ->   layer by layer, with the dropout that torch's decomposition forgets
+pack_padded_sequence    ->   a lookup of the elements, by lengths that a program is for
+adaptive_max_pool2d     ->   max of windows, as long as the longest one
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,6 +23,32 @@ from torch.overrides import TorchFunctionMode
 
 from shard_dialect.errors import ShardError
 from shard_dialect.torch.graph.tensor_trees import Tensor
+
+
+def average_from_the_first(module: Any) -> None:
+    """Let batch norms without a momentum read how many batches there were in the program.
+
+    torch's forward reads a number. To be called where attributes are set back afterwards.
+    """
+    for each in module.modules():
+        is_norm = isinstance(each, torch.nn.modules.batchnorm._BatchNorm)
+        if is_norm and each.momentum is None and each.training and each.track_running_stats:
+            each.forward = partial(_batch_norm, each)
+
+
+def _batch_norm(own: Any, x: Tensor) -> Tensor:
+    own._check_input_dim(x)
+    own.num_batches_tracked.add_(1)
+    with torch.no_grad():
+        dims = [dim for dim in range(x.dim()) if dim != 1]
+        for running, now in (
+            (own.running_mean, x.mean(dims)),
+            (own.running_var, x.var(dims, correction=1)),
+        ):
+            running.add_((now - running) / own.num_batches_tracked)
+    return torch.nn.functional.batch_norm(
+        x, None, None, own.weight, own.bias, training=True, eps=own.eps
+    )
 
 
 class ComposedFunctions(TorchFunctionMode):  # type: ignore[misc]
@@ -148,11 +177,15 @@ def _groups(count: int, ends: Tensor, dtype: Any) -> Tensor:
 
 
 def _histc(x: Tensor, bins: int = 100, low: float = 0, high: float = 0) -> Tensor:
-    if low == high:
-        raise ShardError("histc without bounds is not supported: give min and max")
     flat = x.reshape(-1, 1)
-    place = ((flat - low) * (bins / (high - low))).floor().clamp(max=bins - 1)
-    inside = (flat >= low) & (flat <= high)
+    lowest: Any = low
+    highest: Any = high
+    if low == high:
+        lowest, highest = x.min(), x.max()
+        is_one = lowest == highest
+        lowest, highest = lowest - is_one.to(x.dtype), highest + is_one.to(x.dtype)
+    place = ((flat - lowest) * (bins / (highest - lowest))).floor().clamp(max=bins - 1)
+    inside = (flat >= lowest) & (flat <= highest)
     counts = ((place == torch.arange(bins)) & inside).sum(0)
     return counts.to(x.dtype)
 
@@ -254,11 +287,142 @@ in_range.register_fake(lambda x, high: torch.empty_like(x))
 
 def _one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
     if num_classes < 0:
-        raise ShardError("one_hot needs num_classes: a program has results of known sizes")
+        num_classes = int(x.max()) + 1
     return (in_range(x, num_classes).unsqueeze(-1) == torch.arange(num_classes)).to(torch.int64)
 
 
+def _pack(x: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
+    """The elements of all sequences at the first time, then of those that have a second, ..."""
+    rows = x if batch_first else x.transpose(0, 1)
+    ends = lengths.tolist()
+    if ends != sorted(ends, reverse=True) or not ends[-1] > 0:
+        raise ValueError(f"lengths have to be greater than 0 and in decreasing order: {ends}")
+    counts = _counts_of(ends)
+    size = rows.shape[1]
+    places = [row * size + time for time, count in enumerate(counts) for row in range(count)]
+    return rows.flatten(0, 1)[torch.tensor(places)], torch.tensor(counts)
+
+
+def _pad_packed(
+    data: Tensor, sizes: Tensor, batch_first: bool, value: float, length: int
+) -> tuple[Tensor, Tensor]:
+    counts = sizes.tolist()
+    ends = _counts_of(counts)
+    starts = [sum(counts[:time]) for time in range(len(counts))]
+    times = max(length, len(counts))
+    # After the end of a sequence, its first element stands for the value.
+    places = [
+        [starts[time] + row if time < end else row for time in range(times)]
+        for row, end in enumerate(ends)
+    ]
+    ends_, is_there = torch.tensor(ends), torch.arange(times) < torch.tensor(ends).unsqueeze(1)
+    found = data[torch.tensor(places)]
+    is_there = is_there.reshape(is_there.shape + (1,) * (found.dim() - 2))
+    found = torch.where(is_there, found, value)
+    return (found if batch_first else found.transpose(0, 1)), ends_
+
+
+def _counts_of(ends: Sequence[int]) -> list[int]:
+    """Of decreasing numbers, how many are larger than 0, than 1, ..."""
+    return [sum(end > time for end in ends) for time in range(max(ends))]
+
+
+def _adaptive_max(rank: int, with_indices: bool) -> Callable[..., Any]:
+    """The largest element of each window, and where it is in the image: of equal ones the first."""
+
+    def composed(x: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+        outer, image = x.dim() - rank, x.shape[-rank:]
+        sizes = output_size if isinstance(output_size, Sequence) else [output_size] * rank
+        sizes = [size if size else own for size, own in zip(sizes, image, strict=True)]
+        place = torch.arange(image.numel()).reshape(image)
+        for number, (before, after) in enumerate(zip(image, sizes, strict=True)):
+            window = _windows(before, after)
+            x, place = (
+                each.index_select(dim, window.flatten()).unflatten(dim, window.shape)
+                for each, dim in ((x, outer + 2 * number), (place, 2 * number))
+            )
+        largest, number = _windows_last(x, rank).max(-1)
+        place = _windows_last(place, rank).expand((*largest.shape, -1))
+        place = place.gather(-1, number.unsqueeze(-1)).squeeze(-1)
+        return (largest, place) if with_indices or return_indices else largest
+
+    return composed
+
+
+def _windows(before: int, after: int) -> Tensor:
+    """`[after, longest]`: the elements of each window, and its last one again."""
+    ends = [
+        (number * before // after, -(-(number + 1) * before // after)) for number in range(after)
+    ]
+    longest = max(end - begin for begin, end in ends)
+    return torch.tensor(
+        [[min(begin + each, end - 1) for each in range(longest)] for begin, end in ends]
+    )
+
+
+def _windows_last(x: Tensor, rank: int) -> Tensor:
+    """`[..., a, windows of a, b, windows of b]` -> `[..., a, b, windows]`."""
+    outer = x.dim() - 2 * rank
+    x = x.movedim(tuple(outer + 2 * each + 1 for each in range(rank)), tuple(range(-rank, 0)))
+    return x.flatten(-rank)
+
+
+def _embedding(
+    x: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    if max_norm is not None:
+        with torch.no_grad():
+            _renormalize(weight, x, max_norm, norm_type)
+    return torch.nn.functional.embedding(
+        x, weight, padding_idx, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse
+    )
+
+
+def _renormalize(weight: Tensor, index: Tensor, max_norm: float, norm_type: float) -> Tensor:
+    """Rows that are looked up, made no longer than `max_norm`, in place."""
+    used = torch.zeros(weight.shape[0], dtype=torch.bool).scatter(0, index.reshape(-1), True)
+    norm = torch.linalg.vector_norm(weight, norm_type, 1)
+    scale = torch.where(used & (norm > max_norm), max_norm / (norm + 1e-7), 1.0)
+    return weight.copy_(weight * scale.to(weight.dtype).unsqueeze(1))
+
+
+def _multinomial(x: Tensor, num_samples: int, replacement: bool = False, **options: Any) -> Tensor:
+    """As torch draws it, if nothing is drawn twice."""
+    if replacement and num_samples > 1:
+        return torch.ops.aten.multinomial(x, num_samples, replacement, **options)
+    found = x / torch.empty_like(x).exponential_(1)
+    return found.topk(num_samples)[1] if num_samples > 1 else found.argmax(-1, keepdim=True)
+
+
+def _int(x: Tensor) -> int:
+    """The program tells the number itself: a float might be rounded in another way."""
+    return int(x.to(torch.int64).item())
+
+
 _OURS: Mapping[Any, Callable[..., Any]] = {
+    torch.Tensor.__int__: _int,
+    torch.multinomial: _multinomial,
+    torch.Tensor.multinomial: _multinomial,
+    torch._pack_padded_sequence: _pack,
+    torch._pad_packed_sequence: _pad_packed,
+    torch.adaptive_max_pool1d: _adaptive_max(1, with_indices=True),
+    torch._C._nn.adaptive_max_pool2d: _adaptive_max(2, with_indices=True),
+    torch._C._nn.adaptive_max_pool3d: _adaptive_max(3, with_indices=True),
+    **{
+        getattr(torch.nn.functional, f"adaptive_max_pool{rank}d{name}"): _adaptive_max(
+            rank, with_indices=bool(name)
+        )
+        for rank in (1, 2, 3)
+        for name in ("", "_with_indices")
+    },
+    torch.embedding_renorm_: _renormalize,
+    torch.nn.functional.embedding: _embedding,
     torch.nn.functional.embedding_bag: _embedding_bag,
     torch.nn.functional.one_hot: _one_hot,
     torch.nn.functional.ctc_loss: _ctc_loss,

@@ -1,90 +1,152 @@
-"""Branches by elements: a trace follows one path, and a program tells whether a call takes it.
+"""What a module takes from elements: a trace follows one path, and a program tells if a call does.
 
-    if mask.any(): ...      %any is a result, which was taken to be false
+    if mask.any(): ...      %any is a result, which was taken to be 0
+    y = x[mask]             %count is a result, which was taken to be 3: y has 3 rows
 
-A call that goes another way is computed by the program of its own path. At first `all` is taken to
-be true, and whatever else to be false.
+A call that goes another way is computed by the program of its own path. What a trace takes values
+to be is what they are for the example that it is given, as far as that has elements. Else `all` is
+taken to be true, other truth values to be false, and masks to choose everything.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import DataDependentOutputException
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+)
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from shard_dialect.abi.tensor_types import Array
-from shard_dialect.torch.graph.tensor_trees import Tensor
+from shard_dialect.torch.graph import decided_sizes
+from shard_dialect.torch.graph.single_ops import is_of_user
+from shard_dialect.torch.graph.tensor_trees import Tensor, has_derivative
 
 aten = torch.ops.aten
 
 
 class OtherPathError(Exception):
-    """A call decides otherwise than its program: `decided` is what is known of its path."""
+    """A call decides otherwise than its program: `known` is what is known of its path.
 
-    def __init__(self, decided: Sequence[bool]) -> None:
-        super().__init__("a call takes another branch")
-        self.decided = tuple(decided)
+    After it, the path may have `likely`.
+    """
+
+    def __init__(self, known: Sequence[int], likely: Sequence[int]) -> None:
+        super().__init__("a call takes another path")
+        self.known, self.likely = tuple(known), tuple(likely)
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """What is known of a path before it is traced."""
+
+    known: Sequence[int] = ()
+    likely: Sequence[int] = ()
+    """What may follow: of a call that decided in another way before."""
+    agreed: Callable[[int | None], int | None] = lambda value: value
+    """Of the values that the ranks foresee, one."""
+
+
+UNKNOWN = Foreseen()
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What a program takes a truth value to be; it gives the value itself as a result."""
+    """What a program takes a truth value or a whole number to be; the value itself is a result."""
 
-    path: Sequence[bool]
-    """The decisions up to this one."""
+    value: int
+    location: str | None
 
-    def check(self, found: Array) -> None:
-        """Raise `OtherPathError` if the call decides otherwise."""
-        value = bool(found.reshape(-1)[0])
-        if value != self.path[-1]:
-            raise OtherPathError((*self.path[:-1], value))
+    @staticmethod
+    def found(array: Array) -> int:
+        """What it is for a call."""
+        return int(array.reshape(-1)[0])
+
+
+def check_path(path: Sequence[int], found: Sequence[int]) -> None:
+    """Raise `OtherPathError` if a call decides otherwise."""
+    for number, (taken, value) in enumerate(zip(path, found, strict=True)):
+        if taken != value:
+            raise OtherPathError(found[: number + 1], found[number + 1 :])
 
 
 class Deciding(TorchDispatchMode):  # type: ignore[misc]
-    """Within a `with` block, truth values are those of a path, and then guesses."""
+    """Within a `with` block, values that decide are those of a path, and then foreseen ones."""
 
-    def __init__(self, path: Sequence[bool]) -> None:
+    def __init__(self, foreseen: Foreseen, examples: Sequence[Tensor]) -> None:
         super().__init__()
-        self.path = list(path)
+        self.foreseen = foreseen
+        self.path = list(foreseen.known)
         self.values: list[Tensor] = []
         """Those decided so far."""
+        self.decisions: list[Decision] = []
+        self._elements = _Elements(examples)
+        self._strays = False
+        """Whether the example takes another path than the known one, as by rounding."""
         self._of_all: list[Tensor] = []
+        self._sizes: dict[Any, tuple[Tensor, int]] = {}
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """As the base class does."""
-        is_truth = func is aten._local_scalar_dense.default and args[0].dtype is torch.bool
+        sized = decided_sizes.OPS.get(func)
+        if sized is not None and _has_fakes((args, kwargs)):
+            found = sized(self.decide, *args, **(kwargs or {}))
+            if found is not NotImplemented:
+                return found
+        is_read = func is aten._local_scalar_dense.default and not has_derivative(args[0])
         try:
             found = func(*args, **(kwargs or {}))
-        except DataDependentOutputException:
-            if not is_truth:
+        except (DataDependentOutputException, DynamicOutputShapeException):
+            if not is_read:
                 raise
             found = None
-        if is_truth and not isinstance(found, bool):
-            return self._decided(args[0])
+        if is_read and not isinstance(found, (bool, int)):
+            likely = any(args[0] is each for each in self._of_all)
+            value = self.decide(args[0], int(likely))
+            return bool(value) if args[0].dtype == torch.bool else value
         if getattr(func, "overloadpacket", None) is aten.all:
             self._of_all.append(found)
         return found
 
-    def _decided(self, value: Tensor) -> bool:
-        number = len(self.values)
+    def decide(self, value: Tensor, guess: int, of: Tensor | None = None) -> int:
+        """What the path takes a value to be. It is one decision if it is the size `of` a tensor."""
+        key = None if of is None or of.is_inference() else (id(of), of._version)
+        if key in self._sizes:
+            return self._sizes[key][1]
+        number, seen = len(self.values), self._elements.of(value)
+        if number < len(self.path):
+            self._strays |= seen is not None and seen != self.path[number]
+        else:
+            self.path.append(self._foresee(number, seen, guess))
         self.values.append(value)
-        if number == len(self.path):
-            self.path.append(any(value is each for each in self._of_all))
-        return self.path[number]
+        found = int(self.path[number])
+        self.decisions.append(Decision(found, _line_of_user()))
+        if key is not None:
+            self._sizes[key] = of, found  # which keeps the tensor, and so its id
+        return found
 
-    def decisions(self) -> list[Decision]:
-        """Of the path that was taken."""
-        return [Decision(tuple(self.path[: number + 1])) for number in range(len(self.values))]
+    def _foresee(self, number: int, seen: int | None, guess: int) -> int:
+        """What the example says; where it has not said what is known before, what is likely."""
+        likely = self.foreseen.likely[number - len(self.foreseen.known) :][:1]
+        said = [*likely, seen] if self._strays else [seen, *likely]
+        found = next((each for each in said if each is not None), None)
+        with _disable_current_modes():
+            found = self.foreseen.agreed(found)
+        return guess if found is None else found
 
 
 def deciding(function: Callable[..., Any], mode: Deciding) -> Callable[..., Any]:
-    """A function whose results are followed by the truth values that it has decided by."""
+    """A function whose results are followed by the values that it has decided by."""
 
     def run(*tensors: Tensor) -> Any:
         with mode:
@@ -92,6 +154,68 @@ def deciding(function: Callable[..., Any], mode: Deciding) -> Callable[..., Any]
         return (*found, *(each.to(torch.int64) for each in mode.values))
 
     return run
+
+
+def other_than(value: int) -> int:
+    """What else to try where a path has no trace: a truth value is 0 or 1, a size small."""
+    return 1 if value != 1 else 0
+
+
+class _Elements:
+    """What the values of a graph, which is being traced, are for an example."""
+
+    def __init__(self, examples: Sequence[Tensor]) -> None:
+        self._rest = iter(examples)
+        self._values: dict[Any, Any] = {}
+        self._random = torch.get_rng_state()
+
+    def of(self, tensor: Tensor) -> int | None:
+        """A whole number, or nothing if the example has no elements."""
+        tracer: Any = get_proxy_mode().tracer
+        slot: Any = get_proxy_slot(tensor, tracer, default=None)
+        if slot is None:
+            return None
+        with (
+            _disable_current_modes(),
+            torch.no_grad(),
+            torch.autocast("cpu", enabled=False),
+        ):
+            before = torch.default_generator.get_state()
+            torch.default_generator.set_state(self._random)
+            for node in islice(tracer.graph.nodes, len(self._values), None):
+                self._values[node] = self._run(node, tracer.root)
+            self._random = torch.default_generator.get_state()
+            torch.default_generator.set_state(before)
+            found = self._values.get(slot.proxy.node)  # None in a graph inside of this one
+            return None if found is None else int(found)
+
+    def _run(self, node: Any, root: Any) -> Any:
+        if node.op == "placeholder":
+            each = next(self._rest)
+            return None if each.is_meta or isinstance(each, FakeTensor) else each
+        if node.op == "get_attr":
+            return getattr(root, node.target)
+        if any(self._values[each] is None for each in node.all_input_nodes):
+            return None
+        args, kwargs = torch.fx.map_arg((node.args, node.kwargs), self._values.__getitem__)
+        try:
+            return node.target(*args, **kwargs)
+        except Exception:  # what torch refuses is no example
+            return None
+
+
+def _has_fakes(tree: Any) -> bool:
+    return any(isinstance(each, FakeTensor) for each in torch.utils._pytree.tree_leaves(tree))
+
+
+def _line_of_user() -> str | None:
+    """Where the module is that is being traced."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if is_of_user(frame.f_code.co_filename):
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back
+    return None
 
 
 def drop_scalars(graph: Any) -> None:

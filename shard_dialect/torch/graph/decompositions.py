@@ -410,14 +410,13 @@ def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> 
 
 
 def _index_put(x: Tensor, indices: Sequence[Any], value: Tensor, accumulate: bool = False) -> Any:
-    """Of one number where a mask is, a choice; the importer knows no scalar there."""
-    masks = [each for each in indices if each is not None]
-    if accumulate or value.dim() or len(masks) != 1 or masks[0].dtype != torch.bool:
+    """Of indices that are apart, along the first dimensions: the importer knows none in between."""
+    at = [dim for dim, each in enumerate(indices) if each is not None]
+    if len(at) == at[-1] - at[0] + 1:
         return NotImplemented
-    (mask,) = masks
-    before = next(at for at, each in enumerate(indices) if each is not None)
-    after = x.dim() - before - mask.dim()
-    return torch.where(mask.reshape(mask.shape + (1,) * after), value.to(x.dtype), x)
+    order = [*at, *(dim for dim in range(x.dim()) if dim not in at)]
+    found = x.permute(order).index_put([indices[dim] for dim in at], value, accumulate)
+    return found.permute([order.index(dim) for dim in range(x.dim())])
 
 
 def _as_strided_scatter(

@@ -15,7 +15,8 @@ import torch
 from torch.nn.utils.stateless import _reparametrize_module
 
 from shard_dialect.errors import ShardError
-from shard_dialect.torch.graph.decisions import Decision
+from shard_dialect.torch.graph.composed_functions import average_from_the_first
+from shard_dialect.torch.graph.decisions import UNKNOWN, Decision, Foreseen
 from shard_dialect.torch.graph.index_checks import IndexCheck
 from shard_dialect.torch.graph.random_draws import RANDOM, Draw, Rng
 from shard_dialect.torch.graph.tensor_trees import Leaves, Tensor, arguments_of, refuse_odd
@@ -41,14 +42,16 @@ class FlatModule:
     rng: Rng = "counter"
     wanted: Sequence[str] = ()
     """The arguments that have gradients, too."""
-    path: Sequence[bool] = ()
-    """What the module decides by elements, as far as that is known; once called, all of it."""
+    foreseen: Foreseen = UNKNOWN
+    """What is known of what the module decides by elements."""
     state: dict[str, Tensor] = field(init=False)
     """Parameters and buffers by name; those that are shared, once."""
     types: dict[str, Any] = field(default_factory=dict)
     """The types of parameters that the module computes with, where they are others."""
     result: Leaves | None = None
-    """Known once it was called, as the next three."""
+    """Known once it was called, as the next ones."""
+    path: Sequence[int] = ()
+    """What it decides by elements."""
     updated: Sequence[str] = ()
     """The parameters and buffers that a call changes, as the running mean of a batch norm."""
     written: Sequence[str] = ()
@@ -74,11 +77,11 @@ class FlatModule:
         targets: Sequence[Any],
         rng: Rng = "counter",
         wanted: Sequence[str] = (),
-        path: Sequence[bool] = (),
+        foreseen: Foreseen = UNKNOWN,
     ) -> FlatModule:
         """For arguments of these shapes. Raises `ShardError` if `forward` does not take them."""
         arguments = arguments_of(module, args, kwargs, loss, targets)
-        return cls(module, arguments, loss, rng, wanted, path)
+        return cls(module, arguments, loss, rng, wanted, foreseen)
 
     @property
     def trained(self) -> list[str]:
@@ -174,9 +177,11 @@ class FlatModule:
         given = [own[name] for name in self.arguments.tensors]
         args, kwargs, targets = self.arguments.with_tensors(given)
         with (
+            _cast_in_tables(),
             attributes_kept(self.module),
             _reparametrize_module(self.module, used, tie_weights=True),
         ):
+            average_from_the_first(self.module)
             found = self.module(*args, **kwargs)
             if self.loss is not None:
                 found = self.loss(found, *targets)
@@ -205,6 +210,29 @@ class FlatModule:
             torch.zeros_like(parameter) if each is None else each
             for each, parameter in zip(found, parameters, strict=True)
         ]
+
+
+@contextmanager
+def _cast_in_tables() -> Iterator[None]:
+    """Within a `with` block, `module.to(dtype)` puts values in the places of parameters.
+
+    torch's own writes to the data of parameters, of which a trace knows nothing.
+    """
+    own = torch.nn.Module._apply
+
+    def applied(module: Any, function: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        for each in module.modules() if recurse else [module]:
+            for table in (each._parameters, each._buffers):
+                for name, tensor in table.items():
+                    if tensor is not None:
+                        table[name] = function(tensor)
+        return module
+
+    torch.nn.Module._apply = applied
+    try:
+        yield
+    finally:
+        torch.nn.Module._apply = own
 
 
 def _held_now(module: Any, state: Mapping[str, Tensor]) -> dict[str, Tensor]:

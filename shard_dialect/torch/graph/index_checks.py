@@ -137,12 +137,9 @@ def wrapped(target: Any, args: Any) -> Any:
     if target not in _LISTS:
         return args
     indices = list(args[1])
-    dim = 0
-    for at, each in enumerate(indices):
-        is_mask = each is not None and each.dtype in (torch.bool, torch.uint8)
-        if each is not None and not is_mask:
-            indices[at] = torch.where(each < 0, each + args[0].shape[dim], each)
-        dim += each.dim() if is_mask else 1
+    for dim, each in enumerate(indices):
+        if each is not None:
+            indices[dim] = torch.where(each < 0, each + args[0].shape[dim], each)
     return (args[0], indices, *args[2:])
 
 
@@ -163,19 +160,8 @@ def _taken(node: Any) -> list[Bounds]:
 
 
 def _listed(node: Any) -> list[Bounds]:
-    pairs = zip(node.args[1], _dims(node), strict=False)
-    sizes = _sizes(node.args[0])
-    return [(each, -sizes[dim], sizes[dim], None) for each, dim in pairs if each is not None]
-
-
-def _dims(node: Any) -> Iterator[int]:
-    """The first dimension that each index is about: a mask is about as many as it has."""
-    dim = 0
-    for each in node.args[1]:
-        yield dim
-        mask = None if each is None else each.meta["val"]
-        is_mask = mask is not None and mask.dtype in (torch.bool, torch.uint8)
-        dim += mask.dim() if mask is not None and is_mask else 1
+    pairs = zip(node.args[1], _sizes(node.args[0]), strict=False)
+    return [(each, -size, size, None) for each, size in pairs if each is not None]
 
 
 def _of_loss(node: Any) -> list[Bounds]:

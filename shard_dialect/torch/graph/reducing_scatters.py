@@ -119,17 +119,6 @@ def _numbers(mask: Tensor, count: int) -> Tensor:
     return number.clamp(0, max(count - 1, 0))
 
 
-def _adaptive_max_backward(rank: int) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """Sums at the elements that were the largest: `indices` count through one image."""
-
-    def decomposed(gradient: Tensor, x: Tensor, indices: Tensor) -> Tensor:
-        flat = torch.zeros((*x.shape[:-rank], x.shape[-rank:].numel()), dtype=gradient.dtype)
-        found = flat.scatter_add(-1, indices.flatten(-rank), gradient.flatten(-rank))
-        return found.reshape(x.shape)
-
-    return decomposed
-
-
 DECOMPOSITIONS: Mapping[Any, Callable[..., Any]] = {
     aten.scatter_reduce.two: _reduced,
     aten.scatter.reduce: _scatter_reduced,
@@ -137,6 +126,4 @@ DECOMPOSITIONS: Mapping[Any, Callable[..., Any]] = {
     aten.index_reduce.default: _index_reduced,
     aten.masked_scatter.default: _masked_scatter,
     aten.masked_scatter_backward.default: _masked_scatter_backward,
-    aten.adaptive_max_pool2d_backward.default: _adaptive_max_backward(2),
-    aten.adaptive_max_pool3d_backward.default: _adaptive_max_backward(3),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,13 @@ def location_of(node: Any) -> str | None:
     return ":".join(users[-1]) if users else None
 
 
-_OURS = str(Path(__file__).parent.parent)
+def is_of_user(path: str) -> bool:
+    """Whether a file is neither torch's nor ours."""
+    return not path.startswith((_OURS, _TORCHS, "<"))
+
+
+_OURS = str(Path(__file__).parents[2]) + os.sep
+_TORCHS = str(Path(torch.__file__).parent) + os.sep
 
 
 def alone_with_types(node: Any) -> tuple[Any, str]:

@@ -19,7 +19,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -35,7 +35,12 @@ from torch.utils._python_dispatch import _disable_current_modes
 from shard_dialect.errors import ShardError, first_line_of
 from shard_dialect.torch.graph.complex_parts import ComplexParts, as_real, has_complex
 from shard_dialect.torch.graph.composed_functions import ComposedFunctions
-from shard_dialect.torch.graph.decisions import Deciding, deciding, drop_scalars
+from shard_dialect.torch.graph.decisions import (
+    Deciding,
+    deciding,
+    drop_scalars,
+    other_than,
+)
 from shard_dialect.torch.graph.decompositions import table
 from shard_dialect.torch.graph.flat_module import FlatModule
 from shard_dialect.torch.graph.index_checks import IndexCheck, checks_of, wrapped
@@ -46,7 +51,7 @@ from shard_dialect.torch.graph.random_draws import (
     refuse_replays,
     refusing_replays,
 )
-from shard_dialect.torch.graph.single_ops import location_of, without_elements
+from shard_dialect.torch.graph.single_ops import is_of_user, location_of, without_elements
 from shard_dialect.torch.graph.tensor_trees import Tensor
 
 MARK = "shard_dialect.mark"
@@ -108,24 +113,27 @@ def _first(flat: FlatModule, examples: Sequence[Tensor]) -> Any:
     """
     found: ShardError | None = None
     for is_compiled in (True, False):
-        path, turns = flat.path, 0
+        foreseen, failed = flat.foreseen, list[Exception]()
         while True:
-            mode = Deciding(path)
+            mode = Deciding(foreseen, examples)
             try:
                 with _compiling(is_compiled), ComposedFunctions(), naming_modules(flat.module):
                     graph = _traced(deciding(flat, mode), examples)
             except ShardError:
                 raise
             except Exception as error:  # any that the user's module, or torch for it, ends with
-                if len(mode.values) > len(path) and turns < _MOST_TURNS:  # as an assertion
-                    path, turns = (*mode.path[:-1], not mode.path[-1]), turns + 1
+                failed.append(error)
+                if len(mode.values) > len(foreseen.known) and len(failed) <= _MOST_TURNS:
+                    *before, last = mode.path  # as of an assertion
+                    foreseen = replace(foreseen, known=(*before, other_than(last)), likely=())
                     continue
+                error = failed[0]
                 if found is None or isinstance(error, _BY_ELEMENTS):
                     found = _untraceable(error)
                     found.__cause__ = error
                 break
             drop_scalars(graph.graph)
-            flat.path, flat.checks = tuple(mode.path), mode.decisions()
+            flat.path, flat.checks = tuple(mode.path), mode.decisions
             return graph
     assert found is not None, "both have failed"
     raise found
@@ -430,14 +438,10 @@ def _drops_nothing(node: Any) -> bool:
     return "dropout" in name and (not node.args[1] or node.args[2] is False)
 
 
-_OURS = tuple(str(Path(each).parent) for each in (torch.__file__, __file__))
-
-
 def _raised_at(error: Exception) -> str | None:
     """The last line of an exception's traceback that is neither torch's nor ours."""
     frames = traceback.extract_tb(error.__traceback__)
-    lines = [each for each in frames if not each.filename.startswith((*_OURS, "<"))]
-    users = [each for each in lines if "shard_dialect" not in each.filename]
+    users = [each for each in frames if is_of_user(each.filename)]
     return f"{users[-1].filename}:{users[-1].lineno}" if users else None
 
 
