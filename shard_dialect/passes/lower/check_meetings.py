@@ -25,7 +25,7 @@ from shard_dialect.collectives import AllReduce, LocalStep
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.building.build import create
-from shard_dialect.ir.diagnostics import location_text
+from shard_dialect.ir.diagnostics import located, location_text
 from shard_dialect.ir.function import functions_of, name_of
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.mesh.attributes import DEVICE, symbol
@@ -61,6 +61,8 @@ class _Site:
 @needs(ops=_BRANCHES)
 def check_meetings(module: ir.Operation) -> Outcome:
     """Assert that the devices of a group are at one collective, where some may not reach it."""
+    if all(op.name not in _BRANCHES for op in walk(module)):  # called by itself, not as a step
+        return UNCHANGED
     functions = list(functions_of(module))
     sites = list(_sites(functions))
     if not sites or any(DEVICE in each.attributes or _has_jumps(each) for each in functions):
@@ -117,7 +119,8 @@ def _sites(functions: Sequence[ir.Operation]) -> Iterator[_Site]:
     for function in functions:
         for op in walk(function):
             attributes = {name: op.attributes[name] for name in op.attributes}
-            read = read_local(op.name, attributes)
+            with located(op):
+                read = read_local(op.name, attributes)
             if read is not None and _is_met(read[1]):
                 grid, step = read
                 types = (str(each.type) for each in (op.operands[0], *op.results))

@@ -22,6 +22,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from shard_dialect.collectives import LocalStep
 from shard_dialect.collectives.collective_table import record_of
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.function import boundary, functions_of, name_of
 from shard_dialect.ir.mesh.attributes import ARGUMENT, STAGE, symbol
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
@@ -176,7 +177,8 @@ class _Reach:
             return _DISTINCT
         read = None
         if _is_ours(op):
-            read = read_local(op.name, {name: op.attributes[name] for name in op.attributes})
+            with located(op):
+                read = read_local(op.name, {name: op.attributes[name] for name in op.attributes})
         if read is not None:
             grid, step = read
             on = self._shardings.grid(grid)
