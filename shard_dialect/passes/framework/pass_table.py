@@ -51,7 +51,7 @@ PASSES = {
     "compute-on-slices": "optimize.rewrite_collectives:ComputeOnSlices",
     "rewrite-collectives": "optimize.rewrite_collectives:RewriteCollectives",
     "partition": "partition.partition:Partition",
-    "blockwise-attention": "blockwise_attention:BlockwiseAttention",
+    "blockwise-attention": "blockwise.blockwise_attention:BlockwiseAttention",
     "bundle-collectives": "schedule_collectives:BundleCollectives",
     "chunk-products": "schedule_collectives:ChunkProducts",
     "overlap-collectives": "schedule_collectives:OverlapCollectives",
