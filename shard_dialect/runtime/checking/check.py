@@ -251,12 +251,26 @@ def _verdict(
 def _compared_with(
     expected: Expected, program: Program, judge: str, outputs: Sequence[Sequence[Array]]
 ) -> Verdict:
-    failure, largest = "", 0.0
+    failure, largest = _held_by_none(expected, program), 0.0
     for each in compared(program, expected, range(program.devices), outputs):
         largest = max(largest, each.difference.error / (each.difference.tolerance or 1.0))
         if not each.difference.passed and not failure:
             failure = f"result{each.number} {each}"
     return Verdict(failure, largest, judge)
+
+
+def _held_by_none(expected: Expected, program: Program) -> str:
+    """The first element of a result that no device has; "" if there is none."""
+    for number, (result, array) in enumerate(zip(program.results, expected.results, strict=True)):
+        ranks = (rank for rank in range(program.devices) if result.is_on(rank, program.grids))
+        places = [result.shard(rank, program.grids) for rank in ranks]
+        held = np.zeros(array.shape, np.bool_)
+        for place in {str(each): each for each in places}.values():  # many devices have the same
+            held[place] = True
+        if not held.all():
+            index = [int(each) for each in np.unravel_index(int(np.argmin(held)), array.shape)]
+            return f"result{number} at {index} is on no device"
+    return ""
 
 
 def _adds_narrow(program: Program) -> bool:
