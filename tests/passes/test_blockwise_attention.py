@@ -46,7 +46,7 @@ def attention(draw: random.Random) -> tuple[Any, list[Any]]:
     kind = draw.choice((jnp.float32, jnp.float32, jnp.bfloat16))
     order = draw.choice(("bhqk", "bqhk", "hbqk"))
     masked, stable = draw.choice(("where", "bias", None)), draw.random() < 0.7
-    layers, is_scanned = draw.choice((1, 2)), draw.random() < 0.4
+    layers, is_scanned, again = draw.choice((1, 2)), draw.random() < 0.5, draw.random() < 0.5
 
     def layer(x: Any, weights: Any) -> Any:
         q, k, v = ((x @ each).reshape(batch, size, heads, width) for each in weights[:3])
@@ -66,8 +66,8 @@ def attention(draw: random.Random) -> tuple[Any, list[Any]]:
 
     def forward(x: Any, weights: Any) -> Any:
         if is_scanned:
-            body = jax.checkpoint(lambda each, w: (layer(each, w), None))
-            x, _ = jax.lax.scan(body, x, weights)
+            body = jax.checkpoint(layer) if again else layer
+            x, _ = jax.lax.scan(lambda each, w: (body(each, w), None), x, weights)
         else:
             for number in range(layers):
                 x = layer(x, weights[number])
@@ -84,8 +84,8 @@ def attention(draw: random.Random) -> tuple[Any, list[Any]]:
     return draw.choice((forward, jax.grad(loss, argnums=(0, 1)))), types
 
 
-def lowered(seed: int) -> str:
-    """An attention, whose batch or whose sequence two devices split."""
+def lowered(seed: int, batch: bool = False) -> str:
+    """An attention, whose batch, or whose batch or sequence, two devices split."""
     import jax
     from jax.sharding import NamedSharding
     from jax.sharding import PartitionSpec as P
@@ -93,7 +93,7 @@ def lowered(seed: int) -> str:
     draw = random.Random(seed)
     function, types = attention(draw)
     mesh = jax.sharding.Mesh(jax.devices()[:2], ("x",))
-    spec = draw.choice((P("x"), P(None, "x")))
+    spec = P("x") if batch else draw.choice((P("x"), P(None, "x")))
     shardings = (NamedSharding(mesh, spec), NamedSharding(mesh, P()))
     return str(jax.jit(function, in_shardings=shardings).lower(*types).as_text())
 
@@ -122,7 +122,7 @@ def test_attention_runs(seed: int) -> None:
 @needs("jax")
 @pytest.mark.parametrize("seed", range(8))
 def test_no_scores_are_stored(seed: int) -> None:
-    text = lowered(100 + seed)
+    text = lowered(100 + seed, batch=True)
     whole, blockwise = sd.parse(text), sd.parse(text)
     sd.run_pipeline(whole, "spmd")
     sd.run_pipeline(blockwise, "spmd,blockwise-attention{block-bytes=1024}")

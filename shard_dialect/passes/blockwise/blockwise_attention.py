@@ -14,12 +14,12 @@ what the forward pass computes is rounded as before; sums over blocks, such as t
 and values, are added in another order, in f32 where elements have 16 bits.
 
 A backward pass reads what the forward pass has computed, long before. Values as large are computed
-again for it, from those that are stored anyway, so that there are two loops.
+again for it, from those that are stored anyway, so that there are two loops. What a scan over
+layers keeps of each layer is computed again, too (`kept_by_loops`).
 
 The pass is for the local form, where tensors are as large as on a device. It begins at products
 that are larger than what they are made of. Tensors that are arguments, results, communicated, or
-carried by loops are stored whatever their size: the scores that a scan over layers keeps for its
-backward pass are not stored if `jax.checkpoint` computes them again.
+carried by loops in another way are stored whatever their size.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from shard_dialect.ir.function import form_of, functions_of, is_private, name_of
 from shard_dialect.ir.numbered_function import Block, read_function
 from shard_dialect.ir.walk import walk
 from shard_dialect.passes.blockwise.block_loop import BlockLoop
+from shard_dialect.passes.blockwise.kept_by_loops import compute_kept_again
 from shard_dialect.passes.blockwise.tilings import Values, bytes_of
 from shard_dialect.passes.calls import callee_of, drop_uncalled, inline_call
 from shard_dialect.passes.framework.base import Pass
@@ -56,6 +57,7 @@ class BlockwiseAttention(Pass):
         while _inline_large(module, self.block_bytes):
             pass  # what was inlined may have such calls, too
         for handle in _local(module):
+            compute_kept_again(handle, lambda type_: bytes_of(type_) > self.block_bytes)
             tried: set[ir.Value] = set()
             changed = [True]
             while any(changed):
