@@ -25,7 +25,7 @@ from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.proof.prove import Proof, prove
 from shard_dialect.runtime.random_inputs import random_inputs
 from shard_dialect.testing.faults import faults_in
-from shard_dialect.testing.random_program import any_program
+from shard_dialect.testing.random_program import Program, any_program
 
 
 def local(text: str) -> "ir.Module | None":
@@ -38,16 +38,16 @@ def local(text: str) -> "ir.Module | None":
     return module
 
 
-def with_fault(text: str, seed: int) -> "tuple[str, Proof] | None":
+def with_fault(program: Program, seed: int) -> "tuple[str, Proof] | None":
     """A fault, drawn by the seed, and what the prover says of it; `None` if it changes nothing."""
-    module = local(text)
+    module = local(program.text)
     found = faults_in(module.operation) if module is not None else []
     if module is None or not found:
         return None
     fault = Random(seed).choice(found)
     fault.make()
-    proof = prove(Source.of(text).parse(), module)
-    if proof.answer == "proven" and _give_the_same(text, module, seed):
+    proof = prove(Source.of(program.unsharded or program.text).parse(), module)
+    if proof.answer == "proven" and _give_the_same(program.text, module, seed):
         return None
     return fault.kind, proof
 
@@ -79,20 +79,20 @@ def main() -> None:
     rows = dict[str, Counter[str]]()
     seconds = [0.0, 0.0]
     for seed in range(options.seed, options.seed + options.programs):
-        text = any_program(Random(seed)).text
+        program = any_program(Random(seed))
         with make_context():
             start = time.perf_counter()
-            module = local(text)
+            module = local(program.text)
             if module is None:
                 continue
             between = time.perf_counter()
-            right = prove(Source.of(text).parse(), module)
+            right = prove(Source.of(program.unsharded or program.text).parse(), module)
             seconds[0] += between - start
             seconds[1] += time.perf_counter() - between
             rows.setdefault("none: right programs", Counter())[right.answer] += 1
             if right.answer == "refuted":
                 print(f"seed {seed}: right, {right}")
-            fault = with_fault(text, seed) if right.answer == "proven" else None
+            fault = with_fault(program, seed) if right.answer == "proven" else None
         if fault is not None:
             rows.setdefault(fault[0], Counter())[fault[1].answer] += 1
             if fault[1].answer == "proven":
