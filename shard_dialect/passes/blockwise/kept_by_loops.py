@@ -73,14 +73,18 @@ class _Loop:
 
     @classmethod
     def of(cls, op: ir.Operation) -> _Loop | None:
-        counter, body = counter_of(op), op.regions[1].blocks[0]
+        condition, body = (region.blocks[0] for region in op.regions)
+        counter = counter_of(op)
         if counter is None or counter.first != 0 or counter.step != 1:
             return None
         *_, end = operations(body)
         stacks = []
         for number, (argument, value) in enumerate(zip(body.arguments, end.operands, strict=True)):
             update = _made_by(value, "stablehlo.dynamic_update_slice")
-            if update is None or update.operands[0] != argument or len([*argument.uses]) != 1:
+            if update is None or update.operands[0] != argument:
+                continue
+            uses = [argument.uses, update.results[0].uses, condition.arguments[number].uses]
+            if [len(list(each)) for each in uses] != [1, 1, 0]:
                 continue
             _, row, turn, *others = update.operands
             sizes, rows = list(argument.type.shape), list(row.type.shape)
@@ -250,8 +254,8 @@ def _is_zero(value: ir.Value) -> bool:
 def _drop_carried(loop: ir.Operation, numbers: set[int]) -> None:
     """Let neither this loop nor those that got them from it carry these stacks."""
     for number in numbers:
-        for use in list(loop.results[number].uses):
-            _without(use.owner.operation, {use.operand_number})
+        while uses := list(loop.results[number].uses):
+            _without(uses[0].owner.operation, {uses[0].operand_number})
     _without(loop, numbers)
 
 
