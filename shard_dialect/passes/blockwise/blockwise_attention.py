@@ -31,6 +31,7 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import form_of, functions_of, is_private, name_of
 from shard_dialect.ir.numbered_function import Block, read_function
+from shard_dialect.ir.verify import declares_no_grid
 from shard_dialect.ir.walk import walk
 from shard_dialect.passes.blockwise.block_loop import BlockLoop
 from shard_dialect.passes.blockwise.kept_by_loops import compute_kept_again
@@ -52,6 +53,8 @@ class BlockwiseAttention(Pass):
         """Rewrite functions in the local form; raises `ShardError` where there is none."""
         if self.block_bytes < 1:
             raise ShardError(f"block-bytes is {self.block_bytes}: expected a positive number")
+        if declares_no_grid(module):
+            return
         if not _local(module):
             raise ShardError("no function is in the local form: put it behind --spmd")
         while _inline_large(module, self.block_bytes):

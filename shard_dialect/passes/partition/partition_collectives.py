@@ -113,6 +113,8 @@ def exact_steps(op: ir.Operation, shardings: Shardings) -> Collective:
     cheapest steps between its shardings.
     """
     collective = read_collective(op)
+    if not collective.source.grid:  # every device has all of the tensor before, and after
+        return replace(collective, steps=())
     if not op.results[0].type.has_static_shape:
         return collective
     source, steps = collective.source, collective.steps
