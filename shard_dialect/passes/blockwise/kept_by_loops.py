@@ -25,6 +25,7 @@ from shard_dialect.ir.building.build import create, is_constant, splat_value
 from shard_dialect.ir.reading.constants import counter_of
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.ops import rule_of
+from shard_dialect.ops.stablehlo.dynamic_slices import repeated
 
 _WHILE = "stablehlo.while"
 _LONGEST = 64
@@ -191,17 +192,8 @@ def _starts(place: ir.Operation, rank: int) -> list[ir.Value]:
     _, turn, *others = place.operands
     if len(others) >= rank - 1:
         return [turn, *others[: rank - 1]]
-    zero = create(
-        "stablehlo.constant",
-        [turn.type],
-        [],
-        {"value": ir.DenseElementsAttr.get_splat(turn.type, _integer(turn.type, 0))},
-    ).results[0]
+    zero = repeated(0, turn.type)
     return [turn, *[zero] * (rank - 1)]
-
-
-def _integer(type_: ir.Type, number: int) -> ir.Attribute:
-    return ir.IntegerAttr.get(type_.element_type, number)
 
 
 def _slices_of(use: ir.OpOperand) -> list[ir.Operation] | None:

@@ -20,7 +20,7 @@ from math import inf, prod
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
-from shard_dialect.ir.numbered_function import Block, Function, read_by
+from shard_dialect.ir.numbered_function import Block, Function, itemsize, read_by
 from shard_dialect.model import ShardingRule
 from shard_dialect.model.factor_projection import Dims
 from shard_dialect.ops import rule_of
@@ -32,13 +32,7 @@ def bytes_of(type_: ir.Type) -> int:
     """The bytes of a tensor of known size; 0 of anything else."""
     if not isinstance(type_, ir.RankedTensorType) or not type_.has_static_shape:
         return 0
-    return int(prod(type_.shape)) * -(-_width(type_.element_type) // 8)
-
-
-def _width(element: ir.Type) -> int:
-    if isinstance(element, ir.ComplexType):
-        return 2 * _width(element.element_type)
-    return int(getattr(element, "width", 64))
+    return int(prod(type_.shape)) * itemsize(type_.element_type)
 
 
 @dataclass(frozen=True)
@@ -99,7 +93,8 @@ class Values:
             op = self.ops[position]
             is_plain = not op.blocks and not op.captures and bool(op.results)
             # What is taken out of another tensor, or put into one, is stored there.
-            is_plain &= not traits_of(op.name) & (Trait.UPDATES | Trait.SLICES) & ~Trait.MOVES
+            traits = traits_of(op.name)
+            is_plain &= Trait.UPDATES not in traits and Trait.SLICES not in traits
             is_list = (
                 build.is_constant(op.handle) and build.splat_value(op.handle.results[0]) is None
             )
