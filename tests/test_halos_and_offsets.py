@@ -1,7 +1,8 @@
 """Random programs with users' halos, and with shards at offsets: their numbers, and their bytes.
 
-What ops can compute on such shards moves nothing: chains of elementwise ops, and products and
-reductions along other dimensions, for offsets; elementwise ops before windows, for halos.
+What ops can compute on such shards moves nothing: chains of elementwise ops, products and
+reductions along other dimensions, and reshapes that merge the first one, for offsets; elementwise
+ops before windows, for halos.
 """
 
 from __future__ import annotations
@@ -84,6 +85,10 @@ class Chain:
         )
         self.shape = (rows, new)
 
+    def reshape(self, shape: tuple[int, ...]) -> None:
+        before, self.shape = self.type, shape
+        self.append(f"stablehlo.reshape {{}} : ({before}) -> {self.type}")
+
     def window(self, low: int, high: int, dim: int = 0) -> None:
         """A sum over `low` rows before and `high` after."""
         size = low + 1 + high
@@ -132,6 +137,55 @@ def test_ops_along_other_dimensions_leave_shards_at_their_offsets(seed: int) -> 
     text = chain.program(str(devices), f"split_axes = [[0]] sharded_dims_offsets = {at}", argument)
     assert moved(text) == 0
     check(text, seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_merging_the_first_dimension_leaves_shards_where_they_are(seed: int) -> None:
+    """A batch that the devices do not divide, or whose shards are at offsets, and its positions."""
+    rng = random.Random(seed)
+    devices = rng.choice([2, 3, 4])
+    batch, positions = rng.randint(devices, 13), rng.randint(2, 5)
+    chain = Chain(rng, (batch, positions, rng.randint(1, 5)))
+    argument = chain.type
+    for _ in range(rng.randint(1, 3)):
+        batched = (*chain.shape[:-1],)
+        if rng.random() < 0.4:
+            chain.elementwise()
+        chain.reshape((batch * positions, chain.shape[-1]))
+        for _ in range(rng.randint(1, 3)):
+            rng.choice([chain.elementwise, chain.product])()
+        chain.reshape((*batched, chain.shape[-1]))
+    if rng.random() < 0.3:
+        chain.reshape((batch, positions * chain.shape[-1]))
+    at = f" sharded_dims_offsets = {offsets(rng, batch, devices)}" if rng.random() < 0.5 else ""
+    text = chain.program(str(devices), f"split_axes = [[0]]{at}", argument)
+    assert moved(text) == 0
+    check(text, seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_reshapes_of_uneven_dimensions_are_right(seed: int) -> None:
+    """Any dimension, merged and taken apart, also between whole indices of another one."""
+    rng = random.Random(seed)
+    grid, axes = rng.choice(
+        [("2", "[[0]]"), ("4", "[[0]]"), ("2x2", "[[0], [1]]"), ("3", "[[], [0]]")]
+    )
+    chain = Chain(rng, (rng.randint(2, 9), rng.choice([2, 3, 4, 6]), rng.randint(1, 4)))
+    argument = chain.type
+    for _ in range(rng.randint(1, 4)):
+        a, b, *rest = chain.shape
+        parts = [part for part in range(2, a) if a % part == 0]
+        if rng.random() < 0.5 or not parts:
+            chain.reshape((a * b, *rest))
+        else:
+            part = rng.choice(parts)
+            chain.reshape((a // part, part * b, *rest))
+        if len(chain.shape) < 3:
+            first = rng.choice([each for each in range(1, a * b + 1) if a * b % each == 0])
+            chain.elementwise()
+            chain.reshape((first, a * b // first, *rest))
+        chain.elementwise()
+    check(chain.program(grid, f"split_axes = {axes}", argument), seed)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

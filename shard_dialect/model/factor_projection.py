@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import gcd
+from math import gcd, prod
 
 from shard_dialect.model.grid import Axes, Grid, SubAxis
 from shard_dialect.model.sharding import Reduction, Sharding, Sizes
@@ -245,7 +245,7 @@ def _dimension(
         count = 1
         for _, _, size in here.axes:
             count *= size
-        if here.overflow or count < sizes[factor]:
+        if here.overflow or count != sizes[factor]:
             break
     return tuple(sub_axes)
 
@@ -269,11 +269,18 @@ class Extents:
         return bool(self.offsets or self.halos)
 
     @classmethod
-    def of(cls, tensors: Iterable[tuple[Dims | None, Sharding | None]]) -> Extents:
+    def of(
+        cls, tensors: Iterable[tuple[Dims | None, Sharding | None]], sizes: Sequence[int]
+    ) -> Extents:
         """The extents of the factors of tensors: of each factor the first that a tensor has.
 
-        >>> sharding = Sharding("g", ((0,), ()), offsets=((0, 3, 4), ()))
-        >>> Extents.of([(((0,), (1,)), sharding)]).offsets
+        `sizes` has the size of each factor. In a dimension of several factors, the first one has
+        the offsets, if they are between its indices.
+
+        >>> sharding = Sharding("g", ((0,), ()), offsets=((0, 6, 8), ()))
+        >>> Extents.of([(((0,), (1,)), sharding)], (8, 3)).offsets
+        ((0, (0, 6, 8)),)
+        >>> Extents.of([(((0, 1), (2,)), sharding)], (4, 2, 3)).offsets
         ((0, (0, 3, 4)),)
         """
         offsets: dict[int, Sizes] = {}
@@ -283,21 +290,22 @@ class Extents:
             if dims is None or sharding is None or not (sharding.offsets or sharding.halos):
                 continue
             for dim, factors in enumerate(dims):
-                for factor in factors:
-                    if sharding.offsets and sharding.offsets[dim]:
-                        offsets.setdefault(factor, sharding.offsets[dim])
-                    if any(sharding.halo(dim)):
-                        halos.setdefault(factor, sharding.halo(dim))
-                        fill = sharding.fill
+                if factors and sharding.offsets and sharding.offsets[dim]:
+                    inner = prod(sizes[factor] for factor in factors[1:])
+                    at = sharding.offsets[dim]
+                    if not any(each % inner for each in at if each is not None):
+                        at = tuple(None if each is None else each // inner for each in at)
+                        offsets.setdefault(factors[0], at)
+                for factor in factors if any(sharding.halo(dim)) else ():
+                    halos.setdefault(factor, sharding.halo(dim))
+                    fill = sharding.fill
         return cls(tuple(sorted(offsets.items())), tuple(sorted(halos.items())), fill)
 
-    def applied(self, dims: Dims, sharding: Sharding) -> Sharding:
-        """The sharding of a tensor with the factors `dims`, whose shards were equal so far."""
-        offsets, halos = dict(self.offsets), dict(self.halos)
+    def with_halos(self, dims: Dims, sharding: Sharding) -> Sharding:
+        """The sharding of a tensor with the factors `dims`, with the halos of these factors."""
+        halos = dict(self.halos)
         for dim, axes in enumerate(sharding.split_axes):
             for factor in dims[dim] if axes else ():
-                if factor in offsets:
-                    sharding = sharding.with_dim(dim, axes, offsets[factor])
                 if factor in halos:
                     sharding = sharding.with_halo(dim, halos[factor], self.fill)
         return sharding

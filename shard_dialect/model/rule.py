@@ -31,7 +31,7 @@ from shard_dialect.model.factor_projection import (
     unproject,
 )
 from shard_dialect.model.grid import Axes, Grid, axes_text
-from shard_dialect.model.sharding import Reduction, Shape, Sharding, ShardingError
+from shard_dialect.model.sharding import Reduction, Shape, Sharding, ShardingError, Sizes
 from shard_dialect.model.windows import Reading, Windows
 
 Assignment = tuple[Axes, ...]
@@ -180,22 +180,23 @@ class ShardingRule:
     def may_be_uneven(self) -> frozenset[int]:
         """The factors that may be split unevenly.
 
-        Such a factor is the only one of each dimension that has it. In a dimension of several
-        factors (a reshape's, say), uneven shards of a factor are not shards of the dimension. It is
-        also in every result, or reduced. Else it belongs to a dimension of size 1 that is dropped
-        or repeated, and some devices would have none of it.
+        Such a factor is the first of each dimension that has it. In a dimension of several factors
+        (a reshape's, say), shards of the first one begin at offsets; shards of the others are
+        strided unless those before are split fully. It is also in every result, or reduced. Else it
+        belongs to a dimension of size 1 that is dropped or repeated, and some devices would have
+        none of it.
 
         >>> sorted(ShardingRule((2, 3, 5), (((0, 1), (2,)),), (((0,), (1,), (2,)),)).may_be_uneven)
-        [2]
+        [0, 2]
         """
         tensors = [dims for dims in self.windowed_operands + self.results if dims]
-        shared = {factor for dims in tensors for dim in dims if len(dim) > 1 for factor in dim}
+        minor = {factor for dims in tensors for dim in dims for factor in dim[1:]}
         kept = set(self.reduction_of)
         results = [dims for dims in self.results if dims is not None]
         for factor in range(len(self.sizes)):
             if all(any(factor in dim for dim in dims) for dims in results):
                 kept.add(factor)
-        return frozenset(kept) - shared - self.unsplit - self.blocked
+        return frozenset(kept) - minor - self.unsplit - self.blocked
 
     @cached_property
     def is_elementwise(self) -> bool:
@@ -241,9 +242,10 @@ class ShardingRule:
         dims = self.windowed_operands[index]
         if dims is None:
             return None
-        sharding = Sharding(grid.name, self._split(dims, assignment, grid))
-        if extents:
-            sharding = extents.applied(dims, sharding)
+        split, offsets = self._split(dims, assignment, grid, extents)
+        sharding = Sharding(grid.name, split, offsets=offsets)
+        if extents.halos:
+            sharding = extents.with_halos(dims, sharding)
         for window in self.windows:
             if window.operand == index and assignment[window.factor]:
                 devices = grid.axes_size(assignment[window.factor])
@@ -301,8 +303,9 @@ class ShardingRule:
         assert len(kinds) <= 1, f"{self} cannot reduce by {sorted(kinds)} at once"
         partial = tuple(axis for factor in split for axis in assignment[factor])
         reduction: Reduction = next(iter(kinds), "sum")
-        sharding = Sharding(grid.name, self._split(dims, assignment, grid), partial, reduction)
-        return extents.applied(dims, sharding) if extents else sharding
+        split_axes, offsets = self._split(dims, assignment, grid, extents)
+        sharding = Sharding(grid.name, split_axes, partial, reduction, offsets=offsets)
+        return extents.with_halos(dims, sharding) if extents.halos else sharding
 
     def factors_of(self, dims: Dims, sharding: Sharding, grid: Grid) -> dict[int, Axes]:
         """The axes that split each factor, for a tensor with factors `dims` and this sharding.
@@ -311,6 +314,10 @@ class ShardingRule:
         """
         if all(len(dim) == 1 for dim in dims):
             return {dim[0]: axes for dim, axes in zip(dims, sharding.split_axes, strict=True)}
+        dims = tuple(
+            dim[:1] if len(dim) > 1 and self._is_first_alone(index, dim, sharding, grid) else dim
+            for index, dim in enumerate(dims)
+        )
         split = [sub_axes_of(axes, grid) for axes in sharding.split_axes]
         splits = project(dims, self.sizes, split, [False] * len(dims))
         for dim, axes in zip(dims, sharding.split_axes, strict=True):
@@ -318,17 +325,67 @@ class ShardingRule:
                 raise ShardingError(f"axes {axes_text(axes)} of {sharding} split no factor")
         return {factor: axes_of(each.axes, grid) for factor, each in splits.items()}
 
-    def _split(self, dims: Dims, assignment: Assignment, grid: Grid) -> tuple[Axes, ...]:
-        """The axes that split each dimension. Raises `ShardingError` where shards are strided."""
-        if all(len(dim) <= 1 for dim in dims):
-            return tuple(assignment[dim[0]] if dim else () for dim in dims)
+    def _is_first_alone(
+        self, index: int, dim: tuple[int, ...], sharding: Sharding, grid: Grid
+    ) -> bool:
+        """Whether the shards of dimension `index`, of factors `dim`, are uneven ones of the first.
+
+        >>> rule = ShardingRule((7, 2), (((0,), (1,)),), (((0, 1),),))
+        >>> at = Sharding("g", ((0,),), offsets=((0, 8, 14),))
+        >>> rule.factors_of(((0, 1),), at, Grid("g", (2,)))
+        {0: (0,)}
+        """
+        size = prod(self.sizes[factor] for factor in dim)
+        axes = sharding.split_axes[index]
+        has_offsets = bool(sharding.offsets and sharding.offsets[index])
+        if not axes or not (has_offsets or size % grid.axes_size(axes)):
+            return False
+        inner = size // self.sizes[dim[0]]
+        return not any(at % inner for at in sharding.bounds(index, size, grid))
+
+    def _split(
+        self, dims: Dims, assignment: Assignment, grid: Grid, extents: Extents
+    ) -> tuple[tuple[Axes, ...], tuple[Sizes, ...]]:
+        """The axes that split each dimension, and where its shards begin, if at offsets.
+
+        Raises `ShardingError` where shards are strided.
+        """
+        if not extents.offsets and all(len(dim) <= 1 for dim in dims):
+            return tuple(assignment[dim[0]] if dim else () for dim in dims), ()
         used = {f: FactorSplit(sub_axes_of(assignment[f], grid)) for dim in dims for f in dim}
         split = tuple(axes_of(sub_axes, grid) for sub_axes in unproject(dims, self.sizes, used))
         for dim, axes in zip(dims, split, strict=True):
             expected = grid.axes_size([axis for factor in dim for axis in assignment[factor]])
             if grid.axes_size(axes) != expected:
                 raise ShardingError(f"shards of dimension {dim} of rule {self} would be strided")
-        return split
+        given = dict(extents.offsets)
+        offsets = tuple(
+            self.offsets_of(dim, assignment[dim[0]], given.get(dim[0], ()), grid) if dim else ()
+            for dim in dims
+        )
+        for dim, at in zip(dims, offsets, strict=True):
+            if at and any(assignment[factor] for factor in dim[1:]):
+                raise ShardingError(f"shards of dimension {dim} of rule {self} would be strided")
+        return split, offsets if any(offsets) else ()
+
+    def offsets_of(self, dim: tuple[int, ...], axes: Axes, given: Sizes, grid: Grid) -> Sizes:
+        """Where shards of a dimension begin whose first factor is split along `axes`.
+
+        `dim` has its factors, `given` the offsets of the first, if it has any; () stands for where
+        shards begin without offsets.
+
+        >>> rule = ShardingRule((7, 2), (((0,), (1,)),), (((0, 1),),))
+        >>> rule.offsets_of((0, 1), (0,), (), Grid("g", (2,)))
+        (0, 8, 14)
+        """
+        size = self.sizes[dim[0]]
+        if not axes or (not given and size % grid.axes_size(axes) == 0):
+            return ()
+        inner = prod(self.sizes[factor] for factor in dim[1:])
+        alone = Sharding(grid.name, (axes,))
+        begins = given or alone.bounds(0, size, grid)
+        offsets = tuple(None if at is None else at * inner for at in begins)
+        return () if offsets == alone.bounds(0, size * inner, grid) else offsets
 
     def __str__(self) -> str:
         def name(factor: int) -> str:

@@ -272,6 +272,22 @@ class Sharding:
                 sharding = without_offsets
         return sharding
 
+    def with_offsets_everywhere(self, shape: Shape, grid: Grid) -> Sharding:
+        """The same sharding with offsets in each split dimension, needless ones included.
+
+        >>> sharding = Sharding("g", ((0,), (1,)), offsets=((0, 3, 5), ()))
+        >>> sharding.with_offsets_everywhere((5, 4), Grid("g", (2, 2))).offsets
+        ((0, 3, 5), (0, 2, 4))
+        """
+        offsets = self.offsets or ((),) * self.rank
+        return replace(
+            self,
+            offsets=tuple(
+                at or (self.bounds(dim, shape[dim], grid) if axes else ())
+                for dim, (at, axes) in enumerate(zip(offsets, self.split_axes, strict=True))
+            ),
+        )
+
     def bounds(self, dim: int, size: int, grid: Grid) -> tuple[int, ...]:
         """Where each shard of dimension `dim`, of size `size`, begins, and where the last one ends.
 

@@ -4,8 +4,12 @@
     %1 = exp %s                             [[0]] so far, and then with the offsets of %s
     %2 = reverse %1                         [[0]]: its factor needs equal shards
 
+    %s = [[0]]                              7x4, annotated: 4 and 3 rows
+    %1 = reshape %s                         28: at offsets [0, 16, 28]
+
 So elements stay where they are along chains of ops that can work on such shards. A tensor gets the
-offsets of a dimension if it is split along the same axes there, and no annotation has split it.
+offsets of a dimension if it is split along the same axes there, and no annotation has split it; or
+if an op has made it, and it is not split, since propagation merges only what the devices divide.
 
 A function returns the halos of a value that it returns, if that is annotated with them. No other
 value gets halos: whether ops compute them is decided by what that costs.
@@ -13,23 +17,39 @@ value gets halos: whether ops compute them is decided by what that costs.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from shard_dialect.model import Axes, ShardingRule
+from shard_dialect.model import Annotation, Axes, Extents, Sharding
+from shard_dialect.model.factor_projection import is_prefix, sub_axes_of
+from shard_dialect.model.grid import first_overlap, full_axis
 from shard_dialect.model.sharding import Sizes
 from shard_dialect.propagation.engine import Engine
 from shard_dialect.propagation.graph import NO_TENSOR, Node
 
 
-def spread_extents(engine: Engine) -> None:
-    """Give values the offsets of others, and results of functions the halos of returned values."""
+def spread_extents(engine: Engine, *, splits: bool) -> None:
+    """Give values the offsets of others, and results of functions the halos of returned values.
+
+    With `splits`, values that are not split get these offsets, too.
+    """
     annotated = [each.sharding for each in engine.graph.annotations if each is not None]
-    if any(sharding.offsets for sharding in annotated):
-        _spread_offsets(engine)
+    if any(_is_uneven(engine, value) for value in range(len(engine.graph.annotations))):
+        _Spread(engine, splits).run()
     if any(sharding.halos for sharding in annotated):
         for node in engine.graph.exits:
             _return_halos(engine, *node.values)
+
+
+def _is_uneven(engine: Engine, value: int) -> bool:
+    """Whether a value is annotated with shards that are not equal."""
+    annotation = engine.graph.annotations[value]
+    if annotation is None or annotation.grid is None:
+        return False
+    shape, _ = engine.graph.sizes[engine.graph.kinds[value]]
+    grid = engine.grids[annotation.grid]
+    return annotation.sharding.uneven_dim(shape, grid) is not None
 
 
 def _return_halos(engine: Engine, value: int, result: int) -> None:
@@ -41,73 +61,140 @@ def _return_halos(engine: Engine, value: int, result: int) -> None:
         engine.learn(result, replace(current, sharding=halos))
 
 
-def _spread_offsets(engine: Engine) -> None:
-    """Forward and backward, until nothing changes."""
-    graph = engine.graph
-    nodes = [*graph.nodes, *graph.exits]
-    group_of = {value: group for group in graph.groups for value in group}
-    again = True
-    while again:
-        again = False
-        for node in (*nodes, *reversed(nodes)):
-            for value, dim, offsets in _missing(engine, node):
-                members = group_of.get(value, (value,))
-                if all(_may_have_offsets(engine, each, dim) for each in members):
-                    for each in members:
-                        _give(engine, each, dim, offsets)
-                    again = True
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """How a dimension is split: along `axes` of the grid, its shards at `offsets` if any."""
+
+    grid: str
+    axes: Axes
+    offsets: Sizes
 
 
-def _missing(engine: Engine, node: Node) -> list[tuple[int, int, Sizes]]:
-    """The values of a node, each with a dimension that may have offsets, and those."""
-    prepared = engine.graph.rules[node.rule_number]
-    known = [engine.known(value) if value != NO_TENSOR else None for value in node.values]
-    if not any(each is not None and each.sharding.offsets for each in known):
-        return []
-    sides: dict[str | None, Sequence[int]] = {
-        "none": (),
-        "forward": range(prepared.results, len(node.values)),
-        "backward": range(prepared.results),
-    }
-    may_change = sides.get(node.to, range(len(node.values)))
-    at: dict[tuple[int, str, Axes], Sizes] = {}
-    found = []
-    factors = _factors_at_offsets(prepared.rule)
-    for index, annotation in enumerate(known):
-        if annotation is not None and annotation.sharding.offsets:
-            sharding = annotation.sharding
-            for dim, offsets in enumerate(sharding.offsets):
-                dims = prepared.tensors[index][dim]
-                if offsets and len(dims) == 1 and dims[0] in factors:
-                    at.setdefault((dims[0], sharding.grid, sharding.split_axes[dim]), offsets)
-    for index in may_change if at else ():
-        annotation = known[index]
-        if annotation is None:
-            continue
-        sharding = annotation.sharding
-        for dim, dims in enumerate(prepared.tensors[index]):
-            key = (dims[0], sharding.grid, sharding.split_axes[dim])
-            if len(dims) == 1 and key in at:
-                found.append((node.values[index], dim, at[key]))
-    return found
+class _Spread:
+    """Gives values the offsets of others. With `splits`, what ops make may be split for it."""
 
+    def __init__(self, engine: Engine, splits: bool) -> None:
+        self.engine = engine
+        self.nodes = [*engine.graph.nodes, *engine.graph.exits]
+        rules = engine.graph.rules
+        self.may_be_split = {
+            value
+            for node in (self.nodes if splits else ())
+            for value in node.values[rules[node.rule_number].results :]
+        }
+        self.merged = [
+            frozenset(dim[0] for dims in rule.tensors for dim in dims if len(dim) > 1)
+            for rule in rules
+        ]
+        """For each rule, the first factors of dimensions of several."""
+        self.changed: set[int] = set()
 
-def _factors_at_offsets(rule: ShardingRule) -> frozenset[int]:
-    return rule.may_be_uneven - rule.windowed_factors
+    def run(self) -> None:
+        """Forward and backward, until nothing changes."""
+        group_of = {value: group for group in self.engine.graph.groups for value in group}
+        again = True
+        while again:
+            again = False
+            for node in (*self.nodes, *reversed(self.nodes)):
+                for value, dim, split in self._missing(node):
+                    members = group_of.get(value, (value,))
+                    if all(self._may_have(each, dim, split) for each in members):
+                        for each in members:
+                            self._give(each, dim, split)
+                        again = True
 
+    def _missing(self, node: Node) -> list[tuple[int, int, _Split]]:
+        """The values of a node, each with a dimension and how it may be split, as the others."""
+        prepared = self.engine.graph.rules[node.rule_number]
+        sides: dict[str | None, Sequence[int]] = {
+            "none": (),
+            "forward": range(prepared.results, len(node.values)),
+            "backward": range(prepared.results),
+        }
+        may_change = sides.get(node.to, range(len(node.values)))
+        found = []
+        for (factor, grid, axes), begins in self._begins(node).items():
+            for index in may_change:
+                for dim, factors in enumerate(prepared.tensors[index]):
+                    if factors[0] == factor:
+                        at = prepared.rule.offsets_of(
+                            factors, axes, begins, self.engine.grids[grid]
+                        )
+                        found.append((node.values[index], dim, _Split(grid, axes, at)))
+        return found
 
-def _may_have_offsets(engine: Engine, value: int, dim: int) -> bool:
-    """Whether no annotation has split the dimension of a value, and it has no offsets yet."""
-    annotated, current = engine.graph.annotations[value], engine.known(value)
-    if current is None or (annotated is not None and annotated.sharding.split_axes[dim]):
-        return False
-    sharding = current.sharding
-    return not any(sharding.halo(dim)) and not (sharding.offsets and sharding.offsets[dim])
+    def _begins(self, node: Node) -> dict[tuple[int, str, Axes], Sizes]:
+        """Where shards of factors begin, by factor and the grid and axes that split it.
 
+        That is where a tensor has offsets, or is uneven. Propagation passes uneven shards itself,
+        but not where a dimension is merged with others, whose shards are at offsets then. There are
+        none of axes that split another factor, too.
+        """
+        prepared, merged = self.engine.graph.rules[node.rule_number], self.merged[node.rule_number]
+        known = [
+            (annotation.sharding, dims, value in self.changed)
+            for value, dims in zip(node.values, prepared.tensors, strict=True)
+            if value != NO_TENSOR and (annotation := self.engine.known(value)) is not None
+        ]
+        if not merged and not any(sharding.offsets or changed for sharding, _, changed in known):
+            return {}
+        may_be_at = prepared.rule.may_be_uneven - prepared.rule.windowed_factors
+        at_offsets: dict[tuple[int, str, Axes], Sizes] = {}
+        uneven: dict[tuple[int, str, Axes], Sizes] = {}
+        factors_of: dict[int, set[int]] = defaultdict(set)
+        for sharding, dims, changed in known:
+            grid = self.engine.grids[sharding.grid]
+            offsets = dict(Extents.of([(dims, sharding)], prepared.sizes).offsets)
+            for dim, ((first, *inner), axes) in enumerate(
+                zip(dims, sharding.split_axes, strict=True)
+            ):
+                for axis in axes:
+                    factors_of[full_axis(axis)].add(first)
+                if first not in may_be_at or not axes:
+                    continue
+                key, size = (first, sharding.grid, axes), prepared.sizes[first]
+                if first in offsets:
+                    at_offsets.setdefault(key, offsets[first])
+                elif (first in merged or changed) and not inner and size % grid.axes_size(axes):
+                    uneven[key] = sharding.bounds(dim, size, grid)
+        return {
+            key: begins
+            for key, begins in (uneven | at_offsets).items()
+            if all(factors_of[full_axis(axis)] == {key[0]} for axis in key[2])
+        }
 
-def _give(engine: Engine, value: int, dim: int, offsets: Sizes) -> None:
-    current = engine.known(value)
-    assert current is not None, "it is split"
-    sharding = current.sharding.with_dim(dim, current.sharding.split_axes[dim], offsets)
-    opened = tuple(each for each in current.open if each != dim)
-    engine.learn(value, replace(current, sharding=sharding, open=opened))
+    def _may_have(self, value: int, dim: int, split: _Split) -> bool:
+        """Whether the dimension of a value is not split so yet, and nothing is against it.
+
+        That is an annotation that has split it, or other axes that do. Arguments stay as they are.
+        """
+        annotated, current = self.engine.graph.annotations[value], self.engine.known(value)
+        if annotated is not None and annotated.sharding.split_axes[dim]:
+            return False
+        if current is None:
+            return value in self.may_be_split
+        sharding = current.sharding
+        if sharding.grid != split.grid or any(sharding.halo(dim)):
+            return False
+        if sharding.offsets and sharding.offsets[dim]:
+            return False
+        now = sharding.split_axes[dim]
+        if now == split.axes:
+            return bool(split.offsets)
+        # Propagation splits a merged dimension by the part of an axis that divides it.
+        grid = self.engine.grids[split.grid]
+        is_more = is_prefix(sub_axes_of(now, grid), sub_axes_of(split.axes, grid))
+        others = [axis for axis in (*sharding.axes, *current.replicated) if axis not in now]
+        is_free = is_more and first_overlap((*split.axes, *others)) is None
+        return value in self.may_be_split and dim in current.open and is_free
+
+    def _give(self, value: int, dim: int, split: _Split) -> None:
+        current = self.engine.known(value)
+        if current is None:
+            shape, _ = self.engine.graph.sizes[self.engine.graph.kinds[value]]
+            unsplit = Sharding.replicated(split.grid, len(shape))
+            current = Annotation(unsplit, open=tuple(range(len(shape))))
+        sharding = current.sharding.with_dim(dim, split.axes, split.offsets)
+        opened = tuple(each for each in current.open if each != dim)
+        self.engine.learn(value, replace(current, sharding=sharding, open=opened))
+        self.changed.add(value)

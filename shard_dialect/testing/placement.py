@@ -129,11 +129,16 @@ def _can_be(rule: ShardingRule, uneven: frozenset[int], assignment: Assignment, 
             return False
     if len({kind for factor, kind in rule.reductions if assignment[factor]}) > 1:
         return False
+    return _are_shards(rule, assignment, EQUAL, grid)
+
+
+def _are_shards(rule: ShardingRule, assignment: Assignment, extents: Extents, grid: Grid) -> bool:
+    """Whether each tensor's shards are such of a sharding, and not strided."""
     try:
         for index in range(len(rule.operands)):
-            rule.operand_sharding(index, assignment, grid)
+            rule.operand_sharding(index, assignment, grid, extents)
         for index in range(len(rule.results)):
-            rule.result_sharding(index, assignment, grid)
+            rule.result_sharding(index, assignment, grid, extents)
     except ShardingError:
         return False
     return True
@@ -158,7 +163,7 @@ def sharded_samples(
         asked = []
         for each in assignments(rule, may_be_uneven(op, rule), grid):
             extents = _at_offsets(rule, may_be_at, each, grid, offsets) if offsets else EQUAL
-            if extents or offsets is None:
+            if (extents and _are_shards(rule, each, extents, grid)) or offsets is None:
                 asked.append((each, _asking(sample, op, rule, each, extents, grid)))
     return [
         ShardedSample(each, _with_loops(text, sample.op, each) if _is_dear(rule, each) else text)

@@ -3,7 +3,7 @@
 import pytest
 
 from shard_dialect.errors import ShardError
-from shard_dialect.model import Assignment, Grid, Reduction, Sharding, ShardingRule
+from shard_dialect.model import Assignment, Extents, Grid, Reduction, Sharding, ShardingRule
 
 GRID = Grid("g", (2, 3, 4))
 MATMUL = ShardingRule.einsum("ik,kj->ij", [(4, 8), (8, 2)], [(4, 2)], {"k": "sum"})
@@ -210,9 +210,33 @@ def test_role_may_be_given() -> None:
 
 
 def test_a_split_whose_shards_are_strided_is_refused() -> None:
-    assert str(RESHAPE.operand_sharding(0, ((0, 2), ()), GRID)) == "[[0, 2]]"
     with pytest.raises(ShardError, match="strided"):
         RESHAPE.operand_sharding(0, ((0,), (2,)), GRID)
+
+
+def test_uneven_shards_of_the_first_factor_are_at_offsets_of_the_merged_dimension() -> None:
+    rule = ShardingRule((7, 3), (((0,), (1,)),), (((0, 1),),))
+    grid = Grid("g", (2, 4))
+    uneven, merged = (Sharding("g", ((0,), ())), Sharding("g", ((0,),), offsets=((0, 12, 21),)))
+    assert rule.operand_sharding(0, ((0,), ()), grid) == uneven
+    assert rule.result_sharding(0, ((0,), ()), grid) == merged
+    assert rule.factors_of(rule.results[0] or (), merged, grid) == {0: (0,)}
+    assert Extents.of([(rule.results[0], merged)], rule.sizes).offsets == ((0, (0, 4, 7)),)
+    at = Extents(offsets=((0, (0, 1, 7)),))
+    assert rule.result_sharding(0, ((0,), ()), grid, at) == merged.with_dim(0, (0,), (0, 3, 21))
+    with pytest.raises(ShardError, match="strided"):
+        rule.result_sharding(0, ((0,), (1,)), grid)
+
+
+def test_shards_that_cut_through_the_first_factor_are_of_no_factor() -> None:
+    rule = ShardingRule((7, 3), (((0,), (1,)),), (((0, 1),),))
+    merged = Sharding("g", ((0,),), offsets=((0, 10, 21),))
+    with pytest.raises(ShardError, match="split no factor"):
+        rule.factors_of(((0, 1),), merged, Grid("g", (2,)))
+    assert not Extents.of([(((0, 1),), merged)], rule.sizes)
+    # As many devices as indices, and one more: the default shards are whole indices.
+    assert str(rule.result_sharding(0, ((0,), ()), Grid("g", (7,)))) == "[[0]]"
+    assert str(rule.result_sharding(0, ((0,), ()), Grid("g", (8,)))) == "[[0]]"
 
 
 def test_a_minor_factor_is_split_after_the_major_one_is_to_the_end() -> None:

@@ -154,12 +154,11 @@ class _Problem:
         halos = set()
         may_be_at = may_have_offsets(self.op.handle, self.rule)
         for dims, sharding in known:
-            found = Extents.of([(dims, sharding)])
+            found = Extents.of([(dims, sharding)], self.rule.sizes)
+            first = [dim[:1] for dim in dims]
             for factor, at in found.offsets:
-                if (
-                    factor in may_be_at
-                    and sharding.split_axes[dims.index((factor,))] == (assignment[factor])
-                ):
+                split = sharding.split_axes[first.index((factor,))]
+                if factor in may_be_at and split == assignment[factor]:
                     offsets.setdefault(factor, {()}).add(at)
             if found.halos and all(assignment[factor] for factor, _ in found.halos):
                 halos.add(found)
@@ -242,14 +241,14 @@ class _Problem:
 
     def _axes_of_factors(self, dims: Dims, sharding: Sharding) -> Iterator[tuple[int, Axes]]:
         """Each factor in `dims`, with the axes that split it, up to the first sub-axis."""
-        for dim, axes in zip(dims, sharding.split_axes, strict=True):
+        for index, (dim, axes) in enumerate(zip(dims, sharding.split_axes, strict=True)):
             # A dimension of a reshape may be several factors, not all of whose splits can be told
             # apart; then the longest prefix that can be.
             for count in range(len(axes), 0, -1) if dim else ():
+                offsets = sharding.offsets[index : index + 1] if count == len(axes) else ()
+                split = Sharding(sharding.grid, (axes[:count],), offsets=offsets)
                 try:
-                    axes_by_factor = self.rule.factors_of(
-                        (dim,), Sharding(sharding.grid, (axes[:count],)), self.grid
-                    )
+                    axes_by_factor = self.rule.factors_of((dim,), split, self.grid)
                 except ShardingError:
                     continue
                 for factor, each in axes_by_factor.items():

@@ -351,14 +351,14 @@ def _extents_of(
     tensors += zip(rule.results, results, strict=True)
     if not any(sharding and (sharding.offsets or sharding.halos) for _, sharding in tensors):
         return EQUAL
-    halos = Extents.of(zip(rule.results, results, strict=True))
+    halos = Extents.of(zip(rule.results, results, strict=True), rule.sizes)
     if halos.halos and op.name != "tensor.empty" and not may_have_halos(op, rule):
         sharding = next(each for each in results if each is not None and each.halos)
         raise ShardingError(
             f"'{op.name}' op makes a tensor with halos, {sharding}: only '{UPDATE_HALO}' and "
             "elementwise ops do"
         )
-    offsets = Extents.of(tensors).offsets
+    offsets = Extents.of(tensors, rule.sizes).offsets
     barred = {factor for factor, _ in offsets} - may_have_offsets(op, rule)
     if barred:
         at = next(at for factor, at in offsets if factor in barred)

@@ -134,7 +134,8 @@ class Propagation(PropagationOptions):
         engine.run()
         for number, each in enumerate(constraints):
             _follow_soft_constraints(engine, graph, number, each)
-        spread_extents(engine)
+        # Upstream's order and the conservative one split by whole axes that divide alone.
+        spread_extents(engine, splits=self.traversal is None and not self.conservative)
         return Propagated(graph, engine, constraints, shardings)
 
 

@@ -274,7 +274,11 @@ class _Exporter:
             attributes["annotate_for_users"] = ir.UnitAttr.get()
         if stands_for:
             attributes[STANDS_FOR] = ir.StringAttr.get(stands_for)
-        sharding = self._sharding(annotation.sharding, sizes or [])
+        sharding = annotation.sharding
+        if sharding.offsets:  # upstream's offsets are those of all split dimensions
+            grid = self.shardings.grid(sharding.grid)
+            sharding = sharding.with_offsets_everywhere(tuple(value.type.shape), grid)
+        sharding = self._sharding(sharding, sizes or [])
         return create("shard.shard", [value.type], [value, sharding], attributes).results[0]
 
     def _sharding(self, sharding: Sharding, sizes: list[ir.Value]) -> ir.Value:

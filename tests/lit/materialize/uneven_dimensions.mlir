@@ -38,14 +38,16 @@ func.func @partial_results(%x: tensor<51x6xf32> {mesh.sharding = #mesh.shard<@g,
 
 // What the shards of one dimension do not suit gets it whole.
 // CHECK-LABEL: func.func @gathered
-// CHECK: %[[WHOLE:.*]] = mesh.all_gather %arg0
-// CHECK: stablehlo.reshape %[[WHOLE]] : (tensor<5x6xf32>) -> tensor<30xf32>
-// CHECK: stablehlo.slice %[[WHOLE]]
+// CHECK: %[[COLUMNS:.*]] = mesh.all_gather
+// CHECK: stablehlo.reshape %[[COLUMNS]] : (tensor<6x5xf32>) -> tensor<30xf32>
+// CHECK: stablehlo.slice
 // CHECK: stablehlo.concatenate %{{.*}} {halo = {{\[\[}}0, 1], []]}
+// CHECK: %[[WHOLE:.*]] = mesh.all_gather %arg0
 // CHECK: "stablehlo.gather"(%[[WHOLE]]
 func.func @gathered(%x: tensor<5x6xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>}, %y: tensor<4x6xf32>, %i: tensor<7x1xi32>)
     -> (tensor<30xf32>, tensor<3x6xf32>, tensor<9x6xf32>, tensor<7x6xf32>) {
-  %0 = stablehlo.reshape %x : (tensor<5x6xf32>) -> tensor<30xf32>
+  %t = stablehlo.transpose %x, dims = [1, 0] : (tensor<5x6xf32>) -> tensor<6x5xf32>
+  %0 = stablehlo.reshape %t : (tensor<6x5xf32>) -> tensor<30xf32>
   %1 = stablehlo.slice %x [1:4, 0:6] : (tensor<5x6xf32>) -> tensor<3x6xf32>
   %2 = stablehlo.concatenate %x, %y, dim = 0 : (tensor<5x6xf32>, tensor<4x6xf32>) -> tensor<9x6xf32>
   %3 = "stablehlo.gather"(%x, %i) {dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1, 6>} : (tensor<5x6xf32>, tensor<7x1xi32>) -> tensor<7x6xf32>

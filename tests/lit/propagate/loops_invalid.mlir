@@ -10,9 +10,9 @@ func.func @too_many(%x: tensor<4xf32>) -> tensor<4xf32> attributes {mesh_cluster
 // -----
 
 "mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()
-func.func @indivisible(%x: tensor<3x2xf32>) -> tensor<6xf32> attributes {mesh_cluster = @g} {
-  // expected-error@+1 {{cannot split loop 0 of size 3 along axes [0] of grid @g(2)}}
-  %0 = tensor.collapse_shape %x [[0, 1]] {sharding = [[0]]} : tensor<3x2xf32> into tensor<6xf32>
+func.func @indivisible(%x: tensor<2x3xf32>) -> tensor<6xf32> attributes {mesh_cluster = @g} {
+  // expected-error@+1 {{cannot split loop 1 of size 3 along axes [0] of grid @g(2)}}
+  %0 = tensor.collapse_shape %x [[0, 1]] {sharding = [[], [0]]} : tensor<2x3xf32> into tensor<6xf32>
   return %0 : tensor<6xf32>
 }
 
