@@ -49,14 +49,15 @@ def move_past(
     *,
     narrow: bool = False,
     largest: int = LARGEST,
+    prices: type[Resharder] = Resharder,
 ) -> bool:
     """Let ops after `reshard` use its tensor in the sharding `target`, as far as that is cheapest.
 
     Returns whether anything changed. With `narrow`, conversions may round partial sums.
-    The region has up to `largest` users.
+    The region has up to `largest` users. `prices` says which change is better.
     """
     grid = graph.shardings.grid(target.grid)
-    region = _Region(reshard, target, Resharder(graph, grid), OpShardingFinder(graph, narrow))
+    region = _Region(reshard, target, prices(graph, grid), OpShardingFinder(graph, narrow))
     best, length = Change(), 0
     for size, change in region.grow(largest):
         if not region.resharder.is_better(change) or (
