@@ -66,7 +66,8 @@ gathered there.
     %2 = stablehlo.broadcast_in_dim %1
 
 Each device then computes the op on more of the tensor. The arithmetic of a product counts as bytes,
-as it does where shardings are chosen.
+as it does where shardings are chosen. Where one op alone saves nothing, such as a reshape, the
+gather moves up past it and the ops before it whose results only these read.
 
 `--exchange-gathers` splits another dimension of a tensor instead of gathering it, and computes on
 the shards.
