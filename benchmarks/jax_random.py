@@ -7,7 +7,8 @@
 
 The programs are those of `shard_dialect.testing.jax_program`, on two to eight virtual devices.
 Numbers are equal within the rounding of a few operations. Bytes are what a device moves by the cost
-model, in both as XLA has compiled them; "more" is by more than a tenth and 64 bytes.
+model, in both as XLA has compiled them; "more" is by more than a tenth and 64 bytes. Beside them,
+and also in both as XLA counts them: collectives, operations, and the temporary memory of a device.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import subprocess
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ SHORT = ("wrong", "refused", "crashed", "unknown", "refuted")
 """Outcomes that are listed."""
 SECONDS = 60
 """A bound for one program."""
+COSTS = ("collectives", "operations", "bytes of memory")
+"""What is compared beside the bytes that a device moves."""
 TOLERANCE = 2e-4
 """Of the largest element: programs divide, and take roots and logarithms, of sums."""
 Found = dict[str, Any]
@@ -63,7 +66,8 @@ def compared(program: JaxProgram, door: str = "jit") -> Found:
         jitted = jax.jit(function, **given)
         return proven(jitted, arrays, lambda: sd.jax.prove_partition(jitted, *arrays))
     try:
-        whole = finish(jax.jit(function)(*map(np.asarray, arrays)))
+        unsplit = program.function(is_constrained=False)  # else XLA partitions this one, too
+        whole = finish(jax.jit(unsplit)(*map(np.asarray, arrays)))
         theirs = jax.jit(function, **given).lower(*arrays).compile()
         split = finish(theirs(*arrays))
     except Exception as error:
@@ -73,7 +77,7 @@ def compared(program: JaxProgram, door: str = "jit") -> Found:
         why, why_split = differences(results, whole), differences(results, split)
         if not why and not why_split:
             return {"outcome": "equal", "why": ""}
-        is_wrong = why and why_split and differences(results, function(*map(np.asarray, arrays)))
+        is_wrong = why and why_split and differences(results, unsplit(*map(np.asarray, arrays)))
         return {"outcome": "wrong" if is_wrong else "JAX differs", "why": why or why_split}
 
     try:
@@ -94,8 +98,8 @@ def compared(program: JaxProgram, door: str = "jit") -> Found:
         "other shardings": sum(
             not a.sharding.is_equivalent_to(b.sharding, a.ndim) for a, b in open_
         ),
-        "ours": _bytes(ours.as_text()),
-        "theirs": _bytes(str(theirs.as_text())),
+        "ours": _costs(ours),
+        "theirs": _costs(theirs),
     }
 
 
@@ -136,10 +140,28 @@ def difference(result: Any, expected: Any) -> str:
     return f"off by {error:.2g}, where the largest element is {largest:.2g}"
 
 
-def _bytes(text: str) -> int:
+def _costs(compiled: Any) -> dict[str, int]:
+    """What a device does, of a program that XLA has compiled: by name, a number."""
     from benchmarks import hlo
 
-    return hlo.tally_of(text).bytes_moved
+    tally = hlo.tally_of(str(compiled.as_text()))
+    return {
+        _BYTES: tally.bytes_moved,
+        "collectives": tally.count.total(),
+        "operations": int(compiled.cost_analysis().get("flops", 0)),
+        "bytes of memory": compiled.memory_analysis().temp_size_in_bytes,
+    }
+
+
+_BYTES = "bytes"
+
+
+def _over(name: str, found: Collection[Found]) -> Iterator[list[str | int]]:
+    """The rows of a table: the sums of a cost, and how many programs have over 5% more of it."""
+    pairs = [(each["ours"][name], each["theirs"][name]) for each in found]
+    yield [f"{name} in all, ours", sum(own for own, _ in pairs)]
+    yield [f"{name} in all, JAX's", sum(other for _, other in pairs)]
+    yield [f"more {name}, by 5%", sum(own > 1.05 * other for own, other in pairs)]
 
 
 def _first_line(error: Exception) -> str:
@@ -199,7 +221,8 @@ def main() -> None:
     rows = [
         *outcomes.most_common(),
         ["a result has another sharding", sum(bool(e["other shardings"]) for e in both.values())],
-        *beside([(each["ours"], each["theirs"]) for each in both.values()], "JAX"),
+        *beside([(each["ours"][_BYTES], each["theirs"][_BYTES]) for each in both.values()], "JAX"),
+        *[row for name in COSTS for row in _over(name, both.values())],
     ]
     print(tabulate(rows, tablefmt="plain", intfmt=","))
     causes = Counter(
@@ -215,8 +238,13 @@ def main() -> None:
             print(f"--seed {seed} --programs 1: {each['outcome']}: {each['why']}")
         elif each.get("other shardings"):
             print(f"--seed {seed} --programs 1: a result has another sharding")
-        elif seed in both and is_more(each["ours"], each["theirs"]):
-            print(f"--seed {seed} --programs 1: {each['ours']:,} bytes over {each['theirs']:,}")
+        elif seed in both:
+            own, other = each["ours"], each["theirs"]
+            more = [name for name in COSTS if own[name] > 1.05 * other[name]]
+            if is_more(own[_BYTES], other[_BYTES]):
+                more.insert(0, _BYTES)
+            for name in more:
+                print(f"--seed {seed} --programs 1: {own[name]:,} {name} over {other[name]:,}")
 
 
 if __name__ == "__main__":

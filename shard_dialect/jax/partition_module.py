@@ -39,7 +39,8 @@ _PASSES = Spmd().steps()
 _PROPAGATE = _PASSES.index("propagate") + 1
 _UNTIL_COMPLETE = ",".join(["import", "inline{default-pipeline=}", *_PASSES[:_PROPAGATE]])
 """Functions of JAX are inlined, as XLA does: each call has shardings of its own."""
-_FROM_COMPLETE = ",".join(_PASSES[_PROPAGATE:])
+_LOCAL = _PASSES.index("partition")
+_FROM_COMPLETE = ",".join([*_PASSES[_PROPAGATE:_LOCAL], "join-pieces", *_PASSES[_LOCAL:]])
 _ENTRY = "main"
 _DEVICES = "shard_dialect.devices"
 

@@ -110,10 +110,12 @@ class JaxProgram:
         devices = np.array(jax.devices()[: prod(self.mesh_shape)])
         return jax.sharding.Mesh(devices.reshape(self.mesh_shape), self.axes)
 
-    def function(self) -> Callable[..., tuple[Any, ...]]:
-        """The function that `source` writes."""
-        names = self._names()
-        exec(self.source(), names)  # our own text
+    def function(self, *, is_constrained: bool = True) -> Callable[..., tuple[Any, ...]]:
+        """The function that `source` writes; otherwise without its sharding constraints."""
+        names, source = self._names(), self.source()
+        if not is_constrained:
+            source = source.replace(_CONSTRAINT, "(lambda x, sharding: x)")
+        exec(source, names)  # our own text
         found: Callable[..., tuple[Any, ...]] = names["f"]
         return found
 
@@ -583,8 +585,11 @@ def _transformed(p: JaxProgram, x: Value) -> str:
     )
 
 
+_CONSTRAINT = "lax.with_sharding_constraint"
+
+
 def _constrained(p: JaxProgram, x: Value) -> str:
-    return f"lax.with_sharding_constraint({x}, NamedSharding(mesh, {p.spec(x.shape)}))"
+    return f"{_CONSTRAINT}({x}, NamedSharding(mesh, {p.spec(x.shape)}))"
 
 
 def _shard_map(p: JaxProgram, x: Value) -> str:

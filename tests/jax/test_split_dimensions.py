@@ -17,7 +17,7 @@ BYTES = {
     "attention": 4 * EXCHANGE,
     "causal_attention": 4 * EXCHANGE,
     "grouped_attention": 3 * EXCHANGE,  # keys and values have half of the heads
-    "attention_gradients": 6 * EXCHANGE + 2 * 64 * 8 * 4 * 3 // 4,
+    "attention_gradients": 6 * EXCHANGE,
     # A row to each neighbour in each step.
     "stencil_kept_edges": 2 * 2 * ROW,
     "stencil_joined_edges": 2 * 2 * ROW,

@@ -29,6 +29,7 @@ PASSES = (
     "raise-gathers",
     "exchange-gathers",
     "reduce-to-pieces",
+    "rewrite-collectives,join-pieces",
     "compute-on-slices",
     "optimize-collectives",
 )

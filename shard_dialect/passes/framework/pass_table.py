@@ -47,6 +47,7 @@ PASSES = {
     "raise-gathers": "optimize.rewrite_collectives:RaiseGathers",
     "exchange-gathers": "optimize.rewrite_collectives:ExchangeGathers",
     "reduce-to-pieces": "optimize.rewrite_collectives:ReduceToPieces",
+    "join-pieces": "optimize.rewrite_collectives:JoinPieces",
     "compute-halos": "optimize.compute_halos:ComputeHalos",
     "compute-on-slices": "optimize.rewrite_collectives:ComputeOnSlices",
     "rewrite-collectives": "optimize.rewrite_collectives:RewriteCollectives",

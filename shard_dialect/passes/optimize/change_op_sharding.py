@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import NamedTuple
 
+from shard_dialect.collectives import Step
 from shard_dialect.ir.building import build, reductions
 from shard_dialect.model import (
     Axes,
@@ -286,6 +287,37 @@ class Resharder:
 
     def _write(self, value: GraphValue, target: Sharding, at: InsertionPoint) -> GraphValue:
         return self.write(value, self.sharding_of(value), target, at)
+
+
+_BYTE = 1 << 20
+"""The price of a byte for `FewerSteps`, so that no number of steps is worth one."""
+ELEMENTS_PER_STEP = 1 << 16
+"""What a device computes in about the time that a collective takes before it moves anything."""
+
+
+class FewerSteps(Resharder):
+    """Prices bytes, and of plans that move as many the collectives. Elements may be computed."""
+
+    def is_better(self, change: Change) -> bool:
+        """Whether there are fewer collectives, and not too many more elements for these."""
+        moved = round(change.price / _BYTE)
+        saved = moved * _BYTE - change.price
+        elements = change.elements <= saved * ELEMENTS_PER_STEP
+        return moved + change.work <= 0 and saved > 0 and elements
+
+    def price_between(self, value: GraphValue, source: Sharding, target: Sharding) -> int:
+        """The price of a reshard from `source` to `target`."""
+        steps = self.plan(value, source, target).steps
+        return super().price_between(value, source, target) * _BYTE + _collectives(steps)
+
+    def price_of(self, reshard: GraphOp) -> int:
+        """The price of an existing reshard."""
+        steps = self.graph.collective_of(reshard).steps
+        return super().price_of(reshard) * _BYTE + _collectives(steps)
+
+
+def _collectives(steps: Sequence[Step]) -> int:
+    return sum(each.communicates for each in steps)
 
 
 @dataclass(frozen=True)

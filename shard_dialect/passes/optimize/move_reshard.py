@@ -49,14 +49,15 @@ def move_past(
     *,
     narrow: bool = False,
     largest: int = LARGEST,
+    prices: type[Resharder] = Resharder,
 ) -> bool:
     """Let ops after `reshard` use its tensor in the sharding `target`, as far as that is cheapest.
 
     Returns whether anything changed. With `narrow`, conversions may round partial sums.
-    The region has up to `largest` users.
+    The region has up to `largest` users. `prices` says which change is better.
     """
     grid = graph.shardings.grid(target.grid)
-    region = _Region(reshard, target, Resharder(graph, grid), OpShardingFinder(graph, narrow))
+    region = _Region(reshard, target, prices(graph, grid), OpShardingFinder(graph, narrow))
     best, length = Change(), 0
     for size, change in region.grow(largest):
         if not region.resharder.is_better(change) or (
@@ -72,7 +73,8 @@ def move_past(
 def move_before(reshard: GraphOp, graph: FunctionGraph) -> bool:
     """Let the op before `reshard` make its tensor in the target sharding, if that is cheaper.
 
-    Returns whether anything changed.
+    Or, where that alone is not, with ops before it whose results only these read. Returns whether
+    anything changed.
     """
     value, target = reshard.operands[0], graph.collective_of(reshard).target
     op = value.owner if value is not None else None
@@ -88,11 +90,11 @@ def move_before(reshard: GraphOp, graph: FunctionGraph) -> bool:
     for result, sharding in zip(op.results, then.results, strict=True):
         if sharding is not None:
             change = change.plus(Change(resharder.price_out(result, sharding)))
-    if not resharder.is_better(change):
-        return False
-    resharder.do(op, then)
-    resharder.finish(op, now)
-    return True
+    if resharder.is_better(change):
+        resharder.do(op, then)
+        resharder.finish(op, now)
+        return True
+    return _Region(reshard, target, resharder, finder).move_before()
 
 
 @dataclass
@@ -135,6 +137,23 @@ class _Region:
                     waiting += [each for each in self._users_of(result) if each not in waiting]
             yield len(self.ops), total.plus(Change(self._out(op)))
 
+    def move_before(self) -> bool:
+        """Let the ops before the reshard make its result; return whether that is cheaper."""
+        value, resharder = self.reshard.operands[0], self.resharder
+        found = self._before(self.reshard, value, self.target) if value is not None else None
+        if found is None:
+            return False
+        change, self.ops = found
+        if len(self.ops) < 2 or not resharder.is_better(
+            change.plus(Change(-resharder.price_of(self.reshard)))
+        ):
+            return False
+        for op, _, then in self.ops:
+            resharder.do(op, then)
+        last, now, _ = self.ops[-1]
+        resharder.finish(last, now)
+        return True
+
     def _include(self, op: GraphOp, now: OpSharding, then: OpSharding) -> None:
         self.ops.append((op, now, then))
         self.inside.add(op)
@@ -159,15 +178,16 @@ class _Region:
         return change
 
     def _before(
-        self, user: GraphOp, value: GraphValue, target: Sharding
+        self, user: GraphOp, value: GraphValue, target: Sharding, depth: int = LARGEST
     ) -> tuple[Change, list[tuple[GraphOp, OpSharding, OpSharding]]] | None:
         """The ops to change so that `value` has the sharding `target`, and the cost added."""
         resharder, op = self.resharder, value.owner
-        if value in self.values or resharder.sharding_of(value) == target or op is None:
+        if value in self.values or resharder.sharding_of(value) == target:
             return None
-        if op.is_reshard or op.handle is None or op.block is not user.block:
+        if op is None or not depth or op.is_reshard or op.handle is None:
             return None
-        if len(op.results) != 1 or not resharder.graph.is_only_for(value, user):
+        is_alone = op.block is user.block and len(op.results) == 1
+        if not is_alone or not resharder.graph.is_only_for(value, user):
             return None
         now = self.finder.now(op, resharder.grid)
         then = self.finder.with_result(op, 0, target, resharder.grid)
@@ -183,7 +203,7 @@ class _Region:
                     return None
                 continue
             reshard = Change(resharder.price_for(op, operand, sharding, self.values))
-            before = self._before(op, operand, sharding) if reshard.price else None
+            before = self._before(op, operand, sharding, depth - 1) if reshard.price else None
             if before is None or before[0].price >= reshard.price:
                 total = total.plus(reshard)
             else:

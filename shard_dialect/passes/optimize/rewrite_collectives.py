@@ -66,7 +66,8 @@ gathered there.
     %2 = stablehlo.broadcast_in_dim %1
 
 Each device then computes the op on more of the tensor. The arithmetic of a product counts as bytes,
-as it does where shardings are chosen.
+as it does where shardings are chosen. Where one op alone saves nothing, such as a reshape, the
+gather moves up past it and the ops before it whose results only these read.
 
 `--exchange-gathers` splits another dimension of a tensor instead of gathering it, and computes on
 the shards.
@@ -98,6 +99,10 @@ Both move the same bytes, so the all-reduce stays where no op can work on shards
 devices divide no dimension of the tensor. (arXiv 2211.05102, section 3.2.2; RFC, walkthrough of the
 2-D weight stationary MLP.)
 
+`--join-pieces`, which is not among these rewrites, makes one all-reduce of the two again where it
+computes few elements more for each collective that it saves: it takes a fixed time to begin one. A
+partition for XLA has it last.
+
 `--compute-on-slices` computes an op on a slice if only that slice of its replicated result is used.
 
     %1 = math.exp %0                [[], []]
@@ -124,6 +129,7 @@ from shard_dialect.model.sharding import Shape
 from shard_dialect.passes.framework.base import Pass, needs
 from shard_dialect.passes.framework.options import ObjectiveOptions
 from shard_dialect.passes.optimize.change_op_sharding import (
+    FewerSteps,
     Resharder,
     reshard_before,
 )
@@ -323,6 +329,23 @@ class ReduceToPieces(CollectivePass):
             move_past(reshard, target.with_dim(dim, target.split_axes[dim] + axes), graph)
             for dim in dims
         )
+
+
+@dataclass(frozen=True)
+class JoinPieces(CollectivePass):
+    """Reduce to the whole where that takes fewer collectives, and ops compute little more."""
+
+    name = "join-pieces"
+
+    def improve_at(self, reshard: GraphOp, graph: FunctionGraph) -> bool:
+        """Make a reduce-scatter an all-reduce, and let ops up to the gathers compute all of it."""
+        source, target = sources(reshard, graph)
+        axes = set(source.partial) - set(target.partial)
+        split = tuple(tuple(each for each in dim if each not in axes) for dim in target.split_axes)
+        if not axes or split == target.split_axes or target.offsets or target.halos:
+            return False
+        whole = replace(target, split_axes=split)
+        return move_past(reshard, whole, graph, prices=FewerSteps)
 
 
 @dataclass(frozen=True)

@@ -33,3 +33,15 @@ func.func @product(%x: tensor<8x64xf32, #mesh.shard<@g, [[0], []]>>, %y: tensor<
   %1 = "mesh.all_gather"(%0) {mesh_axis = [[0], []]} : (tensor<8x2xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x2xf32>
   return %1 : tensor<8x2xf32>
 }
+
+// A reshape gathers as many bytes; before the broadcast behind it, the gather and the slice cancel.
+// CHECK-LABEL: func.func @repeated
+// CHECK-NOT: mesh.all_gather
+// CHECK: return
+func.func @repeated(%x: tensor<4x3xf32>) -> tensor<8x3xf32> {
+  %0 = "mesh.local_split"(%x) {sharding = [[0], []]} : (tensor<4x3xf32>) -> tensor<4x3xf32, #mesh.shard<@g, [[0], []]>>
+  %1 = stablehlo.broadcast_in_dim %0, dims = [0, 2] : (tensor<4x3xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<4x2x3xf32, #mesh.shard<@g, [[0], [], []]>>
+  %2 = stablehlo.reshape %1 : (tensor<4x2x3xf32, #mesh.shard<@g, [[0], [], []]>>) -> tensor<8x3xf32, #mesh.shard<@g, [[0], []]>>
+  %3 = "mesh.all_gather"(%2) {mesh_axis = [[0], []]} : (tensor<8x3xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x3xf32>
+  return %3 : tensor<8x3xf32>
+}
