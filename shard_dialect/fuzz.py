@@ -6,7 +6,8 @@ Each program (`shard_dialect.testing`) goes through each pipeline, and runs on d
 process. A failure, be it a difference, a crash, a traceback or a hang, is shrunk and written to a
 file. Prints what was covered; the exit status is 1 if something failed. A program that is refused
 with a location is no failure: it is counted, and the smallest program for each message is also
-written to a file. A seed gives the same programs in the same order.
+written to a file; so is one by which a judge's process dies, and the next judge is taken. A seed
+gives the same programs in the same order.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -72,7 +73,18 @@ _FEATURES = {
     "shards at offsets": re.compile("offsets"),
     "stages on parts of the devices": re.compile("stage|sub_cluster"),
     "Shardy's annotations": re.compile(r"sdy\.sharding"),
-    "Shardy's collectives": re.compile(r"sdy\.(all|reduce|collective)_"),
+    **{
+        f"sdy.{op}": re.compile(rf"\bsdy\.{op}\b")
+        for op in (
+            *("all_gather", "all_slice", "all_to_all", "collective_permute", "all_reduce"),
+            *("reduce_scatter", "sharded_to_unreduced", "replicated_to_unreduced", "reshard"),
+            *("propagation_barrier", "constant", "data_flow_edge"),
+        )
+    },
+    "annotations of some dimensions or axes": re.compile(r'"\?|\?\}|\? *\]|replicated='),
+    "sub-axes": re.compile(r'":\(\d+\)\d+'),
+    "parts of a mesh": re.compile('sub_cluster|mesh.mask|"small"'),
+    "masks": re.compile(r"mesh\.mask"),
     "manual computations": re.compile("manual_computation"),
     "collectives of the RFC's": re.compile(r"mesh\.(all_|local_split|reduce_scatter|mask)"),
     "upstream's collectives": re.compile(r"shard\.(all_|scatter|gather|broadcast|send|shift)"),
@@ -129,6 +141,8 @@ class Fuzzer:
     refused: dict[str, Failure] = field(default_factory=dict)
     """The smallest refused program by the kind of its message."""
     failures: list[Failure] = field(default_factory=list)
+    judges_died: list[Failure] = field(default_factory=list)
+    """Programs by which a judge's process died, so that the next one judged them: no failures."""
     results: dict[str, Result] = field(default_factory=dict)
     """The results by the texts of programs."""
     known: set[tuple[str, str]] = field(default_factory=set)
@@ -220,6 +234,9 @@ class Fuzzer:
             self.collectives += result.collectives
             is_narrow = re.search(r"xb?f16|<b?f16", program.text) is not None
             self.judges[result.judge, "with bf16 or f16" if is_narrow else ""] += 1
+        if result.judge_died:
+            died = replace(result, detail=f"a judge died: {result.judge_died}")
+            self.judges_died.append(Failure(program, died))
         if result.kind == "refused":
             self.refusals[result.message_kind] += 1
             failure = Failure(program, result)
@@ -244,6 +261,7 @@ class Fuzzer:
             _table(["refused", "programs"], self.refusals.most_common()),
             _table(["judged by", "", "programs that passed"], judged),
             f"{total} programs: {endings or 'none'}",
+            f"not judged by the first judge, whose process died: {len(self.judges_died)}",
             f"in those that passed: {drawn_count} of {len(self.names)} ops that have samples, and "
             f"{self.collectives.total()} collectives",
         ]
@@ -298,6 +316,7 @@ def _main(options: argparse.Namespace) -> int:
         for kind, failures_found in (
             ("failure", fuzzer.failures),
             ("refused", fuzzer.refused.values()),
+            ("judge-died", fuzzer.judges_died),
         )
         for number, each in enumerate(failures_found)
     }

@@ -9,17 +9,20 @@ import re
 import signal
 import sys
 import tempfile
+import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Literal
 
 from shard_dialect import plugins
 from shard_dialect.errors import ShardError, ShardWarning
+from shard_dialect.runtime.checking.reference import JUDGES, Judge
 from shard_dialect.testing.check_program import (
     Compiler,
     has_numbers_only,
@@ -47,6 +50,8 @@ class Result:
     collectives: Counter[str] = field(default_factory=Counter)
     judge: str = ""
     """The judge that ran the unsharded program."""
+    judge_died: str = ""
+    """How the process of a judge ended that compiled it before; the next judge was taken."""
 
     @property
     def failed(self) -> bool:
@@ -102,11 +107,32 @@ class Child:
 
         `unsharded` is the program to compare with, where it is not `text` without its shardings.
         """
-        self._connection.send((text, tuple(pipelines), unsharded))
-        try:
-            if self._connection.poll(self._timeout):
-                result: Result = self._connection.recv()
+        result, is_judged = self._once(text, pipelines, unsharded, None)
+        died, others = result.detail, iter(JUDGES[1:])
+        while result.kind == "crashed" and not is_judged:
+            by = next(others, None)
+            if by is None:  # no judge's fault: they all read the program with the same code
                 return result
+            result, is_judged = self._once(text, pipelines, unsharded, by)
+            if not is_judged and result.kind == "raised" and by != JUDGES[-1]:
+                by = JUDGES[-1]  # this one cannot run it
+                result, is_judged = self._once(text, pipelines, unsharded, by)
+            if is_judged:
+                return replace(result, judge_died=died)
+        return result
+
+    def _once(
+        self, text: str, pipelines: Sequence[Pipeline], unsharded: str, by: Judge | None
+    ) -> tuple[Result, bool]:
+        """The result with this judge, and whether it had compiled the unsharded program."""
+        self._connection.send((text, tuple(pipelines), unsharded, by))
+        is_judged, until = False, time.monotonic() + self._timeout
+        try:
+            while self._connection.poll(max(0.0, until - time.monotonic())):
+                result: Result | None = self._connection.recv()
+                if result is not None:
+                    return result, is_judged
+                is_judged = True
             result = Result("hung", f"not done after {self._timeout:g} s")
         except EOFError:
             self._process.join()
@@ -115,7 +141,7 @@ class Child:
             result = Result("crashed", f"{name}\n{self._errors.read_text()[-4000:]}")
         self._end()
         self._start()
-        return result
+        return result, is_judged
 
     def _end(self) -> None:
         self._process.kill()
@@ -145,20 +171,30 @@ def _serve(connection: Connection, errors: str, loaded: Sequence[str], compiler:
         compute_in_one_thread()
     while True:
         try:
-            text, pipelines, unsharded = connection.recv()
+            text, pipelines, unsharded, by = connection.recv()
         except EOFError:
             return
-        connection.send(result_of(text, pipelines, compiler, unsharded))
+        judged = partial(connection.send, None)
+        connection.send(result_of(text, pipelines, compiler, unsharded, by, judged))
 
 
 def result_of(
-    text: str, pipelines: Sequence[Pipeline], compiler: Compiler = "xla", unsharded: str = ""
+    text: str,
+    pipelines: Sequence[Pipeline],
+    compiler: Compiler = "xla",
+    unsharded: str = "",
+    by: Judge | None = None,
+    judged: Callable[[], None] = lambda: None,
 ) -> Result:
-    """Run the program through each pipeline, in this process."""
+    """Run the program through each pipeline, in this process.
+
+    `judged` is called when the unsharded program is compiled.
+    """
     collectives: Counter[str] = Counter()
     pipeline: Pipeline = ()
     try:
-        reference = reference_of(unsharded or text)
+        reference = reference_of(unsharded or text, by)
+        judged()
         for pipeline in pipelines:
             outcome = run_and_check(text, *pipeline, reference=reference, compiler=compiler)
             collectives += outcome.collectives

@@ -124,8 +124,8 @@ def any_program(
     if kind >= 92:
         text = staged_program(rng)
         return Program(text, tuple(re.findall(r"stablehlo\.\w+", text)))
-    if kind >= 72:
-        text, unsharded = shardy_program(rng) if kind >= 82 else collective_program(rng)
+    if kind >= 60:
+        text, unsharded = shardy_program(rng) if kind >= 72 else collective_program(rng)
         return Program(text, tuple(re.findall(r"stablehlo\.\w+", unsharded)), unsharded)
     module = _Module(rng, any_grids(rng), not chance(rng, 0.4), names, isolated)
     if chance(rng, 0.35):

@@ -203,6 +203,24 @@ def _barrier(program: _Shardy) -> None:
     program.said("propagation_barrier", program.pick(), f"allowed_direction = {direction} : i32")
 
 
+def _edge(program: _Shardy) -> None:
+    """What Shardy's propagation puts at the ends of regions: the value itself, with a sharding."""
+    value = program.pick()  # an op between: what is annotated already would have to agree
+    value = program.op(f"stablehlo.tanh {{}} : {value.type}", [value], value.shape)
+    sharding = f"sharding = #sdy.sharding<{program.sharding(len(value.shape))}>"
+    program.said("data_flow_edge", value, sharding)
+
+
+def _constant(program: _Shardy) -> None:
+    """A constant in Shardy's form, which an op reads."""
+    value, name = program.pick(), program.fresh()
+    number = f"dense<{program.draw.randint(-8, 8) / 4}> : {value.type}"
+    program.lines.append(f'{name} = "sdy.constant"() <{{value = {number}}}> : () -> {value.type}')
+    program.plain.append(f"{name} = stablehlo.constant {number}")
+    constant = _Value(name, name, value.shape)
+    program.op(f"stablehlo.add {{}}, {{}} : {value.type}", [value, constant], value.shape)
+
+
 def _group(program: _Shardy) -> None:
     rank = program.draw.choice((1, 2))
     for value in (program.pick(rank), program.pick(rank)):
@@ -514,7 +532,18 @@ def _turned(program: _Shardy, manual: _Manual) -> None:
 _BODIES = (_ring, _summed, _turned)
 _STEPS: tuple[Callable[[_Shardy], None], ...] = (
     *(_elementwise, _elementwise, _elementwise, _dot, _transpose, _reduce, _constraint),
-    *(_constraint, _constraint, _barrier, _group, _gathered, _sliced, _exchanged, _permuted),
+    *(
+        _constraint,
+        _constraint,
+        _barrier,
+        _edge,
+        _constant,
+        _group,
+        _gathered,
+        _sliced,
+        _exchanged,
+        _permuted,
+    ),
     *(_reduced, _unreduced, _called, _named, _manual, _manual),
 )
 

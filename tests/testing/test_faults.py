@@ -6,7 +6,9 @@ from collections import Counter
 import pytest
 
 from shard_dialect.errors import ShardWarning
+from shard_dialect.testing import run_and_check
 from tests.extras import needs
+from tests.programs.unstable import unstable_program
 from tests.testing.fault_table import table, trials
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
@@ -21,6 +23,16 @@ def test_a_fault_is_found(seed: int) -> None:
     assert right.verdict.passed, right.verdict
     for each in wrong:
         assert not each.verdict.passed, each
+
+
+@needs("jax")
+@pytest.mark.parametrize("seed", [26, 34, 53, 71, 80, *range(100, 190)])
+def test_no_right_program_that_is_unstable_is_accused(seed: int) -> None:
+    """Where the unsharded program is no rounding of exact numbers, nothing is compared."""
+    if seed in (120, 138):
+        pytest.xfail("a root of what is negative on the devices alone: docs/limits.md")
+    text = unstable_program(seed)
+    assert run_and_check(text, "spmd,lower").verdict.passed, text
 
 
 @needs("jax")

@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from shard_dialect.fuzz import _FEATURES as KINDS
 from shard_dialect.fuzz import main
 from shard_dialect.testing import any_program
 from shard_dialect.testing.child_process import Child, Result
@@ -93,6 +94,26 @@ def test_a_crash_a_hang_and_a_traceback_end_the_case_alone(plugin: str) -> None:
         assert child.run(SINE, [("spmd,lower",)]).kind == "passed"
     with Child(5, [plugin]) as child:
         assert run(child, "hang").kind == "hung"
+
+
+@needs("jax")
+def test_a_judge_that_dies_is_followed_by_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "dies.py"
+    path.write_text(
+        "import os\nfrom shard_dialect.runtime.checking.reference import choose_judge\n"
+        "choose_judge._COMPILE['xla'] = lambda *_: os.abort()\n"
+    )
+    with Child(60, [str(path)]) as child:
+        result = child.run(SINE, [("spmd,lower",)])
+        assert (result.kind, result.judge_died.splitlines()[0]) == ("passed", "SIGABRT")
+        assert "upstream" in result.judge
+        assert child.run(SINE, [("spmd,lower",)]).kind == "passed"
+
+
+def test_each_kind_of_program_is_drawn() -> None:
+    texts = [any_program(Random(seed)).text for seed in range(1500)]
+    counts = {name: sum(1 for text in texts if kind.search(text)) for name, kind in KINDS.items()}
+    assert min(counts.values()) >= 3, counts
 
 
 def test_a_refusal_is_no_failure() -> None:

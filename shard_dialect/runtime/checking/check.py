@@ -24,6 +24,7 @@ from shard_dialect.runtime.checking.tolerance import (
     is_rounding_alone,
     least_allowed,
     numbers_missing,
+    own_error,
     rounding_errors,
 )
 from shard_dialect.runtime.communicators.world import Runnable, World
@@ -153,8 +154,12 @@ class Expected:
                 )
         return ""
 
-    def as_inexact_as(self, reference: Reference, inputs: Sequence[Array]) -> Expected | None:
+    def as_inexact_as(
+        self, reference: Reference, inputs: Sequence[Array]
+    ) -> tuple[Expected, str] | None:
         """The same with what the reference's own rounding errors allow; `None` if it cannot tell.
+
+        Also the first result that is no rounding of the true one: "" if there is none.
 
         A long sum that is added up in order is farther from the true one than any other, and what
         a perturbation of its terms changes does not show that.
@@ -164,7 +169,20 @@ class Expected:
         if true is None:
             return None
         errors = rounding_errors(self.results, true)
-        return replace(self, allowed=list(map(np.maximum, self.allowed, errors)))
+        inexact = replace(self, allowed=list(map(np.maximum, self.allowed, errors)))
+        return inexact, _far_from(true, self.results)
+
+
+def _far_from(true: Sequence[Array], results: Sequence[Array]) -> str:
+    for number, (result, exact) in enumerate(zip(results, true, strict=True)):
+        far, error = own_error(result, exact)
+        if far:
+            size = "not finite" if np.isinf(error) else f"{error:.2g} times the largest result"
+            return (
+                f"result{number} cannot be compared in {far} of {result.size} elements: the "
+                f"unsharded program's own error there, beside 64 bits for each float, is {size}"
+            )
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,10 +260,11 @@ def _verdict(
 ) -> Verdict:
     _check_same_types(program, reference)
     expected = Expected.of(reference, inputs, narrow_sums=_adds_narrow(program))
-    verdict = _compared_with(expected, program, reference.judge, outputs)
-    if not verdict.passed and (inexact := expected.as_inexact_as(reference, inputs)):
+    verdict, far = _compared_with(expected, program, reference.judge, outputs), ""
+    if not verdict.passed and (found := expected.as_inexact_as(reference, inputs)):
+        inexact, far = found
         verdict = _compared_with(inexact, program, reference.judge, outputs)
-    return replace(verdict, note=expected.note(reference, inputs))
+    return replace(verdict, note=expected.note(reference, inputs) or far)
 
 
 def _compared_with(

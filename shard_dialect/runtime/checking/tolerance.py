@@ -34,7 +34,7 @@ _ERRORS = 4
 """The factor from the error of the unsharded program to the allowed one."""
 
 Allowed = NDArray[np.float32]
-"""The tolerance of each element."""
+"""The tolerance of each element; NaN for one that is not compared."""
 
 
 def is_float(dtype: np.dtype[np.generic]) -> bool:
@@ -135,24 +135,49 @@ def least_allowed(expected: Array) -> Allowed:
         flat = expected.reshape(-1)
         with np.errstate(all="ignore"):
             for block in _blocks(flat.size):
-                allowed[block] = np.maximum(least, unit * np.abs(_widened(flat[block])))
+                allowed[block] = np.fmax(least, unit * np.abs(_widened(flat[block])))
     return allowed
 
 
 def rounding_errors(results: Sequence[Array], true: Sequence[Array]) -> Iterator[Allowed]:
     """The tolerance for results that are as far from `true`, with 64 bits for each float.
 
-    At most what may be called rounding: the root of an element's rounding error, of the largest.
+    NaN, so not compared, where the result says nothing of the true one: it is not finite, but
+    `true` is another number, or what it allows is as large as all results.
     """
     for result, exact in zip(results, true, strict=True):
-        errors = np.zeros(result.shape, np.float32)
+        errors = np.zeros(result.shape)
         if is_float(result.dtype):
             with np.errstate(all="ignore"):
-                errors = (_ERRORS * np.abs(_widened(result) - _widened(exact))).astype(np.float32)
-                sizes = np.abs(_widened(result))
-                largest = np.max(sizes, where=np.isfinite(sizes), initial=0.0)
-                errors = np.minimum(errors, largest * _epsilon(result.dtype) ** 0.5)
-        yield np.where(np.isfinite(errors), errors, np.float32(0))
+                own, right = _widened(result), _widened(exact)
+                # Infinities of the same sign are equal, but have no difference.
+                errors = np.where(own == right, 0.0, _ERRORS * np.abs(own - right))
+                largest = max(_largest(own), _largest(right))
+                errors = np.where(errors <= largest, errors, np.nan)
+        with np.errstate(over="ignore"):
+            yield errors.astype(np.float32)
+
+
+def own_error(result: Array, true: Array) -> tuple[int, float]:
+    """How many elements are no rounding of `true`, and their largest error, over all of `true`.
+
+    An element is one if its error is at most the root of a rounding error, of the largest result.
+    """
+    if not is_float(result.dtype) or not result.size:
+        return 0, 0.0
+    with np.errstate(all="ignore"):
+        own, right = _widened(result).reshape(-1), _widened(true).reshape(-1)
+        errors = np.where(own == right, 0.0, np.abs(own - right)) / (_largest(right) or 1.0)
+        far = ~(errors <= _epsilon(result.dtype) ** 0.5)
+    return int(far.sum()), float(
+        np.nan_to_num(errors[far], nan=np.inf, posinf=np.inf).max(initial=0.0)
+    )
+
+
+def _largest(wide: NDArray[np.inexact]) -> float:
+    """The largest finite element, without its sign."""
+    sizes = np.abs(wide)
+    return float(np.max(sizes, where=np.isfinite(sizes), initial=0.0))
 
 
 def numbers_missing(result: Array) -> int:
@@ -217,7 +242,7 @@ class Difference:
 
 
 def compare(actual: Array, expected: Array, allowed: NDArray[np.floating]) -> Difference:
-    """The worst difference, for tolerances `allowed`."""
+    """The worst difference, for tolerances `allowed`; NaN: an element is not compared."""
     worst = Difference((), None, None, 0.0, 0.0)
     largest = -1.0
     flat = [np.ascontiguousarray(each).reshape(-1) for each in (actual, expected, allowed)]
@@ -244,7 +269,7 @@ def _excess(
     # Different large integers may be the same float: elements that differ count at least this much.
     least = np.finfo(np.float64).tiny
     error = np.where(np.isnan(error), np.inf, np.maximum(error, least))
-    error = np.where((actual == expected) | both_nan, 0.0, error)
+    error = np.where((actual == expected) | both_nan | np.isnan(allowed), 0.0, error)
     may = np.where(np.isfinite(allowed), allowed, 0.0)
     with np.errstate(over="ignore"):
         excess = error / np.maximum(may, least)
