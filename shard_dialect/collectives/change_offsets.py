@@ -16,6 +16,7 @@ from shard_dialect.collectives.collective_record import (
     at_distance,
 )
 from shard_dialect.collectives.step import ReshardError, Step
+from shard_dialect.model import windows
 from shard_dialect.model.grid import Axes, Grid, axes_text
 from shard_dialect.model.sharding import Shape, Sharding, ShardingError, Sizes
 
@@ -68,6 +69,24 @@ class ChangeOffsets(Step):
             if count:
                 counts[distance] = count
         return counts
+
+    def exchange(self) -> tuple[windows.Round, ...]:
+        """The boxes that devices keep and send, a round for each distance.
+
+        A device sends as many elements as the one that sends most at this distance. Those that are
+        too many are the next in the tensor, so that the box after it, which has these, hides them.
+        """
+        rounds = []
+        for distance, size in sorted(self.messages().items(), reverse=True):
+            boxes = []
+            for device in range(len(self.source) - 1):
+                begin, end = self.overlap(device, distance)
+                if end > begin:
+                    to = device + distance
+                    at = begin - self.source[device], begin - self.target[to]
+                    boxes.append(windows.Box(device, to, *at))
+            rounds.append(windows.Round(size, tuple(boxes)))
+        return tuple(rounds)
 
     def bytes_moved(self, n: int, operand: Shape, itemsize: int) -> int:
         """The messages to other devices, each as long as the longest at its distance."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.loops_and_masks import as_index
 from shard_dialect.model import Reduction, ShardingError, ShardingRule
 from shard_dialect.model.sharding import Shape
 from shard_dialect.model.windows import MOST_SHARDS
@@ -47,6 +48,10 @@ class Shard:
     def size(self, dim: int) -> int:
         """The local size of dimension `dim`, without halos."""
         return self.shape[dim] - sum(self.halos[dim])
+
+    def index(self, dim: int, numbers: Sequence[int]) -> int | ir.Value:
+        """Of `numbers`, one a device along the dimension, this device's, as an index."""
+        return numbers[0] if len(set(numbers)) == 1 else as_index(self.own(dim, numbers))
 
     def begin(self, dim: int) -> ir.Value:
         """The global index of the first element of this device's shard, a `tensor<1xi64>`."""

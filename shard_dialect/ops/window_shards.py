@@ -13,16 +13,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from shard_dialect.collectives import NOBODY
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.building.loops_and_masks import as_index, switch_at
-from shard_dialect.ir.building.reductions import identity_tensor, identity_value
+from shard_dialect.ir.building.reductions import identity_value
 from shard_dialect.model import Reduction, ShardingRule, Window, Windows
 from shard_dialect.model.rule import Role
-from shard_dialect.model.windows import Reading, Round
+from shard_dialect.model.windows import Reading
+from shard_dialect.ops.exchanges import exchanged
 from shard_dialect.ops.factors import Factors, Kind, Query
-from shard_dialect.ops.partitioned_op import PartitionedOp, Shard, device_indices
+from shard_dialect.ops.partitioned_op import PartitionedOp, device_indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +81,15 @@ def read_windows(partitioned: PartitionedOp) -> None:
             continue
         with ir.InsertionPoint(partitioned.op), partitioned.op.location:
             if reading.rounds:
-                value = _exchanged(partitioned, window, reading, value)
+                shard, fill = partitioned.operand(window.operand), window.windows.fill or "sum"
+                value = exchanged(
+                    value, shard, window.dim, reading.rounds, reading.count, fill=fill
+                )
             if any(reading.outside):
                 value = _padded(value, window, reading.outside)
             if value.type.shape[window.dim] != reading.count:
-                begin = _own(partitioned.operand(window.operand), window.dim, reading.begins)
+                shard = partitioned.operand(window.operand)
+                begin = shard.index(window.dim, reading.begins)
                 value = build.extract_slice(value, begin, reading.count, window.dim)
         partitioned.op.operands[window.operand] = value
         if any(reading.skips) and window.factor not in skipped:
@@ -107,44 +111,6 @@ def _skip_results(partitioned: PartitionedOp, factor: int, skips: Sequence[int])
                     begin = as_index(shard.own(dim, skips))
                     kept = build.extract_slice(result, begin, size, dim)
                 result.replace_all_uses_except(kept, kept.owner.operation)
-
-
-def _exchanged(
-    partitioned: PartitionedOp, window: Window, reading: Reading, value: ir.Value
-) -> ir.Value:
-    """What this device reads, put together from the boxes that it keeps and gets.
-
-    A box may begin before that, or end after it, and a device that gets none puts what it has in
-    its place behind all, so there is room on both sides. The boxes overlap where they have more of
-    a shard than was asked for, which is the same in each.
-    """
-    shard, dim = partitioned.operand(window.operand), window.dim
-    count = shard.devices[dim]
-    first, room = (max(of) for of in zip(*map(_room, reading.rounds), strict=True))
-    shape = list(value.type.shape)
-    shape[dim] = first + reading.count + room
-    whole = identity_tensor(window.windows.fill or "sum", build.resized(value.type, shape))
-    for each in reading.rounds:
-        taken, put, to = [0] * count, [first + reading.count] * count, [NOBODY] * count
-        for box in each.boxes:
-            taken[box.sender], to[box.sender] = box.taken_at, box.receiver
-            put[box.receiver] = first + box.put_at
-        sent = build.extract_slice(value, _own(shard, dim, taken), each.size, dim)
-        moved = sent if each.stays else shard.permuted(dim, to, sent)
-        if shape[dim] == first + 2 * each.size and set(put) == {first}:  # it is all that is read
-            return moved
-        whole = build.insert_slice_at(whole, moved, dim, _own(shard, dim, put))
-    return build.extract_slice(whole, first, reading.count, dim)
-
-
-def _room(round_: Round) -> tuple[int, int]:
-    """The elements of a round's boxes that come before what is read, and after, at most."""
-    return max(0, *(-box.put_at for box in round_.boxes)), round_.size
-
-
-def _own(shard: Shard, dim: int, numbers: Sequence[int]) -> int | ir.Value:
-    """Of `numbers`, one a device along the dimension, this device's, as an index."""
-    return numbers[0] if len(set(numbers)) == 1 else as_index(shard.own(dim, numbers))
 
 
 def _padded(value: ir.Value, window: Window, outside: tuple[int, int]) -> ir.Value:

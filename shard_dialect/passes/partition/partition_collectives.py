@@ -42,7 +42,9 @@ from shard_dialect.ir.mesh.mesh_collectives import Collective, read_collective
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.shard.local_collectives import write_local
 from shard_dialect.model import Axes, Grid, Sharding, ShardingRule
+from shard_dialect.model.sharding import Shape
 from shard_dialect.ops import PartitionedOp, Shard
+from shard_dialect.ops.exchanges import exchanged
 from shard_dialect.ops.partitioned_op import device_indices
 from shard_dialect.planner import bytes_moved, nests, plan
 from shard_dialect.planner.transfer_plan import Message, Round, TransferPlan
@@ -75,7 +77,11 @@ def _shard(type_: ir.Type, shardings: Shardings) -> Shard | None:
     if sharding is None:
         rank = len(global_shape)
         return Shard(global_shape, shape, _same_on_all, ((0, 0),) * rank, (1,) * rank)
-    split, grid = sharding.split_axes, shardings.grid(sharding.grid)
+    return _shard_of(global_shape, shape, sharding, shardings.grid(sharding.grid))
+
+
+def _shard_of(global_shape: Shape, shape: Shape, sharding: Sharding, grid: Grid) -> Shard:
+    split = sharding.split_axes
 
     def own(dim: int, numbers: Sequence[int]) -> ir.Value:
         return own_number(numbers, split[dim], grid.name)
@@ -181,7 +187,11 @@ def _written(
     if isinstance(step, AllSlice) and any(step.halo):
         return _sliced_with_halo(step, grid, value, type_)
     if isinstance(step, ChangeOffsets):
-        return _moved(step, grid, value, type_)
+        shard = _shard_of(tuple(global_type.shape), tuple(value.type.shape), before, grid)
+        rounds = step.exchange()
+        most = max((each.size for each in rounds), default=0)
+        value = _padded(value, step.dim, value.type.shape[step.dim] + most)
+        return exchanged(value, shard, step.dim, rounds, type_.shape[step.dim])
     count = grid.axes_size(step.axes)
     local_shape = list(type_.shape)
     if step.cut_dim is not None:
@@ -222,48 +232,6 @@ def _sliced_with_halo(
     begins = [size * device for device in device_indices(count)]
     begin = as_index(own_number(begins, step.axes, grid.name))
     return build.extract_slice(value, begin, type_.shape[step.dim], step.dim)
-
-
-def _moved(
-    step: ChangeOffsets, grid: Grid, value: ir.Value, type_: ir.RankedTensorType
-) -> ir.Value:
-    """Exchange the elements that change devices: a slice for each distance, as long as the longest.
-
-    Behind its own elements a slice has others, which the slices that follow it in the tensor
-    overwrite. Elements that a device has no place for come after its shard, and are cut off.
-    """
-    dim, size, count = step.dim, type_.shape[step.dim], grid.axes_size(step.axes)
-    messages, devices = step.messages(), device_indices(count)
-    most = max(messages.values(), default=0)
-    value = _padded(value, dim, value.type.shape[dim] + most)
-    shape = list(type_.shape)
-    shape[dim] = size + most
-    moved = build.empty(build.resized(type_, shape)).results[0]
-    for distance in sorted(messages, reverse=True):  # as the elements follow in the tensor
-        overlaps = [step.overlap(device, distance) for device in devices]
-        begins = [
-            begin - step.source[device] if end > begin else 0
-            for device, (begin, end) in zip(devices, overlaps, strict=True)
-        ]
-        begin = _own_index(begins, step.axes, grid)
-        sent = build.extract_slice(value, begin, messages[distance], dim)
-        if distance:
-            to = tuple((device + distance) % count for device in devices)
-            sent = write_local(Permute(step.axes, to), grid.name, sent, sent.type)
-        places = [size] * count
-        for device, (begin, end) in zip(devices, overlaps, strict=True):
-            if end > begin:
-                places[device + distance] = begin - step.target[device + distance]
-        place = _own_index(places, step.axes, grid)
-        moved = build.insert_slice_at(moved, sent, dim, place)
-    return build.extract_slice(moved, 0, size, dim)
-
-
-def _own_index(numbers: Sequence[int], axes: Axes, grid: Grid) -> int | ir.Value:
-    """Of `numbers`, one per device along `axes`, this device's."""
-    if len(set(numbers)) == 1:
-        return numbers[0]
-    return as_index(own_number(numbers, axes, grid.name))
 
 
 def _closed_up(
