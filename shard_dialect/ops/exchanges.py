@@ -1,13 +1,16 @@
 """Exchanges along a dimension: each device gets the elements that it reads, in rounds of boxes.
 
-rounds: keep [0:3]; device 1 sends its first element to device 0, which puts it at 3
-  becomes, on all devices
-%whole = zeros, with room behind what is read
-%kept = extract %x[0] [3]                 %0 = insert %kept into %whole[0]
-%sent = extract %x[0] [1]
-%got = "mesh.collective_permute"(%sent) {permutation = [-1, 0]}
-%1 = insert %got into %0[%at]             at 3, or in the room
-%read = extract %1[0] [4]
+    rounds: keep [0:3]; device 1 sends its first element to device 0, which puts it at 3
+      becomes, on all devices
+    %whole = zeros, with room behind what is read
+    %kept = extract %x[0] [3]                 %0 = insert %kept into %whole[0]
+    %sent = extract %x[0] [1]
+    %got = "mesh.collective_permute"(%sent) {permutation = [-1, 0]}
+    %1 = insert %got into %0[%at]             at 3, or in the room
+    %read = extract %1[0] [4]
+
+Windows get so what they read (`ops.window_shards`), and shards their elements where offsets change
+(`passes.partition.partition_collectives`).
 """
 
 from __future__ import annotations
