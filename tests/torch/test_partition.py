@@ -322,3 +322,37 @@ def test_a_report_names_the_modules(loss: Any) -> None:
     assert {"layers.0/down", "layers.1/down"} <= layers
     assert "for layers.0/down at " in str(report)
     assert ("layers.0", "down") in {each.layers for each in report.layers.ops}
+
+
+class Classifier(torch.nn.Module):
+    """An embedding, a layer of a transformer, and the loss of each token."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens = torch.nn.Embedding(32, 16)
+        self.layer = torch.nn.TransformerEncoderLayer(16, 4, 32, dropout=0.0, batch_first=True)
+        self.out = torch.nn.Linear(16, 32)
+
+    def forward(self, ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        logits = self.out(self.layer(self.tokens(ids)))
+        return torch.nn.functional.cross_entropy(logits.reshape(-1, 32), labels.reshape(-1))
+
+
+def test_a_batch_that_the_devices_do_not_divide_stays_where_it_is() -> None:
+    """Also where it is merged with the positions; the loss alone is summed."""
+    torch.manual_seed(0)
+    module = Classifier()
+    ids, labels = (torch.randint(0, 32, (7, 5)) for _ in range(2))
+    batch = [Shard(0), Replicate()]
+    f = sd.torch.partition(module, (ids, labels), {"ids": batch, "labels": batch}, MESH)
+    expected = copy.deepcopy(module)
+    loss, expected_loss = f(ids, labels), expected(ids, labels)
+    loss.backward()
+    expected_loss.backward()
+    torch.testing.assert_close(loss, expected_loss)
+    for each, other in zip(f.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(each.grad, other.grad)
+    lowered = sd.torch.lower(module, (ids, labels), {"ids": batch, "labels": batch}, MESH)
+    sd.run_pipeline(lowered, "spmd")
+    # An i64 and an f32: how many tokens count, and the sum of their losses.
+    assert sd.communication(lowered).bytes_moved == 8 + 4
