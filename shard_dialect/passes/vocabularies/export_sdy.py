@@ -12,7 +12,7 @@ axis without a name gets one: `axis_0`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
@@ -141,7 +141,7 @@ class _Exporter:
                     argument = block.arguments[number]
                     if annotation != implied.get(argument):
                         value = function.values[argument].handle
-                        attributes = {"sharding": self._sharding(annotation)}
+                        attributes = {"sharding": self._sharding(_inferred(annotation))}
                         create("sdy.sharding_constraint", [value.type], [value], attributes)
         if BLOCKS in handle.attributes:
             del handle.attributes[BLOCKS]
@@ -177,7 +177,7 @@ class _Exporter:
         for number, result in enumerate(op.results):
             rank = rank_of(result.type)
             nothing = Annotation(Sharding.replicated(grid, rank), open=tuple(range(rank)))
-            texts.append(self._text(annotations.get(number, nothing)))
+            texts.append(self._text(_inferred(annotations.get(number, nothing))))
         return self._list(texts)
 
     def cluster(self, op: ir.Operation) -> None:
@@ -315,6 +315,14 @@ class _Exporter:
 
 _OUT = "mesh.out_shardings"
 """Temporary on a named region: the annotations of its results."""
+
+
+def _inferred(annotation: Annotation) -> Annotation:
+    """The annotation without offsets, which Shardy lacks: a user's are refused where he wrote them.
+
+    Uneven shards that a reshape merges are at offsets then; Shardy splits them anew.
+    """
+    return replace(annotation, sharding=replace(annotation.sharding, offsets=()))
 
 
 def _is_new(value: ir.Value) -> bool:

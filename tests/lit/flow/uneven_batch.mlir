@@ -2,6 +2,7 @@
 // dimension is split at offsets.
 // RUN: shard-opt %s --propagate --materialize | filecheck %s
 // RUN: shard-run %s --check | filecheck %s --check-prefix=DEVICES
+// RUN: shard-opt %s --propagate --export-sdy | filecheck %s --check-prefix=SDY
 // RUN: shard-opt %s --spmd --prove 2>&1 | filecheck %s --check-prefix=PROOF
 
 // CHECK: stablehlo.reshape %arg0
@@ -13,6 +14,10 @@
 // DEVICES: no communication
 // DEVICES: check passed
 // PROOF: note: proven
+
+// Shardy has no offsets: inferred ones are left out.
+// SDY: stablehlo.reshape %arg0
+// SDY-SAME: sdy.sharding_per_value<[<@g, [{"axis_0"}, {}]>]>
 mesh.cluster @g(rank = 1, dim_sizes = [2])
 func.func @main(%x: tensor<7x4x8xf32> {mesh.sharding = #mesh.shard<@g, [[0], [], []]>}, %w: tensor<8x6xf32>, %b: tensor<6xf32>)
     -> (tensor<7x4x6xf32> {mesh.sharding = #mesh.shard<@g, [[0], [], []]>}) {
