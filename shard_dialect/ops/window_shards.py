@@ -76,19 +76,18 @@ def read_windows(partitioned: PartitionedOp) -> None:
     skipped = set()
     for window in partitioned.rule.windows:
         reading = _reading(partitioned, window)
-        value = partitioned.op.operands[window.operand]
         if reading is None:
             continue
+        shard, value = partitioned.operand(window.operand), partitioned.op.operands[window.operand]
         with ir.InsertionPoint(partitioned.op), partitioned.op.location:
             if reading.rounds:
-                shard, fill = partitioned.operand(window.operand), window.windows.fill or "sum"
+                fill = window.windows.fill or "sum"
                 value = exchanged(
                     value, shard, window.dim, reading.rounds, reading.count, fill=fill
                 )
             if any(reading.outside):
                 value = _padded(value, window, reading.outside)
             if value.type.shape[window.dim] != reading.count:
-                shard = partitioned.operand(window.operand)
                 begin = shard.index(window.dim, reading.begins)
                 value = build.extract_slice(value, begin, reading.count, window.dim)
         partitioned.op.operands[window.operand] = value

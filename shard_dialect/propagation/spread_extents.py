@@ -45,7 +45,7 @@ def spread_extents(engine: Engine, *, splits: bool) -> None:
 def _is_uneven(engine: Engine, value: int) -> bool:
     """Whether a value is annotated with shards that are not equal."""
     annotation = engine.graph.annotations[value]
-    if annotation is None or annotation.grid is None:
+    if annotation is None:
         return False
     shape, _ = engine.graph.sizes[engine.graph.kinds[value]]
     grid = engine.grids[annotation.grid]

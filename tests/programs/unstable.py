@@ -6,6 +6,18 @@ text = unstable_program(7)
 import random
 
 _SCALES = (0.01, 1.0, 20.0, 30.0, 40.0, 100.0, 3000.0)
+_SQUARES = """
+  %shift = stablehlo.constant dense<$K> : $T
+  %v = stablehlo.add %s, %shift : $T
+  %q = stablehlo.multiply %v, %v : $T
+  SUM %m %v
+  SUM %n %q
+  %k = stablehlo.constant dense<$N> : $R
+  %a = stablehlo.divide %m, %k : $R
+  %c = stablehlo.divide %n, %k : $R
+  %d = stablehlo.multiply %a, %a : $R
+"""
+"""The mean of squares, `%c`, and the square of the mean, `%d`."""
 _BODIES = {
     "softmax without its maximum": """
   %e = stablehlo.exponential %s : $T
@@ -16,28 +28,9 @@ _BODIES = {
   %e = stablehlo.exponential %s : $T
   SUM %r %e
   %y = stablehlo.log %r : $R""",
-    "variance by squares": """
-  %shift = stablehlo.constant dense<$K> : $T
-  %v = stablehlo.add %s, %shift : $T
-  %q = stablehlo.multiply %v, %v : $T
-  SUM %m %v
-  SUM %n %q
-  %k = stablehlo.constant dense<$N> : $R
-  %a = stablehlo.divide %m, %k : $R
-  %c = stablehlo.divide %n, %k : $R
-  %d = stablehlo.multiply %a, %a : $R
-  %y = stablehlo.subtract %c, %d : $R""",
-    "normalized by a variance by squares": """
-  %shift = stablehlo.constant dense<$K> : $T
-  %v = stablehlo.add %s, %shift : $T
-  %q = stablehlo.multiply %v, %v : $T
-  SUM %m %v
-  SUM %n %q
-  %k = stablehlo.constant dense<$N> : $R
-  %a = stablehlo.divide %m, %k : $R
-  %c = stablehlo.divide %n, %k : $R
-  %d = stablehlo.multiply %a, %a : $R
-  %w = stablehlo.subtract %c, %d : $R
+    "variance by squares": _SQUARES + """  %y = stablehlo.subtract %c, %d : $R""",
+    "normalized by a variance by squares": _SQUARES
+    + """  %w = stablehlo.subtract %c, %d : $R
   %i = stablehlo.rsqrt %w : $R
   WIDE %j %i
   %y = stablehlo.multiply %s, %j : $T""",

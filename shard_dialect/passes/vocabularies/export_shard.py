@@ -278,8 +278,8 @@ class _Exporter:
         if sharding.offsets:  # upstream's offsets are those of all split dimensions
             grid = self.shardings.grid(sharding.grid)
             sharding = sharding.with_offsets_everywhere(tuple(value.type.shape), grid)
-        sharding = self._sharding(sharding, sizes or [])
-        return create("shard.shard", [value.type], [value, sharding], attributes).results[0]
+        written = self._sharding(sharding, sizes or [])
+        return create("shard.shard", [value.type], [value, written], attributes).results[0]
 
     def _sharding(self, sharding: Sharding, sizes: list[ir.Value]) -> ir.Value:
         """`shard.sharding`; one with `sizes` that the program computes stands behind these."""
