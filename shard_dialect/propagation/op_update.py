@@ -207,7 +207,13 @@ def factors_of(
         return project(dims, prepared.sizes, [()] * len(dims), [False] * len(dims))
     split = [sub_axes_of(axes, grid) for axes in annotation.sharding.split_axes[: len(dims)]]
     closed = [dim not in annotation.open for dim in range(len(dims))]
-    return project(dims, prepared.sizes, split, closed)
+    factors = project(dims, prepared.sizes, split, closed)
+    # Shards at offsets do not split one factor after the other: no other tensor has these axes.
+    for dim, axes, at in zip(dims, split, annotation.sharding.offsets, strict=False):
+        if at and len(dim) > 1:
+            factors |= {factor: FactorSplit(is_closed=True) for factor in dim}
+            factors[dim[0]].overflow = axes
+    return factors
 
 
 def _projected(

@@ -82,12 +82,6 @@ class _Spread:
             for node in (self.nodes if splits else ())
             for value in node.values[rules[node.rule_number].results :]
         }
-        used = {
-            value for node in self.nodes for value in node.values[: rules[node.rule_number].results]
-        }
-        annotated = any(each and each.sharding.offsets for each in engine.graph.annotations)
-        self.stay = set() if annotated else {node.values[-1] for node in engine.graph.exits} - used
-        """Results of public functions, which are at offsets only where a user wrote some."""
         self.merged = [
             frozenset(dim[0] for dims in rule.tensors for dim in dims if len(dim) > 1)
             for rule in rules
@@ -176,8 +170,6 @@ class _Spread:
         """
         annotated, current = self.engine.graph.annotations[value], self.engine.known(value)
         if annotated is not None and annotated.sharding.split_axes[dim]:
-            return False
-        if split.offsets and value in self.stay:
             return False
         if current is None:
             return value in self.may_be_split

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.building.build import create
-from shard_dialect.ir.diagnostics import error_at, located
-from shard_dialect.ir.function import BOUNDARY, boundary, functions_of, set_boundary
+from shard_dialect.ir.diagnostics import error_at, located, warn
+from shard_dialect.ir.function import BOUNDARY, boundary, form_of, functions_of, set_boundary
 from shard_dialect.ir.grids import read_grid
 from shard_dialect.ir.mesh.annotation_ops import annotation_in, read_annotation
 from shard_dialect.ir.mesh.attributes import BLOCKS, MANUAL, NAMED, RULE, SHARDING, SHARDINGS
@@ -148,12 +148,22 @@ class _Exporter:
 
     def _boundary(self, op: ir.Operation) -> None:
         type_ = op.attributes["function_type"].value
-        for key, types in zip(BOUNDARY, (type_.inputs, type_.results), strict=True):
+        # Of a propagated function's results, propagation may have chosen the offsets.
+        keeps = (True, form_of(op) != "propagated")
+        for key, types, keep in zip(BOUNDARY, (type_.inputs, type_.results), keeps, strict=True):
             entries = boundary(op, key)
-            for entry, each in zip(entries, types, strict=True):
-                if SHARDING in entry:
-                    annotation = self.shardings.read_annotation(entry.pop(SHARDING), rank_of(each))
-                    entry[sdy.SHARDING] = self._sharding(annotation)
+            for number, (entry, each) in enumerate(zip(entries, types, strict=True)):
+                if SHARDING not in entry:
+                    continue
+                annotation = self.shardings.read_annotation(entry.pop(SHARDING), rank_of(each))
+                if annotation.sharding.offsets and not keep:
+                    warn(
+                        f"shards of result {number} begin at offsets {annotation.sharding}, which "
+                        f"cannot be expressed in {_TARGET}: they are left out",
+                        op.location,
+                    )
+                    annotation = _inferred(annotation)
+                entry[sdy.SHARDING] = self._sharding(annotation)
             set_boundary(op, key, entries)
 
     def _text(self, annotation: Annotation) -> str:
@@ -318,7 +328,7 @@ _OUT = "mesh.out_shardings"
 
 
 def _inferred(annotation: Annotation) -> Annotation:
-    """The annotation without offsets, which Shardy lacks: a user's are refused where he wrote them.
+    """The annotation without offsets, which Shardy lacks; a user's are refused where he wrote them.
 
     Uneven shards that a reshape merges are at offsets then; Shardy splits them anew.
     """
