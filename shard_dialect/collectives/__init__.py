@@ -4,7 +4,7 @@ from shard_dialect.collectives.all_gather import AllGather
 from shard_dialect.collectives.all_reduce import AllReduce
 from shard_dialect.collectives.all_slice import AllSlice
 from shard_dialect.collectives.all_to_all import AllToAll
-from shard_dialect.collectives.change_offsets import ChangeOffsets
+from shard_dialect.collectives.exchange import Exchange
 from shard_dialect.collectives.halos import CropHalo, UpdateHalo
 from shard_dialect.collectives.mask import Mask
 from shard_dialect.collectives.messages import Receive, Send
@@ -27,8 +27,8 @@ __all__ = [
     "AllSlice",
     "AllToAll",
     "Broadcast",
-    "ChangeOffsets",
     "CropHalo",
+    "Exchange",
     "Gather",
     "Index",
     "LocalStep",

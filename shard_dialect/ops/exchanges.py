@@ -9,8 +9,7 @@
     %1 = insert %got into %0[%at]             at 3, or in the room
     %read = extract %1[0] [4]
 
-Windows get so what they read (`ops.window_shards`), and shards their elements where offsets change
-(`passes.partition.partition_collectives`).
+Windows get so what they read (`ops.window_shards`).
 """
 
 from __future__ import annotations

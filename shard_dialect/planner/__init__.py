@@ -6,7 +6,6 @@ layouts/               the searches, on numbered axes, and the first guess that 
 prices                 the objective of plans: bytes, or time
 permutation            the `Permute` from one sharding to another
 halo_and_offset_steps  steps between shardings that differ in their halos or offsets
-transfer_plan          the messages of a transfer between parts of the devices
 device_groups          from lists of devices to grid axes
 """
 

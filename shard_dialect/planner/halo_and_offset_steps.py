@@ -9,8 +9,8 @@ To enlarge the halo of a dimension, the steps drop it and exchange all of it aga
 
 `ways_through_equal_shards` yields the ways between shardings whose shards begin at offsets:
 
-    [[0], {offsets = [[0, 3, 4]]}]  ->  [[0]]      change_offsets, or a gather and a slice
-    [[0], {offsets = [[0, 3, 4]]}]  ->  [[1]]      change_offsets to [[0]], and from there on
+    [[0], {offsets = [[0, 3, 4]]}]  ->  [[]]      a gather
+    partial over 0  ->  [[0], {offsets = [[0, 3, 4]]}]      a reduce-scatter, and an exchange
 
 The offsets of a dimension are dropped before the other steps, and set after them: by exchanging the
 elements that change devices, or by gathering the dimension and slicing it. A dimension that has the
@@ -19,15 +19,15 @@ same shards before and after keeps them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
 from shard_dialect.collectives import (
     AllGather,
     AllSlice,
-    ChangeOffsets,
     CropHalo,
+    Exchange,
     ReshardError,
     Step,
     UpdateHalo,
@@ -120,7 +120,7 @@ class _WayBuilder:
         self.sizes, self.shape = shape, list(shape)
         self.first, self.last = source, target
         self.before: list[Step] = []
-        self.after: list[Step] = []
+        self.after: list[Callable[[Sharding], Step]] = []
 
     def add(self, dim: int) -> None:
         """Choose the steps for the offsets of one dimension."""
@@ -132,56 +132,49 @@ class _WayBuilder:
             if offsets[0] == offsets[1]:
                 self._keep(dim, self.source)
             elif self.is_before:
-                self._drop(self._change(dim, *offsets))
+                self._drop(self._change(self.first, dim, axes, offsets[1]))
                 self._keep(dim, self.target)
             else:
-                self._set(self._change(dim, *offsets), offsets[0])
+                self._set(dim, axes, *offsets)
                 self._keep(dim, self.source)
             return
         if offsets[0]:
-            gather = AllGather(dim, axes)
-            self._drop(self._change(dim, offsets[0], ()) if self.drops_by_exchange else gather)
+            by_exchange = self.drops_by_exchange
+            change = self._change(self.first, dim, axes, ()) if by_exchange else None
+            self._drop(change or AllGather(dim, axes))
         if offsets[1]:
             axes = self.target.split_axes[dim]
             if self.sets_by_exchange:
-                self._set(self._change(dim, (), offsets[1], axes), ())
+                self._set(dim, axes, (), offsets[1])
             else:
-                self.after.append(AllSlice(dim, axes, offsets[1]))
+                step = AllSlice(dim, axes, offsets[1])
+                self.after.append(lambda now: step)
                 self.last = self.last.with_dim(dim, ())
 
     def _drop(self, step: Step) -> None:
         self.before.append(step)
         self.first = step.after(self.first)
 
-    def _set(self, step: ChangeOffsets, before: Sizes) -> None:
-        self.after.append(step)
-        self.last = self.last.with_dim(step.dim, step.axes, before)
+    def _set(self, dim: int, axes: Axes, before: Sizes, target: Sizes) -> None:
+        self.after.append(lambda now: self._change(now, dim, axes, target))
+        self.last = self.last.with_dim(dim, axes, before)
 
     def _keep(self, dim: int, sharding: Sharding) -> None:
         """Plan the other steps as if the shards of a dimension that keeps them were equal."""
         local = sharding.local_shape(self.sizes, self.grid)[dim]
         self.shape[dim] = local * self.grid.axes_size(sharding.split_axes[dim])
 
-    def _change(
-        self, dim: int, source: Sizes, target: Sizes, axes: Axes | None = None
-    ) -> ChangeOffsets:
-        along = self.source.split_axes[dim] if axes is None else axes
-        bare = Sharding(self.source.grid, ((),) * self.source.rank)
-        bounds = [
-            bare.with_dim(dim, along, each).bounds(dim, self.sizes[dim], self.grid)
-            for each in (source, target)
-        ]
-        return ChangeOffsets(dim, along, bounds[0], bounds[1], target)
+    def _change(self, now: Sharding, dim: int, axes: Axes, target: Sizes) -> Exchange:
+        return Exchange.between(now, now.with_dim(dim, axes, target), self.sizes, self.grid)
 
     def way(self) -> Way:
         """The way, whose inner shardings have no offsets."""
-        return Way(
-            tuple(self.before),
-            replace(self.first, offsets=()),
-            replace(self.last, offsets=()),
-            tuple(self.after),
-            tuple(self.shape),
-        )
+        now, after = self.last, []
+        for step_from in self.after:
+            after.append(step_from(now))
+            now = after[-1].after(now)
+        first, last = (replace(each, offsets=()) for each in (self.first, self.last))
+        return Way(tuple(self.before), first, last, tuple(after), tuple(self.shape))
 
 
 def _offsets(sharding: Sharding, dim: int) -> Sizes:

@@ -19,11 +19,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
-from shard_dialect.collectives import AllReduce, Mask, ReduceScatter, ReshardError, Step
+from shard_dialect.collectives import (
+    AllReduce,
+    Exchange,
+    Mask,
+    ReduceScatter,
+    ReshardError,
+    Step,
+)
+from shard_dialect.collectives.exchange import fewest_elements
 from shard_dialect.model.grid import Grid, SubAxis
 from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.notebook_html import print_text, table_html
-from shard_dialect.model.sharding import Reduction, Shape, Sharding
+from shard_dialect.model.sharding import Reduction, Shape, Sharding, ShardingError
 from shard_dialect.planner.halo_and_offset_steps import (
     halo_steps,
     sliced_with_halos,
@@ -84,6 +92,10 @@ def _permute(layout: Layout, now: Sharding, kind: Reduction, axes: AxisNumbers, 
     return permute(now, Sharding(now.grid, split, partial, kind), grid)
 
 
+BYTES_OF_ROUND = 32
+"""What an exchange saves for each of its rounds, at least, in the place of one collective."""
+MAX_EXCHANGED = 256
+"""The most devices among which an exchange is compared with other plans, which takes time."""
 EXACT = 2000
 """The most layouts that one search may visit."""
 
@@ -181,6 +193,7 @@ class _Planner:
         if any(_without_ones(each, self.grid) != each for each in (source, target)):
             return self._ignoring_ones(source, target, sub_axes)
         best, bound = self._on_full_axes(source, target)
+        best = self._or_exchange(best, source, target)
         finest = Refinement.finest(self.grid) if sub_axes else None
         # One step at the lower bound: no plan on finer axes is better, which saves most searches.
         if finest is None or (best.cost <= bound and len(best.steps) == 1):
@@ -258,7 +271,36 @@ class _Planner:
                 best = found
         if best is None:
             raise ReshardError(f"cannot reshard from {source} to {target}")
-        return best
+        return self._or_exchange(best, source, target)
+
+    def _or_exchange(self, best: Plan, source: Sharding, target: Sharding) -> Plan:
+        """The plan, or an exchange of the elements that devices lack, if that is much cheaper.
+
+        Of shards that are not equal, other steps move padding, too, or gather them to cut them
+        anew. But a collective is one, and an exchange is rounds of messages.
+        """
+        many = self.grid.axes_size(tuple({*source.axes, *target.axes})) > MAX_EXCHANGED
+        if many or not best.cost or [*map(type, best.steps)] == [Exchange]:
+            return best
+        if all(each.uneven_dim(self.shape, self.grid) is None for each in (source, target)):
+            return best
+        ends = (source, target, self.shape, self.grid)
+        try:
+            if not self._saves(best, fewest_elements(*ends) * self.itemsize, 1):
+                return best
+            step = Exchange.between(*ends)
+        except ShardingError:
+            return best
+        found = self._planned((step,), source, best.exact)
+        if self.prices.is_time:
+            return min(best, found, key=lambda plan: plan.cost)
+        rounds = sum(not each.stays for each in step.plan.rounds)
+        return found if self._saves(best, found.bytes_moved, rounds) else best
+
+    def _saves(self, best: Plan, moved: int, rounds: int) -> bool:
+        """Whether an exchange in so many rounds is worth its messages."""
+        saved = best.bytes_moved - moved
+        return saved > max(best.bytes_moved // 10, BYTES_OF_ROUND * rounds)
 
     def _on_full_axes(self, source: Sharding, target: Sharding) -> tuple[Plan, int]:
         """The best plan on the axes of `grid`; and a lower bound without permutations."""

@@ -183,7 +183,7 @@ def _nothing(
       "sdy.all_slice", "sdy.all_to_all", "sdy.collective_permute", "sdy.all_reduce",
       "sdy.reduce_scatter", "sdy.sharded_to_unreduced", "sdy.replicated_to_unreduced",
       "sdy.data_flow_edge", "mesh.all_gather", "mesh.all_reduce", "mesh.all_to_all",
-      "mesh.change_offsets", "mesh.local_split", "mesh.reduce_scatter",
+      "mesh.exchange", "mesh.local_split", "mesh.reduce_scatter",
       "mesh.update_halo")  # fmt: skip
 def _annotation(
     m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]

@@ -6,7 +6,7 @@ From the package it takes the steps and the device groups, `Grid.groups`; shards
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache, reduce
-from itertools import pairwise, product
+from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -17,8 +17,8 @@ from shard_dialect.collectives import (
     AllReduce,
     AllSlice,
     AllToAll,
-    ChangeOffsets,
     CropHalo,
+    Exchange,
     Mask,
     Permute,
     ReduceScatter,
@@ -150,11 +150,24 @@ def combine(arrays: Sequence[Array], kind: Reduction) -> Array:
     return reduce(COMBINE[kind], arrays)
 
 
-def slices(step: AllSlice | ChangeOffsets, arrays: Sequence[Array], size: int) -> list[Array]:
-    """What each member keeps of its array, or gets of all."""
-    if isinstance(step, ChangeOffsets):
-        whole = np.concatenate(arrays, step.dim)
-        return [between(whole, step.dim, *ends) for ends in pairwise(step.target)]
+def exchanged(step: Exchange, arrays: Sequence[Array], shapes: Sequence[Shape]) -> list[Array]:
+    """What each member gets, message by message; nobody's elements are 1 << 20."""
+    results = [np.full(shape, 1 << 20, DTYPE) for shape in shapes]
+    for each in step.plan.rounds:
+        ends = [(message.sender, message.receiver) for message in each.messages]
+        assert all(len(set(ranks)) == len(ends) for ranks in zip(*ends, strict=True))
+        for message in each.messages:
+            assert all(a <= b for a, b in zip(message.shape, each.shape, strict=True))
+            taken, put = (
+                tuple(map(slice, at, map(sum, zip(at, message.shape, strict=True))))
+                for at in (message.taken_at, message.put_at)
+            )
+            results[message.receiver][put] = arrays[message.sender][taken]
+    return results
+
+
+def slices(step: AllSlice, arrays: Sequence[Array], size: int) -> list[Array]:
+    """What each member keeps of its array."""
     dim, halo = step.dim, step.halo
     if step.offsets:
         ends = pairwise(step.offsets)
@@ -173,7 +186,7 @@ def on_group(step: Step, arrays: Sequence[Array], size: int) -> list[Array]:
     match step:
         case AllGather(dim):
             return [np.concatenate(arrays, dim)] * n
-        case AllSlice() | ChangeOffsets():
+        case AllSlice():
             return slices(step, arrays, size)
         case AllReduce(_, kind):
             return [combine(arrays, kind)] * n
@@ -218,18 +231,17 @@ def on_grid(
     dim = split_dim(step)
     size = 0 if dim is None else shard_size(shape[dim], step.after(now).split_axes[dim], grid)
     after = dict[int, Array]()
+    if isinstance(step, Exchange):
+        shapes = [
+            cut(whole_array(shape), step.target, rank, grid).shape for rank in range(grid.size)
+        ]
+        for group in grid.groups(step.axes):
+            arrays = [held[rank] for rank in group]
+            after |= zip(group, exchanged(step, arrays, [shapes[r] for r in group]), strict=True)
+        return [after[rank] for rank in range(grid.size)]
     for group in grid.groups(step.axes):
         after |= zip(group, on_group(step, [held[rank] for rank in group], size), strict=True)
     return [after[rank] for rank in range(grid.size)]
-
-
-def rows_moved(source: Sequence[int], target: Sequence[int]) -> int:
-    """The sum, over distances, of the most that a device sends to one at this distance."""
-    most: dict[int, int] = {}
-    for place, other in product(range(len(source) - 1), repeat=2):
-        common = min(source[place + 1], target[other + 1]) - max(source[place], target[other])
-        most[other - place] = max(most.get(other - place, 0), common)
-    return sum(count for distance, count in most.items() if distance)
 
 
 def held_by(now: Sharding, shape: Shape, grid: Grid) -> list[int]:
@@ -264,9 +276,13 @@ def bytes_of(step: Step, now: Sharding, shape: Shape, grid: Grid) -> Fraction:
             return Fraction((n - 1) * operand, n)
         case Permute():
             return Fraction(operand if n > 1 else 0)
-        case ChangeOffsets(dim, _, source, target):
-            rows = rows_moved(source, target)
-            return Fraction(rows * prod(held[:dim] + held[dim + 1 :]) * DTYPE.itemsize)
+        case Exchange():
+            sent = [
+                each
+                for each in step.plan.rounds
+                if any(message.sender != message.receiver for message in each.messages)
+            ]
+            return Fraction(sum(prod(each.shape) for each in sent) * DTYPE.itemsize)
         case UpdateHalo(dim, _, low, high):
             return Fraction(operand // held[dim] * (low + high) if n > 1 else 0)
 

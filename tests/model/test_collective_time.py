@@ -8,7 +8,7 @@ from shard_dialect.collectives import (
     AllSlice,
     AllToAll,
     Broadcast,
-    ChangeOffsets,
+    Exchange,
     Gather,
     Mask,
     Permute,
@@ -22,7 +22,7 @@ from shard_dialect.collectives import (
 )
 from shard_dialect.collectives.collective_time import seconds, time_of
 from shard_dialect.errors import ShardError
-from shard_dialect.model import Grid
+from shard_dialect.model import Grid, Sharding
 from shard_dialect.model.devices.device_model import DeviceModel, NetworkLevel
 
 NODES = DeviceModel(
@@ -42,6 +42,8 @@ TORUS = DeviceModel(
 )
 ROW = Grid("row", (4,))
 PAIR = Grid("pair", (2, 4))
+EVEN = Sharding("row", ((0,), ()))
+APART = Sharding("row", ((0,), ()), offsets=((0, 1, 4, 6, 8), ()))
 
 
 @pytest.mark.parametrize(
@@ -63,7 +65,7 @@ PAIR = Grid("pair", (2, 4))
         (AllSlice(0, (0,)), 0),
         (Mask((0,)), 0),
         (UpdateHalo(0, (0,), 1, 2), (1 + 0.8) + (1 + 1.6)),
-        (ChangeOffsets(0, (0,), (0, 2, 4, 6, 8), (0, 1, 4, 6, 8)), 1 + 0.8),
+        (Exchange.between(EVEN, APART, (8, 20), ROW), 1 + 0.8),
     ],
     ids=lambda each: getattr(each, "kind", ""),
 )

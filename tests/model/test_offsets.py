@@ -5,34 +5,34 @@ import re
 
 import pytest
 
-from shard_dialect.collectives import AllSlice, AllToAll, ChangeOffsets, ReduceScatter, ReshardError
+from shard_dialect.collectives import AllSlice, AllToAll, Exchange, ReduceScatter, ReshardError
 from shard_dialect.model import Annotation, Grid, Sharding, ShardingError
 from shard_dialect.planner import plan
 from tests.model.interpreter import Axes, holds, lay, run, spread, whole_array
 
 GRID = Grid("g", (4,))
 AT = Sharding("g", ((0,),), offsets=((0, 2, 5, 9, 14),))
+APART = Sharding("g", ((0,),), offsets=((0, 5, 5, 14, 14),))
 
 
 @pytest.mark.parametrize(
     ("source", "target", "text", "moved"),
     [
         (AT, AT, "nothing", 0),
-        (lay((0,)), AT, "change_offsets dim 0 axes [0] [0, 4, 8, 12, 14] to [0, 2, 5, 9, 14]", 12),
-        (AT, lay((0,)), "change_offsets dim 0 axes [0] [0, 2, 5, 9, 14] to [0, 4, 8, 12, 14]", 12),
+        (lay((0,)), AT, f"exchange axes [0] to {AT}", 12),
+        (AT, lay((0,)), "exchange axes [0] to [[0]]", 12),
         (AT, lay(()), "all_gather dim 0 axes [0]", 60),
         (lay(()), AT, "all_slice dim 0 axes [0] at [0, 2, 5, 9, 14]", 0),
         (
             lay((), partial=(0,)),
             AT,
-            "reduce_scatter dim 0 axes [0] sum; "
-            "change_offsets dim 0 axes [0] [0, 4, 8, 12, 14] to [0, 2, 5, 9, 14]",
+            f"reduce_scatter dim 0 axes [0] sum; exchange axes [0] to {AT}",
             60,
         ),
         (
             AT,
-            Sharding("g", ((0,),), offsets=((0, 5, 5, 14, 14),)),
-            "change_offsets dim 0 axes [0] [0, 2, 5, 9, 14] to [0, 5, 5, 14, 14]",
+            APART,
+            f"exchange axes [0] to {APART}",
             20,
         ),
     ],
@@ -104,10 +104,12 @@ def _fits(source: Sharding, target: Sharding, grid: Grid) -> bool:
     )
 
 
-def test_offsets_change_along_all_axes_of_a_dimension() -> None:
-    step = ChangeOffsets(0, (0,), (0, 4, 8), (0, 1, 8), (0, 1, 8))
-    with pytest.raises(ReshardError, match="is not split along"):
-        step.after(lay((1,)))
+def test_an_exchange_is_between_the_shardings_that_it_was_planned_for() -> None:
+    step = Exchange.between(AT, lay((0,)), (14,), GRID)
+    with pytest.raises(ReshardError, match=re.escape("exchanges shards of [[0], {offsets")):
+        step.after(lay(()))
+    with pytest.raises(ReshardError, match="not partial alike"):
+        Exchange.between(AT, lay((), partial=(0,)), (14,), GRID)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shard_dialect.collectives import AllGather, AllToAll, ReduceScatter, ReshardError, Step
+from shard_dialect.collectives import (
+    AllGather,
+    AllToAll,
+    Exchange,
+    ReduceScatter,
+    ReshardError,
+    Step,
+)
 from shard_dialect.model import Grid, Reduction, Sharding, ShardingError
 from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.planner import Plan, plan
@@ -108,9 +115,11 @@ def test_a_plan_is_right_and_nothing_is_cheaper(grid: Grid, shape: Shape) -> Non
         assert holds(held, whole, end, found.grid), f"{source} -> {target}: {found}"
         assert found.exact
         assert found.bytes_moved == moved
-        assert moved_by(found.steps, begin, shape, found.grid) == cheapest(
-            source, target, shape, grid
-        ), f"{source} -> {target}: {found}"
+        least = cheapest(source, target, shape, grid)
+        taken = moved_by(found.steps, begin, shape, found.grid)
+        # An exchange moves less than collectives, of shards that are not equal.
+        is_exchange = any(isinstance(step, Exchange) for step in found.steps)
+        assert taken < least if is_exchange else taken == least, f"{source} -> {target}: {found}"
 
 
 def cheapest(source: Sharding, target: Sharding, shape: Shape, grid: Grid) -> Fraction:

@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from shard_dialect.collectives import Mask
+from shard_dialect.collectives import Exchange, Mask
 from shard_dialect.model import Grid, Sharding
 from shard_dialect.model.devices.device_model import DeviceModel, NetworkLevel
 from shard_dialect.planner import Prices, plan
@@ -101,7 +101,8 @@ def test_no_plan_is_slower_than_the_exhaustive_search(name: str, grid: Grid, sha
         uneven = uneven_dims(source, target, shape, grid)
         assert found.exact
         least = times(source, target.partial, uneven, shape, grid, name)[target]
-        assert found.cost == least[0], (source, target)
+        is_exchange = any(isinstance(step, Exchange) for step in found.steps)
+        assert found.cost < least[0] if is_exchange else found.cost == least[0], (source, target)
         now = source
         for step in found.steps:
             now = step.after(now)

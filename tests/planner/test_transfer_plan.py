@@ -9,7 +9,7 @@ import pytest
 
 from shard_dialect.model import Grid, Sharding
 from shard_dialect.model.sub_cluster import Place
-from shard_dialect.planner.transfer_plan import End, Message, TransferPlan, plan_transfer
+from shard_dialect.model.transfer_plan import End, Message, TransferPlan, plan_transfer
 
 Elements = dict[tuple[int, ...], int]
 """Where a device has each element of a tensor: its place in the shard."""
@@ -35,14 +35,14 @@ def shards(end: End, shape: tuple[int, ...]) -> dict[int, dict[tuple[int, ...], 
     return found
 
 
-def moved(message: Message, shape: tuple[int, ...]) -> list[tuple[tuple[int, ...], ...]]:
+def moved(message: Message) -> list[tuple[tuple[int, ...], ...]]:
     """The places in the sender's and in the receiver's shard of each element of a box."""
     return [
         tuple(
             tuple(a + b for a, b in zip(begin, at, strict=True))
             for begin in (message.taken_at, message.put_at)
         )
-        for at in product(*map(range, shape))
+        for at in product(*map(range, message.shape))
     ]
 
 
@@ -54,8 +54,9 @@ def check(plan: TransferPlan, source: End, target: End, shape: tuple[int, ...]) 
             ranks = [getattr(message, key) for message in each.messages]
             assert len(set(ranks)) == len(ranks)
         for message in each.messages:
+            assert all(a <= b for a, b in zip(message.shape, each.shape, strict=True))
             assert each.stays == (message.sender == message.receiver)
-            for taken, put in moved(message, each.shape):
+            for taken, put in moved(message):
                 element = next(e for e, at in had[message.sender].items() if at == taken)
                 assert wanted[message.receiver][element] == put
                 assert each.stays or element not in had.get(message.receiver, {})

@@ -127,9 +127,14 @@ def keep_within(
     return elementwise([value], kept)
 
 
+def keep_box(value: ir.Value, others: ir.Value, counts: Mapping[int, ir.Value]) -> ir.Value:
+    """As `keep_first`, but elements of the tensor `others` elsewhere."""
+    return elementwise([value, others], lambda kept, it: select(is_within(counts), kept, it))
+
+
 def switch_at(before: ir.Value, after: ir.Value, dim: int, at: ir.Value) -> ir.Value:
     """`before` at indices less than `at` along `dim`, `after` from there on."""
-    return elementwise([before, after], lambda a, b: select(is_within({dim: at}), a, b))
+    return keep_box(before, after, {dim: at})
 
 
 def is_within(counts: Mapping[int, ir.Value]) -> ir.Value:

@@ -15,11 +15,12 @@ from shard_dialect.collectives.collective_record import Kind, Spelling
 from shard_dialect.collectives.collective_table import DISTRIBUTED, record_of
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
+from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.mesh.attributes import integer, ints
 from shard_dialect.ir.mesh.notation import only_sharding, read_axes, read_notation, write_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, read_sharding
 from shard_dialect.ir.shard.local_collectives import KINDS
-from shard_dialect.model import REDUCTIONS, Axes, Reduction, Sharding, ShardingError
+from shard_dialect.model import REDUCTIONS, Axes, Grid, Reduction, Sharding, ShardingError
 from shard_dialect.planner import halo_steps
 
 
@@ -106,6 +107,17 @@ class MeshOp:
     def sizes(self) -> list[int]:
         """The shape of the operand."""
         return list(self.op.operands[0].type.shape)
+
+    @property
+    def grid(self) -> Grid:
+        """The grid of the operand's sharding, as the module declares it."""
+        around = self.op.parent
+        while around is not None:
+            # While a file is parsed, its module is in another one.
+            if around.name == "builtin.module" and self.source.grid in (found := grids_of(around)):
+                return found[self.source.grid]
+            around = around.parent
+        raise ShardingError(f"is on grid @{self.source.grid}, which is not declared")
 
     @property
     def axes(self) -> Axes:

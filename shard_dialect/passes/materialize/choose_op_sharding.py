@@ -44,13 +44,13 @@ from shard_dialect.model.factor_projection import Dims
 from shard_dialect.model.grid import Axes
 from shard_dialect.model.sharding import Sizes
 from shard_dialect.model.sub_cluster import Place
+from shard_dialect.model.transfer_plan import End, plan_transfer
 from shard_dialect.ops.op_kinds import OpKind
 from shard_dialect.ops.op_table import carries
 from shard_dialect.ops.uneven_shards import may_be_uneven, may_have_halos, may_have_offsets
 from shard_dialect.passes.materialize.resharded_values import ReshardedValues
 from shard_dialect.passes.materialize.target_shardings import without_axes
 from shard_dialect.passes.materialize.type_consistency import with_partial_axes
-from shard_dialect.planner.transfer_plan import End, plan_transfer
 
 MAX_COMBINATIONS = 20_000
 """Above this number of combinations, each factor keeps only its longest candidate and none."""

@@ -28,26 +28,31 @@ from shard_dialect.collectives import (
     NOBODY,
     AllGather,
     AllSlice,
-    ChangeOffsets,
     CropHalo,
+    Exchange,
     Permute,
     Step,
     UpdateHalo,
 )
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
-from shard_dialect.ir.building.loops_and_masks import as_index, extract_box, insert_box
+from shard_dialect.ir.building.loops_and_masks import (
+    as_index,
+    extract_box,
+    insert_box,
+    keep_box,
+)
 from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.mesh.mesh_collectives import Collective, read_collective
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.shard.local_collectives import write_local
 from shard_dialect.model import Axes, Grid, Sharding, ShardingRule
+from shard_dialect.model.grid import full_axis
 from shard_dialect.model.sharding import Shape
+from shard_dialect.model.transfer_plan import Message, Round, TransferPlan
 from shard_dialect.ops import PartitionedOp, Shard
-from shard_dialect.ops.exchanges import exchanged
 from shard_dialect.ops.partitioned_op import device_indices
 from shard_dialect.planner import bytes_moved, nests, plan
-from shard_dialect.planner.transfer_plan import Message, Round, TransferPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +139,8 @@ def exact_steps(op: ir.Operation, shardings: Shardings) -> Collective:
     now = source
     for step in steps:
         before, now = now, step.after(now)
-        if before.grid == now.grid and not nests(before, now, shape, grid):
+        may_stay = isinstance(step, Exchange) or before.grid != now.grid
+        if not (may_stay or nests(before, now, shape, grid)):
             # Costs are compared with one another, so the size of elements does not matter.
             best = plan(source, collective.target, shape, 1, grid, sub_axes=False)
             return replace(collective, steps=best.steps)
@@ -186,12 +192,9 @@ def _written(
         return _sliced_at_offsets(step, grid, value, type_)
     if isinstance(step, AllSlice) and any(step.halo):
         return _sliced_with_halo(step, grid, value, type_)
-    if isinstance(step, ChangeOffsets):
-        shard = _shard_of(tuple(global_type.shape), tuple(value.type.shape), before, grid)
-        rounds = step.exchange()
-        most = max((each.size for each in rounds), default=0)
-        value = _padded(value, step.dim, value.type.shape[step.dim] + most)
-        return exchanged(value, shard, step.dim, rounds, type_.shape[step.dim])
+    if isinstance(step, Exchange):
+        members = Grid(grid.name, grid.sizes_along(step.axes))
+        return write_transfer(step.plan, value, type_, members, step.axes)
     count = grid.axes_size(step.axes)
     local_shape = list(type_.shape)
     if step.cut_dim is not None:
@@ -271,36 +274,56 @@ def write_transfer(
     plan: TransferPlan,
     value: ir.Value,
     type_: ir.RankedTensorType,
-    grid: Grid,
+    members: Grid,
+    axes: Axes,
     into: ir.Value | None = None,
 ) -> ir.Value:
     """Write the rounds of `plan` on the shard `value`; returns the new shard, of `type_`.
 
-    Elements that a device does not get come from its shard `into`; without one, they are zeros.
+    The plan is of `members`, the devices of each group along `axes` of the grid. Elements that a
+    device does not get come from its shard `into`; without one, they are zeros.
     """
-    return _Writer(value, type_, grid).write(plan, into)
+    return _Writer(value, type_, members, axes).write(plan, into)
+
+
+def _with_room(
+    value: ir.Value, rounds: Sequence[Round], begin_of: Callable[[Message], tuple[int, ...]]
+) -> ir.Value:
+    """The value, padded so that the box of each round fits in where a message begins."""
+    for dim, size in enumerate(value.type.shape):
+        ends = [begin_of(each)[dim] + r.shape[dim] for r in rounds for each in r.messages]
+        value = _padded(value, dim, max([size, *ends]))
+    return value
 
 
 @dataclass
 class _Writer:
-    """Writes one transfer of `value`, on all devices of `grid`."""
+    """Writes one transfer of `value` among groups of devices."""
 
     value: ir.Value
     type_: ir.RankedTensorType
     grid: Grid
+    """The devices of a group."""
+    axes: Axes
+    """Those of the grid of all devices that the axes of `grid` are."""
     listed: dict[tuple[Axes, tuple[int, ...]], ir.Value] = field(default_factory=dict)
     """The numbers of this device that were written already."""
 
     def write(self, plan: TransferPlan, into: ir.Value | None) -> ir.Value:
         """Write the rounds after one another; those in which nothing moves come first."""
         shape = tuple(self.type_.shape)
-        is_whole = [each.shape == shape and not each.stays for each in plan.rounds] == [True]
-        if is_whole and into is None:
+        is_whole = [
+            each.shape == shape and not (each.stays or each.ragged_dims) for each in plan.rounds
+        ]
+        if is_whole == [True] and into is None:
             return self._sent(plan.rounds[0])  # a device without a sender has zeros already
+        # A round's box may be larger than a device's own, and end behind its shard.
+        self.value = _with_room(self.value, plan.rounds, lambda message: message.taken_at)
         shard = reductions.identity_tensor("sum", self.type_) if into is None else into
+        shard = _with_room(shard, plan.rounds, lambda message: message.put_at)
         for each in plan.rounds:
             shard = self._put(each, shard)
-        return shard
+        return extract_box(shard, [0] * len(shape), shape)
 
     def _put(self, round_: Round, shard: ir.Value) -> ir.Value:
         """The shard, with the box that this device receives in a round, or keeps, put into it."""
@@ -314,9 +337,12 @@ class _Writer:
 
         def inserted() -> ir.Value:
             own = extract_box(self.value, taken_at, round_.shape) if box is None else box
+            if round_.ragged_dims:
+                before = extract_box(shard, offsets, round_.shape)
+                own = keep_box(own, before, self._sizes(receivers, axes, round_.ragged_dims))
             return insert_box(shard, own, offsets)
 
-        if len(receivers) == self.grid.size:
+        if len(receivers) == self.grid.size or round_.ragged_dims:
             return inserted()
         takes_part = self._own(dict.fromkeys(receivers, 1), axes)
         is_receiver = build.compare("eq", takes_part, build.index(1))
@@ -328,6 +354,13 @@ class _Writer:
             build.create("scf.yield", [], [shard])
         return branch.results[0]
 
+    def _sizes(
+        self, receivers: Mapping[int, Message], axes: Axes, dims: Sequence[int]
+    ) -> dict[int, ir.Value]:
+        """The sizes of this device's own box in these dimensions; 0 if it gets none."""
+        by_rank = {dim: {rank: each.shape[dim] for rank, each in receivers.items()} for dim in dims}
+        return {dim: self._own(sizes, axes) for dim, sizes in by_rank.items()}
+
     def _sent(self, round_: Round) -> ir.Value:
         """The box that arrives at each device."""
         axes = round_.varying_axes(self.grid)
@@ -336,7 +369,12 @@ class _Writer:
             to = self.grid.index_along(each.receiver, axes)
             permutation[self.grid.index_along(each.sender, axes)] = to
         box = extract_box(self.value, self._taken_at(round_), round_.shape)
-        return write_local(Permute(axes, tuple(permutation)), self.grid.name, box, box.type)
+        step = Permute(self._along(axes), tuple(permutation))
+        return write_local(step, self.grid.name, box, box.type)
+
+    def _along(self, axes: Axes) -> Axes:
+        """The axes of the grid of all devices."""
+        return tuple(self.axes[full_axis(axis)] for axis in axes)
 
     def _taken_at(self, round_: Round) -> list[int | ir.Value]:
         """Where the box that a device sends, or keeps, is in its shard."""
@@ -366,5 +404,6 @@ class _Writer:
             by_position[self.grid.index_along(rank, axes)] = number
         key = axes, tuple(by_position)
         if key not in self.listed:
-            self.listed[key] = as_index(own_number(by_position, axes, self.grid.name))
+            number = own_number(by_position, self._along(axes), self.grid.name)
+            self.listed[key] = as_index(number)
         return self.listed[key]

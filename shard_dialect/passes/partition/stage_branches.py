@@ -16,7 +16,7 @@ device of two stages takes their branches in that order, too. The ops of a stage
 front as possible, so that there is one branch per stage between two transfers. Loops and branches
 with several stages inside are run by all devices, and their blocks are branched by stage.
 
-A transfer moves to each device what it lacks of its shard (`planner.transfer_plan`). So it becomes
+A transfer moves to each device what it lacks of its shard (`model.transfer_plan`). So it becomes
 one permutation or several, of slices, outside of branches.
 """
 
@@ -45,10 +45,10 @@ from shard_dialect.ir.walk import body, walk
 from shard_dialect.model import Axes, Grid, ShardingError, SubCluster
 from shard_dialect.model.grid import full_axis
 from shard_dialect.model.sub_cluster import Place
+from shard_dialect.model.transfer_plan import End, plan_transfer
 from shard_dialect.ops.partitioned_op import device_indices
 from shard_dialect.passes.partition.partition_collectives import own_number, write_transfer
 from shard_dialect.passes.stages.assign_stages import StageAnnotations, Stages
-from shard_dialect.planner.transfer_plan import End, plan_transfer
 
 
 def branch_by_stage(
@@ -149,7 +149,8 @@ class _Branches:
                 raise ShardingError(f"passes on a tensor sharded as {partial[0]}, a partial one")
             plan = plan_transfer(source, target, *(tuple(each.shape) for each in types))
             (value, *into), result = transfer.operands, transfer.results[0]
-            moved = write_transfer(plan, value, result.type, self.grid, *into)
+            everywhere = tuple(range(self.grid.rank))
+            moved = write_transfer(plan, value, result.type, self.grid, everywhere, *into)
         result.replace_all_uses_with(moved)
         transfer.erase()
 

@@ -41,7 +41,7 @@ func.func @backward(%x: tensor<14xf32>) -> tensor<14xf32> {
 // CHECK: stablehlo.reduce{{.*}}offsets = {{\[\[}}0, 2, 5, 9, 14]]
 // MOVED-LABEL: func.func @other_dimensions
 // MOVED-NEXT: stablehlo.dot_general %arg0
-// MOVED-NOT: mesh.change_offsets
+// MOVED-NOT: mesh.exchange
 // MOVED: stablehlo.reduce(%arg0
 // MOVED-NEXT: return
 func.func @other_dimensions(%x: tensor<14x8xf32>, %w: tensor<8x8xf32>) -> (tensor<14x8xf32>, tensor<14xf32>) {
@@ -57,7 +57,7 @@ func.func @other_dimensions(%x: tensor<14x8xf32>, %w: tensor<8x8xf32>) -> (tenso
 // CHECK-LABEL: func.func @annotated_otherwise
 // CHECK: math.exp %0 {mesh.shardings = [#mesh.shard<@g, {{\[\[}}0]]>]}
 // MOVED-LABEL: func.func @annotated_otherwise
-// MOVED-NEXT: mesh.change_offsets %arg0 {tensor_axis = 0 : i64}
+// MOVED-NEXT: mesh.exchange %arg0
 // MOVED-NEXT: math.exp
 // MOVED-NEXT: return
 func.func @annotated_otherwise(%x: tensor<14xf32>) -> tensor<14xf32> {
@@ -86,10 +86,10 @@ func.func @constants(%x: tensor<14xf32>) -> tensor<14xf32> {
 // CHECK: "stablehlo.reduce_window"
 // CHECK: {mesh.shardings = [#mesh.shard<@g, {{\[\[}}0]]>]}
 // MOVED-LABEL: func.func @equal_shards_needed
-// MOVED: mesh.change_offsets %arg0
+// MOVED: mesh.exchange %arg0
 // MOVED: mesh.update_halo
 // MOVED: "stablehlo.reduce_window"
-// MOVED: mesh.change_offsets
+// MOVED: mesh.exchange
 // MOVED-NEXT: math.exp
 // MOVED-NEXT: return
 func.func @equal_shards_needed(%x: tensor<16xf32>) -> tensor<16xf32> {

@@ -6,15 +6,17 @@
     to 1: 2 rows of device 3     device 3 keeps 2 of its rows
 
 A transfer is a list of **rounds**. In a round each device sends one box of its shard, and receives
-one, at most; all boxes of a round have one shape. So a round is a permutation of the devices, and
-the bytes of all rounds together are what the most loaded device sends or receives.
+one, at most. So a round is a permutation of the devices. All send as much as the largest box of the
+round, and a device drops what is more than its own box. So the bytes of all rounds together are at
+least what the most loaded device sends or receives, and as many if boxes have one shape.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
@@ -87,14 +89,28 @@ class Message:
     receiver: int
     taken_at: tuple[int, ...]
     put_at: tuple[int, ...]
+    shape: Shape
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Messages of one shape, at most one from each device and one to each."""
+    """Messages, at most one from each device and one to each, of boxes of up to this shape."""
 
     shape: Shape
     messages: tuple[Message, ...]
+
+    @classmethod
+    def of(cls, messages: Sequence[Message]) -> Round:
+        """The round of these messages."""
+        return cls(
+            tuple(map(max, *(each.shape for each in messages), messages[0].shape)), (*messages,)
+        )
+
+    @property
+    def ragged_dims(self) -> tuple[int, ...]:
+        """The dimensions in which some box is smaller than the round's shape."""
+        dims = range(len(self.shape))
+        return tuple(d for d in dims if any(m.shape[d] != self.shape[d] for m in self.messages))
 
     @property
     def stays(self) -> bool:
@@ -104,8 +120,8 @@ class Round:
     def varying_axes(self, grid: Grid) -> Axes:
         """The axes of `grid` without those along which all devices do the same, among themselves.
 
-        >>> along = [Message(sender, sender + 2, (0,), (0,)) for sender in (0, 1)]
-        >>> Round((4,), tuple(along)).varying_axes(Grid("g", (2, 2)))
+        >>> along = [Message(sender, sender + 2, (0,), (0,), (4,)) for sender in (0, 1)]
+        >>> Round.of(along).varying_axes(Grid("g", (2, 2)))
         (0,)
         """
         at = [
@@ -121,6 +137,7 @@ class Round:
                     *(end[each] for each in kept),
                     message.taken_at,
                     message.put_at,
+                    message.shape,
                 )
                 for begin, end, message in at
             }
@@ -164,7 +181,7 @@ def plan_transfer(
     for rank, part in held.items():
         holders[part].append(rank)
     by_bounds = _ByBounds.of(holders)
-    kept: dict[Shape, list[Message]] = defaultdict(list)
+    kept: list[Message] = []
     lacking: dict[Shape, list[tuple[int, _Part, _Box]]] = defaultdict(list)
     wanted_parts = target.parts(target_shape or shape)
     for receiver, (addend, wanted) in wanted_parts.items():
@@ -172,50 +189,122 @@ def plan_transfer(
             box = _common(part[1], wanted)
             size = tuple(end - begin for begin, end in box)
             if held.get(receiver) == part:
-                kept[size].append(_message(receiver, receiver, box, part[1], wanted))
+                kept.append(_message(receiver, receiver, box, part[1], wanted))
             else:
                 lacking[size].append((receiver, part, box))
     wanted_by = {rank: box for rank, (_, box) in wanted_parts.items()}
-    rounds = [Round(size, tuple(messages)) for size, messages in sorted(kept.items())]
     load: Counter[int] = Counter()
+    sent: list[Message] = []
     # The largest boxes first: the smaller ones can then even out the load.
     for size, boxes in sorted(lacking.items(), key=lambda each: -prod(each[0])):
         choices = [holders[part] for _, part, _ in boxes]
         senders = _choose_senders(choices, prod(size), load)
-        messages = [
+        sent += [
             _message(sender, receiver, box, part[1], wanted_by[receiver])
             for sender, (receiver, part, box) in zip(senders, boxes, strict=True)
         ]
-        rounds += [Round(size, tuple(each)) for each in in_rounds(messages)]
-    return TransferPlan(tuple(rounds))
+    return TransferPlan((*_in_few_bytes(kept), *_in_few_bytes(sent)))
+
+
+def _in_few_bytes(messages: Sequence[Message]) -> Sequence[Round]:
+    """The messages in the rounds that send least: by shape, by distance, or as they fit.
+
+    >>> boxes = [(0, 1, (4,)), (1, 0, (3,)), (1, 2, (1,))]
+    >>> found = _in_few_bytes([Message(a, b, (0,), (0,), size) for a, b, size in boxes])
+    >>> [(each.shape, len(each.messages)) for each in found]
+    [((4,), 2), ((1,), 1)]
+    """
+    by_shape: dict[Shape, list[Message]] = defaultdict(list)
+    by_distance: dict[int, list[Message]] = defaultdict(list)
+    for each in messages:
+        by_shape[each.shape].append(each)
+        by_distance[each.receiver - each.sender].append(each)
+    apart = [Round.of(each) for alike in by_shape.values() for each in in_rounds(alike)]
+    if len(by_shape) == 1:
+        return apart
+    along = [Round.of(each) for each in by_distance.values()]
+    joined = _first_fit(messages) if len(messages) <= MAX_IMPROVED else along
+    return min(
+        (joined, along, apart),
+        key=lambda rounds: (sum(prod(each.shape) for each in rounds), len(rounds)),
+    )
+
+
+def _first_fit(messages: Sequence[Message]) -> list[Round]:
+    """The messages in rounds, the largest boxes first, each in that in which it adds least."""
+    rounds: list[list[Message]] = []
+    shapes: list[Shape] = []
+    busy: list[tuple[set[int], set[int]]] = []
+    for message in sorted(messages, key=lambda each: (-prod(each.shape), each.sender)):
+        alone = prod(message.shape)
+        best = (alone, len(rounds), message.shape)
+        for number, (shape, (senders, receivers)) in enumerate(zip(shapes, busy, strict=True)):
+            if message.sender not in senders and message.receiver not in receivers:
+                larger = tuple(map(max, shape, message.shape))
+                best = min(best, (prod(larger) - prod(shape), number, larger))
+        _, number, larger = best
+        if number == len(rounds):
+            rounds.append([])
+            shapes.append(larger)
+            busy.append((set(), set()))
+        rounds[number].append(message)
+        shapes[number] = larger
+        busy[number][0].add(message.sender)
+        busy[number][1].add(message.receiver)
+    return list(map(Round.of, rounds))
+
+
+def most_lacked(source: End, target: End, shape: Shape) -> int:
+    """The most elements that a device of `target` lacks: no transfer sends fewer."""
+    held = source.parts(shape)
+    lacked = [0]
+    for rank, (addend, wanted) in target.parts(shape).items():
+        kept = 0
+        if rank in held and held[rank][0] == addend:
+            kept = prod(max(0, end - begin) for begin, end in _common(held[rank][1], wanted))
+        lacked.append(prod(end - begin for begin, end in wanted) - kept)
+    return max(lacked)
 
 
 @dataclass(frozen=True, slots=True)
 class _ByBounds:
-    """Parts by the bounds of their addend, and of their box in each dimension."""
+    """Parts by the bounds of their addend, and of their box in each dimension.
 
-    inner: dict[tuple[int, int], _ByBounds] = field(default_factory=dict)
-    parts: list[_Part] = field(default_factory=list)
+    Along a dimension the bounds of one sharding follow one another: their order finds those within.
+    """
+
+    bounds: list[tuple[int, int]]
+    inner: list[_ByBounds]
+    parts: list[_Part]
 
     @classmethod
     def of(cls, parts: Iterable[_Part]) -> _ByBounds:
-        root = cls()
-        for addend, box in parts:
-            node = root
-            for bounds in ((addend, addend + 1), *box):
-                node = node.inner.setdefault(bounds, cls())
-            node.parts.append((addend, box))
-        return root
+        return cls._at([(((addend, addend + 1), *box), (addend, box)) for addend, box in parts])
 
-    def overlapping(self, bounds: _Box) -> Iterator[_Part]:
-        """The parts that have an element within `bounds`, in their order along each dimension."""
-        if not bounds:
+    @classmethod
+    def _at(cls, parts: Sequence[tuple[_Box, _Part]]) -> _ByBounds:
+        inner: dict[tuple[int, int], list[tuple[_Box, _Part]]] = defaultdict(list)
+        for box, part in parts:
+            if box:
+                inner[box[0]].append((box[1:], part))
+        bounds = sorted(inner)
+        here = [part for box, part in parts if not box]
+        return cls(bounds, [cls._at(inner[each]) for each in bounds], here)
+
+    def overlapping(self, box: _Box) -> Iterator[_Part]:
+        """The parts that have an element within the box, in their order along each dimension."""
+        if not box:
             yield from self.parts
             return
-        (begin, end), *rest = bounds
-        for (first, last), node in self.inner.items():
+        (begin, end), *rest = box
+        for at in range(
+            bisect_right(self.bounds, begin, key=lambda each: each[1]), len(self.bounds)
+        ):
+            first, last = self.bounds[at]
+            if first >= end:
+                break
             if max(begin, first) < min(end, last):
-                yield from node.overlapping(tuple(rest))
+                yield from self.inner[at].overlapping(tuple(rest))
 
 
 def _common(a: _Box, b: _Box) -> _Box:
@@ -231,7 +320,7 @@ def _message(sender: int, receiver: int, box: _Box, held: _Box, wanted: _Box) ->
         tuple(begin - first for (begin, _), (first, _) in zip(box, whole, strict=True))
         for whole in (held, wanted)
     )
-    return Message(sender, receiver, taken_at, put_at)
+    return Message(sender, receiver, taken_at, put_at, tuple(end - begin for begin, end in box))
 
 
 def _choose_senders(choices: Sequence[Sequence[int]], size: int, load: Counter[int]) -> list[int]:
