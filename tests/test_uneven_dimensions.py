@@ -10,9 +10,13 @@ import pytest
 
 import shard_dialect as sd
 from benchmarks.ours import tally_of
+from shard_dialect.collectives import Exchange
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.walk import walk
+from shard_dialect.model import Grid, Sharding
+from shard_dialect.planner import plan
+from shard_dialect.testing.placement import cluster
 from tests.programs.uneven import UnevenProgram
 from tests.test_end_to_end import run_and_check
 
@@ -121,4 +125,35 @@ def test_shards_at_offsets(seed: int) -> None:
         : ({matrix}, {matrix}) -> {square}
       return %0, %1 : {matrix}, {square}
     }}"""
+    check(text, PIPELINES[seed % len(PIPELINES)])
+
+
+def an_exchange(seed: int) -> tuple[Grid, tuple[int, int], Sharding, Sharding]:
+    """A grid, a shape, and two shardings of it between which devices exchange elements."""
+    rng = random.Random(seed)
+    while True:
+        grid = Grid("g", rng.choice(((4,), (2, 2), (3, 2), (2, 2, 2), (8,))))
+        shape = rng.choice((5, 7, 23, 61)), rng.choice((5, 23, 50))
+        ends = []
+        for _ in range(2):
+            dims: tuple[list[int], list[int]] = ([], [])
+            for axis in rng.sample(range(grid.rank), grid.rank):
+                if rng.random() < 0.8:
+                    rng.choice(dims).append(axis)
+            ends.append(Sharding("g", tuple(map(tuple, dims))))
+        if any(isinstance(step, Exchange) for step in plan(*ends, shape, 4, grid).steps):
+            return grid, shape, ends[0], ends[1]
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_exchanged_shards_are_those_of_the_target(seed: int) -> None:
+    grid, (rows, columns), source, target = an_exchange(seed)
+    type_ = f"tensor<{rows}x{columns}xf32>"
+    text = f"""{cluster(grid)}
+func.func @main(%x: {type_} {{mesh.sharding = #mesh.shard<@g, {source}>}})
+    -> ({type_} {{mesh.sharding = #mesh.shard<@g, {target}>}}) attributes {{mesh_cluster = @g}} {{
+  %0 = math.sin %x : {type_}
+  return %0 : {type_}
+}}
+"""
     check(text, PIPELINES[seed % len(PIPELINES)])

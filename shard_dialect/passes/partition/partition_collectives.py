@@ -321,12 +321,15 @@ class _Writer:
         self.value = _with_room(self.value, plan.rounds, lambda message: message.taken_at)
         shard = reductions.identity_tensor("sum", self.type_) if into is None else into
         shard = _with_room(shard, plan.rounds, lambda message: message.put_at)
-        for each in plan.rounds:
-            shard = self._put(each, shard)
+        for number, each in enumerate(plan.rounds):
+            shard = self._put(each, shard, is_first=number == 0 and into is None)
         return extract_box(shard, [0] * len(shape), shape)
 
-    def _put(self, round_: Round, shard: ir.Value) -> ir.Value:
-        """The shard, with the box that this device receives in a round, or keeps, put into it."""
+    def _put(self, round_: Round, shard: ir.Value, *, is_first: bool) -> ir.Value:
+        """The shard, with the box that this device receives in a round, or keeps, put into it.
+
+        What is more than its own box may stay in the first round: what comes later hides it.
+        """
         axes = round_.varying_axes(self.grid)
         receivers = {each.receiver: each for each in round_.messages}
 
@@ -337,7 +340,7 @@ class _Writer:
 
         def inserted() -> ir.Value:
             own = extract_box(self.value, taken_at, round_.shape) if box is None else box
-            if round_.ragged_dims:
+            if round_.ragged_dims and not is_first:
                 before = extract_box(shard, offsets, round_.shape)
                 own = keep_box(own, before, self._sizes(receivers, axes, round_.ragged_dims))
             return insert_box(shard, own, offsets)
