@@ -13,19 +13,15 @@ import argparse
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from shard_dialect import plugins
 from shard_dialect.errors import MissingExtra, ShardError, say
-
-if TYPE_CHECKING:
-    from shard_dialect.cli.flags import Parser
 
 Candidates = Callable[..., Iterable[str]]
 """Given `prefix`, what is written of a value, the values that it may become."""
 
 
-def answer(parser: Parser, *, with_passes: bool) -> None:
+def answer(parser: argparse.ArgumentParser, *, with_passes: bool) -> None:
     """Write how the shell's line may go on, and end the process."""
     try:
         from argcomplete.completers import DirectoriesCompleter, FilesCompleter
@@ -58,7 +54,7 @@ def answer(parser: Parser, *, with_passes: bool) -> None:
             vars(action)["completer"] = lambda **line: [*_device_models(), *files(line["prefix"])]
         elif not action.choices:
             vars(action).setdefault("completer", of_metavar.get(metavar, _nothing))
-    parser.is_completing = True
+    vars(parser)["is_completing"] = True  # of `flags.Parser`
     CompletionFinder()(parser, always_complete_options=False)
 
 
