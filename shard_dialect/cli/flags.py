@@ -175,6 +175,18 @@ class Parser(argparse.ArgumentParser):
         """As `argparse`, but with the `=` of values that may be left out."""
         return _behind_equals(super().format_help())
 
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        """As `argparse`, whose error would name our function, and repeat a long text whole."""
+        try:
+            return super()._get_value(action, arg_string)
+        except argparse.ArgumentError as error:
+            short = arg_string if len(arg_string) < 80 else f"{arg_string[:60]}..."
+            name = getattr(action.type, "__name__", "")
+            message = error.message.replace(repr(arg_string), repr(short)).replace(
+                f"invalid {name} value: {short!r}", f"{short!r} is no value of it"
+            )
+            raise argparse.ArgumentError(action, message.replace(arg_string, short)) from None
+
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
         """As `argparse`, which would make an empty list of `--option=--`."""
         if action.option_strings and arg_strings == ["--"]:

@@ -224,11 +224,12 @@ class Source:
     def _read(cls, path: str, separator: re.Pattern[str] | None = None) -> list[Source]:
         name = "<stdin>" if path == STDIN else path
         try:
-            if path == STDIN:
-                data = _whole(_standard_input())
-            else:
-                with open(path, "rb") as file:
-                    data = _whole(file)
+            with during(f"the reader of {name}"):  # which waits where a pipe has no writer yet
+                if path == STDIN:
+                    data = _whole(_standard_input())
+                else:
+                    with open(path, "rb") as file:
+                        data = _whole(file)
         except OSError as error:
             raise cannot("read", path, error) from None
         if data.startswith(_BYTECODE):
