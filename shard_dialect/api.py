@@ -43,6 +43,8 @@ from shard_dialect.model.devices.device_model import (
     register_device_model,
 )
 from shard_dialect.ops import Query, sharding_rule
+from shard_dialect.ops.operations import LocalOp
+from shard_dialect.ops.partitioned_op import PartitionedOp
 from shard_dialect.passes.framework import pipeline as pipelines
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.framework.instruments import Instruments
@@ -474,8 +476,10 @@ __all__ = [
     "Efficiency",
     "Grid",
     "Instruments",
+    "LocalOp",
     "Mutation",
     "NetworkLevel",
+    "PartitionedOp",
     "Pass",
     "Program",
     "ProgramReport",

@@ -334,7 +334,7 @@ def _main(options: argparse.Namespace) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     parser = Parser(
         prog="python -m shard_dialect.fuzz",
         description=(__doc__ or "").partition("\n")[2],

@@ -80,7 +80,7 @@ def _proof(options: argparse.Namespace) -> Proof:
             return confirmed_proof(unsharded, module, options.entry)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     parser = Parser(
         prog="shard-prove",
         description=(__doc__ or "").partition("\n")[2],

@@ -256,7 +256,7 @@ def _write(text: str, path: str) -> None:
         Output(path).replace(lambda file: file.write(text.encode()))
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     parser = Parser(
         prog="shard-report",
         description=(__doc__ or "").partition("\n")[2],

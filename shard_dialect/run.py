@@ -103,7 +103,7 @@ def _execute(
     return execute(options, rank, output)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     parser = Parser(
         prog="shard-run",
         description=(__doc__ or "").partition("\n")[2],

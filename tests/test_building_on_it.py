@@ -12,7 +12,9 @@ import pytest
 
 import shard_dialect as sd
 from shard_dialect.bindings import PassManager, ir
+from shard_dialect.ops import op_table
 from shard_dialect.passes.framework import pass_table
+from tests.conftest import ROOT
 
 TEXT = """shard.grid @g(shape = 2)
 func.func @main(%x: tensor<4x8xf32>, %w: tensor<8x6xf32>) -> tensor<4x6xf32> {
@@ -111,6 +113,38 @@ def test_our_passes_in_a_manager_of_the_bindings(path: Path) -> None:
         manager.add(lambda op, _: sd.run_pipeline(op, "spmd"), name="spmd")
         manager.run(module.operation)
     assert sd.form(module) == "local"
+
+
+NORMS = """
+shard.grid @g(shape = 2x2)
+func.func @main(%x: tensor<8x16xf32> {mesh.sharding = #mesh.shard<@g, [[0], [1]]>})
+    -> tensor<8x16xf32> {
+  %0 = "norms.row_sums"(%x) : (tensor<8x16xf32>) -> tensor<8x1xf32>
+  %1 = "norms.scale"(%x, %0) : (tensor<8x16xf32>, tensor<8x1xf32>) -> tensor<8x16xf32>
+  return %1 : tensor<8x16xf32>
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("rule", "answer"),
+    [
+        ("([i, j]) -> ([i, *]) reduction={j}", "proven"),
+        ("([i, j]) -> ([i, *])", "proven"),
+        ("([i, j]) -> ([i, *]) reduction={j: max}", "refuted"),
+    ],
+)
+def test_what_users_ops_compute_is_proven_by_their_lowerings(rule: str, answer: str) -> None:
+    sd.load_plugin(str(ROOT / "examples" / "library" / "two_ops.py"))
+    record = op_table.RECORDS["norms.row_sums"]
+    try:
+        sd.sharding_rule("norms.row_sums")(rule)
+        local = sd.run_pipeline(sd.parse(NORMS), "spmd")
+        before = sd.to_text(local)
+        assert sd.prove(sd.parse(NORMS), local).answer == answer
+        assert sd.to_text(local) == before
+    finally:
+        op_table.RECORDS["norms.row_sums"] = record
 
 
 def test_an_op_stands_for_its_module(path: Path) -> None:

@@ -41,6 +41,7 @@ def over_budget(report: sd.ProgramReport) -> list[str]:
 if __name__ == "__main__":
     report = sd.report(sd.parse(MODULE), prove=True)
     print(report)
+    assert report.proof
     assert report.proof.answer == "proven"
     assert not report.diagnostics
     changed = sd.report(sd.mutate(sd.parse(MODULE), "w2=[[], [model]]"))

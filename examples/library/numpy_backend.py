@@ -5,7 +5,9 @@
 With `--load-plugin examples/library/numpy_backend.py`, `shard-run --backend=numpy` uses it, too.
 """
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +15,7 @@ import shard_dialect as sd
 from shard_dialect.bindings import ir
 
 # What each op that a perceptron has computes on a device; constants are broadcast from scalars.
-OPERATIONS = {
+OPERATIONS: dict[str, Callable[..., Any]] = {
     "stablehlo.constant": lambda op: np.array(op.attributes["value"]),
     "stablehlo.broadcast_in_dim": lambda op, a: np.broadcast_to(a, op.results[0].type.shape),
     "stablehlo.maximum": lambda op, a, b: np.maximum(a, b),
@@ -21,20 +23,20 @@ OPERATIONS = {
 }
 
 # What the device at an index in its group has after a collective of the group's parts.
-COLLECTIVES = {
-    "all_reduce": lambda step, parts, index: sum(parts),
-    "reduce_scatter": lambda step, parts, index: np.split(sum(parts), len(parts), step.dim)[index],
-    "all_gather": lambda step, parts, index: np.concatenate(parts, step.dim),
+COLLECTIVES: dict[str, Callable[..., Any]] = {
+    "all_reduce": lambda step, parts, at: sum(parts),
+    "reduce_scatter": lambda step, parts, at: np.split(sum(parts), len(parts), step.cut_dim)[at],
+    "all_gather": lambda step, parts, at: np.concatenate(parts, step.joined_dim),
 }
 
 
 @sd.register_backend("numpy")
 class NumpyBackend:
-    def __init__(self, module, entry):
+    def __init__(self, module: ir.Module, entry: str) -> None:
         self.module = module
         self.block = ir.SymbolTable(module.operation)[entry].regions[0].blocks[0]
 
-    def run(self, shards):
+    def run(self, shards: list[list[Any]]) -> list[list[Any]]:
         values = [dict(zip(self.block.arguments, each, strict=True)) for each in shards]
         *ops, last = (op.operation for op in self.block.operations)
         for op in ops:

@@ -5,13 +5,15 @@
 With `--load-plugin=examples/library/patterns_and_pdl.py`, `shard-opt --simplify` runs them, too.
 """
 
+from typing import Any
+
 import shard_dialect as sd
 from shard_dialect.bindings import ir, submodule
 
 rewrite = submodule("rewrite")
 
 
-def drop_transposes(op, rewriter):
+def drop_transposes(op: ir.Operation, rewriter: Any) -> Any:
     inner = op.operands[0].owner
     if isinstance(inner, ir.Block) or inner.operation.name != "stablehlo.transpose":
         return True  # which is: it does not match
@@ -36,7 +38,7 @@ class Simplify(sd.Pass):
 
     name = "simplify"
 
-    def rewrite(self, module):
+    def rewrite(self, module: ir.Operation) -> None:
         patterns = rewrite.RewritePatternSet()
         patterns.add("stablehlo.transpose", drop_transposes)
         rewrite.apply_patterns_and_fold_greedily(module, patterns.freeze())

@@ -22,7 +22,7 @@ func.func @main(%x: tensor<8x16xf32> {mesh.sharding = #mesh.shard<@g, [[0], [1]]
 """
 
 
-def shardings(module):
+def shardings(module: ir.Module) -> dict[str, sd.Sharding | None]:
     """The sharding of each value that an op of `main` computes."""
     block = ir.SymbolTable(module.operation)["main"].regions[0].blocks[0]
     return {op.operation.name: sd.sharding_of(value) for op in block for value in op.results}
@@ -41,7 +41,7 @@ if __name__ == "__main__":
     program = sd.read_program(module)
     for each in (*program.arguments, *program.results):
         print(f"{each.global_type} as {each.sharding}: {each.local} on a device")
-    sent = Counter()
+    sent = Counter[str]()
     for site in program.calls:
         print(site.step.kind, site.groups, site.operand, site.bytes_moved)
         sent[site.step.kind] += site.bytes_moved * site.times

@@ -6,6 +6,8 @@
 `sd.torch.partition` does more of it by itself; this is for those who have the MLIR already.
 """
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch_mlir import fx
@@ -17,15 +19,15 @@ GRID = sd.Grid("mesh", (2, 2), axes=("data", "model"))
 
 
 class Layer(torch.nn.Module):
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.up, self.down = torch.nn.Linear(16, 32), torch.nn.Linear(32, 16)
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> Any:
         return self.down(torch.nn.functional.gelu(self.up(x)))
 
 
-def annotated(imported):
+def annotated(imported: Any) -> ir.Module:
     """The module with its rows split along one axis, and the columns after `up` along the other."""
     module = sd.parse(imported.operation.get_asm())
     block = ir.SymbolTable(module.operation)["main"].regions[0].blocks[0]

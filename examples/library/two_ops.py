@@ -3,9 +3,11 @@
     python examples/library/two_ops.py
     shard-run in.mlir --load-plugin=examples/library/two_ops.py --check
 
-`norms.row_sums` adds up the elements of each row, so devices that have parts of rows add up what
-they have; `norms.scale` multiplies each row by a number of its own.
+Devices that have parts of rows add up their `norms.row_sums`; `norms.scale` multiplies each row by
+a number of its own.
 """
+
+from math import prod
 
 import shard_dialect as sd
 from shard_dialect.bindings import ir
@@ -26,12 +28,12 @@ sd.register_dialect(
 )
 
 
-def lower_row_sums(op):
+def lower_row_sums(op: ir.Operation) -> list[ir.Value]:
     axis = {"axis": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 1)}
     return [ir.Operation.create("tosa.reduce_sum", [op.results[0].type], op.operands, axis).result]
 
 
-def lower_scale(op):
+def lower_scale(op: ir.Operation) -> list[ir.Value]:
     x, by = op.operands
     dims = {"broadcast_dimensions": ir.DenseI64ArrayAttr.get([0, 1])}
     rows = ir.Operation.create("stablehlo.broadcast_in_dim", [x.type], [by], dims).result
@@ -40,7 +42,7 @@ def lower_scale(op):
 
 # Dimensions of one letter are split together; `j` is added up, and `*` is never split.
 sd.sharding_rule(
-    "norms.row_sums", lowering=lower_row_sums, operations=lambda op: op.operands[0].elements
+    "norms.row_sums", lowering=lower_row_sums, operations=lambda op: prod(op.shape(0))
 )("([i, j]) -> ([i, *]) reduction={j}")
 sd.sharding_rule("norms.scale", lowering=lower_scale, operations=1)("([i, j], [i, *]) -> ([i, j])")
 

@@ -54,6 +54,7 @@ def answer(parser: argparse.ArgumentParser, *, with_passes: bool) -> None:
             vars(action)["completer"] = lambda **line: [*_device_models(), *files(line["prefix"])]
         elif not action.choices:
             vars(action).setdefault("completer", of_metavar.get(metavar, _nothing))
+    vars(parser)["is_completing"] = True  # of `flags.Parser`
     CompletionFinder()(parser, always_complete_options=False)
 
 

@@ -19,12 +19,6 @@ if TYPE_CHECKING:
 
 STDIN = STDOUT = "-"
 _BRIEF = "brief"
-_OPTIONAL_VALUES = {
-    "--help": _BRIEF,
-    "--split-input-file": "// -----",
-    "--verify-diagnostics": "all",
-}
-"""Flags with an optional value, which argparse would take from the next argument."""
 _SPACE = "\x1f"
 _BINDINGS = "MLIR's Python bindings have no way to ask for it"
 _REFUSED = {
@@ -90,6 +84,10 @@ def parse_arguments(arguments: Sequence[str], description: str) -> tuple[argpars
     if options.list_mutations and (options.prove is not None or options.prove_each):
         given = "--prove" if options.prove is not None else "--prove-each"
         raise ShardError(f"--list-mutations, which runs no passes, is given together with {given}")
+    if others := [each for each in rest if not each.startswith("-")]:
+        bare = [each for each in named if parser.may_lack_value(each)]
+        hint = f"; a value of {bare[-1]} stands behind '='" if bare else ""
+        raise ShardError(f"unexpected argument '{others[0]}': one input file is read{hint}")
     elements = [_element(flag) for flag in rest]
     options.pass_flags = [element.partition("{")[0] for element in elements]
     return options, text if text is not None else ",".join(elements)
@@ -99,12 +97,9 @@ def _uniform(argument: str) -> str:
     """Normalize an argument for argparse: `mlir-opt` accepts one dash for two.
 
     >>> _uniform("-cse"), _uniform("-o"), _uniform("--verify-diagnostics")
-    ('--cse', '-o', '--verify-diagnostics=all')
+    ('--cse', '-o', '--verify-diagnostics')
     """
-    if re.match(r"-[A-Za-z][^=]", argument):
-        argument = f"-{argument}"
-    value = _OPTIONAL_VALUES.get(argument)
-    return f"{argument}={value}" if value else argument
+    return f"-{argument}" if re.match(r"-[A-Za-z][^=]", argument) else argument
 
 
 def _joined(argument: str, parser: argparse.ArgumentParser) -> str:
@@ -115,8 +110,6 @@ def _joined(argument: str, parser: argparse.ArgumentParser) -> str:
 
 def _element(flag: str) -> str:
     """Convert a flag such as `--materialize=strict=true` to a pipeline's element."""
-    if not flag.startswith("-"):
-        raise ShardError(f"unexpected argument '{flag}': one input file is read")
     name, _, options = flag.lstrip("-").partition("=")
     if not re.fullmatch(r"[\w.-]+", name):
         raise ShardError(f"unknown flag '{flag}'")
@@ -132,7 +125,7 @@ def unknown_flag(name: str, passes: Iterable[str]) -> ShardError:
     return ShardError(f"unknown flag '--{name}'{hint}")
 
 
-def complete(parser: Callable[[], argparse.ArgumentParser], *, with_passes: bool = False) -> None:
+def complete(parser: Callable[[], Parser], *, with_passes: bool = False) -> None:
     """Tell a shell that asks how its line may go on, and end; else do nothing."""
     if "_ARGCOMPLETE" in os.environ:
         from shard_dialect.cli.completion import answer
@@ -149,6 +142,8 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors are printed like all others."""
 
     lists_options = "--help"
+    is_completing = False
+    """Whether a shell asks: its last argument may be an option whose value is not there yet."""
 
     def error(self, message: str) -> NoReturn:
         """Raise a `ShardError`, with the nearest flag to the first that there is not."""
@@ -156,6 +151,41 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             message += did_you_mean(unknown[1], self._option_string_actions)
         raise ShardError(f"{message} ({self.lists_options} lists all options)")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As `argparse`, but a value that may be left out stands behind `=`.
+
+        So `--prove FILE` proves what FILE, the input, becomes: `argparse` would take the next
+        argument for the value.
+        """
+        actions = self._option_string_actions
+        given = [
+            f"{each}={actions[each].const}" if self.may_lack_value(each) else each
+            for each in (sys.argv[1:] if args is None else args)
+        ]
+        return super().parse_known_args(given, namespace)
+
+    def may_lack_value(self, argument: str) -> bool:
+        """Whether this is an option, without a value, that takes one behind `=`."""
+        action = self._option_string_actions.get(argument)
+        lacks_one = action is not None and action.nargs != 0 and action.const is not None
+        return lacks_one and not self.is_completing
+
+    def format_help(self) -> str:
+        """As `argparse`, but with the `=` of values that may be left out."""
+        return _behind_equals(super().format_help())
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        """As `argparse`, whose error would name our function, and repeat a long text whole."""
+        try:
+            return super()._get_value(action, arg_string)
+        except argparse.ArgumentError as error:
+            short = arg_string if len(arg_string) < 80 else f"{arg_string[:60]}..."
+            name = getattr(action.type, "__name__", "")
+            message = error.message.replace(repr(arg_string), repr(short)).replace(
+                f"invalid {name} value: {short!r}", f"{short!r} is no value of it"
+            )
+            raise argparse.ArgumentError(action, message.replace(arg_string, short)) from None
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
         """As `argparse`, which would make an empty list of `--option=--`."""
@@ -168,6 +198,11 @@ class Parser(argparse.ArgumentParser):
             write_output(message)  # argparse would ignore an error
         else:
             super()._print_message(message, file)
+
+
+def _behind_equals(text: str) -> str:
+    """Help with `--prove[=FILE]` for `--prove [FILE]`."""
+    return re.sub(r"(--[\w-]+) \[([^\]\s]+)\]", r"\1[=\2]", text)
 
 
 class _Help(argparse.Action):
@@ -191,7 +226,7 @@ class _Help(argparse.Action):
         elif option := parser._option_string_actions.get(f"--{what}"):
             formatter = parser._get_formatter()
             formatter.add_argument(option)
-            write_output(formatter.format_help())
+            write_output(_behind_equals(formatter.format_help()))
         else:
             from shard_dialect.cli.passes_help import pass_help, passes_help
 
@@ -274,6 +309,8 @@ class _Debug(argparse.Action):
 def _add_input_and_output(group: _Group) -> None:
     group.add_argument(
         "--split-input-file",
+        nargs="?",
+        const="// -----",
         metavar="MARKER",
         help="take each part between lines that begin with MARKER ('// -----') as a module",
     )
@@ -339,6 +376,8 @@ def _add_pipeline(group: _Group) -> None:
 def _add_checks(group: _Group) -> None:
     group.add_argument(
         "--verify-diagnostics",
+        nargs="?",
+        const="all",
         choices=("all", "only-expected"),
         help="diagnostics must be those that comments 'expected-error {{text}}' name; "
         "only-expected: others may be there too",

@@ -64,10 +64,12 @@ def plain_ops() -> Iterator[None]:
 
 
 if TYPE_CHECKING:
-    from torch_mlir import ir
+    # From where they are compiled: of `torch_mlir.ir`, which imports `*` from there, pyright would
+    # think that it has none of these names.
     from torch_mlir._mlir_libs import _mlirDialectsIRDL as irdl
     from torch_mlir._mlir_libs import _mlirDialectsLinalg as linalg_queries
-    from torch_mlir.passmanager import PassManager
+    from torch_mlir._mlir_libs._mlir import ir
+    from torch_mlir._mlir_libs._mlir.passmanager import PassManager
 else:
     ir = submodule("ir")
     """MLIR's `ir`: contexts, operations, attributes, types."""

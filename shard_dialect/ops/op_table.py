@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from shard_dialect.collectives.collective_record import CollectiveRecord
 from shard_dialect.collectives.collective_table import LOCAL
@@ -47,13 +47,25 @@ from shard_dialect.ops.dialects import (
     tosa_rules,
 )
 from shard_dialect.ops.factors import Query
-from shard_dialect.ops.op_record import OpRecord, RuleFunction
-from shard_dialect.ops.partial_values import Numbers, PartialQuery
+from shard_dialect.ops.op_record import (
+    LoweringFunction,
+    OpRecord,
+    PythonFunction,
+    RuleFunction,
+    SampleFunction,
+)
+from shard_dialect.ops.operations import Flops, LocalOp
+from shard_dialect.ops.padding import PaddingFunction, anything, identities
+from shard_dialect.ops.partial_values import Numbers, PartialFunction, PartialQuery
+from shard_dialect.ops.partitioned_op import PartitionFunction
 from shard_dialect.ops.scalar_functions import NO_TRAIT, Trait
 from shard_dialect.ops.stablehlo import data_movement
 from shard_dialect.ops.stablehlo.collective_rules import changing
 from shard_dialect.ops.stablehlo.custom_call import CUSTOM_CALL, of_unknown_body
 from shard_dialect.ops.user_functions import guarded
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _Rule = Callable[[Query], ShardingRule | None]
 
@@ -126,17 +138,55 @@ def has_own_lowering(name: str) -> bool:
     return now.lowering is not None and now.lowering != before.lowering
 
 
-def sharding_rule(*names: str, **facets: Any) -> Callable[[_Registered], _Registered]:
+class Facets(TypedDict, total=False):
+    """What `sharding_rule` takes besides a rule, as fields of `OpRecord`, which describes them."""
+
+    function: str
+    sample: SampleFunction | str
+    partition: PartitionFunction
+    padding: PaddingFunction | Literal["identity", "anything"]
+    harmless: int
+    partial: PartialFunction
+    lowering: LoweringFunction
+    loops: LoweringFunction
+    operations: Callable[[LocalOp], Flops | int | None] | int
+    python: PythonFunction | str | tuple[str, str]
+    stablehlo: Callable[..., Any] | str
+    shapes: Callable[..., None]
+    traits: Trait
+    not_run: str
+
+
+_PADDINGS: dict[str, PaddingFunction] = {"identity": identities, "anything": anything}
+
+
+def sharding_rule(*names: str, **facets: Unpack[Facets]) -> Callable[[_Registered], _Registered]:
     """Register the decorated function, or a rule as text, as the rule of the ops called `names`.
 
-    The other facets of their records are keywords. Of an earlier record of the same op the facets
-    that go with its rule (partition, padding, partial values) are dropped; the others stay. Each
-    function is guarded: an error that it raises is reported at the op.
+    Keywords say what else is known of the op:
+
+    * `lowering`: a function that makes, at the insertion point, ops that the compiler knows, and
+      returns the values that they have for the op's results
+    * `operations`: its arithmetic, a number for each element of the result, or a function of the
+      op on one device (`LocalOp`)
+    * `partition`: a function that changes attributes from global to local sizes (`PartitionedOp`)
+    * `padding`: what an operand that is reduced along an uneven dimension holds beyond its end:
+      "identity", that of the reduction, or "anything"; without it, the dimension is gathered
+    * `partial`: a function that says which operands may be partial sums
+    * `python`: the template of an expression, `{0}` the first operand, for emitted programs
+    * `stablehlo`: the name of an op of StableHLO, or a function that makes it
+    * `sample`: a function that draws an instance of it, for tests (docs/testing.md)
+
+    Of an earlier record of the same op what goes with its rule (partition, padding, partial) is
+    dropped; the others stay. Each function is guarded: an error that it raises is reported at the
+    op.
     """
 
     def register(registered: _Registered) -> _Registered:
         rule: RuleFunction = (lambda _: registered) if isinstance(registered, str) else registered
-        given = {"rule": rule, **dict.fromkeys(_OF_RULE), **facets}
+        given: dict[str, Any] = {"rule": rule, **dict.fromkeys(_OF_RULE), **facets}
+        if isinstance(given["padding"], str):
+            given["padding"] = _PADDINGS.get(given["padding"], given["padding"])
         unknown = given.keys() - {each.name for each in fields(OpRecord)}
         if unknown:
             raise ShardError(f"unknown facets of {', '.join(names)}: {', '.join(sorted(unknown))}")

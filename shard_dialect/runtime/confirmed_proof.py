@@ -10,13 +10,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from shard_dialect.abi.lowered_program import choose_entry
+from shard_dialect.abi.lowered_program import choose_entry, find_function
 from shard_dialect.errors import Diagnostic, ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, silent, with_file_names
-from shard_dialect.ir.function import functions_of, name_of
+from shard_dialect.ir.function import form_of, functions_of, name_of
 from shard_dialect.ir.mesh.attributes import DEVICE
 from shard_dialect.ir.reading.source import Source
+from shard_dialect.ir.walk import walk
+from shard_dialect.ops.op_table import has_own_lowering
+from shard_dialect.passes.lower.expansions import expand_registered_ops
 from shard_dialect.proof.fitting import check_unsharded
 from shard_dialect.proof.prove import Proof, prove
 from shard_dialect.proof.reading import Program, read_program
@@ -37,6 +40,8 @@ class Unsharded:
 
     program: Program
     source: Source
+    expanded: Program | None = None
+    """The program with users' ops as what their lowerings make of them, if it has such ops."""
 
     @classmethod
     def of(cls, module: ir.Module, entry: str | None, source: Source | None = None) -> Unsharded:
@@ -46,7 +51,12 @@ class Unsharded:
         """
         program = read_program(module)
         check_unsharded(program.entry(entry))
-        return cls(program, source or Source.of(module.operation.get_asm(enable_debug_info=True)))
+        expanded = _expanded(module)
+        return cls(
+            program,
+            source or Source.of(module.operation.get_asm(enable_debug_info=True)),
+            read_program(expanded) if expanded else None,
+        )
 
     @classmethod
     def read(cls, path: str, entry: str | None) -> Unsharded:
@@ -90,7 +100,27 @@ def confirmed_proof(unsharded: Unsharded, local: ir.Module, entry: str | None = 
         verdict = program.check(unsharded=unsharded.source)
         return None if verdict.passed else verdict.failure
 
-    return confirmed(prove(unsharded.program, local, entry, explains=True), failure)
+    proof = prove(unsharded.program, local, entry, explains=True)
+    if proof.answer == "unknown" and unsharded.expanded and _form(local, entry) == "local":
+        own = _expanded(local)
+        proof = prove(unsharded.expanded, own, entry, explains=True) if own else proof
+    return confirmed(proof, failure)
+
+
+def _form(module: ir.Module, entry: str | None) -> str:
+    return form_of(find_function(module.operation, choose_entry(module.operation, entry)))
+
+
+def _expanded(module: ir.Module) -> ir.Module | None:
+    """A copy in which users' ops are what their lowerings make of them; `None` without such ops."""
+    if not any(has_own_lowering(op.name) for op in walk(module.operation)):
+        return None
+    copy = ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
+    try:
+        expand_registered_ops(copy.operation, "lowering")
+    except ShardError:  # a lowering that refuses the op says nothing of what it computes
+        return None
+    return copy
 
 
 def _refuse_program_of_one(module: ir.Module) -> None:

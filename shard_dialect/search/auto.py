@@ -200,6 +200,8 @@ class AutoResult:
             return text
         if found.gap < PROVEN:
             return f"{text}, and no other is better"
+        if found.gap >= 0.9995:  # a bound of nothing: what has to be computed takes no time
+            return f"{text}, and how much better another may be is not known"
         return f"{text}, and no other is better by more than {found.gap:.1%}"
 
     _repr_pretty_ = print_text
@@ -380,7 +382,10 @@ def _with_grid(text: str, module: ir.Module, options: AutoOptions) -> str:
         if options.grid is not None and all(each.shape != options.grid for each in grids.values()):
             (first, *_) = grids.values()
             asked = "x".join(map(str, options.grid))
-            raise ShardError(f"a grid of {asked} is asked for, and the module has {first}")
+            raise ShardError(
+                f"a grid of {asked} is asked for, and the module has {first}: ask for none, or "
+                "pipe what shard-opt --erase-sharding leaves, which has no grid and no annotations"
+            )
         return text
     copy = ir.Module.parse(text, module.context)
     shape = "x".join(map(str, options.grid))

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from shard_dialect.cli.flags import _parser, parse_arguments
+from shard_dialect.errors import ShardError
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.model import ShardingRule
@@ -16,6 +18,7 @@ from shard_dialect.passes.framework.pass_table import PASSES, pass_class
 from shard_dialect.passes.framework.pipeline import make_pass, run_pipeline
 from shard_dialect.passes.materialize.insert_collectives import InsertCollectives
 from shard_dialect.passes.pipelines import PIPELINES
+from shard_dialect.run import _parser as run_parser
 from tests.conftest import ROOT, Program
 
 EXAMPLE = "examples/mlp_1d.mlir"
@@ -82,6 +85,32 @@ def test_help_is_one_screen_of_flags_that_are_there(opt: Program) -> None:
     assert {"--spmd", "--export-sdy", "-o", "--emit-python"} <= flags
     assert all(re.search(rf"(?<!\S){flag}(?![\w-])", known) for flag in flags), flags
     assert opt("-h").stdout == text
+
+
+def test_a_value_that_may_be_left_out_is_not_the_file_that_follows() -> None:
+    flags = [
+        flag
+        for action in _parser("")._actions
+        for flag in action.option_strings
+        if action.nargs == "?" and action.dest != "help"
+    ]
+    assert {"--prove", "--auto", "--verify-diagnostics", "--split-input-file"} <= {*flags}
+    for flag in flags:
+        options, _ = parse_arguments([flag, "in.mlir"], "")
+        assert options.input == "in.mlir", flag
+    assert parse_arguments(["--prove=other.mlir"], "")[0].prove == "other.mlir"
+    with pytest.raises(ShardError, match=r"a value of --auto stands behind '='"):
+        parse_arguments(["in.mlir", "--auto", "seconds=3"], "")
+
+
+def test_a_value_that_is_refused_is_said_briefly_and_without_our_names() -> None:
+    for flag in ("--seed", "--timeout"):
+        with pytest.raises(ShardError) as caught:
+            run_parser().parse_args([f"{flag}={'9' * 5000}x"])
+        assert len(caught.value.message) < 200
+        assert "_" not in caught.value.message.partition("'")[0]
+    with pytest.raises(ShardError, match=r"argument --seed: '9{60}\.\.\.' is no value of it"):
+        run_parser().parse_args([f"--seed={'9' * 5000}"])
 
 
 def test_a_pass_and_its_class_or_function_agree() -> None:

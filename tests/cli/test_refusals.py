@@ -1,5 +1,6 @@
 """Users' mistakes: one located line, exit status 1, no traceback."""
 
+import re
 import subprocess
 import sys
 import time
@@ -47,6 +48,15 @@ func.func @main(%x: tensor<4x8xf32, {sharding}>) {{
   return
 }}
 """
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/urandom"])
+def test_a_device_without_end_is_no_program(device: str, opt: Program) -> None:
+    done = opt(device)
+    assert done.returncode == 1
+    assert re.fullmatch(
+        rf"{device}:\d+:1: error: is neither UTF-8 text nor MLIR bytecode\n", done.stderr
+    )
 
 
 READING = {

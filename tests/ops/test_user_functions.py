@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
 import shard_dialect as sd
@@ -124,6 +125,37 @@ def test_what_does_not_fit_says_what_was_expected(facets: dict[str, Any], said: 
         sd.run_pipeline(sd.parse(PROGRAM), "spmd,lower")
     assert said in caught.value.message
     assert str(caught.value.location).endswith(OP)
+
+
+UNEVEN = """
+shard.grid @g(shape = 2)
+func.func @main(%x: tensor<4x5xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>})
+    -> tensor<4x1xf32> {
+  %0 = "plugged.op"(%x) : (tensor<4x5xf32>) -> tensor<4x1xf32>
+  return %0 : tensor<4x1xf32>
+}
+"""
+
+
+def largest(op: ir.Operation) -> list[ir.Value]:
+    axis = {"axis": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 1)}
+    return [ir.Operation.create("tosa.reduce_max", [op.results[0].type], op.operands, axis).result]
+
+
+@pytest.mark.parametrize(
+    ("padding", "expected"),
+    [({}, "all_to_all all_gather"), ({"padding": "identity"}, "all_reduce")],
+)
+def test_uneven_shards_stay_where_their_padding_is_the_identity(
+    padding: dict[str, Any], expected: str
+) -> None:
+    rule = "([i, j]) -> ([i, *]) reduction={j: max}"
+    register(rule=rule, lowering=largest, partial=None, **padding)
+    program = sd.compile(sd.parse(UNEVEN))
+    kinds = [each.kind for each in sd.report(sd.parse(UNEVEN)).communication]
+    assert kinds == expected.split()
+    x = np.array([[-5.0, -4, -3, -2, -1]] * 4, np.float32)  # zeros would be larger
+    assert (program(x) == -1).all()
 
 
 def test_a_facet_that_is_no_function_is_refused_when_it_is_given() -> None:

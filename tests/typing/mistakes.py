@@ -15,3 +15,6 @@ sd.run(module, x, backend="mpi").sum()  # it is None on other ranks
 sd.report(module, allocator="none")  # no such allocator
 sd.jax.pjitt()  # no such name
 sd.torch.partitoin()  # no such name
+sd.sharding_rule("my.op", lowerin=len)("([i]) -> ([i])")  # no such keyword
+sd.sharding_rule("my.op", padding="zeros")("([i]) -> ([i])")  # no such padding
+sd.register_judge("mine")(lambda module: module)  # takes the name of a function, too

@@ -7,6 +7,9 @@ shard-report doubled.mlir --device-model=abacus
 shard-opt doubled.mlir --auto=objective=peace,plans=10
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import shard_dialect as sd
 from shard_dialect.bindings import ir
 
@@ -17,7 +20,7 @@ sd.register_dialect(
 )
 
 
-def lower_double(op):
+def lower_double(op: ir.Operation) -> list[ir.Value]:
     (x,) = op.operands
     return [ir.Operation.create("arith.addf", [x.type], [x, x]).result]
 
@@ -32,12 +35,12 @@ class CountDoubles(sd.Pass):
     name = "count-doubles"
     anchor = "func.func"
 
-    def rewrite(self, function):
+    def rewrite(self, function: ir.Operation) -> None:
         doubles = [op for op in function.regions[0].blocks[0] if "double" in op.operation.name]
         sd.warn(f"{len(doubles)} doubled", function.location)
 
 
-def doubled(module, entry):
+def doubled(module: ir.Module, entry: str) -> Callable[[list[Any]], list[Any]]:
     """What a function of doubles computes, for whole arrays as for shards."""
     *ops, _ = ir.SymbolTable(module.operation)[entry].regions[0].blocks[0]
     count = len([op for op in ops if op.operation.name == "doubling.double"])
@@ -46,10 +49,10 @@ def doubled(module, entry):
 
 @sd.register_backend("doubler")
 class Doubler:
-    def __init__(self, module, entry):
+    def __init__(self, module: ir.Module, entry: str) -> None:
         self.program = doubled(module, entry)
 
-    def run(self, shards):
+    def run(self, shards: list[list[Any]]) -> list[list[Any]]:
         return [self.program(each) for each in shards]
 
 

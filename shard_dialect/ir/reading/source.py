@@ -23,8 +23,7 @@ from bisect import bisect_right
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from shard_dialect.errors import MissingExtra, ShardError, cannot
 from shard_dialect.ir.bindings import ir
@@ -50,10 +49,20 @@ _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[%@#!^]?[\w.$-]+|\S')
 _OP = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+")
 
 
-def _standard_input() -> bytes:
+def _standard_input() -> BinaryIO:
     if sys.stdin is None:  # the process was started with it closed
         raise ShardError("cannot read standard input: it is closed")
-    return sys.stdin.buffer.read()
+    return sys.stdin.buffer
+
+
+def _whole(file: BinaryIO) -> bytes:
+    """What a file holds, up to what cannot be text: a device such as `/dev/zero` has no end."""
+    data = bytearray()
+    while piece := file.read(2**20):
+        data += piece
+        if b"\0" in piece and not data.startswith(_BYTECODE):
+            break
+    return bytes(data)
 
 
 def explained(text: str) -> tuple[int, str]:
@@ -213,25 +222,30 @@ class Source:
 
     @classmethod
     def _read(cls, path: str, separator: re.Pattern[str] | None = None) -> list[Source]:
+        name = "<stdin>" if path == STDIN else path
         try:
-            data = _standard_input() if path == STDIN else Path(path).read_bytes()
+            with during(f"the reader of {name}"):  # which waits where a pipe has no writer yet
+                if path == STDIN:
+                    data = _whole(_standard_input())
+                else:
+                    with open(path, "rb") as file:
+                        data = _whole(file)
         except OSError as error:
             raise cannot("read", path, error) from None
-        name = "<stdin>" if path == STDIN else path
         if data.startswith(_BYTECODE):
             return [cls(name, data)]
+        if data.startswith(_OTHER_MARKS):
+            raise ShardError(
+                "is UTF-16 or UTF-32 text, by its byte order mark: save it as UTF-8", f"{name}:1:1"
+            )
         try:
             text = data.decode("utf-8-sig")  # without the mark that some editors begin a file with
+            end = data.find(b"\0")
         except UnicodeDecodeError as error:
-            if data.startswith(_OTHER_MARKS):
-                raise ShardError(
-                    "is UTF-16 or UTF-32 text, by its byte order mark: save it as UTF-8",
-                    f"{name}:1:1",
-                ) from None
-            line = data.count(b"\n", 0, error.start) + 1
-            raise ShardError(
-                "is neither UTF-8 text nor MLIR bytecode", f"{name}:{line}:1"
-            ) from None
+            end = error.start
+        if end >= 0:
+            line = data.count(b"\n", 0, end) + 1
+            raise ShardError("is neither UTF-8 text nor MLIR bytecode", f"{name}:{line}:1")
 
         sources, start = [], 0
         for match in separator.finditer(text) if separator else ():

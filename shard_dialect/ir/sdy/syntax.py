@@ -36,7 +36,7 @@ from shard_dialect.model import (
     ShardingError,
     SubAxis,
 )
-from shard_dialect.model.grid import in_order
+from shard_dialect.model.grid import first_overlap, in_order
 
 _TOKEN = re.compile(
     r'\s*(?:(?P<string>"(?:[^"\\]|\\.)*")|(?P<symbol>@(?:[\w$.-]+|"(?:[^"\\]|\\.)*"))|(?P<number>-?\d+)'
@@ -343,6 +343,11 @@ def to_annotation(tensor_sharding: TensorSharding, grid: Grid, rank: int) -> Ann
     priorities = tuple(dim.priority for dim in tensor_sharding.dims)
     if not any(priority is not None for priority in priorities):
         priorities = ()
+    both = first_overlap([*(axis for axes in split for axis in axes), *unreduced, *replicated])
+    if both is not None:
+        first, second = _refs(both, grid)
+        said = "axis {0} is used twice" if first == second else "axes {0} and {1} overlap"
+        raise ShardingError(f"{said.format(first, second)} in {tensor_sharding}")
     try:
         sharding = Sharding(grid.name, split, unreduced, tensor_sharding.reduction)
         annotation = Annotation(sharding, is_open, priorities, replicated)

@@ -37,7 +37,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -83,7 +83,7 @@ class DeviceModel:
 
     name: str
     flops: tuple[tuple[str, float], ...]
-    """The floating-point operations of matrix products per second, by element type; a dict, too."""
+    """The floating-point operations of matrix products per second; given as a dict, too."""
     memory_bytes: int
     memory_bytes_per_second: float
     network: tuple[NetworkLevel, ...] = ()
@@ -92,11 +92,23 @@ class DeviceModel:
     """The bytes that stay on the chip: what was touched so lately is not read from the memory."""
     efficiency: Efficiency = Efficiency()
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        name: str,
+        flops: Mapping[str, float] | Sequence[tuple[str, float]],
+        memory_bytes: int,
+        memory_bytes_per_second: float,
+        network: Sequence[NetworkLevel] = (),
+        sources: Sequence[str] = (),
+        cache_bytes: int = 0,
+        efficiency: Efficiency = Efficiency(),
+    ) -> None:
         """Raise `ShardError` for what no device has."""
-        object.__setattr__(self, "flops", tuple(dict(self.flops).items()))
-        object.__setattr__(self, "network", tuple(self.network))
-        object.__setattr__(self, "sources", tuple(self.sources))
+        rates = tuple(dict(flops).items())
+        memory = memory_bytes, memory_bytes_per_second
+        given = name, rates, *memory, tuple(network), tuple(sources), cache_bytes, efficiency
+        for field, value in zip(fields(self), given, strict=True):
+            object.__setattr__(self, field.name, value)
         _check(self._data())
 
     def _data(self) -> dict[str, Any]:

@@ -188,7 +188,7 @@ class Pass(_Named):
                 forget_analyses()
 
     @abstractmethod
-    def rewrite(self, module: ir.Operation) -> Outcome:
+    def rewrite(self, module: ir.Operation, /) -> Outcome:
         """Change a module (or other `anchor`) in place, in its context."""
 
 

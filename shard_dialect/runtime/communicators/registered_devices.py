@@ -32,7 +32,7 @@ class LocalExecutor(Protocol):
     def __init__(self, module: ir.Module, entry: str) -> None:
         """Take the function `entry` of a module, which this object may change."""
 
-    def run(self, shards: Sequence[Sequence[Array]]) -> Sequence[Sequence[Array]]:
+    def run(self, shards: list[list[Array]]) -> Sequence[Sequence[Array]]:
         """For each device by rank, its shards of the results, given those of the arguments."""
 
 
@@ -90,7 +90,7 @@ class RegisteredExecutable:
         most = len(self.program.results) + 1  # there may be no end
 
         def run() -> list[list[object]]:
-            by_device = islice(self._executor.run(shards), len(shards) + 1)
+            by_device = islice(self._executor.run(list(map(list, shards))), len(shards) + 1)
             return [[*islice(each, most)] for each in by_device]
 
         results = of_user(self._what, run)

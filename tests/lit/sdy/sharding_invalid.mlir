@@ -33,7 +33,7 @@ func.func @too_many_dimensions(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding
 // -----
 
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=8, "y"=2]>, sym_name = "m"}> : () -> ()
-// expected-error@+1 {{'func.func' op in <@m, [{"x"}, {"x"}]>: grid axis 0 is used twice in sharding [[0], [0]]}}
+// expected-error@+1 {{'func.func' op axis "x" is used twice in <@m, [{"x"}, {"x"}]>}}
 func.func @an_axis_twice(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@m, [{"x"}, {"x"}]>}) {
   return
 }
@@ -41,7 +41,7 @@ func.func @an_axis_twice(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@m, [
 // -----
 
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=8, "y"=2]>, sym_name = "m"}> : () -> ()
-// expected-error@+1 {{'func.func' op in <@m, [{"x", "x"}, {}]>: grid axis 0 is used twice in sharding [[0, 0], []]}}
+// expected-error@+1 {{'func.func' op axis "x" is used twice in <@m, [{"x", "x"}, {}]>}}
 func.func @an_axis_twice_in_a_dimension(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@m, [{"x", "x"}, {}]>}) {
   return
 }
@@ -49,7 +49,7 @@ func.func @an_axis_twice_in_a_dimension(%x: tensor<8x8xf32> {sdy.sharding = #sdy
 // -----
 
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=8, "y"=2]>, sym_name = "m"}> : () -> ()
-// expected-error@+1 {{'func.func' op in <@m, [{"x":(1)2}, {"x":(1)2}]>: grid axis 0:(1)2 is used twice in sharding [["0:(1)2"], ["0:(1)2"]]}}
+// expected-error@+1 {{'func.func' op axis "x":(1)2 is used twice in <@m, [{"x":(1)2}, {"x":(1)2}]>}}
 func.func @a_sub_axis_twice(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@m, [{"x":(1)2}, {"x":(1)2}]>}) {
   return
 }
@@ -57,7 +57,7 @@ func.func @a_sub_axis_twice(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@m
 // -----
 
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=8, "y"=2]>, sym_name = "m"}> : () -> ()
-// expected-error@+1 {{'func.func' op in <@m, [{"x"}, {}], replicated={"x"}>: grid axes 0 and 0 overlap in [[0], [], {replicated = [0]}]}}
+// expected-error@+1 {{'func.func' op axis "x" is used twice in <@m, [{"x"}, {}], replicated={"x"}>}}
 func.func @split_and_replicated(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@m, [{"x"}, {}], replicated={"x"}>}) {
   return
 }
@@ -65,7 +65,7 @@ func.func @split_and_replicated(%x: tensor<8x8xf32> {sdy.sharding = #sdy.shardin
 // -----
 
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=8, "y"=2]>, sym_name = "m"}> : () -> ()
-// expected-error@+1 {{'func.func' op in <@m, [{"x"}, {}], unreduced={"x"}>: grid axis 0 is used twice in sharding [[0], [], [0]]}}
+// expected-error@+1 {{'func.func' op axis "x" is used twice in <@m, [{"x"}, {}], unreduced={"x"}>}}
 func.func @split_and_unreduced(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@m, [{"x"}, {}], unreduced={"x"}>}) {
   return
 }
@@ -73,7 +73,7 @@ func.func @split_and_unreduced(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding
 // -----
 
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=8, "y"=2]>, sym_name = "m"}> : () -> ()
-// expected-error@+1 {{'func.func' op in <@m, [{}, {}], replicated={"y"}, unreduced={"y"}>: grid axes 1 and 1 overlap in [[], [], [1], {replicated = [1]}]}}
+// expected-error@+1 {{'func.func' op axis "y" is used twice in <@m, [{}, {}], replicated={"y"}, unreduced={"y"}>}}
 func.func @replicated_and_unreduced(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@m, [{}, {}], replicated={"y"}, unreduced={"y"}>}) {
   return
 }
@@ -81,7 +81,7 @@ func.func @replicated_and_unreduced(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sha
 // -----
 
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=8, "y"=2]>, sym_name = "m"}> : () -> ()
-// expected-error@+1 {{'func.func' op in <@m, [{"x"}, {"x":(1)2}]>: grid axes 0 and 0:(1)2 overlap in sharding [[0], ["0:(1)2"]]}}
+// expected-error@+1 {{'func.func' op axes "x" and "x":(1)2 overlap in <@m, [{"x"}, {"x":(1)2}]>}}
 func.func @an_axis_and_its_sub_axis(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@m, [{"x"}, {"x":(1)2}]>}) {
   return
 }
@@ -89,7 +89,7 @@ func.func @an_axis_and_its_sub_axis(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sha
 // -----
 
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=8, "y"=2]>, sym_name = "m"}> : () -> ()
-// expected-error@+1 {{'func.func' op in <@m, [{"x":(1)4}, {"x":(2)4}]>: grid axes 0:(1)4 and 0:(2)4 overlap in sharding [["0:(1)4"], ["0:(2)4"]]}}
+// expected-error@+1 {{'func.func' op axes "x":(1)4 and "x":(2)4 overlap in <@m, [{"x":(1)4}, {"x":(2)4}]>}}
 func.func @overlapping_sub_axes(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@m, [{"x":(1)4}, {"x":(2)4}]>}) {
   return
 }

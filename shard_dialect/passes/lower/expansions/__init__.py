@@ -37,7 +37,7 @@ def expand_ops(module: ir.Operation) -> None:
 
 @needs(forms=NOT_LOWERED)
 def expand_registered_ops(
-    module: ir.Operation, facet: Literal["python", "stablehlo"] = "stablehlo"
+    module: ir.Operation, facet: Literal["python", "stablehlo", "lowering"] = "stablehlo"
 ) -> None:
     """Expand users' own ops by their records.
 
@@ -47,7 +47,10 @@ def expand_registered_ops(
         (op, record.lowering)
         for op, record in _recorded(module)
         if has_own_lowering(op.name)
-        and not (getattr(record, facet) or getattr(record.scalar_function, facet, ""))
+        and (
+            facet == "lowering"
+            or not (getattr(record, facet) or getattr(record.scalar_function, facet, ""))
+        )
     )
 
 

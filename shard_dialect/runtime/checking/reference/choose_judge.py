@@ -24,7 +24,6 @@ from shard_dialect.runtime.checking.reference.by_xla import compile_by_xla
 from shard_dialect.runtime.checking.reference.judge import (
     CannotJudge,
     Compiled,
-    Execute,
     Reference,
     boundary_types,
 )
@@ -52,7 +51,7 @@ _COMPILE: Mapping[str, Callable[[ir.Operation, str, int], Compiled]] = {
     "upstream": compile_by_upstream,
     "self": compile_by_self,
 }
-UserJudge = Callable[[ir.Module, str], Execute]
+UserJudge = Callable[[ir.Module, str], Callable[[list[Array]], Sequence[Array]]]
 """Compiles the function of this name; raises `CannotJudge` for one that it cannot run."""
 Judge = OwnJudge | str | UserJudge
 """Ours or a plugin's by name, or a user's function."""
@@ -136,7 +135,7 @@ def _by_user(by: UserJudge, module: ir.Operation, entry: str, reference: Referen
     copy = ir.Module.parse(module.get_asm(enable_debug_info=True), module.context)
     reasons: list[str] = []
 
-    def compile_it() -> Execute | None:
+    def compile_it() -> Callable[[list[Array]], Sequence[Array]] | None:
         try:
             return by(copy, entry)
         except CannotJudge as error:
