@@ -174,6 +174,16 @@ def own_error(result: Array, true: Array) -> tuple[int, float]:
     )
 
 
+def is_inexact(result: Array, true: Array) -> NDArray[np.bool_]:
+    """Which elements are farther from `true` than the root of a rounding error of their size."""
+    if not is_float(result.dtype):
+        return np.zeros(result.shape, np.bool_)
+    with np.errstate(all="ignore"):
+        own, right = _widened(result), _widened(true)
+        few = np.abs(own - right) <= _epsilon(result.dtype) ** 0.5 * np.abs(right)
+        return ~(few | (own == right))
+
+
 def _largest(wide: NDArray[np.inexact]) -> float:
     """The largest finite element, without its sign."""
     sizes = np.abs(wide)
