@@ -126,6 +126,8 @@ class Fuzzer:
     until: float
     most: float = math.inf
     """The largest number of programs."""
+    output: Path = Path("fuzz-failures")
+    """The directory for failures, which are written as they are found."""
     counts: Counter[str] = field(default_factory=Counter)
     """The number of programs by outcome."""
     ops: Counter[str] = field(default_factory=Counter)
@@ -182,9 +184,14 @@ class Fuzzer:
     def _keep(self) -> None:
         """Record what the round has found."""
         if self.failure is not None:
+            _write(self.failure, self.path("failure", len(self.failures)))
             self.failures.append(self.failure)
             self.known.add((self.failure.result.kind, self.failure.result.message_kind))
             say(shown(f"{self.failure.result.kind}: {self.failure.result.message_kind}"))
+
+    def path(self, kind: str, number: int) -> Path:
+        """The file for a program."""
+        return self.output / f"{kind}-{number}.mlir"
 
     def case(self, program: Program) -> None:
         """Run one program; hypothesis calls it, also with smaller programs while it shrinks."""
@@ -308,11 +315,11 @@ def _main(options: argparse.Namespace) -> int:
     compiler: Compiler = options.compiler or "xla"
     with Child(options.timeout, options.load_plugin, compiler) as child:
         until = time.monotonic() + options.seconds
-        fuzzer = Fuzzer(child, pipelines, names, until, options.programs)
+        fuzzer = Fuzzer(child, pipelines, names, until, options.programs, Path(options.output))
         fuzzer.run(options.seed)
     write_output(fuzzer.report() + "\n")
     written = {
-        Path(options.output) / f"{kind}-{number}.mlir": each
+        fuzzer.path(kind, number): each
         for kind, failures_found in (
             ("failure", fuzzer.failures),
             ("refused", fuzzer.refused.values()),
