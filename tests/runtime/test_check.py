@@ -329,6 +329,12 @@ def test_a_result_that_is_0_but_for_rounding_is_compared_with_0() -> None:
     assert not verdict(wrong, right, inputs).passed
 
 
+def test_a_tolerance_that_overflows_allows_any_number() -> None:
+    expected, allowed = np.array([1e34], np.float32), np.array([np.inf], np.float32)
+    assert compare(np.array([6e33], np.float32), expected, allowed).passed
+    assert not compare(np.array([np.nan], np.float32), expected, allowed).passed
+
+
 LOGARITHM = """
 shard.grid @g(shape = 2)
 func.func @main(%x: tensor<4xf32> {{mesh.sharding = #mesh.shard<@g, [[0]]>}}) -> tensor<4xf32> {{

@@ -280,7 +280,9 @@ def _excess(
     least = np.finfo(np.float64).tiny
     error = np.where(np.isnan(error), np.inf, np.maximum(error, least))
     error = np.where((actual == expected) | both_nan | np.isnan(allowed), 0.0, error)
-    may = np.where(np.isfinite(allowed), allowed, 0.0)
+    # A tolerance that overflows allows any number; that of an infinite element allows no other.
+    most = np.where(np.isinf(allowed) & np.isfinite(e), np.finfo(np.float64).max, 0.0)
+    may = np.where(np.isfinite(allowed), allowed, most)
     with np.errstate(over="ignore"):
         excess = error / np.maximum(may, least)
     return np.where(error == 0.0, 0.0, excess), error, may
