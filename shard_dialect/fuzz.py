@@ -47,6 +47,7 @@ else:
     from shard_dialect.testing import Program, programs, runnable
     from shard_dialect.testing.check_program import Compiler
     from shard_dialect.testing.child_process import Child, Pipeline, Result
+    from shard_dialect.testing.random_program import FEATURES
 
 PIPELINES = (
     "spmd,lower",
@@ -91,7 +92,7 @@ _FEATURES = {
     "roots and partners that are operands": re.compile(r"(root|source|destination) = \[%"),
     "maximal meshes": re.compile(r"#sdy.mesh<\[\], device_ids"),
 }
-"""Other properties of a program's text than its ops."""
+"""Other properties of a program's text than its ops, beside those that its drawing knows."""
 
 
 class _Failed(Exception):
@@ -234,6 +235,7 @@ class Fuzzer:
         self.counts[result.kind] += 1
         self.drawn.update(set(program.ops))
         found = [name for name, pattern in _FEATURES.items() if pattern.search(program.text)]
+        found += program.features
         self.features.update(found)
         if result.kind == "passed":
             self.passed_with.update(found)
@@ -259,7 +261,8 @@ class Fuzzer:
         drawn_count = len(self.names) - len(missing)
         drawn = [(name, count, self.ops[name]) for name, count in sorted(self.drawn.items())]
         judged = [(*who, count) for who, count in sorted(self.judges.items())]
-        featured = [(each, self.features[each], self.passed_with[each]) for each in _FEATURES]
+        names = [*_FEATURES, *FEATURES]
+        featured = [(each, self.features[each], self.passed_with[each]) for each in names]
         undrawn = [name for name in self.names if not self.drawn[name]]
         sections = [
             _table(["op", "programs", "that passed"], drawn),
