@@ -47,6 +47,7 @@ else:
     from shard_dialect.testing import Program, programs, runnable
     from shard_dialect.testing.check_program import Compiler
     from shard_dialect.testing.child_process import Child, Pipeline, Result
+    from shard_dialect.testing.random_program import FEATURES
 
 PIPELINES = (
     "spmd,lower",
@@ -91,7 +92,7 @@ _FEATURES = {
     "roots and partners that are operands": re.compile(r"(root|source|destination) = \[%"),
     "maximal meshes": re.compile(r"#sdy.mesh<\[\], device_ids"),
 }
-"""Other properties of a program's text than its ops."""
+"""Other properties of a program's text than its ops, beside those that its drawing knows."""
 
 
 class _Failed(Exception):
@@ -126,6 +127,8 @@ class Fuzzer:
     until: float
     most: float = math.inf
     """The largest number of programs."""
+    output: Path = Path("fuzz-failures")
+    """The directory for failures, which are written as they are found."""
     counts: Counter[str] = field(default_factory=Counter)
     """The number of programs by outcome."""
     ops: Counter[str] = field(default_factory=Counter)
@@ -182,9 +185,14 @@ class Fuzzer:
     def _keep(self) -> None:
         """Record what the round has found."""
         if self.failure is not None:
+            _write(self.failure, self.path("failure", len(self.failures)))
             self.failures.append(self.failure)
             self.known.add((self.failure.result.kind, self.failure.result.message_kind))
             say(shown(f"{self.failure.result.kind}: {self.failure.result.message_kind}"))
+
+    def path(self, kind: str, number: int) -> Path:
+        """The file for a program."""
+        return self.output / f"{kind}-{number}.mlir"
 
     def case(self, program: Program) -> None:
         """Run one program; hypothesis calls it, also with smaller programs while it shrinks."""
@@ -227,6 +235,7 @@ class Fuzzer:
         self.counts[result.kind] += 1
         self.drawn.update(set(program.ops))
         found = [name for name, pattern in _FEATURES.items() if pattern.search(program.text)]
+        found += program.features
         self.features.update(found)
         if result.kind == "passed":
             self.passed_with.update(found)
@@ -252,7 +261,8 @@ class Fuzzer:
         drawn_count = len(self.names) - len(missing)
         drawn = [(name, count, self.ops[name]) for name, count in sorted(self.drawn.items())]
         judged = [(*who, count) for who, count in sorted(self.judges.items())]
-        featured = [(each, self.features[each], self.passed_with[each]) for each in _FEATURES]
+        names = [*_FEATURES, *FEATURES]
+        featured = [(each, self.features[each], self.passed_with[each]) for each in names]
         undrawn = [name for name in self.names if not self.drawn[name]]
         sections = [
             _table(["op", "programs", "that passed"], drawn),
@@ -308,11 +318,11 @@ def _main(options: argparse.Namespace) -> int:
     compiler: Compiler = options.compiler or "xla"
     with Child(options.timeout, options.load_plugin, compiler) as child:
         until = time.monotonic() + options.seconds
-        fuzzer = Fuzzer(child, pipelines, names, until, options.programs)
+        fuzzer = Fuzzer(child, pipelines, names, until, options.programs, Path(options.output))
         fuzzer.run(options.seed)
     write_output(fuzzer.report() + "\n")
     written = {
-        Path(options.output) / f"{kind}-{number}.mlir": each
+        fuzzer.path(kind, number): each
         for kind, failures_found in (
             ("failure", fuzzer.failures),
             ("refused", fuzzer.refused.values()),

@@ -251,3 +251,61 @@ def test_grids_of_one_device_and_of_none(name: str) -> None:
     for pipeline in ("spmd,lower", "import,propagate,materialize,partition,lower"):
         outcome = run_and_check(text, pipeline, reference=reference_of(text))
         assert outcome.verdict.passed, text
+
+
+BRANCH = """
+shard.grid @g(shape = 2x3)
+shard.grid @h(shape = 3)
+func.func @main(%x: tensor<10xf32>, %w: tensor<i32> {mesh.sharding = #mesh.shard<@g, []>},
+                %y: tensor<4xf32>) -> tensor<10xf32> {
+  %0 = tosa.abs %x : (tensor<10xf32>) -> tensor<10xf32>
+  %1 = "stablehlo.case"(%w) ({
+    %2 = tosa.abs %y : (tensor<4xf32>) -> tensor<4xf32>
+    %3 = "mesh.annotate"(%2) {sharding = #mesh.shard<@h, [[]]>, as_result = true}
+      : (tensor<4xf32>) -> tensor<4xf32>
+    stablehlo.return %0 : tensor<10xf32>
+  }, {
+    %2 = arith.addf %0, %x : tensor<10xf32>
+    stablehlo.return %2 : tensor<10xf32>
+  }) : (tensor<i32>) -> tensor<10xf32>
+  %4 = tosa.abs %1 : (tensor<10xf32>) -> tensor<10xf32>
+  %5 = "mesh.annotate"(%4) {sharding = #mesh.shard<@g, [[0]]>, as_result = true}
+    : (tensor<10xf32>) -> tensor<10xf32>
+  return %5 : tensor<10xf32>
+}
+"""
+"""All devices run the branches, in which one value is of a few."""
+CAPTURED = """
+shard.grid @g(shape = 4)
+shard.grid @h(shape = 2)
+func.func @main(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@h, [[0]]>},
+                %y: tensor<8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) -> tensor<8xf32> {
+  %zero = arith.constant 0 : index
+  %two = arith.constant 2 : index
+  %one = arith.constant 1 : index
+  %0 = scf.for %i = %zero to %two step %one iter_args(%a = %x) -> tensor<8xf32> {
+    %1 = arith.mulf %y, %y : tensor<8xf32>
+    %2 = arith.addf %a, %1 : tensor<8xf32>
+    scf.yield %2 : tensor<8xf32>
+  }
+  return %0 : tensor<8xf32>
+}
+"""
+"""A loop carries what is on a few devices, and reads what is on all."""
+ALONE = """
+shard.grid @g(shape = 2x2)
+shard.grid @h(shape = 1x2)
+func.func @main(%x: tensor<8x8xf32> {mesh.sharding = #mesh.shard<@g, [[0], [1]]>})
+    -> tensor<8x8xf32> {
+  %0 = stablehlo.tanh %x : tensor<8x8xf32>
+  %s = shard.sharding @h split_axes = [[0], [1]] halo_sizes = [2, 3, 1, 0] : !shard.sharding
+  %1 = shard.shard %0 to %s : tensor<8x8xf32>
+  return %1 : tensor<8x8xf32>
+}
+"""
+"""Halos along an axis of one device."""
+
+
+@pytest.mark.parametrize("text", [BRANCH, CAPTURED, ALONE], ids=["branch", "captured", "alone"])
+def test_a_few_devices_beside_all(text: str) -> None:
+    assert run_and_check(text, "spmd,lower").verdict.passed

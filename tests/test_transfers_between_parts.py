@@ -107,7 +107,7 @@ CASES = {
         ),
         BYTES // 2,
     ),
-    # Shards of two rows and of one: they are sent as columns, and padded to be exchanged.
+    # Shards of two rows and of one: a round takes boxes of both, each as large as the larger.
     "uneven rows": (
         program(
             "2x2",
@@ -116,7 +116,7 @@ CASES = {
             "tensor<3x4xf32>",
             ROWS,
         ),
-        6 * 4 + 4 * 4,
+        2 * (2 * 2) * 4,
     ),
 }
 

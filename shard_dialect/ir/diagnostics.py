@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 
 from shard_dialect.errors import (
     Diagnostic,
@@ -33,6 +34,7 @@ def remark(message: str, location: ir.Location, *notes: Diagnostic) -> None:
 
 def give(diagnostic: Diagnostic) -> None:
     """Pass a diagnostic to Python's `warnings`, and, whatever these filter, to `listening`."""
+    diagnostic = replace(diagnostic, notes=_with_notes(diagnostic.message, diagnostic.notes))
     heard = _heard.get()
     if heard is not None:
         heard.append(diagnostic)
@@ -42,6 +44,28 @@ def give(diagnostic: Diagnostic) -> None:
         diagnostic.message, diagnostic.location, diagnostic.notes, diagnostic.severity
     )
     warnings.warn(warning, stacklevel=3)
+
+
+_notes: ContextVar[Callable[[str], Sequence[Diagnostic]]] = ContextVar(
+    "_notes", default=lambda message: ()
+)
+
+
+@contextmanager
+def noting(notes_on: Callable[[str], Sequence[Diagnostic]]) -> Iterator[None]:
+    """Add the notes on its message to each error and warning of the `with` block."""
+    token = _notes.set(notes_on)
+    try:
+        yield
+    except ShardError as error:
+        error.notes = _with_notes(error.message, error.notes)
+        raise
+    finally:
+        _notes.reset(token)
+
+
+def _with_notes(message: str, notes: tuple[Diagnostic, ...]) -> tuple[Diagnostic, ...]:
+    return (*notes, *(each for each in _notes.get()(message) if each not in notes))
 
 
 _heard: ContextVar[list[Diagnostic] | None] = ContextVar("_heard", default=None)

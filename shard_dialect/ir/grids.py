@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from math import prod
 from operator import add
 
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import Diagnostic, ShardError, note
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
-from shard_dialect.ir.diagnostics import error_at, located
+from shard_dialect.ir.diagnostics import error_at, located, location_text, noting
 from shard_dialect.ir.mesh.attributes import (
     AXIS_NAMES,
     DEVICE_IDS,
@@ -46,6 +48,40 @@ def grids_of(module: ir.Operation) -> dict[str, Grid]:
             )
         grids[grid.name] = grid
     return grids
+
+
+@contextmanager
+def explaining_grids(module: ir.Operation) -> Iterator[None]:
+    """Add a note to errors and warnings of the `with` block about each grid made in it."""
+    given: dict[str, Grid] = {}
+    with suppress(ShardError):
+        given = grids_of(module)
+
+    def notes_on(message: str) -> Iterator[Diagnostic]:
+        names = re.findall(r"@(\w+)", message)
+        if given.keys() >= set(names):
+            return
+        parts, grids = sub_clusters_of(module), grids_of(module)
+        names += [parts[name].of for name in names if name in parts]
+        for grid in (grids[name] for name in dict.fromkeys(names) if name in grids):
+            if grid.name in given:
+                continue
+            same = [each for each in given.values() if each.is_static and each.size == grid.size]
+            what = "a grid" if grid.name not in parts else f"a part of @{parts[grid.name].of}"
+            devices = f": the devices of {' and '.join(map(str, same))}" if same else ""
+            place = _declared_at(module, same[0].name if same else grid.name)
+            yield note(f"{grid} is {what} that the compiler has made{devices}", place)
+
+    with noting(lambda message: tuple(notes_on(message))):
+        yield
+
+
+def _declared_at(module: ir.Operation, name: str) -> str | None:
+    declared = (op for op in operations(body(module)) if op.name in OPS)
+    places = (
+        location_text(op.location) for op in declared if op.attributes["sym_name"].value == name
+    )
+    return next(places, None)
 
 
 def refuse_more_devices(module: ir.Operation, most: int, for_what: str) -> None:

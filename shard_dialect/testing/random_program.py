@@ -17,7 +17,7 @@ from shard_dialect.model import Grid, Sharding
 from shard_dialect.testing.placement import declaration, encoding
 from shard_dialect.testing.random_collectives import COLLECTIVE, collective_program
 from shard_dialect.testing.random_draws import EVEN, UNEVEN, Draws, chance
-from shard_dialect.testing.random_shardings import any_grids, any_sharding
+from shard_dialect.testing.random_shardings import any_grids, any_sharding, is_uneven
 from shard_dialect.testing.random_shardy import SHARDY, shardy_program
 from shard_dialect.testing.random_stages import STAGED, staged_program
 from shard_dialect.testing.sample import Sample, Tensor
@@ -27,6 +27,11 @@ _LARGEST = 2**12
 _DEEPEST = 2
 _FLAG = Tensor((), "i1")
 _MIXED = (("bf16",), ("f16",), ("bf16", "bf16"), ("f16", "bf16"))
+
+SEVERAL_SIZES = "grids of several sizes"
+UNEVEN_HALOS = "halos where shards are uneven"
+FEATURES = (SEVERAL_SIZES, UNEVEN_HALOS)
+"""What a program's text does not show at once."""
 
 Isolated = Callable[[Callable[[Random], None]], None]
 """Runs a step of drawing with a generator of its own."""
@@ -41,6 +46,8 @@ class Program:
     """The names of the drawn ops, in order."""
     unsharded: str = ""
     """The program without shardings, where `text` does not say it: with manual computations."""
+    features: frozenset[str] = frozenset()
+    """Those of `FEATURES` that it has."""
 
     def __str__(self) -> str:
         return self.text
@@ -76,6 +83,7 @@ class _Module:
     count: int = 0
     has_extents: bool = False
     """Whether annotations have offsets or halos."""
+    features: set[str] = field(default_factory=set)
 
     @property
     def flows(self) -> Sequence[Callable[[_Function], None]]:
@@ -104,7 +112,7 @@ class _Module:
     def sharding(self, tensor: Tensor, sub_axes: bool) -> Sharding:
         """A sharding on the first grid in most cases, or on another."""
         grid = self.grids[0] if chance(self.rng, 0.6) else self.rng.choice(self.grids)
-        return any_sharding(
+        sharding = any_sharding(
             self.rng,
             tensor.shape,
             grid,
@@ -112,6 +120,11 @@ class _Module:
             sub_axes=sub_axes,
             extents=self.has_extents,
         )
+        if sharding.halos and is_uneven(sharding, tensor.shape, grid):
+            self.features.add(UNEVEN_HALOS)
+        if grid.size < self.grids[0].size:
+            self.features.add(SEVERAL_SIZES)
+        return sharding
 
 
 def any_program(
@@ -126,7 +139,8 @@ def any_program(
         return Program(text, tuple(re.findall(r"stablehlo\.\w+", text)))
     if kind >= 60:
         text, unsharded = shardy_program(rng) if kind >= 72 else collective_program(rng)
-        return Program(text, tuple(re.findall(r"stablehlo\.\w+", unsharded)), unsharded)
+        features = frozenset({SEVERAL_SIZES} if "<@small," in text else ())
+        return Program(text, tuple(re.findall(r"stablehlo\.\w+", unsharded)), unsharded, features)
     module = _Module(rng, any_grids(rng), not chance(rng, 0.4), names, isolated)
     if chance(rng, 0.35):
         module.precisions = ("f32", *rng.choice(_MIXED))
@@ -136,7 +150,7 @@ def any_program(
         functions.append(_Function(module).written("f", "private ", most=3))
     functions.append(_Function(module).written("main", "", most=8))
     text = "".join(map(declaration, module.grids)) + "\n".join(functions)
-    return Program(text, tuple(module.ops))
+    return Program(text, tuple(module.ops), features=frozenset(module.features))
 
 
 class _Function:

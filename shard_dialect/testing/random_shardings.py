@@ -20,10 +20,13 @@ def any_grid(rng: Random, shapes: Sequence[Shape] = GRIDS) -> Grid:
 
 
 def any_grids(rng: Random, shapes: Sequence[Shape] = GRIDS) -> list[Grid]:
-    """A grid `@g`, and sometimes a grid `@h` of its devices in another shape or order."""
+    """A grid `@g`, sometimes a grid `@h` of fewer devices, or of all in another shape or order."""
     first = any_grid(rng, shapes)
-    if not chance(rng, 0.3):
+    if not chance(rng, 0.4):
         return [first]
+    smaller = [each for each in shapes if prod(each) < first.size]
+    if smaller and chance(rng, 0.4):
+        return [first, Grid("h", rng.choice(smaller))]
     shape = rng.choice([each for each in shapes if prod(each) == first.size])
     devices = rng.sample(range(first.size), first.size) if chance(rng, 0.4) else ()
     return [first, Grid("h", shape, device_ids=tuple(devices))]
@@ -62,12 +65,18 @@ def any_sharding(
         if not even or shape[dim] % grid.axes_size(new_axes) == 0:
             split[dim] = new_axes
     sharding = Sharding(grid.name, tuple(split))
-    if not extents or not any(split) or not chance(rng, 0.3):
+    if not extents or not any(split) or not chance(rng, 0.4):
         return sharding
-    if chance(rng, 0.5):
+    if chance(rng, 0.6):
         return _with_halos(rng, sharding, shape, grid)
     has_sub_axes = any(isinstance(axis, SubAxis) for axis in sharding.axes)
     return sharding if has_sub_axes else _with_offsets(rng, sharding, shape, grid)
+
+
+def is_uneven(sharding: Sharding, shape: Shape, grid: Grid) -> bool:
+    """Whether some axes do not divide what they split."""
+    pairs = zip(shape, sharding.split_axes, strict=True)
+    return any(size % grid.axes_size(axes) for size, axes in pairs)
 
 
 def _with_halos(rng: Random, sharding: Sharding, shape: Shape, grid: Grid) -> Sharding:

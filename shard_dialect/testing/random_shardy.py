@@ -25,6 +25,7 @@ _MESHES: tuple[dict[str, int], ...] = (
     *({"x": 2}, {"x": 4}, {"x": 2, "y": 2}, {"x": 2, "y": 4}, {"x": 3, "y": 2}),
     {"x": 2, "y": 2, "z": 2},
 )
+_SMALLER: tuple[dict[str, int], ...] = ({"s": 2}, {"s": 2}, {"s": 3}, {"s": 2, "t": 2}, {"s": 4})
 _SIZES = (24, 24, 48, 10, 7)
 _TRIES = 4
 """The most draws of axes for a manual computation, whose devices must divide each shard again."""
@@ -557,8 +558,9 @@ def _other_meshes(draw: Random, devices: int) -> dict[str, tuple[dict[str, int],
     if chance(draw, 0.4):
         for device in draw.sample(range(devices), draw.randint(1, 2)):
             meshes[f"one{device}"] = ({}, [device])
-    if devices > 2 and chance(draw, 0.2):
-        meshes["small"] = ({"s": 2}, [])
+    smaller = [each for each in _SMALLER if prod(each.values()) < devices]
+    if smaller and chance(draw, 0.25):
+        meshes["small"] = (draw.choice(smaller), [])
     return meshes
 
 

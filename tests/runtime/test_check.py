@@ -329,6 +329,34 @@ def test_a_result_that_is_0_but_for_rounding_is_compared_with_0() -> None:
     assert not verdict(wrong, right, inputs).passed
 
 
+def test_a_tolerance_that_overflows_allows_any_number() -> None:
+    expected, allowed = np.array([1e34], np.float32), np.array([np.inf], np.float32)
+    assert compare(np.array([6e33], np.float32), expected, allowed).passed
+    assert not compare(np.array([np.nan], np.float32), expected, allowed).passed
+
+
+LOGARITHM = """
+shard.grid @g(shape = 2)
+func.func @main(%x: tensor<4xf32> {{mesh.sharding = #mesh.shard<@g, [[0]]>}}) -> tensor<4xf32> {{
+  %large = stablehlo.constant dense<{}> : tensor<4xf32>
+  %few = stablehlo.constant dense<{}> : tensor<4xf32>
+  %0 = stablehlo.add %x, %large : tensor<4xf32>
+  %1 = stablehlo.subtract %0, %large : tensor<4xf32>
+  %2 = stablehlo.subtract %1, %few : tensor<4xf32>
+  %3 = stablehlo.log %2 : tensor<4xf32>
+  return %3 : tensor<4xf32>
+}}
+"""
+
+
+@pytest.mark.parametrize(("large", "is_compared"), [("0.0", True), ("3.0e7", False)])
+def test_a_logarithm_of_cancelled_numbers_may_be_no_number(large: str, is_compared: bool) -> None:
+    inputs = [np.array([1, 3, 5, 7], np.float32)]
+    result = verdict(LOGARITHM.format(large, "8.0"), LOGARITHM.format(large, "0.0"), inputs)
+    assert result.passed != is_compared
+    assert is_compared or "cannot be compared" in result.note
+
+
 def test_a_result_that_is_no_number_is_said() -> None:
     text = """
     shard.grid @g(shape = 2)

@@ -18,6 +18,7 @@ from shard_dialect.errors import ShardError, aside, did_you_mean, of_user
 from shard_dialect.ir.bindings import PassManager, ir
 from shard_dialect.ir.diagnostics import from_mlir, from_mlir_in, location_text, reporting
 from shard_dialect.ir.function import record_forms
+from shard_dialect.ir.grids import explaining_grids
 from shard_dialect.passes.framework.base import (
     NamedPipeline,
     Pass,
@@ -120,7 +121,9 @@ class Pipeline:
         """Run all passes on `module`, in place. Raises `ShardError` where a pass refuses it."""
         _, caller = what_is_done()
         doing(self.first)
-        with reporting(module.context), keeping_analyses(), self.count:
+        is_module = module.operation.name == _MODULE
+        explained = explaining_grids(module.operation) if is_module else nullcontext()
+        with explained, reporting(module.context), keeping_analyses(), self.count:
             try:
                 with aside() if self.tells else nullcontext():
                     _run(self.manager, module.operation)

@@ -23,12 +23,12 @@ from functools import cached_property
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
-from shard_dialect.ir.function import BOUNDARY, boundary
+from shard_dialect.ir.function import boundary
 from shard_dialect.ir.grids import sub_clusters_of, write_cluster
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.annotation_ops import BOUNDARY_OPS, boundary_of
 from shard_dialect.ir.mesh.attributes import SHARDING, STAGES, symbol
-from shard_dialect.ir.mesh.sharding_attributes import Shardings, stages_at, stages_named
+from shard_dialect.ir.mesh.sharding_attributes import Shardings, stages_named
 from shard_dialect.ir.numbered_function import Block, Function, Op
 from shard_dialect.ir.walk import body
 from shard_dialect.model import (
@@ -46,7 +46,7 @@ from shard_dialect.model.grid_refinement import Refinement, Use, common_refineme
 from shard_dialect.model.sharding import Shape
 from shard_dialect.model.sub_cluster import Place
 from shard_dialect.passes.propagate.constraints import bound_loops, default_grid
-from shard_dialect.passes.stages.assign_stages import StageAnnotations, Stages
+from shard_dialect.passes.stages.assign_stages import Stages
 
 
 @dataclass(frozen=True)
@@ -85,11 +85,9 @@ class StageShardings:
         """The shardings `of` values, without axes that the values' stages have not all of."""
         if not self.transfers:
             return dict(of)
-        arguments, results = (stages_at(self.function.handle, key) for key in BOUNDARY)
         parts = self._sub_clusters.values()
         whole = next(iter(parts)).of if parts else ""
-        annotations = StageAnnotations(arguments, results, stages_named)
-        stages = Stages(self.function, annotations, whole)
+        stages = Stages.settled(self.function, whole)
         allowed = {}
         for value, sharding in of.items():
             stage, grid = stages.of_value(value), self.shardings.grid(sharding.grid)

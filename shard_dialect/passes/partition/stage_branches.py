@@ -48,7 +48,7 @@ from shard_dialect.model.sub_cluster import Place
 from shard_dialect.model.transfer_plan import End, plan_transfer
 from shard_dialect.ops.partitioned_op import device_indices
 from shard_dialect.passes.partition.partition_collectives import own_number, write_transfer
-from shard_dialect.passes.stages.assign_stages import StageAnnotations, Stages
+from shard_dialect.passes.stages.assign_stages import Stages
 
 
 def branch_by_stage(
@@ -76,8 +76,7 @@ def branch_by_stage(
             others = sorted(name for name in named if name not in places)
             if others or any(stage.of != whole.name for stage in stages):
                 raise ShardingError(f"has stages of {whole} and others: {', '.join(sorted(named))}")
-            annotations = StageAnnotations(arguments, results, stages_named)
-            of = Stages(read_function(function), annotations, whole.name)
+            of = Stages.settled(read_function(function), whole.name)
             _Branches(function, shardings, grid, places, of).write()
 
 

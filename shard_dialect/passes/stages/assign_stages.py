@@ -19,13 +19,15 @@ devices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
+from shard_dialect.ir.function import BOUNDARY
 from shard_dialect.ir.mesh.annotation_ops import TO_LOCAL
+from shard_dialect.ir.mesh.sharding_attributes import stages_at, stages_named
 from shard_dialect.ir.numbered_function import ENDS, FLOWS, Block, Function, Op, flows_through
 
 Named = Mapping[int, str]
@@ -67,6 +69,18 @@ class Stages:
     """The operands, by number, of ops whose result is annotated on another stage, and of returns;
     with this stage."""
     open_ops: set[int] = field(default_factory=set)
+
+    @classmethod
+    def settled(cls, function: Function, whole: str) -> Stages:
+        """The stages of a function that `stages-to-grid` has rewritten, for a grid `whole`.
+
+        No annotation names one any more: an argument that has none is on all devices.
+        """
+        arguments, results = (stages_at(function.handle, key) for key in BOUNDARY)
+        for number, value in enumerate(function.arguments):
+            if function.values[value].is_tensor:
+                arguments[number] = arguments[number] or whole
+        return cls(function, StageAnnotations(arguments, results, stages_named), whole)
 
     def __post_init__(self) -> None:
         function, count = self.function, len(self.function.values)
@@ -143,9 +157,14 @@ class Stages:
             names.update([users_stage] if users_stage is not None else [])
             names.update(self.annotations.of_results(inner.handle).values())
         # What ops inside make is not yet on a stage: what they read from outside may be.
-        read = {*op.read, *(value for inner in _inside(op.blocks) for value in inner.read)}
-        known = {self.of_value(value) for value in read & self._bound} - {None}
-        return bool(names) and len(names | known) > 1
+        read = {value for inner in _inside(op.blocks) for value in inner.read}
+        names |= self._known(read)
+        return bool(names) and len(names | self._known(op.read)) > 1
+
+    def _known(self, values: Iterable[int]) -> set[str]:
+        """The stages that values are known to be on."""
+        stages = (self.of_value(value) for value in values if value in self._bound)
+        return {stage for stage in stages if stage is not None}
 
     def _join(self, blocks: Sequence[Block], around: Op | None) -> None:
         """Unite values of one stage in the blocks of `around`, a closed op, or of an open one."""

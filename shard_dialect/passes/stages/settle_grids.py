@@ -52,6 +52,7 @@ from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation, Axes, Axis, Grid
 from shard_dialect.model.grid import SubAxis, follows
 from shard_dialect.model.grid_refinement import common_refinements
+from shard_dialect.model.sharding import Sizes
 from shard_dialect.passes.framework.base import needs
 from shard_dialect.passes.manual.replica_group_collectives import is_between_devices
 
@@ -589,12 +590,19 @@ def _on(annotation: Annotation, grid: Grid, moved: Callable[[Axis], Axes]) -> An
                 found.append(new)
         return tuple(_as_whole(axis, grid) for axis in found)
 
+    def of_split(sizes: Sequence[Sizes]) -> tuple[Sizes, ...]:
+        """Halos or offsets; an axis of one device is none on the other grid, and has no shards."""
+        return tuple(each if axes else () for each, axes in zip(sizes, split, strict=bool(sizes)))
+
     sharding = annotation.sharding
+    split = tuple(map(each, sharding.split_axes))
     sharding = replace(
         sharding,
         grid=grid.name,
-        split_axes=tuple(map(each, sharding.split_axes)),
+        split_axes=split,
         partial=each(sharding.partial),
+        halos=of_split(sharding.halos),
+        offsets=of_split(sharding.offsets),
     )
     return replace(annotation, sharding=sharding, replicated=each(annotation.replicated))
 

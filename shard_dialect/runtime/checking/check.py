@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shard_dialect.abi.lowered_program import Program
 from shard_dialect.abi.tensor_types import Array
@@ -20,6 +21,8 @@ from shard_dialect.runtime.checking.tolerance import (
     Difference,
     compare,
     growth_of_errors,
+    is_float,
+    is_inexact,
     is_narrow,
     is_rounding_alone,
     least_allowed,
@@ -96,6 +99,8 @@ class Expected:
 
     results: Sequence[Array]
     allowed: Sequence[Allowed]
+    inexact: Sequence[NDArray[np.bool_]] = ()
+    """Which elements are no roundings of exact ones, if these are known."""
 
     @classmethod
     def of(
@@ -169,8 +174,19 @@ class Expected:
         if true is None:
             return None
         errors = rounding_errors(self.results, true)
-        inexact = replace(self, allowed=list(map(np.maximum, self.allowed, errors)))
-        return inexact, _far_from(true, self.results)
+        allowed = list(map(np.maximum, self.allowed, errors))
+        wrong = list(map(is_inexact, self.results, true))
+        return replace(self, allowed=allowed, inexact=wrong), _far_from(true, self.results)
+
+    def unjudged(self, shard: Array, number: int, place: tuple[slice, ...]) -> NDArray[np.bool_]:
+        """Which elements of a device's shard of a result say nothing.
+
+        They are infinity or NaN where the unsharded program's is no rounding of the exact one: a
+        root or a logarithm of cancelled numbers is either, as the order of sums has it.
+        """
+        if not self.inexact or not is_float(shard.dtype):
+            return np.zeros(shard.shape, np.bool_)
+        return self.inexact[number][place] & ~np.isfinite(shard)
 
 
 def _far_from(true: Sequence[Array], results: Sequence[Array]) -> str:
@@ -193,6 +209,8 @@ class Compared:
     number: int
     index: tuple[int, ...]
     difference: Difference
+    unjudged: int = 0
+    """The number of elements that are not finite and not compared."""
 
     def __str__(self) -> str:
         difference = self.difference
@@ -225,12 +243,12 @@ def compared(
                 continue
             shard_slice = program.results[number].shard(rank, program.grids)
             own = program.results[number].own(shard, rank, program.grids)
-            difference = compare(
-                own, expected_array[shard_slice], expected.allowed[number][shard_slice]
-            )
+            skipped = expected.unjudged(own, number, shard_slice)
+            allowed = np.where(skipped, np.nan, expected.allowed[number][shard_slice])
+            difference = compare(own, expected_array[shard_slice], allowed)
             starts = [each.start or 0 for each in shard_slice][: len(difference.index)]
             index = tuple(at + start for at, start in zip(difference.index, starts, strict=True))
-            yield Compared(rank, number, index, difference)
+            yield Compared(rank, number, index, difference, int(skipped.sum()))
 
 
 def check(
@@ -264,18 +282,23 @@ def _verdict(
     if not verdict.passed and (found := expected.as_inexact_as(reference, inputs)):
         inexact, far = found
         verdict = _compared_with(inexact, program, reference.judge, outputs)
-    return replace(verdict, note=expected.note(reference, inputs) or far)
+    return replace(verdict, note=expected.note(reference, inputs) or far or verdict.note)
 
 
 def _compared_with(
     expected: Expected, program: Program, judge: str, outputs: Sequence[Sequence[Array]]
 ) -> Verdict:
-    failure, largest = _held_by_none(expected, program), 0.0
+    failure, largest, note = _held_by_none(expected, program), 0.0, ""
     for each in compared(program, expected, range(program.devices), outputs):
         largest = max(largest, each.difference.error / (each.difference.tolerance or 1.0))
         if not each.difference.passed and not failure:
             failure = f"result{each.number} {each}"
-    return Verdict(failure, largest, judge)
+        if each.unjudged and not note:
+            note = (
+                f"result{each.number} is not finite on device {each.rank} in {each.unjudged} "
+                "elements, in which the unsharded program's are no roundings of exact ones"
+            )
+    return Verdict(failure, largest, judge, note=note)
 
 
 def _held_by_none(expected: Expected, program: Program) -> str:

@@ -174,6 +174,16 @@ def own_error(result: Array, true: Array) -> tuple[int, float]:
     )
 
 
+def is_inexact(result: Array, true: Array) -> NDArray[np.bool_]:
+    """Which elements are farther from `true` than the root of a rounding error of their size."""
+    if not is_float(result.dtype):
+        return np.zeros(result.shape, np.bool_)
+    with np.errstate(all="ignore"):
+        own, right = _widened(result), _widened(true)
+        few = np.abs(own - right) <= _epsilon(result.dtype) ** 0.5 * np.abs(right)
+        return ~(few | (own == right))
+
+
 def _largest(wide: NDArray[np.inexact]) -> float:
     """The largest finite element, without its sign."""
     sizes = np.abs(wide)
@@ -270,7 +280,9 @@ def _excess(
     least = np.finfo(np.float64).tiny
     error = np.where(np.isnan(error), np.inf, np.maximum(error, least))
     error = np.where((actual == expected) | both_nan | np.isnan(allowed), 0.0, error)
-    may = np.where(np.isfinite(allowed), allowed, 0.0)
+    # A tolerance that overflows allows any number; that of an infinite element allows no other.
+    most = np.where(np.isinf(allowed) & np.isfinite(e), np.finfo(np.float64).max, 0.0)
+    may = np.where(np.isfinite(allowed), allowed, most)
     with np.errstate(over="ignore"):
         excess = error / np.maximum(may, least)
     return np.where(error == 0.0, 0.0, excess), error, may
