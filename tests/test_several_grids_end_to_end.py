@@ -304,8 +304,34 @@ func.func @main(%x: tensor<8x8xf32> {mesh.sharding = #mesh.shard<@g, [[0], [1]]>
 }
 """
 """Halos along an axis of one device."""
+COUNTED = """
+shard.grid @g(shape = 4)
+shard.grid @h(shape = 3)
+func.func @main(%x: tensor<6x6xf32> {mesh.sharding = #mesh.shard<@g, [[], []]>},
+                %y: tensor<f32> {mesh.sharding = #mesh.shard<@h, []>})
+    -> (tensor<6x6xf32>, tensor<f32>, tensor<i32>) {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %two = stablehlo.constant dense<2> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %0:2 = stablehlo.while(%i = %zero, %a = %x) : tensor<i32>, tensor<6x6xf32>
+  cond {
+    %p = stablehlo.compare LT, %i, %two : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  } do {
+    %v = stablehlo.negate %a : tensor<6x6xf32>
+    %j = stablehlo.add %i, %one : tensor<i32>
+    stablehlo.return %j, %v : tensor<i32>, tensor<6x6xf32>
+  }
+  %1 = stablehlo.shift_right_arithmetic %0#0, %one : tensor<i32>
+  %2 = stablehlo.exponential %y : tensor<f32>
+  return %0#1, %2, %1 : tensor<6x6xf32>, tensor<f32>, tensor<i32>
+}
+"""
+"""An op on no tensor of a grid reads the counter of a loop that all devices run."""
 
 
-@pytest.mark.parametrize("text", [BRANCH, CAPTURED, ALONE], ids=["branch", "captured", "alone"])
+@pytest.mark.parametrize(
+    "text", [BRANCH, CAPTURED, ALONE, COUNTED], ids=["branch", "captured", "alone", "counted"]
+)
 def test_a_few_devices_beside_all(text: str) -> None:
     assert run_and_check(text, "spmd,lower").verdict.passed

@@ -184,20 +184,26 @@ class _Branches:
         everyone = self.of.everyone
         shared, segments = _Segment(everyone), []
         latest: dict[str, _Segment] = {}
+        late: set[int] = set()  # made behind the shared ops
         for op in block.ops[:-1]:
             stage, transfer = self.of.of_op(op), stages_named(op.handle)
-            if transfer is not None or id(op) in self.of.open_ops:
+            is_shared = stage is None and transfer is None and self.of.is_free(op)
+            is_open = id(op) in self.of.open_ops
+            # An op of no stage may read what a loop of several ends with: its counter, say.
+            if is_shared and not is_open and late.isdisjoint(op.read):
+                shared.ops.append(op)
+                continue
+            late.update(op.results)
+            if transfer is not None or is_open or is_shared:
                 segments.append(_Segment(everyone, [op]))
                 for name in transfer or tuple(latest):
                     latest.pop(name, None)
-            elif stage is not None or not self.of.is_free(op):
+            else:
                 name = stage or everyone
                 if name not in latest:
                     latest[name] = _Segment(name)
                     segments.append(latest[name])
                 latest[name].ops.append(op)
-            else:
-                shared.ops.append(op)  # depends on no stage
         return [shared, *segments]
 
     def _branch(self, segment: _Segment, block: Block) -> None:
