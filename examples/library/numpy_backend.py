@@ -1,8 +1,7 @@
 """A backend of your own: numpy computes the local form on all devices, in step with each other.
 
-    python examples/library/numpy_backend.py
-
-With `--load-plugin examples/library/numpy_backend.py`, `shard-run --backend=numpy` uses it, too.
+python examples/library/numpy_backend.py
+shard-run in.mlir --load-plugin=examples/library/numpy_backend.py --backend=numpy
 """
 
 from collections.abc import Callable

@@ -1,8 +1,7 @@
 """Rewrite patterns of MLIR's bindings, in Python and in PDL, in a pass between ours.
 
-    python examples/library/patterns_and_pdl.py
-
-With `--load-plugin=examples/library/patterns_and_pdl.py`, `shard-opt --simplify` runs them, too.
+python examples/library/patterns_and_pdl.py
+shard-opt in.mlir --load-plugin=examples/library/patterns_and_pdl.py --simplify
 """
 
 from typing import Any
@@ -15,9 +14,8 @@ rewrite = submodule("rewrite")
 
 def drop_transposes(op: ir.Operation, rewriter: Any) -> Any:
     inner = op.operands[0].owner
-    if isinstance(inner, ir.Block) or inner.operation.name != "stablehlo.transpose":
-        return True  # which is: it does not match
-    return rewriter.replace_op(op, [inner.operation.operands[0]])
+    is_one = not isinstance(inner, ir.Block) and inner.operation.name == op.name
+    return not is_one or rewriter.replace_op(op, inner.operation.operands[:1])  # true: no match
 
 
 PDL = """

@@ -3,8 +3,7 @@
     python examples/library/two_ops.py
     shard-run in.mlir --load-plugin=examples/library/two_ops.py --check
 
-Devices that have parts of rows add up their `norms.row_sums`; `norms.scale` multiplies each row by
-a number of its own.
+Devices that have parts of rows add up their row sums; `norms.scale` multiplies rows by numbers.
 """
 
 from math import prod
@@ -20,8 +19,7 @@ sd.register_dialect(
         %a = irdl.any %b = irdl.any irdl.operands(x: %a) irdl.results(sums: %b)
       }
       irdl.operation @scale {
-        %a = irdl.any %b = irdl.any %c = irdl.any
-        irdl.operands(x: %a, by: %b) irdl.results(y: %c)
+        %a = irdl.any %b = irdl.any irdl.operands(x: %a, by: %b) irdl.results(y: %a)
       }
     }
     """,
@@ -41,18 +39,18 @@ def lower_scale(op: ir.Operation) -> list[ir.Value]:
 
 
 # Dimensions of one letter are split together; `j` is added up, and `*` is never split.
-sd.sharding_rule(
+sums = sd.sharding_rule(
     "norms.row_sums", lowering=lower_row_sums, operations=lambda op: prod(op.shape(0))
-)("([i, j]) -> ([i, *]) reduction={j}")
+)
+sums("([i, j]) -> ([i, *]) reduction={j}")
 sd.sharding_rule("norms.scale", lowering=lower_scale, operations=1)("([i, j], [i, *]) -> ([i, j])")
 
 MODULE = """
 shard.grid @g(shape = 2x2)
-func.func @main(%x: tensor<8x16xf32> {mesh.sharding = #mesh.shard<@g, [[0], [1]]>})
-    -> tensor<8x16xf32> {
-  %0 = "norms.row_sums"(%x) : (tensor<8x16xf32>) -> tensor<8x1xf32>
-  %1 = "norms.scale"(%x, %0) : (tensor<8x16xf32>, tensor<8x1xf32>) -> tensor<8x16xf32>
-  return %1 : tensor<8x16xf32>
+func.func @f(%x: tensor<8x6xf32> {mesh.sharding = #mesh.shard<@g, [[0], [1]]>}) -> tensor<8x6xf32> {
+  %0 = "norms.row_sums"(%x) : (tensor<8x6xf32>) -> tensor<8x1xf32>
+  %1 = "norms.scale"(%x, %0) : (tensor<8x6xf32>, tensor<8x1xf32>) -> tensor<8x6xf32>
+  return %1 : tensor<8x6xf32>
 }
 """
 

@@ -1,4 +1,4 @@
-"""A plugin: a dialect, its op's cost, a pass, a backend, a device model, a judge, an objective.
+"""A plugin of all kinds: what it registers works in each program once it is installed.
 
 pip install examples/library/plugin
 shard-opt doubled.mlir --count-doubles --spmd
@@ -21,8 +21,7 @@ sd.register_dialect(
 
 
 def lower_double(op: ir.Operation) -> list[ir.Value]:
-    (x,) = op.operands
-    return [ir.Operation.create("arith.addf", [x.type], [x, x]).result]
+    return [ir.Operation.create("arith.addf", [op.operands[0].type], [*op.operands] * 2).result]
 
 
 sd.sharding_rule("doubling.double", lowering=lower_double, operations=1)("([i, j]) -> ([i, j])")
@@ -42,9 +41,8 @@ class CountDoubles(sd.Pass):
 
 def doubled(module: ir.Module, entry: str) -> Callable[[list[Any]], list[Any]]:
     """What a function of doubles computes, for whole arrays as for shards."""
-    *ops, _ = ir.SymbolTable(module.operation)[entry].regions[0].blocks[0]
-    count = len([op for op in ops if op.operation.name == "doubling.double"])
-    return lambda arrays: [each * 2**count for each in arrays]
+    *doubles, _ = ir.SymbolTable(module.operation)[entry].regions[0].blocks[0]
+    return lambda arrays: [each * 2 ** len(doubles) for each in arrays]
 
 
 @sd.register_backend("doubler")
