@@ -330,8 +330,9 @@ def _main(options: argparse.Namespace) -> int:
         )
         for number, each in enumerate(failures_found)
     }
-    for path, failure in written.items():
-        _write(failure, path)
+    for path, each in written.items():
+        if each not in fuzzer.failures:  # which are written already
+            _write(each, path)
     rows = [
         [str(path), each.result.kind, len(each.program.ops), each.result.message_kind[:80]]
         for path, each in written.items()

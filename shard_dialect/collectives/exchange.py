@@ -131,10 +131,9 @@ def _of_group(sharding: Sharding, changed: Sequence[int], axes: Axes) -> Shardin
 
 
 def _rounds(step: Exchange, sizes: Sequence[int], shape: Shape, itemsize: int) -> Iterator[Round]:
-    for each in step.plan.rounds:
-        if not each.stays:
-            pairs = [(message.sender, message.receiver) for message in each.messages]
-            yield [pair for pair in pairs if pair[0] != pair[1]], prod(each.shape) * itemsize
+    for each in step.plan.sent:
+        pairs = [(message.sender, message.receiver) for message in each.messages]
+        yield pairs, prod(each.shape) * itemsize
 
 
 def _read(op: Any) -> list[Step]:

@@ -155,9 +155,14 @@ class TransferPlan:
 
     rounds: tuple[Round, ...]
 
+    @property
+    def sent(self) -> list[Round]:
+        """The rounds in which devices send to others."""
+        return [each for each in self.rounds if not each.stays]
+
     def bytes_moved(self, itemsize: int) -> int:
         """The bytes that the most loaded device sends or receives; elements have `itemsize`."""
-        return sum(prod(each.shape) for each in self.rounds if not each.stays) * itemsize
+        return sum(prod(each.shape) for each in self.sent) * itemsize
 
 
 @lru_cache(maxsize=4096)

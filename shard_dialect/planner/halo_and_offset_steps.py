@@ -139,9 +139,10 @@ class _WayBuilder:
                 self._keep(dim, self.source)
             return
         if offsets[0]:
-            by_exchange = self.drops_by_exchange
-            change = self._change(self.first, dim, axes, ()) if by_exchange else None
-            self._drop(change or AllGather(dim, axes))
+            if self.drops_by_exchange:
+                self._drop(self._change(self.first, dim, axes, ()))
+            else:
+                self._drop(AllGather(dim, axes))
         if offsets[1]:
             axes = self.target.split_axes[dim]
             if self.sets_by_exchange:

@@ -294,8 +294,7 @@ class _Planner:
         found = self._planned((step,), source, best.exact)
         if self.prices.is_time:
             return min(best, found, key=lambda plan: plan.cost)
-        rounds = sum(not each.stays for each in step.plan.rounds)
-        return found if self._saves(best, found.bytes_moved, rounds) else best
+        return found if self._saves(best, found.bytes_moved, len(step.plan.sent)) else best
 
     def _saves(self, best: Plan, moved: int, rounds: int) -> bool:
         """Whether an exchange in so many rounds is worth its messages."""

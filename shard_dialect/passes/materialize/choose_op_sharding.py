@@ -418,15 +418,14 @@ def choose_passed(
             )
         ]
         plan = plan_transfer(*ends, *shapes)
-        rounds = [each for each in plan.rounds if not each.stays]
         before = resharded.price(value, passed.source)
         after = (
             sum(resharded.price(each, passed.target) for each in into)
             + resharded.plan(result, passed.target, wanted).cost
         )
-        sent = [prod(each.shape) for each in rounds]
+        sent = [prod(each.shape) for each in plan.sent]
         most = before + resharded.prices.rounds(sent, itemsize, grid) + after
-        messages = [prod(each.shape) * len(each.messages) for each in rounds]
+        messages = [prod(each.shape) * len(each.messages) for each in plan.sent]
         total = (
             before * at_source.size
             + resharded.prices.rounds(messages, itemsize, grid)
