@@ -2,8 +2,9 @@
 
 An `Engine` has the state of the module, and a program for each kind of call.
 
-Where a result needs a derivative, a second program computes the gradients. It gets the arguments of
-the first one, and computes again what it needs of the results.
+A call whose results may be differentiated has a program that returns what its second program, that
+of the gradients, needs. Of a module in eval mode that is known only once there are gradients: the
+first call is run again then, and later ones have such programs.
 """
 
 from __future__ import annotations
@@ -20,8 +21,16 @@ import torch
 
 from shard_dialect.errors import ShardError
 from shard_dialect.search.auto import AutoOptions
-from shard_dialect.torch.graph.complex_parts import as_real
 from shard_dialect.torch.graph.decisions import UNKNOWN, Decision, Foreseen, OtherPathError
+from shard_dialect.torch.graph.flat_module import (
+    GRADIENT,
+    LOSS,
+    OUTPUT,
+    UPDATED,
+    WRITTEN,
+    state_of,
+)
+from shard_dialect.torch.graph.forward_and_backward import COTANGENT, SAVED
 from shard_dialect.torch.graph.random_draws import Rng
 from shard_dialect.torch.graph.tensor_trees import Leaves, Tensor, arguments_of, has_derivative
 from shard_dialect.torch.held_state import HeldState
@@ -82,11 +91,17 @@ class Engine:
         self.scales: Callable[[], Mapping[str, float]] = dict
         """What gradients of parameters are multiplied by, by their names; asked for each time."""
         self.programs: list[ModuleProgram] = []
-        self.derivatives: list[ModuleProgram] = []
+        self._derived: set[Any] = set()
+        """The states of torch in which there were gradients."""
+        self._underived: dict[Any, ShardError] = {}
+        """Those in which there are none, and why."""
         self._target_count = len(example[2])
         self._gave_whole = False
         self._latest: ModuleProgram | None = None
-        first = self._compiled(_whole(example))
+        args, kwargs, targets = example
+        given = arguments_of(module, args, kwargs, loss, targets)
+        trained = self._wants_derivative({**state_of(module), **given.tensors})
+        first = self._compiled(_whole(example), trained)
         grid = grid_of(mesh)
         self.ranks: RankTensors | None = None
         if on_ranks():
@@ -113,15 +128,40 @@ class Engine:
         memo[id(self)] = made
         made.module = copy.deepcopy(self.module, memo)
         made.state = copy.deepcopy(self.state, memo)
-        made.programs, made.derivatives = list(self.programs), list(self.derivatives)
+        made.programs = list(self.programs)
+        made._derived, made._underived = set(self._derived), dict(self._underived)
         return made
 
+    def _trained(self, tensors: Mapping[str, Tensor]) -> list[str]:
+        """Those of the tensors whose gradients may be asked for after a call."""
+        if self.loss is not None or not torch.is_grad_enabled():
+            return []
+        return [name for name, each in tensors.items() if each.requires_grad]
+
+    def _wants_derivative(self, tensors: Mapping[str, Tensor]) -> list[str]:
+        """Those of them whose gradients will be, too, as far as one knows before."""
+        trained, state = self._trained(tensors), ambient_state(self.module)
+        is_likely = self.module.training or state in self._derived
+        return trained if is_likely and (state, tuple(trained)) not in self._underived else []
+
     def _compiled(
-        self,
-        parts: Parts,
-        wanted: Sequence[str] = (),
-        loss: Any = None,
-        foreseen: Foreseen = UNKNOWN,
+        self, parts: Parts, trained: Sequence[str], foreseen: Foreseen = UNKNOWN
+    ) -> ModuleProgram:
+        """A program for such arguments, which derives if some tensors are trained and it can."""
+        if trained:
+            try:
+                return self._deriving(parts, trained, foreseen)
+            except ShardError as error:
+                self._underived[ambient_state(self.module), tuple(trained)] = error
+        return self._new(parts, foreseen, derives=False)
+
+    def _deriving(self, parts: Parts, trained: Sequence[str], foreseen: Foreseen) -> ModuleProgram:
+        own = state_of(self.module)
+        wanted = [name for name in trained if name not in own]
+        return self._new(parts, foreseen, derives=True, wanted=wanted)
+
+    def _new(
+        self, parts: Parts, foreseen: Foreseen, derives: bool, wanted: Sequence[str] = ()
     ) -> ModuleProgram:
         state = ambient_state(self.module)
         args, kwargs, targets = parts
@@ -134,22 +174,20 @@ class Engine:
                 kwargs,
                 self.plan,
                 self.mesh,
-                loss or self.loss,
+                self.loss,
                 targets,
                 self.rng,
                 wanted,
                 self.arguments,
                 may_miss=bool(self.programs),
-                foreseen=replace(
-                    foreseen, agreed=value_of_first if on_ranks() else foreseen.agreed
-                ),
+                foreseen=foreseen,
+                derives=derives,
             )
         program = ModuleProgram.of(lowered, state)
-        programs = self.derivatives if loss else self.programs
-        programs.append(program)
-        if len(programs) > _MOST_PROGRAMS:
-            del programs[1]  # the first one is for looking at
-        if loss or len(self.programs) > 1:
+        self.programs.append(program)
+        if len(self.programs) > _MOST_PROGRAMS:
+            del self.programs[1]  # the first one is for looking at
+        if len(self.programs) > 1:
             program.flat.forget_state()
         return program
 
@@ -164,7 +202,8 @@ class Engine:
         cut = len(args) - self._target_count
         parts = args[:cut], kwargs, args[cut:]
         given = arguments_of(self.module, parts[0], kwargs, self.loss, parts[2])
-        program = self._program(self.programs, given) or self._compiled(_whole(parts))
+        trained = self._wants_derivative({**self.state.tensors, **given.tensors})
+        program = self._program(given, trained) or self._compiled(_whole(parts), trained)
         self._notice_whole(program, given)
         before = torch.get_rng_state()
         tried = [program]
@@ -185,22 +224,28 @@ class Engine:
         self, program: ModuleProgram, given: Leaves, other: OtherPathError
     ) -> ModuleProgram:
         """For the same arguments, the program of another path."""
-        found = self._program(self.programs, given, other.known, other.likely)
+        trained = program.flat.trained if program.flat.derives else []
+        found = self._program(given, trained, other.known, other.likely)
         if found is not None:
             return found
         self._warn_of_many(program, len(other.known) - 1)
-        example = given if self.ranks is None else program.flat.arguments  # not its shards
-        parts = example.with_tensors(list(example.tensors.values()))
-        return self._compiled(parts, foreseen=Foreseen(other.known, other.likely))
+        foreseen = Foreseen(other.known, other.likely)
+        return self._compiled(self._example(program, given), trained, foreseen)
+
+    def _example(self, program: ModuleProgram, given: Leaves) -> Parts:
+        """Arguments to compile another program for, which are whole where `given` has shards."""
+        example = given if self.ranks is None else program.flat.arguments
+        parts: Parts = example.with_tensors(list(example.tensors.values()))
+        return parts
 
     def _warn_of_many(self, program: ModuleProgram, number: int) -> None:
         """Tell once, and which line it is, if each of many calls needs a program of its own."""
-        start = program.flat.path[:number]
+        start = program.part.path[:number]
         alike = [
-            each.flat.path[number]
+            each.part.path[number]
             for each in self.programs
-            if len(each.flat.path) > number
-            and each.flat.path[:number] == start
+            if len(each.part.path) > number
+            and each.part.path[:number] == start
             and each.flat.arguments.is_like(program.flat.arguments, shapes=True)
         ]
         if len(set(alike)) != _MANY_PATHS:
@@ -224,44 +269,48 @@ class Engine:
         flat = program.flat
         assert flat.result is not None, "was traced"
         if self.loss is not None:
-            found, gradients = call.run(tensors)
+            found, gradients, _ = call.run(tensors)
             return flat.result.with_tensors(found), dict(zip(flat.trained, gradients, strict=True))
-        wanted = [name for name, each in given.tensors.items() if each.requires_grad]
-        trains = any(each.requires_grad for each in tensors)
-        if trains and torch.is_grad_enabled() and call.differentiable():
-            call.derivative = lambda path: self._derivative(program, given, wanted, path)
+        trained = self._trained({**self.state.tensors, **given.tensors})
+        if trained and call.differentiable():
+            call.deriving = lambda path: self._differentiated(program, given, trained, path)
             return flat.result.with_tensors(_Differentiated.apply(call, *tensors))
-        found, _ = call.run(tensors)
+        found, _, _ = call.run(tensors)
         return flat.result.with_tensors(found)
 
-    def _derivative(
-        self, program: ModuleProgram, given: Leaves, wanted: Sequence[str], foreseen: Foreseen
+    def _differentiated(
+        self, program: ModuleProgram, given: Leaves, trained: Sequence[str], foreseen: Foreseen
     ) -> ModuleProgram:
-        """The program of the gradients, of the parameters and of the arguments `wanted`."""
+        """The program that derives for the call of one that does not, or took another path."""
         with in_state(self.module, program.state):
-            trained = [name for name, each in self.state.tensors.items() if each.requires_grad]
-            for each in self.derivatives:
-                same = each.flat.trained == [*trained, *wanted]
-                if same and self._program([each], given, foreseen.known) is each:
-                    return each
-            example = program.flat.arguments.of_module  # whole tensors, where given has shards
-            args, kwargs = example.with_tensors(list(example.tensors.values()))
-            cotangents = [torch.zeros(each.shape, dtype=dtype) for each, dtype in program.outputs()]
-            return self._compiled((args, kwargs, cotangents), wanted, _product, foreseen)
+            self._derived.add(program.state)
+            found = self._program(given, trained, foreseen.known, foreseen.likely)
+            if found is not None:
+                return found
+            error = self._underived.get((program.state, tuple(trained)))
+            if error is not None:
+                raise error
+            return self._deriving(self._example(program, given), trained, foreseen)
 
     def _program(
         self,
-        programs: Sequence[ModuleProgram],
         given: Leaves,
+        trained: Sequence[str],
         known: Sequence[int] = (),
         likely: Sequence[int] = (),
     ) -> ModuleProgram | None:
         """The program for these arguments: on ranks, they may be shards of those it is for.
 
-        Its path starts as is `known`; of several, it is the likely one, or the one that ran last.
+        It derives if some tensors are trained. Its path starts as is `known`; of several, it is the
+        likely one, or the one that ran last.
         """
         state = ambient_state(self.module)
-        programs = [each for each in programs if each.flat.path[: len(known)] == tuple(known)]
+        programs = [
+            each
+            for each in self.programs
+            if each.part.path[: len(known)] == tuple(known)
+            and (self.loss is not None or each.flat.trained == trained)
+        ]
         path = (*known, *likely)
         same = [each for each in programs if each.takes(given, state, shapes=True)]
         if same or self.ranks is None:
@@ -286,7 +335,7 @@ class Engine:
     ) -> ModuleProgram | None:
         """The program of the path; else the one that ran last, if it is one of these, or any."""
         for each in programs:
-            if path and each.flat.path == path:
+            if path and each.part.path == path:
                 return each
         is_there = any(each is self._latest for each in programs)
         return self._latest if is_there else next(iter(programs), None)
@@ -330,20 +379,51 @@ class _Run:
     program: ModuleProgram
     given: Leaves
     drawn: Sequence[Tensor]
-    derivative: Callable[[Foreseen], ModuleProgram] | None = None
-    """Finds the program of the gradients, which is compiled when they are first wanted."""
+    deriving: Callable[[Foreseen], ModuleProgram] | None = None
+    """Finds the program that derives, which is compiled when gradients are first wanted."""
 
-    def run(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        """The results and the gradients; what the module writes is written."""
-        engine, flat = self.engine, self.program.flat
-        plain = [each.detach() for each in (*tensors, *self.drawn)]
-        results = self.program.run(plain, engine.ranks)
-        found, gradients, updated, written = flat.sort_results(results)
-        for name, value in zip(flat.updated, updated, strict=True):
+    def run(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+        """The results, the gradients, and what is saved; what the module writes is written."""
+        engine, flat, part = self.engine, self.program.flat, self.program.part
+        results = self._results(self.program, tensors)
+        for name, value in zip(flat.updated, part.chosen(results, UPDATED), strict=True):
             engine.state.update(name, value)
-        for name, value in zip(flat.written, written, strict=True):
+        for name, value in zip(flat.written, part.chosen(results, WRITTEN), strict=True):
             engine.write(self.given.tensors[name], value)
-        return found, gradients
+        kinds = (OUTPUT, LOSS), (GRADIENT,), (SAVED,)
+        found, gradients, saved = (part.chosen(results, *each) for each in kinds)
+        return found, gradients, saved
+
+    def gradients(
+        self, tensors: Sequence[Tensor], saved: Sequence[Tensor], cotangents: Mapping[str, Tensor]
+    ) -> Mapping[str, Tensor]:
+        """By name, those of the results of a call, weighted by cotangents."""
+        assert self.deriving is not None, "is known for the call"
+        program, foreseen = self.program, Foreseen(self.program.part.path)
+        known = dict(zip(program.flat.names, (*tensors, *self.drawn), strict=True))
+        is_run = program.flat.derives
+        while True:
+            try:
+                if not is_run:
+                    program, is_run = self.deriving(foreseen), True
+                    saved = program.part.chosen(self._results(program, tensors), SAVED)
+                if program.derivative is None:
+                    return {name: torch.zeros_like(known[name]) for name in program.flat.trained}
+                backward = program.backward
+                names = [each for each in program.part.result_names if each.startswith(SAVED)]
+                values = {**known, **cotangents, **dict(zip(names, saved, strict=True))}
+                given = [values[name].detach() for name in backward.part.names]
+                found = backward.run(given, self.engine.ranks)
+            except OtherPathError as other:
+                if foreseen.known == other.known:
+                    raise _ambiguous(program, len(other.known)) from None
+                foreseen, is_run = Foreseen(other.known, other.likely), False
+            else:
+                gradients = backward.part.chosen(found, GRADIENT)
+                return dict(zip(program.flat.trained, gradients, strict=True))
+
+    def _results(self, program: ModuleProgram, tensors: Sequence[Tensor]) -> list[Tensor]:
+        return program.run([each.detach() for each in (*tensors, *self.drawn)], self.engine.ranks)
 
     def differentiable(self) -> list[bool]:
         """Of each result, whether it may have a derivative, if any does."""
@@ -365,8 +445,8 @@ class _Differentiated(torch.autograd.Function):  # type: ignore[misc]
             each.detach().clone() if name in changed else each
             for name, each in zip(names, tensors, strict=True)
         ]
-        ctx.save_for_backward(*kept)
-        found, _ = call.run(tensors)
+        found, _, saved = call.run(tensors)
+        ctx.save_for_backward(*kept, *saved)
         pairs = zip(found, call.differentiable(), strict=True)
         ctx.mark_non_differentiable(*(each for each, is_float in pairs if not is_float))
         ctx.results = [(each.shape, each.dtype) for each in found]
@@ -377,32 +457,17 @@ class _Differentiated(torch.autograd.Function):  # type: ignore[misc]
     def backward(ctx: Any, *gradients: Any) -> Any:
         """Of the call nothing, and of each tensor the gradient if it has one."""
         call: _Run = ctx.call
-        assert call.derivative is not None, "is known for the call"
-        engine = call.engine
-        cotangents = [
-            torch.zeros(shape, dtype=dtype) if each is None else each
-            for each, (shape, dtype), is_float in zip(
-                gradients, ctx.results, call.differentiable(), strict=True
+        cotangents = {
+            f"{COTANGENT}{number}": torch.zeros(shape, dtype=dtype) if each is None else each
+            for number, (each, (shape, dtype)) in enumerate(
+                zip(gradients, ctx.results, strict=True)
             )
-            if is_float
-        ]
-        tensors = [*ctx.saved_tensors, *cotangents, *call.drawn]
-        foreseen = Foreseen(call.program.flat.path)
-        while True:
-            program = call.derivative(foreseen)
-            try:
-                results = program.run([each.detach() for each in tensors], engine.ranks)
-            except OtherPathError as other:
-                if foreseen.known == other.known:
-                    raise _ambiguous(program, len(other.known)) from None
-                foreseen = Foreseen(other.known, other.likely)
-            else:
-                break
-        _, found, _, _ = program.flat.sort_results(results)
-        by_name = dict(zip(program.flat.trained, found, strict=True))
-        state, scales = call.program.flat.state, engine.scales()
-        scaled = {name: each * scales.get(name, 1.0) for name, each in by_name.items()}
-        pairs = zip([*state, *call.given.tensors], ctx.saved_tensors, strict=True)
+        }
+        names = [*call.program.flat.state, *call.given.tensors]
+        tensors, saved = ctx.saved_tensors[: len(names)], ctx.saved_tensors[len(names) :]
+        found, scales = call.gradients(tensors, saved, cotangents), call.engine.scales()
+        scaled = {name: each * scales.get(name, 1.0) for name, each in found.items()}
+        pairs = zip(names, tensors, strict=True)
         return (None, *(_like(tensor, scaled.get(name)) for name, tensor in pairs))
 
 
@@ -411,13 +476,6 @@ def _like(tensor: Tensor, gradient: Any) -> Any:
     if hasattr(tensor, "full_tensor") or not hasattr(gradient, "full_tensor"):
         return gradient
     return gradient.full_tensor() if gradient.shape == tensor.shape else gradient.to_local()
-
-
-def _product(result: Any, *cotangents: Tensor) -> Tensor:
-    """The loss whose gradients are those of the results, weighted by `cotangents`."""
-    leaves = [each for each in torch.utils._pytree.tree_leaves(result) if has_derivative(each)]
-    pairs = [map(as_real, each) for each in zip(leaves, cotangents, strict=True)]
-    return torch.stack([(a * b).sum().to(torch.float32) for a, b in pairs]).sum()
 
 
 def _whole(parts: Any) -> Any:

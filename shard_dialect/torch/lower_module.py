@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from shard_dialect.ir.bindings import ir
@@ -19,17 +19,46 @@ from shard_dialect.model import Grid
 from shard_dialect.search.auto import AutoOptions, auto
 from shard_dialect.torch.graph.decisions import UNKNOWN, Foreseen
 from shard_dialect.torch.graph.decompositions import torchs
-from shard_dialect.torch.graph.flat_module import FlatModule
+from shard_dialect.torch.graph.flat_module import GRADIENT, FlatModule
+from shard_dialect.torch.graph.forward_and_backward import COTANGENT, Part, split
 from shard_dialect.torch.graph.import_graph import RefusedOp, marks_of, stablehlo_text
 from shard_dialect.torch.graph.random_draws import Rng
 from shard_dialect.torch.graph.split_merged_dims import split_merged_dims
 from shard_dialect.torch.graph.tensor_trees import Tensor
 from shard_dialect.torch.graph.trace_graph import hooked, trace, without_hooks
 from shard_dialect.torch.plans.placed_names import Mark, Marker, PlacedModule
-from shard_dialect.torch.plans.placement_lists import ByAxis, grid_of
+from shard_dialect.torch.plans.placement_lists import ByAxis, Placement, grid_of
 from shard_dialect.torch.plans.plan_rules import Plan, rules_of
 
 ENTRY = "main"
+
+
+@dataclass(frozen=True)
+class Backward:
+    """The program of the gradients, before it is known how what it is called with is placed."""
+
+    part: Part
+    text: str
+    placed: PlacedModule
+    marks: Sequence[Mark]
+
+    def lowered(self, placements: Mapping[str, Sequence[Placement]]) -> LoweredModule:
+        """The module, with `placements` of what the forward program takes and returns."""
+        tensors = {name: dict(enumerate(each)) for name, each in placements.items()}
+        results = list(self.placed.flat.result.tensors) if self.placed.flat.result else []
+        tensors |= {
+            name: tensors[results[int(name.removeprefix(COTANGENT))]]
+            for name in self.part.names
+            if name.startswith(COTANGENT)
+        }
+        placed = replace(self.placed, tensors=tensors, given={})
+        with make_context():
+            found = Source.of(self.text, self.placed.flat.name).parse()
+        with found.context, ir.Location.unknown():
+            split_merged_dims(found.operation)
+            _name(found.operation, placed, self.part)
+            _annotate(found.operation, placed, self.part, self.marks)
+        return LoweredModule(found, placed, self.part)
 
 
 @dataclass(frozen=True)
@@ -38,6 +67,9 @@ class LoweredModule:
 
     module: ir.Module
     placed: PlacedModule
+    part: Part
+    backward: Backward | None = None
+    """Of a module that derives."""
 
     @property
     def flat(self) -> FlatModule:
@@ -87,39 +119,50 @@ def lower_module(
     arguments: Mapping[str, ByAxis] | None = None,
     may_miss: bool = False,
     foreseen: Foreseen = UNKNOWN,
+    derives: bool = False,
 ) -> LoweredModule:
     """As `lower`, with the names of arguments and results; those `wanted` have gradients, too.
 
-    `arguments` have these placements where the plan says nothing. With `may_miss`, names in the
-    plan may match nothing. `foreseen` is about what the module decides by elements.
+    If it `derives`, a second module computes gradients of the results. `arguments` have these
+    placements where the plan says nothing. With `may_miss`, names in the plan may match nothing.
+    `foreseen` is about what the module decides by elements.
     """
     grid = grid_of(mesh)
-    flat = FlatModule.of(module, args, kwargs, loss, targets, rng, wanted, foreseen)
+    flat = FlatModule.of(module, args, kwargs, loss, targets, rng, wanted, derives, foreseen)
     rules = [] if isinstance(plan, AutoOptions) else rules_of(plan, grid)
     placed = PlacedModule.of(flat, rules, grid, may_miss, arguments)
     marker = Marker(placed)
-    text = _stablehlo_text(flat, marker)
+    (part, text), *rest = _stablehlo_texts(flat, marker)
     placed.check_results(flat.result_names)
     with make_context():
-        found = Source.of(text, type(module).__name__).parse()
+        found = Source.of(text, flat.name).parse()
     with found.context, ir.Location.unknown():
         split_merged_dims(found.operation)
-        _name(found.operation, placed)
+        _name(found.operation, placed, part)
         if isinstance(plan, AutoOptions):
             found = auto(found, plan, ENTRY).module
         else:
-            _annotate(found.operation, placed, marker.marks)
-    return LoweredModule(found, placed)
+            _annotate(found.operation, placed, part, marker.marks)
+    backward = next((Backward(*each, placed, marker.marks) for each in rest), None)
+    return LoweredModule(found, placed, part, backward)
 
 
-def _stablehlo_text(flat: FlatModule, marker: Marker) -> str:
-    """With the ops that the importer refuses said by others, where torch itself knows how."""
+def _stablehlo_texts(flat: FlatModule, marker: Marker) -> list[tuple[Part, str]]:
+    """With the ops that the importer refuses said by others, where torch itself knows how.
+
+    Of a module that derives, the forward part comes first, and then the backward part.
+    """
     more: dict[Any, Any] = {}
     while True:
         with without_hooks(flat.module), hooked(list(marker.hooks())):
-            graph = trace(flat, more)
+            part = flat.whole(trace(flat, more))
+        parts = split(part, GRADIENT) if flat.derives else (part, None)
         try:
-            return stablehlo_text(graph, ENTRY)
+            return [
+                (replace(each, graph=None), stablehlo_text(each.graph, ENTRY))
+                for each in parts
+                if each is not None
+            ]
         except RefusedOp as error:
             found = None if error.op in more else torchs(error.op)
             if found is None:
@@ -127,16 +170,18 @@ def _stablehlo_text(flat: FlatModule, marker: Marker) -> str:
             more[error.op] = found
 
 
-def _name(module: ir.Operation, placed: PlacedModule) -> None:
+def _name(module: ir.Operation, placed: PlacedModule, part: Part) -> None:
     """Declare the grid; give the arguments of the entry their names."""
     (function,) = (each for each in functions_of(module) if name_of(each) == ENTRY)
     with ir.InsertionPoint.at_block_begin(body(module)):
         write_grid(placed.grid)
-    for name, argument in zip(placed.flat.names, body(function).arguments, strict=True):
+    for name, argument in zip(part.names, body(function).arguments, strict=True):
         argument.set_location(ir.Location.name(name, argument.location))
 
 
-def _annotate(module: ir.Operation, placed: PlacedModule, marks: Sequence[Mark]) -> None:
+def _annotate(
+    module: ir.Operation, placed: PlacedModule, part: Part, marks: Sequence[Mark]
+) -> None:
     grid = placed.grid
     (function,) = (each for each in functions_of(module) if name_of(each) == ENTRY)
     shardings = Shardings({grid.name: grid})
@@ -159,7 +204,7 @@ def _annotate(module: ir.Operation, placed: PlacedModule, marks: Sequence[Mark])
                 entry[SHARDING] = shardings.write(found)
         set_boundary(function, key, entries)
 
-    names, results = placed.flat.names, placed.flat.result_names
+    names, results = part.names, part.result_names
     arguments = list(body(function).arguments)
     attributes(
         "arg_attrs",

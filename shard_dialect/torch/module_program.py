@@ -9,25 +9,37 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from math import prod
 from typing import Any
 
 import torch
 
 from shard_dialect.abi.tensor_types import Array
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.function import BOUNDARY, boundary, functions_of, name_of, set_boundary
+from shard_dialect.ir.function import (
+    BOUNDARY,
+    boundary,
+    functions_of,
+    name_of,
+    returns_of,
+    set_boundary,
+)
 from shard_dialect.ir.mesh.attributes import SHARDING
+from shard_dialect.ir.mesh.mesh_dialect import is_reshard
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.reading.source import Source
+from shard_dialect.model import Sharding
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.runtime.compiled_program import CompiledProgram
 from shard_dialect.runtime.shards_of_arrays import to_numpy
 from shard_dialect.torch.graph.complex_parts import as_real
 from shard_dialect.torch.graph.decisions import Decision, check_path
 from shard_dialect.torch.graph.flat_module import FlatModule
+from shard_dialect.torch.graph.forward_and_backward import SAVED, Part
 from shard_dialect.torch.graph.index_checks import IndexCheck
-from shard_dialect.torch.graph.tensor_trees import Leaves, Tensor, has_derivative
-from shard_dialect.torch.lower_module import ENTRY, LoweredModule
+from shard_dialect.torch.graph.tensor_trees import Leaves, Tensor
+from shard_dialect.torch.lower_module import ENTRY, Backward, LoweredModule
 from shard_dialect.torch.plans.placement_lists import Dims, dims_of, named_dims, sharding_of
 from shard_dialect.torch.rank_tensors import PlacedTensor, RankTensors, on_ranks
 
@@ -73,11 +85,15 @@ class ModuleProgram:
     """One compiled program of a partitioned module."""
 
     flat: FlatModule
+    part: Part
+    """What of the module it computes."""
     state: tuple[Any, ...]
     """The `ambient_state` that it is for."""
     compiled: CompiledProgram
     arguments: Sequence[PlacedTensor]
     results: Sequence[PlacedTensor]
+    derivative: Backward | None
+    """What it is differentiated by."""
 
     @classmethod
     def of(cls, lowered: LoweredModule, state: tuple[Any, ...]) -> ModuleProgram:
@@ -85,10 +101,10 @@ class ModuleProgram:
         flat, grid = lowered.flat, lowered.grid
         dims = make_sayable(lowered)
         text = lowered.module.operation.get_asm(enable_debug_info=True)
-        source = Source.of(text, type(flat.module).__name__)
+        source = Source.of(text, flat.name)
         compiled = CompiledProgram(source, "torch" if on_ranks() else "devices", ENTRY)
         program = compiled.program
-        names = [*flat.names, *flat.result_names]
+        names = [*lowered.part.names, *lowered.part.result_names]
         boundaries = [*program.arguments, *program.results]
         complex_ = flat.complex_names
         placed = [
@@ -99,47 +115,51 @@ class ModuleProgram:
             for rank in compiled.world.ranks:
                 each.check(rank, grid, program.grids)
         cut = len(program.arguments)
-        return cls(flat, state, compiled, placed[:cut], placed[cut:])
+        arguments, results = placed[:cut], placed[cut:]
+        return cls(flat, lowered.part, state, compiled, arguments, results, lowered.backward)
+
+    @cached_property
+    def backward(self) -> ModuleProgram:
+        """The program of the gradients of a program that derives, compiled when it is asked for."""
+        assert self.derivative is not None, "has derivatives"
+        placed = {each.name: each.placements for each in (*self.arguments, *self.results)}
+        return ModuleProgram.of(self.derivative.lowered(placed), self.state)
 
     def takes(self, arguments: Leaves, state: tuple[Any, ...], shapes: bool) -> bool:
         """Whether it is for such arguments; without `shapes`, ones of other shapes, too."""
         return state == self.state and arguments.is_like(self.flat.arguments, shapes)
-
-    def outputs(self) -> list[tuple[PlacedTensor, Any]]:
-        """The floats and complex tensors of the module's result, each with its type."""
-        assert self.flat.result is not None, "was traced"
-        tensors = self.flat.result.tensors.values()
-        pairs = zip(self.results, tensors, strict=False)
-        return [(placed, each.dtype) for placed, each in pairs if has_derivative(each)]
 
     def run(self, tensors: Sequence[Tensor], ranks: RankTensors | None) -> list[Tensor]:
         """The results for tensors of all names. Raises `IndexOutOfRange` for a wrong index."""
         if ranks is None:
             found = self.compiled(*map(as_real, tensors)) if tensors else self.compiled()
             results = list(found if isinstance(found, tuple) else (found,))
-            count = len(results) - len(self.flat.checks)
+            count = len(results) - len(self.part.checks)
             self._check([to_numpy(each) for each in results[count:]])
             return [a.of_program(b) for a, b in zip(self.results, results[:count], strict=False)]
         shards = [ranks.shard(*each) for each in zip(tensors, self.arguments, strict=True)]
         (outputs,) = self.compiled.run_shards([shards])
-        count = len(outputs) - len(self.flat.checks)
+        count = len(outputs) - len(self.part.checks)
         pairs = list(zip(outputs, self.results, strict=True))
         self._check([ranks.own(*each) for each in pairs[count:]])
         return [ranks.result(*each) for each in pairs[:count]]
 
     def _check(self, indices: Sequence[Array]) -> None:
-        pairs = list(zip(self.flat.checks, indices, strict=True))
+        pairs = list(zip(self.part.checks, indices, strict=True))
         decided = [each.found(array) for each, array in pairs if isinstance(each, Decision)]
-        check_path(self.flat.path, decided)
+        before = self.part.before
+        check_path((*before, *self.part.path), [*before, *decided])
         for each, array in pairs:
             if isinstance(each, IndexCheck):
                 each.check(array)
 
     def placements(self) -> Mapping[str, Sequence[Any]]:
         """By name, of what comes in and goes out."""
-        count = len(self.results) - len(self.flat.checks)
+        count = len(self.results) - len(self.part.checks)
         return {
-            each.name: list(each.placements) for each in (*self.arguments, *self.results[:count])
+            each.name: list(each.placements)
+            for each in (*self.arguments, *self.results[:count])
+            if not each.name.startswith(SAVED)
         }
 
 
@@ -150,20 +170,20 @@ def make_sayable(lowered: LoweredModule) -> list[Dims]:
     the dimensions of the mesh, and say the same by these.
     """
     placed, found = lowered.placed, []
-    names = iter((*lowered.flat.names, *lowered.flat.result_names))
+    names = iter((*lowered.part.names, *lowered.part.result_names))
     complex_ = lowered.flat.complex_names
     with lowered.module.context, ir.Location.unknown():
         run_pipeline(lowered.module, "sink-reshapes,batch-gathers,propagate")
         shardings = Shardings.of(lowered.module.operation)
-        (function,) = (
-            each for each in functions_of(lowered.module.operation) if name_of(each) == ENTRY
-        )
+        function = _entry(lowered.module.operation)
+        computed = _where_computed(lowered)
         type_ = function.attributes["function_type"].value
         for key, types in zip(BOUNDARY, (type_.inputs, type_.results), strict=True):
             entries = boundary(function, key)
             for entry, each in zip(entries, types, strict=True):
                 own = shardings.read(entry[SHARDING], each.rank) if SHARDING in entry else None
                 name = next(names)
+                own = computed.get(name, own)
                 named = named_dims(placed.given.get(name, {}), each.rank)
                 dims = dims_of(own, tuple(each.shape), placed.grid, named)
                 if name in complex_:  # both parts of a number stay together
@@ -173,3 +193,36 @@ def make_sayable(lowered: LoweredModule) -> list[Dims]:
                 found.append(dims)
             set_boundary(function, key, entries)
     return found
+
+
+def _where_computed(lowered: LoweredModule) -> dict[str, Sharding]:
+    """The shardings in which the program computes what it saves, by its names.
+
+    Nobody has asked for others, which propagation has chosen before it was known what they cost.
+    """
+    names = lowered.part.result_names
+    if not any(name.startswith(SAVED) for name in names):
+        return {}
+    copy = lowered.module.operation.clone()
+    run_pipeline(copy, "materialize,optimize-collectives")
+    shardings = Shardings.of(copy)
+    (end,) = returns_of(_entry(copy))
+    found = {}
+    for name, value in zip(names, end.operands, strict=True):
+        source = value
+        while not isinstance(source.owner, ir.Block) and is_reshard(source.owner):
+            source = source.owner.operands[0]
+        own, said = (shardings.of_type(each.type) for each in (source, value))
+        if not name.startswith(SAVED) or own is None or said is None or own.partial:
+            continue
+        if own.grid == said.grid == lowered.grid.name:  # and of no finer one
+            shape = tuple(value.type.shape)
+            sizes = [prod(each.local_shape(shape, lowered.grid)) for each in (own, said)]
+            if sizes[0] <= sizes[1]:
+                found[name] = own
+    return found
+
+
+def _entry(module: ir.Operation) -> ir.Operation:
+    (function,) = (each for each in functions_of(module) if name_of(each) == ENTRY)
+    return function

@@ -15,11 +15,19 @@ import torch
 from torch.nn.utils.stateless import _reparametrize_module
 
 from shard_dialect.errors import ShardError
+from shard_dialect.torch.graph.complex_parts import as_real
 from shard_dialect.torch.graph.composed_functions import average_from_the_first
 from shard_dialect.torch.graph.decisions import UNKNOWN, Decision, Foreseen
+from shard_dialect.torch.graph.forward_and_backward import COTANGENT, Part, cotangent
 from shard_dialect.torch.graph.index_checks import IndexCheck
 from shard_dialect.torch.graph.random_draws import RANDOM, Draw, Rng
-from shard_dialect.torch.graph.tensor_trees import Leaves, Tensor, arguments_of, refuse_odd
+from shard_dialect.torch.graph.tensor_trees import (
+    Leaves,
+    Tensor,
+    arguments_of,
+    has_derivative,
+    refuse_odd,
+)
 
 OUTPUT = "output"
 LOSS = "loss"
@@ -33,7 +41,8 @@ class FlatModule:
     """Called with tensors for `names`, it returns those of the results.
 
     With a `loss`, a function of the module's result and the `targets`, the results are the loss and
-    the gradients of the parameters that have them.
+    the gradients of the parameters that have them. One that `derives` has gradients of its result,
+    weighted by cotangents, beside the result.
     """
 
     module: Any
@@ -42,10 +51,12 @@ class FlatModule:
     rng: Rng = "counter"
     wanted: Sequence[str] = ()
     """The arguments that have gradients, too."""
+    derives: bool = False
     foreseen: Foreseen = UNKNOWN
     """What is known of what the module decides by elements."""
+    name: str = field(init=False)
+    """That of the module's class."""
     state: dict[str, Tensor] = field(init=False)
-    """Parameters and buffers by name; those that are shared, once."""
     types: dict[str, Any] = field(default_factory=dict)
     """The types of parameters that the module computes with, where they are others."""
     result: Leaves | None = None
@@ -62,10 +73,8 @@ class FlatModule:
     """What the last results must be: the values decided by, and the bounds of index tensors."""
 
     def __post_init__(self) -> None:
-        self.state = {
-            **dict(self.module.named_parameters()),
-            **{name: each for name, each in self.module.named_buffers() if each is not None},
-        }
+        self.name = type(self.module).__name__
+        self.state = state_of(self.module)
 
     @classmethod
     def of(
@@ -77,16 +86,17 @@ class FlatModule:
         targets: Sequence[Any],
         rng: Rng = "counter",
         wanted: Sequence[str] = (),
+        derives: bool = False,
         foreseen: Foreseen = UNKNOWN,
     ) -> FlatModule:
         """For arguments of these shapes. Raises `ShardError` if `forward` does not take them."""
         arguments = arguments_of(module, args, kwargs, loss, targets)
-        return cls(module, arguments, loss, rng, wanted, foreseen)
+        return cls(module, arguments, loss, rng, wanted, derives, foreseen)
 
     @property
     def trained(self) -> list[str]:
-        """The parameters, and then the arguments, that have gradients, if there is a loss."""
-        if self.loss is None:
+        """The parameters, and then the arguments, that have gradients, if there are any."""
+        if self.loss is None and not self.derives:
             return []
         return [*(name for name, each in self.state.items() if each.requires_grad), *self.wanted]
 
@@ -97,8 +107,10 @@ class FlatModule:
         given = {**self.state, **self.arguments.tensors}
         own = {name for name, each in given.items() if each.is_complex()}
         found = {name for name, each in self.result.tensors.items() if each.is_complex()}
-        after = (f"{kind}{name}" for kind in (GRADIENT, UPDATED, WRITTEN) for name in own)
-        return own | found | set(after)
+        after = {f"{kind}{name}" for kind in (GRADIENT, UPDATED, WRITTEN) for name in own}
+        pairs = enumerate(self.result.tensors.values())
+        cotangents = {f"{COTANGENT}{number}" for number, each in pairs if each.is_complex()}
+        return own | found | after | cotangents
 
     def forget_state(self) -> None:
         """Keep the structure of the module and its state, without data."""
@@ -144,15 +156,6 @@ class FlatModule:
             for each in tensors
         ]
 
-    def sort_results(self, results: Sequence[Any]) -> list[list[Any]]:
-        """A list for the result, the gradients, and new values of the state and of arguments."""
-        assert self.result is not None, "was called"
-        rest, sorted_ = list(results), []
-        for each in (self.result.tensors, self.trained, self.updated, self.written):
-            sorted_.append(rest[: len(each)])
-            rest = rest[len(each) :]
-        return sorted_
-
     @property
     def result_names(self) -> list[str]:
         """Of all tensors that it returns; known once it was called."""
@@ -164,6 +167,10 @@ class FlatModule:
             *(f"{WRITTEN}{name}" for name in self.written),
             *(f"{INDEX}{number}" for number in range(len(self.checks))),
         ]
+
+    def whole(self, graph: Any) -> Part:
+        """The graph of a call as one program."""
+        return Part(graph, self.names, self.result_names, self.checks)
 
     def __call__(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """The result, the gradients and then `names` as they are then; torch traces it."""
@@ -185,13 +192,14 @@ class FlatModule:
             found = self.module(*args, **kwargs)
             if self.loss is not None:
                 found = self.loss(found, *targets)
-            after = {**state, **_held_now(self.module, state)}
-            # Checkpoints run parts of the module again.
+            held = {**state, **_held_now(self.module, state)}
+            after = [*(held[name] for name in self.state), *given]
+            self.result = Leaves.of(found, LOSS if self.loss else OUTPUT)
+            refuse_odd(self.result)
+            if self.derives:  # a checkpoint runs parts again, later, which may change more
+                after = [each.clone() for each in after]
             gradients = self._gradients(found, [own[name] for name in self.trained])
-        self.result = Leaves.of(found, LOSS if self.loss else OUTPUT)
-        refuse_odd(self.result)
-        changed = [after[name] for name in self.state]
-        return (*self.result.tensors.values(), *gradients, *changed, *given)
+        return (*self.result.tensors.values(), *gradients, *after)
 
     def keep_changed(self, is_changed: Sequence[bool]) -> None:
         """Tell which tensors of `names` a call changes: only those are results."""
@@ -199,17 +207,39 @@ class FlatModule:
         self.updated = [name for name, new in pairs[: len(self.state)] if new]
         self.written = [name for name, new in pairs[len(self.state) :] if new]
 
-    def _gradients(self, loss: Any, parameters: Sequence[Tensor]) -> Sequence[Tensor]:
-        if self.loss is None:
+    def _gradients(self, found: Any, parameters: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Of the loss, or of all results."""
+        if self.derives:
+            assert self.result is not None, "is known by now"
+            leaves = [
+                (as_real(each), number)
+                for number, each in enumerate(self.result.tensors.values())
+                if has_derivative(each) and each.requires_grad
+            ]
+            of = [each for each, _ in leaves]
+            weights = [cotangent(each.detach(), number) for each, number in leaves]
+        elif self.loss is None:
             return ()
-        if not isinstance(loss, torch.Tensor) or loss.dim():
-            raise ShardError(f"the loss must be a tensor of one element without dimensions: {loss}")
-        with torch.autocast("cpu", enabled=False):  # that of a user is around the module
-            found = torch.autograd.grad(loss, parameters, allow_unused=True)
+        elif not isinstance(found, torch.Tensor) or found.dim():
+            raise ShardError(
+                f"the loss must be a tensor of one element without dimensions: {found}"
+            )
+        else:
+            of, weights = [found], [None]
+        derived: Sequence[Any] = [None] * len(parameters)
+        if of and parameters:
+            with torch.autocast("cpu", enabled=False):  # that of a user is around the module
+                derived = torch.autograd.grad(of, parameters, weights, allow_unused=True)
         return [
             torch.zeros_like(parameter) if each is None else each
-            for each, parameter in zip(found, parameters, strict=True)
+            for each, parameter in zip(derived, parameters, strict=True)
         ]
+
+
+def state_of(module: Any) -> dict[str, Tensor]:
+    """The parameters and buffers of a module by name; those that are shared, once."""
+    buffers = {name: each for name, each in module.named_buffers() if each is not None}
+    return {**dict(module.named_parameters()), **buffers}
 
 
 @contextmanager
