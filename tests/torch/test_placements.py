@@ -26,8 +26,10 @@ def partitioned(drawn: Drawn, **options: Any) -> Any:
 def assert_as_torch_splits(f: Any, drawn: Drawn) -> None:
     """Each device's shard of each tensor is what torch says of the placements of `plan()`."""
     program, grid, said = f.compiled.program, Grid("mesh", drawn.mesh), f.plan()
-    boundaries = [*program.arguments, *program.results]
-    for (name, placements), each in zip(said.items(), boundaries, strict=True):
+    first = f._engine.programs[0]
+    boundaries = {each.name: each.boundary for each in (*first.arguments, *first.results)}
+    for name, placements in said.items():
+        each = boundaries[name]
         shape = each.global_type.shape
         for rank in range(grid.size):
             sizes, offsets = _compute_local_shape_and_global_offset(

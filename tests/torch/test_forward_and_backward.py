@@ -1,0 +1,194 @@
+"""What a call computes for its gradients: once, and only what these need is kept."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.distributed.tensor import Replicate, Shard
+from torch.utils.checkpoint import checkpoint
+
+import shard_dialect as sd
+from shard_dialect.errors import ShardError
+from shard_dialect.torch.graph.forward_and_backward import SAVED
+
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
+MESH = sd.Grid("mesh", (2, 2), ("dp", "tp"))
+BATCH = [Shard(0), Replicate()]
+
+
+class Layers(nn.Module):  # type: ignore[misc]
+    """Two linear layers, between which there is `inside`, computed again if `again`."""
+
+    def __init__(self, inside: Any = torch.tanh, again: bool = False) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.up, self.down = nn.Linear(8, 16), nn.Linear(16, 8)
+        self.inside, self.again = inside, again
+
+    def forward(self, x: Any) -> Any:
+        if self.again:
+            return checkpoint(self.block, x, use_reentrant=False)
+        return self.block(x)
+
+    def block(self, x: Any) -> Any:
+        return self.down(self.inside(self.up(x)))
+
+
+def batch() -> Any:
+    return torch.randn(4, 8, generator=torch.Generator().manual_seed(1))
+
+
+def partitioned(module: nn.Module, *args: Any) -> Any:
+    return sd.torch.partition(module, args or (batch(),), {"x": BATCH}, MESH)
+
+
+def products(program: Any) -> int:
+    return int(program.compiled.text("annotated").count("stablehlo.dot_general"))
+
+
+def saved(program: Any) -> list[tuple[int, ...]]:
+    return [each.shape for each in program.results if each.name.startswith(SAVED)]
+
+
+def equal_gradients(f: nn.Module, own: nn.Module) -> None:
+    for a, b in zip(f.parameters(), own.parameters(), strict=True):
+        torch.testing.assert_close(a.grad, b.grad)
+        a.grad = b.grad = None
+
+
+def test_the_backward_program_computes_no_product_of_the_forward_pass() -> None:
+    own = Layers()
+    f = partitioned(own)
+    f(batch()).square().sum().backward()
+    own(batch()).square().sum().backward()
+    equal_gradients(f, own)
+    (program,) = f._engine.programs
+    assert products(program) == 2
+    assert products(program.backward) == 3  # of two weights, and of what is between
+    assert saved(program) == [(4, 16)]  # the result of tanh
+    assert not any(name.startswith(SAVED) for name in f.plan())
+
+
+def test_what_is_cheap_is_computed_again() -> None:
+    f = partitioned(Layers(lambda h: (2 * h.relu()).view(2, 2, 16).transpose(0, 1).reshape(4, 16)))
+    f(batch()).sum().backward()
+    (program,) = f._engine.programs
+    assert saved(program) == [(4, 16)]
+
+
+def test_a_checkpoint_keeps_nothing() -> None:
+    own = Layers(again=True)
+    f = partitioned(own)
+    f(batch()).square().sum().backward()
+    own(batch()).square().sum().backward()
+    equal_gradients(f, own)
+    (program,) = f._engine.programs
+    assert not saved(program)
+    assert products(program.backward) == 4  # the first product, too
+
+
+def test_in_eval_mode_the_first_gradients_tell_that_there_are_any() -> None:
+    own = Layers().eval()
+    f = partitioned(own)
+    f(batch())
+    (plain,) = f._engine.programs
+    assert not saved(plain)
+    for _ in range(2):
+        f(batch()).square().sum().backward()
+        own(batch()).square().sum().backward()
+        equal_gradients(f, own)
+    _, deriving = f._engine.programs
+    assert saved(deriving) == [(4, 16)]
+    with torch.no_grad():
+        f(batch())
+    assert len(f._engine.programs) == 2
+
+
+class Counts(nn.Module):  # type: ignore[misc]
+    """Counts its calls, and scales by that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(8))
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: Any) -> Any:
+        self.calls += 1
+        return (x * self.weight * self.calls).sin()
+
+
+def test_a_call_that_is_run_again_for_its_gradients_changes_nothing() -> None:
+    own = Counts().eval()
+    f = partitioned(own)
+    own = copy.deepcopy(own)
+    for count in (1, 2, 3):
+        f(batch()).sum().backward()
+        own(batch()).sum().backward()
+        equal_gradients(f, own)
+        assert f.calls == own.calls == count
+
+
+def test_gradients_twice_and_of_several_results() -> None:
+    class Several(Layers):
+        def forward(self, x: Any) -> Any:
+            y = self.block(x)
+            return {"y": y, "least": y.argmin(1), "norm": y.norm(dim=1), "halves": y.split(4, 1)}
+
+    own = Several()
+    f = partitioned(own)
+    for module in (f, own):
+        found = module(batch())
+        assert not found["least"].requires_grad
+        (found["norm"].sum() + found["halves"][1].sum()).backward(retain_graph=True)
+        found["y"].square().sum().backward()
+    equal_gradients(f, own)
+
+
+def test_of_arguments_that_want_gradients() -> None:
+    own = Layers()
+    f = partitioned(own)
+    xs = [batch().requires_grad_() for _ in range(2)]
+    for module, x in zip((f, own), xs, strict=True):
+        module(x).square().sum().backward()
+    torch.testing.assert_close(xs[0].grad, xs[1].grad)
+    f(batch()).sum().backward()
+    assert len(f._engine.programs) == 2
+
+
+def test_a_call_without_a_derivative_still_runs() -> None:
+    @torch.library.custom_op("shard_dialect_tests::doubled", mutates_args=())
+    def doubled(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    doubled.register_fake(torch.empty_like)
+
+    def refuse(_: Any, gradient: Any) -> Any:
+        raise ValueError("no gradient of this one")
+
+    doubled.register_autograd(refuse)
+    sd.torch.decompose("shard_dialect_tests::doubled")(lambda x: x * 2)
+    own = Layers(lambda h: doubled(h))
+    f = partitioned(own)
+    result = f(batch())
+    torch.testing.assert_close(result, own(batch()))
+    with pytest.raises(ShardError, match="no gradient of this one"):
+        result.sum().backward()
+
+
+def test_merged_dimensions_are_saved_apart() -> None:
+    class Heads(Layers):
+        def block(self, x: Any) -> Any:
+            h = self.up(x).view(4, 4, 2, 2).transpose(1, 2)
+            scores = (h @ h.mT).softmax(-1)
+            return self.down((scores @ h).transpose(1, 2).reshape(4, 4, 4).flatten(1))
+
+    own = Heads()
+    f = partitioned(own)
+    f(batch()).square().sum().backward()
+    own(batch()).square().sum().backward()
+    equal_gradients(f, own)
+    (program,) = f._engine.programs
+    assert all(shape[0] == 4 for shape in saved(program))  # and not 8: batch and heads
