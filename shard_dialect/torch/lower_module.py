@@ -18,7 +18,7 @@ from shard_dialect.ir.walk import body
 from shard_dialect.model import Grid
 from shard_dialect.search.auto import AutoOptions, auto
 from shard_dialect.torch.graph.decisions import UNKNOWN, Foreseen
-from shard_dialect.torch.graph.decompositions import torchs
+from shard_dialect.torch.graph.decompositions import instead_of
 from shard_dialect.torch.graph.flat_module import FlatModule
 from shard_dialect.torch.graph.import_graph import RefusedOp, marks_of, stablehlo_text
 from shard_dialect.torch.graph.random_draws import Rng
@@ -121,7 +121,7 @@ def _stablehlo_text(flat: FlatModule, marker: Marker) -> str:
         try:
             return stablehlo_text(graph, ENTRY)
         except RefusedOp as error:
-            found = None if error.op in more else torchs(error.op)
+            found = None if error.op in more else instead_of(error.op)
             if found is None:
                 raise
             more[error.op] = found

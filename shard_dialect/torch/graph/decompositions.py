@@ -18,7 +18,7 @@ from torch._decomp import decomposition_table
 from torch.utils._python_dispatch import _disable_current_modes
 
 from shard_dialect.errors import ShardError
-from shard_dialect.torch.graph import orders, reducing_scatters, special_functions
+from shard_dialect.torch.graph import orders, reducing_scatters, special_functions, torch_calls
 from shard_dialect.torch.graph.composed_functions import grouped_mm
 from shard_dialect.torch.graph.tensor_trees import Tensor
 
@@ -65,9 +65,12 @@ def _overloads(op: Any) -> list[Any]:
 _OF_USERS: dict[Any, Decomposition] = {}
 
 
-def torchs(op: Any) -> Decomposition | None:
-    """Torch's own decomposition of an op that is in no table here."""
-    return None if op in table() else decomposition_table.get(op)
+def instead_of(op: Any) -> Decomposition | None:
+    """Of an op that is in no table here torch's own decomposition, or a call of torch."""
+    if op in table():
+        return None
+    found = decomposition_table.get(op)
+    return found or (torch_calls.calling(op) if torch_calls.may_call(op) else None)
 
 
 def _grouped_mm_backward(x: Tensor, weight: Tensor, ends: Tensor, gradient: Tensor) -> Any:
@@ -651,6 +654,7 @@ _OURS: dict[Any, Decomposition] = {
     **orders.DECOMPOSITIONS,
     **reducing_scatters.DECOMPOSITIONS,
     **special_functions.DECOMPOSITIONS,
+    **torch_calls.DECOMPOSITIONS,
     aten.take.default: _take,
     **{op: partial(_compared, op) for op in _COMPARISONS},
     **{
