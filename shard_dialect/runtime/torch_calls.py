@@ -36,6 +36,8 @@ def call_torch(text: str, operands: Sequence[Array], results: Sequence[Array]) -
         if "type" in value:
             return getattr(torch, value["type"])
         (number,) = value.values()
+        if "number" in value:
+            return complex(*number)
         found = like(operands[number].copy(), of_torch)
         return torch.view_as_complex(found) if "complex" in value else found
 

@@ -69,8 +69,7 @@ def instead_of(op: Any) -> Decomposition | None:
     """Of an op that is in no table here torch's own decomposition, or a call of torch."""
     if op in table():
         return None
-    found = decomposition_table.get(op)
-    return found or (torch_calls.calling(op) if torch_calls.may_call(op) else None)
+    return decomposition_table.get(op) or torch_calls.torch_call(op)
 
 
 def _grouped_mm_backward(x: Tensor, weight: Tensor, ends: Tensor, gradient: Tensor) -> Any:

@@ -17,15 +17,15 @@ from functools import cache, partial
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
-from shard_dialect.torch.graph.complex_parts import Parts, as_real
+from shard_dialect.torch.graph.complex_parts import Parts, as_real, with_both
 from shard_dialect.torch.graph.tensor_trees import Tensor
 
 aten = torch.ops.aten
 CALL = "shard_dialect.call"
-_Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class TorchCall:
     """As the runtime reads it (`runtime.torch_calls`)."""
     rule: str
     """The sharding rule of the call."""
-    results: tuple[tuple[_Shape, Any], ...]
+    results: tuple[tuple[tuple[int, ...], Any], ...]
 
 
 _CALLS: dict[TorchCall, int] = {}
@@ -48,35 +48,27 @@ def call_of(number: int) -> TorchCall:
     return list(_CALLS)[number]
 
 
-def may_call(op: Any) -> bool:
-    """Whether a call of torch may stand for the op: a function of tensors alone."""
+def torch_call(op: Any) -> Callable[..., Any] | None:
+    """A decomposition of an op: the call of it, where it is a function of tensors alone."""
     schema = getattr(op, "_schema", None)
-    if (
-        schema is None
-        or op.namespace not in ("aten", "prims")
-        or torch.Tag.nondeterministic_seeded in op.tags
-    ):
-        return False
-    is_pure = bool(schema.returns) and not schema.is_mutable
-    is_pure = is_pure and all(each.alias_info is None for each in schema.returns)
-    return is_pure and all(str(each.type) == "Tensor" for each in schema.returns)
-
-
-def calling(op: Any) -> Callable[..., Any]:
-    """A decomposition of the op: the call of it."""
-    return partial(_call, op)
+    if schema is None or op.namespace not in ("aten", "prims") or schema.is_mutable:
+        return None
+    if torch.Tag.nondeterministic_seeded in op.tags or not schema.returns:
+        return None
+    is_new = all(each.alias_info is None and str(each.type) == "Tensor" for each in schema.returns)
+    return partial(_call, op) if is_new else None
 
 
 def _call(op: Any, *args: Any, **kwargs: Any) -> Any:
-    tensors: list[Tensor] = []
+    operands: list[Tensor | Parts] = []
 
     def written(value: Any) -> Any:
+        is_tensor = isinstance(value, torch.Tensor)
+        if is_tensor or (isinstance(value, Parts) and isinstance(value.re, torch.Tensor)):
+            operands.append(value)
+            return {"tensor" if is_tensor else "complex": len(operands) - 1}
         if isinstance(value, Parts):
-            tensors.append(torch.stack((value.re, value.im), -1))
-            return {"complex": len(tensors) - 1}
-        if isinstance(value, torch.Tensor):
-            tensors.append(value)
-            return {"tensor": len(tensors) - 1}
+            return {"number": [value.re, value.im]}
         if isinstance(value, (list, tuple)):
             return [written(each) for each in value]
         if isinstance(value, (torch.dtype, torch.layout, torch.memory_format)):
@@ -89,51 +81,56 @@ def _call(op: Any, *args: Any, **kwargs: Any) -> Any:
         "kwargs": {key: written(each) for key, each in kwargs.items()},
     }
     found = _types_of(op, args, kwargs)
-    is_complex = [each.is_complex() for each in found]
     types = tuple((tuple(as_real(each).shape), as_real(each).dtype) for each in found)
-    shapes = [tuple(each.shape) for each in tensors], [shape for shape, _ in types]
-    call = TorchCall(json.dumps(text), _rule(op, *shapes), types)
+    call = TorchCall(json.dumps(text), _rule(op, operands, found), types)
     number = _CALLS.setdefault(call, len(_CALLS))
-    made = _op(len(tensors), len(types))(*tensors, number)
+    given = [with_both(each) if isinstance(each, Parts) else each for each in operands]
+    made = _op(len(given), len(types))(*given, number)
     made = (made,) if isinstance(made, torch.Tensor) else made
     results = tuple(
-        Parts(each.select(-1, 0), each.select(-1, 1)) if flag else each
-        for each, flag in zip(made, is_complex, strict=True)
+        Parts(each.select(-1, 0), each.select(-1, 1)) if like.is_complex() else each
+        for each, like in zip(made, found, strict=True)
     )
     return results[0] if len(op._schema.returns) == 1 else results
 
 
 def _types_of(op: Any, args: Any, kwargs: Any) -> tuple[Tensor, ...]:
     """Tensors without data, as the op makes them of such."""
-    with _disable_current_modes():
+    with _disable_current_modes(), FakeTensorMode():
 
         def bare(value: Any) -> Any:
             if isinstance(value, Parts):
+                if not isinstance(value.re, torch.Tensor):
+                    return complex(value.re, value.im)
                 dtype = value.re.dtype.to_complex()
-                return torch.empty(value.re.shape, dtype=dtype, device="meta")
+                return torch.empty(value.re.shape, dtype=dtype)
             if isinstance(value, torch.Tensor):
-                return torch.empty(value.shape, dtype=value.dtype, device="meta")
-            return torch.device("meta") if isinstance(value, torch.device) else value
+                return torch.empty(value.shape, dtype=value.dtype)
+            return value
 
         found = op(*pytree.tree_map(bare, args), **pytree.tree_map(bare, kwargs))
     return (found,) if isinstance(found, torch.Tensor) else tuple(found)
 
 
-def _rule(op: Any, operands: Sequence[_Shape], results: Sequence[_Shape]) -> str:
+def _rule(op: Any, operands: Sequence[Tensor | Parts], results: Sequence[Tensor]) -> str:
     """Along dimensions that all tensors share; others are whole."""
     tensors = [*operands, *results]
+    shapes = [tuple(each.re.shape if isinstance(each, Parts) else each.shape) for each in tensors]
     if torch.Tag.pointwise in op.tags or str(op) in _ELEMENTWISE:
-        dims = [_aligned(each, results[0]) for each in tensors]
+        dims = [_aligned(each, results[0].shape) for each in shapes]
     else:
-        batch = operands[0][:-2] if op in _OF_MATRICES else ()
-        is_shared = all(each[: len(batch)] == batch for each in tensors)
+        batch = shapes[0][:-2] if op in _OF_MATRICES else ()
+        is_shared = all(each[: len(batch)] == batch for each in shapes)
         count = len(batch) if is_shared else 0
-        dims = [["*" if dim >= count else _factor(dim) for dim in range(len(s))] for s in tensors]
+        dims = [["*" if dim >= count else _factor(dim) for dim in range(len(s))] for s in shapes]
+    for each, own in zip(tensors, dims, strict=True):
+        if isinstance(each, Parts) or each.is_complex():
+            own.append("*")
     texts = [f"[{', '.join(each)}]" for each in dims]
     return f"({', '.join(texts[: len(operands)])}) -> ({', '.join(texts[len(operands) :])})"
 
 
-def _aligned(shape: _Shape, whole: _Shape) -> list[str]:
+def _aligned(shape: Sequence[int], whole: Sequence[int]) -> list[str]:
     """The factors of a tensor that is broadcast to another."""
     begin = len(whole) - len(shape)
     return [
@@ -186,4 +183,4 @@ _OF_MATRICES = {
 }
 """Ops of matrices, each of a batch by itself."""
 
-DECOMPOSITIONS = {op: calling(op) for op in _OF_MATRICES if may_call(op)}
+DECOMPOSITIONS = {op: call for op in _OF_MATRICES if (call := torch_call(op)) is not None}
