@@ -17,6 +17,9 @@ from shard_dialect.abi.tensor_types import Array
 from shard_dialect.errors import ShardError
 from shard_dialect.runtime.shards_of_arrays import like, to_numpy
 
+LIBRARIES = ("aten", "prims", "torch_nn")
+"""Those of torch's ops: a program that is read from a file calls no others."""
+
 
 def call_torch(text: str, operands: Sequence[Array], results: Sequence[Array]) -> None:
     """Compute `results` by an op of torch's own. Raises what it raises."""
@@ -57,7 +60,7 @@ def _read(text: str) -> tuple[Any, list[Any], dict[str, Any]]:
 
     what = json.loads(text)
     library, name, overload = what["op"].split(".")
-    if library not in ("aten", "prims"):
+    if library not in LIBRARIES:
         raise ShardError(f"a call of {what['op']}, which is no op of torch's own")
     op = getattr(getattr(getattr(torch.ops, library), name), overload)
     return op, what["args"], what["kwargs"]

@@ -9,7 +9,6 @@ from torch import nn
 from torch.distributed.tensor import Replicate, Shard
 
 import shard_dialect as sd
-from shard_dialect.errors import ShardError
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 
@@ -193,10 +192,3 @@ def test_draws_by_counter_have_their_distribution() -> None:
     assert (abs(geometric.mean() - 4) < 0.2, geometric.min()) == (True, 1)
     assert abs(cauchy.median() - 1) < 0.1
     assert abs(normal.log().mean()) < 0.05
-
-
-def test_an_op_that_nobody_knows_is_named() -> None:
-    with pytest.raises(
-        ShardError, match=r"aten\._linalg_det\.default of float32\[2, 2\] cannot be"
-    ):
-        partitioned(torch.linalg.det, torch.ones(2, 2))

@@ -419,7 +419,7 @@ _RULES: Mapping[Any, Rule] = {
     aten._neg_view: lambda x: Parts(-x.re, -x.im),
     aten.sgn: _sign,
     aten.pow: _power,
-    aten.complex: Parts,
+    aten.complex: lambda re, im: Parts(*torch.broadcast_tensors(re, im)),
     aten.polar: _polar,
     aten.view_as_complex: lambda x: Parts(x.select(-1, 0), x.select(-1, 1)),
     aten.view_as_real: with_both,

@@ -21,6 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
+from shard_dialect.runtime.torch_calls import LIBRARIES
 from shard_dialect.torch.graph.complex_parts import Parts, as_real, with_both
 from shard_dialect.torch.graph.tensor_trees import Tensor
 
@@ -51,7 +52,7 @@ def call_of(number: int) -> TorchCall:
 def torch_call(op: Any) -> Callable[..., Any] | None:
     """A decomposition of an op: the call of it, where it is a function of tensors alone."""
     schema = getattr(op, "_schema", None)
-    if schema is None or op.namespace not in ("aten", "prims") or schema.is_mutable:
+    if schema is None or op.namespace not in LIBRARIES or schema.is_mutable:
         return None
     if torch.Tag.nondeterministic_seeded in op.tags or not schema.returns:
         return None
@@ -120,8 +121,8 @@ def _rule(op: Any, operands: Sequence[Tensor | Parts], results: Sequence[Tensor]
         dims = [_aligned(each, results[0].shape) for each in shapes]
     else:
         batch = shapes[0][:-2] if op in _OF_MATRICES else ()
-        is_shared = all(each[: len(batch)] == batch for each in shapes)
-        count = len(batch) if is_shared else 0
+        shared = [each for at, each in enumerate(shapes) if each or at >= len(operands)]
+        count = len(batch) if all(each[: len(batch)] == batch for each in shared) else 0
         dims = [["*" if dim >= count else _factor(dim) for dim in range(len(s))] for s in shapes]
     for each, own in zip(tensors, dims, strict=True):
         if isinstance(each, Parts) or each.is_complex():
@@ -176,7 +177,7 @@ _OF_MATRICES = {
         "cholesky cholesky_inverse cholesky_solve geqrf linalg_cholesky_ex linalg_eig "
         "linalg_eigvals linalg_householder_product linalg_inv_ex linalg_ldl_factor_ex "
         "linalg_ldl_solve linalg_lstsq linalg_lu linalg_lu_factor_ex linalg_lu_solve "
-        "linalg_matrix_exp linalg_qr linalg_solve_triangular lu_unpack ormqr triangular_solve"
+        "linalg_matrix_exp linalg_pinv linalg_qr linalg_solve_triangular ormqr triangular_solve"
     ).split()
     if hasattr(aten, name)
     for overload in getattr(aten, name).overloads()
