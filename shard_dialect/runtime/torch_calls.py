@@ -1,6 +1,7 @@
 """Calls of torch from compiled code: of ops that StableHLO does not have, as LAPACK's.
 
-    {"op": "aten._linalg_svd.default", "args": [{"tensor": 0}, false], "kwargs": {}}
+    {"op": "aten.linalg_inv_ex.default",
+     "args": [{"tensor": 0, "of": "float32"}], "kwargs": {"check_errors": true}}
 
 The text of a call is JSON, in whose values tensors are numbers of operands; those of a complex one
 have the parts along a last dimension of two. So are complex results.
@@ -12,6 +13,8 @@ import json
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
+
+import numpy as np
 
 from shard_dialect.abi.tensor_types import Array
 from shard_dialect.errors import ShardError
@@ -29,29 +32,12 @@ def call_torch(text: str, operands: Sequence[Array], results: Sequence[Array]) -
     except ImportError:
         raise ShardError("the program calls torch, which is not installed") from None
     op, args, kwargs = _read(text)
-    of_torch = torch.empty(0)
-
-    def tensor(value: Any) -> Any:
-        if isinstance(value, list):
-            return [tensor(each) for each in value]
-        if not isinstance(value, dict):
-            return value
-        if "type" in value:
-            return getattr(torch, value["type"])
-        (number,) = value.values()
-        if "number" in value:
-            return complex(*number)
-        found = like(operands[number].copy(), of_torch)
-        return torch.view_as_complex(found) if "complex" in value else found
-
     with torch.no_grad(), _disable_current_modes():
-        made = op(*map(tensor, args), **{key: tensor(each) for key, each in kwargs.items()})
+        given = {key: _value(each, operands) for key, each in kwargs.items()}
+        made = op(*(_value(each, operands) for each in args), **given)
         made = made if isinstance(made, (tuple, list)) else (made,)
         for into, each in zip(results, made, strict=True):
-            each = torch.view_as_real(each.resolve_conj()) if each.is_complex() else each
-            if tuple(each.shape) != into.shape:
-                raise ShardError(f"{op} made {list(each.shape)}: expected {list(into.shape)}")
-            into[...] = to_numpy(each)
+            _write(op, each, into)
 
 
 @cache
@@ -64,3 +50,34 @@ def _read(text: str) -> tuple[Any, list[Any], dict[str, Any]]:
         raise ShardError(f"a call of {what['op']}, which is no op of torch's own")
     op = getattr(getattr(getattr(torch.ops, library), name), overload)
     return op, what["args"], what["kwargs"]
+
+
+def _value(written: Any, operands: Sequence[Array]) -> Any:
+    """An argument of the op."""
+    import torch
+
+    if isinstance(written, list):
+        return [_value(each, operands) for each in written]
+    if not isinstance(written, dict):
+        return written
+    if "type" in written:
+        return getattr(torch, written["type"])
+    if "number" in written:
+        return complex(*written["number"])
+    if "complex" in written:
+        return torch.view_as_complex(like(operands[written["complex"]].copy(), torch.empty(0)))
+    tensor = like(operands[written["tensor"]].copy(), torch.empty(0))
+    return tensor.view(getattr(torch, written["of"]))  # buffers have no unsigned integers
+
+
+def _write(op: Any, made: Any, into: Array) -> None:
+    import torch
+
+    found = to_numpy(torch.view_as_real(made.resolve_conj()) if made.is_complex() else made)
+    if found.dtype.kind == "u":
+        found = np.ascontiguousarray(found).view(into.dtype)
+    if (found.shape, found.dtype) != (into.shape, into.dtype):
+        raise ShardError(
+            f"{op} made {found.dtype}{list(found.shape)}: expected {into.dtype}{list(into.shape)}"
+        )
+    into[...] = found

@@ -67,13 +67,16 @@ def _call(op: Any, *args: Any, **kwargs: Any) -> Any:
         is_tensor = isinstance(value, torch.Tensor)
         if is_tensor or (isinstance(value, Parts) and isinstance(value.re, torch.Tensor)):
             operands.append(value)
-            return {"tensor" if is_tensor else "complex": len(operands) - 1}
+            number = len(operands) - 1
+            return (
+                {"tensor": number, "of": _name(value.dtype)} if is_tensor else {"complex": number}
+            )
         if isinstance(value, Parts):
             return {"number": [value.re, value.im]}
         if isinstance(value, (list, tuple)):
             return [written(each) for each in value]
         if isinstance(value, (torch.dtype, torch.layout, torch.memory_format)):
-            return {"type": str(value).removeprefix("torch.")}
+            return {"type": _name(value)}
         return "cpu" if isinstance(value, torch.device) else value
 
     text = {
@@ -93,6 +96,10 @@ def _call(op: Any, *args: Any, **kwargs: Any) -> Any:
         for each, like in zip(made, found, strict=True)
     )
     return results[0] if len(op._schema.returns) == 1 else results
+
+
+def _name(value: Any) -> str:
+    return str(value).removeprefix("torch.")
 
 
 def _types_of(op: Any, args: Any, kwargs: Any) -> tuple[Tensor, ...]:
