@@ -57,6 +57,7 @@ def rotated(x: Any) -> Any:
 WINDOW = torch.hann_window(8)
 FUNCTIONS = (torch.exp, torch.log, torch.sqrt, torch.tanh, torch.sin, torch.cos, torch.sgn)
 EQUAL: Mapping[str, Callable[[Any], Any]] = {
+    "broadcast parts": lambda x: torch.view_as_real(torch.complex(x, x[:1])).flatten(1),
     "half a spectrum": lambda x: fft.rfft(x).abs(),
     "a transform": lambda x: fft.fft(x, norm="ortho"),
     "two dimensions": lambda x: fft.ifft2(fft.fft2(x) * (1 + 2j)),

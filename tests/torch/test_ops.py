@@ -34,6 +34,12 @@ INFINITE, ROW = torch.tensor(INF), torch.tensor([1.0, 2.0, 3.0])
 X = torch.tensor([[0.3, -2.5, 3.7, 3.7, -0.1, 7.2], [-4.5, 1.5, 0.9, -0.2, 2.0, 2.0]])
 INDEX = torch.tensor([[0, 2, 1, 2, 0, 3], [3, 3, 1, 0, 2, 2]])
 EQUAL: Mapping[str, tuple[Callable[[Any], Any], Any]] = {
+    "antialiased": (
+        lambda x: nn.functional.interpolate(
+            x.expand(1, 2, 2, 6), (2, 4), mode="bilinear", antialias=True
+        ),
+        X,
+    ),
     "remainder": (lambda x: (x % 2.0, x % -2.0, 5.0 % x.detach(), (x * 3).long() % -4), X),
     "constants": (lambda x: (torch.full_like(x, 2.0) < 0, torch.full_like(x, 2.5) == 2, x), X),
     "remainder by another type": (

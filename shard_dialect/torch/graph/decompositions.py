@@ -298,12 +298,14 @@ def _matrix(
 ) -> Tensor:
     """`[before, after]`: what the op makes of each unit vector along one dimension."""
     with _disable_current_modes():
-        shape = [1, before] + [1] * rank
-        shape[2 + dim] = before
-        sizes = [1] * rank
-        sizes[dim] = after
+        # Others have two elements: with one, antialiasing takes a row's weights for all.
+        shape, sizes = [1, before] + [1] * rank, [2] * rank
+        shape[2 + dim], sizes[dim] = before, after
+        repeated = [1, before] + [2] * rank
+        repeated[2 + dim] = before
         own = [scale if each == dim else None for each, scale in enumerate(scales)]
-        return op(torch.eye(before).view(shape), sizes, *flags, *own).reshape(before, after)
+        found = op(torch.eye(before).view(shape).expand(repeated).contiguous(), sizes, *flags, *own)
+        return found[0].movedim(1 + dim, 1).flatten(2)[..., 0]
 
 
 def _adaptive_average_backward(rank: int) -> Decomposition:
