@@ -40,6 +40,7 @@ OF_A_BATCH: Mapping[str, Callable[[Any], Any]] = {
     "decompositions": lambda x: (*torch.linalg.qr(x), torch.linalg.svdvals(x), x.slogdet()[1]),
     "of symmetric ones": lambda x: (torch.linalg.eigvalsh(x + x.mT), (x @ x.mT).cholesky()),
     "solutions": lambda x: (torch.linalg.solve(x, x[..., :2]), torch.linalg.pinv(x)),
+    "least squares": lambda x: torch.linalg.lstsq(x[:, :, :2], x)[:1],
     "of complex numbers": lambda x: (
         torch.view_as_real(torch.linalg.inv(both(x))),
         torch.linalg.eigvals(x).abs().sum(-1),
@@ -71,6 +72,16 @@ def test_matrices_that_do_not_divide_are_whole(shape: tuple[int, ...]) -> None:
     x = matrices(*shape)
     f = sd.torch.partition(Called(lambda x: (x.inverse(),)), (x,), {"x": BATCH}, MESH)
     assert_equal(f, lambda x: (x.inverse(),), x)
+
+
+def test_residuals_are_those_of_matrices_of_full_rank() -> None:
+    def solved(x: Any) -> Any:
+        return tuple(torch.linalg.lstsq(x[:, :, :2], x, driver="gelsd"))
+
+    x = matrices(4, 3, 3)
+    f = sd.torch.partition(Called(solved), (x,), {"x": BATCH}, MESH)
+    for each in (x, torch.ones(4, 3, 3)):
+        torch.testing.assert_close(f(each), solved(each), rtol=1e-4, atol=1e-5)
 
 
 def test_a_singular_matrix_raises_as_in_torch() -> None:

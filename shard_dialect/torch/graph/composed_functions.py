@@ -425,7 +425,7 @@ def _least_squares(
             found.squeeze(-1) if is_vector else found,
             residuals,
             rank if has_rank else rank.new_empty(0),
-            torch.linalg.svdvals(x) if has_values else x.new_empty(0),
+            torch.linalg.svdvals(x.detach()) if has_values else x.new_empty(0),
         )
     )
 

@@ -21,6 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
+from shard_dialect.errors import ShardError
 from shard_dialect.runtime.torch_calls import LIBRARIES
 from shard_dialect.torch.graph.complex_parts import Parts, as_real, with_both
 from shard_dialect.torch.graph.tensor_trees import Tensor
@@ -56,7 +57,8 @@ def torch_call(op: Any) -> Callable[..., Any] | None:
         return None
     if torch.Tag.nondeterministic_seeded in op.tags or not schema.returns:
         return None
-    is_new = all(each.alias_info is None and str(each.type) == "Tensor" for each in schema.returns)
+    types = [str(each.type) for each in schema.returns if each.alias_info is None]
+    is_new = types in (["Tensor"] * len(schema.returns), ["List[Tensor]"])
     return partial(_call, op) if is_new else None
 
 
@@ -95,7 +97,8 @@ def _call(op: Any, *args: Any, **kwargs: Any) -> Any:
         Parts(each.select(-1, 0), each.select(-1, 1)) if like.is_complex() else each
         for each, like in zip(made, found, strict=True)
     )
-    return results[0] if len(op._schema.returns) == 1 else results
+    is_one = len(op._schema.returns) == 1 and str(op._schema.returns[0].type) == "Tensor"
+    return results[0] if is_one else list(results)
 
 
 def _name(value: Any) -> str:
@@ -117,7 +120,10 @@ def _types_of(op: Any, args: Any, kwargs: Any) -> tuple[Tensor, ...]:
             return value
 
         found = op(*pytree.tree_map(bare, args), **pytree.tree_map(bare, kwargs))
-    return (found,) if isinstance(found, torch.Tensor) else tuple(found)
+    types = (found,) if isinstance(found, torch.Tensor) else tuple(found)
+    if any(each.layout != torch.strided for each in types):
+        raise ShardError(f"{op} makes sparse tensors, which programs do not have")
+    return types
 
 
 def _rule(op: Any, operands: Sequence[Tensor | Parts], results: Sequence[Tensor]) -> str:
