@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from shard_dialect.abi.tensor_types import Array
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, first_line_of
 from shard_dialect.runtime.shards_of_arrays import like, to_numpy
 
 LIBRARIES = ("aten", "prims", "torch_nn")
@@ -25,7 +25,10 @@ LIBRARIES = ("aten", "prims", "torch_nn")
 
 
 def call_torch(text: str, operands: Sequence[Array], results: Sequence[Array]) -> None:
-    """Compute `results` by an op of torch's own. Raises what it raises."""
+    """Compute `results` by an op of torch's own.
+
+    Raises a `ShardError` that is also of the class that torch raises, as for a singular matrix.
+    """
     try:
         import torch
         from torch.utils._python_dispatch import _disable_current_modes
@@ -34,10 +37,18 @@ def call_torch(text: str, operands: Sequence[Array], results: Sequence[Array]) -
     op, args, kwargs = _read(text)
     with torch.no_grad(), _disable_current_modes():
         given = {key: _value(each, operands) for key, each in kwargs.items()}
-        made = op(*(_value(each, operands) for each in args), **given)
+        try:
+            made = op(*(_value(each, operands) for each in args), **given)
+        except RuntimeError as error:
+            raise _raised(type(error))(first_line_of(error)) from None
         made = made if isinstance(made, (tuple, list)) else (made,)
         for into, each in zip(results, made, strict=True):
             _write(op, each, into)
+
+
+@cache
+def _raised(kind: Any) -> Any:
+    return type(kind.__name__, (ShardError, kind), {})
 
 
 @cache
