@@ -40,15 +40,16 @@ def call_torch(text: str, operands: Sequence[Array], results: Sequence[Array]) -
         try:
             made = op(*(_value(each, operands) for each in args), **given)
         except RuntimeError as error:
-            raise _raised(type(error))(first_line_of(error)) from None
+            raise _like(error) from None
         made = made if isinstance(made, (tuple, list)) else (made,)
         for into, each in zip(results, made, strict=True):
             _write(op, each, into)
 
 
-@cache
-def _raised(kind: Any) -> Any:
-    return type(kind.__name__, (ShardError, kind), {})
+def _like(error: Exception) -> Exception:
+    kind: Any = type(error)
+    found: Exception = type(kind.__name__, (ShardError, kind), {})(first_line_of(error))
+    return found
 
 
 @cache
