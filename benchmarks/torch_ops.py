@@ -5,8 +5,8 @@
 
 Each sample is a module that calls the op, on a mesh of 2x2 in one process, with placements of its
 tensors that are drawn at random. Numbers are f32. The gradients are those of a sum that weighs all
-elements of the results at random. An op is equal if all its samples are, wrong if one is, and else
-refused.
+elements of the results at random, and both parts of complex ones. An op is equal if all its samples
+are, wrong if one is, and else refused.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from torch.utils import _pytree as pytree
 
 import shard_dialect as sd
 from shard_dialect.errors import ShardError
+from shard_dialect.torch.graph.complex_parts import as_real
 
 MESH = sd.Grid("mesh", (2, 2), axes=("a", "b"))
 EQUAL, WRONG, REFUSED, UNTESTED = "equal", "wrong", "refused", "not tested"
@@ -148,7 +149,7 @@ def check(op: Any, sample: Any, seed: str) -> tuple[Found, Found]:
         return Found(REFUSED, cause(error)), Found(UNTESTED)
     differs = difference(found, expected, op.name in WITHOUT_VALUES)
     results = Found(WRONG, f"{plan}: {differs}") if differs else Found(EQUAL)
-    weights = [torch.rand(each.shape) for each in tensors_of(expected)]
+    weights = [torch.rand(as_real(each.detach()).shape) for each in tensors_of(expected)]
     try:
         _derive(expected, weights)
     except Exception as error:
@@ -169,7 +170,9 @@ def check(op: Any, sample: Any, seed: str) -> tuple[Found, Found]:
 
 def _derive(result: Any, weights: Sequence[Any]) -> None:
     pairs = [
-        (a * w).sum() for a, w in zip(tensors_of(result), weights, strict=True) if a.requires_grad
+        (as_real(a) * w).sum()
+        for a, w in zip(tensors_of(result), weights, strict=True)
+        if a.requires_grad
     ]
     torch.stack(pairs).sum().backward()
 

@@ -25,6 +25,7 @@ from shard_dialect.ir.mesh.attributes import (
     RANK,
     RESULT,
     STAGE,
+    TORCH,
     integer,
     symbol,
 )
@@ -167,6 +168,15 @@ class Handle:
 
 
 @dataclass(frozen=True)
+class TorchCall:
+    """A call of torch: what it calls, on tensors of these types (`runtime.torch_calls`)."""
+
+    text: str
+    operands: Sequence[TensorType]
+    results: Sequence[TensorType]
+
+
+@dataclass(frozen=True)
 class Program:
     """The function `entry`: its boundary, and the collectives that it calls, in order."""
 
@@ -183,6 +193,8 @@ class Program:
     calls: Sequence[Site]
     device: int | None = None
     """The rank of the one device whose program it is; `None` if it is for all."""
+    torch_calls: Mapping[str, TorchCall] = field(default_factory=dict)
+    """The runtime functions that call torch."""
 
     @classmethod
     def read(cls, module: ir.Operation, entry: str) -> Program:
@@ -192,6 +204,11 @@ class Program:
         sites = _sites(module, shardings)
         declared = [op for op in operations(body(module)) if RANK in op.attributes]
         ranks = {name_of(op): shardings.grid(symbol(op.attributes[RANK])) for op in declared}
+        torch_calls = {
+            name_of(op): _torch_call(op)
+            for op in operations(body(module))
+            if TORCH in op.attributes
+        }
         functions = {name_of(op): op for op in functions_of(module)}
         return cls(
             entry,
@@ -201,8 +218,9 @@ class Program:
             sites,
             ranks,
             _handles(module, shardings),
-            _calls(functions, entry, sites, (*_RUNTIME, *ranks), {}),
+            _calls(functions, entry, sites, (*_RUNTIME, *ranks, *torch_calls), {}),
             integer(function.attributes[DEVICE]) if DEVICE in function.attributes else None,
+            torch_calls,
         )
 
     @property
@@ -393,6 +411,13 @@ def _sites(module: ir.Operation, shardings: Shardings) -> dict[str, Site]:
         site = Site(read[1], grid, source, target, operand, result, phase, place=place)
         sites[name_of(op)] = site
     return sites
+
+
+def _torch_call(op: ir.Operation) -> TorchCall:
+    what = op.attributes[TORCH]
+    types = [_tensor_type(each) for each in op.attributes["function_type"].value.inputs]
+    count = integer(what["operands"])
+    return TorchCall(what["call"].value, types[:count], types[count:])
 
 
 def _handles(module: ir.Operation, shardings: Shardings) -> list[Handle]:

@@ -27,7 +27,7 @@ _OF_VALUES = (mesh.SHARDING, mesh.ARGUMENT, mesh.RESULT, mesh.HANDLE, mesh.STAGE
 _OF_OPS = (
     *(mesh.SHARDINGS, mesh.BLOCKS, mesh.LOCAL_TYPES, mesh.COLLECTIVE, mesh.TRIPS, mesh.RANK),
     *(mesh.RULE, mesh.MANUAL, mesh.NAMED, mesh.STAGES, mesh.STAGE_AXES, mesh.AXIS_NAMES),
-    *(mesh.DEVICE_IDS, mesh.STANDS_FOR, mesh.FORM, mesh.DEVICE),
+    *(mesh.DEVICE_IDS, mesh.STANDS_FOR, mesh.FORM, mesh.DEVICE, mesh.TORCH),
     *(sdy.SHARDING, "sdy.sharding_rule"),
 )
 _GSPMD = "mhlo.sharding"

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from shard_dialect.abi.lowered_program import Site
+from shard_dialect.abi.lowered_program import Site, TorchCall
 from shard_dialect.abi.tensor_types import Array, TensorType
 from shard_dialect.backends.cpu.arena import ALIGNMENT
 from shard_dialect.backends.cpu.machine_code import Code, Library, generate
@@ -27,6 +27,7 @@ from shard_dialect.backends.cpu.products import addresses
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.passes.lower.mpi.mpi_code import BIND, FUNCTIONS
+from shard_dialect.runtime.torch_calls import call_torch
 
 _KEPT = 65536
 """The size in bytes from which on a result's memory is reused."""
@@ -92,6 +93,13 @@ class Communicator(Protocol):
         """Execute the collective of `site` on this device's shard `source`, into `target`."""
 
 
+class CallingCommunicator(Communicator, Protocol):
+    """One for programs that call more than collectives."""
+
+    def call(self, function: Callable[..., None], *arguments: object) -> None:
+        """Call a function that may raise, while other devices wait for this one."""
+
+
 class Alone:
     """The communicator of a program without collectives."""
 
@@ -100,6 +108,10 @@ class Alone:
     def perform(self, site: Site, source: Array, target: Array) -> None:
         """Never called."""
         raise ShardError("the unsharded program has a collective")
+
+    def call(self, function: Callable[..., None], *arguments: object) -> None:
+        """As `CallingCommunicator.call`."""
+        function(*arguments)
 
 
 class Executable:
@@ -125,6 +137,7 @@ class Executable:
         rank = ctypes.CFUNCTYPE(ctypes.c_int64)(lambda: self._device.communicator.rank)
         callbacks = {name: _callback(self, site) for name, site in self.program.sites.items()}
         callbacks |= dict.fromkeys(self.program.ranks, rank)
+        callbacks |= {k: _torch_callback(self, v) for k, v in self.program.torch_calls.items()}
         self._callbacks = {f"_mlir_ciface_{name}": each for name, each in callbacks.items()}
         known = {name: _address(each) for name, each in self._callbacks.items()}
         until_bound = dict.fromkeys(() if self._is_bound else FUNCTIONS, 0)
@@ -138,7 +151,7 @@ class Executable:
         self.library.packed(BIND)(slots.ctypes.data)
         self._is_bound = True
 
-    def run(self, inputs: Sequence[Array], communicator: Communicator) -> list[Array]:
+    def run(self, inputs: Sequence[Array], communicator: CallingCommunicator) -> list[Array]:
         """Run on one device's shards; return its shards of the results.
 
         An exception of the communicator is raised here, once the code has run to its end: it cannot
@@ -164,19 +177,30 @@ class Executable:
         count = len(self.program.arguments) + len(self.program.results)
         return Frame(count, self.code.arena)
 
-    def answer(self, site: Site, source: Array, target: Array) -> None:
-        """Answer a collective of the code; an exception must not leave a C callback."""
+    def answer(self, work: Callable[[CallingCommunicator], None]) -> None:
+        """Do what the code calls back for; an exception must not leave a C callback."""
         device = self._device
         if device.error is not None:
             return
         try:
-            device.communicator.perform(site, source, target)
+            work(device.communicator)
         except BaseException as error:  # `run` raises it again
             device.error = error
 
 
 def _address(function: Any) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+def _torch_callback(executable: Executable, call: TorchCall) -> Any:
+    read, written = (list(map(_views, each)) for each in (call.operands, call.results))
+    count = len(read)
+
+    def answer(*descriptors: int) -> None:
+        pairs = [each(at) for each, at in zip((*read, *written), descriptors, strict=True)]
+        executable.answer(lambda by: by.call(call_torch, call.text, pairs[:count], pairs[count:]))
+
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (count + len(written)))(answer)
 
 
 def _callback(executable: Executable, site: Site) -> Any:
@@ -186,12 +210,18 @@ def _callback(executable: Executable, site: Site) -> Any:
         sizes = site.grid.sizes_along(site.step.axes)
         return ctypes.CFUNCTYPE(None, *pointers, ctypes.c_int64)(
             lambda source, target, member: executable.answer(
-                replace(site, step=site.step.naming(member, sizes)), read(source), written(target)
+                lambda by: by.perform(
+                    replace(site, step=site.step.naming(member, sizes)),
+                    read(source),
+                    written(target),
+                )
             )
         )
     signature = ctypes.CFUNCTYPE(None, *pointers)
     return signature(
-        lambda source, target, *_: executable.answer(site, read(source), written(target))
+        lambda source, target, *_: executable.answer(
+            lambda by: by.perform(site, read(source), written(target))
+        )
     )
 
 

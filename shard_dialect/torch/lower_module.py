@@ -18,7 +18,7 @@ from shard_dialect.ir.walk import body
 from shard_dialect.model import Grid
 from shard_dialect.search.auto import AutoOptions, auto
 from shard_dialect.torch.graph.decisions import UNKNOWN, Foreseen
-from shard_dialect.torch.graph.decompositions import torchs
+from shard_dialect.torch.graph.decompositions import instead_of
 from shard_dialect.torch.graph.flat_module import GRADIENT, FlatModule
 from shard_dialect.torch.graph.forward_and_backward import COTANGENT, Part, split
 from shard_dialect.torch.graph.import_graph import RefusedOp, marks_of, stablehlo_text
@@ -164,7 +164,7 @@ def _stablehlo_texts(flat: FlatModule, marker: Marker) -> list[tuple[Part, str]]
                 if each is not None
             ]
         except RefusedOp as error:
-            found = None if error.op in more else torchs(error.op)
+            found = None if error.op in more else instead_of(error.op)
             if found is None:
                 raise
             more[error.op] = found

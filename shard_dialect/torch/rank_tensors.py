@@ -71,7 +71,11 @@ class PlacedTensor:
 
     def of_program(self, tensor: Tensor) -> Tensor:
         """A result of the program, as torch has it."""
-        return torch.view_as_complex(tensor.contiguous()) if self.is_complex else tensor
+        if not self.is_complex:
+            return tensor
+        if not tensor.numel():  # of any strides
+            return torch.complex(*tensor.unbind(-1))
+        return torch.view_as_complex(tensor.contiguous())
 
     @property
     def placements(self) -> Sequence[Any]:

@@ -45,6 +45,22 @@ func.func @main(%x: tensor<2x2xf32>) -> tensor<2x2xf32> {
   return %0#0 : tensor<2x2xf32>
 }
 """
+INVERSES = {
+    "op": "aten.linalg_inv_ex.default",
+    "args": [{"tensor": 0, "of": "float32"}],
+    "kwargs": {},
+}
+CALL = """
+shard.grid @g(shape = 4)
+func.func @main(%x: tensor<4x2x2xf32> {mesh.sharding = #mesh.shard<@g, [[0], [], []]>})
+    -> tensor<4x2x2xf32> {
+  %0:2 = stablehlo.custom_call @shard_dialect.torch(%x) {
+      backend_config = CONFIG,
+      mesh.sharding_rule = "([a, *, *]) -> ([a, *, *], [a])"}
+    : (tensor<4x2x2xf32>) -> (tensor<4x2x2xf32>, tensor<4xi32>)
+  return %0#0 : tensor<4x2x2xf32>
+}
+""".replace("CONFIG", json.dumps(json.dumps(INVERSES)))
 BUFFERS = """
 shard.grid @g(shape = 4)
 func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
@@ -162,6 +178,7 @@ ROWS = {
     "LAPACK calls of JAX programs": Row(
         lambda _: CHOLESKY, inputs=[np.array([[4, 2], [2, 5]], np.float32)]
     ),
+    "[calls of torch](torch.md#calls-of-torch) in programs of `sd.torch`": Row(lambda _: CALL),
     "buffers: `memref`, `bufferization.to_buffer`": Row(lambda _: BUFFERS),
     "collectives on buffers": Row(
         lambda _: COLLECTIVES_ON_BUFFERS, of_device=VECTORS, expected=_on_buffers

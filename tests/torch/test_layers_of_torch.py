@@ -250,12 +250,6 @@ def test_a_parameter_from_elsewhere_is_refused() -> None:
         sd.torch.partition(module, (x(8),), {"x": BATCH}, MESH)
 
 
-def test_an_op_that_is_refused_is_named_with_its_line() -> None:
-    module = Of(lambda y: torch.linalg.eigvalsh(y @ y.T), 8)
-    with pytest.raises(ShardError, match=r"layers_of_torch\.py:\d+: error: aten\._linalg_eigh"):
-        sd.torch.partition(module, (x(8),), {"x": BATCH}, MESH)
-
-
 @torch.library.custom_op("shard_dialect_tests::scaled", mutates_args=())
 def scaled(given: torch.Tensor, factor: float) -> torch.Tensor:
     return given * factor
@@ -266,7 +260,9 @@ scaled.register_fake(lambda given, factor: torch.empty_like(given))
 
 def test_an_op_of_a_user_is_what_he_says() -> None:
     module = Of(lambda y: scaled(y, 3.0), 8)
-    with pytest.raises(ShardError, match=r"tests\.scaled.*with sd\.torch\.decompose"):
+    with pytest.raises(
+        ShardError, match=r"torch\.py:\d+: error: .*tests\.scaled.*with sd\.torch\.decompose"
+    ):
         sd.torch.partition(module, (x(8),), {"x": BATCH}, MESH)
     ops = torch.ops.shard_dialect_tests
     for op in (ops.scaled.default, ops.scaled, "shard_dialect_tests::scaled", scaled):

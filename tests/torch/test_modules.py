@@ -167,3 +167,5 @@ def test_what_is_no_module_is_refused() -> None:
         sd.torch.partition(torch.nn.functional.relu, (batch(8, 0),), {}, MESH)
     with pytest.raises(ShardError, match=r"x: error: is an array of numpy: give torch\.from_numpy"):
         sd.torch.partition(Net(), (batch(8, 0).numpy(),), {}, MESH)
+    with pytest.raises(ShardError, match=r"x: error: is a sparse tensor: give to_dense\(\) of it"):
+        sd.torch.partition(Net(), (batch(8, 0).to_sparse(),), {}, MESH)

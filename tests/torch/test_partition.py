@@ -249,15 +249,6 @@ def test_what_does_not_export_is_refused() -> None:
         sd.torch.partition(Asks(), (X,), {"x": BATCH}, MESH)
 
 
-def test_an_op_that_stablehlo_lacks_is_refused_where_it_stands() -> None:
-    class Odd(torch.nn.Module):  # type: ignore[misc]
-        def forward(self, x: Any) -> Any:
-            return torch.linalg.eigvalsh(x @ x.T)
-
-    with pytest.raises(ShardError, match=r"test_partition\.py:\d+: error: aten\._linalg_eigh"):
-        sd.torch.partition(Odd(), (X,), {"x": [R, R]}, MESH)
-
-
 class Writes(torch.nn.Module):  # type: ignore[misc]
     def forward(self, x: Any) -> Any:
         y = torch.zeros_like(x)

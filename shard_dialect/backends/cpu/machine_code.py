@@ -43,7 +43,7 @@ from shard_dialect.ir.building import build
 from shard_dialect.ir.diagnostics import error_at, from_mlir, reporting
 from shard_dialect.ir.function import drop_from_boundary, functions_of, name_of
 from shard_dialect.ir.grids import OPS as GRIDS
-from shard_dialect.ir.mesh.attributes import COLLECTIVE, DEVICE, FORM, RANK
+from shard_dialect.ir.mesh.attributes import COLLECTIVE, DEVICE, FORM, RANK, TORCH
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.lower.control_flow import for_llvm
 from shard_dialect.passes.lower.mpi.mpi_code import BIND as MPI_BIND
@@ -205,7 +205,10 @@ def generate(parsed: ir.Module, entry: str) -> tuple[Code, Engine]:
         add_products_in_f32(module)
         convert_by_f32(module)
         _strip(module, function)
-        answered = (f"_mlir_ciface_{name}" for name in (*program.sites, *program.ranks))
+        answered = (
+            f"_mlir_ciface_{name}"
+            for name in (*program.sites, *program.ranks, *program.torch_calls)
+        )
         names = (*answered, *called, *functions_called(module))
         try:
             to_llvm = PassManager.parse(_TO_LLVM)
@@ -323,7 +326,7 @@ def _strip(module: ir.Operation, entry: ir.Operation) -> None:
         if op.name != "func.func":
             continue
         drop_from_boundary(op, "mesh.")
-        for name in (FORM, COLLECTIVE, RANK, DEVICE, KERNEL):
+        for name in (FORM, COLLECTIVE, RANK, TORCH, DEVICE, KERNEL):
             if name in op.attributes:
                 del op.attributes[name]
     entry.attributes["llvm.no_inline"] = ir.UnitAttr.get()

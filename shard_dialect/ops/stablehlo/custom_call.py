@@ -197,9 +197,13 @@ RECORDS: dict[str, OpRecord] = {
 CUSTOM_CALL = "stablehlo.custom_call"
 """An op whose rule relates its dimensions, while its computation is unknown."""
 
+TORCH_TARGET = "shard_dialect.torch"
+"""The target of calls of torch, whose configurations tell ops of torch (`runtime.torch_calls`)."""
 _CONFIGS = ("backend_config", "mhlo.backend_config")
-_LINEAR_ALGEBRA = re.compile(r"(lapack|cusolver|hipsolver|cublas|hipblas|cusparse|hipsparse|cu)_")
-"""The calls of jaxlib, whose configurations tell modes and sides, and no sizes of a batch."""
+_LINEAR_ALGEBRA = re.compile(
+    r"shard_dialect\.torch$|(lapack|cusolver|hipsolver|cublas|hipblas|cusparse|hipsparse|cu)_"
+)
+"""The calls of torch and of jaxlib: configurations tell modes and sides, no sizes of a batch."""
 
 
 def of_unknown_body(op: ir.Operation, rule: ShardingRule) -> ShardingRule:

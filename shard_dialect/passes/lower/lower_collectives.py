@@ -57,7 +57,7 @@ from shard_dialect.ir.building.loops_and_masks import elementwise, select
 from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.function import functions_of, name_of
 from shard_dialect.ir.grids import grids_of
-from shard_dialect.ir.mesh.attributes import COLLECTIVE, PHASE, RANK
+from shard_dialect.ir.mesh.attributes import COLLECTIVE, PHASE, RANK, TORCH
 from shard_dialect.ir.numbered_function import itemsize
 from shard_dialect.ir.shard.local_collectives import (
     described,
@@ -66,6 +66,7 @@ from shard_dialect.ir.shard.local_collectives import (
 )
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Grid, Reduction, ShardingError
+from shard_dialect.ops.stablehlo.custom_call import CUSTOM_CALL
 from shard_dialect.passes.framework.base import needs
 from shard_dialect.passes.lower.boundary import NOT_LOWERED
 from shard_dialect.passes.lower.computed_members import computed_member
@@ -290,9 +291,9 @@ def pack_collectives(module: ir.Operation) -> None:
                     pack_collective(each, step, grids[grid], function, types)
 
 
-@needs(ops=("mesh.", "shard."), forms=NOT_LOWERED)
+@needs(ops=("mesh.", "shard.", CUSTOM_CALL), forms=NOT_LOWERED)
 def call_collectives(module: ir.Operation) -> None:
-    """Replace collectives by calls, right before bufferization, which must see their operands.
+    """Replace collectives, and calls of torch, right before bufferization, which must see operands.
 
     The passes before it would fold a buffer that a call fills into the call that reads it.
     """
@@ -301,6 +302,8 @@ def call_collectives(module: ir.Operation) -> None:
         for op in walk(function):
             if op.name == _RANK_OP:
                 calls.ask_rank(op, function)
+            elif op.name == CUSTOM_CALL:
+                calls.ask_torch(op, function)
         for op in _collectives(function):
             with located(op):
                 calls.replace(op, function)
@@ -369,6 +372,24 @@ class _Calls:
         with ir.InsertionPoint(op), op.location:
             asked = build.call(name, [], [ir.IndexType.get()])
         op.results[0].replace_all_uses_with(asked.results[0])
+        op.erase()
+
+    def ask_torch(self, op: ir.Operation, function: ir.Operation) -> None:
+        """Replace `op` by a call that fills buffers for its results."""
+        with ir.InsertionPoint(op), op.location:
+            given = [build.buffer_of(each) for each in op.operands]
+            types = [each.type for each in op.results]
+            filled = [
+                build.allocate(ir.MemRefType.get(each.shape, each.element_type)).results[0]
+                for each in types
+            ]
+            type_ = ir.FunctionType.get([each.type for each in (*given, *filled)], [])
+            what = {"call": op.attributes["backend_config"], "operands": _number(len(given))}
+            attributes = (TORCH, ir.DictAttr.get(what))
+            build.call(self._declare("torch", attributes, type_, function), [*given, *filled])
+            made = [build.tensor_of(each) for each in filled]
+        for old, new in zip(op.results, made, strict=True):
+            old.replace_all_uses_with(new)
         op.erase()
 
     def replace(self, op: ir.Operation, function: ir.Operation) -> None:
@@ -443,6 +464,10 @@ class _Calls:
             number += 1
         self.names.add(name)
         return name
+
+
+def _number(value: int) -> ir.Attribute:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
 
 
 def _read_buffer(op: ir.Operation, filled: ir.Value) -> None:

@@ -19,8 +19,12 @@ class AnnouncingCommunicator:
 
     def perform(self, site: Site, source: Array, target: Array) -> None:
         """As `Communicator.perform`."""
+        self.call(self._inner.perform, site, source, target)
+
+    def call(self, function: Callable[..., None], *arguments: object) -> None:
+        """As `CallingCommunicator.call`."""
         try:
-            self._inner.perform(site, source, target)
+            function(*arguments)
         except BaseException as error:
             self._tell(error)
             raise

@@ -12,6 +12,7 @@ graph, a last dimension of two has the parts.
 from __future__ import annotations
 
 import importlib
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -27,6 +28,7 @@ from shard_dialect.torch.graph.single_ops import location_of
 from shard_dialect.torch.graph.tensor_trees import Tensor
 
 aten = torch.ops.aten
+Rule = Callable[..., Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +77,10 @@ def is_mark(target: Any) -> bool:
 class ComplexParts(torch.fx.Interpreter):  # type: ignore[misc]
     """Runs a graph with pairs in the place of complex tensors."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Any, otherwise: Callable[[Any], Rule | None]) -> None:
+        """`otherwise` decomposes an op that has no rule here, into what takes and gives pairs."""
         super().__init__(module)
+        self._otherwise = otherwise
         self._now: Any = None
         self._given: dict[Parts, Tensor] = {}
 
@@ -107,7 +111,7 @@ class ComplexParts(torch.fx.Interpreter):  # type: ignore[misc]
         found = super().output(target, args, kwargs)
         return pytree.tree_map(
             lambda each: (
-                self._given.get(each, _with_both(each)) if isinstance(each, Parts) else each
+                self._given.get(each, with_both(each)) if isinstance(each, Parts) else each
             ),
             found,
         )
@@ -128,7 +132,8 @@ class ComplexParts(torch.fx.Interpreter):  # type: ignore[misc]
             target = name = aten.reshape
         value = self._now.meta.get("val")
         leaves = pytree.tree_leaves((args, kwargs, value))
-        if not any(isinstance(each, Parts) or is_complex(each) for each in leaves):
+        is_real = not any(isinstance(each, Parts) or is_complex(each) for each in leaves)
+        if is_real or target is operator.getitem:
             return super().call_function(
                 aten.neg if name is aten._neg_view else target, args, kwargs
             )
@@ -137,9 +142,8 @@ class ComplexParts(torch.fx.Interpreter):  # type: ignore[misc]
         )
         if str(name).partition(".")[2] in _FACTORIES:
             return _made(str(name), value, args)
-        rule = (
-            partial(_each_part, target) if is_mark(target) else _RULES.get(name) or _function(name)
-        )
+        rule = partial(_each_part, target) if is_mark(target) else _RULES.get(name)
+        rule = rule or _function(name) or self._otherwise(target)
         if rule is None:
             raise ShardError(
                 f"{target} of complex numbers is not supported: use the real and the imaginary "
@@ -160,7 +164,8 @@ def _of_type(found: Any, like: Any) -> Any:
     return found
 
 
-def _with_both(parts: Parts) -> Tensor:
+def with_both(parts: Parts) -> Tensor:
+    """The tensor of both, along a last dimension."""
     return torch.stack((parts.re, parts.im), -1)
 
 
@@ -374,7 +379,6 @@ def _circle(rows: int, columns: int, n: int, sign: int) -> Parts:
         return Parts(angle.cos(), sign * angle.sin())
 
 
-Rule = Callable[..., Any]
 _PARTWISE = (
     "slice select view reshape expand unsqueeze squeeze permute transpose t diagonal flip roll "
     "repeat index_select index gather split split_with_sizes unbind sum mean cumsum neg "
@@ -415,10 +419,10 @@ _RULES: Mapping[Any, Rule] = {
     aten._neg_view: lambda x: Parts(-x.re, -x.im),
     aten.sgn: _sign,
     aten.pow: _power,
-    aten.complex: Parts,
+    aten.complex: lambda re, im: Parts(*torch.broadcast_tensors(re, im)),
     aten.polar: _polar,
     aten.view_as_complex: lambda x: Parts(x.select(-1, 0), x.select(-1, 1)),
-    aten.view_as_real: _with_both,
+    aten.view_as_real: with_both,
     aten.real: lambda x: x.re,
     aten.imag: lambda x: x.im,
     aten._fft_r2c: _transform_of_real,

@@ -5,6 +5,7 @@ x.cumprod(d)            ->   x * shifted(x, 1), of that times it shifted by 2, b
 _grouped_mm(a, b, ends) ->   for each row of a, the product with the matrix of its group
 histc(x, bins, ...)     ->   of each bin, how many elements are in it
 ctc_loss(p, ...)        ->   at each time, the log of the sum of the ways to each label
+lstsq(a, b)             ->   pinv(a) @ b
 cdist(a, b)             ->   norms of all differences
 lstm(x, ..., dropout)   ->   layer by layer, with the dropout that torch's decomposition forgets
 pack_padded_sequence    ->   a lookup of the elements, by lengths that a program is for
@@ -405,7 +406,32 @@ def _int(x: Tensor) -> int:
     return int(x.to(torch.int64).item())
 
 
+def _least_squares(
+    x: Tensor, b: Tensor, rcond: float | None = None, *, driver: str | None = None
+) -> Any:
+    """Torch has residuals where all matrices are known to have full rank: a branch by elements."""
+    rows, columns = x.shape[-2:]
+    is_vector = b.dim() == 1 or (b.dim() == x.dim() - 1 and b.shape == x.shape[:-1])
+    right = b.unsqueeze(-1) if is_vector else b
+    found = torch.linalg.pinv(x, rtol=rcond) @ right
+    rank = torch.linalg.matrix_rank(x, rtol=rcond)
+    has_rank, has_values = driver != "gels", driver in ("gelsd", "gelss")
+    residuals = x.new_empty(0)
+    is_long = rows > columns and driver is not None and driver != "gelsy"
+    if is_long and (not has_rank or bool((rank == columns).all())):
+        residuals = (x @ found - right).square().sum(-2)
+    return torch.return_types.linalg_lstsq(
+        (
+            found.squeeze(-1) if is_vector else found,
+            residuals,
+            rank if has_rank else rank.new_empty(0),
+            torch.linalg.svdvals(x.detach()) if has_values else x.new_empty(0),
+        )
+    )
+
+
 _OURS: Mapping[Any, Callable[..., Any]] = {
+    torch.linalg.lstsq: _least_squares,
     torch.Tensor.__int__: _int,
     torch.multinomial: _multinomial,
     torch.Tensor.multinomial: _multinomial,

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from math import prod
 from typing import Any
 
 import torch
@@ -171,7 +172,7 @@ def _unique_rows(
     counts: bool = False,
 ) -> Any:
     rows = x.movedim(dim, 0)
-    flat = rows.reshape(rows.shape[0], -1)
+    flat = rows.reshape(rows.shape[0], prod(rows.shape[1:]))
     flat = flat.to(torch.uint8) if flat.dtype == torch.bool else flat
     order = torch.arange(rows.shape[0])
     for column in reversed(range(flat.shape[1])):

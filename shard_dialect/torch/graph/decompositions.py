@@ -18,7 +18,7 @@ from torch._decomp import decomposition_table
 from torch.utils._python_dispatch import _disable_current_modes
 
 from shard_dialect.errors import ShardError
-from shard_dialect.torch.graph import orders, reducing_scatters, special_functions
+from shard_dialect.torch.graph import orders, reducing_scatters, special_functions, torch_calls
 from shard_dialect.torch.graph.composed_functions import grouped_mm
 from shard_dialect.torch.graph.tensor_trees import Tensor
 
@@ -65,9 +65,11 @@ def _overloads(op: Any) -> list[Any]:
 _OF_USERS: dict[Any, Decomposition] = {}
 
 
-def torchs(op: Any) -> Decomposition | None:
-    """Torch's own decomposition of an op that is in no table here."""
-    return None if op in table() else decomposition_table.get(op)
+def instead_of(op: Any) -> Decomposition | None:
+    """Of an op that is in no table here torch's own decomposition, or a call of torch."""
+    if op in table():
+        return None
+    return decomposition_table.get(op) or torch_calls.torch_call(op)
 
 
 def _grouped_mm_backward(x: Tensor, weight: Tensor, ends: Tensor, gradient: Tensor) -> Any:
@@ -275,33 +277,45 @@ def _upsample_nearest(x: Tensor, sizes: Sequence[int], *scales: Any) -> Any:
 
 
 def _upsample_backward(
-    op: Any,
-    gradient: Tensor,
-    output_size: Sequence[int],
-    input_size: Sequence[int],
-    *args: Any,
+    op: Any, gradient: Tensor, output_size: Sequence[int], input_size: Sequence[int], *args: Any
 ) -> Tensor:
     """Upsampling is a matrix along each dimension, and its derivative the transposed matrices."""
-    rank = len(output_size)
+    return _by_matrices(op, gradient, input_size[2:], output_size, args, 1)
+
+
+def _upsample(op: Any, x: Tensor, output_size: Sequence[int], *args: Any) -> Any:
+    if not x.is_floating_point():  # rounded by other code
+        return NotImplemented
+    return _by_matrices(op, x, x.shape[2:], output_size, args, 0)
+
+
+def _by_matrices(
+    op: Any, x: Tensor, before: Sequence[int], after: Sequence[int], args: Any, along: int
+) -> Tensor:
+    """Products with the matrices of an upsampling, along one of their dimensions."""
+    rank = len(after)
     flags, scales = list(args[: len(args) - rank]), args[len(args) - rank :]
     for dim in range(rank):
-        matrix = _matrix(op, rank, dim, input_size[2 + dim], output_size[dim], flags, scales)
-        matrix = matrix.to(gradient.dtype)
-        gradient = torch.tensordot(gradient, matrix, ([2 + dim], [1])).movedim(-1, 2 + dim)
-    return gradient
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        matrix = _matrix(op, dtype, rank, dim, before[dim], after[dim], flags, scales).to(x.dtype)
+        x = torch.tensordot(x, matrix, ([2 + dim], [along])).movedim(-1, 2 + dim)
+    return x
 
 
 def _matrix(
-    op: Any, rank: int, dim: int, before: int, after: int, flags: Any, scales: Any
+    op: Any, dtype: Any, rank: int, dim: int, before: int, after: int, flags: Any, scales: Any
 ) -> Tensor:
     """`[before, after]`: what the op makes of each unit vector along one dimension."""
     with _disable_current_modes():
-        shape = [1, before] + [1] * rank
-        shape[2 + dim] = before
-        sizes = [1] * rank
-        sizes[dim] = after
+        # Others have two elements: with one, antialiasing takes a row's weights for all.
+        shape, sizes = [1, before] + [1] * rank, [2] * rank
+        shape[2 + dim], sizes[dim] = before, after
+        repeated = [1, before] + [2] * rank
+        repeated[2 + dim] = before
         own = [scale if each == dim else None for each, scale in enumerate(scales)]
-        return op(torch.eye(before).view(shape), sizes, *flags, *own).reshape(before, after)
+        units = torch.eye(before, dtype=dtype).view(shape).expand(repeated).contiguous()
+        found = op(units, sizes, *flags, *own)
+        return found[0].movedim(1 + dim, 1).flatten(2)[..., 0]
 
 
 def _adaptive_average_backward(rank: int) -> Decomposition:
@@ -651,6 +665,7 @@ _OURS: dict[Any, Decomposition] = {
     **orders.DECOMPOSITIONS,
     **reducing_scatters.DECOMPOSITIONS,
     **special_functions.DECOMPOSITIONS,
+    **torch_calls.DECOMPOSITIONS,
     aten.take.default: _take,
     **{op: partial(_compared, op) for op in _COMPARISONS},
     **{
@@ -662,10 +677,10 @@ _OURS: dict[Any, Decomposition] = {
 }
 
 
-def _or(ours: Decomposition, theirs: Decomposition) -> Decomposition:
+def _or(ours: Decomposition, theirs: Decomposition | None) -> Decomposition:
     def decomposed(*args: Any, **kwargs: Any) -> Any:
         found = ours(*args, **kwargs)
-        return theirs(*args, **kwargs) if found is NotImplemented else found
+        return theirs(*args, **kwargs) if found is NotImplemented and theirs else found
 
     return decomposed
 
@@ -673,3 +688,5 @@ def _or(ours: Decomposition, theirs: Decomposition) -> Decomposition:
 for _name in _UPSAMPLING[:3]:
     _op = getattr(aten, _name).default
     _OURS[_op] = _or(_upsample_nearest, decomposition_table[_op])
+for _op in (aten._upsample_bilinear2d_aa.default, aten._upsample_bicubic2d_aa.default):
+    _OURS[_op] = _or(partial(_upsample, _op), torch_calls.torch_call(_op))

@@ -1,7 +1,7 @@
 """torch's graph as StableHLO, by torch-mlir's importer.
 
-The importer's own pipeline accepts no op that it does not know. So a mark is a call of a function
-until the ops of torch are gone, and then a `stablehlo.custom_call`:
+The importer's own pipeline accepts no op that it does not know. So a mark, or a call of torch, is
+a call of a function until the ops of torch are gone, and then a `stablehlo.custom_call`:
 
     torch.operator "torch.shard_dialect.mark"(%x, %int3)
     func.call @shard_dialect.mark.3(%x)
@@ -20,9 +20,12 @@ from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes, pr
 from shard_dialect.ir.building.build import call, create, declare
 from shard_dialect.ir.diagnostics import from_mlir, reporting
 from shard_dialect.ir.function import functions_of, name_of
+from shard_dialect.ir.mesh.attributes import RULE
 from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.ops.stablehlo.custom_call import CUSTOM_CALL, TORCH_TARGET
 from shard_dialect.torch.graph.module_paths import layer_of
 from shard_dialect.torch.graph.single_ops import alone_with_types, is_node, location_of
+from shard_dialect.torch.graph.torch_calls import CALL, call_of
 from shard_dialect.torch.graph.trace_graph import MARK
 
 _IMPORTER = "torch_mlir"
@@ -70,13 +73,13 @@ def _converted(graph: Any, entry: str) -> str:
         importlib.import_module(f"{_IMPORTER}._mlir_libs._stablehlo").register_dialect(
             module.context, load=True
         )
-        marks = _calls_of_marks(module.operation)
+        called = _calls_of_functions(module.operation)
         know_stablehlo_passes()
         convert, check, simplify = str(PassManager.parse(_TO_STABLEHLO)).partition(f",{_CHECK},")
         _run(module, f"builtin.module({_TO_TORCH})")
         _run(module, f"{convert.replace('static-shape=false', 'static-shape=true')})")
-        if marks:
-            _custom_calls(module.operation, marks)
+        if called:
+            _custom_calls(module.operation, called)
         _run(module, f"builtin.module({check.strip(',')},{simplify}")
         for op in walk(module.operation):
             if op.name == "stablehlo.sort":  # what orders by a sort counts on it
@@ -131,35 +134,45 @@ def _run(module: ir.Module, pipeline: str) -> None:
             raise from_mlir(error) from None
 
 
-def _calls_of_marks(module: ir.Operation) -> set[str]:
-    """Call a function in the place of each mark; the functions' names."""
-    names: dict[str, ir.Type] = {}
+def _calls_of_functions(module: ir.Operation) -> set[str]:
+    """Call a function in the place of each mark and each call of torch; the functions' names."""
+    names: set[str] = set()
     for op in walk(module):
-        if op.name != "torch.operator" or op.attributes["name"].value != f"torch.{MARK}":
+        if op.name != "torch.operator":
             continue
-        operand, number = op.operands
-        type_ = operand.type
-        name = f"{MARK}.{number.owner.attributes['value'].value}"
+        target = op.attributes["name"].value.removeprefix("torch.")
+        if not target.startswith((MARK, CALL)):
+            continue
+        *operands, number = op.operands
+        types = [each.type for each in op.results]
+        name = f"{target}.{number.owner.attributes['value'].value}"
         if name not in names:
-            names[name] = type_
+            names.add(name)
             with ir.InsertionPoint(body(module)), op.location:
-                declare(name, ir.FunctionType.get([type_], [type_]))
+                declare(name, ir.FunctionType.get([each.type for each in operands], types))
         with ir.InsertionPoint(op), op.location:
-            result = call(name, [operand], [type_]).results[0]
-        op.results[0].replace_all_uses_with(result)
+            results = call(name, operands, types).results
+        for old, new in zip(op.results, results, strict=True):
+            old.replace_all_uses_with(new)
         op.erase()
-    return set(names)
+    return names
 
 
 def _custom_calls(module: ir.Operation, names: set[str]) -> None:
     for op in walk(module):
         if op.name != "func.call" or op.attributes["callee"].value not in names:
             continue
-        attributes = {"call_target_name": ir.StringAttr.get(op.attributes["callee"].value)}
+        target, _, number = op.attributes["callee"].value.rpartition(".")
+        texts = {"call_target_name": op.attributes["callee"].value}
+        if target.startswith(CALL):
+            what = call_of(int(number))
+            texts = {"call_target_name": TORCH_TARGET, "backend_config": what.text, RULE: what.rule}
+        attributes = {key: ir.StringAttr.get(each) for key, each in texts.items()}
         with ir.InsertionPoint(op), op.location:
             types = [each.type for each in op.results]
-            new = create("stablehlo.custom_call", types, list(op.operands), attributes)
-        op.results[0].replace_all_uses_with(new.results[0])
+            new = create(CUSTOM_CALL, types, list(op.operands), attributes)
+        for old, made in zip(op.results, new.results, strict=True):
+            old.replace_all_uses_with(made)
         op.erase()
     for function in operations(body(module)):
         if function.name == "func.func" and name_of(function) in names:
@@ -172,6 +185,6 @@ def marks_of(module: ir.Operation) -> list[tuple[int, ir.Operation]]:
     for function in functions_of(module):
         for op in operations(body(function)):
             target = op.attributes.get("call_target_name")
-            if op.name == "stablehlo.custom_call" and target.value.startswith(MARK):
+            if op.name == CUSTOM_CALL and target.value.startswith(MARK):
                 found.append((int(target.value.rpartition(".")[2]), op))
     return found

@@ -224,6 +224,8 @@ def arguments_of(
     for name, each in zip(order, values, strict=True):
         if type(each).__module__ == "numpy":
             raise ShardError("is an array of numpy: give torch.from_numpy of it", name)
+        if isinstance(each, torch.Tensor) and each.layout != torch.strided:
+            raise ShardError("is a sparse tensor: give to_dense() of it", name)
     return Leaves(order, values, structure, len(targets), is_call=True)
 
 

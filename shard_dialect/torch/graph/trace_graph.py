@@ -53,6 +53,7 @@ from shard_dialect.torch.graph.random_draws import (
 )
 from shard_dialect.torch.graph.single_ops import is_of_user, location_of, without_elements
 from shard_dialect.torch.graph.tensor_trees import Tensor
+from shard_dialect.torch.graph.torch_calls import torch_call
 
 MARK = "shard_dialect.mark"
 Marker = Callable[[Tensor], Tensor]
@@ -90,7 +91,7 @@ def trace(flat: FlatModule, more: Mapping[Any, Any] | None = None) -> Any:
         try:
             with fx_traceback.preserve_node_meta():
                 if has_complex(first.graph):
-                    parts = ComplexParts(_traced(functional, given))
+                    parts = ComplexParts(_traced(functional, given), torch_call)
                     graph = _traced(parts.run, [as_real(each) for each in given], ops)
                 else:
                     graph = _traced(functional, given, ops)
@@ -133,10 +134,20 @@ def _first(flat: FlatModule, examples: Sequence[Tensor]) -> Any:
                     found.__cause__ = error
                 break
             drop_scalars(graph.graph)
+            _raise_in_calls(graph.graph)
             flat.path, flat.checks = tuple(mode.path), mode.decisions
             return graph
     assert found is not None, "both have failed"
     raise found
+
+
+def _raise_in_calls(graph: Any) -> None:
+    """Let LAPACK's calls raise, for a singular matrix, where torch does so after them."""
+    for node in list(graph.nodes):
+        if node.target is torch.ops.aten._linalg_check_errors.default:
+            call, _ = node.args[0].args
+            call.kwargs = {**call.kwargs, "check_errors": True}
+            graph.erase_node(node)
 
 
 _MOST_TURNS = 8
