@@ -193,7 +193,7 @@ def _behind_views(node: Node) -> Node:
 
 
 def _unmerged(node: Node, late: set[Node]) -> Node:
-    """A forward view in which no dimensions are merged, as those of batch and heads are for a product.
+    """A forward view in which no dimensions are merged, as batch and heads are for a product.
 
     A merged dimension may be split along both of its parts, which no placement can say.
     """
