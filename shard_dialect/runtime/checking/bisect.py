@@ -174,7 +174,7 @@ def _refuse_manual(module: ir.Operation) -> None:
         for op in manual_computations(function):
             raise error_at(
                 op.location,
-                f"'{op.name}' op is a manual computation: what values before and after it are on "
+                "a manual computation: what values before and after it are on "
                 "whole tensors is not known to --bisect",
             )
 
