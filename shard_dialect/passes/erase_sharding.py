@@ -179,7 +179,7 @@ def _refuse_local(handle: ir.Operation) -> None:
         if is_manual(op):
             raise error_at(
                 op.location,
-                f"'{op.name}' op is a manual computation, which says what single devices do and "
+                "a manual computation says what single devices do, and "
                 "not what is done to unsharded tensors: name the unsharded program with "
                 "--reference",
             )

@@ -1,12 +1,14 @@
 """The op that is named is the one that goes wrong, and none is where nothing does."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 
+from shard_dialect.abi.tensor_types import Array
 from shard_dialect.collectives import AllReduce, Step
 from shard_dialect.errors import ShardError, ShardWarning
 from shard_dialect.ir.bindings import ir
@@ -24,24 +26,26 @@ from shard_dialect.runtime.communicators.world import InProcess
 from shard_dialect.runtime.compile import compile_reference, compile_sharded
 from shard_dialect.runtime.dynamic_sizes import Sizes
 from shard_dialect.runtime.random_inputs import random_inputs
+from tests.extras import needs
 from tests.programs.annotated import random_program
 from tests.programs.flow import random_flow_program
 from tests.programs.runnable_stablehlo import runnable_stablehlo
 from tests.programs.uneven import UnevenProgram
+from tests.runtime.test_check import SCATTER
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 
 LIT = Path(__file__).parent.parent / "lit"
 
 
-def blamed(text: str) -> ShardError:
+def blamed(text: str, inputs: Sequence[Array] = ()) -> ShardError:
     """What is said of a program, whether a check of it fails or not."""
     source = Source.of(text, "program.mlir")
     with make_context():
         reference = compile_reference(source, "main")
         program = compile_sharded(source, "main").program
         suspect = Suspect.read(source, "main", Sizes())
-    inputs = random_inputs([each.global_type for each in program.arguments], seed=0)
+    inputs = inputs or random_inputs([each.global_type for each in program.arguments], seed=0)
     return suspect.error(reference, inputs, InProcess(program.devices), "result0 differs")
 
 
@@ -62,6 +66,16 @@ def test_nothing_is_blamed_where_all_is_right(program: Callable[[int], str], see
         error = blamed(program(seed))
     assert error.message.startswith("every op's value is the unsharded program's"), error
     assert [note.message for note in error.notes] == ["result0 differs"]
+
+
+@needs("jax")
+def test_what_the_check_allows_is_not_blamed() -> None:
+    """The reference adds a million numbers one by one, and is farther from the sum than devices."""
+    inputs = [np.abs(np.random.default_rng(0).standard_normal(1 << 20)).astype(np.float32)]
+    text = SCATTER.format(n=1 << 20).replace(
+        "return %y", "%z = stablehlo.abs %y : tensor<2xf32> return %z"
+    )
+    assert "where it is given as a result" in blamed(text, inputs).message
 
 
 def test_what_has_halos_is_compared_without_them() -> None:

@@ -522,11 +522,11 @@ def _move_manual(
         along = [new for axis in manual for new in _axes_along(target, axis, grid) or ()]
         axes = [_as_whole(_as_part(axis, target), target) for axis in along]
         inside = [op for op in walk(computation) if next(computations_around(op)) == computation]
-        is_manual = f"'{computation.name}' op is manual along axes {write_axes(manual)} of {grid}, "
+        is_manual = f"this manual computation is along axes {grid.axes_text(manual)} of {grid}, "
         if not all(isinstance(axis, int) for axis in axes):
             raise error_at(
                 computation.location,
-                f"{is_manual}which become {write_axes(axes)} of {target}: {_FITTING}",
+                f"{is_manual}which become {target.axes_text(axes)} of {target}: {_FITTING}",
             )
         if any(is_between_devices(op) and op.name.startswith(_OURS) for op in inside):
             raise error_at(

@@ -281,7 +281,7 @@ class _StagesToGrid:
         if self.fine.axes_size(axes) != grid.axes_size(manual):
             part = next(each for each in self.stages if each.name == grid.name)
             raise ShardingError(
-                f"'{computation.name}' op is manual along axes {list(manual)} of stage "
+                f"this manual computation is along axes {grid.axes_text(manual)} of stage "
                 f"{part}, which has {part.text_in(self.grid)}"
             )
         for op in walk(computation):

@@ -159,10 +159,8 @@ class Expected:
                 )
         return ""
 
-    def as_inexact_as(
-        self, reference: Reference, inputs: Sequence[Array]
-    ) -> tuple[Expected, str] | None:
-        """The same with what the reference's own rounding errors allow; `None` if it cannot tell.
+    def as_inexact_as(self, reference: Reference, inputs: Sequence[Array]) -> tuple[Expected, str]:
+        """The same with what the reference's own rounding errors allow, if it can tell.
 
         Also the first result that is no rounding of the true one: "" if there is none.
 
@@ -172,7 +170,7 @@ class Expected:
         doing("the unsharded program with 64 bits for each float")
         true = reference.run_in_f64(inputs)
         if true is None:
-            return None
+            return self, ""
         errors = rounding_errors(self.results, true)
         allowed = list(map(np.maximum, self.allowed, errors))
         wrong = list(map(is_inexact, self.results, true))
@@ -277,10 +275,10 @@ def _verdict(
     outputs: Sequence[Sequence[Array]],
 ) -> Verdict:
     _check_same_types(program, reference)
-    expected = Expected.of(reference, inputs, narrow_sums=_adds_narrow(program))
+    expected = Expected.of(reference, inputs, narrow_sums=adds_narrow(program))
     verdict, far = _compared_with(expected, program, reference.judge, outputs), ""
-    if not verdict.passed and (found := expected.as_inexact_as(reference, inputs)):
-        inexact, far = found
+    if not verdict.passed:
+        inexact, far = expected.as_inexact_as(reference, inputs)
         verdict = _compared_with(inexact, program, reference.judge, outputs)
     return replace(verdict, note=expected.note(reference, inputs) or far or verdict.note)
 
@@ -315,7 +313,7 @@ def _held_by_none(expected: Expected, program: Program) -> str:
     return ""
 
 
-def _adds_narrow(program: Program) -> bool:
+def adds_narrow(program: Program) -> bool:
     """Whether devices add floats of 16 bits."""
     return any(
         is_narrow(site.source.dtype) and getattr(site.step, "reduction", "max") in _ADDS

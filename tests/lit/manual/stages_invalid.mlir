@@ -5,7 +5,7 @@
 mesh.cluster @all(rank = 1, dim_sizes = [6])
 mesh.sub_cluster @a(cluster = @all, offsets = [0], sizes = [4])
 func.func @of_no_multiple(%x: tensor<8x8xf32> {mesh.sharding = #mesh.shard<@a, [[]]>}) {
-  // expected-error @+1 {{'scf.execute_region' op is manual along axes [0] of stage @a(4), which has devices 0 to 3 of 6 along axis 0, no multiple of 4}}
+  // expected-error @+1 {{this manual computation is along axes [0] of stage @a(4), which has devices 0 to 3 of 6 along axis 0, no multiple of 4}}
   scf.execute_region no_inline {
     %l = mesh.to_local %x {manual_axes = [0], sharding = #mesh.shard<@a, [[0], []]>} : tensor<8x8xf32> -> tensor<2x8xf32>
     scf.yield

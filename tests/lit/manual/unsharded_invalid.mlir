@@ -5,8 +5,8 @@
 // RUN: not shard-run %s --bisect --reference=%S/Inputs/free_axes_unsharded.mlir 2>&1 | filecheck %s --check-prefix=BISECT
 // RUN: shard-run %s | filecheck %s --check-prefix=RESULT
 
-// CHECK: unsharded_invalid.mlir:14:8: error: 'scf.execute_region' op is a manual computation, which says what single devices do and not what is done to unsharded tensors: name the unsharded program with --reference
-// BISECT: unsharded_invalid.mlir:14:8: error: 'scf.execute_region' op is a manual computation: what values before and after it are on whole tensors is not known to --bisect
+// CHECK: unsharded_invalid.mlir:14:8: error: a manual computation says what single devices do, and not what is done to unsharded tensors: name the unsharded program with --reference
+// BISECT: unsharded_invalid.mlir:14:8: error: a manual computation: what values before and after it are on whole tensors is not known to --bisect
 // RESULT: no communication
 
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=2]>, sym_name = "m"}> : () -> ()

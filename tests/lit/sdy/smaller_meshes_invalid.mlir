@@ -6,7 +6,7 @@
 // expected-note@+1 {{@first_6(6) is a part of @devices that the compiler has made: the devices of @small(2x3)}}
 "sdy.mesh"() <{mesh = #sdy.mesh<["s"=2, "t"=3]>, sym_name = "small"}> : () -> ()
 func.func @crossing(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@m, [{"x"}, {"y"}]>}) -> tensor<8x8xf32> {
-  // expected-error@+1 {{'scf.execute_region' op is manual along axes [0] of @small(2x3), which become ["0:(1)2"] of @first_6(6): declare grids whose sizes along axes divide each other, from the last axis on}}
+  // expected-error@+1 {{this manual computation is along axes ["s"] of @small(2x3), which become ["0:(1)2"] of @first_6(6): declare grids whose sizes along axes divide each other, from the last axis on}}
   %0 = "sdy.manual_computation"(%x) <{in_shardings = #sdy.sharding_per_value<[<@small, [{"s"}, {}]>]>,
       manual_axes = #sdy<manual_axes{"s"}>,
       out_shardings = #sdy.sharding_per_value<[<@small, [{"s"}, {}]>]>}> ({
@@ -23,7 +23,7 @@ func.func @crossing(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@m, [{"x"}
 // expected-note@+1 {{@first_2(2) is a part of @m that the compiler has made: the devices of @small(2)}}
 "mesh.cluster"() {sym_name = "small", rank = 1 : i64, dim_sizes = [2]} : () -> ()
 func.func @named_axes(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@m, [[0]]>}) -> tensor<8xf32> {
-  // expected-error@+2 {{'scf.execute_region' op is manual along axes [0] of @small(2), which becomes @first_2(2), and an op in it names axes: declare @small as a part, by 'mesh.sub_cluster'}}
+  // expected-error@+2 {{this manual computation is along axes [0] of @small(2), which becomes @first_2(2), and an op in it names axes: declare @small as a part, by 'mesh.sub_cluster'}}
   %r =
       scf.execute_region -> tensor<8xf32> no_inline {
     %a = "mesh.to_local"(%x) {manual_axes = [0], sharding = #mesh.shard<@small, [[0]]>} : (tensor<8xf32>) -> tensor<4xf32>
