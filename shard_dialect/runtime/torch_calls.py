@@ -36,10 +36,10 @@ def call_torch(text: str, operands: Sequence[Array], results: Sequence[Array]) -
         raise ShardError("the program calls torch, which is not installed") from None
     op, args, kwargs = _read(text)
     with torch.no_grad(), _disable_current_modes():
-        given = {key: _value(each, operands) for key, each in kwargs.items()}
         try:
+            given = {key: _value(each, operands) for key, each in kwargs.items()}
             made = op(*(_value(each, operands) for each in args), **given)
-        except RuntimeError as error:
+        except (RuntimeError, TypeError, ValueError, LookupError, AttributeError) as error:
             raise _like(error) from None
         made = made if isinstance(made, (tuple, list)) else (made,)
         for into, each in zip(results, made, strict=True):
@@ -54,14 +54,20 @@ def _like(error: Exception) -> Exception:
 
 @cache
 def _read(text: str) -> tuple[Any, list[Any], dict[str, Any]]:
+    """The op and its arguments; raises `ShardError` for what does more than compute of tensors."""
     import torch
 
-    what = json.loads(text)
-    library, name, overload = what["op"].split(".")
-    if library not in LIBRARIES:
-        raise ShardError(f"a call of {what['op']}, which is no op of torch's own")
-    op = getattr(getattr(getattr(torch.ops, library), name), overload)
-    return op, what["args"], what["kwargs"]
+    try:
+        what = json.loads(text)
+        library, name, overload = what["op"].split(".")
+        op = getattr(getattr(getattr(torch.ops, library), name), overload)
+        schema, args, kwargs = op._schema, list(what["args"]), dict(what["kwargs"])
+    except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+        raise ShardError(f"{text!r} is no call of torch: {first_line_of(error)}") from None
+    of_tensors = schema.arguments and "Tensor" in str(schema.arguments[0].type)
+    if library not in LIBRARIES or schema.is_mutable or not of_tensors:
+        raise ShardError(f"a call of {what['op']}, which is no function of tensors of torch's own")
+    return op, args, kwargs
 
 
 def _value(written: Any, operands: Sequence[Array]) -> Any:

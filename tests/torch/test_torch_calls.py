@@ -1,17 +1,20 @@
 """Ops that StableHLO does not have, which call torch's own code: beside torch, with gradients."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.distributed.tensor import Replicate, Shard
 
 import shard_dialect as sd
+from shard_dialect.errors import ShardError
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 MESH = sd.Grid("mesh", (2, 2), ("a", "b"))
@@ -107,3 +110,31 @@ def test_the_text_and_what_is_saved_run_elsewhere(tmp_path: Path) -> None:
     by_xla = subprocess.run([*run, "--backend=xla"], capture_output=True, text=True, check=False)
     assert by_xla.returncode == 1
     assert "XLA refuses the program" in by_xla.stderr
+
+
+@pytest.mark.parametrize(
+    ("what", "error"),
+    [
+        ({"op": "aten.from_file.default", "args": ["FILE", True, 8]}, "no function of tensors"),
+        ({"op": "aten.add_.Tensor", "args": [{"tensor": 0, "of": "float32"}, 1]}, "no function of"),
+        ({"op": "os.system.default", "args": ["touch FILE"]}, "no call of torch"),
+        ({"op": "aten.sin.default", "args": [{"tensor": 3, "of": "float32"}]}, "out of range"),
+        ({"op": "aten.sin.default", "args": [{"tensor": 0, "of": "Tensor"}]}, "view"),
+        ({"op": "aten.sum.default", "args": [{"tensor": 0, "of": "float32"}]}, "expected float32"),
+        ({"op": "aten.sin.default"}, "no call of torch"),
+    ],
+)
+def test_a_file_calls_nothing_but_functions_of_tensors(
+    what: dict[str, Any], error: str, tmp_path: Path
+) -> None:
+    made = tmp_path / "made"
+    text = json.dumps({"kwargs": {}, **what}).replace("FILE", str(made)).replace('"', '\\22')
+    module = sd.parse(f"""
+        func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {{
+          %0 = stablehlo.custom_call @shard_dialect.torch(%x) {{backend_config = "{text}"}}
+            : (tensor<4xf32>) -> tensor<4xf32>
+          return %0 : tensor<4xf32>
+        }}""")
+    with pytest.raises(ShardError, match=error):
+        sd.run(module, np.ones(4, np.float32))
+    assert not made.exists()
