@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -95,6 +96,8 @@ class Engine:
         """The states of torch in which there were gradients."""
         self._underived: dict[Any, ShardError] = {}
         """Those in which there are none, and why."""
+        self._asked: frozenset[str] = frozenset()
+        """The names of results that were differentiated."""
         self._target_count = len(example[2])
         self._gave_whole = False
         self._latest: ModuleProgram | None = None
@@ -182,6 +185,7 @@ class Engine:
                 may_miss=bool(self.programs),
                 foreseen=foreseen,
                 derives=derives,
+                asked=self._asked,
             )
         program = ModuleProgram.of(lowered, state)
         self.programs.append(program)
@@ -273,17 +277,23 @@ class Engine:
             return flat.result.with_tensors(found), dict(zip(flat.trained, gradients, strict=True))
         trained = self._trained({**self.state.tensors, **given.tensors})
         if trained and call.differentiable():
-            call.deriving = lambda path: self._differentiated(program, given, trained, path)
+            call.deriving = lambda *args: self._differentiated(program, given, trained, *args)
             return flat.result.with_tensors(_Differentiated.apply(call, *tensors))
         found, _, _ = call.run(tensors)
         return flat.result.with_tensors(found)
 
     def _differentiated(
-        self, program: ModuleProgram, given: Leaves, trained: Sequence[str], foreseen: Foreseen
+        self,
+        program: ModuleProgram,
+        given: Leaves,
+        trained: Sequence[str],
+        asked: frozenset[str],
+        foreseen: Foreseen,
     ) -> ModuleProgram:
         """The program that derives for the call of one that does not, or took another path."""
         with in_state(self.module, program.state):
             self._derived.add(program.state)
+            self._asked |= asked
             found = self._program(given, trained, foreseen.known, foreseen.likely)
             if found is not None:
                 return found
@@ -310,6 +320,7 @@ class Engine:
             for each in self.programs
             if each.part.path[: len(known)] == tuple(known)
             and (self.loss is not None or each.flat.trained == trained)
+            and each.flat.left_out.isdisjoint(self._asked)
         ]
         path = (*known, *likely)
         same = [each for each in programs if each.takes(given, state, shapes=True)]
@@ -379,7 +390,7 @@ class _Run:
     program: ModuleProgram
     given: Leaves
     drawn: Sequence[Tensor]
-    deriving: Callable[[Foreseen], ModuleProgram] | None = None
+    deriving: Callable[[frozenset[str], Foreseen], ModuleProgram] | None = None
     """Finds the program that derives, which is compiled when gradients are first wanted."""
 
     def run(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
@@ -395,24 +406,32 @@ class _Run:
         return found, gradients, saved
 
     def gradients(
-        self, tensors: Sequence[Tensor], saved: Sequence[Tensor], cotangents: Mapping[str, Tensor]
+        self, tensors: Sequence[Tensor], saved: Sequence[Tensor], cotangents: Sequence[Any]
     ) -> Mapping[str, Tensor]:
-        """By name, those of the results of a call, weighted by cotangents."""
+        """By name, those of the results of a call, weighted by cotangents; `None` is nothing."""
         assert self.deriving is not None, "is known for the call"
         program, foreseen = self.program, Foreseen(self.program.part.path)
-        known = dict(zip(program.flat.names, (*tensors, *self.drawn), strict=True))
-        is_run = program.flat.derives
+        results = program.flat.result
+        assert results is not None, "was traced"
+        known: dict[str, Any] = dict(zip(program.flat.names, (*tensors, *self.drawn), strict=True))
+        pairs = list(zip(results.tensors.items(), cotangents, strict=True))
+        asked = frozenset(name for (name, _), each in pairs if each is not None)
+        for number, ((_, like), each) in enumerate(pairs):
+            zeros = partial(torch.zeros, like.shape, dtype=like.dtype)
+            known[f"{COTANGENT}{number}"] = zeros if each is None else each
+        is_run = program.flat.derives and program.flat.left_out.isdisjoint(asked)
         while True:
             try:
                 if not is_run:
-                    program, is_run = self.deriving(foreseen), True
+                    program, is_run = self.deriving(asked, foreseen), True
                     saved = program.part.chosen(self._results(program, tensors), SAVED)
                 if program.derivative is None:
                     return {name: torch.zeros_like(known[name]) for name in program.flat.trained}
                 backward = program.backward
                 names = [each for each in program.part.result_names if each.startswith(SAVED)]
-                values = {**known, **cotangents, **dict(zip(names, saved, strict=True))}
-                given = [values[name].detach() for name in backward.part.names]
+                values = {**known, **dict(zip(names, saved, strict=True))}
+                used = (values[name] for name in backward.part.names)
+                given = [(each() if callable(each) else each).detach() for each in used]
                 found = backward.run(given, self.engine.ranks)
             except OtherPathError as other:
                 if foreseen.known == other.known:
@@ -448,8 +467,8 @@ class _Differentiated(torch.autograd.Function):  # type: ignore[misc]
         found, _, saved = call.run(tensors)
         ctx.save_for_backward(*kept, *saved)
         pairs = zip(found, call.differentiable(), strict=True)
+        ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*(each for each, is_float in pairs if not is_float))
-        ctx.results = [(each.shape, each.dtype) for each in found]
         return tuple(found)
 
     @staticmethod
@@ -457,15 +476,9 @@ class _Differentiated(torch.autograd.Function):  # type: ignore[misc]
     def backward(ctx: Any, *gradients: Any) -> Any:
         """Of the call nothing, and of each tensor the gradient if it has one."""
         call: _Run = ctx.call
-        cotangents = {
-            f"{COTANGENT}{number}": torch.zeros(shape, dtype=dtype) if each is None else each
-            for number, (each, (shape, dtype)) in enumerate(
-                zip(gradients, ctx.results, strict=True)
-            )
-        }
         names = [*call.program.flat.state, *call.given.tensors]
         tensors, saved = ctx.saved_tensors[: len(names)], ctx.saved_tensors[len(names) :]
-        found, scales = call.gradients(tensors, saved, cotangents), call.engine.scales()
+        found, scales = call.gradients(tensors, saved, gradients), call.engine.scales()
         scaled = {name: each * scales.get(name, 1.0) for name, each in found.items()}
         pairs = zip(names, tensors, strict=True)
         return (None, *(_like(tensor, scaled.get(name)) for name, tensor in pairs))

@@ -120,15 +120,17 @@ def lower_module(
     may_miss: bool = False,
     foreseen: Foreseen = UNKNOWN,
     derives: bool = False,
+    asked: frozenset[str] = frozenset(),
 ) -> LoweredModule:
     """As `lower`, with the names of arguments and results; those `wanted` have gradients, too.
 
-    If it `derives`, a second module computes gradients of the results. `arguments` have these
+    If it `derives`, a second module computes gradients of the results, which are `asked` for by
+    their names where one of them is the loss. `arguments` have these
     placements where the plan says nothing. With `may_miss`, names in the plan may match nothing.
     `foreseen` is about what the module decides by elements.
     """
     grid = grid_of(mesh)
-    flat = FlatModule.of(module, args, kwargs, loss, targets, rng, wanted, derives, foreseen)
+    flat = FlatModule.of(module, args, kwargs, loss, targets, rng, wanted, derives, asked, foreseen)
     rules = [] if isinstance(plan, AutoOptions) else rules_of(plan, grid)
     placed = PlacedModule.of(flat, rules, grid, may_miss, arguments)
     marker = Marker(placed)

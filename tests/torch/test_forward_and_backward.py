@@ -192,3 +192,32 @@ def test_merged_dimensions_are_saved_apart() -> None:
     equal_gradients(f, own)
     (program,) = f._engine.programs
     assert all(shape[0] == 4 for shape in saved(program))  # and not 8: batch and heads
+
+
+class Lossy(Layers):
+    """As a model of transformers: a loss, and what it is of."""
+
+    def forward(self, x: Any) -> Any:
+        y = self.block(x)
+        return {"loss": y.square().mean(), "y": y, "hidden": self.up(x)}
+
+
+def test_beside_a_loss_other_results_are_differentiated_once_somebody_does() -> None:
+    own = Lossy()
+    f = partitioned(own)
+    for _ in range(3):
+        for module in (f, own):
+            module(batch())["loss"].backward()
+        equal_gradients(f, own)
+        (first,) = f._engine.programs
+        weighted = [each for each in first.backward.part.names if "cotangent" in each]
+        assert weighted == ["cotangent.0"]
+    for _ in range(2):
+        for module in (f, own):
+            found = module(batch())
+            (found["loss"] + found["hidden"].sin().sum()).backward()
+        equal_gradients(f, own)
+        for module in (f, own):
+            module(batch())["loss"].backward()
+        equal_gradients(f, own)
+    assert len(f._engine.programs) == 2

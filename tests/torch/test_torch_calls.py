@@ -128,7 +128,7 @@ def test_a_file_calls_nothing_but_functions_of_tensors(
     what: dict[str, Any], error: str, tmp_path: Path
 ) -> None:
     made = tmp_path / "made"
-    text = json.dumps({"kwargs": {}, **what}).replace("FILE", str(made)).replace('"', '\\22')
+    text = json.dumps({"kwargs": {}, **what}).replace("FILE", str(made)).replace('"', "\\22")
     module = sd.parse(f"""
         func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {{
           %0 = stablehlo.custom_call @shard_dialect.torch(%x) {{backend_config = "{text}"}}

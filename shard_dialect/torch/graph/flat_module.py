@@ -52,6 +52,8 @@ class FlatModule:
     wanted: Sequence[str] = ()
     """The arguments that have gradients, too."""
     derives: bool = False
+    asked: frozenset[str] = frozenset()
+    """The results that are differentiated, of a module that returns a loss beside others."""
     foreseen: Foreseen = UNKNOWN
     """What is known of what the module decides by elements."""
     name: str = field(init=False)
@@ -61,6 +63,8 @@ class FlatModule:
     """The types of parameters that the module computes with, where they are others."""
     result: Leaves | None = None
     """Known once it was called, as the next ones."""
+    left_out: frozenset[str] = frozenset()
+    """The results that it does not derive, though they depend on what is trained."""
     path: Sequence[int] = ()
     """What it decides by elements."""
     updated: Sequence[str] = ()
@@ -87,11 +91,12 @@ class FlatModule:
         rng: Rng = "counter",
         wanted: Sequence[str] = (),
         derives: bool = False,
+        asked: frozenset[str] = frozenset(),
         foreseen: Foreseen = UNKNOWN,
     ) -> FlatModule:
         """For arguments of these shapes. Raises `ShardError` if `forward` does not take them."""
         arguments = arguments_of(module, args, kwargs, loss, targets)
-        return cls(module, arguments, loss, rng, wanted, derives, foreseen)
+        return cls(module, arguments, loss, rng, wanted, derives, asked, foreseen)
 
     @property
     def trained(self) -> list[str]:
@@ -208,14 +213,9 @@ class FlatModule:
         self.written = [name for name, new in pairs[len(self.state) :] if new]
 
     def _gradients(self, found: Any, parameters: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Of the loss, or of all results."""
+        """Of the loss, or of the results."""
         if self.derives:
-            assert self.result is not None, "is known by now"
-            leaves = [
-                (as_real(each), number)
-                for number, each in enumerate(self.result.tensors.values())
-                if has_derivative(each) and each.requires_grad
-            ]
+            leaves = self._differentiated()
             of = [each for each, _ in leaves]
             weights = [cotangent(each.detach(), number) for each, number in leaves]
         elif self.loss is None:
@@ -234,6 +234,21 @@ class FlatModule:
             torch.zeros_like(parameter) if each is None else each
             for each, parameter in zip(derived, parameters, strict=True)
         ]
+
+    def _differentiated(self) -> list[tuple[Tensor, int]]:
+        """The results whose cotangents are given, with their numbers.
+
+        A loss is what is differentiated, and not the logits beside it, before somebody does that.
+        """
+        assert self.result is not None, "is known by now"
+        found = {
+            name: (as_real(each), number)
+            for number, (name, each) in enumerate(self.result.tensors.items())
+            if has_derivative(each) and each.requires_grad
+        }
+        if f"{OUTPUT}.{LOSS}" in found:
+            self.left_out = frozenset(found) - {f"{OUTPUT}.{LOSS}"} - self.asked
+        return [each for name, each in found.items() if name not in self.left_out]
 
 
 def state_of(module: Any) -> dict[str, Tensor]:
