@@ -11,6 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 import shard_dialect as sd
 from shard_dialect.errors import ShardError
+from shard_dialect.torch.graph import decompositions
 from shard_dialect.torch.graph.forward_and_backward import SAVED
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
@@ -158,7 +159,9 @@ def test_of_arguments_that_want_gradients() -> None:
     assert len(f._engine.programs) == 2
 
 
-def test_a_call_without_a_derivative_still_runs() -> None:
+def test_a_call_without_a_derivative_still_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decompositions, "_OF_USERS", {})
+
     @torch.library.custom_op("shard_dialect_tests::doubled", mutates_args=())
     def doubled(x: torch.Tensor) -> torch.Tensor:
         return x * 2
