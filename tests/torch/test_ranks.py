@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("unoptimized")
 def test_on_four_ranks() -> None:
     (launch,) = (each for each in launches() if each.backend == "torch")
     command = launch.forks(4, "-m", "tests.torch.run_on_ranks", torch=WITH_MODELS)
-    done = run_child(command, timeout=500)
+    done = run_child(command, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     said = [line.split() for line in done.stdout.splitlines()]
     assert [name for word, name in filter(None, said) if word == "done"] == list(CHECKS)
