@@ -14,7 +14,7 @@ from shard_dialect.ops.dialects.linalg_bodies import HARMLESS, may_be_padded
 from shard_dialect.ops.op_table import record_of
 from shard_dialect.ops.padding import Filling, PaddingFunction, anything, identities
 from shard_dialect.ops.partitioned_op import PartitionedOp
-from shard_dialect.ops.stablehlo.custom_call import CUSTOM_CALL, TORCH_TARGET
+from shard_dialect.ops.stablehlo.custom_call import is_call_of_torch
 
 
 def may_be_uneven(op: ir.Operation, rule: ShardingRule) -> frozenset[int]:
@@ -22,17 +22,12 @@ def may_be_uneven(op: ir.Operation, rule: ShardingRule) -> frozenset[int]:
     factors = rule.may_be_uneven
     if op.name.startswith("linalg.") and not may_be_padded(op):
         return frozenset()
-    if op.name == CUSTOM_CALL and _is_of_torch(op) and not rule.is_elementwise:
+    if is_call_of_torch(op) and not rule.is_elementwise:
         return frozenset()  # torch raises for matrices that padding may hold
     reduced = frozenset(rule.reduction_of)
     if not reduced & factors or _padding(op, rule) is not None:
         return factors
     return factors - reduced
-
-
-def _is_of_torch(op: ir.Operation) -> bool:
-    target: str = op.attributes["call_target_name"].value
-    return target == TORCH_TARGET
 
 
 def may_have_offsets(op: ir.Operation, rule: ShardingRule) -> frozenset[int]:

@@ -143,7 +143,10 @@ class Engine:
 
     def _wants_derivative(self, tensors: Mapping[str, Tensor]) -> list[str]:
         """Those of them whose gradients will be, too, as far as one knows before."""
-        trained, state = self._trained(tensors), ambient_state(self.module)
+        trained = self._trained(tensors)
+        if not trained:
+            return trained
+        state = ambient_state(self.module)
         is_likely = self.module.training or state in self._derived
         return trained if is_likely and (state, tuple(trained)) not in self._underived else []
 

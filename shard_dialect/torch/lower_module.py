@@ -52,11 +52,8 @@ class Backward:
             if name.startswith(COTANGENT)
         }
         placed = replace(self.placed, tensors=tensors, given={})
-        with make_context():
-            found = Source.of(self.text, self.placed.flat.name).parse()
+        found = _named(self.text, placed, self.part)
         with found.context, ir.Location.unknown():
-            split_merged_dims(found.operation)
-            _name(found.operation, placed, self.part)
             _annotate(found.operation, placed, self.part, self.marks)
         return LoweredModule(found, placed, self.part)
 
@@ -136,11 +133,8 @@ def lower_module(
     marker = Marker(placed)
     (part, text), *rest = _stablehlo_texts(flat, marker)
     placed.check_results(flat.result_names)
-    with make_context():
-        found = Source.of(text, flat.name).parse()
+    found = _named(text, placed, part)
     with found.context, ir.Location.unknown():
-        split_merged_dims(found.operation)
-        _name(found.operation, placed, part)
         if isinstance(plan, AutoOptions):
             found = auto(found, plan, ENTRY).module
         else:
@@ -172,20 +166,30 @@ def _stablehlo_texts(flat: FlatModule, marker: Marker) -> list[tuple[Part, str]]
             more[error.op] = found
 
 
-def _name(module: ir.Operation, placed: PlacedModule, part: Part) -> None:
-    """Declare the grid; give the arguments of the entry their names."""
+def entry_of(module: ir.Operation) -> ir.Operation:
+    """The function that is the torch module."""
     (function,) = (each for each in functions_of(module) if name_of(each) == ENTRY)
-    with ir.InsertionPoint.at_block_begin(body(module)):
-        write_grid(placed.grid)
-    for name, argument in zip(part.names, body(function).arguments, strict=True):
-        argument.set_location(ir.Location.name(name, argument.location))
+    return function
+
+
+def _named(text: str, placed: PlacedModule, part: Part) -> ir.Module:
+    """The module of a text, with the grid, and with the names of the entry's arguments."""
+    with make_context():
+        found = Source.of(text, placed.flat.name).parse()
+    module = found.operation
+    with found.context, ir.Location.unknown():
+        split_merged_dims(module)
+        with ir.InsertionPoint.at_block_begin(body(module)):
+            write_grid(placed.grid)
+        for name, argument in zip(part.names, body(entry_of(module)).arguments, strict=True):
+            argument.set_location(ir.Location.name(name, argument.location))
+    return found
 
 
 def _annotate(
     module: ir.Operation, placed: PlacedModule, part: Part, marks: Sequence[Mark]
 ) -> None:
-    grid = placed.grid
-    (function,) = (each for each in functions_of(module) if name_of(each) == ENTRY)
+    grid, function = placed.grid, entry_of(module)
     shardings = Shardings({grid.name: grid})
     given: dict[int, dict[int, Any]] = {}
     for number, op in marks_of(module):

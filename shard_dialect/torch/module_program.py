@@ -17,14 +17,7 @@ import torch
 
 from shard_dialect.abi.tensor_types import Array
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.function import (
-    BOUNDARY,
-    boundary,
-    functions_of,
-    name_of,
-    returns_of,
-    set_boundary,
-)
+from shard_dialect.ir.function import BOUNDARY, boundary, returns_of, set_boundary
 from shard_dialect.ir.mesh.attributes import SHARDING
 from shard_dialect.ir.mesh.mesh_dialect import is_reshard
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
@@ -39,7 +32,7 @@ from shard_dialect.torch.graph.flat_module import FlatModule
 from shard_dialect.torch.graph.forward_and_backward import SAVED, Part
 from shard_dialect.torch.graph.index_checks import IndexCheck
 from shard_dialect.torch.graph.tensor_trees import Leaves, Tensor
-from shard_dialect.torch.lower_module import ENTRY, Backward, LoweredModule
+from shard_dialect.torch.lower_module import ENTRY, Backward, LoweredModule, entry_of
 from shard_dialect.torch.plans.placement_lists import Dims, dims_of, named_dims, sharding_of
 from shard_dialect.torch.rank_tensors import PlacedTensor, RankTensors, on_ranks
 
@@ -175,7 +168,7 @@ def make_sayable(lowered: LoweredModule) -> list[Dims]:
     with lowered.module.context, ir.Location.unknown():
         run_pipeline(lowered.module, "sink-reshapes,batch-gathers,propagate")
         shardings = Shardings.of(lowered.module.operation)
-        function = _entry(lowered.module.operation)
+        function = entry_of(lowered.module.operation)
         computed = _where_computed(lowered)
         type_ = function.attributes["function_type"].value
         for key, types in zip(BOUNDARY, (type_.inputs, type_.results), strict=True):
@@ -206,7 +199,7 @@ def _where_computed(lowered: LoweredModule) -> dict[str, Sharding]:
     copy = lowered.module.operation.clone()
     run_pipeline(copy, "materialize,optimize-collectives")
     shardings = Shardings.of(copy)
-    (end,) = returns_of(_entry(copy))
+    (end,) = returns_of(entry_of(copy))
     found = {}
     for name, value in zip(names, end.operands, strict=True):
         source = value
@@ -221,8 +214,3 @@ def _where_computed(lowered: LoweredModule) -> dict[str, Sharding]:
             if sizes[0] <= sizes[1]:
                 found[name] = own
     return found
-
-
-def _entry(module: ir.Operation) -> ir.Operation:
-    (function,) = (each for each in functions_of(module) if name_of(each) == ENTRY)
-    return function

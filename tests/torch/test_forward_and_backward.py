@@ -60,12 +60,16 @@ def equal_gradients(f: nn.Module, own: nn.Module) -> None:
         a.grad = b.grad = None
 
 
+def equal_steps(f: nn.Module, own: nn.Module) -> None:
+    for module in (f, own):
+        module(batch()).square().sum().backward()
+    equal_gradients(f, own)
+
+
 def test_the_backward_program_computes_no_product_of_the_forward_pass() -> None:
     own = Layers()
     f = partitioned(own)
-    f(batch()).square().sum().backward()
-    own(batch()).square().sum().backward()
-    equal_gradients(f, own)
+    equal_steps(f, own)
     (program,) = f._engine.programs
     assert products(program) == 2
     assert products(program.backward) == 3  # of two weights, and of what is between
@@ -83,9 +87,7 @@ def test_what_is_cheap_is_computed_again() -> None:
 def test_a_checkpoint_keeps_nothing() -> None:
     own = Layers(again=True)
     f = partitioned(own)
-    f(batch()).square().sum().backward()
-    own(batch()).square().sum().backward()
-    equal_gradients(f, own)
+    equal_steps(f, own)
     (program,) = f._engine.programs
     assert not saved(program)
     assert products(program.backward) == 4  # the first product, too
@@ -98,9 +100,7 @@ def test_in_eval_mode_the_first_gradients_tell_that_there_are_any() -> None:
     (plain,) = f._engine.programs
     assert not saved(plain)
     for _ in range(2):
-        f(batch()).square().sum().backward()
-        own(batch()).square().sum().backward()
-        equal_gradients(f, own)
+        equal_steps(f, own)
     _, deriving = f._engine.programs
     assert saved(deriving) == [(4, 16)]
     with torch.no_grad():
@@ -190,9 +190,7 @@ def test_merged_dimensions_are_saved_apart() -> None:
 
     own = Heads()
     f = partitioned(own)
-    f(batch()).square().sum().backward()
-    own(batch()).square().sum().backward()
-    equal_gradients(f, own)
+    equal_steps(f, own)
     (program,) = f._engine.programs
     assert all(shape[0] == 4 for shape in saved(program))  # and not 8: batch and heads
 

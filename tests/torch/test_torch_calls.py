@@ -10,24 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
 from torch.distributed.tensor import Replicate, Shard
 
 import shard_dialect as sd
 from shard_dialect.errors import ShardError
+from tests.torch.test_ops import MESH, Called
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
-MESH = sd.Grid("mesh", (2, 2), ("a", "b"))
 BATCH = [Shard(0), Replicate()]
-
-
-class Called(nn.Module):  # type: ignore[misc]
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Any) -> Any:
-        return self.function(x)
 
 
 def matrices(*shape: int) -> Any:

@@ -206,6 +206,11 @@ _LINEAR_ALGEBRA = re.compile(
 """The calls of torch and of jaxlib: configurations tell modes and sides, no sizes of a batch."""
 
 
+def is_call_of_torch(op: ir.Operation) -> bool:
+    """Whether torch's own code computes the op."""
+    return op.name == CUSTOM_CALL and op.attributes["call_target_name"].value == TORCH_TARGET
+
+
 def of_unknown_body(op: ir.Operation, rule: ShardingRule) -> ShardingRule:
     """The rule of a custom call, where each factor that is not free is needed whole.
 

@@ -55,7 +55,7 @@ from shard_dialect.ir.building.reductions import signless
 from shard_dialect.ir.diagnostics import error_at, from_mlir, location_text
 from shard_dialect.ir.function import functions_of, name_of, update_type
 from shard_dialect.ir.walk import operations, walk
-from shard_dialect.ops.stablehlo.custom_call import TORCH_TARGET
+from shard_dialect.ops.stablehlo.custom_call import CUSTOM_CALL, is_call_of_torch
 from shard_dialect.passes.framework.base import Pass, needs
 from shard_dialect.passes.lower.boundary import NOT_LOWERED
 from shard_dialect.passes.manual.replica_group_collectives import ONE_DEVICE, is_of_stablehlo
@@ -352,7 +352,7 @@ def refuse_custom_calls(module: ir.Operation) -> None:
     """Raise a located `ShardError` for the first call that is left."""
     for function in functions_of(module):
         for op in walk(function):
-            if op.name == "stablehlo.custom_call" and _target(op) != TORCH_TARGET:
+            if op.name == CUSTOM_CALL and not is_call_of_torch(op):
                 raise ShardError(_message(op), _place(op, function, module))
 
 
