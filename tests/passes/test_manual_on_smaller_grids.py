@@ -69,7 +69,7 @@ def test_manual_axes_on_smaller_grids(
     """The numbers are right, or its axes cross those of the larger mesh, and it is refused."""
     module = sd.parse(program(larger, smaller, axis))
     if not fits(larger, smaller, axis):
-        with pytest.raises(sd.ShardError, match="op is manual along axes"):
+        with pytest.raises(sd.ShardError, match="this manual computation is along axes"):
             sd.compile(module)
         return
     x = np.random.default_rng(0).standard_normal((24, 2)).astype(np.float32)

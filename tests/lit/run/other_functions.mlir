@@ -35,7 +35,7 @@ func.func @known_to_others(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   return %0 : tensor<4x8xf32>
 }
 
-// MANUAL: is a manual computation
+// MANUAL: error: a manual computation says what single devices do
 func.func @manual(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %0 = scf.execute_region -> tensor<4x8xf32> no_inline {
     %a = "mesh.to_local"(%x) {manual_axes = [0], sharding = #mesh.shard<@g, [[0], []]>} : (tensor<4x8xf32>) -> tensor<2x8xf32>
