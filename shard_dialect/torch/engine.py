@@ -323,7 +323,7 @@ class Engine:
         programs = [
             each
             for each in self.programs
-            if each.part.path[: len(known)] == tuple(known)
+            if tuple(each.flat.path[: len(known)]) == tuple(known)
             and (self.loss is not None or each.flat.trained == trained)
             and each.flat.left_out.isdisjoint(self._asked)
         ]
@@ -351,7 +351,7 @@ class Engine:
     ) -> ModuleProgram | None:
         """The program of the path; else the one that ran last, if it is one of these, or any."""
         for each in programs:
-            if path and each.part.path == path:
+            if path and tuple(each.flat.path[: len(path)]) == path:
                 return each
         is_there = any(each is self._latest for each in programs)
         return self._latest if is_there else next(iter(programs), None)

@@ -9,6 +9,8 @@ from torch import nn
 
 import shard_dialect as sd
 from shard_dialect.errors import ShardError
+from shard_dialect.torch.graph.decisions import Foreseen
+from shard_dialect.torch.lower_module import lower_module
 from tests.torch.models import BATCH
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
@@ -100,3 +102,26 @@ def test_with_a_loss() -> None:
         loss, gradients = step(batch(value))
         torch.testing.assert_close(loss, expected.detach())
         torch.testing.assert_close(gradients["first.weight"], own.first.weight.grad)
+
+
+def test_ranks_agree_outside_of_the_python_dispatcher() -> None:
+    """There they would hold the GIL while they meet, which threads of gloo may wait for."""
+    inside = []
+
+    def agreed(value: int | None) -> int | None:
+        key = torch._C.DispatchKey.PythonDispatcher
+        inside.append(torch._C._dispatch_tls_is_dispatch_key_included(key))
+        return value
+
+    lower_module(
+        Decides(),
+        (torch.zeros(4, 4),),
+        {},
+        {"x": BATCH},
+        MESH,
+        None,
+        (),
+        foreseen=Foreseen(agreed=agreed),
+    )
+    assert inside
+    assert not any(inside)

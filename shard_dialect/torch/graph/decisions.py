@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Any
 
 import torch
+from torch._dispatch.python import no_python_dispatcher
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -140,7 +141,9 @@ class Deciding(TorchDispatchMode):  # type: ignore[misc]
         likely = self.foreseen.likely[number - len(self.foreseen.known) :][:1]
         said = [*likely, seen] if self._strays else [seen, *likely]
         found = next((each for each in said if each is not None), None)
-        with _disable_current_modes():
+        # The Python dispatcher would hold the GIL while ranks meet. A thread of gloo that frees the
+        # tensor of an earlier meeting waits for the GIL, with the lock that a new one waits for.
+        with _disable_current_modes(), no_python_dispatcher():
             found = self.foreseen.agreed(found)
         return guess if found is None else found
 
