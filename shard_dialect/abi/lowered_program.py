@@ -13,7 +13,7 @@ from shard_dialect.collectives import LocalStep
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located, location_text, names_in
-from shard_dialect.ir.function import boundary, functions_of, name_of, numbered_names
+from shard_dialect.ir.function import boundary, functions_of, is_private, name_of, numbered_names
 from shard_dialect.ir.grids import sub_clusters_of
 from shard_dialect.ir.mesh.attributes import (
     ARGUMENT,
@@ -278,17 +278,14 @@ def choose_entry(module: ir.Operation, name: str | None) -> str:
     if len(public) != 1:
         raise error_at(
             module.location,
-            f"which function to run is not clear: name one with --entry; there are {names}",
+            f"which function to run is not clear: name one @main, or with --entry; of {names}",
         )
     return public[0]
 
 
 def _is_public(op: ir.Operation) -> bool:
     """Whether a function is public: by its visibility, except `mesh_mpi_bind`."""
-    if name_of(op) == BIND:
-        return False
-    key = "sym_visibility"
-    return key not in op.attributes or op.attributes[key].value == "public"
+    return name_of(op) != BIND and not is_private(op)
 
 
 def find_function(module: ir.Operation, name: str) -> ir.Operation:

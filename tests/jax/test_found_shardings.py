@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 import shard_dialect as sd
 from shard_dialect.jax import jitted
 
-SHORT = sd.AutoOptions(objective="bytes", memory_limit=8_000, seconds=10)
+SHORT = sd.AutoOptions(objective="bytes", memory_limit=8_000, plans=400)
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_gradients_and_several_results(mesh: Mesh) -> None:
         found, gradients = jax.value_and_grad(loss)(weights)
         return jax.tree.map(lambda w, g: w - 0.1 * g, weights, gradients), found
 
-    options = sd.AutoOptions(objective="bytes", memory_limit=20_000, seconds=3)
+    options = sd.AutoOptions(objective="bytes", memory_limit=20_000, plans=100)
     given = arguments()
     weights, loss = jitted.jit(step, mesh=mesh, in_shardings=options)(*given)
     expected, expected_loss = step(*given)

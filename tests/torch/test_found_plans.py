@@ -6,7 +6,7 @@ import torch
 import shard_dialect as sd
 
 GRID = sd.Grid("mesh", (2, 2), axes=("data", "model"))
-SHORT = sd.AutoOptions(objective="bytes", memory_limit=10_000, seconds=10)
+SHORT = sd.AutoOptions(objective="bytes", memory_limit=10_000, plans=400)
 
 
 class Layer(torch.nn.Module):

@@ -13,6 +13,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from shard_dialect.abi.lowered_program import choose_entry, find_function
 from shard_dialect.backends.python import shared_functions
 from shard_dialect.backends.python.element_types import numpy_name
 from shard_dialect.backends.python.ops import collective_calls, control_flow_ops, elementwise
@@ -296,13 +297,7 @@ def _prepared(root: ir.Operation, name: str | None) -> tuple[Shardings, ir.Opera
         PassManager.parse(_GENERIC).run(root)
     except ir.MLIRError as error:
         raise from_mlir(error) from None
-    entry = _entry(functions) if name is None else _find(functions, name)
-    return Shardings.of(root), entry
-
-
-def _find(functions: Sequence[ir.Operation], name: str) -> ir.Operation:
-    """The function of this name."""
-    return next(each for each in functions if name_of(each) == name)
+    return Shardings.of(root), find_function(root, choose_entry(root, name))
 
 
 def _written(
@@ -320,21 +315,6 @@ def _written(
     for function in sorted(functions, key=lambda each: each == entry):
         _function(w, function)
     return w
-
-
-def _entry(functions: Sequence[ir.Operation]) -> ir.Operation:
-    named = {name_of(each): each for each in functions}
-    public = [
-        each
-        for each in functions
-        if "sym_visibility" not in each.attributes
-        or each.attributes["sym_visibility"].value == "public"
-    ]
-    if "main" in named:
-        return named["main"]
-    if len(public) != 1:
-        raise ShardError("which function to run is not clear: name one of them @main")
-    return public[0]
 
 
 def _function(w: Writer, function: ir.Operation) -> None:

@@ -30,7 +30,7 @@ from functools import cached_property
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create, resized
-from shard_dialect.ir.function import form_of, functions_of
+from shard_dialect.ir.function import form_of, functions_of, is_private
 from shard_dialect.ir.grids import erase_cluster
 from shard_dialect.ir.mesh.attributes import RULE, SHARDINGS
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
@@ -99,8 +99,7 @@ def _inline_innermost(module: ir.Operation) -> bool:
 
 
 def _only_views(function: ir.Operation) -> bool:
-    visibility = function.attributes.get("sym_visibility")
-    if visibility is None or visibility.value != "private" or len(function.regions[0].blocks) != 1:
+    if not is_private(function) or len(function.regions[0].blocks) != 1:
         return False
     *ops, last = (op.operation for op in body(function).operations)
     names = {op.name for op in ops}
