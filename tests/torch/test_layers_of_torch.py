@@ -99,6 +99,7 @@ MODULES: dict[str, Callable[[], tuple[nn.Module, Any]]] = {
     "grouped": lambda: convolution("Conv2d", 8, 16, 3, 8, 9, padding=1, groups=4, stride=2),
     "dilated": lambda: convolution("Conv2d", 4, 6, 3, 9, 8, dilation=2, stride=(1, 2)),
     "volume": lambda: convolution("Conv3d", 2, 4, 3, 5, 6, 4, padding=1),
+    "grouped volume": lambda: convolution("Conv3d", 4, 6, 3, 5, 6, 4, padding=1, groups=2),
     "transposed": lambda: convolution(
         "ConvTranspose2d", 8, 4, 3, 5, 6, stride=2, padding=1, output_padding=1, groups=2
     ),
@@ -199,6 +200,24 @@ def test_equals_the_layer(name: str) -> None:
     expected.backward()
     torch.testing.assert_close(value, expected.detach(), rtol=1e-4, atol=1e-6)
     assert_close(gradients, {key: each.grad for key, each in module.named_parameters()})
+
+
+@pytest.mark.parametrize("groups", [1, 4, 8])
+@pytest.mark.parametrize("split", [{}, {"input": Shard(0)}, {"input": Shard(2)}])
+def test_gradients_of_kernels_are_sums_of_shards(groups: int, split: dict[str, Any]) -> None:
+    """Of batches and of rows: what moves are halos, and the gradients."""
+    torch.manual_seed(0)
+    own, given = nn.Conv2d(8, 8, 3, padding=1, groups=groups), torch.randn(8, 8, 16, 16)
+    f = sd.torch.partition(own, (given,), {"dp": {"input": Shard(0)}, "tp": split}, MESH)
+    f(given).square().sum().backward()
+    own(given).square().sum().backward()
+    torch.testing.assert_close(f.weight.grad, own.weight.grad, rtol=1e-4, atol=1e-3)
+    (program,) = f._engine.programs
+    halos = 2 * 3 * given[:, :, 0].numel() * 4 if split == {"input": Shard(2)} else 0
+    sums = 2 * (own.weight.numel() + own.bias.numel()) * 4 * (7 if split else 1)
+    report = program.backward.compiled.report
+    assert report.bytes_moved <= halos + sums
+    assert len(report.entries) <= 4  # and not one for each tap
 
 
 def test_running_means_of_all_batches() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from itertools import product
 from math import pi
 from typing import Any
 
@@ -152,9 +151,9 @@ def _convolution_backward(
     groups: int,
     output_mask: Sequence[bool],
 ) -> Any:
-    """Of the bias a sum, of the input a convolution, of the weight a product for each of its taps.
+    """Of the bias a sum, of the input and of the weight convolutions.
 
-    The products contract the batch and the positions, so that shards of these make partial sums.
+    That of the weight contracts the batch and the positions: shards of these make partial sums.
     """
     space = tuple(range(2, gradient.dim()))
     of_x = of_weight = of_bias = None
@@ -228,35 +227,39 @@ def _gradient_of_weight(
 ) -> Tensor:
     """`small` has the positions at which the taps of the weight are put on `large`.
 
-    Where taps do not overlap, as of patches, all of a dimension are in one product.
+    Where no taps overlap, as of patches, it is one product.
     """
+    taps, rank = weight.shape[2:], weight.dim() - 2
+    if any(k > 1 and (k > s or d > 1) for k, s, d in zip(taps, stride, dilation, strict=True)):
+        # A convolution of `large` with `small`, whose taps are `stride` apart, at each tap.
+        # Channels become the batch, and the batch the channels. Of groups, it is in space, where
+        # its shards stay apart; torch has three dimensions in space at most.
+        image, kernel = large.transpose(0, 1), small.transpose(0, 1)
+        args, is_in_space = (dilation, padding, stride), groups > 1 and rank < 3
+        if groups > 1:
+            image = image.unflatten(0, (groups, -1)).transpose(0, 1)
+        if is_in_space:
+            kernel, args = kernel.unsqueeze(1), ([1, *dilation], [0, *padding], [1, *stride])
+        elif groups > 1:
+            image = image.flatten(1, 2)
+        none = [0] * len(args[0])
+        found = aten.convolution(image, kernel, None, *args, False, none, groups)
+        found = found.squeeze(2) if is_in_space else found
+        for dim, k in enumerate(taps, start=2):
+            found = found.narrow(dim, 0, k)
+        return found.transpose(0, 1)
     pads = [each for p in reversed(padding) for each in (p, p)]
     large = torch.constant_pad_nd(large, pads) if any(pads) else large
-    taps, places = weight.shape[2:], small.shape[2:]
-    windows = list(zip(range(2, 2 + len(taps)), taps, dilation, stride, places, strict=True))
-    is_apart = [1 < k <= s and d == 1 for _, k, d, s, _ in windows]
-    for (dim, k, _, s, n), apart in reversed(list(zip(windows, is_apart, strict=True))):
-        if apart:
-            missing = max(0, n * s - large.shape[dim])
-            large = torch.constant_pad_nd(large, _padding(large.dim(), dim, 0, missing))
-            tiles = large.narrow(dim, 0, n * s).unflatten(dim, (n, s)).narrow(dim + 1, 0, k)
-            large = tiles.movedim(dim + 1, 2 + len(taps))  # those of later dimensions behind it
+    for dim, (k, s, n) in reversed(
+        list(enumerate(zip(taps, stride, small.shape[2:], strict=True), 2))
+    ):
+        missing = max(0, n * s - large.shape[dim])
+        large = torch.constant_pad_nd(large, _padding(large.dim(), dim, 0, missing))
+        tiles = large.narrow(dim, 0, n * s).unflatten(dim, (n, s)).narrow(dim + 1, 0, k)
+        large = tiles.movedim(dim + 1, 2 + rank)  # those of later dimensions behind it
     at = small.unflatten(1, (groups, -1)).flatten(3)
-    found = []
-    overlapping = [each for each, apart in zip(windows, is_apart, strict=True) if not apart]
-    for tap in product(*(range(k) for _, k, _, _, _ in overlapping)):
-        part = large
-        for number, (dim, _, d, s, n) in zip(tap, overlapping, strict=True):
-            part = part.narrow(dim, number * d, (n - 1) * s + 1)
-            part = part if s == 1 else aten.slice(part, dim, 0, part.shape[dim], s)
-        part = part.unflatten(1, (groups, -1)).flatten(3, 2 + len(taps))
-        found.append(torch.einsum("ngop,ngip...->goi...", at, part))
-    stacked = torch.stack(found, -1).flatten(0, 1)
-    stacked = stacked.unflatten(-1, (1, *(k for _, k, _, _, _ in overlapping)))
-    order = [dim for (dim, *_), apart in zip(windows, is_apart, strict=True) if apart]
-    order += [1, *(dim for dim, *_ in overlapping)]
-    at_dims = [2 + order.index(dim) for dim in (1, *(dim for dim, *_ in windows))]
-    return stacked.permute(0, 1, *at_dims).reshape(weight.shape)
+    large = large.unflatten(1, (groups, -1)).flatten(3, 2 + rank)
+    return torch.einsum("ngop,ngip...->goi...", at, large).flatten(0, 1)
 
 
 def _upsample_nearest(x: Tensor, sizes: Sequence[int], *scales: Any) -> Any:
