@@ -40,6 +40,11 @@ def is_of_users(name: str) -> bool:
     return name in _loaders
 
 
+def has_dialects_of_users() -> bool:
+    """Whether a user registered any dialect."""
+    return bool(_loaders)
+
+
 def _load_irdl(text: str) -> None:
     irdl.load_dialects(ir.Module.parse(text))
 

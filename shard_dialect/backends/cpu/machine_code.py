@@ -17,6 +17,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
 
@@ -148,6 +149,9 @@ class Library(Protocol):
 
     def packed(self, name: str) -> Callable[[int], None]:
         """The function that takes pointers to the arguments of the function `name`."""
+
+    def write_library(self, path: Path) -> bool:
+        """Write it as a shared library; return whether that worked."""
 
 
 @dataclass(frozen=True)
@@ -282,8 +286,9 @@ class Engine:
 class SharedLibrary:
     """Code that was compiled before. Raises `OSError` if it cannot be loaded."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, file: Path, digest: str) -> None:
         self._library = ctypes.CDLL(str(path))
+        self._file, self._digest = file, digest
         self.handle = self._library._handle
         """The same for the same library, however often it is loaded."""
 
@@ -291,6 +296,17 @@ class SharedLibrary:
         """The function that takes pointers to the arguments of `name`."""
         address = ctypes.cast(getattr(self._library, f"_mlir_{name}"), ctypes.c_void_p).value
         return _called(address or 0)
+
+    def write_library(self, path: Path) -> bool:
+        """Copy the file, if it still is what was loaded."""
+        try:
+            content = self._file.read_bytes()
+        except OSError:
+            return False
+        if sha256(content).hexdigest() != self._digest:
+            return False
+        path.write_bytes(content)
+        return True
 
 
 def _called(address: int) -> Callable[[int], None]:

@@ -16,7 +16,7 @@ from shard_dialect.abi.lowered_program import find_function
 from shard_dialect.abi.tensor_types import Array
 from shard_dialect.errors import ShardError, check_one_of, of_user
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.diagnostics import error_at
+from shard_dialect.ir.diagnostics import error_at, later_in
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.processes.to_parent import doing
 from shard_dialect.runtime.checking.reference.by_upstream import compile_by_upstream
@@ -151,10 +151,11 @@ def _by_user(by: UserJudge, module: ir.Operation, entry: str, reference: Referen
             "arguments, a list of arrays, to the list of its results"
         )
 
-    count = len(reference.results)
+    count, in_module = len(reference.results), later_in(copy)
 
     def execute(inputs: Sequence[Array]) -> list[Array]:
-        found = of_user(what, lambda: _arrays(run([each.copy() for each in inputs]), count))
+        with in_module():
+            found = of_user(what, lambda: _arrays(run([each.copy() for each in inputs]), count))
         given = [f"{each.dtype}{list(each.shape)}" for each in found]
         expected = [f"{each.dtype}{list(each.shape)}" for each in reference.results]
         if given != expected:
