@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import shard_dialect as sd
+from shard_dialect.ir import context
 from shard_dialect.ops import op_table
+from shard_dialect.ops.op_table import RECORDS
 from tests.conftest import run_child
 from tests.extras import needs
 
@@ -97,6 +99,17 @@ def test_what_was_loaded_is_saved_again_while_its_file_is_there(saved: Path) -> 
         loaded.save(saved.parent / "third")
 
 
+@pytest.fixture
+def _no_code_of_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests of the process may have registered rules and dialects."""
+    for name in RECORDS.keys() - op_table._BUILT_IN.keys():
+        monkeypatch.delitem(RECORDS, name)
+    for name in filter(op_table.is_registered, [*RECORDS]):
+        monkeypatch.setitem(RECORDS, name, op_table._BUILT_IN[name])
+    monkeypatch.setattr(context, "_loaders", {})
+
+
+@pytest.mark.usefixtures("_no_code_of_users")
 def test_what_was_compiled_is_kept_in_a_folder(tmp_path: Path, pipelines: list[str]) -> None:
     for number in range(2):
         program = sd.compile(sd.parse(TEXT), cache=tmp_path / "kept")
@@ -115,7 +128,7 @@ def test_nothing_is_kept_with_rules_of_a_user(tmp_path: Path) -> None:
     try:
         sd.compile(sd.parse(TEXT), cache=tmp_path / "kept")
     finally:
-        op_table.RECORDS.pop("kept.op")
+        RECORDS.pop("kept.op")
     assert not (tmp_path / "kept").exists()
 
 
