@@ -23,6 +23,7 @@ from shard_dialect.ops.operations import Flops, LocalOp
 from shard_dialect.ops.padding import Filling
 from shard_dialect.ops.partial_values import PartialQuery
 from shard_dialect.ops.scalar_functions import Trait
+from shard_dialect.processes.code_of_users import in_code_of_user
 
 
 def guarded(name: str, facet: str, function: Any) -> Any:
@@ -45,7 +46,9 @@ def guarded(name: str, facet: str, function: Any) -> Any:
         op = next(filter(None, map(_op_of, arguments)), None)
         location = location_text(op.location) if op is not None else None
         try:
-            return check(function(*arguments), *arguments)
+            with in_code_of_user(what, function, location):
+                result = function(*arguments)
+            return check(result, *arguments)
         except _Refused as error:
             raise ShardError(f"{what} {error}", location, _defined(function)) from None
         except ShardError as error:
