@@ -241,7 +241,9 @@ def rule_of(op: ir.Operation) -> ShardingRule | None:
             read = read_rule(rule, (*query.operands, *query.results)).rule
             check_rule(read, query.operands, query.results)
         except ShardError as error:
-            raise error.at(location_text(op.location)) from None
+            whose = "" if RULE in op.attributes else f"the rule of '{op.name}': "
+            place = location_text(op.location)
+            raise ShardError(whose + error.message, place, error.notes) from None
         if op.name == CUSTOM_CALL:
             return of_unknown_body(op, read)
         return replace(read, role="", need_replication=read.need_replication | read.lost)
