@@ -24,10 +24,20 @@ MODULES = {
 """Each public module, with how users write it."""
 _HEAD = """
 What stands here, and the command lines of `shard-opt`, `shard-run`, `shard-report` and
-`shard-prove`, changes with a line in the `CHANGELOG.md`. Everything else in the package
+`shard-prove`, is public: it changes by the rules below. Everything else in the package
 may change at any time. [As a library](library.md), [from JAX](jax.md), [from PyTorch](torch.md) and
 [testing](testing.md) show how these names are used; `help(sd.run)` has types and errors.
 The parameters of a class are its fields.
+
+**Versions.** Before 1.0 the second number of a version is raised where anything public changes so
+that a program that worked would not, the third by additions and mends; from 1.0 on these are the
+first and the others. Each change of what is public has a line in the `CHANGELOG.md`.
+
+**Deprecations.** What is public is deprecated before it goes or changes its meaning: for one
+version, that is one second number, it still works, gives a `DeprecationWarning` that names what to
+use in its place, and stands under "Deprecated" in the `CHANGELOG.md`. Three things do not wait:
+results that were wrong, the text of messages, and what numbers a model of costs gives. Saved
+programs and `to_json` are read by the version that wrote them; for `--json`, see its `schema`.
 """
 
 

@@ -43,6 +43,7 @@ from shard_dialect.model.devices.device_model import (
     register_device_model,
 )
 from shard_dialect.ops import Query, sharding_rule
+from shard_dialect.ops.op_table import has_records_of_users
 from shard_dialect.ops.operations import LocalOp
 from shard_dialect.ops.partitioned_op import PartitionedOp
 from shard_dialect.passes.framework import pipeline as pipelines
@@ -60,6 +61,7 @@ from shard_dialect.runtime.communicators.registered_devices import LocalExecutor
 from shard_dialect.runtime.compiled_program import Backend, CompiledProgram
 from shard_dialect.runtime.confirmed_proof import Unsharded, at_own_places, confirmed_proof
 from shard_dialect.runtime.local_programs import read_collective, read_local_program
+from shard_dialect.runtime.program_cache import Cache
 from shard_dialect.runtime.shards_of_arrays import gather, scatter
 from shard_dialect.search import auto as searching
 from shard_dialect.search import mutations as mutating
@@ -330,19 +332,34 @@ def show(module: ir.Module, name: str, entry: str | None = None) -> DrawnShardin
 
 
 def compile(  # noqa: A001
-    module: ir.Module, backend: Backend = "devices", entry: str | None = None
+    module: ir.Module,
+    backend: Backend = "devices",
+    entry: str | None = None,
+    *,
+    cache: bool | str | Path = False,
 ) -> CompiledProgram:
     """Compile a module in any form; call the result with global arrays.
 
     `backend` says what the devices are: threads of this process ("devices"), devices of JAX
     ("xla"), the ranks that a launcher has started, of which this is one ("mpi", "mpi4py",
     "torch"), or what a class of your own executes (docs/library.md). The module is not changed.
-    Raises `ShardError` for what cannot be partitioned or run.
+    With `cache`, what our own code compiles is kept in a folder, or for `True` in the user's
+    (docs/compiling.md), and loaded from there. Raises `ShardError` for what cannot be partitioned
+    or run.
     """
     module = _ready(module)
-    source = Source.of(module.operation.get_asm(enable_debug_info=True))
     with _file_locations(module):
-        return CompiledProgram(source, backend, entry)
+        source = Source.of(with_file_names(module.operation.get_asm(enable_debug_info=True)))
+        return CompiledProgram(source, backend, entry, cache=_cache_of(cache))
+
+
+def _cache_of(given: bool | str | Path) -> Cache | None:
+    """The cache that a user names; none where rules of a user's may read what no key has."""
+    if not isinstance(given, bool | str | Path):
+        raise ShardError(f"cache is {given!r}: give True, or a folder")
+    if not given or has_records_of_users() or contexts.has_dialects_of_users():
+        return None
+    return Cache.of_user() if given is True else Cache(Path(given).absolute())
 
 
 @overload

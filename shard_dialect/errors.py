@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 Severity = Literal["error", "warning", "remark", "note"]
 
@@ -206,17 +206,6 @@ def raised_in(error: BaseException) -> tuple[Diagnostic, ...]:
 
 FAILURES = (Exception, SystemExit, GeneratorExit)
 """All that a user's code may end with, but for Ctrl-C."""
-T = TypeVar("T")
-
-
-def of_user(what: str, call: Callable[[], T], location: str | None = None) -> T:
-    """What a user's function returns; whatever it raises is a `ShardError` that names `what`."""
-    try:
-        return call()
-    except ShardError as error:
-        raise (error.at(location) if location else error) from None
-    except FAILURES as error:
-        raise ShardError(f"{what} raised {brief(error)}", location, raised_in(error)) from error
 
 
 def cannot(do: str, path: str, error: OSError) -> ShardError:

@@ -58,6 +58,11 @@ def _main(arguments: Sequence[str]) -> int:
     options, pipeline = parse_arguments(arguments, __doc__ or "")
     if options.output != STDOUT:
         Output(options.output).check(plugins.files(options.load_plugin))
+    if options.emit_object:
+        if not options.output.endswith(".o") or options.split_input_file:
+            raise ShardError("--emit-object writes FILE.o and FILE.h of one module: give -o FILE.o")
+        header = options.output.removesuffix("o") + "h"
+        Output(header).check([options.input, *plugins.files(options.load_plugin)])
     if options.crash_reproducer:
         others = (options.input, options.output, *plugins.files(options.load_plugin))
         Output(options.crash_reproducer).check(others)
@@ -301,6 +306,8 @@ class _Driver:
             from shard_dialect.backends.python.python_module import emit_python
 
             return emit_python(module, options.emit_python).encode()
+        if options.emit_object:
+            return self._object(module)
         if options.emit_stablehlo:
             run_pipeline(module, "lower{target=stablehlo}")
         if options.emit_bytecode:
@@ -308,6 +315,17 @@ class _Driver:
             module.operation.write_bytecode(file)
             return file.getvalue()
         return self._text(module.operation, source).rstrip("\n").encode() + b"\n"
+
+    def _object(self, module: ir.Module) -> bytes:
+        """The object; its header is written beside it, under the same name."""
+        from shard_dialect.backends.cpu.object_file import object_file
+
+        path = Path(self.options.output)
+        name = re.sub(r"\W", "_", path.stem, flags=re.ASCII)
+        found = object_file(module, self.options.entry, f"_{name}" if name[0].isdigit() else name)
+        header = found.header.encode()
+        Output(str(path.with_suffix(".h"))).replace(lambda file: file.write(header))
+        return found.code
 
     def _text(self, operation: ir.Operation, source: Source) -> str:
         """The module in the vocabulary of its file, unless passes that are named have chosen one.

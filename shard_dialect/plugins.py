@@ -20,6 +20,7 @@ from pathlib import Path
 from types import ModuleType
 
 from shard_dialect.errors import FAILURES, ShardError, brief, cannot, raised_in
+from shard_dialect.processes.code_of_users import in_code_of_user
 
 GROUP = "shard_dialect.plugins"
 _loaded: dict[str, ModuleType | None] = {}
@@ -79,7 +80,8 @@ def _load_once(name: str, shown: str) -> None:
 def _guarded(import_it: Callable[[], ModuleType], shown: str) -> ModuleType:
     """Run an import; whatever it raises becomes one error line, at the plugin's own line."""
     try:
-        return import_it()
+        with in_code_of_user(shown):
+            return import_it()
     except FAILURES as error:
         if isinstance(error, SyntaxError) and error.filename:
             location = f"{error.filename}:{error.lineno}:{error.offset or 1}"

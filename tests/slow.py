@@ -31,6 +31,7 @@ SLOW = {
     "emit/test_element_types.py": "runs emitted programs",
     "emit/test_emit_python.py": "runs emitted programs on ranks",
     "emit/test_files.py": "runs emitted programs on ranks",
+    "emit/test_object_files.py": "compiles C and C++, and starts ranks",
     "explorer": "starts Model Explorer",
     "forks": "starts processes",
     "hostile": "starts processes that end in every way",

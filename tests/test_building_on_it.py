@@ -317,6 +317,56 @@ def test_a_device_model_is_an_object() -> None:
             call()
 
 
+FIELDS = {
+    "flops": ({"f32": 1e12}, sd.DeviceModel),
+    "memory_bytes": (10**9, sd.DeviceModel),
+    "memory_bytes_per_second": (1e11, sd.DeviceModel),
+    "network": ([sd.NetworkLevel("w", None, 1e9, 1e-6)], sd.DeviceModel),
+    "sources": ((), sd.DeviceModel),
+    "cache_bytes": (0, sd.DeviceModel),
+    "efficiency": (sd.Efficiency(), sd.DeviceModel),
+    "devices": (2, sd.NetworkLevel),
+    "bytes_per_second": (1e9, sd.NetworkLevel),
+    "latency": (1e-6, sd.NetworkLevel),
+    "products": (1.0, sd.Efficiency),
+}
+NUMBERS = (float("nan"), float("inf"), -1, 10**400, True, "3", None, object(), sd, len)
+NUMBERS += ([3], [None], iter(int, 1), {3: 1.0}, {"f32": -1.0}, {"f32": float("nan")}, b"")
+
+
+def made(field: str, value: object) -> sd.DeviceModel:
+    """A device model in which one field is another."""
+    given: dict[type, dict[str, Any]] = {cls: {} for _, cls in FIELDS.values()}
+    for name, (usual, cls) in FIELDS.items():
+        given[cls][name] = value if name == field else usual
+    of_model = given[sd.DeviceModel]
+    if FIELDS[field][1] is sd.NetworkLevel:
+        of_model["network"] = [sd.NetworkLevel("w", **given[sd.NetworkLevel])]
+    if FIELDS[field][1] is sd.Efficiency:
+        of_model["efficiency"] = sd.Efficiency(**given[sd.Efficiency])
+    return sd.DeviceModel("it", **of_model)
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_device_model_of_nonsense_is_refused(field: str) -> None:
+    for value in NUMBERS:
+        if field != "devices" or value not in (None, 10**400):
+            with pytest.raises(sd.ShardError, match="must be"):
+                made(field, value)
+
+
+def test_a_device_model_is_no_subclass() -> None:
+    class Lies(sd.DeviceModel):
+        def flops_per_second(self, element: str) -> float:
+            raise ValueError
+
+    model = Lies("it", {"f32": 1.0}, 1, 1.0)
+    with pytest.raises(sd.ShardError, match="is a Lies: give its name, or a DeviceModel itself"):
+        sd.report(sd.parse(TEXT), device_model=model)
+    with pytest.raises(sd.ShardError, match="is a Lies: give a DeviceModel itself"):
+        sd.register_device_model("lies", model)
+
+
 def test_plans_of_reshards() -> None:
     grid = sd.Grid("g", (2, 4), axes=("data", "model"))
     plan = sd.plan_reshard([["data"], []], [[], ["data"]], (8, 8), grid)

@@ -218,6 +218,11 @@ class NamedSharding:
     given_steps: tuple[Reason, ...] = field(default=(), repr=False, compare=False)
     """The steps of a tensor that was not propagated."""
 
+    def __getstate__(self) -> dict[str, object]:
+        """With the steps, in the place of the graph that they are found in."""
+        settled = {"_number": None, "_origins": None, "given_steps": tuple(self.steps())}
+        return self.__dict__ | settled
+
     @property
     def name(self) -> str:
         """The most telling name."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 from shard_dialect.abi.lowered_program import choose_entry, find_function
+from shard_dialect.abi.typed_json import MisfitError, from_json, to_json
 from shard_dialect.analysis.changes.annotations import Placed
 from shard_dialect.analysis.changes.removals import SECONDS, Removals, Tried
 from shard_dialect.analysis.changes.what_if_question import names_of
@@ -39,7 +42,7 @@ from shard_dialect.analysis.report_text import (
     memory_text,
     schedule_text,
 )
-from shard_dialect.errors import Diagnostic, check_one_of, number_of
+from shard_dialect.errors import Diagnostic, ShardError, brief, check_one_of, number_of
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import form_of, refuse_form
 from shard_dialect.ir.grids import grids_of, refuse_more_devices
@@ -48,9 +51,7 @@ from shard_dialect.model.notebook_html import print_text, table_html, text_html
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.passes.partition.one_device import give_grid, mark_local
 from shard_dialect.passes.vocabularies.as_written import printed_as
-
-if TYPE_CHECKING:
-    from shard_dialect.proof.prove import Proof
+from shard_dialect.proof.prove import Proof
 
 SCHEMA = 1
 """The version of the JSON; it is raised where a field changes its meaning or goes."""
@@ -72,8 +73,8 @@ class ProgramReport:
     memory: Memory
     compute: Compute
     schedule: Schedule
-    program: LocalProgram = field(repr=False)
-    """The program that each device runs."""
+    program: LocalProgram | None = field(repr=False, compare=False)
+    """The program that each device runs; `None` in a copy, or from another process."""
     prices: DeviceModel = field(repr=False)
     """The device model itself."""
     layers: LayeredProgram = field(repr=False)
@@ -106,7 +107,29 @@ class ProgramReport:
     @cached_property
     def layer_costs(self) -> tuple[OpCost, ...]:
         """The cost of each op of `layers`."""
+        assert self.program is not None, "a copy has them"
         return costs_of(self.layers, self.program, self.prices, self.communication, self.memory)
+
+    def __getstate__(self) -> dict[str, object]:
+        """All but ops of MLIR, which are of this process alone; what they cost is kept."""
+        return {**self.__dict__, "layer_costs": self.layer_costs, "program": None}
+
+    def to_json(self) -> str:
+        """All of the report, for `from_json` of the same version of this package."""
+        plain = copy.deepcopy(self)
+        return json.dumps({"report": to_json(plain), "layer costs": to_json(plain.layer_costs)})
+
+    @classmethod
+    def from_json(cls, text: str) -> ProgramReport:
+        """The report that `to_json` wrote. Raises `ShardError` for any other text."""
+        try:
+            data = json.loads(text)
+            report = from_json(cls, data["report"])
+            costs = from_json(tuple[OpCost, ...], data["layer costs"])
+        except (ValueError, LookupError, TypeError, RecursionError, MisfitError) as error:
+            raise ShardError(f"this is no report of this version: {brief(error)}") from None
+        report.__dict__["layer_costs"] = costs
+        return report
 
     def __str__(self) -> str:
         head = f"@{self.entry} on {number_of(self.devices, 'device')}, times on {self.device_model}"

@@ -250,6 +250,7 @@ Passes of ours and of upstream's run in the order given; these come first:
 Options, of many:
   -o FILE                      write to a file
   --emit-python=mpi4py|torch   write the local form as a Python program
+  --emit-object -o FILE.o      compile it, with a C header
   --emit-stablehlo             write it as plain StableHLO, for other compilers
   --pass-pipeline=TEXT         a pipeline: 'builtin.module(propagate,cse)'
   --stop-after=PASS            run up to this pass, also inside --spmd
@@ -327,6 +328,7 @@ def _add_input_and_output(group: _Group) -> None:
         choices=("mpi4py", "torch"),
         help="write the local form as a Python program, over mpi4py or torch.distributed",
     )
+    _flag(group, "--emit-object", "compile it to an object with a C header, for MPI: -o FILE.o")
     _flag(group, "--emit-stablehlo", "write the local form as plain StableHLO, for other compilers")
     _flag(group, "--mesh-pretty", "print the local form's ops of 'mesh' in the RFC's spelling, too")
     _flag(group, "--mlir-print-op-generic", "print ops in the generic form")

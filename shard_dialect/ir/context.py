@@ -13,6 +13,7 @@ from shard_dialect.ir.diagnostics import NOT_REGISTERED, error_at
 from shard_dialect.ir.mesh import mesh_dialect
 from shard_dialect.ir.mesh.check_mesh_ops import mesh_checks
 from shard_dialect.ir.walk import walk
+from shard_dialect.processes.code_of_users import in_code_of_user
 
 Loader = Callable[[], None]
 _loaders: dict[str, Loader] = {}
@@ -40,6 +41,11 @@ def is_of_users(name: str) -> bool:
     return name in _loaders
 
 
+def has_dialects_of_users() -> bool:
+    """Whether a user registered any dialect."""
+    return bool(_loaders)
+
+
 def _load_irdl(text: str) -> None:
     irdl.load_dialects(ir.Module.parse(text))
 
@@ -59,7 +65,8 @@ def load_registered(keeps_loaded: bool = False) -> None:
         if context.is_dialect_loaded(name):
             raise ShardError(f"there is a dialect '{name}' already: yours needs another name")
         try:
-            load()
+            with in_code_of_user(f"what loads dialect '{name}'", load):
+                load()
         except FAILURES as error:
             is_of_mlir = isinstance(error, ShardError | ir.MLIRError | ValueError) and str(error)
             reason = " ".join(str(error).split()) if is_of_mlir else brief(error)

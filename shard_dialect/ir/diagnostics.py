@@ -6,7 +6,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 
@@ -118,12 +118,25 @@ def showing_locations(show: Callable[[str], str]) -> Iterator[None]:
         _shown.reset(token)
 
 
+def later_in(module: ir.Module) -> Callable[[], AbstractContextManager[None]]:
+    """What to enter for a user's code that runs later: it may make types, and speak of places."""
+    show = _shown.get()
+
+    @contextmanager
+    def enter() -> Iterator[None]:
+        with module.context, ir.Location.unknown(), showing_locations(show):
+            yield
+
+    return enter
+
+
 def location_text(location: ir.Location) -> str | None:
     """`file:line:col` of a location, or of the first location inside it that has one.
 
     Of calls it is that of the innermost one that is not in torch's own files.
     """
-    location = ir.Location.from_attr(location.attr)  # of its own class, which diagnostics lack
+    with location.context:  # a backend's class is called in none
+        location = ir.Location.from_attr(location.attr)  # of its own class, which diagnostics lack
     if isinstance(location, ir.FileLineColLoc):
         name = _name_of_cell(location.filename) or location.filename
         return _shown.get()(f"{name}:{location.start_line}:{location.start_col}")
@@ -152,7 +165,8 @@ def _name_of_cell(file: str) -> str | None:
 
 def name_in(location: ir.Location) -> str | None:
     """The innermost name in a location, which frameworks give to parameters; `None` without one."""
-    location = ir.Location.from_attr(location.attr)  # of its own class
+    with location.context:
+        location = ir.Location.from_attr(location.attr)  # of its own class
     if isinstance(location, ir.NameLoc):
         return name_in(location.child_loc) or location.name_str
     if isinstance(location, ir.CallSiteLoc):
@@ -164,7 +178,8 @@ def name_in(location: ir.Location) -> str | None:
 
 def names_in(location: ir.Location) -> Iterator[str]:
     """The names in a location, the outermost first."""
-    location = ir.Location.from_attr(location.attr)  # of its own class
+    with location.context:
+        location = ir.Location.from_attr(location.attr)  # of its own class
     if isinstance(location, ir.NameLoc):
         yield location.name_str
         yield from names_in(location.child_loc)

@@ -16,14 +16,14 @@ Source: Shardy, OpShardingRuleAttr, whose sizes come in the order of the factors
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import cast
+from typing import Any, cast, get_args
 
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, value_text
 from shard_dialect.model.factor_projection import Dims
-from shard_dialect.model.rule import ShardingRule
+from shard_dialect.model.rule import Role, ShardingRule, Window
 from shard_dialect.model.sharding import REDUCTIONS, Reduction, Shape
 
 KINDS = ("reduction", "need_replication", "permutation", "blocked_propagation")
@@ -54,7 +54,7 @@ def read_rule(text: str, shapes: Sequence[Shape | None] | None = None) -> Writte
     if match is None:
         raise ShardError(
             f"expected a rule as ([i, k], [k, j])->([i, j]) {{i=4, j=8, k=2}} reduction={{k}}, "
-            f"found {text}"
+            f"found {text[:_MOST_TEXT]}"
         )
     sides = [_tensors(match[side]) for side in ("operands", "results")]
     if match["sizes"] is not None:
@@ -141,6 +141,63 @@ def check_rule(
                         f"the rule has factors of {split} elements for dimension {dim} of {what} "
                         f"{number}, which has {shape[dim]}"
                     )
+
+
+def check_factors(rule: ShardingRule) -> None:
+    """Raise `ShardError` unless the fields of a rule are of their types, and speak of its factors.
+
+    Lists and sets will not do for tuples and frozensets: rules are keys.
+    """
+    factors = range(len(_listed("sizes", rule.sizes)))
+    _expect("sizes", rule.sizes, range(_MOST_ELEMENTS))
+    for what, tensors in (("operands", rule.operands), ("results", rule.results)):
+        for dims in filter(None, _listed(what, tensors)):
+            for dim in _listed(f"dimensions of {what}", dims):
+                _expect(f"factors of {what}", dim, factors)
+            used = [factor for dim in dims for factor in dim]
+            if len({*used}) < len(used):
+                raise ShardError(f"its {what} have a factor twice in a tensor: {value_text(dims)}")
+    for each in _listed("reductions", rule.reductions):
+        if not isinstance(each, tuple) or len(each) != 2 or each[1] not in REDUCTIONS:
+            raise ShardError(
+                f"its reductions have {value_text(each)}: expected a factor and one of "
+                f"{', '.join(REDUCTIONS)}"
+            )
+        _expect("reductions", each[:1], factors)
+    for what in ("need_replication", "permuted", "blocked"):
+        _expect(what, getattr(rule, what), factors, frozenset)
+    _expect("inits", rule.inits, range(len(rule.operands)))
+    for window in _listed("windows", rule.windows):
+        _check_window(window, rule)
+    if rule.role not in get_args(Role):
+        raise ShardError(f"its role is {value_text(rule.role)}: leave it out")
+
+
+def _check_window(window: object, rule: ShardingRule) -> None:
+    if not isinstance(window, Window):
+        raise ShardError(f"its windows have {value_text(window)}: expected Windows")
+    _expect("factors of windows", (window.factor,), range(len(rule.sizes)))
+    _expect("operands of windows", (window.operand,), range(len(rule.operands)))
+    dims = rule.operands[window.operand] or ()
+    _expect("dimensions of windows", (window.dim,), range(len(dims)))
+
+
+def _expect(what: str, numbers: object, known: range, kind: type[Collection[int]] = tuple) -> None:
+    """Raise `ShardError` unless `numbers` is a tuple, or of another kind, of known numbers."""
+    if type(numbers) is not kind or not all(type(n) is int and n in known for n in numbers):
+        raise ShardError(
+            f"its {what} are {value_text(numbers)}: expected a {kind.__name__} of numbers from 0 "
+            f"to {len(known) - 1}"
+        )
+
+
+_MOST_ELEMENTS, _MOST_TEXT = 1 << 62, 200
+
+
+def _listed(what: str, given: object) -> tuple[Any, ...]:
+    if not isinstance(given, tuple):
+        raise ShardError(f"its {what} are {value_text(given)}: expected a tuple")
+    return given
 
 
 def letter(factor: int) -> str:

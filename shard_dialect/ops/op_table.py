@@ -132,6 +132,11 @@ def is_registered(name: str) -> bool:
     return RECORDS.get(name) is not _BUILT_IN.get(name)
 
 
+def has_records_of_users() -> bool:
+    """Whether a user has registered the record of any op."""
+    return any(map(is_registered, RECORDS))
+
+
 def has_own_lowering(name: str) -> bool:
     """Whether a user has registered the lowering of the ops called `name`."""
     now, before = RECORDS.get(name, OpRecord()), _BUILT_IN.get(name, OpRecord())
@@ -174,7 +179,8 @@ def sharding_rule(*names: str, **facets: Unpack[Facets]) -> Callable[[_Registere
       "identity", that of the reduction, or "anything"; without it, the dimension is gathered
     * `partial`: a function that says which operands may be partial sums
     * `python`: the template of an expression, `{0}` the first operand, for emitted programs
-    * `stablehlo`: the name of an op of StableHLO, or a function that makes it
+    * `stablehlo`: the name of an op of StableHLO that takes the same operands, `abs`, or a function
+      that makes it; without it, XLA gets what the lowering makes
     * `sample`: a function that draws an instance of it, for tests (docs/testing.md)
 
     Of an earlier record of the same op what goes with its rule (partition, padding, partial) is
@@ -187,6 +193,8 @@ def sharding_rule(*names: str, **facets: Unpack[Facets]) -> Callable[[_Registere
         given: dict[str, Any] = {"rule": rule, **dict.fromkeys(_OF_RULE), **facets}
         if isinstance(given["padding"], str):
             given["padding"] = _PADDINGS.get(given["padding"], given["padding"])
+        if isinstance(named_op := given.get("stablehlo"), str):
+            given["stablehlo"] = named_op.removeprefix("stablehlo.")
         unknown = given.keys() - {each.name for each in fields(OpRecord)}
         if unknown:
             raise ShardError(f"unknown facets of {', '.join(names)}: {', '.join(sorted(unknown))}")
@@ -233,7 +241,9 @@ def rule_of(op: ir.Operation) -> ShardingRule | None:
             read = read_rule(rule, (*query.operands, *query.results)).rule
             check_rule(read, query.operands, query.results)
         except ShardError as error:
-            raise error.at(location_text(op.location)) from None
+            whose = "" if RULE in op.attributes else f"the rule of '{op.name}': "
+            place = location_text(op.location)
+            raise ShardError(whose + error.message, place, error.notes) from None
         if op.name == CUSTOM_CALL:
             return of_unknown_body(op, read)
         return replace(read, role="", need_replication=read.need_replication | read.lost)

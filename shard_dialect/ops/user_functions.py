@@ -13,16 +13,18 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
-from shard_dialect.errors import FAILURES, Diagnostic, ShardError, brief, raised_in
+from shard_dialect.errors import FAILURES, Diagnostic, ShardError, brief, raised_in, value_text
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import from_mlir_in, location_text
 from shard_dialect.model import ShardingRule
-from shard_dialect.model.rule_text import check_rule
+from shard_dialect.model.rule_text import check_factors, check_rule
 from shard_dialect.ops.factors import Query
 from shard_dialect.ops.operations import Flops, LocalOp
 from shard_dialect.ops.padding import Filling
 from shard_dialect.ops.partial_values import PartialQuery
+from shard_dialect.ops.partitioned_op import PartitionedOp
 from shard_dialect.ops.scalar_functions import Trait
+from shard_dialect.processes.code_of_users import in_code_of_user
 
 
 def guarded(name: str, facet: str, function: Any) -> Any:
@@ -45,7 +47,9 @@ def guarded(name: str, facet: str, function: Any) -> Any:
         op = next(filter(None, map(_op_of, arguments)), None)
         location = location_text(op.location) if op is not None else None
         try:
-            return check(function(*arguments), *arguments)
+            with in_code_of_user(what, function, location):
+                result = function(*arguments)
+            return check(result, *arguments)
         except _Refused as error:
             raise ShardError(f"{what} {error}", location, _defined(function)) from None
         except ShardError as error:
@@ -105,6 +109,10 @@ def _rule(result: object, query: Query) -> ShardingRule | str | None:
     if not isinstance(result, ShardingRule):
         raise _Refused(f"{_shown(result)}: expected a sd.ShardingRule, a rule as text, or None")
     try:
+        check_factors(result)
+    except ShardError as error:
+        raise _Refused(f"returned a rule of which {error.message}") from None
+    try:
         check_rule(result, query.operands, query.results)
     except ShardError as error:
         raise _Refused(f"returned {result}: {error.message}") from None
@@ -128,7 +136,27 @@ def _same_values(result: object, op: ir.Operation) -> object:
 
 
 def _stablehlo(result: object, op: ir.Operation, *_: object) -> object:
-    return _values([result] if isinstance(result, ir.Value) else result, op)
+    values = _values([result] if isinstance(result, ir.Value) else result, op)
+    given = [each.owner for each in op.operands]
+    for made_by in (each.owner for each in values if isinstance(each, ir.OpResult)):
+        if made_by == op:
+            raise _Refused("returned a result of the op itself")
+        if not made_by.name.startswith("stablehlo.") and made_by not in given:
+            raise _Refused(f"returned a result of '{made_by.name}', which is no op of StableHLO")
+        made_by.verify()
+    return values
+
+
+def _partitioned(_: object, partitioned: PartitionedOp) -> None:
+    """A function that adapts attributes leaves the types as they are, and the op valid."""
+    op = partitioned.op
+    for number, (value, shard) in enumerate(zip(op.results, partitioned.results, strict=True)):
+        type_ = value.type
+        if shard is not None and (
+            not isinstance(type_, ir.RankedTensorType) or tuple(type_.shape) != shard.shape
+        ):
+            raise _Refused(f"left result {number} as {type_}: it has the shape {[*shard.shape]}")
+    op.verify()
 
 
 def _python(_: object, writer: Any, op: ir.Operation) -> None:
@@ -138,11 +166,17 @@ def _python(_: object, writer: Any, op: ir.Operation) -> None:
 
 
 def _operations(result: object, _: LocalOp) -> Flops | None:
-    if isinstance(result, int):
-        return Flops(result)
-    if result is None or isinstance(result, Flops):
-        return result
-    raise _Refused(f"{_shown(result)}: expected a number of operations, a Flops, or None")
+    if result is None:
+        return None
+    count = Flops(result) if isinstance(result, int) else result
+    if not isinstance(count, Flops):
+        raise _Refused(f"{_shown(result)}: expected a number of operations, a Flops, or None")
+    if not (0 <= count.elementary <= count.total <= _MOST_OPERATIONS):
+        raise _Refused(f"returned {value_text(result)}: expected from 0 to 1e30 operations")
+    return count
+
+
+_MOST_OPERATIONS = 10**30
 
 
 def _partial(result: object, query: PartialQuery) -> object:
@@ -171,6 +205,7 @@ _CHECKS: Mapping[str, Callable[..., Any]] = {
     "loops": _same_values,
     "operations": _operations,
     "partial": _partial,
+    "partition": _partitioned,
     "padding": _padding,
     "stablehlo": _stablehlo,
     "python": _python,

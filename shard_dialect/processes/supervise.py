@@ -17,7 +17,7 @@ from types import FrameType
 
 from shard_dialect.errors import flush, say, shown
 from shard_dialect.processes.progress import Progress, is_child_of, where_shown
-from shard_dialect.processes.to_parent import WRITES, heard
+from shard_dialect.processes.to_parent import USER, WRITES, heard
 
 
 def _signals(*names: str) -> tuple[signal.Signals, ...]:
@@ -110,7 +110,7 @@ def supervised(
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
         listener.end()
-        say(signalled(asked.number))
+        say(signalled(asked.number) + listener.in_code_of_user)
         return 1
     if not os.WIFSIGNALED(status):
         return os.waitstatus_to_exitcode(status)
@@ -137,6 +137,8 @@ class _Listener:
         self._pipe = pipe
         self._progress = progress
         self._location, self._what = "", "its start"
+        self._user = ""
+        """The user's function that runs."""
         self._partial = ""
 
     def listen(self, *, waits: bool = True) -> None:
@@ -163,6 +165,9 @@ class _Listener:
         if first == WRITES:
             self._partial = second
             return
+        if first == USER:
+            self._user = second
+            return
         self._location, self._what = first or self._location, second
         self._progress.begin(second)
 
@@ -173,9 +178,16 @@ class _Listener:
         self._progress.end()
         remove(self._partial)
 
+    @property
+    def in_code_of_user(self) -> str:
+        """Where the child was, if that is a user's function, as the end of a message."""
+        return f" in {shown(self._user)}" if self._user else ""
+
     def crash(self, status: int) -> str:
         """The message for a child that a signal has ended."""
         crash = crash_of(status)
+        if crash is not None and self._user:
+            return f"error: MLIR crashed ({crash.name}) in {shown(self._user)}"
         if crash is not None:
             where = f"{shown(self._location)}: " if self._location else ""
             return f"{where}error: MLIR crashed ({crash.name}) in {shown(self._what)}"

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 
 WRITES = "!writes"
 """The message before a file is written, and again without a name afterwards."""
+USER = "!user"
+"""The message before a user's function is called, and again without a name afterwards."""
 _ANSWERED = 1.0
 """The seconds that the parent has for an answer; it may be waiting for other ranks."""
 _parent: int | None = None

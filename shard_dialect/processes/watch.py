@@ -20,14 +20,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NoReturn
 
-from shard_dialect.errors import flush, say, shown
+from shard_dialect.errors import flush, note, say, shown
 from shard_dialect.processes import hosts, jobs
 from shard_dialect.processes.launchers import Rank, end_job, ends_by_itself
 from shard_dialect.processes.progress import Progress, is_child_of, where_shown
 from shard_dialect.processes.report_killed_watch import Guard
 from shard_dialect.processes.startup import message_of
 from shard_dialect.processes.supervise import crash_of, end_with, remove, signalled
-from shard_dialect.processes.to_parent import WRITES, heard, is_watched, tell
+from shard_dialect.processes.to_parent import USER, WRITES, heard, is_watched, tell
 
 _ALONE = Rank(0, 1)
 _STATE, _FAILED, _LOST, _INVITED = "!state", "!failed", "!lost", "!invited"
@@ -170,6 +170,8 @@ class _Watch:
         self._rest = b""
         self._partial = ""
         """The file that the child is writing."""
+        self._user = ""
+        """The user's function that the child runs."""
         self._signals: list[int] = []
         self._status: int | None = None
         """The child's status, as `os.waitpid` returns it, once it has ended."""
@@ -309,6 +311,8 @@ class _Watch:
                 continue
             if first == WRITES:
                 self._partial = second
+            elif first == USER:
+                self._user = second
             elif first == _INVITED:
                 self._say(jobs.INVITED, second)
             elif first == _STATE:
@@ -375,7 +379,7 @@ class _Watch:
     def _cause(self, status: int) -> tuple[str, str]:
         """The message about a child that has ended with `status` by itself: kind and text."""
         who = f"rank {self._rank.number}" if self._is_launched else "the program"
-        location, what = self._doing
+        location, what = ("", self._user) if self._user else self._doing
         where, what = f"{shown(location)}: " if location else "", shown(what)
         crash = crash_of(status)
         if crash == signal.SIGABRT and what in (COMPILED, REFERENCE):
@@ -406,4 +410,7 @@ class _Watch:
             os.kill(self._child, signal.SIGKILL)
             _, self._status = os.waitpid(self._child, 0)
             self._drain()
+            if self._user:
+                who = f"rank {self._rank.number}" if self._is_launched else "it"
+                say(note(f"{who} was in {self._user}"))
         remove(self._partial)

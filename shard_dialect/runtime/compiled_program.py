@@ -24,6 +24,7 @@ from shard_dialect.runtime.communicators.world import InProcess, World
 from shard_dialect.runtime.compile import compile_by, compile_reference, compile_sharded
 from shard_dialect.runtime.dynamic_sizes import Sizes
 from shard_dialect.runtime.executable import Executable
+from shard_dialect.runtime.program_cache import Cache
 from shard_dialect.runtime.random_inputs import drawn_inputs
 from shard_dialect.runtime.saved_program import SavedProgram
 from shard_dialect.runtime.shards_of_arrays import is_jax, like, to_numpy
@@ -50,6 +51,7 @@ class CompiledProgram:
         backend: Backend = "devices",
         entry: str | None = None,
         executable: Executable | None = None,
+        cache: Cache | None = None,
     ):
         """Compile, or take what was compiled for this backend."""
         self._source, self._is_native = source, backend == "mpi"
@@ -63,7 +65,7 @@ class CompiledProgram:
                 self._executable = compile_by(in_process, source, entry)
             else:
                 self._executable = compile_sharded(
-                    source, entry, native_mpi=self._is_native, in_ranks=peers is not None
+                    source, entry, cache, native_mpi=self._is_native, in_ranks=peers is not None
                 )
         self.program = self._executable.program
         """Its boundary: the global and local types of arguments and results, and how they are

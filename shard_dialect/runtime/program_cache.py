@@ -35,12 +35,12 @@ from weakref import WeakValueDictionary
 import numpy as np
 import platformdirs
 
-from shard_dialect.backends.cpu.machine_code import Code, Engine, SharedLibrary, opt_level
+from shard_dialect.abi.typed_json import MisfitError, from_json, to_json
+from shard_dialect.backends.cpu.machine_code import Code, SharedLibrary, opt_level
 from shard_dialect.errors import Diagnostic
 from shard_dialect.ir.bindings import submodule
 from shard_dialect.ir.diagnostics import give, listening
 from shard_dialect.runtime.executable import Executable
-from shard_dialect.runtime.typed_json import MisfitError, from_json, to_json
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -287,7 +287,8 @@ def load_entry(folder: OwnFolder, name: str) -> tuple[Executable, tuple[Diagnost
     if sha256(folder.read(f"{name}.so", _MOST_BYTES)).hexdigest() != known.library:
         raise ValueError("the library is another entry's")
     code = known.with_calls()
-    library = SharedLibrary(folder.fixed(f"{name}.so"))
+    file = f"{name}.so"
+    library = SharedLibrary(folder.fixed(file), folder.path / file, known.library)
     executable = _loaded.get(library.handle) or Executable.of(code, library)
     if executable.code != code:
         raise ValueError("it says something else of a library than before")
@@ -298,12 +299,7 @@ def load_entry(folder: OwnFolder, name: str) -> tuple[Executable, tuple[Diagnost
 def store_entry(
     folder: OwnFolder, name: str, executable: Executable, diagnostics: Iterable[Diagnostic]
 ) -> bool:
-    """Store an entry, and return whether it could be: only what was compiled here can.
-
-    Raises `OSError`.
-    """
-    if not isinstance(executable.library, Engine):
-        return False
+    """Store an entry, and return whether its library could be written. Raises `OSError`."""
     with _begun(folder) as temporary:
         if not executable.library.write_library(temporary.path / _LIBRARY):
             return False

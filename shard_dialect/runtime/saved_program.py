@@ -60,8 +60,8 @@ class SavedProgram:
                 code = f"code-{token_hex(8)}"
                 if not store_entry(own, code, self.executable, []):
                     raise ShardError(
-                        f"cannot save to '{folder}': it takes the linker of a C compiler, and a "
-                        "program that was compiled by this process, not loaded"
+                        f"cannot save to '{folder}': it takes the linker of a C compiler, or the "
+                        "file that the program was loaded from"
                     )
                 data = {
                     "made for": _kind_of_machine(),

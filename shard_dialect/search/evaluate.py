@@ -8,7 +8,7 @@ from math import isnan, nan
 from typing import Literal
 
 from shard_dialect.analysis.program_costs import Costs, partitioned_costs
-from shard_dialect.errors import ShardError, of_user, value_text
+from shard_dialect.errors import ShardError, value_text
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.diagnostics import silent
@@ -18,6 +18,7 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import read_functions
 from shard_dialect.model import Annotation, Sharding
 from shard_dialect.model.devices.device_model import DeviceModel
+from shard_dialect.processes.code_of_users import of_user
 from shard_dialect.search.plan import Plan
 from shard_dialect.search.searched_function import Site, searched
 
@@ -112,7 +113,7 @@ class Evaluator:
         if not callable(objective):
             return {"time": costs.seconds, "bytes": costs.bytes, "memory": costs.peak}[objective]
         what = f"objective '{getattr(objective, '__name__', objective)}'"
-        found = of_user(what, lambda: objective(costs))
+        found = of_user(what, lambda: objective(costs), function=objective)
         number = of_user(what, lambda: float(found)) if isinstance(found, int | float) else nan
         if isnan(number):
             raise ShardError(f"{what} returned {value_text(found)} for {costs}: expected a number")

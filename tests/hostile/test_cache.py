@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from shard_dialect.abi.typed_json import MisfitError, from_json, to_json
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.runtime import compile as compiling
@@ -18,7 +19,6 @@ from shard_dialect.runtime import program_cache
 from shard_dialect.runtime import program_cache as caching
 from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.program_cache import VARIABLE, Cache
-from shard_dialect.runtime.typed_json import MisfitError, from_json, to_json
 from tests.hostile.programs import TINY
 from tests.runtime.test_cache import results
 

@@ -177,6 +177,27 @@ def test_a_template_that_is_broken_is_refused_at_the_op() -> None:
     assert str(caught.value.location).endswith(OP)
 
 
+@pytest.mark.parametrize("name", ["abs", "stablehlo.abs"])
+def test_an_op_of_stablehlo_by_its_name(name: str) -> None:
+    register(stablehlo=name)
+    module = sd.run_pipeline(sd.parse(PROGRAM), "spmd,lower{target=stablehlo}")
+    assert "stablehlo.abs" in sd.to_text(module)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("absolute", "the stablehlo of 'plugged.op' is 'stablehlo.absolute': there is no such op"),
+        ("add", "the stablehlo of 'plugged.op', 'stablehlo.add': 'stablehlo.add' op expected 2"),
+    ],
+)
+def test_a_name_that_does_not_fit_is_refused_at_the_op(name: str, said: str) -> None:
+    register(stablehlo=name)
+    with pytest.raises(ShardError, match=said) as caught:
+        sd.run_pipeline(sd.parse(PROGRAM), "spmd,lower{target=stablehlo}")
+    assert str(caught.value.location).endswith(OP)
+
+
 def test_operations_may_be_a_number() -> None:
     register(operations=lambda _: 7)
     assert sd.report(sd.parse(PROGRAM)).compute.flops == 7

@@ -97,6 +97,27 @@ def test_what_it_does_wrong_names_it(run: Callable[[Shards], Any], message: str)
     assert raised.value.message == f"backend 'mine' {message}"
 
 
+def test_what_runs_later_speaks_of_places_and_makes_types(tmp_path: Path) -> None:
+    """A backend's `run`, and a judge's function, are called long after the module was parsed."""
+    (tmp_path / "in.mlir").write_text(SINE)
+
+    class Refuses:
+        def __init__(self, module: ir.Module, entry: str) -> None:
+            self.op = next(each for each in walk(module.operation) if each.name.endswith("sine"))
+
+        def run(self, shards: Shards) -> Any:
+            raise sd.error_at(self.op.location, f"no {ir.F32Type.get()}")
+
+    def judge(module: ir.Module, entry: str) -> Callable[..., Any]:
+        return Refuses(module, entry).run
+
+    program = sd.compile(sd.parse(tmp_path / "in.mlir"), Refuses)
+    with pytest.raises(sd.ShardError, match=r"in\.mlir:4:8: error: no f32"):
+        program(np.zeros(4, np.float32))
+    with pytest.raises(sd.ShardError, match=r"in\.mlir:4:8: error: no f32"):
+        sd.compile(sd.parse(tmp_path / "in.mlir")).check(judge=judge)
+
+
 def test_names_are_those_of_one_backend() -> None:
     registered(lambda shards: shards)
     with pytest.raises(sd.ShardError, match="backend 'mine' exists already"):

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 import shard_dialect as sd
+from shard_dialect.ir import context
+from shard_dialect.ops import op_table
+from shard_dialect.ops.op_table import RECORDS
 from tests.conftest import run_child
 from tests.extras import needs
 
@@ -83,8 +86,50 @@ def test_it_is_refused_where_it_does_not_fit(saved: Path, tmp_path: Path) -> Non
 def test_nothing_is_overwritten(saved: Path) -> None:
     with pytest.raises(sd.ShardError, match="is not empty: save to a new folder"):
         sd.compile(sd.parse(TEXT)).save(saved)
-    with pytest.raises(sd.ShardError, match="not loaded"):
-        sd.load(saved).save(saved.parent / "again")
+
+
+def test_what_was_loaded_is_saved_again_while_its_file_is_there(saved: Path) -> None:
+    loaded = sd.load(saved)
+    loaded.save(saved.parent / "again")
+    again = sd.load(saved.parent / "again")
+    assert (again(X, W) == 2 * (X @ W)).all()
+    (code,) = saved.glob("*.so")
+    code.unlink()
+    with pytest.raises(sd.ShardError, match="or the file that the program was loaded from"):
+        loaded.save(saved.parent / "third")
+
+
+@pytest.fixture
+def _no_code_of_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests of the process may have registered rules and dialects."""
+    for name in RECORDS.keys() - op_table._BUILT_IN.keys():
+        monkeypatch.delitem(RECORDS, name)
+    for name in filter(op_table.is_registered, [*RECORDS]):
+        monkeypatch.setitem(RECORDS, name, op_table._BUILT_IN[name])
+    monkeypatch.setattr(context, "_loaders", {})
+
+
+@pytest.mark.usefixtures("_no_code_of_users")
+def test_what_was_compiled_is_kept_in_a_folder(tmp_path: Path, pipelines: list[str]) -> None:
+    for number in range(2):
+        program = sd.compile(sd.parse(TEXT), cache=tmp_path / "kept")
+        assert (program(X, W) == 2 * (X @ W)).all()
+        program.save(tmp_path / str(number))
+        assert pipelines == ["spmd", "lower"]
+    assert sorted(each.suffix for each in (tmp_path / "kept").iterdir()) == [".json", ".so"]
+    assert (sd.load(tmp_path / "1")(X, W) == 2 * (X @ W)).all()
+    with pytest.raises(sd.ShardError, match="cache is 3: give True, or a folder"):
+        sd.compile(sd.parse(TEXT), cache=3)  # type: ignore[arg-type]
+
+
+def test_nothing_is_kept_with_rules_of_a_user(tmp_path: Path) -> None:
+    """They may read what no key has."""
+    sd.sharding_rule("kept.op")("([i]) -> ([i])")
+    try:
+        sd.compile(sd.parse(TEXT), cache=tmp_path / "kept")
+    finally:
+        RECORDS.pop("kept.op")
+    assert not (tmp_path / "kept").exists()
 
 
 @needs("jax")

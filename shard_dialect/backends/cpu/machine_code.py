@@ -15,10 +15,12 @@ import os
 import resource
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
 from shard_dialect.abi.lowered_program import Program, find_function
 from shard_dialect.backends.cpu.arena import Arena, use_arena
@@ -149,6 +151,9 @@ class Library(Protocol):
     def packed(self, name: str) -> Callable[[int], None]:
         """The function that takes pointers to the arguments of the function `name`."""
 
+    def write_library(self, path: Path) -> bool:
+        """Write it as a shared library; return whether that worked."""
+
 
 @dataclass(frozen=True)
 class Code:
@@ -160,11 +165,16 @@ class Code:
     names: tuple[str, ...]
     """The names of our functions that it calls."""
 
+    @property
+    def symbol(self) -> str:
+        """The name of the entry's function."""
+        return _PREFIX + self.program.entry
+
     def started(self, library: Library, addresses: Mapping[str, int]) -> tuple[Table, Entry]:
         """Bind the code to the addresses; return its table and the function to call."""
         table = Table(addresses, self.names)
         table.bind(library.packed(BIND))
-        return table, library.packed(_PREFIX + self.program.entry)
+        return table, library.packed(self.symbol)
 
 
 Entry = Callable[[int], None]
@@ -195,8 +205,17 @@ def to_loop_code(module: ir.Operation, entry: str) -> LoopCode:
 
 def generate(parsed: ir.Module, entry: str) -> tuple[Code, Engine]:
     """Compile the function `entry` of a module in the lowered form, which is consumed."""
+    code = to_llvm(parsed, entry)
+    doing("LLVM")
+    with parsed.context, ir.Location.unknown():
+        return code, Engine(parsed, code.symbol)
+
+
+def to_llvm(parsed: ir.Module, entry: str) -> Code:
+    """Bring a module in the lowered form to the LLVM dialect, in place."""
     module = parsed.operation
     with module.context, ir.Location.unknown():
+        defined = set(map(name_of, functions_of(module)))  # collectives, where they call MPI
         loops = to_loop_code(module, entry)
         program, function, called = loops.program, loops.function, loops.called
         pass_pointers(module, function)
@@ -208,6 +227,7 @@ def generate(parsed: ir.Module, entry: str) -> tuple[Code, Engine]:
         answered = (
             f"_mlir_ciface_{name}"
             for name in (*program.sites, *program.ranks, *program.torch_calls)
+            if name not in defined
         )
         names = (*answered, *called, *functions_called(module))
         try:
@@ -228,8 +248,7 @@ def generate(parsed: ir.Module, entry: str) -> tuple[Code, Engine]:
                     op.location,
                     f"'{op.name}' op cannot be run: there is no lowering to LLVM for it",
                 )
-        doing("LLVM")
-        return Code(program, loops.arena.bytes, names), Engine(parsed, entry)
+        return Code(program, loops.arena.bytes, names)
 
 
 def opt_level() -> int:
@@ -246,13 +265,14 @@ def opt_level() -> int:
 class Engine:
     """Code that LLVM has just compiled."""
 
-    def __init__(self, module: ir.Module, entry: str) -> None:
+    def __init__(self, module: ir.Module, symbol: str) -> None:
         with reporting(module.context):
             engine = submodule("execution_engine").ExecutionEngine(
                 module, opt_level=opt_level(), enable_pic=True
             )
-        if not engine.raw_lookup(_PREFIX + entry):
-            raise ShardError(f"cannot compile @{entry}: it calls functions that are not there")
+        if not engine.raw_lookup(symbol):
+            name = symbol.rpartition(_PREFIX)[2]
+            raise ShardError(f"cannot compile @{name}: it calls functions that are not there")
         self._engine = engine
 
     def packed(self, name: str) -> Callable[[int], None]:
@@ -260,30 +280,41 @@ class Engine:
         return _called(self._engine.raw_lookup(name))
 
     def write_library(self, path: Path) -> bool:
-        """Link the code to a shared library; return whether that worked.
-
-        LLVM ends the process if it cannot write the object file: it writes to memory, which is not
-        full as disks are, and not at all where files have a largest size.
-        """
+        """Link the code to a shared library; return whether that worked."""
         linker = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-        is_limited = resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY
-        if linker is None or is_limited or not hasattr(os, "memfd_create"):
+        if linker is None or not self.has_object():
             return False
-        with open(os.memfd_create(path.stem), "wb") as memory:
+        with self.object_file() as memory:
             object_file = f"/proc/self/fd/{memory.fileno()}"
-            self._engine.dump_to_object_file(object_file)
             command = [linker, "-shared", "-o", str(path), object_file, "-lm"]
             done = subprocess.run(
                 command, capture_output=True, check=False, pass_fds=[memory.fileno()]
             )
         return done.returncode == 0
 
+    @staticmethod
+    def has_object() -> bool:
+        """Whether `object_file` can be written: not where files have a largest size."""
+        is_limited = resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY
+        return not is_limited and hasattr(os, "memfd_create")
+
+    @contextmanager
+    def object_file(self) -> Iterator[IO[bytes]]:
+        """The code as an object file in memory, for the `with` body.
+
+        LLVM ends the process if it cannot write the file: memory is not full as disks are.
+        """
+        with open(os.memfd_create("code"), "w+b") as memory:
+            self._engine.dump_to_object_file(f"/proc/self/fd/{memory.fileno()}")
+            yield memory
+
 
 class SharedLibrary:
     """Code that was compiled before. Raises `OSError` if it cannot be loaded."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, file: Path, digest: str) -> None:
         self._library = ctypes.CDLL(str(path))
+        self._file, self._digest = file, digest
         self.handle = self._library._handle
         """The same for the same library, however often it is loaded."""
 
@@ -291,6 +322,17 @@ class SharedLibrary:
         """The function that takes pointers to the arguments of `name`."""
         address = ctypes.cast(getattr(self._library, f"_mlir_{name}"), ctypes.c_void_p).value
         return _called(address or 0)
+
+    def write_library(self, path: Path) -> bool:
+        """Copy the file, if it still is what was loaded."""
+        try:
+            content = self._file.read_bytes()
+        except OSError:
+            return False
+        if sha256(content).hexdigest() != self._digest:
+            return False
+        path.write_bytes(content)
+        return True
 
 
 def _called(address: int) -> Callable[[int], None]:

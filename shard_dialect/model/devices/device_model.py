@@ -43,7 +43,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from shard_dialect.errors import ShardError, cannot, first_line_of
+from shard_dialect.errors import ShardError, cannot, first_line_of, value_text
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -104,6 +104,13 @@ class DeviceModel:
         efficiency: Efficiency = Efficiency(),
     ) -> None:
         """Raise `ShardError` for what no device has."""
+        if isinstance(flops, list | tuple) and all(map(_is_pair, flops)):
+            flops = dict(flops)
+        is_named = isinstance(flops, Mapping) and all(isinstance(each, str) for each in flops)
+        _expect(is_named, "'flops'", "a dict, or pairs, of rates by element types", flops)
+        _expect_all("'network'", "NetworkLevels", network, NetworkLevel)
+        _expect_all("'sources'", "strings", sources, str)
+        _expect(type(efficiency) is Efficiency, "'efficiency'", "an Efficiency", efficiency)
         rates = tuple(dict(flops).items())
         memory = memory_bytes, memory_bytes_per_second
         given = name, rates, *memory, tuple(network), tuple(sources), cache_bytes, efficiency
@@ -121,8 +128,8 @@ class DeviceModel:
                 "bytes_per_second": self.memory_bytes_per_second,
                 "cache_bytes": self.cache_bytes,
             },
-            "efficiency": asdict(self.efficiency),
-            "network": list(map(asdict, self.network)),
+            "efficiency": _as_given(self.efficiency),
+            "network": list(map(_as_given, self.network)),
             "sources": list(self.sources),
         }
 
@@ -135,11 +142,12 @@ class DeviceModel:
         >>> DeviceModel.read("h100").network[0].name
         'NVLink'
         """
-        if isinstance(given, DeviceModel):
+        if type(given) is DeviceModel:
             return given
         if not isinstance(given, str):
             raise ShardError(
                 f"the device model is a {type(given).__name__}: give its name, or a DeviceModel"
+                f"{_NO_SUBCLASS if isinstance(given, DeviceModel) else ''}"
             )
         if given in _REGISTERED:
             return _REGISTERED[given]
@@ -254,8 +262,11 @@ def register_device_model(name: str, model: DeviceModel) -> None:
 
     Raises `ShardError` for a name that another one has.
     """
-    if not isinstance(model, DeviceModel):
-        raise ShardError(f"device model '{name}' is a {type(model).__name__}: give a DeviceModel")
+    if type(model) is not DeviceModel:
+        itself = _NO_SUBCLASS if isinstance(model, DeviceModel) else ""
+        raise ShardError(
+            f"device model '{name}' is a {type(model).__name__}: give a DeviceModel{itself}"
+        )
     if name in device_model_names() and _REGISTERED.get(name) != model:
         raise ShardError(f"there is a device model '{name}' already")
     _REGISTERED[name] = model
@@ -264,6 +275,25 @@ def register_device_model(name: str, model: DeviceModel) -> None:
 def device_model_names() -> list[str]:
     """The names of the device models that come with the package, and of those registered."""
     return sorted({*(path.stem for path in _FOLDER.glob("*.toml")), *_REGISTERED})
+
+
+_MOST = 1e100
+_NO_SUBCLASS = " itself, since its methods are not called for each price"
+
+
+def _as_given(given: Efficiency | NetworkLevel) -> dict[str, Any]:
+    """The fields; unlike `asdict`, it copies none."""
+    return {each.name: getattr(given, each.name) for each in fields(given)}
+
+
+def _is_pair(each: object) -> bool:
+    return isinstance(each, list | tuple) and len(each) == 2 and isinstance(each[0], str)
+
+
+def _expect_all(what: str, expected: str, found: object, kind: type) -> None:
+    """Raise `ShardError` unless `found` is a list of these."""
+    holds = isinstance(found, list | tuple) and all(type(each) is kind for each in found)
+    _expect(holds, what, f"a list of {expected}", found)
 
 
 def _model(data: dict[str, Any]) -> DeviceModel:
@@ -352,7 +382,7 @@ def _expect_keys(
 
 def _expect(holds: bool, what: str, expected: str, found: object) -> None:
     if not holds:
-        raise ShardError(f"{what} must be {expected}, found {found!r}")
+        raise ShardError(f"{what} must be {expected}, found {value_text(found)}")
 
 
 def _expect_text(data: Mapping[str, Any], key: str, where: str) -> None:
@@ -365,7 +395,7 @@ def _expect_positive(
     """A finite number above 0, or from `least` on."""
     number = data[key]
     is_number = isinstance(number, int | float) and not isinstance(number, bool)
-    is_number = is_number and number < float("inf")
+    is_number = is_number and number <= _MOST
     in_range = is_number and (number > 0 if least is None else number >= least)
     expected = "a positive number" if least is None else f"a number, at least {least}"
     _expect(in_range, f"'{key}' of {where}", expected, number)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import cast
 
-from shard_dialect.errors import ShardError, aside, did_you_mean, of_user
+from shard_dialect.errors import ShardError, aside, did_you_mean
 from shard_dialect.ir.bindings import PassManager, ir
 from shard_dialect.ir.diagnostics import from_mlir, from_mlir_in, location_text, reporting
 from shard_dialect.ir.function import record_forms
@@ -40,6 +40,7 @@ from shard_dialect.passes.framework.options import (
 )
 from shard_dialect.passes.framework.pass_table import is_registered, pass_class, pass_names
 from shard_dialect.passes.pipelines import PIPELINES
+from shard_dialect.processes.code_of_users import of_user
 from shard_dialect.processes.progress import Count
 from shard_dialect.processes.to_parent import doing, what_is_done
 
@@ -368,12 +369,12 @@ def _run(manager: PassManager, op: ir.Operation) -> None:
 
 def _of_user(callback: _Callback, name: str, verify: bool) -> _Callback:
     """`callback`, for a user's pass called `name`: what it raises, or breaks, is its error."""
-    what = f"pass '{name}'"
+    what, rewrite = f"pass '{name}'", pass_class(name).rewrite
 
     def guarded(op: ir.Operation, handle: object) -> None:
         place = None if op.name == _MODULE else location_text(op.location)
         try:
-            of_user(what, lambda: callback(op, handle), place)
+            of_user(what, lambda: callback(op, handle), place, rewrite)
         except ShardError as error:
             if isinstance(error.__cause__, ir.MLIRError):
                 raise from_mlir_in(what, error.__cause__, place) from None

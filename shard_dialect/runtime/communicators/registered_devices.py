@@ -18,8 +18,10 @@ import numpy as np
 
 from shard_dialect.abi.tensor_types import Array
 from shard_dialect.backends.xla.xla_devices import XlaDevices
-from shard_dialect.errors import ShardError, of_user
+from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.diagnostics import later_in
+from shard_dialect.processes.code_of_users import of_user
 from shard_dialect.runtime.communicators.launched_world import BACKENDS
 from shard_dialect.runtime.communicators.world import InProcess, Runnable, Shards
 from shard_dialect.runtime.local_programs import read_local_program
@@ -82,8 +84,8 @@ class RegisteredExecutable:
 
     def __init__(self, name: str, executor: type[LocalExecutor], module: ir.Module, entry: str):
         self.program = read_local_program(module.operation, entry)
-        self._what = f"backend '{name}'"
-        self._executor = of_user(self._what, lambda: executor(module, entry))
+        self._what, self._in_module = f"backend '{name}'", later_in(module)
+        self._executor = of_user(self._what, lambda: executor(module, entry), function=executor)
 
     def run(self, shards: Sequence[Shards]) -> list[list[Array]]:
         """As `LocalExecutor.run`. Raises `ShardError` for results that do not fit the program."""
@@ -93,7 +95,8 @@ class RegisteredExecutable:
             by_device = islice(self._executor.run(list(map(list, shards))), len(shards) + 1)
             return [[*islice(each, most)] for each in by_device]
 
-        results = of_user(self._what, run)
+        with self._in_module():
+            results = of_user(self._what, run, function=self._executor.run)
         if len(results) != len(shards):
             raise self._wrong(f"returned the results of {len(results)} devices, not {len(shards)}")
         return [self._checked(rank, each) for rank, each in enumerate(results)]

@@ -8,11 +8,12 @@ the ops that it left, whose regions it has converted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
+from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.diagnostics import located
+from shard_dialect.ir.diagnostics import from_mlir, located, location_text
 from shard_dialect.ir.walk import walk
 from shard_dialect.ops.dialects.mesh_rules import erase_roll
 from shard_dialect.ops.op_record import LoweringFunction, OpRecord
@@ -32,7 +33,7 @@ def expand_rolls(module: ir.Operation) -> None:
 @needs(forms=NOT_LOWERED)
 def expand_ops(module: ir.Operation) -> None:
     """Expand to other ops, before upstream's conversion; users' own ops by their records."""
-    _expand([(op, record.lowering) for op, record in _recorded(module)])
+    _expand(module, [(op, record.lowering) for op, record in _recorded(module)])
 
 
 @needs(forms=NOT_LOWERED)
@@ -44,13 +45,16 @@ def expand_registered_ops(
     Those that another facet writes stay.
     """
     _expand(
-        (op, record.lowering)
-        for op, record in _recorded(module)
-        if has_own_lowering(op.name)
-        and (
-            facet == "lowering"
-            or not (getattr(record, facet) or getattr(record.scalar_function, facet, ""))
-        )
+        module,
+        (
+            (op, record.lowering)
+            for op, record in _recorded(module)
+            if has_own_lowering(op.name)
+            and (
+                facet == "lowering"
+                or not (getattr(record, facet) or getattr(record.scalar_function, facet, ""))
+            )
+        ),
     )
 
 
@@ -60,20 +64,25 @@ def expand_to_loops(module: ir.Operation) -> None:
 
     The passes before that would fold a buffer that loops fill into the op that reads it.
     """
-    _expand([(op, record.loops) for op, record in _recorded(module)])
+    _expand(module, [(op, record.loops) for op, record in _recorded(module)])
 
 
 def _recorded(module: ir.Operation) -> Iterator[tuple[ir.Operation, OpRecord]]:
     return ((op, record) for op in walk(module) if (record := record_of(op)))
 
 
-def _expand(found: Iterable[tuple[ir.Operation, LoweringFunction | None]]) -> None:
+def _expand(
+    module: ir.Operation, found: Iterable[tuple[ir.Operation, LoweringFunction | None]]
+) -> None:
     ops = [(op, expansion) for op, expansion in found if expansion]
     if ops:
         for dialect in ("arith", "bufferization", "complex", "linalg", "math", "memref", "scf"):
             ir.Context.current.dialects[dialect]  # loads it
         ir.Context.current.dialects["tensor"]
+    of_users: dict[str | None, str] = {}
     for op, expansion in reversed(ops):
+        if has_own_lowering(op.name):
+            of_users[location_text(op.location)] = op.name
         with ir.InsertionPoint(op), op.location:
             values = expansion(op)
         if list(values) == list(op.results):
@@ -81,3 +90,18 @@ def _expand(found: Iterable[tuple[ir.Operation, LoweringFunction | None]]) -> No
         for old, new in zip(op.results, values, strict=True):
             old.replace_all_uses_with(new)
         op.erase()
+    if of_users:
+        _verify(module, of_users)
+
+
+def _verify(module: ir.Operation, of_users: Mapping[str | None, str]) -> None:
+    """Raise a `ShardError` that names the lowering where one that is a user's made invalid IR."""
+    try:
+        module.verify()
+    except ir.MLIRError as error:
+        found = from_mlir(error)
+        name = of_users.get(found.location)
+        if name is None:
+            raise found from None
+        message = f"the lowering of '{name}' made invalid IR: {found.message}"
+        raise ShardError(message, found.location, found.notes, found.further) from None

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import load_dialects_of
-from shard_dialect.ir.diagnostics import error_at, located
+from shard_dialect.ir.diagnostics import error_at, from_mlir_in, located
 from shard_dialect.ir.function import BOUNDARY, functions_of, name_of
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.mesh.attributes import DEVICE
@@ -207,7 +207,22 @@ def _values(op: ir.Operation) -> list[ir.Value]:
     written = record.stablehlo if record else None
     if callable(written):
         return listed(written(op))
+    if written:
+        return _named(op, f"stablehlo.{written}")
     raise _no_words(op)
+
+
+def _named(op: ir.Operation, name: str) -> list[ir.Value]:
+    """The results of the op of StableHLO that a user says `op` is."""
+    if not op.context.is_registered_operation(name):
+        raise ShardError(f"the stablehlo of '{op.name}' is '{name}': there is no such op")
+    types = [tensor_type(each.type) for each in op.results]
+    made = ir.Operation.create(name, types, tensors_of(op.operands))
+    try:
+        made.verify()
+    except ir.MLIRError as error:
+        raise from_mlir_in(f"the stablehlo of '{op.name}', '{name}'", error, None) from None
+    return list(made.results)
 
 
 def _no_words(op: ir.Operation) -> ShardError:

@@ -14,10 +14,11 @@ import numpy as np
 
 from shard_dialect.abi.lowered_program import find_function
 from shard_dialect.abi.tensor_types import Array
-from shard_dialect.errors import ShardError, check_one_of, of_user
+from shard_dialect.errors import ShardError, check_one_of
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.diagnostics import error_at
+from shard_dialect.ir.diagnostics import error_at, later_in
 from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.processes.code_of_users import of_user
 from shard_dialect.processes.to_parent import doing
 from shard_dialect.runtime.checking.reference.by_upstream import compile_by_upstream
 from shard_dialect.runtime.checking.reference.by_xla import compile_by_xla
@@ -142,7 +143,7 @@ def _by_user(by: UserJudge, module: ir.Operation, entry: str, reference: Referen
             reasons.append(str(error))
             return None
 
-    run = of_user(what, compile_it)
+    run = of_user(what, compile_it, function=by)
     if reasons:
         raise ShardError(f"cannot run the unsharded program with {what}: {reasons[0]}")
     if not callable(run):
@@ -151,10 +152,12 @@ def _by_user(by: UserJudge, module: ir.Operation, entry: str, reference: Referen
             "arguments, a list of arrays, to the list of its results"
         )
 
-    count = len(reference.results)
+    count, in_module = len(reference.results), later_in(copy)
 
     def execute(inputs: Sequence[Array]) -> list[Array]:
-        found = of_user(what, lambda: _arrays(run([each.copy() for each in inputs]), count))
+        with in_module():
+            copies = [each.copy() for each in inputs]
+            found = of_user(what, lambda: _arrays(run(copies), count), function=run)
         given = [f"{each.dtype}{list(each.shape)}" for each in found]
         expected = [f"{each.dtype}{list(each.shape)}" for each in reference.results]
         if given != expected:

@@ -56,7 +56,7 @@ def from_json(type_: Any, data: object) -> Any:
     AllReduce(axes=(0,), reduction='max')
     >>> from_json(tuple[int, ...], [1, "2"])
     Traceback (most recent call last):
-    shard_dialect.runtime.typed_json.MisfitError: '2' is not of type int
+    shard_dialect.abi.typed_json.MisfitError: '2' is not of type int
     """
     read = _READERS.get(get_origin(type_))
     if read is not None:
@@ -65,7 +65,7 @@ def from_json(type_: Any, data: object) -> Any:
         return _union(tuple(RECORDS), data)
     if is_dataclass(type_):
         return _dataclass(type_, data)
-    if type(data) is not type_:
+    if type(data) is not type_ and not (type_ is float and type(data) is int):  # a sum of nothing
         raise _misfit(data, type_)
     return data
 
