@@ -14,7 +14,7 @@ from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.mesh.attributes import expect, integer
 from shard_dialect.ir.mesh.check_mesh_ops import DIRECTIONS
 from shard_dialect.ir.sdy import syntax
-from shard_dialect.ir.sdy.syntax import axis_number, to_annotation
+from shard_dialect.ir.sdy.syntax import NUMBERED_REDUCTIONS, axis_number, to_annotation
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.model import Annotation, Grid, Reduction, ShardingError
 from shard_dialect.model.rule_text import WrittenRule, check_rule, read_rule
@@ -182,19 +182,23 @@ def reduced(op: ir.Operation, reader: SdyReader) -> Annotation:
     dims = out.dims
     if op.name == "sdy.reduce_scatter":  # the result is split along axes that the operand is not
         dims = tuple(syntax.Dim(is_open=True) for _ in dims)
-    operand = replace(out, dims=dims, unreduced=tuple(partial), reduction=_reduction(op))
+    reduced = {each.name for each in axes}
+    replicated = tuple(each for each in out.replicated if each.name not in reduced)
+    operand = replace(
+        out, dims=dims, replicated=replicated, unreduced=tuple(partial), reduction=_reduction(op)
+    )
     return reader.annotation(operand, op.operands[0].type)
 
 
 def _reduction(op: ir.Operation) -> Reduction:
     """The reduction, which newer versions of Shardy number unless it is a sum."""
-    kinds: tuple[Reduction, ...] = ("sum", "max", "min")
     if "reduction_op" not in op.attributes:
-        return kinds[0]
+        return NUMBERED_REDUCTIONS[0]
     number = integer(expect(op, "reduction_op", ir.IntegerAttr, "a number"))
-    if not 0 <= number < len(kinds):
-        raise ShardingError(f"has reduction_op {number}: expected 0 to {len(kinds) - 1}")
-    return kinds[number]
+    if not 0 <= number < len(NUMBERED_REDUCTIONS):
+        last = len(NUMBERED_REDUCTIONS) - 1
+        raise ShardingError(f"has reduction_op {number}: expected 0 to {last}")
+    return NUMBERED_REDUCTIONS[number]
 
 
 def _check_edge(op: ir.Operation, reader: SdyReader) -> None:
