@@ -75,7 +75,30 @@ class SdyReader:
 
         An op without results may have one, on a maximal mesh. Raises `ShardingError`.
         """
-        shardings = syntax.read_per_value(str(attribute))
+        return self._each(syntax.read_per_value(str(attribute)), types)
+
+    def manual_shardings(self, op: ir.Operation) -> tuple[list[Annotation], list[Annotation]]:
+        """The annotations of a manual computation's operands and results. Raises `ShardingError`.
+
+        Those on an empty mesh are replicated, on the mesh of the others.
+        """
+        keys = ("in_shardings", "out_shardings")
+        sides = [syntax.read_per_value(str(_attribute(op, key))) for key in keys]
+        meshes = [each.mesh for each in (*sides[0], *sides[1]) if not self.is_empty(each.mesh)]
+        operands, results = (
+            [replace(e, mesh=meshes[0]) if meshes and self.is_empty(e.mesh) else e for e in each]
+            for each in sides
+        )
+        return self._each(operands, _types(op.operands)), self._each(results, _types(op.results))
+
+    def is_empty(self, mesh: str | Grid) -> bool:
+        """Whether nothing can be split on a mesh, which names no device either."""
+        grid = mesh if isinstance(mesh, Grid) else self.grids.get(mesh)
+        return grid is not None and not grid.rank and not grid.device_ids
+
+    def _each(
+        self, shardings: Sequence[syntax.TensorSharding], types: Sequence[ir.Type]
+    ) -> list[Annotation]:
         if not types and len(shardings) == 1 and not shardings[0].dims:
             return [self.annotation(shardings[0], ir.NoneType.get())]
         if len(shardings) != len(types):
@@ -257,13 +280,13 @@ def _check_manual(op: ir.Operation, reader: SdyReader) -> None:
     arguments = _types(op.regions[0].blocks[0].arguments)
     returned = _types(_terminator(op).operands)
     used: set[str] = set()
-    for key, what, types, local in (
-        ("in_shardings", "operand", _types(op.operands), arguments),
-        ("out_shardings", "result", _types(op.results), returned),
+    operands, results = reader.manual_shardings(op)
+    for shardings, what, types, local in (
+        (operands, "operand", _types(op.operands), arguments),
+        (results, "result", _types(op.results), returned),
     ):
         if len(types) != len(local):
             raise ShardingError(f"has {len(types)} {what}s, and {len(local)} in its region")
-        shardings = reader.per_value(_attribute(op, key), types)
         for number, annotation in enumerate(shardings):
             grid = reader.grids.get(annotation.grid)
             if grid is None:

@@ -65,7 +65,7 @@ def _has_boundary(op: ir.Operation) -> bool:
 
 @dataclass(frozen=True)
 class _Declaring(sdy.SdyReader):
-    """Declares the meshes that shardings inline, and takes an empty mesh for the module's other."""
+    """Declares the meshes that shardings inline, and takes the largest for an empty mesh."""
 
     module: ir.Operation
 
@@ -76,9 +76,10 @@ class _Declaring(sdy.SdyReader):
         """
         found = super().annotation(given, type_)
         others = [grid for grid in self.grids.values() if grid.rank]
-        if len(others) != 1 or not _is_empty(self.grids[found.grid]):
+        if not others or not self.is_empty(found.grid):
             return found
-        return replace(found, sharding=replace(found.sharding, grid=others[0].name))
+        largest = max(others, key=lambda grid: grid.size)
+        return replace(found, sharding=replace(found.sharding, grid=largest.name))
 
     def grid_like(self, mesh: Grid) -> Grid:
         """Return the declared grid equal to `mesh`; declare one if there is none."""
@@ -90,10 +91,6 @@ class _Declaring(sdy.SdyReader):
             with ir.InsertionPoint.at_block_begin(body(self.module)), self.module.location:
                 write_cluster(grid)
         return grid
-
-
-def _is_empty(grid: Grid) -> bool:
-    return not grid.rank and not grid.device_ids
 
 
 class _Importer:
@@ -294,10 +291,8 @@ class _Importer:
 
     def manual(self, op: ir.Operation) -> None:
         names = syntax.read_manual_axes(str(op.attributes["manual_axes"]))
-        types = [value.type for value in op.operands]
         results = [result.type for result in op.results]
-        annotations_in = self.reader.per_value(op.attributes["in_shardings"], types)
-        annotations_out = self.reader.per_value(op.attributes["out_shardings"], results)
+        annotations_in, annotations_out = self.reader.manual_shardings(op)
         grid = self._common_grid([*annotations_in, *annotations_out])
         axes = write_axes([axis_number(name, grid, "manual_axes") for name in names])
         region = self._region(op, {MANUAL: axes})
