@@ -61,8 +61,10 @@ PIPELINES = (
 )
 """At a `;`, the module is printed and parsed again."""
 _TO_LOWERED = re.compile("[,;]lower$")
-_PROGRAMS = 50
+_PROGRAMS = 20
 """The number of programs in a round, one run of hypothesis."""
+_RARE = 40
+"""At least so many ops are favoured in a round: those that were drawn least before it."""
 _SHRINKING = 60.0
 """The largest number of seconds to shrink a failure."""
 
@@ -166,6 +168,12 @@ class Fuzzer:
             self._round(f"{seed}/{number}")
             number += 1
 
+    @property
+    def rare(self) -> list[str]:
+        """The ops that were drawn least, which the next round is to favour."""
+        counts = sorted(self.drawn[name] for name in self.names)
+        return [name for name in self.names if self.drawn[name] <= counts[:_RARE][-1]]
+
     def _round(self, seed: str) -> None:
         settings = hypothesis.settings(
             max_examples=_PROGRAMS,
@@ -176,7 +184,7 @@ class Fuzzer:
             report_multiple_bugs=False,
             verbosity=hypothesis.Verbosity.quiet,
         )
-        case = hypothesis.given(programs(self.names))(self.case)
+        case = hypothesis.given(programs(self.names, self.rare))(self.case)
         self.failure = None
         with suppress(_Failed, _OutOfTime, HypothesisException):
             hypothesis.seed(seed)(settings(case))()

@@ -54,18 +54,27 @@ class ManualBoundary:
 
     @property
     def outside_annotation(self) -> Annotation:
-        """The annotation outside: replicated along manual axes that do not split the tensor."""
+        """The annotation outside: replicated along manual axes that do not split the tensor.
+
+        >>> grid = Grid("g", (4, 4))
+        >>> annotation = Annotation(Sharding("g", ((0,),)), replicated=(SubAxis(1, 2, 2),))
+        >>> print(ManualBoundary(annotation, (0, 1), grid).outside_annotation)
+        [[0], {replicated = [1]}]
+        """
         sharding = self.annotation.sharding
         split = tuple(
             tuple(axis for axis in axes if self._splits(axis) or full_axis(axis) not in self.manual)
             for axes in sharding.split_axes
         )
         used = [axis for axes in split for axis in axes] + list(sharding.partial)
-        barred = [rest for axis in self.manual for rest in _rest_of(axis, used, self.grid)]
+        replicated = [
+            *(axis for axis in self.annotation.replicated if full_axis(axis) not in self.manual),
+            *(rest for axis in self.manual for rest in _rest_of(axis, used, self.grid)),
+        ]
         return replace(
             self.annotation,
             sharding=replace(sharding, split_axes=split),
-            replicated=tuple({*self.annotation.replicated, *barred}),
+            replicated=tuple(dict.fromkeys(replicated)),
         )
 
     def outside(self, inside: Sharding) -> Sharding:

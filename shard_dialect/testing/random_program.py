@@ -76,6 +76,8 @@ class _Module:
     names: Sequence[str]
     """The names of the ops to draw from, all with the same probability."""
     isolated: Isolated | None
+    rare: Sequence[str] = ()
+    """Those of `names` to draw more often than the others, all with the same probability."""
     precisions: Sequence[str] = ("f32",)
     """The float types that may replace a sample's f32."""
     ops: list[str] = field(default_factory=list)
@@ -128,9 +130,15 @@ class _Module:
 
 
 def any_program(
-    rng: Random, ops: Sequence[str] | None = None, isolated: Isolated | None = None
+    rng: Random,
+    ops: Sequence[str] | None = None,
+    isolated: Isolated | None = None,
+    rare: Sequence[str] = (),
 ) -> Program:
-    """A program of samples of these ops, or of all that can be run; the same for one seed."""
+    """A program of samples of these ops, or of all that can be run; the same for one seed.
+
+    Most samples are of `rare` ops, if there are any.
+    """
     names = sorted(ops) if ops is not None else runnable()
     # Hypothesis shrinks it to 0.
     kind = rng.randrange(100) if set(names) >= STAGED | SHARDY | COLLECTIVE else 0
@@ -141,7 +149,7 @@ def any_program(
         text, unsharded = shardy_program(rng) if kind >= 72 else collective_program(rng)
         features = frozenset({SEVERAL_SIZES} if "<@small," in text else ())
         return Program(text, tuple(re.findall(r"stablehlo\.\w+", unsharded)), unsharded, features)
-    module = _Module(rng, any_grids(rng), not chance(rng, 0.4), names, isolated)
+    module = _Module(rng, any_grids(rng), not chance(rng, 0.4), names, isolated, rare)
     if chance(rng, 0.35):
         module.precisions = ("f32", *rng.choice(_MIXED))
     module.has_extents = chance(rng, 0.4)
@@ -264,7 +272,8 @@ class _Function:
     # Ops
 
     def sample(self) -> None:
-        op = self.rng.choice(self.module.names)
+        rare = self.module.rare
+        op = self.rng.choice(rare if rare and chance(self.rng, 0.8) else self.module.names)
         sizes = EVEN if self.module.is_even else UNEVEN + EVEN
         drawn: Sample = SAMPLES[op](Draws(self.rng, sizes, [each.type for each in self.known()]))
         precision = self.rng.choice(self.module.precisions)

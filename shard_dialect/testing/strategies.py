@@ -45,10 +45,12 @@ def samples(op: str, *, even: bool = False) -> SearchStrategy[Sample]:
 
 
 @st.composite
-def programs(draw: st.DrawFn, ops: Sequence[str] | None = None) -> Program:
-    """Annotated programs of these ops, or of all that can be run."""
+def programs(
+    draw: st.DrawFn, ops: Sequence[str] | None = None, rare: Sequence[str] = ()
+) -> Program:
+    """Annotated programs of these ops, or of all that can be run; most of them `rare` ones."""
 
     def isolated(step: Callable[[Random], None]) -> None:
         draw(_randoms().map(step))  # in one shard, so that hypothesis can leave it out
 
-    return any_program(draw(_randoms()), ops, isolated)
+    return any_program(draw(_randoms()), ops, isolated, rare)

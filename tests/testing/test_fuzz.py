@@ -1,17 +1,19 @@
 """The fuzzer finds what is wrong, survives what crashes and hangs, and makes it small."""
 
+import math
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from shard_dialect.fuzz import _FEATURES as KINDS
-from shard_dialect.fuzz import main
-from shard_dialect.testing import any_program
-from shard_dialect.testing.child_process import Child, Result
+from shard_dialect.fuzz import Fuzzer, main
+from shard_dialect.testing import any_program, runnable
+from shard_dialect.testing.child_process import Child, Pipeline, Result
 from tests.conftest import run_child
 from tests.extras import needs
 
@@ -114,6 +116,22 @@ def test_each_kind_of_program_is_drawn() -> None:
     texts = [any_program(Random(seed)).text for seed in range(1500)]
     counts = {name: sum(1 for text in texts if kind.search(text)) for name, kind in KINDS.items()}
     assert min(counts.values()) >= 3, counts
+
+
+class _Passes(Child):
+    """Runs no program."""
+
+    def __init__(self) -> None:
+        pass
+
+    def run(self, text: str, pipelines: Sequence[Pipeline], unsharded: str = "") -> Result:
+        return Result("passed")
+
+
+def test_ops_that_were_not_drawn_yet_are_favoured() -> None:
+    drawn = Fuzzer(_Passes(), [("spmd,lower",)], runnable(), math.inf, 400)
+    drawn.run(seed=9)
+    assert len([name for name in runnable() if not drawn.drawn[name]]) <= 3
 
 
 def test_a_refusal_is_no_failure() -> None:

@@ -383,7 +383,8 @@ def _of_op(op: ir.Operation, shardings: Shardings, is_propagated: bool) -> Itera
             yield AnnotatedValue(op.operands[0], annotation, op.location, strength)
     elif annotated.required:
         yield AnnotatedValue(op.results[0], annotation, op.location, "default")
-        yield AnnotatedValue(op.operands[0], annotation, op.location, "default")
+        if not annotation.sharding.partial:  # which the operand may be whole for
+            yield AnnotatedValue(op.operands[0], annotation, op.location, "default")
 
 
 def _of_manual_result(

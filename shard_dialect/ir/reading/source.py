@@ -39,7 +39,7 @@ from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.reading.edits import Edit, edited
 from shard_dialect.ir.reading.spelling import code_of, edits
 from shard_dialect.ir.sdy.sdy_spelling import edits as sdy_edits
-from shard_dialect.ir.sdy.sdy_spelling import pretty_edits
+from shard_dialect.ir.sdy.sdy_spelling import numbered_reductions, pretty_edits
 from shard_dialect.ir.unread_annotations import warn_of_unread
 from shard_dialect.ir.verify import verify
 from shard_dialect.processes.startup import without_notices
@@ -119,7 +119,7 @@ def to_generic(text: str, name: str, lines_before: int) -> str:
     bindings, pass_manager = _bindings()
     context = _context()
     try:
-        module = bindings.Module.parse(text, context)
+        module = bindings.Module.parse(edited(text, numbered_reductions(text)), context)
         if "chlo." in text:
             pass_manager.parse(_DECOMPOSED, context).run(module.operation)
     except bindings.MLIRError as error:

@@ -14,7 +14,7 @@ from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.mesh.attributes import expect, integer
 from shard_dialect.ir.mesh.check_mesh_ops import DIRECTIONS
 from shard_dialect.ir.sdy import syntax
-from shard_dialect.ir.sdy.syntax import axis_number, to_annotation
+from shard_dialect.ir.sdy.syntax import NUMBERED_REDUCTIONS, axis_number, to_annotation
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.model import Annotation, Grid, Reduction, ShardingError
 from shard_dialect.model.rule_text import WrittenRule, check_rule, read_rule
@@ -75,7 +75,30 @@ class SdyReader:
 
         An op without results may have one, on a maximal mesh. Raises `ShardingError`.
         """
-        shardings = syntax.read_per_value(str(attribute))
+        return self._each(syntax.read_per_value(str(attribute)), types)
+
+    def manual_shardings(self, op: ir.Operation) -> tuple[list[Annotation], list[Annotation]]:
+        """The annotations of a manual computation's operands and results. Raises `ShardingError`.
+
+        Those on an empty mesh are replicated, on the mesh of the others.
+        """
+        keys = ("in_shardings", "out_shardings")
+        sides = [syntax.read_per_value(str(_attribute(op, key))) for key in keys]
+        meshes = [each.mesh for each in (*sides[0], *sides[1]) if not self.is_empty(each.mesh)]
+        operands, results = (
+            [replace(e, mesh=meshes[0]) if meshes and self.is_empty(e.mesh) else e for e in each]
+            for each in sides
+        )
+        return self._each(operands, _types(op.operands)), self._each(results, _types(op.results))
+
+    def is_empty(self, mesh: str | Grid) -> bool:
+        """Whether nothing can be split on a mesh, which names no device either."""
+        grid = mesh if isinstance(mesh, Grid) else self.grids.get(mesh)
+        return grid is not None and not grid.rank and not grid.device_ids
+
+    def _each(
+        self, shardings: Sequence[syntax.TensorSharding], types: Sequence[ir.Type]
+    ) -> list[Annotation]:
         if not types and len(shardings) == 1 and not shardings[0].dims:
             return [self.annotation(shardings[0], ir.NoneType.get())]
         if len(shardings) != len(types):
@@ -182,19 +205,23 @@ def reduced(op: ir.Operation, reader: SdyReader) -> Annotation:
     dims = out.dims
     if op.name == "sdy.reduce_scatter":  # the result is split along axes that the operand is not
         dims = tuple(syntax.Dim(is_open=True) for _ in dims)
-    operand = replace(out, dims=dims, unreduced=tuple(partial), reduction=_reduction(op))
+    reduced = {each.name for each in axes}
+    replicated = tuple(each for each in out.replicated if each.name not in reduced)
+    operand = replace(
+        out, dims=dims, replicated=replicated, unreduced=tuple(partial), reduction=_reduction(op)
+    )
     return reader.annotation(operand, op.operands[0].type)
 
 
 def _reduction(op: ir.Operation) -> Reduction:
     """The reduction, which newer versions of Shardy number unless it is a sum."""
-    kinds: tuple[Reduction, ...] = ("sum", "max", "min")
     if "reduction_op" not in op.attributes:
-        return kinds[0]
+        return NUMBERED_REDUCTIONS[0]
     number = integer(expect(op, "reduction_op", ir.IntegerAttr, "a number"))
-    if not 0 <= number < len(kinds):
-        raise ShardingError(f"has reduction_op {number}: expected 0 to {len(kinds) - 1}")
-    return kinds[number]
+    if not 0 <= number < len(NUMBERED_REDUCTIONS):
+        last = len(NUMBERED_REDUCTIONS) - 1
+        raise ShardingError(f"has reduction_op {number}: expected 0 to {last}")
+    return NUMBERED_REDUCTIONS[number]
 
 
 def _check_edge(op: ir.Operation, reader: SdyReader) -> None:
@@ -253,13 +280,13 @@ def _check_manual(op: ir.Operation, reader: SdyReader) -> None:
     arguments = _types(op.regions[0].blocks[0].arguments)
     returned = _types(_terminator(op).operands)
     used: set[str] = set()
-    for key, what, types, local in (
-        ("in_shardings", "operand", _types(op.operands), arguments),
-        ("out_shardings", "result", _types(op.results), returned),
+    operands, results = reader.manual_shardings(op)
+    for shardings, what, types, local in (
+        (operands, "operand", _types(op.operands), arguments),
+        (results, "result", _types(op.results), returned),
     ):
         if len(types) != len(local):
             raise ShardingError(f"has {len(types)} {what}s, and {len(local)} in its region")
-        shardings = reader.per_value(_attribute(op, key), types)
         for number, annotation in enumerate(shardings):
             grid = reader.grids.get(annotation.grid)
             if grid is None:

@@ -18,7 +18,11 @@ Of the pretty ops, those that JAX writes most:
                    : (tensor<8xf32>) -> tensor<8xf32>
 
 Other ops in their pretty form are read by jaxlib, which takes longer to load than a small file
-takes to compile.
+takes to compile. A reduction that newer versions of Shardy name is numbered for it, since it does
+not know the name:
+
+    sdy.all_reduce max {"x"} %0 out_sharding=<@mesh, [{}]>
+      becomes  sdy.all_reduce {"x"} %0 out_sharding=<@mesh, [{}]> {reduction_op = 1 : i32}
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from collections.abc import Generator, Iterator
 
 from shard_dialect.ir.reading.edits import Edit
 from shard_dialect.ir.reading.spelling import code_of
+from shard_dialect.ir.sdy.syntax import NUMBERED_REDUCTIONS
 
 _OP = re.compile(r'"sdy\.\w+"\s*\([^()]*\)\s*')
 _COMMENT = re.compile(r'//[^\n]*|(?P<string>"(?:[^"\\\n]|\\.)*")')
@@ -106,6 +111,10 @@ _MESH = re.compile(r'sdy\.mesh[ \t]+@(?:(?P<name>[\w$.\-]+)|(?P<quoted>"[^"\n]*"
 _CONSTRAINT = re.compile(
     r"sdy\.(?P<op>sharding_constraint|reshard)[ \t]+(?P<operand>%[\w$.\-]+(?:#\d+)?)[ \t]*<"
 )
+_REDUCED = re.compile(
+    rf"sdy\.(?:all_reduce|reduce_scatter)(?P<kind>[ \t]+(?:{'|'.join(NUMBERED_REDUCTIONS)}))"
+    r"(?=[ \t]*[{\[])[^\n]*?out_sharding[ \t]*=[ \t]*(?=<)"
+)
 _SPACE = re.compile(r"[ \t]*")
 _TYPE = re.compile(r"[ \t]*:[ \t]*(?P<type>tensor<)")
 _BRACKETS = {"<": ">", "{": "}"}
@@ -128,6 +137,25 @@ def pretty_edits(text: str) -> list[Edit] | None:
         ]
     except _NotSimple:
         return None
+
+
+def numbered_reductions(text: str) -> list[Edit]:
+    """The edits that number the named reductions of pretty collectives, in order."""
+    code, found = code_of(text), []
+    for match in _REDUCED.finditer(code):
+        kind = match["kind"]
+        number = f"reduction_op = {NUMBERED_REDUCTIONS.index(kind.strip())} : i32"
+        try:
+            end = _end_of_pretty_op(code, match.end())
+        except _NotSimple:
+            continue  # not MLIR; the parser reports it
+        found.append(Edit(match.start("kind"), len(kind), ""))
+        dictionary = _skip(code, end)
+        if code.startswith("{", dictionary):
+            found.append(Edit(dictionary + 1, 0, f"{number}, "))
+        else:
+            found.append(Edit(end, 0, f" {{{number}}}"))
+    return found
 
 
 def _of_pretty_op(code: str, text: str, start: int) -> Iterator[Edit]:

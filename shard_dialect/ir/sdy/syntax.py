@@ -43,6 +43,8 @@ _TOKEN = re.compile(
     r"|(?P<word>[A-Za-z_]\w*)|(?P<mark>[<>\[\]{}(),=?:#.]))"
 )
 T = TypeVar("T")
+NUMBERED_REDUCTIONS: tuple[Reduction, ...] = ("sum", "max", "min")
+"""The reductions by the number that `reduction_op` of a collective has for them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,6 +199,8 @@ class _Reader:
             )
         self.of: dict[int, Sharding] = {}
         self.boundaries: list[ManualBoundary] = []
+        self.manual_grids: list[Grid] = []
+        """The grids of manual computations, of which some have no boundary."""
         self.loop_uses: dict[int, Use] = {}
         """The grid and the axes of each op with annotated loops, by the op's id."""
         for number, sharding in zip(function.arguments, self.signature.arguments, strict=True):
@@ -223,7 +225,7 @@ class _Reader:
             *map(self._use, self.of.values()),
             *(self._use(each) for each in self.signature.results if each is not None),
             *(self._use(each.annotation.sharding) for each in self.boundaries),
-            *(_every_axis(each.grid) for each in self.boundaries),
+            *map(_every_axis, self.manual_grids),
             *self.loop_uses.values(),
             *(_every_axis(self.shardings.grid(name)) for name in self.stages.grids()),
             (self.grid, ()),
@@ -305,6 +307,9 @@ class _Reader:
         self._read_blocks(op.handle, op.blocks)
         if op.name in BOUNDARY_OPS:
             self.boundaries.append(boundary_of(op.handle, self.shardings))
+            self.manual_grids.append(self.boundaries[-1].grid)
+        if annotation_ops.is_manual(op.handle):
+            self.manual_grids.append(annotation_ops.grid_of(op.handle, self.shardings))
         loops = annotation_ops.read_loops(op.handle, self.shardings)
         if loops is not None:
             name, axes = loops

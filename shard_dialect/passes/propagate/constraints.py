@@ -13,7 +13,7 @@ constraints leave them open.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from shard_dialect.errors import ShardError
@@ -219,13 +219,16 @@ def _refuse_inside(op: Op, inner_ops: Iterable[ir.Operation]) -> None:
             )
 
 
-def default_grid(function: Function, shardings: Shardings) -> Grid:
-    """The grid for values without a sharding: the function's, or else the module's first with axes.
+def default_grid(
+    function: Function, shardings: Shardings, among: Collection[str] | None = None
+) -> Grid:
+    """The grid for values without a sharding: the function's, or else the first with axes.
 
-    The module declares a grid.
+    It is the first of the module, which declares a grid, or `among` these of its grids.
     """
     # The sort is stable: of the grids with axes the first declared comes first.
-    names = sorted(shardings.grids, key=lambda name: not shardings.grids[name].rank)[:1]
+    declared = [name for name in shardings.grids if name in (among or shardings.grids)]
+    names = sorted(declared, key=lambda name: not shardings.grids[name].rank)[:1]
     if "mesh_cluster" in function.handle.attributes:
         names = [annotation_ops.cluster_name(function.handle)]
     return shardings.grid(names[0])

@@ -148,7 +148,7 @@ def read_constrained(
 
 
 def grid_of(function: Function, constraints: Constraints, shardings: Shardings) -> Grid:
-    """The grid for values without a sharding: the one that all annotations name, or the default.
+    """The grid for values without a sharding: one that annotations name, or else the default.
 
     Annotated loops of ops are on the default.
     """
@@ -160,7 +160,7 @@ def grid_of(function: Function, constraints: Constraints, shardings: Shardings) 
         check_grid(shardings.grid(name), function)
     if len(names) == 1:
         return shardings.grid(names[0])
-    return check_grid(default_grid(function, shardings), function)
+    return check_grid(default_grid(function, shardings, named), function)
 
 
 def _follow_soft_constraints(

@@ -65,7 +65,7 @@ def _has_boundary(op: ir.Operation) -> bool:
 
 @dataclass(frozen=True)
 class _Declaring(sdy.SdyReader):
-    """Declares the meshes that shardings inline, and takes an empty mesh for the module's other."""
+    """Declares the meshes that shardings inline, and takes the largest for an empty mesh."""
 
     module: ir.Operation
 
@@ -76,9 +76,10 @@ class _Declaring(sdy.SdyReader):
         """
         found = super().annotation(given, type_)
         others = [grid for grid in self.grids.values() if grid.rank]
-        if len(others) != 1 or not _is_empty(self.grids[found.grid]):
+        if not others or not self.is_empty(found.grid):
             return found
-        return replace(found, sharding=replace(found.sharding, grid=others[0].name))
+        largest = max(others, key=lambda grid: grid.size)
+        return replace(found, sharding=replace(found.sharding, grid=largest.name))
 
     def grid_like(self, mesh: Grid) -> Grid:
         """Return the declared grid equal to `mesh`; declare one if there is none."""
@@ -90,10 +91,6 @@ class _Declaring(sdy.SdyReader):
             with ir.InsertionPoint.at_block_begin(body(self.module)), self.module.location:
                 write_cluster(grid)
         return grid
-
-
-def _is_empty(grid: Grid) -> bool:
-    return not grid.rank and not grid.device_ids
 
 
 class _Importer:
@@ -232,12 +229,12 @@ class _Importer:
     def collective(self, op: ir.Operation) -> None:
         """Convert a collective, which changes how a value is stored, and no element of it."""
         value = op.operands[0]
-        is_partial = op.name in (*sdy.REDUCTIONS, *sdy.TO_UNREDUCED)
-        if is_partial and isinstance(value.owner, ir.Block) and op.parent.name == "func.func":
-            raise ShardingError(
-                f"'{op.name}' op is on an argument: only a value that an op makes can be partial"
-            )
         if op.name in sdy.REDUCTIONS:
+            if isinstance(value.owner, ir.Block) and op.parent.name == "func.func":
+                raise ShardingError(
+                    f"'{op.name}' op is on an argument: only a value that an op makes can be "
+                    "partial"
+                )
             partial = self.shardings.write(sdy.reduced(op, self.reader))
             value = annotate(value, partial, as_result=False)
         self._reshard(op, value, self.reader.sharding(op.attributes["out_sharding"], value.type))
@@ -250,11 +247,16 @@ class _Importer:
         _keep_shardings(op, new.results[0])
 
     def edge(self, op: ir.Operation) -> None:
-        """Convert the sharding that Shardy has found for values of one edge, such as a loop's."""
+        """Convert the sharding that Shardy has found for values of one edge, such as a loop's.
+
+        It replaces that of the op that makes the value.
+        """
         value = op.operands[0]
         if "sharding" in op.attributes and isinstance(value.type, ir.RankedTensorType):
             found = self.reader.sharding(op.attributes["sharding"], value.type)
-            value = annotate(value, self.shardings.write(found), as_result=True)
+            attribute = self.shardings.write(found)
+            if not _annotated_anew(value, attribute):
+                value = annotate(value, attribute, as_result=True)
         op.results[0].replace_all_uses_with(value)
 
     def group(self, op: ir.Operation) -> None:
@@ -289,10 +291,8 @@ class _Importer:
 
     def manual(self, op: ir.Operation) -> None:
         names = syntax.read_manual_axes(str(op.attributes["manual_axes"]))
-        types = [value.type for value in op.operands]
         results = [result.type for result in op.results]
-        annotations_in = self.reader.per_value(op.attributes["in_shardings"], types)
-        annotations_out = self.reader.per_value(op.attributes["out_shardings"], results)
+        annotations_in, annotations_out = self.reader.manual_shardings(op)
         grid = self._common_grid([*annotations_in, *annotations_out])
         axes = write_axes([axis_number(name, grid, "manual_axes") for name in names])
         region = self._region(op, {MANUAL: axes})
@@ -377,6 +377,19 @@ def _annotation_of(value: ir.Value) -> ir.Attribute | None:
         return None if isinstance(annotation, ir.UnitAttr) else annotation
     says = owner.name in ("mesh.annotate", "mesh.reshard")
     return owner.attributes["sharding"] if says else None
+
+
+def _annotated_anew(value: ir.Value, annotation: ir.Attribute) -> bool:
+    """Replace the annotation on the op that makes a value, if there is one."""
+    if isinstance(value.owner, ir.Block) or _annotation_of(value) is None:
+        return False
+    if SHARDINGS in value.owner.attributes:
+        every = list(value.owner.attributes[SHARDINGS])
+        every[ir.OpResult(value).result_number] = annotation
+        value.owner.attributes[SHARDINGS] = ir.ArrayAttr.get(every)
+    else:
+        value.owner.attributes["sharding"] = annotation
+    return True
 
 
 def _keep_shardings(op: ir.Operation, new: ir.Value) -> None:

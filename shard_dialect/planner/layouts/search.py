@@ -27,6 +27,7 @@ from functools import cache
 from heapq import heappop, heappush
 from itertools import count as numbers
 from math import prod
+from operator import sub
 
 from shard_dialect.collectives import Step
 from shard_dialect.planner.layouts.layout import (
@@ -315,8 +316,10 @@ class _Missing:
         self.devices = list(_first_coordinates(sizes, 4 * _WITNESSES))
         if len(self.devices) > _WITNESSES:
             self.devices = self.devices[:: len(self.devices) // _WITNESSES + 1]
-        self.ends = cache(self._ends)
-        self.needs = [self.ends(dim, axes) for dim, axes in enumerate(problem.target[0])]
+        self.overlaps = cache(self._overlaps)
+        self.targets = [self._ends(dim, axes) for dim, axes in enumerate(problem.target[0])]
+        lengths = [[high - low for low, high in ends] for ends in self.targets]
+        self.needs = [prod(each) for each in zip(*lengths, strict=True)]
 
     def _ends(self, dim: int, axes: AxisNumbers) -> list[tuple[int, int]]:
         """Where each device's shard of `dim`, split along `axes`, begins and ends."""
@@ -330,6 +333,11 @@ class _Missing:
             ends.append((min(index * shard, size), min((index + 1) * shard, size)))
         return ends
 
+    def _overlaps(self, dim: int, axes: AxisNumbers) -> list[int]:
+        """How much of its target shard of `dim` each device has, where `axes` split it."""
+        pairs = zip(self.targets[dim], self._ends(dim, axes), strict=True)
+        return [max(0, min(high, end) - max(low, begin)) for (low, high), (begin, end) in pairs]
+
     def after(self, layout: Layout) -> int:
         problem = self.problem
         pending = [axis for axis in layout[1] if axis not in problem.target[1]]
@@ -337,16 +345,9 @@ class _Missing:
             return self._to_combine(layout, pending)
         if layout[0] == problem.target[0]:
             return 0
-        current_ends = [self.ends(dim, axes) for dim, axes in enumerate(layout[0])]
-        most = 0
-        for at in range(len(self.devices)):
-            need, overlap = 1, 1
-            for needed, current in zip(self.needs, current_ends, strict=True):
-                (low, high), (begin, end) = needed[at], current[at]
-                need *= high - low
-                overlap *= max(0, min(high, end) - max(low, begin))
-            most = max(most, need - overlap)
-        return most * problem.unit
+        overlaps = [self.overlaps(dim, axes) for dim, axes in enumerate(layout[0])]
+        held = map(prod, zip(*overlaps, strict=True))
+        return max(map(sub, self.needs, held), default=0) * problem.unit
 
     def _to_combine(self, layout: Layout, pending: AxisNumbers | list[int]) -> int:
         """The bound while `pending` axes must still be reduced, averaged over the devices.
