@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, cast
 from shard_dialect import plugins
 from shard_dialect.cli.flags import STDOUT, complete_opt, parse_arguments, unknown_flag
 from shard_dialect.cli.printing import guarded, write_output
-from shard_dialect.errors import ShardError, note, say
+from shard_dialect.errors import ShardError, cannot, note, say
 from shard_dialect.processes.atomic_files import Output
 from shard_dialect.processes.supervise import supervised
 from shard_dialect.processes.to_parent import doing, is_watched
@@ -53,6 +53,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return guarded(lambda: _main(arguments))
 
 
+def _check_header(path: str) -> None:
+    """Raise `ShardError` if a file that the user has not named is no header of an object."""
+    from shard_dialect.backends.cpu.object_file import HEADER_START
+
+    try:
+        start = Path(path).read_text(errors="replace")[: len(HEADER_START)]
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise cannot("read", path, error) from None
+    if start != HEADER_START:
+        raise ShardError(
+            f"'{path}' is no header of an object, and would be written over: give -o "
+            "another name, or remove it"
+        )
+
+
 def _main(arguments: Sequence[str]) -> int:
     gc.set_threshold(50_000)  # a short run makes little garbage; looking for it takes 5 ms
     options, pipeline = parse_arguments(arguments, __doc__ or "")
@@ -63,6 +80,7 @@ def _main(arguments: Sequence[str]) -> int:
             raise ShardError("--emit-object writes FILE.o and FILE.h of one module: give -o FILE.o")
         header = options.output.removesuffix("o") + "h"
         Output(header).check([options.input, *plugins.files(options.load_plugin)])
+        _check_header(header)
     if options.crash_reproducer:
         others = (options.input, options.output, *plugins.files(options.load_plugin))
         Output(options.crash_reproducer).check(others)

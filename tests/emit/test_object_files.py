@@ -172,3 +172,18 @@ def test_what_cannot_be_an_object_is_refused(
     assert main([str(ROOT / "examples/megatron.mlir"), *arguments]) == 1
     assert said in capsys.readouterr().err
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_header_of_the_users_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = [str(ROOT / "examples/megatron.mlir"), "--spmd", "--emit-object", "-o", "x.o"]
+    assert main(command) == 0
+    assert main(command) == 0
+    Path("x.h").write_text("int mine;\n")
+    Path("x.o").unlink()
+    assert main(command) == 1
+    assert "'x.h' is no header of an object, and would be written over" in capsys.readouterr().err
+    assert Path("x.h").read_text() == "int mine;\n"
+    assert not Path("x.o").exists()

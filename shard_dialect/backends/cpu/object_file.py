@@ -57,6 +57,7 @@ _MPI_OPS = {
     "bitwise_xor": "MPI_BXOR",
 }
 _NUMBERS = {"rank": "rank", "no_one": "MPI_PROC_NULL", "anyone": "MPI_ANY_SOURCE"}
+HEADER_START = "/* The program @"
 _RUN = "run"
 _PRODUCT = re.compile("(?:scipy_)?cblas_([sd])gemm(64_)?")
 _KEYWORDS = frozenset(
@@ -133,7 +134,7 @@ def _header(code: Code, name: str) -> str:
     parameters = _parameters(program.argument_names(), program.arguments, program.results)
     guard = f"{name.upper()}_H"
     lines = [
-        f"/* The program @{_in_comment(program.entry)} of {program.devices} devices.",
+        f"{HEADER_START}{_in_comment(program.entry)} of {program.devices} devices.",
         " *",
         f" * Each rank of a communicator of {program.devices} calls {name}_start, once, then",
         f" * {name}_run as often as it likes, with its own shards, one call at a time.",
