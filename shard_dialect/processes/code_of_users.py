@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from shard_dialect.errors import FAILURES, ShardError, brief, raised_in
-from shard_dialect.processes.to_parent import USER, is_watched, tell
+from shard_dialect.processes.to_parent import USER, is_watched, tell, what_is_done
 
 T = TypeVar("T")
 _now = ""
@@ -25,7 +25,7 @@ def in_code_of_user(what: str, function: Any = None, location: str | None = None
     if not is_watched():
         yield
         return
-    before = _now
+    before, location = _now, location or what_is_done()[0]
     _now = f"{what}{_defined(function)}{f', at {location}' if location else ''}"
     tell(USER, _now)
     try:

@@ -146,7 +146,10 @@ def test_a_crash_is_an_error_with_a_place(opt: Program, tmp_path: Path) -> None:
     plugin.write_text(CRASH)
     done = opt(EXAMPLE, "--load-plugin", plugin, "--cse", "--crash")
     assert done.returncode == 1
-    assert done.stderr == f"{EXAMPLE}:1:1: error: MLIR crashed (SIGSEGV) in crash\n"
+    where = f"{plugin}:{1 + CRASH[: CRASH.index('def rewrite')].count(chr(10))}"
+    assert done.stderr == (
+        f"error: MLIR crashed (SIGSEGV) in pass 'crash' ({where}), at {EXAMPLE}:1:1\n"
+    )
 
 
 def test_a_crash_of_the_parser_is_one_too(opt: Program, tmp_path: Path) -> None:
