@@ -187,7 +187,7 @@ class _Listener:
         """The message for a child that a signal has ended."""
         crash = crash_of(status)
         if crash is not None and self._user:
-            return f"error: MLIR crashed ({crash.name}) in {shown(self._user)}"
+            return f"error: the program crashed ({crash.name}) in {shown(self._user)}"
         if crash is not None:
             where = f"{shown(self._location)}: " if self._location else ""
             return f"{where}error: MLIR crashed ({crash.name}) in {shown(self._what)}"

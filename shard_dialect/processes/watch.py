@@ -386,8 +386,8 @@ class _Watch:
             text = f"ended itself (SIGABRT) in {what}: an assertion of it fails for these inputs"
             return "failed", f"{where}error: {who} {text}"
         if crash:
-            is_mlir = not self._is_launched and what not in (_START, COMPILED, REFERENCE)
-            who = "MLIR" if is_mlir else who
+            is_other = self._is_launched or self._user or what in (_START, COMPILED, REFERENCE)
+            who = who if is_other else "MLIR"
             return "failed", f"{where}error: {who} crashed ({crash.name}) in {what}"
         if not os.WIFSIGNALED(status):
             code = os.WEXITSTATUS(status)

@@ -148,7 +148,7 @@ def test_a_crash_is_an_error_with_a_place(opt: Program, tmp_path: Path) -> None:
     assert done.returncode == 1
     where = f"{plugin}:{1 + CRASH[: CRASH.index('def rewrite')].count(chr(10))}"
     assert done.stderr == (
-        f"error: MLIR crashed (SIGSEGV) in pass 'crash' ({where}), at {EXAMPLE}:1:1\n"
+        f"error: the program crashed (SIGSEGV) in pass 'crash' ({where}), at {EXAMPLE}:1:1\n"
     )
 
 

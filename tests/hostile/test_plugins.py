@@ -371,7 +371,7 @@ def test_a_function_that_crashes_is_named(
     done = opt(*with_function("partition", "ctypes.string_at(0)"), "--spmd")
     assert done.returncode == 1
     assert re.fullmatch(
-        r"error: MLIR crashed \(SIGSEGV\) in the partition of 'it.op' \(.*mine.py:5\), "
+        r"error: the program crashed \(SIGSEGV\) in the partition of 'it.op' \(.*mine.py:5\), "
         r"at .*in.mlir:7:8\n",
         done.stderr,
     )

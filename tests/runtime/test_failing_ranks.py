@@ -239,8 +239,8 @@ def test_a_rank_that_ends_ends_all(launch: Launch, place: str, fault: str, start
         message = "error: cannot load plugin '{plugin}': MemoryError"
     job = start(launch, f"{place} {fault}")
     said = job.end()
-    what = "its start" if place == "load" else "the compiled program"
     plugin = job.marks.parent / "fault.py"
+    what = f"plugin '{plugin}'" if place == "load" else "the compiled program"
     found = [re.sub(r"^\S+:\d+:\d+: ", "", error) for error in errors(said)]
     assert found == [message.format(who=who(launch), what=what, plugin=plugin)], said
     assert job.child.returncode == 1
