@@ -1,7 +1,7 @@
 """What a program is doing and how far it is, once it takes longer than two seconds.
 
     14 of 41 passes: insert-collectives: 12 s               in one line of a terminal
-    note: after 20 s: 14 of 41 passes: insert-collectives   in a log, every ten seconds
+    note: after 15 s: 14 of 41 passes: insert-collectives   in a log, after 5 s and each 10 s then
 
 The process that watches the program shows it (`Progress`), since no Python of the program runs
 while a C++ pass does. The program tells what begins (`doing`) and how far it is:
@@ -33,8 +33,8 @@ _SECONDS = 2.0
 """Nothing is shown of a program that takes no longer."""
 _REDRAWN = 0.25
 """The seconds between two drawings on a terminal."""
-_LOGGED = 10.0
-"""The seconds between two lines in a log."""
+_FIRST, _LOGGED = 5.0, 10.0
+"""The seconds until the first line in a log, and between two lines."""
 _FAR, _ASIDE, _BACK, _RESULT = "!far", "!aside", "!back", "!result"
 """The kinds of messages that the child sends, besides its present step."""
 _SENT = 0.1
@@ -125,7 +125,8 @@ class Progress:
     def __init__(self, answers: int, where: Where) -> None:
         self._answers = answers
         self._where = where
-        self._begun = self._logged = time.monotonic()
+        self._begun = time.monotonic()
+        self._logged = self._begun + _FIRST - _LOGGED
         self._what = "its start"
         self._far = self._waits = ""
         self._asides = 0

@@ -123,7 +123,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Clock, list[str]]
     let_go_aside(lambda is_result: nullcontext())
 
 
-def test_a_log_has_a_line_every_ten_seconds(written: tuple[Clock, list[str]]) -> None:
+def test_a_log_has_a_line_after_five_seconds_and_each_ten(written: tuple[Clock, list[str]]) -> None:
     clock, lines = written
     shown = progress.Progress(0, "log")
     shown.begin("insert-collectives")
@@ -133,7 +133,7 @@ def test_a_log_has_a_line_every_ten_seconds(written: tuple[Clock, list[str]]) ->
         shown.look()
     assert lines == [
         f"note: after {seconds} s: 14 of 41 passes: insert-collectives\n"
-        for seconds in (10, 20, 30)
+        for seconds in (5, 15, 25)
     ]
 
 
