@@ -1,5 +1,6 @@
 // What is on an empty mesh is replicated on whichever meshes there are; a manual computation may have no boundary.
 //
+// REQUIRES: jaxlib
 // RUN: shard-opt %s --spmd | filecheck %s
 // RUN: shard-run %s --check
 

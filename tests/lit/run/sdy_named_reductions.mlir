@@ -1,5 +1,6 @@
 // Newer versions of Shardy name the reduction of a collective, and say that its result is replicated.
 //
+// REQUIRES: jaxlib
 // RUN: shard-opt %s --spmd | filecheck %s
 // RUN: shard-run %s --check
 

@@ -1,6 +1,7 @@
 // Arguments are masked where they become parts of a sum; an edge says more than the op before it; of
 // several meshes those count that the function uses.
 //
+// REQUIRES: jaxlib
 // RUN: shard-opt %s --spmd | filecheck %s
 // RUN: shard-run %s --check
 // RUN: shard-run %s --check --entry=edge
