@@ -132,8 +132,7 @@ def test_a_log_has_a_line_after_five_seconds_and_each_ten(written: tuple[Clock, 
         clock.now = tenth / 10
         shown.look()
     assert lines == [
-        f"note: after {seconds} s: 14 of 41 passes: insert-collectives\n"
-        for seconds in (5, 15, 25)
+        f"note: after {seconds} s: 14 of 41 passes: insert-collectives\n" for seconds in (5, 15, 25)
     ]
 
 
