@@ -4,6 +4,7 @@ import asyncio
 import copy
 import multiprocessing
 import pickle
+import sys
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ import pytest
 
 import shard_dialect as sd
 from shard_dialect.ops import op_table
-from tests.conftest import ROOT
+from tests.conftest import ROOT, run_child
 from tests.ops.unary_dialect import unary_dialect
 
 TEXT = (ROOT / "examples" / "megatron.mlir").read_text()
@@ -125,12 +126,19 @@ def _in_child(folder: Path) -> bool:
     )
 
 
-def test_a_process_that_has_compiled_forks(tmp_path: Path) -> None:
+def compile_and_fork(folder: Path) -> None:
     global _program, _expected
     _program = sd.compile(sd.parse(TEXT))
     _expected = _program(*INPUTS)
-    _program.save(tmp_path / "saved")
+    _program.save(folder)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside other threads
         with multiprocessing.get_context("fork").Pool(2) as pool:
-            assert pool.map(_in_child, [tmp_path / "saved"] * 4) == [True] * 4
+            assert pool.map(_in_child, [folder] * 4) == [True] * 4
+
+
+def test_a_process_that_has_compiled_forks(tmp_path: Path) -> None:
+    """In a process without JAX, which other tests may have loaded here and which cannot fork."""
+    code = f"from pathlib import Path; compile_and_fork(Path({str(tmp_path / 'saved')!r}))"
+    done = run_child([sys.executable, "-c", f"from tests.test_services import *; {code}"])
+    assert done.returncode == 0, done.stderr
