@@ -53,17 +53,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return guarded(lambda: _main(arguments))
 
 
+def _header_of(object_file: str) -> str:
+    return object_file.removesuffix("o") + "h"
+
+
 def _check_header(path: str) -> None:
     """Raise `ShardError` if a file that the user has not named is no header of an object."""
     from shard_dialect.backends.cpu.object_file import HEADER_START
 
     try:
-        start = Path(path).read_text(errors="replace")[: len(HEADER_START)]
+        with open(path, "rb") as file:
+            start = file.read(len(HEADER_START))
     except FileNotFoundError:
         return
     except OSError as error:
         raise cannot("read", path, error) from None
-    if start != HEADER_START:
+    if start != HEADER_START.encode():
         raise ShardError(
             f"'{path}' is no header of an object, and would be written over: give -o "
             "another name, or remove it"
@@ -78,7 +83,7 @@ def _main(arguments: Sequence[str]) -> int:
     if options.emit_object:
         if not options.output.endswith(".o") or options.split_input_file:
             raise ShardError("--emit-object writes FILE.o and FILE.h of one module: give -o FILE.o")
-        header = options.output.removesuffix("o") + "h"
+        header = _header_of(options.output)
         Output(header).check([options.input, *plugins.files(options.load_plugin)])
         _check_header(header)
     if options.crash_reproducer:
@@ -338,11 +343,11 @@ class _Driver:
         """The object; its header is written beside it, under the same name."""
         from shard_dialect.backends.cpu.object_file import object_file
 
-        path = Path(self.options.output)
-        name = re.sub(r"\W", "_", path.stem, flags=re.ASCII)
+        output = self.options.output
+        name = re.sub(r"\W", "_", Path(output).stem, flags=re.ASCII)
         found = object_file(module, self.options.entry, f"_{name}" if name[0].isdigit() else name)
         header = found.header.encode()
-        Output(str(path.with_suffix(".h"))).replace(lambda file: file.write(header))
+        Output(_header_of(output)).replace(lambda file: file.write(header))
         return found.code
 
     def _text(self, operation: ir.Operation, source: Source) -> str:

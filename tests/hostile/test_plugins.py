@@ -468,7 +468,7 @@ func.func @main(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>}
 
 
 def lying(text: str = PARTIAL, backend: Any = "devices", rule: str = ROWS, **facets: Any) -> bool:
-    """Whether a check passes with an op of which something untrue is said."""
+    """Whether a program passes its check whose op is registered with these, maybe false, facets."""
     sd.register_dialect("it", unary_dialect("it", "op"))
     try:
         sd.sharding_rule("it.op", **({"lowering": same} | facets))(rule)  # type: ignore[arg-type]

@@ -231,28 +231,11 @@ def _gradient_of_weight(
     """
     taps, rank = weight.shape[2:], weight.dim() - 2
     if any(k > 1 and (k > s or d > 1) for k, s, d in zip(taps, stride, dilation, strict=True)):
-        # A convolution of `large` with `small`, whose taps are `stride` apart, at each tap.
-        # Channels become the batch, and the batch the channels. Of groups, it is in space, where
-        # its shards stay apart; torch has three dimensions in space at most.
-        image, kernel = large.transpose(0, 1), small.transpose(0, 1)
-        args, is_in_space = (dilation, padding, stride), groups > 1 and rank < 3
-        if groups > 1:
-            image = image.unflatten(0, (groups, -1)).transpose(0, 1)
-        if is_in_space:
-            kernel, args = kernel.unsqueeze(1), ([1, *dilation], [0, *padding], [1, *stride])
-        elif groups > 1:
-            image = image.flatten(1, 2)
-        none = [0] * len(args[0])
-        found = aten.convolution(image, kernel, None, *args, False, none, groups)
-        found = found.squeeze(2) if is_in_space else found
-        for dim, k in enumerate(taps, start=2):
-            found = found.narrow(dim, 0, k)
-        return found.transpose(0, 1)
+        return _by_convolution(small, large, taps, stride, padding, dilation, groups)
     pads = [each for p in reversed(padding) for each in (p, p)]
     large = torch.constant_pad_nd(large, pads) if any(pads) else large
-    for dim, (k, s, n) in reversed(
-        list(enumerate(zip(taps, stride, small.shape[2:], strict=True), 2))
-    ):
+    windows = list(enumerate(zip(taps, stride, small.shape[2:], strict=True), start=2))
+    for dim, (k, s, n) in reversed(windows):
         missing = max(0, n * s - large.shape[dim])
         large = torch.constant_pad_nd(large, _padding(large.dim(), dim, 0, missing))
         tiles = large.narrow(dim, 0, n * s).unflatten(dim, (n, s)).narrow(dim + 1, 0, k)
@@ -260,6 +243,36 @@ def _gradient_of_weight(
     at = small.unflatten(1, (groups, -1)).flatten(3)
     large = large.unflatten(1, (groups, -1)).flatten(3, 2 + rank)
     return torch.einsum("ngop,ngip...->goi...", at, large).flatten(0, 1)
+
+
+def _by_convolution(
+    small: Tensor,
+    large: Tensor,
+    taps: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Tensor:
+    """The gradient of a weight as a convolution of `large` with `small`, at each tap.
+
+    The taps of `small` are `stride` apart. Channels become the batch, and the batch the channels.
+    Of groups, the batch is in space, where its shards stay apart; torch has three dimensions in
+    space at most.
+    """
+    image, kernel = large.transpose(0, 1), small.transpose(0, 1)
+    args, is_in_space = (dilation, padding, stride), groups > 1 and len(taps) < 3
+    if groups > 1:
+        image = image.unflatten(0, (groups, -1)).transpose(0, 1)
+        image = image if is_in_space else image.flatten(1, 2)
+    if is_in_space:
+        kernel, args = kernel.unsqueeze(1), ([1, *dilation], [0, *padding], [1, *stride])
+    none = [0] * len(args[0])
+    found = aten.convolution(image, kernel, None, *args, False, none, groups)
+    found = found.squeeze(2) if is_in_space else found
+    for dim, k in enumerate(taps, start=2):
+        found = found.narrow(dim, 0, k)
+    return found.transpose(0, 1)
 
 
 def _upsample_nearest(x: Tensor, sizes: Sequence[int], *scales: Any) -> Any:
