@@ -415,7 +415,9 @@ def test_opt_ends_with_its_child(waiting: Waiting, number: signal.Signals, to_al
     (os.killpg if to_all else os.kill)(parent.pid, number)
     _, said = parent.communicate(timeout=10)
     expected = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
-    assert re.fullmatch(rf"error: {expected} in pass 'wait' \(.*plugin.py:\d+\)\n", said)
+    assert re.fullmatch(
+        rf"error: {expected} in pass 'wait' \(.*plugin.py:\d+\), at .*in.mlir:1:1\n", said
+    )
     assert parent.returncode == 1
     assert gone(child)
 

@@ -39,6 +39,7 @@ NASTY = [
     "\\x41",
     "\\u0041",
     "x" * 90,
+    *("chlo.top_k", "sdy.mesh", "sdy.reshard", "shard.grid", "mesh.sharding", "tensor.empty"),
     "_",
     "__name__",
     "1",

@@ -131,6 +131,18 @@ def test_chlo_beside_shard_says_what_to_write_instead() -> None:
         Source.of(f"shard.grid @g(shape = 2)\n{CHLO}").parse()
 
 
+@pytest.mark.parametrize("name", ["chlo.0", "chlo.top_k", "sdy.mesh", "sdy.reshard"])
+def test_a_name_like_an_op_is_none(name: str) -> None:
+    text = f"""
+    shard.grid @"{name}"(shape = 2)
+    func.func @"{name}_f"(%x: tensor<4xf32> {{some.name = "{name}"}} loc("{name}"("f":1:2)))
+        -> tensor<4xf32> attributes {{some.name = "{name}"}} {{
+      return %x : tensor<4xf32>
+    }}"""
+    with make_context():
+        assert "shard.grid" in str(Source.of(text).parse())
+
+
 def test_chlo_without_jaxlib_says_what_to_install() -> None:
     done = without_jaxlib(CHLO)
     assert done.returncode == 1

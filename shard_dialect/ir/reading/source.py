@@ -96,7 +96,8 @@ def _is_refused_silently(text: str) -> bool:
     return False
 
 
-_CHLO = re.compile(r"(?<![#\w.])chlo\.\w")
+_CHLO = re.compile(r'(?<![#\w.@"])chlo\.\w|(?<!@)(?<!loc\()"chlo\.[\w.]+"\s*\(')
+"""An op in pretty or generic form; not a symbol, a string or a name of a location."""
 _DECOMPOSED = "builtin.module(func.func(chlo-legalize-to-stablehlo))"
 _JAXLIB_LOCATION = re.compile(r'"-":(\d+):(\d+)')
 
