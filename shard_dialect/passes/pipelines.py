@@ -158,6 +158,7 @@ class Spmd(ObjectiveOptions, NamedPipeline):
         return (
             "sink-reshapes",
             "expand-top-k",
+            "expand-random-bits",
             "batch-gathers",
             "sum-in-place",
             "propagate",

@@ -25,6 +25,7 @@ from shard_dialect.proof import (  # noqa: F401 - they say what ops mean
     control,
     functions,
     manual,
+    random_bits,
     sizes,
     structured_stablehlo,
     tosa,

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shard_dialect.ir.bindings import ir, submodule
+from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import body, operations
@@ -35,7 +36,6 @@ from shard_dialect.model import (
 )
 from shard_dialect.model.windows import Reading
 from shard_dialect.ops import PartitionedOp, Shard, record_of, rule_of
-from shard_dialect.ops.stablehlo.dynamic_slices import constant
 from shard_dialect.runtime.communicators.join_shards import join
 from tests.conftest import ROOT
 
@@ -247,7 +247,7 @@ def _cut(text: str, rule: ShardingRule, assignment: Assignment, grid: Grid, rank
         halos = tuple(found.halo(dim) for dim in range(found.rank))
 
         def own(dim: int, numbers: Sequence[int]) -> ir.Value:
-            return constant([numbers[grid.index_along(rank, found.split_axes[dim])]], integer)
+            return hlo.integers([numbers[grid.index_along(rank, found.split_axes[dim])]], integer)
 
         return Shard(whole, found.local_shape(whole, grid), own, halos, devices)
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.building.reductions import reduction_with_identity
 from shard_dialect.ir.mesh.attributes import RULE
@@ -27,7 +28,6 @@ from shard_dialect.ops.partitioned_op import PartitionedOp, device_indices
 from shard_dialect.ops.scalar_functions import Trait
 from shard_dialect.ops.stablehlo import arithmetic
 from shard_dialect.ops.stablehlo.attribute_reading import integer, integers
-from shard_dialect.ops.stablehlo.dynamic_slices import broadcast, converted, joined
 from shard_dialect.ops.stablehlo.facets import expansion, python, sample
 from shard_dialect.ops.window_shards import inside, joined_along, padding_of, partition_joined
 
@@ -230,10 +230,10 @@ def partition_iota(partitioned: PartitionedOp) -> None:
     type_ = result.type
     wide = ir.RankedTensorType.get(type_.shape, ir.IntegerType.get_signless(64))
     with ir.InsertionPoint.after(partitioned.op), partitioned.op.location:
-        begin = broadcast(partitioned.result.begin(along), type_.shape, [along])
+        begin = hlo.broadcast(partitioned.result.begin(along), type_.shape, [along])
         attributes = {"iota_dimension": partitioned.op.attributes["iota_dimension"]}
         here = create("stablehlo.iota", [wide], [], attributes).results[0]
-        counted = converted(joined(here, begin, "add"), type_.element_type)
+        counted = hlo.convert(hlo.elementwise("add", here, begin), type_.element_type)
     result.replace_all_uses_with(counted)
 
 

@@ -32,6 +32,7 @@ from functools import reduce
 from typing import Literal
 
 from shard_dialect.ir.bindings import ir, submodule
+from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.model import ShardingRule
 from shard_dialect.model.sharding import Shape
 from shard_dialect.ops.factors import Factors, Kind, Query
@@ -42,19 +43,6 @@ from shard_dialect.ops.partitioned_op import PartitionedOp, Shard
 from shard_dialect.ops.scalar_functions import Trait
 from shard_dialect.ops.stablehlo import arithmetic
 from shard_dialect.ops.stablehlo.attribute_reading import numbers
-from shard_dialect.ops.stablehlo.dynamic_slices import (
-    broadcast,
-    clamped,
-    concatenated,
-    constant,
-    converted,
-    element_at,
-    equal,
-    joined,
-    repeated,
-    reshaped,
-    selected,
-)
 from shard_dialect.ops.stablehlo.facets import expansion, python, sample
 from shard_dialect.ops.stablehlo.reduction_rules import combiner, is_additive
 
@@ -263,11 +251,11 @@ def partition_gather(partitioned: PartitionedOp) -> None:
     last_here = [source.shape[dim] - sizes[dim] for dim in dims.indexed]
     with ir.InsertionPoint(op), op.location:
         read = _clamped(_wide(op.operands[1], dims, last), vector, last)
-        here = joined(read, _begins(source, dims, split, read), "subtract")
+        here = hlo.elementwise("subtract", read, _begins(source, dims, split, read))
         nearest = _clamped(here, vector, last_here)
-        is_here = equal(here, nearest)
-        parts = [element_at(is_here, vector, dims.indexed.index(dim)) for dim in split]
-        is_all_here = reduce(lambda a, b: joined(a, b, "and"), parts)
+        is_here = hlo.compare("EQ", here, nearest)
+        parts = [hlo.index_along(is_here, vector, dims.indexed.index(dim)) for dim in split]
+        is_all_here = reduce(lambda a, b: hlo.elementwise("and", a, b), parts)
     op.operands[1] = nearest
     op.attributes["indices_are_sorted"] = ir.BoolAttr.get(False)
     _keep(
@@ -286,7 +274,7 @@ def partition_scatter(partitioned: PartitionedOp) -> None:
     number = len(op.results)
     with ir.InsertionPoint(op), op.location:
         indices = _wide(op.operands[number], dims)
-        here = joined(indices, _begins(target, dims, split, indices), "subtract")
+        here = hlo.elementwise("subtract", indices, _begins(target, dims, split, indices))
     op.operands[number] = here
 
 
@@ -297,40 +285,40 @@ def _wide(indices: ir.Value, dims: Numbers, last: Sequence[int] | None = None) -
     """
     shape, element = list(indices.type.shape), indices.type.element_type
     if dims.index_vector == len(shape):
-        indices = reshaped(indices, [*shape, 1])
+        indices = hlo.reshape(indices, [*shape, 1])
     if last is not None and element.is_unsigned and element.width == 64:
-        indices = joined(indices, _highest(last, dims.index_vector, indices), "minimum")
-    return converted(indices, ir.IntegerType.get_signless(64))
+        indices = hlo.elementwise("minimum", indices, _highest(last, dims.index_vector, indices))
+    return hlo.convert(indices, ir.IntegerType.get_signless(64))
 
 
 def _clamped(indices: ir.Value, vector: int, last: Sequence[int]) -> ir.Value:
     """The indices with each component clamped to 0 to its `last`."""
-    return clamped(repeated(0, indices.type), indices, _highest(last, vector, indices))
+    return hlo.clamp(hlo.number(0, indices.type), indices, _highest(last, vector, indices))
 
 
 def _highest(last: Sequence[int], vector: int, indices: ir.Value) -> ir.Value:
     if len(set(last)) == 1:
-        return repeated(last[0], indices.type)
-    return _along(constant(last, indices.type.element_type), vector, indices)
+        return hlo.number(last[0], indices.type)
+    return _along(hlo.integers(last, indices.type.element_type), vector, indices)
 
 
 def _begins(shard: Shard, dims: Numbers, split: Sequence[int], indices: ir.Value) -> ir.Value:
     """Where the shard begins, for each component, as a tensor like `indices`."""
     begins = [
-        shard.begin(dim) if dim in split else constant([0], indices.type.element_type)
+        shard.begin(dim) if dim in split else hlo.integers([0], indices.type.element_type)
         for dim in dims.indexed
     ]
-    return _along(concatenated(begins), dims.index_vector, indices)
+    return _along(hlo.concatenate(begins), dims.index_vector, indices)
 
 
 def _along(listed: ir.Value, vector: int, like: ir.Value) -> ir.Value:
-    return broadcast(listed, like.type.shape, [vector])
+    return hlo.broadcast(listed, like.type.shape, [vector])
 
 
 def _keep(op: ir.Operation, where: ir.Value, dims: Sequence[int]) -> None:
     """Set the op's result to zero where `where`, which has dimensions `dims` of it, is false."""
     result = op.results[0]
     with ir.InsertionPoint.after(op), op.location:
-        mask = broadcast(where, result.type.shape, dims)
-        kept = selected(mask, result, repeated(0, result.type))
+        mask = hlo.broadcast(where, result.type.shape, dims)
+        kept = hlo.select(mask, result, hlo.number(0, result.type))
     result.replace_all_uses_except(kept, kept.owner.operation)

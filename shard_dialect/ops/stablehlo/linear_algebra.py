@@ -134,7 +134,11 @@ RECORDS: dict[str, OpRecord] = {
         fft, loops=expansion("fft:fft"), operations=arithmetic.fourier, traits=Trait.SUMS
     ),
     "rng": OpRecord(rng, operations=arithmetic.random),
-    "rng_bit_generator": OpRecord(rng_bit_generator, operations=arithmetic.random),
+    "rng_bit_generator": OpRecord(
+        rng_bit_generator,
+        lowering=expansion("random_bits:rng_bit_generator"),
+        operations=arithmetic.random,
+    ),
     "sort": OpRecord(
         sort,
         loops=expansion("sort:sort"),

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from math import prod
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import create, is_constant, splat_value
 from shard_dialect.ir.reading.constants import counter_of
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.ops import rule_of
-from shard_dialect.ops.stablehlo.dynamic_slices import repeated
 
 _WHILE = "stablehlo.while"
 _LONGEST = 64
@@ -192,7 +192,7 @@ def _starts(place: ir.Operation, rank: int) -> list[ir.Value]:
     _, turn, *others = place.operands
     if len(others) >= rank - 1:
         return [turn, *others[: rank - 1]]
-    zero = repeated(0, turn.type)
+    zero = hlo.number(0, turn.type)
     return [turn, *[zero] * (rank - 1)]
 
 

@@ -23,6 +23,7 @@ PASSES = {
     "propagate-shapes": "specialize.propagate_shapes:PropagateShapes",
     "divide-into-stages": "pipelining.divide_into_stages:DivideIntoStages",
     "sink-reshapes": "propagate.take_merges_apart:SinkReshapes",
+    "expand-random-bits": "propagate.expand_random_bits:ExpandRandomBits",
     "expand-top-k": "propagate.expand_top_k:ExpandTopK",
     "batch-gathers": "propagate.known_indices:BatchGathers",
     "sum-in-place": "propagate.sum_in_place:SumInPlace",

@@ -25,6 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import resized
 from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.mesh.annotation_ops import has_loops
@@ -33,7 +34,6 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import read_functions
 from shard_dialect.ir.walk import walk
 from shard_dialect.ops.stablehlo.attribute_reading import integers, sorted_dim
-from shard_dialect.ops.stablehlo.dynamic_slices import reshaped, sliced
 from shard_dialect.ops.stablehlo.reduction_rules import is_choice
 from shard_dialect.passes.framework.base import Pass, needs
 from shard_dialect.passes.materialize.target_shardings import read_target_shardings
@@ -119,7 +119,7 @@ def _split_sort(op: ir.Operation, dim: int, count: int, first: int) -> None:
         for number, result in enumerate(inner.results):
             shape = list(op.operands[number].type.shape)
             shape[dim] = count * first
-            best = reshaped(sliced(result, dim + 1, 0, first), shape)
+            best = hlo.reshape(hlo.slice_along(result, dim + 1, 0, first), shape)
             op.operands[number] = best
             op.results[number].set_type(best.type)
 
@@ -148,4 +148,4 @@ def _split(op: ir.Operation, dim: int, count: int) -> None:
 def _with_shard_dim(value: ir.Value, dim: int, count: int) -> ir.Value:
     shape = list(value.type.shape)
     shape[dim : dim + 1] = [count, shape[dim] // count]
-    return reshaped(value, shape)
+    return hlo.reshape(value, shape)

@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.mesh.attributes import SHARDINGS
@@ -25,7 +26,6 @@ from shard_dialect.ir.sdy import ops as sdy
 from shard_dialect.ir.sdy.syntax import read_per_value
 from shard_dialect.ir.walk import walk
 from shard_dialect.ops.stablehlo.attribute_reading import integer
-from shard_dialect.ops.stablehlo.dynamic_slices import sliced
 from shard_dialect.passes.framework.base import Pass, needs
 
 _CALL, _ELEMENT = "stablehlo.custom_call", "stablehlo.get_tuple_element"
@@ -93,9 +93,9 @@ def _expand(op: ir.Operation) -> None:
         create("stablehlo.return", [], [before])
     for number, results in found.items():
         for result in results:
-            first = sliced(made.results[number], dim, 0, result.type.shape[dim])
+            first = hlo.slice_along(made.results[number], dim, 0, result.type.shape[dim])
             result.replace_all_uses_with(first)
-            _annotate(first, ir.OpResult(result))
+            annotate_like(first, ir.OpResult(result))
     for user in dict.fromkeys([*users, op]):
         user.erase()
 
@@ -111,7 +111,7 @@ def _uses_by_result(op: ir.Operation) -> tuple[list[ir.Operation], dict[int, lis
     return users, found
 
 
-def _annotate(value: ir.Value, like: ir.OpResult) -> None:
+def annotate_like(value: ir.Value, like: ir.OpResult) -> None:
     """Give a value the annotations of another result."""
     annotated, number = like.owner.operation, like.result_number
     if SHARDINGS in annotated.attributes:

@@ -23,19 +23,13 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.mesh.attributes import RULE
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model.sharding import Shape
 from shard_dialect.ops.stablehlo.attribute_reading import integer, integers
-from shard_dialect.ops.stablehlo.dynamic_slices import (
-    broadcast,
-    concatenated,
-    reshaped,
-    sliced,
-    transposed,
-)
 from shard_dialect.ops.stablehlo.gather_scatter import Numbers
 from shard_dialect.passes.framework.base import Pass, needs
 
@@ -244,8 +238,10 @@ def _kept(indices: ir.Value, vector: int, numbers: Sequence[int]) -> ir.Value:
     if op is not None and op.name == "stablehlo.concatenate" and integer(op, "dimension") == vector:
         parts = list(op.operands)
     singles = [(part, at) for part in parts for at in range(part.type.shape[vector])]
-    taken = [sliced(part, vector, at, 1) for part, at in (singles[number] for number in numbers)]
-    return concatenated(taken, vector)
+    taken = [
+        hlo.slice_along(part, vector, at, 1) for part, at in (singles[number] for number in numbers)
+    ]
+    return hlo.concatenate(taken, vector)
 
 
 @dataclass(frozen=True)
@@ -351,7 +347,7 @@ def _sliced_operand(op: ir.Operation, plan: _Plan) -> ir.Value:
     """The operand of a gather, of which slices at constant places are taken."""
     value, sizes = op.operands[0], integers(op, "slice_sizes")
     for dim, begin in plan.begins.items():
-        value = sliced(value, dim, begin, sizes[dim])
+        value = hlo.slice_along(value, dim, begin, sizes[dim])
     return value
 
 
@@ -361,11 +357,11 @@ def _as_slice(op: ir.Operation, plan: _Plan) -> ir.Value:
     rank = len(value.type.shape)
     for dim, size in enumerate(integers(op, "slice_sizes")):
         if dim not in plan.pairs:
-            value = sliced(value, dim, 0, size)
+            value = hlo.slice_along(value, dim, 0, size)
     places = plan.of_slices(rank, tuple(op.operands[1].type.shape), tuple(shape))
     dims = [dim for dim in range(rank) if dim in places]
-    value = reshaped(value, [value.type.shape[dim] for dim in dims])
-    return broadcast(
+    value = hlo.reshape(value, [value.type.shape[dim] for dim in dims])
+    return hlo.broadcast(
         _in_order(value, [places[dim] for dim in dims]), shape, sorted(places.values())
     )
 
@@ -386,11 +382,11 @@ def _as_elementwise(op: ir.Operation, plan: _Plan) -> ir.Value | None:
     if end.operands[0] != second and (len(inner) != 1 or inner[0].name not in _COMBINERS):
         return None
     kept = sorted(places[dim] for dim in dims)
-    value = _shaped(updates, [sizes[dim] for dim in kept])
+    value = hlo.reshape(updates, [sizes[dim] for dim in kept])
     order = [kept.index(places[dim]) for dim in dims]
-    value = _shaped(_in_order(value, [order.index(n) for n in range(len(order))]), shape)
+    value = hlo.reshape(_in_order(value, [order.index(n) for n in range(len(order))]), shape)
     if end.operands[0] == second:
-        return reshaped(value, shape)  # an op that may have the annotation
+        return hlo.stablehlo_op("reshape", value.type, [value])  # an op, to have the annotation
     values = {first: operand, second: value}
     if end.operands[0] != inner[0].results[0] or any(e not in values for e in inner[0].operands):
         return None
@@ -403,13 +399,9 @@ _COMBINERS = {
 }
 
 
-def _shaped(value: ir.Value, shape: list[int]) -> ir.Value:
-    return value if list(value.type.shape) == shape else reshaped(value, shape)
-
-
 def _in_order(value: ir.Value, places: Sequence[int]) -> ir.Value:
     """The value, transposed so that its dimensions are in the order of their `places`."""
-    return transposed(value, sorted(range(len(places)), key=lambda dim: places[dim]))
+    return hlo.transpose(value, sorted(range(len(places)), key=lambda dim: places[dim]))
 
 
 def _gather(op: ir.Operation, plan: _Plan) -> list[ir.Value]:
@@ -422,13 +414,13 @@ def _gather(op: ir.Operation, plan: _Plan) -> list[ir.Value]:
         [operand, _kept(indices, dims.index_vector, plan.kept)],
         _attributes(op) | {_NUMBERS[_GATHER]: dims.attribute("Gather")},
     ).results[0]
-    return [made if made.type == result.type else reshaped(made, result.type.shape)]
+    return [hlo.reshape(made, result.type.shape)]
 
 
 def _scatter(op: ir.Operation, plan: _Plan) -> list[ir.Value]:
     count, dims, given = len(op.results), plan.numbers, list(op.operands)
     updates = [
-        reshaped(each, plan.without_removed(each.type.shape)) if plan.removed else each
+        hlo.reshape(each, plan.without_removed(each.type.shape)) if plan.removed else each
         for each in given[count + 1 :]
     ]
     made = create(

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.function import form_of, functions_of, name_of
 from shard_dialect.ir.grids import erase_cluster
@@ -26,7 +27,6 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import read_functions
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Sharding
-from shard_dialect.ops.stablehlo.dynamic_slices import repeated
 from shard_dialect.passes.framework.base import Pass, needs
 from shard_dialect.passes.materialize.target_shardings import read_target_shardings
 
@@ -94,7 +94,7 @@ class _Sum:
         total, _, *starts = self.update.operands
         attributes = {name: self.update.attributes[name] for name in self.update.attributes}
         with ir.InsertionPoint(self.update), self.update.location:
-            zeros = repeated(0, total.type)
+            zeros = hlo.number(0, total.type)
             put = create(_UPDATE, [total.type], [zeros, self.part, *starts], attributes)
             result = create(_ADD, [total.type], [total, put.results[0]], attributes).results[0]
         self.update.results[0].replace_all_uses_with(result)

@@ -21,13 +21,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.building.reductions import is_identity
 from shard_dialect.ir.function import boundary, form_of, functions_of, is_private, name_of
 from shard_dialect.ir.mesh.attributes import RULE, SHARDING, SHARDINGS
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.ops.stablehlo.attribute_reading import integers
-from shard_dialect.ops.stablehlo.dynamic_slices import transposed
 from shard_dialect.ops.stablehlo.gather_scatter import Numbers
 from shard_dialect.ops.stablehlo.reduction_rules import combiner
 from shard_dialect.passes.calls import callee_of, drop_uncalled, inline_call
@@ -182,7 +182,7 @@ def _drop_unused(value: ir.Value) -> None:
 
 def _updated(total: ir.Value, put: _Put) -> ir.Value:
     _, part, *starts = put.op.operands
-    part = transposed(part, put.permutation)
+    part = hlo.transpose(part, put.permutation)
     starts = [starts[each] for each in put.permutation]
     sizes = ir.DenseI64ArrayAttr.get(part.type.shape)
     operands, attributes = [total, *starts], {"slice_sizes": sizes}
@@ -199,7 +199,7 @@ def _scattered(total: ir.Value, put: _Put) -> ir.Value:
     windows = dims.windows(rank)  # from dimensions of the updates
     order = sorted(windows, key=lambda each: now[windows[each]])
     places = dict(zip(dims.window, order, strict=True))
-    updates = transposed(updates, [places.get(d, d) for d in range(updates.type.rank)])
+    updates = hlo.transpose(updates, [places.get(d, d) for d in range(updates.type.rank)])
     batching = sorted(zip((now[d] for d in dims.batching), dims.indices_batching, strict=True))
     numbers = Numbers(
         dims.window,

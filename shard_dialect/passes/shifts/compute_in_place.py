@@ -23,6 +23,7 @@ from functools import partial
 from math import prod
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import splat_value
 from shard_dialect.ir.mesh.annotation_ops import has_loops
 from shard_dialect.ir.mesh.attributes import RULE, SHARDINGS
@@ -30,7 +31,6 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.model import Sharding
 from shard_dialect.ops import rule_of
 from shard_dialect.ops.stablehlo.attribute_reading import integer, integers
-from shard_dialect.ops.stablehlo.dynamic_slices import repeated
 from shard_dialect.ops.uneven_shards import may_have_halos
 from shard_dialect.passes.shifts.placed_parts import (
     ASSEMBLIES,
@@ -270,7 +270,9 @@ class PartsInPlace:
 
         def make() -> ir.Value:
             value = counted()
-            return self._ops.create("stablehlo.subtract", frame, [value, repeated(at, value.type)])
+            return self._ops.create(
+                "stablehlo.subtract", frame, [value, hlo.number(at, value.type)]
+            )
 
         return make
 

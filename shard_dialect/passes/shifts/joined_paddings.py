@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.reductions import reduction_with_identity
 from shard_dialect.ir.mesh.attributes import SHARDINGS
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.walk import walk
 from shard_dialect.ops.stablehlo.attribute_reading import integers
-from shard_dialect.ops.stablehlo.dynamic_slices import concatenated
 
 _ADD, _PAD = "stablehlo.add", "stablehlo.pad"
 
@@ -37,7 +37,7 @@ def join_paddings(function: ir.Operation, shardings: Shardings) -> None:
             continue
         dim, parts = placed
         with ir.InsertionPoint(op), op.location:
-            whole = concatenated(parts, dim)
+            whole = hlo.concatenate(parts, dim)
         whole.owner.attributes[SHARDINGS] = op.attributes[SHARDINGS]
         op.results[0].replace_all_uses_with(whole)
         joined.update((op.results[0], *op.operands))

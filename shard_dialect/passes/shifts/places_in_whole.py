@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import constant_like, create, resized
 from shard_dialect.ir.mesh.attributes import SHARDINGS
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.model import Annotation, Sharding
 from shard_dialect.model.sharding import Shape
-from shard_dialect.ops.stablehlo.dynamic_slices import repeated
 from shard_dialect.passes.shifts.placed_parts import Part
 from shard_dialect.passes.shifts.shifts import ShiftBuilder
 
@@ -147,7 +147,7 @@ class FramedOps:
         self, value: ir.Value, low: Sequence[int], high: Sequence[int], frame: Frame
     ) -> ir.Value:
         """`value` between zeros, `low` before it and `high` after it."""
-        zero = repeated(0, ir.RankedTensorType.get([], value.type.element_type))
+        zero = hlo.number(0, ir.RankedTensorType.get([], value.type.element_type))
         lists = {"edge_padding_low": low, "edge_padding_high": high}
         lists["interior_padding"] = [0] * len(low)
         widths = {name: ir.DenseI64ArrayAttr.get(list(each)) for name, each in lists.items()}

@@ -29,6 +29,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import create, resized
 from shard_dialect.ir.function import form_of, functions_of, is_private
 from shard_dialect.ir.grids import erase_cluster
@@ -37,7 +38,6 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import read_functions
 from shard_dialect.ir.walk import body, walk
 from shard_dialect.model import Annotation, Sharding, Windows
-from shard_dialect.ops.stablehlo.dynamic_slices import repeated
 from shard_dialect.passes.framework.base import Pass, needs
 from shard_dialect.passes.materialize.target_shardings import TargetShardings, read_target_shardings
 from shard_dialect.passes.shifts.compute_in_place import PartsInPlace
@@ -343,7 +343,7 @@ class _Function:
         shardings = {SHARDINGS: ir.ArrayAttr.get([self.shardings.write(annotation)])}
         with ir.InsertionPoint(op), op.location:
             index = ir.RankedTensorType.get([], ir.IntegerType.get_signless(64))
-            starts = [repeated(begin, index) for begin in begins]
+            starts = [hlo.number(begin, index) for begin in begins]
             lengths = {"slice_sizes": ir.DenseI64ArrayAttr.get(counts), **shardings}
             type_ = resized(result.type, counts)
             found = create("stablehlo.dynamic_slice", [type_], [value, *starts], lengths).results[0]
@@ -402,7 +402,7 @@ class _Function:
         (attribute,) = op.attributes[SHARDINGS]
         annotation = self.shardings.read_annotation(attribute, len(shape))
         with ir.InsertionPoint(op), op.location:
-            zero = repeated(0, ir.RankedTensorType.get([], result.type.element_type))
+            zero = hlo.number(0, ir.RankedTensorType.get([], result.type.element_type))
             attributes = {name: op.attributes[name] for name in op.attributes}
             padded = create(op.name, [result.type], [value, zero], attributes).results[0]
             for dim in dims:

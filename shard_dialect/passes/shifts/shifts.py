@@ -21,11 +21,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import create, resized
 from shard_dialect.ir.building.reductions import reduction_with_identity
 from shard_dialect.ir.mesh.attributes import SHARDINGS
 from shard_dialect.ops.stablehlo.attribute_reading import integer, integers
-from shard_dialect.ops.stablehlo.dynamic_slices import repeated
 from shard_dialect.ops.stablehlo.reduction_rules import is_additive
 
 VIEWS = frozenset({"stablehlo.slice", "stablehlo.pad", "stablehlo.concatenate"})
@@ -310,7 +310,7 @@ class ShiftBuilder:
         """The fill if it is an identity, which halos can hold; else zero."""
         if self.fill is not None and is_identity(self.fill):
             return self.fill
-        return repeated(0, ir.RankedTensorType.get([], type_.element_type))
+        return hlo.number(0, ir.RankedTensorType.get([], type_.element_type))
 
     def _is_padded(self, placed: Placed, base: int | None, size: int) -> bool:
         """Whether the shift by `base` has the fill there already."""
@@ -366,7 +366,7 @@ class ShiftBuilder:
         than = self._along(
             "stablehlo.broadcast_in_dim",
             at.type,
-            [repeated(number, ir.RankedTensorType.get([], at.type.element_type))],
+            [hlo.number(number, ir.RankedTensorType.get([], at.type.element_type))],
             broadcast_dimensions=ir.DenseI64ArrayAttr.get([]),
         )
         kind = ir.Attribute.parse(f"#stablehlo<comparison_direction {direction}>")
@@ -388,7 +388,7 @@ class ShiftBuilder:
 
     def _indices(self, rank: int, at: int) -> list[ir.Value]:
         scalar = ir.RankedTensorType.get([], ir.IntegerType.get_signless(64))
-        zero, index = repeated(0, scalar), repeated(at, scalar)
+        zero, index = hlo.number(0, scalar), hlo.number(at, scalar)
         return [index if dim == self.dim else zero for dim in range(rank)]
 
     def _along(

@@ -296,8 +296,11 @@ def rng(draws: Draws) -> Sample:
 
 
 def rng_bit_generator(draws: Draws) -> Sample:
-    state, result = Tensor((2,), "ui64"), Tensor((draws.size(),), "ui32")
-    attributes = "rng_algorithm = #stablehlo<rng_algorithm THREE_FRY>"
+    algorithm = draws.pick("DEFAULT", "PHILOX", "THREE_FRY")
+    words = 2 if algorithm == "THREE_FRY" else draws.pick(2, 3)
+    element = draws.pick("ui8", "ui16", "ui32", "ui64")
+    state, result = Tensor((words,), "ui64"), Tensor((draws.size(), draws.size()), element)
+    attributes = f"rng_algorithm = #stablehlo<rng_algorithm {algorithm}>"
     return hlo("rng_bit_generator", [state], [state, result], attributes)
 
 

@@ -27,9 +27,9 @@ from collections.abc import Callable, Sequence
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.loops_and_masks import generic
 from shard_dialect.ops.stablehlo.attribute_reading import integers
-from shard_dialect.ops.stablehlo.dynamic_slices import converted, joined, repeated
 from shard_dialect.ops.stablehlo.gather_scatter import Numbers
 from shard_dialect.passes.lower.expansions import loop_code
 from shard_dialect.passes.lower.expansions.loop_code import Number, Values
@@ -55,8 +55,8 @@ def _signed(indices: ir.Value) -> ir.Value:
     if not isinstance(element, ir.IntegerType) or not element.is_unsigned:
         return indices
     if element.width == 64:
-        indices = joined(indices, repeated(_LARGEST, indices.type), "minimum")
-    return converted(indices, ir.IntegerType.get_signless(64))
+        indices = hlo.elementwise("minimum", indices, hlo.number(_LARGEST, indices.type))
+    return hlo.convert(indices, ir.IntegerType.get_signless(64))
 
 
 def gather(op: ir.Operation) -> Sequence[ir.Value]:

@@ -19,10 +19,10 @@ from math import prod
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.loops_and_masks import elementwise
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.ops.stablehlo.attribute_reading import integer, integers
-from shard_dialect.ops.stablehlo.dynamic_slices import broadcast, joined, repeated
 from shard_dialect.passes.framework.base import needs
 from shard_dialect.passes.lower.boundary import NOT_LOWERED
 
@@ -32,7 +32,7 @@ def add(op: ir.Operation) -> Sequence[ir.Value]:
     if str(op.results[0].type.element_type) != "i1":
         return list(op.results)
     a, b = op.operands
-    return [joined(a, b, "or")]
+    return [hlo.elementwise("or", a, b)]
 
 
 def widen_unsigned(op: ir.Operation) -> Sequence[ir.Value]:
@@ -78,7 +78,7 @@ def pad(op: ir.Operation) -> Sequence[ir.Value]:
     value, fill = op.operands
     shape, padded = value.type.shape, op.results[0].type
     if 0 in shape and padded.has_static_shape:
-        return [broadcast(fill, padded.shape, [])]
+        return [hlo.broadcast(fill, padded.shape, [])]
     if not any(between) or 0 in shape:
         return list(op.results)
     grown = [size + each * (size - 1) for size, each in zip(shape, between, strict=True)]
@@ -129,7 +129,7 @@ def reduce(op: ir.Operation) -> Sequence[ir.Value]:
     is_empty = 0 in values[0].type.shape
     if list(op.attributes["dimensions"]) and not is_empty:
         return list(op.results)
-    wide = [broadcast(s, r.type.shape, []) for s, r in zip(starts, op.results, strict=True)]
+    wide = [hlo.broadcast(s, r.type.shape, []) for s, r in zip(starts, op.results, strict=True)]
     return wide if is_empty else [_mapped(op, [*wide, *values], each) for each in range(count)]
 
 
@@ -219,12 +219,12 @@ class _Features:
         self.feature = integer(op, "feature_index")
         self.others = [dim for dim in range(self.full_type.rank) if dim != self.feature]
         self.vector = build.resized(self.full_type, [self.full_type.shape[self.feature]])
-        self.epsilon = repeated(op.attributes["epsilon"].value, self.full_type)
+        self.epsilon = hlo.number(op.attributes["epsilon"].value, self.full_type)
         self.count = prod(self.full_type.shape[dim] for dim in self.others)
 
     def wide(self, vector: ir.Value) -> ir.Value:
         """Broadcast each feature's number to all of its elements."""
-        return broadcast(vector, self.full_type.shape, [self.feature])
+        return hlo.broadcast(vector, self.full_type.shape, [self.feature])
 
     def sum(self, value: ir.Value) -> ir.Value:
         """The sum of each feature's elements."""
@@ -232,21 +232,21 @@ class _Features:
             return value
         scalar = build.resized(self.full_type, [])
         along = {"dimensions": ir.DenseI64ArrayAttr.get(self.others)}
-        zero = repeated(0, scalar)
+        zero = hlo.number(0, scalar)
         reduced = build.create("stablehlo.reduce", [self.vector], [value, zero], along, regions=1)
         block = reduced.regions[0].blocks.append(scalar, scalar, arg_locs=[reduced.location] * 2)
         with ir.InsertionPoint(block):
-            total = joined(block.arguments[0], block.arguments[1], "add")
+            total = hlo.elementwise("add", block.arguments[0], block.arguments[1])
             build.create("stablehlo.return", [], [total])
         return reduced.results[0]
 
     def mean(self, value: ir.Value) -> ir.Value:
         """The mean of each feature's elements."""
-        return joined(self.sum(value), repeated(self.count, self.vector), "divide")
+        return hlo.elementwise("divide", self.sum(value), hlo.number(self.count, self.vector))
 
     def deviation(self, variance: ir.Value) -> ir.Value:
         """The square root of the variance plus epsilon, broadcast."""
-        shifted = joined(self.wide(variance), self.epsilon, "add")
+        shifted = hlo.elementwise("add", self.wide(variance), self.epsilon)
         return build.create("stablehlo.sqrt", [self.full_type], [shifted]).results[0]
 
 
@@ -260,8 +260,8 @@ def training(op: ir.Operation) -> Sequence[ir.Value]:
     features = _Features(op)
     operand, scale, offset = op.operands
     mean = features.mean(operand)
-    centered = joined(operand, features.wide(mean), "subtract")
-    variance = features.mean(joined(centered, centered, "multiply"))
+    centered = hlo.elementwise("subtract", operand, features.wide(mean))
+    variance = features.mean(hlo.elementwise("multiply", centered, centered))
     return [_normalized(features, operand, scale, offset, mean, variance), mean, variance]
 
 
@@ -273,21 +273,22 @@ def _normalized(
     mean: ir.Value,
     variance: ir.Value,
 ) -> ir.Value:
-    centered = joined(operand, features.wide(mean), "subtract")
-    normal = joined(centered, features.deviation(variance), "divide")
-    scaled = joined(features.wide(scale), normal, "multiply")
-    return joined(scaled, features.wide(offset), "add")
+    centered = hlo.elementwise("subtract", operand, features.wide(mean))
+    normal = hlo.elementwise("divide", centered, features.deviation(variance))
+    scaled = hlo.elementwise("multiply", features.wide(scale), normal)
+    return hlo.elementwise("add", scaled, features.wide(offset))
 
 
 def grad(op: ir.Operation) -> Sequence[ir.Value]:
     """The gradients of the operand, the scale and the offset."""
     features = _Features(op)
     operand, scale, mean, variance, gradient = op.operands
-    centered = joined(operand, features.wide(mean), "subtract")
+    centered = hlo.elementwise("subtract", operand, features.wide(mean))
     deviation = features.deviation(variance)
-    normal = joined(centered, deviation, "divide")
-    tilted = joined(gradient, normal, "multiply")
+    normal = hlo.elementwise("divide", centered, deviation)
+    tilted = hlo.elementwise("multiply", gradient, normal)
     even, tilt = (features.wide(features.mean(each)) for each in (gradient, tilted))
-    rest = joined(joined(gradient, even, "subtract"), joined(tilt, normal, "multiply"), "subtract")
-    factor = joined(features.wide(scale), deviation, "divide")
-    return [joined(factor, rest, "multiply"), features.sum(tilted), features.sum(gradient)]
+    rest = hlo.elementwise("subtract", gradient, even)
+    rest = hlo.elementwise("subtract", rest, hlo.elementwise("multiply", tilt, normal))
+    factor = hlo.elementwise("divide", features.wide(scale), deviation)
+    return [hlo.elementwise("multiply", factor, rest), features.sum(tilted), features.sum(gradient)]

@@ -24,8 +24,7 @@ from shard_dialect.collectives import LocalStep
 from shard_dialect.collectives.collective_table import record_of
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
-from shard_dialect.model import Axis, Grid, Reduction
-from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
+from shard_dialect.ir.building.stablehlo import (
     compare,
     constant,
     convert,
@@ -44,6 +43,7 @@ from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     table,
     tensor,
 )
+from shard_dialect.model import Axis, Grid, Reduction
 
 Devices = Literal["replicas", "partitions"]
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from math import prod
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.walk import operations
-from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
+from shard_dialect.ir.building.stablehlo import (
     convert,
     i64,
     i64s,
@@ -22,6 +21,7 @@ from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     tensor,
     transpose,
 )
+from shard_dialect.ir.walk import operations
 from shard_dialect.passes.lower.to_stablehlo.structured_ops import Loops, generic, loop_of
 
 _EXTENDS = ("arith.extf", "arith.extsi", "arith.sitofp")

@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
-from shard_dialect.ir.walk import operations, walk
-from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
+from shard_dialect.ir.building.stablehlo import (
     as_type,
     compare,
     ends,
@@ -27,6 +26,7 @@ from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     tensor_type,
     tensors_of,
 )
+from shard_dialect.ir.walk import operations, walk
 
 ConvertBlock = Callable[[ir.Block], ir.Operation]
 """Converts the ops of a block but the last, and returns that."""

@@ -20,9 +20,7 @@ from typing import Any
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ops.op_table import record_of, traits_of
-from shard_dialect.ops.scalar_functions import Trait
-from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
+from shard_dialect.ir.building.stablehlo import (
     bitcast,
     broadcast,
     compare,
@@ -36,6 +34,8 @@ from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     tensor,
     tensor_type,
 )
+from shard_dialect.ops.op_table import record_of, traits_of
+from shard_dialect.ops.scalar_functions import Trait
 
 
 class Formula:

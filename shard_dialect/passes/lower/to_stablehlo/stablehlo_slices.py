@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.mesh.attributes import DYNAMIC
-from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
+from shard_dialect.ir.building.stablehlo import (
     bitcast,
     broadcast,
     concatenate,
@@ -29,6 +28,7 @@ from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     tensor_type,
     tensors_of,
 )
+from shard_dialect.ir.mesh.attributes import DYNAMIC
 
 
 def empty(op: ir.Operation) -> ir.Value:

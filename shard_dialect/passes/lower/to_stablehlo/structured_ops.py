@@ -17,12 +17,7 @@ from math import prod
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
-from shard_dialect.ir.mesh.attributes import DYNAMIC
-from shard_dialect.ir.walk import operations
-from shard_dialect.model import Reduction
-from shard_dialect.ops.op_table import record_of
-from shard_dialect.ops.scalar_functions import FUNCTIONS, Trait
-from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
+from shard_dialect.ir.building.stablehlo import (
     broadcast,
     compare,
     dynamic_slice,
@@ -42,6 +37,11 @@ from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
     tensors_of,
     transpose,
 )
+from shard_dialect.ir.mesh.attributes import DYNAMIC
+from shard_dialect.ir.walk import operations
+from shard_dialect.model import Reduction
+from shard_dialect.ops.op_table import record_of
+from shard_dialect.ops.scalar_functions import FUNCTIONS, Trait
 from shard_dialect.passes.lower.to_stablehlo.stablehlo_collectives import identity
 from shard_dialect.passes.lower.to_stablehlo.stablehlo_elementwise import (
     elementwise,

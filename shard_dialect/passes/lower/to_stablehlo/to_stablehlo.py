@@ -22,6 +22,14 @@ from dataclasses import dataclass
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.stablehlo import (
+    CAST,
+    as_type,
+    replace,
+    tensor_of,
+    tensor_type,
+    tensors_of,
+)
 from shard_dialect.ir.context import load_dialects_of
 from shard_dialect.ir.diagnostics import error_at, from_mlir_in, located
 from shard_dialect.ir.function import BOUNDARY, functions_of, name_of
@@ -35,14 +43,6 @@ from shard_dialect.ops.op_table import record_of, traits_of
 from shard_dialect.ops.scalar_functions import Trait
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.lower.partly_reached import partly_reached
-from shard_dialect.passes.lower.to_stablehlo.stablehlo_builder import (
-    CAST,
-    as_type,
-    replace,
-    tensor_of,
-    tensor_type,
-    tensors_of,
-)
 from shard_dialect.passes.lower.to_stablehlo.stablehlo_collectives import (
     DeviceGroups,
     Devices,

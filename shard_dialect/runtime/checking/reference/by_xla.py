@@ -125,11 +125,17 @@ def _writes_over_the_end(op: ir.Operation) -> bool:
     return any(sizes.get(dim, 1) > 1 for dim in dims.scattered_dims_to_operand_dims)
 
 
+def _draws_no_bits(op: ir.Operation) -> bool:
+    """XLA makes numbers of another type, where the element type is not unsigned."""
+    element = op.results[1].type.element_type
+    return not (isinstance(element, ir.IntegerType) and element.is_unsigned)
+
+
 _OPEN: Mapping[str, Callable[[ir.Operation], bool]] = {
     "stablehlo.reduce": _starts_from_something,
     "stablehlo.reduce_window": _starts_from_something,
     "stablehlo.rng": lambda _: True,
-    "stablehlo.rng_bit_generator": lambda op: "DEFAULT" in str(op.attributes["rng_algorithm"]),
+    "stablehlo.rng_bit_generator": _draws_no_bits,
     "stablehlo.scatter": _writes_over_the_end,
 }
 """By op: whether the definition of an instance leaves its result to the implementation."""

@@ -88,6 +88,16 @@ def ends(values: Sequence[ir.Value]) -> None:
     create("stablehlo.return", [], values)
 
 
+def elementwise(name: str, *operands: ir.Value) -> ir.Value:
+    """The result of `stablehlo.<name>`, of the type of its operands."""
+    return stablehlo_op(name, operands[0].type, operands)
+
+
+def clamp(low: ir.Value, value: ir.Value, high: ir.Value) -> ir.Value:
+    """`value`, at least `low` and at most `high`."""
+    return stablehlo_op("clamp", value.type, [low, value, high])
+
+
 def i64(value: int) -> ir.Attribute:
     """An `i64` attribute."""
     return ir.IntegerAttr.get(integer(64), value)
@@ -121,6 +131,13 @@ def number(value: float, type_: ir.RankedTensorType) -> ir.Value:
 def _part(type_: ir.RankedTensorType) -> ir.RankedTensorType:
     """The type of the real parts of a complex tensor."""
     return tensor(type_.shape, type_.element_type.element_type)
+
+
+def integers(values: Sequence[int], element: ir.Type) -> ir.Value:
+    """A constant of rank 1 with these integers."""
+    type_ = tensor([len(values)], element)
+    numbers = [ir.IntegerAttr.get(element, each) for each in values]
+    return constant(ir.DenseElementsAttr.get(numbers, type_))
 
 
 def index(value: int) -> ir.Value:
@@ -208,6 +225,12 @@ def slice_along(value: ir.Value, dim: int, start: int, size: int) -> ir.Value:
     return slice_(value, starts, sizes, [1] * value.type.rank)
 
 
+def index_along(value: ir.Value, dim: int, index: int) -> ir.Value:
+    """The slice at `index` along a dimension, without that dimension."""
+    shape = list(value.type.shape)
+    return reshape(slice_along(value, dim, index, 1), [*shape[:dim], *shape[dim + 1 :]])
+
+
 def dynamic_slice(value: ir.Value, starts: Sequence[ir.Value], sizes: Sequence[int]) -> ir.Value:
     """A slice at offsets that are computed, `i64`s of rank 0."""
     type_ = tensor(sizes, value.type.element_type)
@@ -219,7 +242,7 @@ def dynamic_update(value: ir.Value, update: ir.Value, starts: Sequence[ir.Value]
     return stablehlo_op("dynamic_update_slice", value.type, [value, update, *starts])
 
 
-def concatenate(values: Sequence[ir.Value], dim: int) -> ir.Value:
+def concatenate(values: Sequence[ir.Value], dim: int = 0) -> ir.Value:
     """The values one after the other along `dim`."""
     if len(values) == 1:
         return values[0]

@@ -1,0 +1,67 @@
+"""Each device draws its own part of the random bits that the unsharded program draws."""
+
+import random
+
+import numpy as np
+import pytest
+
+import shard_dialect as sd
+from tests.extras import needs
+
+LAST = 2**64 - 3
+"""A counter whose lower half overflows within three counts."""
+
+
+def drawn(
+    algorithm: str, words: int, shape: tuple[int, ...], element: str, split: str = "[[0], [1]]"
+) -> str:
+    result = "x".join(map(str, (*shape, element)))
+    return f"""
+    shard.grid @g(shape = 2x2)
+    func.func @main(%s: tensor<{words}xui64>)
+        -> (tensor<{words}xui64>, tensor<{result}> {{mesh.sharding = #mesh.shard<@g, {split}>}}) {{
+      %n, %b = "stablehlo.rng_bit_generator"(%s)
+          {{rng_algorithm = #stablehlo<rng_algorithm {algorithm}>}}
+          : (tensor<{words}xui64>) -> (tensor<{words}xui64>, tensor<{result}>)
+      return %n, %b : tensor<{words}xui64>, tensor<{result}>
+    }}"""
+
+
+@needs("jax")
+@pytest.mark.parametrize("seed", range(24))
+def test_the_bits_are_those_of_xla(seed: int) -> None:
+    rng = random.Random(seed)
+    algorithm = rng.choice(("DEFAULT", "PHILOX", "THREE_FRY"))
+    words = 2 if algorithm == "THREE_FRY" else rng.choice((2, 3))
+    element = rng.choice(("ui8", "ui16", "ui32", "ui64"))
+    shape = tuple(rng.choice((2, 4, 6, 8, 12, 5)) for _ in range(rng.choice((1, 2, 3))))
+    lists = ", ".join(
+        f"[{axis}]" if axis < 2 and size != 5 else "[]" for axis, size in enumerate(shape)
+    )
+    text = drawn(algorithm, words, shape, element, f"[{lists}]")
+    state = [rng.choice((rng.getrandbits(64), LAST)) for _ in range(words)]
+    module = sd.parse(text)
+    checked = sd.compile(module).check(np.array(state, np.uint64), judge="xla")
+    assert checked.passed, f"{text}\n{state}\n{checked}"
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "shape", "element", "shard"),
+    [
+        ("PHILOX", (8, 16), "ui32", "4x8"),
+        ("DEFAULT", (8, 6), "ui32", "4x6"),
+        ("PHILOX", (6, 2), "ui64", "3x1"),
+        ("THREE_FRY", (8, 5), "ui32", "4x5"),
+        ("THREE_FRY", (6, 8), "ui64", "3x4"),
+    ],
+)
+def test_a_device_computes_its_part_and_is_proven(
+    algorithm: str, shape: tuple[int, ...], element: str, shard: str
+) -> None:
+    split = "[[0], [1]]" if shard[-1] != str(shape[1]) else "[[0], []]"
+    module = sd.parse(drawn(algorithm, 2, shape, element, split))
+    local = sd.run_pipeline(sd.parse(drawn(algorithm, 2, shape, element, split)), "spmd")
+    assert not sd.communication(local).bytes_moved
+    assert f"tensor<{shard}x{element}>" in sd.to_text(local)
+    assert "x".join(map(str, shape)) not in sd.to_text(local).split("attributes", 1)[1]
+    assert sd.prove(module, local).answer == "proven"
