@@ -62,7 +62,7 @@ def test_random_programs_compute_the_same(seed: int) -> None:
 
 @pytest.mark.parametrize(("moves", "share"), [(False, 1 / 2), (True, 1 / 4)])
 def test_random_programs_move_fewer_bytes(moves: bool, share: float) -> None:
-    texts = [MergedDims(Random(seed), moves=moves).text() for seed in SEEDS]
+    texts = [MergedDims(Random(seed), moves=moves).text() for seed in SEEDS[:30]]
     ratios = [(bytes_moved(text) + 1) / (bytes_moved_with_merges(text) + 1) for text in texts]
     assert sum(ratio < 1 for ratio in ratios) >= len(texts) * share
     assert sum(ratio > 1 for ratio in ratios) <= len(texts) / 20
