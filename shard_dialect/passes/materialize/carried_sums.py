@@ -20,27 +20,27 @@ carried where reducing it once moves no fewer bytes than are saved in the iterat
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from shard_dialect.ir.function import is_private
 from shard_dialect.ir.numbered_function import LOOPS, Flow, Op, flows_between, flows_through
-from shard_dialect.ir.reading.constants import trips_of
 from shard_dialect.model import Axis, Grid, Sharding, ShardingRule
 from shard_dialect.model.grid import full_axis
 from shard_dialect.ops.op_kinds import OpKinds
 from shard_dialect.ops.op_table import carries
-from shard_dialect.passes.materialize.target_shardings import TargetShardings, without_axes
+from shard_dialect.passes.materialize.target_shardings import (
+    TargetShardings,
+    turns_of,
+    without_axes,
+)
 from shard_dialect.planner import Prices, plan_between
 
 Node = tuple[str, int]
 """A value: the name of its function, and its number there."""
 Axes = frozenset[Axis]
 _NONE: Axes = frozenset()
-
-_TURNS = 2
-"""The turns of a loop where that is not known: it is there to run more than once."""
 
 
 def carry_partial_sums(
@@ -49,10 +49,14 @@ def carry_partial_sums(
     """The same target shardings, but partial where loops are to carry partial sums."""
     if not any(op.name in LOOPS for each in targets for op in each.function.ops):
         return list(targets)
-    program = _Program({each.function.name: each for each in targets}, kinds, prices)
+    program = Program({each.function.name: each for each in targets}, kinds, prices)
     steps = [each for each in program.steps() if all(map(program.target, each.outputs))]
     axes = _Sums(program, tuple(steps)).worth_carrying()
-    return [program.partial(each, axes) for each in targets] if axes else list(targets)
+
+    def partial(node: Node, sharding: Sharding) -> Sharding:
+        return _along(sharding, axes.get(node, _NONE))
+
+    return [program.changed(each, partial) for each in targets] if axes else list(targets)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +88,7 @@ class _Step:
 
 
 @dataclass(frozen=True)
-class _Program:
+class Program:
     """The functions, with how values flow between them."""
 
     targets: Mapping[str, TargetShardings]
@@ -182,7 +186,11 @@ class _Program:
         """How often a value is made, in one run of the functions that are public."""
         name, value = node
         maker = self._makers[name].get(value)
-        return self._function_runs(name) * (1 if maker is None else self._turns[name][id(maker)])
+        return self._function_runs(name) if maker is None else self.runs_of(name, maker)
+
+    def runs_of(self, name: str, op: Op) -> int:
+        """How often an op of this function runs, in one run of the functions that are public."""
+        return self._function_runs(name) * self._turns[name][id(op)]
 
     def _function_runs(self, name: str) -> int:
         if name not in self._known_runs:
@@ -206,9 +214,7 @@ class _Program:
         for name, each in self.targets.items():
             known = turns[name] = {}
             for op in each.function.ops:  # each before those inside it
-                times = known.setdefault(id(op), 1)
-                trips = trips_of(op.handle) if op.name in LOOPS else 1
-                times *= _TURNS if trips is None else trips
+                times = known.setdefault(id(op), 1) * turns_of(op)
                 known |= {id(inner): times for block in op.blocks for inner in block.ops}
         return turns
 
@@ -220,24 +226,23 @@ class _Program:
         grids = self.grid(source), self.grid(target)
         return plan_between(source, target, kind.shape, kind.itemsize, *grids, self.prices).cost
 
-    def partial(self, targets: TargetShardings, axes: Mapping[Node, Axes]) -> TargetShardings:
-        """The target shardings of a function, partial along `axes`."""
+    def changed(
+        self, targets: TargetShardings, change: Callable[[Node, Sharding], Sharding]
+    ) -> TargetShardings:
+        """The target shardings of a function, each as `change` makes it."""
         function = targets.function
-        of = {
-            value: _along(sharding, axes.get((function.name, value), _NONE))
-            for value, sharding in targets.of.items()
-        }
+        of = {value: change((function.name, value), each) for value, each in targets.of.items()}
         signature = targets.signature
         if self.calls.get(function.name):
             returned = function.returns[0].operands
             signature = replace(
                 signature,
                 arguments=tuple(
-                    each and _along(each, axes.get((function.name, value), _NONE))
+                    each and change((function.name, value), each)
                     for each, value in zip(signature.arguments, function.arguments, strict=True)
                 ),
                 results=tuple(
-                    each and _along(each, axes.get((function.name, value), _NONE))
+                    each and change((function.name, value), each)
                     for each, value in zip(signature.results, returned, strict=True)
                 ),
             )
@@ -252,7 +257,7 @@ def _along(sharding: Sharding, axes: Axes) -> Sharding:
 class _Sums:
     """The axes along which each value may be partial: the most that all its users can take."""
 
-    program: _Program
+    program: Program
     steps: tuple[_Step, ...]
 
     def worth_carrying(self) -> dict[Node, Axes]:

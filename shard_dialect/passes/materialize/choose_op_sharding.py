@@ -93,7 +93,8 @@ class Choices:
             uneven,
             grid.name,
             loops,
-            tuple([self.resharded.situation(value) for value in op.operands]),
+            self.resharded.turns(),
+            tuple([(self.resharded.situation(v), self.resharded.turns(v)) for v in op.operands]),
             tuple([self.target_of.get(value) for value in (*op.operands, *op.results)]),
         )
         if key not in self._known:
@@ -307,32 +308,36 @@ class _Problem:
     def price(self, assignment: Assignment, extents: Extents) -> float:
         """The price of this choice's reshards, plus that of its arithmetic.
 
-        Infinite if some reshard has no plan.
+        Operands from outside of a loop are resharded once, before it; all else in each of its
+        turns. Infinite if some reshard has no plan.
         """
         resharded = self.resharded
         try:
             choice = self.choice(assignment, extents)
-            total = sum(
-                resharded.price(value, target)
-                for value, target in zip(self.op.operands, choice.operands, strict=True)
+            outside = [
+                (self.op.operands[number], target)
+                for number, target in (
+                    *enumerate(choice.operands),
+                    *((n, self.target_of[self.op.results[r]]) for r, n, _ in choice.late_inits),
+                )
                 if target is not None
-            )
-            total += sum(
+            ]
+            total = sum(resharded.price(v, target) * resharded.turns(v) for v, target in outside)
+            inside: float = sum(
                 self._exchange(number, held, assignment)
                 for number, held in enumerate(choice.operands)
                 if held is not None
             )
-            total += sum(
+            inside += sum(
                 resharded.plan(value, produced, self.target_of[value]).cost
                 for value, produced in zip(self.op.results, choice.results, strict=True)
                 if produced is not None
             )
-            for result, number, _ in choice.late_inits:
-                target = self.target_of[self.op.results[result]]
-                total += resharded.price(self.op.operands[number], target)
         except ShardingError:
             return inf
-        return total + (self._work(assignment, choice) if self.rule.is_product else 0)
+        if self.rule.is_product:
+            inside += self._work(assignment, choice)
+        return total + inside * resharded.turns()
 
     def _exchange(self, number: int, held: Sharding, assignment: Assignment) -> int:
         """The price of what devices send of an operand as a part of the op."""

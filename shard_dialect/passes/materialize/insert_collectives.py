@@ -59,6 +59,7 @@ from shard_dialect.passes.framework.base import Pass, known
 from shard_dialect.passes.framework.options import ObjectiveOptions
 from shard_dialect.passes.materialize.carried_sums import carry_partial_sums
 from shard_dialect.passes.materialize.choose_op_sharding import Choice, Choices, choose_passed
+from shard_dialect.passes.materialize.gathered_before_loops import gather_before_loops
 from shard_dialect.passes.materialize.resharded_values import (
     FRESH,
     ManualBoundaries,
@@ -108,6 +109,7 @@ class InsertCollectives(ObjectiveOptions, Pass):
         targets = read_target_shardings(module, read_functions(handles), shardings)
         kinds = OpKinds()
         targets = carry_partial_sums(targets, kinds, prices)
+        targets = gather_before_loops(targets, kinds, prices)
         signatures = {each.function.name: each.signature for each in targets}
         for each in counted(targets, "functions"):
             _Materializer(each, shardings, signatures, kinds, self.strict, prices).run()

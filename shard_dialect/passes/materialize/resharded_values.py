@@ -43,6 +43,7 @@ from shard_dialect.ir.numbered_function import Function, Op
 from shard_dialect.model import Grid, ManualBoundary, Sharding
 from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.sharding import Shape
+from shard_dialect.passes.materialize.target_shardings import turns_of
 from shard_dialect.planner import BYTES, Plan, Prices, plan_between
 
 FRESH = ("tensor.empty", "linalg.fill")
@@ -57,10 +58,12 @@ def is_fresh(op: Op, function: Function) -> bool:
 class _Level:
     """A block that is being rewritten, with the resharded values made there.
 
-    `loop` is the op that reshards move in front of, if there is one.
+    `loop` is the op that reshards move in front of, if there is one. The block runs `turns` times
+    in one run of the function.
     """
 
     loop: Op | None = None
+    turns: int = 1
     resharded: dict[int, dict[Sharding, ir.Value]] = field(default_factory=dict)
 
 
@@ -84,9 +87,14 @@ class ReshardedValues:
     @contextmanager
     def block(self, loop: Op | None = None) -> Iterator[None]:
         """A context for rewriting a block; reshards for it may move in front of `loop`."""
-        self._levels.append(_Level(loop))
+        turns = self.turns() * (1 if loop is None else turns_of(loop))
+        self._levels.append(_Level(loop, turns))
         yield
         self._levels.pop()
+
+    def turns(self, value: int | None = None) -> int:
+        """How often the current block runs, or `value` is resharded for it: before loops, once."""
+        return self._levels[-1 if value is None else self._level_for(value)].turns
 
     def shardings(self, value: int) -> list[Sharding]:
         """The shardings in which `value` is available in the current block."""
@@ -210,13 +218,18 @@ class ReshardedValues:
 
         It is hoisted out of loops, up to a branch or the block that defines `value`.
         """
+        outer = self._level_for(value)
+        for level in self._levels[:outer:-1]:
+            assert level.loop is not None, "a branch ends the way out"
+            before = level.loop
+        return before, outer
+
+    def _level_for(self, value: int) -> int:
+        """The level at which `value` is resharded for the current block."""
         level = len(self._levels) - 1
-        while level > self._level_of.get(value, 0):
-            loop = self._levels[level].loop
-            if loop is None:
-                break
-            before, level = loop, level - 1
-        return before, level
+        while level > self._level_of.get(value, 0) and self._levels[level].loop is not None:
+            level -= 1
+        return level
 
     def unsharded(self, value: int, before: Op) -> ir.Value:
         """`value` replicated on every device, resharded in front of `before` if need be."""

@@ -29,7 +29,8 @@ from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.annotation_ops import BOUNDARY_OPS, boundary_of
 from shard_dialect.ir.mesh.attributes import SHARDING, STAGES, symbol
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, stages_named
-from shard_dialect.ir.numbered_function import Block, Function, Op
+from shard_dialect.ir.numbered_function import LOOPS, Block, Function, Op
+from shard_dialect.ir.reading.constants import trips_of
 from shard_dialect.ir.walk import body
 from shard_dialect.model import (
     Assignment,
@@ -96,6 +97,16 @@ class StageShardings:
             axes = grid.stage_axes if is_shared else self.place(stage or whole, grid).axes
             allowed[value] = without_axes(sharding, axes)
         return allowed
+
+
+_TURNS = 2
+"""The turns of a loop where that is not known: it is there to run more than once."""
+
+
+def turns_of(op: Op) -> int:
+    """How often the blocks of an op run, each time that the op does."""
+    trips = trips_of(op.handle) if op.name in LOOPS else 1
+    return _TURNS if trips is None else trips
 
 
 def without_axes(sharding: Sharding, axes: Collection[Axis]) -> Sharding:
