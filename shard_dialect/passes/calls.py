@@ -18,6 +18,9 @@ A device that is not of a stage has none of its tensors, so it cannot return the
 function with stages is inlined in its callers, as are the functions that it calls. Annotations of
 their boundary become annotations for the users of operands and results.
 
+`inline-functions` inlines private functions that are called once, and small ones, so that shardings
+and collectives move through them: JAX writes `jnp.where` as a function. `no_inline` keeps one.
+
 `inline-named-computations` inlines these regions, so that shardings propagate through them:
 
     %1 = scf.execute_region -> tensor<4xf32> no_inline {       %0 = math.tanh %x
@@ -28,7 +31,7 @@ their boundary become annotations for the users of operands and results.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterator
 from dataclasses import dataclass, field
 
@@ -138,7 +141,7 @@ class Calls:
         became: dict[str, str] = {}
         copied = {*self.original, *self.original.values()}
         # Callers compare their callees' names, so these must have been merged before.
-        for name in self._callees_first():
+        for name in self.callees_first():
             for call in self.calls[name]:
                 if callee_of(call) in became:
                     callee = ir.FlatSymbolRefAttr.get(became[callee_of(call)])
@@ -173,7 +176,7 @@ class Calls:
                     path.append((callee, iter(self.calls[callee])))
                     on_path.add(callee)
 
-    def _callees_first(self) -> list[str]:
+    def callees_first(self) -> list[str]:
         """The names of functions, callees before callers, and originals before their copies.
 
         All copies of one function have the same height, as they call copies of the same functions.
@@ -209,6 +212,38 @@ def _shardings_of(function: ir.Operation) -> Hashable:
     )
     boundary = [key for key in BOUNDARY if key in function.attributes]
     return (*[function.attributes[key] for key in boundary], *ops)
+
+
+_SMALL = 16
+"""The most ops of a function that is inlined wherever it is called."""
+
+
+@needs(ops=("func.call",), forms=("annotated",), grids=1)
+def inline_functions(module: ir.Operation) -> Outcome:
+    """Inline private functions that are called once, and small ones; keep those of `no_inline`."""
+    calls = Calls(module)
+    calls.refuse_recursion()
+    counts = Counter(callee_of(call) for each in calls.calls.values() for call in each)
+    inlined = set()
+    for name in calls.callees_first():
+        for call in calls.calls[name]:
+            callee = calls.functions.get(callee_of(call))
+            if callee is not None and _may_be_inlined(callee, counts[callee_of(call)]):
+                inline_call(call, callee)
+                inlined.add(name_of(callee))
+    drop_uncalled(module, inlined)
+    return None if inlined else UNCHANGED
+
+
+def _may_be_inlined(function: ir.Operation, times: int) -> bool:
+    if not is_private(function) or len(function.regions[0].blocks) != 1:
+        return False
+    if "no_inline" in function.attributes or form_of(function) != "annotated":
+        return False
+    ops = walk(function)
+    if any(op.name == "func.call" for op in ops):  # of a larger function, or one without a body
+        return times == 1
+    return times == 1 or len(ops) <= _SMALL
 
 
 def inline_where_called(module: ir.Operation, names: Collection[str]) -> None:
@@ -247,14 +282,13 @@ def inline_calls(function: ir.Operation, module: ir.Operation) -> None:
 
 def drop_uncalled(module: ir.Operation, names: Collection[str]) -> None:
     """Erase the private ones of these functions that no op names any more."""
-    dropped = True
-    while dropped:
-        dropped = False
-        for function in functions_of(module):
-            is_candidate = name_of(function) in names and is_private(function)
-            if is_candidate and not _is_named(name_of(function), module):
-                function.erase()
-                dropped = True
+    functions = {name_of(each): each for each in functions_of(module)}
+    named = {name: _named_in(each) for name, each in functions.items()}
+    candidates = {name for name in names if name in functions and is_private(functions[name])}
+    while dropped := candidates & named.keys() - set().union(*named.values()):
+        for name in dropped:
+            functions[name].erase()
+            del named[name]
 
 
 def _reached_from(names: Collection[str], calls: Calls) -> set[str]:
@@ -277,22 +311,26 @@ def _is_called(name: str, module: ir.Operation) -> bool:
     )
 
 
-def _is_named(name: str, module: ir.Operation) -> bool:
-    """Whether an op calls the function, or names it, as `stablehlo.composite` does."""
-    return any(
-        _names(op.attributes[key], name)
-        for function in functions_of(module)
+def _named_in(function: ir.Operation) -> set[str]:
+    """The symbols that ops of a function name: calls, and `stablehlo.composite`, say."""
+    return {
+        name
         for op in walk(function)
         for key in op.attributes
-    )
+        if key != "sym_name"
+        for name in _symbols(op.attributes[key])
+    }
 
 
-def _names(attribute: ir.Attribute, name: str) -> bool:
+def _symbols(attribute: ir.Attribute) -> Iterator[str]:
     if isinstance(attribute, ir.FlatSymbolRefAttr):
-        return bool(attribute.value == name)
-    if isinstance(attribute, ir.DictAttr):
-        return any(_names(each.attr, name) for each in attribute)
-    return isinstance(attribute, ir.ArrayAttr) and any(_names(each, name) for each in attribute)
+        yield attribute.value
+    elif isinstance(attribute, ir.DictAttr):
+        for each in attribute:
+            yield from _symbols(each.attr)
+    elif isinstance(attribute, ir.ArrayAttr):
+        for inner in attribute:
+            yield from _symbols(inner)
 
 
 def inline_call(call: ir.Operation, callee: ir.Operation | None) -> None:

@@ -105,6 +105,7 @@ class Propagate(PropagationOptions, NamedPipeline):
             "settle-grids",
             "open-manual-computations",
             "inline-named-computations",
+            "inline-functions",
             "stages-to-grid",
             "clone-per-call",
             self.with_options("take-merges-apart", *PROPAGATION),

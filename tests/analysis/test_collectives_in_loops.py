@@ -11,36 +11,36 @@ from shard_dialect.run import main
 LOOP = """\
 sdy.mesh @mesh = <["a"=4]>
 func.func private @product(
-    %x: tensor<8x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {"a"}]>},
+    %x: tensor<2x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {"a"}]>},
     %w: tensor<16x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {"a"}]>})
-    -> (tensor<8x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {"a"}]>}) {
+    -> (tensor<2x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {"a"}]>}) {
   %m = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
-      : (tensor<8x16xf32>, tensor<16x16xf32>) -> tensor<8x16xf32>
-  return %m : tensor<8x16xf32>
+      : (tensor<2x16xf32>, tensor<16x16xf32>) -> tensor<2x16xf32>
+  return %m : tensor<2x16xf32>
 }
-func.func @main(%x: tensor<8x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {"a"}]>},
+func.func @main(%x: tensor<2x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {"a"}]>},
                 %w: tensor<16x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {"a"}]>},
-                %n: tensor<i32>) -> tensor<8x16xf32> {
+                %n: tensor<i32>) -> tensor<2x16xf32> {
   %c0 = stablehlo.constant dense<0> : tensor<i32>
   %c10 = stablehlo.constant dense<10> : tensor<i32>
   %c1 = stablehlo.constant dense<1> : tensor<i32>
-  %r:2 = stablehlo.while(%i = %c0, %a = %x) : tensor<i32>, tensor<8x16xf32>
+  %r:2 = stablehlo.while(%i = %c0, %a = %x) : tensor<i32>, tensor<2x16xf32>
   cond {
     %lt = stablehlo.compare LT, %i, BOUND : (tensor<i32>, tensor<i32>) -> tensor<i1>
     stablehlo.return %lt : tensor<i1>
   } do {
     %m = BODY
     %j = stablehlo.add %i, %c1 : tensor<i32>
-    stablehlo.return %j, %m : tensor<i32>, tensor<8x16xf32>
+    stablehlo.return %j, %m : tensor<i32>, tensor<2x16xf32>
   }
-  return %r#1 : tensor<8x16xf32>
+  return %r#1 : tensor<2x16xf32>
 }
 """
 PRODUCT = """stablehlo.dot_general %a, %w, contracting_dims = [1] x [0]
-        : (tensor<8x16xf32>, tensor<16x16xf32>) -> tensor<8x16xf32>"""
-CALL = "func.call @product(%a, %w) : (tensor<8x16xf32>, tensor<16x16xf32>) -> tensor<8x16xf32>"
-ONE_GATHER = 384
-"""Each of four devices sends its 8x4 numbers of four bytes to three others."""
+        : (tensor<2x16xf32>, tensor<16x16xf32>) -> tensor<2x16xf32>"""
+CALL = "func.call @product(%a, %w) : (tensor<2x16xf32>, tensor<16x16xf32>) -> tensor<2x16xf32>"
+ONE_GATHER = 96
+"""Each of four devices sends its 2x4 numbers of four bytes to three others."""
 
 
 def program(bound: str, body: str) -> str:

@@ -33,6 +33,7 @@ PASSES = {
     "stages-to-grid": "stages.stages_to_grid:stages_to_grid",
     "open-manual-computations": "manual.manual_bodies:open_manual_computations",
     "clone-per-call": "calls:clone_per_call",
+    "inline-functions": "calls:inline_functions",
     "inline-named-computations": "calls:inline_named_computations",
     "take-merges-apart": "propagate.take_merges_apart:TakeMergesApart",
     "propagate-shardings": "propagate.propagate_shardings:PropagateShardings",
