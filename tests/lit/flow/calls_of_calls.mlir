@@ -35,12 +35,12 @@ func.func @main(%x: tensor<8x8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}, %y
   %3 = func.call @layer(%2) : (tensor<8x8xf32>) -> tensor<8x8xf32>
   return %0, %1, %3 : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>
 }
-func.func private @layer(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
+func.func private @layer(%x: tensor<8x8xf32>) -> tensor<8x8xf32> attributes {no_inline} {
   %0 = func.call @inner(%x) : (tensor<8x8xf32>) -> tensor<8x8xf32>
   %1 = func.call @inner(%0) : (tensor<8x8xf32>) -> tensor<8x8xf32>
   return %1 : tensor<8x8xf32>
 }
-func.func private @inner(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
+func.func private @inner(%x: tensor<8x8xf32>) -> tensor<8x8xf32> attributes {no_inline} {
   %c = arith.constant dense<2.0> : tensor<8x8xf32>
   %0 = arith.mulf %x, %c : tensor<8x8xf32>
   return %0 : tensor<8x8xf32>

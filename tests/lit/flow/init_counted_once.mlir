@@ -21,7 +21,7 @@ func.func @main(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>, %b: tensor<4x4xf32>) -
   %bs = shard.shard %b to %rows : tensor<4x4xf32>
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
-  %c3 = arith.constant 3 : index
+  %c3 = arith.constant 1 : index
   %r = scf.for %i = %c0 to %c3 step %c1 iter_args(%a = %bs) -> tensor<4x4xf32> {
     %m = linalg.matmul ins(%xs, %ws : tensor<4x4xf32>, tensor<4x4xf32>)
       outs(%bs : tensor<4x4xf32>) -> tensor<4x4xf32>

@@ -19,7 +19,7 @@ func.func @main(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {
   return %2 : tensor<8x4xf32>
 }
 func.func private @double(%x: tensor<8x4xf32>)
-    -> (tensor<8x4xf32> {mesh.sharding = #mesh.shard<@g, [[1], [0]]>}) {
+    -> (tensor<8x4xf32> {mesh.sharding = #mesh.shard<@g, [[1], [0]]>}) attributes {no_inline} {
   %0 = arith.addf %x, %x : tensor<8x4xf32>
   return %0 : tensor<8x4xf32>
 }

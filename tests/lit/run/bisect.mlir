@@ -34,7 +34,7 @@ func.func @product(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]
   return %2 : tensor<4x4xf32>
 }
 
-func.func private @pair(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+func.func private @pair(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) attributes {no_inline} {
   %0 = math.tanh %x : tensor<8xf32>
   %c = stablehlo.constant dense<1.0> : tensor<f32>
   %1 = stablehlo.pad %x, %c, low = [1], high = [-1], interior = [0]

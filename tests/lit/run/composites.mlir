@@ -6,7 +6,7 @@
 // CHECK: call @{{gelu.*}}(%{{.*}}) : (tensor<2x6xf32>) -> tensor<2x6xf32>
 // RAN: check passed
 shard.grid @g(shape = 2)
-func.func private @gelu.impl(%x: tensor<4x6xf32>) -> tensor<4x6xf32> {
+func.func private @gelu.impl(%x: tensor<4x6xf32>) -> tensor<4x6xf32> attributes {no_inline} {
   %0 = stablehlo.logistic %x : tensor<4x6xf32>
   %1 = stablehlo.multiply %x, %0 : tensor<4x6xf32>
   return %1 : tensor<4x6xf32>
