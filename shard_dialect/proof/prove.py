@@ -88,7 +88,7 @@ class Proof:
 
 def prove(
     unsharded: ir.Module | Program,
-    local: ir.Module,
+    local: ir.Module | Program,
     entry: str | None = None,
     *,
     explains: bool = False,
@@ -99,8 +99,8 @@ def prove(
     Raises `ShardError` where they do not fit.
     """
     whole = unsharded if isinstance(unsharded, Program) else read_program(unsharded)
-    own = read_program(local)
-    if not own.grids:  # XLA numbers devices, and has no grid
+    own = local if isinstance(local, Program) else read_program(local)
+    if not own.grids and not isinstance(local, Program):  # XLA numbers devices, and has no grid
         own = replace(own, grids=whole.numbered())
     pair = Pair(whole, own, whole.entry(entry), own.entry(entry))
     pair.check()
