@@ -634,6 +634,11 @@ def _reciprocal_root(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     return combined(m, "div", Value(m.scalar(ONE), True), root, op.type)
 
 
+@means("tosa.reciprocal")
+def _reciprocal(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    return combined(m, "div", Value(m.scalar(ONE), True), values[0], op.type)
+
+
 @means("stablehlo.logistic", "tosa.sigmoid")
 def _logistic(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     """1 / (1 + exp(-x))."""
@@ -695,7 +700,7 @@ _DRAWN = """
 stablehlo: atan2 cbrt ceil cosine exponential_minus_one floor is_finite log
     log_plus_one reduce_precision round_nearest_afz
     round_nearest_even sine sqrt tan tanh
-tosa: ceil cos erf floor log reciprocal sin tanh arithmetic_right_shift
+tosa: ceil cos erf floor log sin tanh arithmetic_right_shift
 arith: bitcast scaling_extf scaling_truncf
 math: absf acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf
     erfc exp2 expm1 floor fpowi isfinite isinf isnan isnormal log log10 log1p log2 round
