@@ -5,7 +5,7 @@
 
 The first file has the unsharded program, the second what devices run: the local form, whoever wrote
 it, or global tensors in an earlier form, or with manual computations; or a .py file, such as
-`shard-opt --emit-python=mpi4py` writes, which a process of its own runs. Else neither program runs,
+`shard-opt --emit-python` writes, which a process of its own runs. Else neither program runs,
 but to confirm a refutation.
 
 The exit status is 0 if that is proven, 1 if it is refuted or cannot be asked, and 2 if it is

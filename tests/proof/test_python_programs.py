@@ -6,6 +6,8 @@ from random import Random
 
 import pytest
 
+from shard_dialect.backends.python.python_module import TARGETS
+from shard_dialect.backends.python.writer import Target
 from shard_dialect.errors import ShardError
 from shard_dialect.testing.random_program import Program, any_program
 from tests.conftest import ROOT, run_child
@@ -17,19 +19,25 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.mlir"))
 pytestmark = pytest.mark.filterwarnings("ignore::shard_dialect.errors.ShardWarning")
 
 
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_examples_are_proven(path: Path, tmp_path: Path) -> None:
+def test_examples_are_proven(path: Path, target: Target, tmp_path: Path) -> None:
     program = Program(path.read_text(), ())
-    python = emitted(program.text)
+    python = emitted(program.text, target)
     assert python is not None
     assert proof_of(program, python, tmp_path).answer == "proven"
 
 
-@pytest.mark.parametrize("seed", range(24))
-def test_no_fault_is_proven(seed: int, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("seed", range(16))
+def test_no_fault_is_proven(
+    seed: int, target: Target, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if target == "torch":
+        pytest.importorskip("torch")  # a refutation is confirmed by it
     seed = 1000 * seed_of(request.config) + seed
     program = any_program(Random(seed))
-    python = emitted(program.text)
+    python = emitted(program.text, target)
     if python is None:
         return
     assert proof_of(program, python, tmp_path).answer != "refuted"

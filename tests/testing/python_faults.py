@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 from tabulate import tabulate
 
-from shard_dialect.backends.python.python_module import emit_python
+from shard_dialect.backends.python.python_module import TARGETS, emit_python
+from shard_dialect.backends.python.writer import Target
 from shard_dialect.errors import ShardError, ShardWarning
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
@@ -33,13 +34,13 @@ _NAMES = {"maximum": "minimum", "minimum": "maximum", "sum": "max", "exp": "tanh
 _DROPPED = ("all_reduce", "permute", "update_halo", "mask", "broadcast_from", "reduce_to")
 
 
-def emitted(text: str) -> "str | None":
+def emitted(text: str, target: Target = "mpi4py") -> "str | None":
     """The program in Python; `None` where it is refused."""
     try:
         with make_context():
             module = Source.of(text).parse()
             run_pipeline(module, "spmd")
-            return emit_python(module, "mpi4py")
+            return emit_python(module, target)
     except ShardError:
         return None
 
@@ -129,6 +130,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--programs", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--target", choices=TARGETS, default="mpi4py")
     options = parser.parse_args()
     warnings.simplefilter("ignore", ShardWarning)
     rows = dict[str, Counter[str]]()
@@ -136,7 +138,7 @@ def main() -> None:
         folder = Path(name)
         for seed in range(options.seed, options.seed + options.programs):
             program = any_program(Random(seed))
-            python = emitted(program.text)
+            python = emitted(program.text, options.target)
             if python is None:
                 continue
             try:

@@ -36,8 +36,10 @@ class Setting:
     names: frozenset[str]
     """The ops of the unsharded program, whose functions have the same names here."""
     location: Any
-    assembles: Callable[[], bool] = lambda: False
+    assembles: Callable[[], bool]
     """Whether results are put together, of which no part may be put in place of another one."""
+    array: Any
+    """The class of arrays."""
 
 
 def type_of(dtype: np.dtype[Any], shape: Sequence[int] = ()) -> Type:
@@ -91,11 +93,11 @@ class Array:
 
     @property
     def real(self) -> Array:
-        return _call(self.s, ["real", "re"], [self], _part(self.dtype))
+        return called(self.s, ["real", "re"], [self], _part(self.dtype))
 
     @property
     def imag(self) -> Array:
-        return _call(self.s, ["imag", "im"], [self], _part(self.dtype))
+        return called(self.s, ["imag", "im"], [self], _part(self.dtype))
 
     @property
     def value(self) -> Value:
@@ -109,10 +111,14 @@ class Array:
 
     def with_data(self, data: Data) -> Array:
         """Other elements of the same type."""
-        return Array(self.s, data, self.dtype, is_read_only=self.is_read_only)
+        return self.s.array(self.s, data, self.dtype, is_read_only=self.is_read_only)
+
+    def with_bits(self, dtype: np.dtype[Any]) -> Array:
+        """The same bits as other integers, to be read."""
+        return self.s.array(self.s, _wrapped(self.data, dtype), dtype, is_read_only=True)
 
     def reshape(self, *shape: Any, order: str = "C") -> Array:
-        _only(order in ("C", "K"), "an order of memory")
+        only(order in ("C", "K"), "an order of memory")
         return self.with_data(self.data.reshape(*shape))
 
     def ravel(self) -> Array:
@@ -131,7 +137,7 @@ class Array:
         return self.with_data(self.data.squeeze(axis))
 
     def copy(self, order: str = "C") -> Array:
-        return Array(self.s, self.data.copy(), self.dtype)
+        return self.s.array(self.s, self.data.copy(), self.dtype)
 
     def view(self, dtype: Any) -> Any:
         """Of bytes what has them; of integers of one width the same bits, to be read."""
@@ -141,7 +147,7 @@ class Array:
         if dtype == np.uint8 and self.ndim == 1:
             return Memory(self)
         if is_number(dtype) and is_number(self.dtype) and dtype.itemsize == self.dtype.itemsize:
-            return Array(self.s, _wrapped(self.data, dtype), dtype, is_read_only=True)
+            return self.with_bits(dtype)
         raise NotKnown(f"a view of {self.dtype} as {dtype}")
 
     def astype(self, dtype: Any, copy: bool = True) -> Array:
@@ -149,13 +155,13 @@ class Array:
         if dtype == self.dtype:
             return self.copy()
         op = _op(self.s, "stablehlo.convert", [self.type], [type_of(dtype, self.shape)])
-        return _made(self.s, OPS[op.name](self.s.machine, op, [self.value]), dtype)
+        return as_array(self.s, OPS[op.name](self.s.machine, op, [self.value]), dtype)
 
     def conj(self) -> Array:
-        return self if self.dtype.kind != "c" else _call(self.s, ["conj"], [self], self.dtype)
+        return self if self.dtype.kind != "c" else called(self.s, ["conj"], [self], self.dtype)
 
     def _reduce(self, kind: str, axis: Any, dtype: Any = None) -> Array:
-        return _reduce(self.s, kind, self, axis, dtype)
+        return reduced_along(self.s, kind, self, axis, dtype)
 
     def sum(self, axis: Any = None, dtype: Any = None) -> Array:
         return self._reduce("add", axis, dtype)
@@ -201,7 +207,7 @@ class Array:
         return self.with_data(np.asarray(self.data[_key(key)]))
 
     def __setitem__(self, key: Any, new: Any) -> None:
-        _only(not self.is_read_only, "a write through a view of other bits")
+        only(not self.is_read_only, "a write through a view of other bits")
         value = of(self.s, new, self.dtype)
         key = _key(key)
         if self.s.assembles():
@@ -217,9 +223,9 @@ class Array:
         self.data[key] = value.data
 
     def __array_ufunc__(self, ufunc: Any, method: str, *given: Any, **more: Any) -> Array:
-        _only(not more or set(more) <= {"axis", "dtype"}, f"np.{ufunc.__name__} with {list(more)}")
+        only(not more or set(more) <= {"axis", "dtype"}, f"np.{ufunc.__name__} with {list(more)}")
         if method == "reduce":
-            return _reduce(self.s, _KINDS[ufunc.__name__], given[0], **{"axis": 0, **more})
+            return reduced_along(self.s, _KINDS[ufunc.__name__], given[0], **{"axis": 0, **more})
         if method != "__call__":
             raise NotKnown(f"np.{ufunc.__name__}.{method}")
         return elementwise(self.s, ufunc.__name__, *given)
@@ -282,8 +288,21 @@ class Memory:
 
     array: Array
 
+    def numpy(self) -> Memory:
+        return self
 
-def _only(is_known: bool, what: str) -> None:
+    def view(self, dtype: Any) -> Array:
+        """The elements that have these bytes."""
+        own, dtype = self.array, np.dtype(dtype)
+        if dtype == own.dtype or (dtype.kind == "V" and dtype.itemsize == own.itemsize):
+            return own
+        only(is_number(own.dtype) and is_number(dtype), f"bytes of {own.dtype} as {dtype}")
+        only(own.itemsize == dtype.itemsize, f"bytes of {own.dtype} as {dtype}")
+        return own.with_bits(dtype)
+
+
+def only(is_known: bool, what: str) -> None:
+    """Raise `NotKnown` unless it is known."""
     if not is_known:
         raise NotKnown(what)
 
@@ -306,12 +325,12 @@ def _op(s: Setting, name: str, given: Sequence[Type], made: Sequence[Type]) -> O
     return Op(name, (), (), tuple(given), tuple(made), {}, (), (), s.location)
 
 
-def _made(s: Setting, value: Any, dtype: Any, shape: Sequence[int] | None = None) -> Array:
+def as_array(s: Setting, value: Any, dtype: Any, shape: Sequence[int] | None = None) -> Array:
     """A value of the machine as an array in memory of its own."""
     dtype = np.dtype(dtype)
     data = s.machine.integers(value) if is_number(dtype) else s.machine.elements(value)
     data = np.array(data if shape is None else np.broadcast_to(data, tuple(shape)))
-    return Array(s, data, dtype)
+    return s.array(s, data, dtype)
 
 
 def of(s: Setting, given: Any, dtype: Any = None) -> Array:
@@ -321,7 +340,7 @@ def of(s: Setting, given: Any, dtype: Any = None) -> Array:
     if isinstance(given, (list, tuple)) and any(isinstance(each, (Array, list)) for each in given):
         parts = [of(s, each, dtype) for each in given]
         kind = np.result_type(*(each.dtype for each in parts))
-        return Array(s, np.stack([each.astype(kind).data for each in parts]), kind)
+        return s.array(s, np.stack([each.astype(kind).data for each in parts]), kind)
     array = np.asarray(given, dtype)
     type_ = type_of(array.dtype)
     if array.dtype.kind == "c":
@@ -333,10 +352,10 @@ def of(s: Setting, given: Any, dtype: Any = None) -> Array:
         data = array.astype(np.uint64)
     else:
         data = s.machine.field.of_floats(array.astype(np.float64), type_.largest)
-    return Array(s, np.array(data), array.dtype)
+    return s.array(s, np.array(data), array.dtype)
 
 
-def _together(s: Setting, given: Sequence[Any]) -> tuple[list[Array], np.dtype[Any]]:
+def together(s: Setting, given: Sequence[Any]) -> tuple[list[Array], np.dtype[Any]]:
     """Operands with the elements that numpy computes with."""
     kinds = [each.dtype if isinstance(each, Array) else each for each in given]
     dtype = np.result_type(*kinds)
@@ -374,33 +393,33 @@ def elementwise(s: Setting, name: str, *given: Any) -> Array:
     if name == "matmul":
         return matmul(s, *given)
     name = "divide" if name == "true_divide" else name
-    arrays, dtype = _together(s, given)
+    arrays, dtype = together(s, given)
     if name == "divide" and dtype.kind in "biu":
         dtype = np.dtype(np.float64)
         arrays = [each.astype(dtype) for each in arrays]
     shape = np.broadcast_shapes(*(each.shape for each in arrays))
     values, direction = _of_one_rank(arrays, shape), _COMPARISONS.get(name)
     if direction is not None:
-        return _made(s, _compared(s, direction, values, type_of(dtype, shape)), bool, shape)
+        return as_array(s, _compared(s, direction, values, type_of(dtype, shape)), bool, shape)
     if len(given) == 1 and (is_number(dtype) or dtype.kind == "b"):
         return _of_one(s, name, values[0], dtype)
     if name in _KINDS:
         return _combined(s, name, values, dtype, shape)
     if name not in _FUNCTIONS or is_number(dtype):
         raise NotKnown(f"np.{name} of {dtype}")
-    arrays = [Array(s, np.broadcast_to(each.data, shape), each.dtype) for each in arrays]
+    arrays = [s.array(s, np.broadcast_to(each.data, shape), each.dtype) for each in arrays]
     made = {"real": _part(dtype), "imag": _part(dtype)}.get(name, dtype)
     made = np.dtype(bool) if name in _OF_BITS else made
-    return _call(s, _FUNCTIONS[name].split(), arrays, made)
+    return called(s, _FUNCTIONS[name].split(), arrays, made)
 
 
 def _of_one(s: Setting, name: str, value: Value, dtype: np.dtype[Any]) -> Array:
     """Of integers, or of bits."""
     if dtype.kind == "b":
-        _only(name in ("invert", "logical_not"), f"np.{name} of bits")
-        return _made(s, Value(s.machine.field.sub(ONE, value.data), True), dtype)
-    _only(name in ("invert", "negative", "absolute", "abs", "sign"), f"np.{name} of {dtype}")
-    return _made(s, Value(_wrapped(getattr(np, name)(value.data), dtype), False), dtype)
+        only(name in ("invert", "logical_not"), f"np.{name} of bits")
+        return as_array(s, Value(s.machine.field.sub(ONE, value.data), True), dtype)
+    only(name in ("invert", "negative", "absolute", "abs", "sign"), f"np.{name} of {dtype}")
+    return as_array(s, Value(_wrapped(getattr(np, name)(value.data), dtype), False), dtype)
 
 
 def _combined(
@@ -409,13 +428,13 @@ def _combined(
     kind, type_ = _KINDS[name], type_of(dtype, shape)
     if dtype.kind == "b":
         kind = {"add": "or", "mul": "and"}.get(kind, kind)
-        _only(kind in ("and", "or", "xor", "max", "min"), f"np.{name} of bits")
-    _only(type_.is_float is False or kind in _OF_FLOATS, f"np.{name} of floats")
+        only(kind in ("and", "or", "xor", "max", "min"), f"np.{name} of bits")
+    only(type_.is_float is False or kind in _OF_FLOATS, f"np.{name} of floats")
     if name.startswith("logical"):
-        _only(dtype.kind == "b", f"np.{name} of {dtype}")
+        only(dtype.kind == "b", f"np.{name} of {dtype}")
     if is_number(dtype) and kind in _OF_INTEGERS:
         return _of_integers(s, kind, values, type_, dtype)
-    return _made(s, combined(s.machine, kind, values[0], values[1], type_), dtype, shape)
+    return as_array(s, combined(s.machine, kind, values[0], values[1], type_), dtype, shape)
 
 
 _OF_FLOATS = ("add", "sub", "mul", "div", "max", "min", "rem")
@@ -437,7 +456,7 @@ def _of_integers(
         found = OPS[op.name](s.machine, op, values)
     if kind != "shr":
         found = Value(np.where(values[1].data == 0, 0, found.data), False)
-    return _made(s, found, dtype)
+    return as_array(s, found, dtype)
 
 
 def _of_one_rank(arrays: Sequence[Array], shape: Sequence[int]) -> list[Value]:
@@ -461,7 +480,7 @@ def _compared(s: Setting, direction: str, values: Sequence[Value], type_: Type) 
     return found
 
 
-def _call(s: Setting, names: Sequence[str], given: Sequence[Array], dtype: Any) -> Array:
+def called(s: Setting, names: Sequence[str], given: Sequence[Array], dtype: Any) -> Array:
     """A function, as the op of the unsharded program that is it."""
     known = [f"{dialect}.{name}" for dialect in _DIALECTS for name in names]
     dialects = {each.partition(".")[0] for each in s.names}
@@ -473,10 +492,11 @@ def _call(s: Setting, names: Sequence[str], given: Sequence[Array], dtype: Any) 
         s, (used or known)[0], [each.type for each in given], [type_of(np.dtype(dtype), shape)]
     )
     evaluate = OPS.get(op.name, OPS["math.tanh"])  # a function of elements, by its name
-    return _made(s, evaluate(s.machine, op, [each.value for each in given]), dtype, shape)
+    return as_array(s, evaluate(s.machine, op, [each.value for each in given]), dtype, shape)
 
 
-def _reduce(s: Setting, kind: str, x: Any, axis: Any = None, dtype: Any = None) -> Array:
+def reduced_along(s: Setting, kind: str, x: Any, axis: Any = None, dtype: Any = None) -> Array:
+    """The elements along one, several or all dimensions reduced to one."""
     x = of(s, x)
     if dtype is None and kind in ("add", "mul") and x.dtype.kind in "biu":
         dtype = np.result_type(x.dtype, np.uint64 if x.dtype.kind == "u" else np.int64)
@@ -485,25 +505,25 @@ def _reduce(s: Setting, kind: str, x: Any, axis: Any = None, dtype: Any = None) 
     dims = [each % x.ndim for each in axes]
     if x.dtype.kind == "b":
         kind = {"max": "or", "min": "and"}.get(kind, kind)
-    return _made(s, reduced(s.machine, kind, x.value, x.type, dims), x.dtype)
+    return as_array(s, reduced(s.machine, kind, x.value, x.type, dims), x.dtype)
 
 
 def einsum(s: Setting, text: str, *given: Any, optimize: Any = None) -> Array:
     """The sum of products of two arrays."""
     del optimize
-    _only(len(given) == 2 and "->" in text and "." not in text, f"np.einsum of {text!r}")
+    only(len(given) == 2 and "->" in text and "." not in text, f"np.einsum of {text!r}")
     left, _, out = text.replace(" ", "").partition("->")
     words = left.split(",")
-    _only(all(len(set(word)) == len(word) for word in (*words, out)), "a diagonal")
-    arrays, dtype = _together(s, given)
-    _only(dtype.kind != "b", "a product of bits")
+    only(all(len(set(word)) == len(word) for word in (*words, out)), "a diagonal")
+    arrays, dtype = together(s, given)
+    only(dtype.kind != "b", "a product of bits")
     loops = {letter: number for number, letter in enumerate(dict.fromkeys("".join(words)))}
     a, b = (
         Over(each.value, tuple(loops[letter] for letter in word))
         for each, word in zip(arrays, words, strict=True)
     )
     total = contracted(s.machine, a, b, [loops[letter] for letter in out], type_of(dtype))
-    return _made(s, total, dtype)
+    return as_array(s, total, dtype)
 
 
 def matmul(s: Setting, a: Any, b: Any) -> Array:
@@ -516,14 +536,14 @@ def matmul(s: Setting, a: Any, b: Any) -> Array:
     made = left.replace("k", "") + right.replace("k", "")
     batch = "abcdefgh"[: max(a.ndim - 2, b.ndim - 2, 0)]
     of_a, of_b = batch[len(batch) - max(a.ndim - 2, 0) :], batch[len(batch) - max(b.ndim - 2, 0) :]
-    _only(not of_a or not of_b or a.shape[:-2] == b.shape[:-2], "np.matmul that broadcasts")
+    only(not of_a or not of_b or a.shape[:-2] == b.shape[:-2], "np.matmul that broadcasts")
     return einsum(s, f"{of_a}{left},{of_b}{right}->{batch}{made}", a, b)
 
 
 def tensordot(s: Setting, a: Any, b: Any, axes: Any) -> Array:
     """The product summed over pairs of dimensions."""
     a, b = of(s, a), of(s, b)
-    _only(not isinstance(axes, int), "np.tensordot over a number of dimensions")
+    only(not isinstance(axes, int), "np.tensordot over a number of dimensions")
     pairs = [list(each) if isinstance(each, Iterable) else [each] for each in axes]
     letters = iter("abcdefghijklmnopqrstuvwxyz")
     left = [next(letters) for _ in range(a.ndim)]
@@ -537,20 +557,20 @@ def tensordot(s: Setting, a: Any, b: Any, axes: Any) -> Array:
 
 def where(s: Setting, which: Any, yes: Any, no: Any) -> Array:
     """Elements of one array or another one."""
-    (a, b), dtype = _together(s, (yes, no))
+    (a, b), dtype = together(s, (yes, no))
     bits = of(s, which, np.dtype(bool))
     shape = np.broadcast_shapes(bits.shape, a.shape, b.shape)
     values = _of_one_rank((bits, a, b), shape)
-    return _made(s, selected(s.machine, values, type_of(dtype)), dtype, shape)
+    return as_array(s, selected(s.machine, values, type_of(dtype)), dtype, shape)
 
 
-def _keys(s: Setting, x: Array) -> Data:
+def order_keys(s: Setting, x: Array) -> Data:
     """Numbers that are in the order of the elements."""
     if x.dtype.kind == "b":
         return x.numbers()
     if is_number(x.dtype):
         return x.data.astype(np.uint64) if x.dtype == np.uint64 else x.data
-    _only(x.dtype.kind != "c", "an order of complex numbers")
+    only(x.dtype.kind != "c", "an order of complex numbers")
     return s.machine.ranks(x.data)
 
 
@@ -564,20 +584,21 @@ class Ufunc:
         return elementwise(self.s, self.name, *given)
 
     def reduce(self, x: Any, axis: Any = 0, dtype: Any = None) -> Array:
-        _only(self.name in _KINDS, f"np.{self.name}.reduce")
-        return _reduce(self.s, _KINDS[self.name], x, axis, dtype)
+        only(self.name in _KINDS, f"np.{self.name}.reduce")
+        return reduced_along(self.s, _KINDS[self.name], x, axis, dtype)
 
     def at(self, x: Array, index: Any, new: Any) -> None:
         """One element after the other, those of one place in rounds."""
         places = np.arange(x.size).reshape(x.shape)[_key(index)]
         value = np.broadcast_to(of(self.s, new, x.dtype).data, places.shape).reshape(-1)
         flat, targets = x.data.reshape(-1), places.reshape(-1)
-        _only(np.shares_memory(flat, x.data) or not x.size, f"np.{self.name}.at of a view")
+        only(np.shares_memory(flat, x.data) or not x.size, f"np.{self.name}.at of a view")
         left = np.arange(targets.size)
         while left.size:
             _, once = np.unique(targets[left], return_index=True)
             now = left[np.sort(once)]
-            a, b = (Array(self.s, each, x.dtype) for each in (flat[targets[now]], value[now]))
+            pair = flat[targets[now]], value[now]
+            a, b = (self.s.array(self.s, each, x.dtype) for each in pair)
             flat[targets[now]] = elementwise(self.s, self.name, a, b).data
             left = np.setdiff1d(left, now)
 
@@ -620,7 +641,7 @@ class Library:
         if name in _VIEWS:
             return self._viewed(_VIEWS[name])
         if name in _REDUCTIONS:
-            return partial(_reduce, self.setting, _REDUCTIONS[name])
+            return partial(reduced_along, self.setting, _REDUCTIONS[name])
         if name.startswith("__"):
             raise AttributeError(name)
         raise NotKnown(f"np.{name}")
@@ -633,10 +654,10 @@ class Library:
         return view
 
     def full(self, shape: Any, number: Any, dtype: Any = None, order: str = "C") -> Array:
-        _only(order == "C", "an order of memory")
+        only(order == "C", "an order of memory")
         shape = (shape,) if not isinstance(shape, Iterable) else tuple(map(int, shape))
         one = of(self.setting, number, None if dtype is None else np.dtype(dtype))
-        return Array(self.setting, np.broadcast_to(one.data, shape).copy(), one.dtype)
+        return self.setting.array(self.setting, np.broadcast_to(one.data, shape).copy(), one.dtype)
 
     def zeros(self, shape: Any, dtype: Any = np.float64) -> Array:
         return self.full(shape, 0, dtype)
@@ -647,7 +668,7 @@ class Library:
     def empty(self, shape: Any, dtype: Any = np.float64) -> Array:
         made = self.zeros(shape, dtype)
         wild = self.setting.machine.undefined(type_of(made.dtype, made.shape))
-        return _made(self.setting, wild, made.dtype, made.shape)
+        return as_array(self.setting, wild, made.dtype, made.shape)
 
     def zeros_like(self, x: Array) -> Array:
         return self.zeros(x.shape, x.dtype)
@@ -659,11 +680,11 @@ class Library:
         return self.full(x.shape, number, x.dtype)
 
     def array(self, x: Any, dtype: Any = None, order: str = "C") -> Array:
-        _only(order in ("C", "K"), "an order of memory")
+        only(order in ("C", "K"), "an order of memory")
         return of(self.setting, x, None if dtype is None else np.dtype(dtype)).copy()
 
     def asarray(self, x: Any, dtype: Any = None, order: str = "C") -> Array:
-        _only(order in ("C", "K"), "an order of memory")
+        only(order in ("C", "K"), "an order of memory")
         found = of(self.setting, x, None if dtype is None else np.dtype(dtype))
         return found if found.data.flags.c_contiguous else found.copy()
 
@@ -677,12 +698,14 @@ class Library:
         return of(self.setting, np.arange(*map(int, given), dtype=dtype))
 
     def concatenate(self, parts: Any, axis: int = 0) -> Array:
-        arrays, dtype = _together(self.setting, list(parts))
-        return Array(self.setting, np.concatenate([each.data for each in arrays], axis), dtype)
+        arrays, dtype = together(self.setting, list(parts))
+        joined = np.concatenate([each.data for each in arrays], axis)
+        return self.setting.array(self.setting, joined, dtype)
 
     def stack(self, parts: Any, axis: int = 0) -> Array:
-        arrays, dtype = _together(self.setting, list(parts))
-        return Array(self.setting, np.stack([each.data for each in arrays], axis), dtype)
+        arrays, dtype = together(self.setting, list(parts))
+        joined = np.stack([each.data for each in arrays], axis)
+        return self.setting.array(self.setting, joined, dtype)
 
     def split(self, x: Any, parts: Any, axis: int = 0) -> list[Array]:
         array = of(self.setting, x)
@@ -699,22 +722,22 @@ class Library:
         return array.with_data(np.take_along_axis(array.data, places, axis))
 
     def argsort(self, x: Any, axis: int = -1, kind: str = "") -> Array:
-        _only(kind == "stable", "a sort that is not stable")
-        keys = _keys(self.setting, of(self.setting, x))
+        only(kind == "stable", "a sort that is not stable")
+        keys = order_keys(self.setting, of(self.setting, x))
         return self._positions(np.argsort(keys, axis=axis, kind="stable"))
 
     def sort(self, x: Any, axis: int = -1, kind: str = "stable") -> Array:
         return self.take_along_axis(x, self.argsort(x, axis, kind), axis)
 
     def lexsort(self, keys: Sequence[Any], axis: int = -1) -> Array:
-        listed = [_keys(self.setting, of(self.setting, each)) for each in keys]
+        listed = [order_keys(self.setting, of(self.setting, each)) for each in keys]
         return self._positions(np.lexsort(listed, axis))
 
     def argmax(self, x: Any, axis: Any = None) -> Array:
-        return self._positions(np.argmax(_keys(self.setting, of(self.setting, x)), axis=axis))
+        return self._positions(np.argmax(order_keys(self.setting, of(self.setting, x)), axis=axis))
 
     def argmin(self, x: Any, axis: Any = None) -> Array:
-        return self._positions(np.argmin(_keys(self.setting, of(self.setting, x)), axis=axis))
+        return self._positions(np.argmin(order_keys(self.setting, of(self.setting, x)), axis=axis))
 
     def argwhere(self, x: Any) -> Array:
         return self._positions(np.argwhere(x.numbers()))
@@ -723,4 +746,4 @@ class Library:
         return int(np.ravel_multi_index(tuple(map(int, at)), tuple(sizes)))
 
     def _positions(self, data: Any) -> Array:
-        return Array(self.setting, np.asarray(data), np.int64)
+        return self.setting.array(self.setting, np.asarray(data), np.int64)

@@ -30,7 +30,7 @@ from shard_dialect.proof import (  # noqa: F401 - they say what ops mean
 from shard_dialect.proof.field import Field
 from shard_dialect.proof.machine import Cancellation, Machine, Sampled, Unproven
 from shard_dialect.proof.reading import Grid, Program
-from shard_dialect.proof.written import arrays, ranks
+from shard_dialect.proof.written import arrays, ranks, torch_arrays
 
 _STACK = 64 << 20
 _LOOKS = 1.0
@@ -84,11 +84,14 @@ class Run:
 
     path: str
     code: Any
+    is_torch: bool
     size: int
     library: Callable[[int, Callable[..., Any], Callable[..., None], Callable[[], bool]], Any]
     """Of a rank its `numpy`."""
     inputs: Callable[[Any], Sequence[Any]]
     """Of a `numpy` the global arguments."""
+    torch: Callable[[Any, Any], Any] = torch_arrays.Torch
+    """Of these modules the `torch`."""
 
     def results(self) -> list[Any]:
         """The global results. Raises `Refused`."""
@@ -125,6 +128,8 @@ class Run:
         module = ModuleType("mpi4py")
         module.MPI = mpi  # type: ignore[attr-defined]
         own = {"numpy": library, "mpi4py": module, "mpi4py.MPI": mpi}
+        distributed = torch_arrays.Distributed(meeting, world)
+        own["torch"] = own["torch.distributed"] = self.torch(library, distributed)
 
         def imported(name: str, *given: Any) -> Any:
             return own[name] if name in own else builtins.__import__(name, *given)
@@ -199,14 +204,17 @@ def _elements(request: Mapping[str, Any], given: Sequence[Any], run: Run) -> tup
             return field.random(generator, shape)
 
         machine.unwritten = unwritten
-        setting = arrays.Setting(machine, frozenset(request["names"]), _LOCATION, assembles)
+        names = frozenset(request["names"])
+        array = torch_arrays.Tensor if run.is_torch else arrays.Array
+        setting = arrays.Setting(machine, names, _LOCATION, assembles, array)
         return arrays.Library(setting, load, save)
 
     def inputs(numpy: Any) -> list[Any]:
         pairs = zip(given, request["dtypes"], strict=True)
-        return [arrays.Array(numpy.setting, data.copy(), _dtype(each)) for data, each in pairs]
+        s = numpy.setting
+        return [s.array(s, data.copy(), _dtype(each)) for data, each in pairs]
 
-    run.library, run.inputs = library, inputs
+    run.library, run.inputs, run.torch = library, inputs, torch_arrays.Torch
     found = run.results()
     for each in found:
         if not isinstance(each, arrays.Array):
@@ -230,7 +238,17 @@ def _numbers(request: Mapping[str, Any], given: Sequence[Any], run: Run) -> tupl
         return module
 
     wanted = [_dtype(each) for each in request["dtypes"]]
-    run.library = library
+
+    def torch(_: Any, distributed: Any) -> Any:
+        if not run.is_torch:
+            return None
+        import torch as own
+
+        module = ModuleType("torch")
+        vars(module).update({**vars(own), "distributed": distributed})
+        return module
+
+    run.library, run.torch = library, torch
     run.inputs = lambda _: [x.astype(dtype) for x, dtype in zip(given, wanted, strict=True)]
     found = [np.asarray(each) for each in run.results()]
     wide = {"c": np.complex128, "b": np.bool_, "i": np.int64, "u": np.uint64}
@@ -271,7 +289,8 @@ def main() -> None:
     while (message := read_message(requests)) is not None:
         request, given = message
         try:
-            run = Run(path, compile(text, path, "exec"), size, None, None)  # type: ignore[arg-type]
+            code = compile(text, path, "exec")
+            run = Run(path, code, torch_arrays.is_used(text), size, None, None)  # type: ignore[arg-type]
             answer = _elements if request["kind"] == "elements" else _numbers
             try:
                 more, found = answer(request, given, run)

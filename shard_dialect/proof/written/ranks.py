@@ -61,19 +61,24 @@ class Meeting:
             self.changed.notify_all()
 
 
-def _contents(buffer: Any) -> Any:
+def contents(buffer: Any) -> Any:
     """A copy of what is sent: elements, or their bytes."""
     if isinstance(buffer, Memory):
-        return _contents(buffer.array)
+        return contents(buffer.array)
     if isinstance(buffer, (list, tuple)):
         raise NotKnown("a buffer with its type")
-    return (buffer.data if isinstance(buffer, Array) else np.asarray(buffer)).reshape(-1).copy()
+    return (buffer.data if isinstance(buffer, Array) else _plain(buffer)).reshape(-1).copy()
 
 
-def _receive(buffer: Any, data: Any) -> None:
+def _plain(buffer: Any) -> Any:
+    """The memory of an array of numpy, or of a tensor of torch."""
+    return buffer.numpy() if hasattr(buffer, "numpy") else np.asarray(buffer)
+
+
+def receive(buffer: Any, data: Any) -> None:
     """Write what has come; it must fit."""
     array = buffer.array if isinstance(buffer, Memory) else buffer
-    target = array.data if isinstance(array, Array) else array
+    target = array.data if isinstance(array, Array) else _plain(array)
     flat = target.reshape(-1)
     if not np.shares_memory(flat, target) and target.size:
         raise NotKnown("a buffer that is not contiguous")
@@ -82,12 +87,10 @@ def _receive(buffer: Any, data: Any) -> None:
     flat[...] = data
 
 
-def _dtype(buffer: Any) -> Any:
-    return getattr(buffer, "array", buffer).dtype
-
-
 @dataclass(frozen=True)
-class _Reduction:
+class Reduction:
+    """How parts are joined, by a function of numpy's."""
+
     name: str
 
     def of(self, parts: Sequence[Any], like: Any) -> Any:
@@ -136,7 +139,11 @@ class Comm:
     def Get_size(self) -> int:
         return self.size
 
-    def _meet(self, what: Any, given: Any) -> list[Any]:
+    def position(self, rank: int) -> int:
+        """Of a member, by its number in the world."""
+        return self._ranks.index(rank)
+
+    def meet(self, what: Any, given: Any) -> list[Any]:
         """What all members give in a call of one kind."""
         self._turn += 1
         key = (self._name, self._turn, what)
@@ -149,55 +156,55 @@ class Comm:
             return [posts[each] for each in range(self.size)]
 
     def Barrier(self) -> None:
-        self._meet("barrier", None)
+        self.meet("barrier", None)
 
     barrier = Barrier
 
     def Split(self, color: int = 0, key: int = 0) -> Comm | None:
-        listed = self._meet("split", (int(color), int(key)))
+        listed = self.meet("split", (int(color), int(key)))
         own = [at for at, (each, _) in enumerate(listed) if each == color]
         own.sort(key=lambda at: (listed[at][1], at))
         ranks = [self._ranks[at] for at in own]
         return Comm(self._meeting, (self._name, self._turn, color), ranks, self._own)
 
     def Allgather(self, sent: Any, received: Any) -> None:
-        _receive(received, np.concatenate(self._meet("allgather", _contents(sent))))
+        receive(received, np.concatenate(self.meet("allgather", contents(sent))))
 
     def Alltoall(self, sent: Any, received: Any) -> None:
-        listed = self._meet("alltoall", _contents(sent))
+        listed = self.meet("alltoall", contents(sent))
         parts = [np.split(each, self.size)[self.rank] for each in listed]
-        _receive(received, np.concatenate(parts))
+        receive(received, np.concatenate(parts))
 
-    def Allreduce(self, sent: Any, received: Any, op: _Reduction) -> None:
-        listed = self._meet(("allreduce", op), _contents(sent))
-        _receive(received, op.of(listed, received).reshape(-1))
+    def Allreduce(self, sent: Any, received: Any, op: Reduction) -> None:
+        listed = self.meet(("allreduce", op), contents(sent))
+        receive(received, op.of(listed, received).reshape(-1))
 
-    def Reduce_scatter_block(self, sent: Any, received: Any, op: _Reduction) -> None:
-        listed = self._meet(("reduce_scatter", op), _contents(sent))
+    def Reduce_scatter_block(self, sent: Any, received: Any, op: Reduction) -> None:
+        listed = self.meet(("reduce_scatter", op), contents(sent))
         parts = [np.split(each, self.size)[self.rank] for each in listed]
-        _receive(received, op.of(parts, received).reshape(-1))
+        receive(received, op.of(parts, received).reshape(-1))
 
-    def Reduce(self, sent: Any, received: Any, op: _Reduction, root: int = 0) -> None:
-        listed = self._meet(("reduce", op, root), _contents(sent))
+    def Reduce(self, sent: Any, received: Any, op: Reduction, root: int = 0) -> None:
+        listed = self.meet(("reduce", op, root), contents(sent))
         if self.rank == root:
-            _receive(received, op.of(listed, received).reshape(-1))
+            receive(received, op.of(listed, received).reshape(-1))
 
     def Bcast(self, buffer: Any, root: int = 0) -> None:
-        own = _contents(buffer) if self.rank == root else None
-        _receive(buffer, self._meet(("bcast", root), own)[root])
+        own = contents(buffer) if self.rank == root else None
+        receive(buffer, self.meet(("bcast", root), own)[root])
 
     def Gather(self, sent: Any, received: Any, root: int = 0) -> None:
-        listed = self._meet(("gather", root), _contents(sent))
+        listed = self.meet(("gather", root), contents(sent))
         if self.rank == root:
-            _receive(received, np.concatenate(listed))
+            receive(received, np.concatenate(listed))
 
     def Scatter(self, sent: Any, received: Any, root: int = 0) -> None:
-        own = _contents(sent) if self.rank == root else None
-        whole = self._meet(("scatter", root), own)[root]
-        _receive(received, np.split(whole, self.size)[self.rank])
+        own = contents(sent) if self.rank == root else None
+        whole = self.meet(("scatter", root), own)[root]
+        receive(received, np.split(whole, self.size)[self.rank])
 
     def gather(self, given: Any, root: int = 0) -> Any:
-        listed = self._meet(("gather of objects", root), given)
+        listed = self.meet(("gather of objects", root), given)
         self.gathered = self.rank == root
         return listed if self.rank == root else None
 
@@ -206,7 +213,7 @@ class Comm:
             m = self._meeting
             with m.changed:
                 key = (self._name, "mail", self._ranks[dest])
-                m.mail[key].append((self.rank, tag, _contents(sent)))
+                m.mail[key].append((self.rank, tag, contents(sent)))
                 m.changed.notify_all()
         return Done()
 
@@ -228,7 +235,7 @@ class Comm:
             if len({each[0] for each in letters}) > 1:
                 raise NotKnown("a message of any of several senders")
             m.mail[key].remove(letters[0])
-        _receive(received, letters[0][2])
+        receive(received, letters[0][2])
 
     def Sendrecv(
         self, sent: Any, dest: int, sendtag: int, received: Any, source: int, recvtag: int
@@ -246,8 +253,8 @@ _OPS = {
 def library(meeting: Meeting, rank: int, size: int) -> tuple[SimpleNamespace, Comm]:
     """A module `mpi4py.MPI` for one rank, and its world."""
     world = Comm(meeting, "world", range(size), rank)
-    listed: dict[str, Any] = {name: _Reduction(how) for name, how in _OPS.items()}
+    listed: dict[str, Any] = {name: Reduction(how) for name, how in _OPS.items()}
     return SimpleNamespace(
-        COMM_WORLD=world, Comm=Comm, Op=_Reduction, Request=Done, PROC_NULL=PROC_NULL,
+        COMM_WORLD=world, Comm=Comm, Op=Reduction, Request=Done, PROC_NULL=PROC_NULL,
         ANY_SOURCE=ANY_SOURCE, ANY_TAG=ANY_TAG, **listed,
     ), world  # fmt: skip
