@@ -280,9 +280,10 @@ def prove(unsharded: ir.Module, local: ir.Module | str | Path, entry: str | None
     """Say whether each device's program computes the unsharded program, for all inputs.
 
     `local` is in the local form, as `run_pipeline(module, "spmd")` makes it, or a program of global
-    tensors, or the path of a program in Python, as `--emit-python` writes it, which is run. `unsharded`
-    is the module from before. The answer is "proven", "refuted" with an element that is wrong, or
-    "unknown" with the op that is not understood. Raises `ShardError` where they do not fit.
+    tensors, or the path of a program in Python, such as `--emit-python` writes, which is run.
+    `unsharded` is the module from before. The answer is "proven", "refuted" with an element that is
+    wrong, or "unknown" with the op that is not understood. Raises `ShardError` where they do not
+    fit.
     """
     unsharded = _ready(unsharded)
     with listening() as heard:

@@ -97,6 +97,14 @@ CHANGES = {
     "a rank that waits": ("world.Allreduce(", "world.rank or world.Allreduce(", "refuted", "wait"),
     "a choice": ("part = ", "assert own.sum() > 0\npart = ", "unknown", "program.py:14"),
     "unknown": ("np.tanh(", "np.unwrap(", "unknown", "np.unwrap is not known"),
+    "another file": ("np.load(options.inputs)", 'np.load("other.npz")', "unknown", "other.npz"),
+    "a sum in place": ("part = ", "own += 1\npart = ", "refuted", "confirms"),
+    "all ranks write": (
+        "if world.rank == 0:",
+        "copies = copies or [total]\nif True:",
+        "unknown",
+        "",
+    ),
     "an error": ("part = ", "part = 1 / 0 + ", "unknown", "ZeroDivisionError"),
     "no text": ("import argparse", "import argparse :", "unknown", "invalid syntax"),
 }

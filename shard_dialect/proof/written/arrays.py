@@ -255,7 +255,11 @@ Array.__hash__ = None  # type: ignore[assignment]
 
 
 def _into(self: Array, name: str, other: Any) -> Array:
-    self[...] = elementwise(self.s, name, self, other)
+    only(self.ndim > 0, "an operation in place on what may be a number, which has no place")
+    made = elementwise(self.s, name, self, other)
+    if not np.can_cast(made.dtype, self.dtype, "same_kind"):
+        raise TypeError(f"{made.dtype} is not cast to {self.dtype} in place")
+    self[...] = made
     return self
 
 

@@ -33,6 +33,7 @@ from shard_dialect.proof.reading import Grid, Program
 from shard_dialect.proof.written import arrays, ranks, torch_arrays
 
 _STACK = 64 << 20
+_INPUTS, _OUTPUTS = "in.npz", "out.npz"
 _LOOKS = 1.0
 """Seconds after which the child looks whether its parent is still there."""
 
@@ -119,9 +120,12 @@ class Run:
         mpi, world = ranks.library(meeting, rank, self.size)
 
         def load(name: Any, **_: Any) -> _File:
+            arrays.only(str(name) == _INPUTS, f"the file {str(name)!r}")
             return _File({f"arg{n}": each for n, each in enumerate(self.inputs(library))})
 
         def save(name: Any, **named: Any) -> None:
+            arrays.only(str(name) == _OUTPUTS, f"the file {str(name)!r}")
+            arrays.only(not self.saved, "what is written twice")
             self.saved.update(named)
 
         library = self.library(rank, load, save, lambda: world.gathered)
@@ -283,7 +287,7 @@ def main() -> None:
     if first is None:
         return
     path, size = first[0]["path"], first[0]["size"]
-    sys.argv = [path, "--inputs=in.npz", "--outputs=out.npz"]
+    sys.argv = [path, f"--inputs={_INPUTS}", f"--outputs={_OUTPUTS}"]
     with open(path, encoding="utf-8") as file:
         text = file.read()
     while (message := read_message(requests)) is not None:

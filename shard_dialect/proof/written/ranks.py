@@ -213,13 +213,9 @@ class Comm:
             m = self._meeting
             with m.changed:
                 key = (self._name, "mail", self._ranks[dest])
-                m.mail[key].append((self.rank, tag, contents(sent)))
+                m.mail[key].append((self.rank, tag, contents(sent), sent))
                 m.changed.notify_all()
         return Done()
-
-    def Send(self, sent: Any, dest: int, tag: int = 0) -> None:
-        """Needs no receiver to be there, as small messages do."""
-        self.Isend(sent, dest, tag)
 
     def Recv(self, received: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> None:
         if source == PROC_NULL:
@@ -234,8 +230,11 @@ class Comm:
             letters = [each for each in m.mail[key] if fits(each)]
             if len({each[0] for each in letters}) > 1:
                 raise NotKnown("a message of any of several senders")
-            m.mail[key].remove(letters[0])
-        receive(received, letters[0][2])
+            letter = letters[0]
+            m.mail[key] = [each for each in m.mail[key] if each is not letter]
+            if not np.array_equal(contents(letter[3]), letter[2], equal_nan=True):
+                raise NotKnown("a message that is written to before it is received")
+        receive(received, letter[2])
 
     def Sendrecv(
         self, sent: Any, dest: int, sendtag: int, received: Any, source: int, recvtag: int

@@ -307,6 +307,9 @@ class Distributed:
     def reduce(self, x: Any, dst: int, op: Any = ReduceOp.SUM, group: Any = None) -> None:
         group = self._of(group)
         group.Reduce(x, x, op, group.position(dst))
+        if group.rank != group.position(dst) and isinstance(x, Array):
+            wild = x.s.machine.undefined(type_of(x.dtype, x.shape))
+            x.data[...] = as_array(x.s, wild, x.dtype, x.shape).data  # torch says nothing of it
 
     def reduce_scatter(
         self, received: Any, sent: Sequence[Any], op: Any = ReduceOp.SUM, group: Any = None
@@ -346,15 +349,17 @@ class Distributed:
         group = self._of(group)
         group.Recv(received, -1 if src is None else group.position(src), tag)
 
-    def irecv(self, received: Any, src: int | None = None, group: Any = None) -> Done:
+    def irecv(self, *_: Any, **__: Any) -> Done:
         """Only in a batch, whose messages have all been sent."""
-        self.recv(received, src, group)
-        return Done()
+        raise NotKnown("torch.distributed.irecv outside of a batch")
 
     def batch_isend_irecv(self, talks: Iterable[_Talk]) -> list[Done]:
         """All are sent before any is received."""
         listed = sorted(talks, key=lambda each: each.how.__name__ != "isend")
-        return [each.how(each.tensor, each.peer, each.group) for each in listed]
+        for each in listed:
+            send_or_receive = self.isend if each.how.__name__ == "isend" else self.recv
+            send_or_receive(each.tensor, each.peer, each.group)
+        return [Done() for _ in listed]
 
 
 def is_used(text: str) -> bool:
