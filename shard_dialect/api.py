@@ -59,7 +59,12 @@ from shard_dialect.runtime.checking.reference import CannotJudge, register_judge
 from shard_dialect.runtime.communication_report import Report
 from shard_dialect.runtime.communicators.registered_devices import LocalExecutor, register_backend
 from shard_dialect.runtime.compiled_program import Backend, CompiledProgram
-from shard_dialect.runtime.confirmed_proof import Unsharded, at_own_places, confirmed_proof
+from shard_dialect.runtime.confirmed_proof import (
+    Unsharded,
+    at_own_places,
+    confirmed_proof,
+    confirmed_proof_of_python,
+)
 from shard_dialect.runtime.local_programs import read_collective, read_local_program
 from shard_dialect.runtime.program_cache import Cache
 from shard_dialect.runtime.shards_of_arrays import gather, scatter
@@ -271,18 +276,23 @@ def auto(
     return result
 
 
-def prove(unsharded: ir.Module, local: ir.Module, entry: str | None = None) -> Proof:
+def prove(unsharded: ir.Module, local: ir.Module | str | Path, entry: str | None = None) -> Proof:
     """Say whether each device's program computes the unsharded program, for all inputs.
 
     `local` is in the local form, as `run_pipeline(module, "spmd")` makes it, or a program of global
-    tensors; `unsharded` is the module from before. The answer is "proven", "refuted" with an
-    element that is wrong, or "unknown" with the op that is not understood. Raises `ShardError`
-    where they do not fit.
+    tensors, or the path of a program in Python, such as `--emit-python` writes, which is run.
+    `unsharded` is the module from before. The answer is "proven", "refuted" with an element that is
+    wrong, or "unknown" with the op that is not understood. Raises `ShardError` where they do not
+    fit.
     """
-    unsharded, local = _ready(unsharded), _ready(local)
+    unsharded = _ready(unsharded)
     with listening() as heard:
         with unsharded.context, _file_locations(unsharded):
             whole = Unsharded.of(at_own_places(unsharded), entry)
+            if isinstance(local, str | Path):
+                proof = confirmed_proof_of_python(whole, str(local), entry)
+                return replace(proof, diagnostics=tuple(heard))
+        local = _ready(local)
         with local.context, _file_locations(local):
             proof = confirmed_proof(whole, local, entry)
     return replace(proof, diagnostics=tuple(heard))

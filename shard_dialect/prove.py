@@ -4,8 +4,9 @@
     python -m shard_dialect.prove in.mlir local.mlir --entry=layer --json
 
 The first file has the unsharded program, the second what devices run: the local form, whoever wrote
-it, or global tensors in an earlier form, or with manual computations. Neither program runs, but to
-confirm a refutation.
+it, or global tensors in an earlier form, or with manual computations; or a .py file, such as
+`shard-opt --emit-python` writes, which a process of its own runs. Else neither program runs,
+but to confirm a refutation.
 
 The exit status is 0 if that is proven, 1 if it is refuted or cannot be asked, and 2 if it is
 unknown: what follows `shard-prove ... &&` is done for what is proven only (docs/proof.md).
@@ -65,7 +66,12 @@ def _proof(options: argparse.Namespace) -> Proof:
     from shard_dialect.ir.context import make_context
     from shard_dialect.ir.fatal_errors import report_fatal_errors
     from shard_dialect.ir.reading.source import Source
-    from shard_dialect.runtime.confirmed_proof import Unsharded, at_start_of, confirmed_proof
+    from shard_dialect.runtime.confirmed_proof import (
+        Unsharded,
+        at_start_of,
+        confirmed_proof,
+        confirmed_proof_of_python,
+    )
 
     without_op_classes()
     if is_watched():
@@ -73,6 +79,9 @@ def _proof(options: argparse.Namespace) -> Proof:
     plugins.load(options.load_plugin)
     with make_context():
         unsharded = Unsharded.read(options.unsharded, options.entry)
+        if options.local.endswith(".py"):
+            doing("the proof", f"{options.local}:1:1")
+            return confirmed_proof_of_python(unsharded, options.local, options.entry)
         source = Source.read(options.local)
         with source.file_locations(), at_start_of(source):
             module = source.parse()
@@ -93,7 +102,7 @@ def _parser() -> Parser:
         help="a .mlir file: the unsharded program; '-': standard input",
     )
     parser.add_argument(
-        "local", metavar="LOCAL", help="a .mlir file: what devices run; '-': standard input"
+        "local", metavar="LOCAL", help="a .mlir or .py file: what devices run; '-': standard input"
     )
     parser.add_argument("--entry", metavar="NAME", help="the function to judge (default: main)")
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")

@@ -627,6 +627,29 @@ def _part_of(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     return m.of_box(op, _drawn(m, op, values), called)
 
 
+@means("stablehlo.rsqrt", "math.rsqrt", "tosa.rsqrt")
+def _reciprocal_root(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    """What gives 1 with the root."""
+    root = _drawn(m, replace(op, name=f"{op.name.partition('.')[0]}.sqrt"), values)
+    return combined(m, "div", Value(m.scalar(ONE), True), root, op.type)
+
+
+@means("tosa.reciprocal")
+def _reciprocal(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    return combined(m, "div", Value(m.scalar(ONE), True), values[0], op.type)
+
+
+@means("stablehlo.logistic", "tosa.sigmoid")
+def _logistic(m: Machine, op: Op, values: Sequence[Value]) -> Value:
+    """1 / (1 + exp(-x))."""
+    name = "stablehlo.exponential" if op.name == "stablehlo.logistic" else "tosa.exp"
+    negated = Value(m.field.neg(m.elements(values[0])), True)
+    power = _exponential(m, replace(op, name=name), [negated])
+    assert isinstance(power, Value), "it has one result"
+    one = Value(m.scalar(ONE), True)
+    return combined(m, "div", one, combined(m, "add", one, power, op.type), op.type)
+
+
 @means("stablehlo.exponential", "math.exp", "tosa.exp")
 def _exponential(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     """A function that is drawn; of a difference, the quotient of its values, as softmax uses it."""
@@ -675,13 +698,13 @@ def _drawn(m: Machine, op: Op, values: Sequence[Value]) -> Value:
 
 _DRAWN = """
 stablehlo: atan2 cbrt ceil cosine exponential_minus_one floor is_finite log
-    log_plus_one logistic reduce_precision round_nearest_afz
-    round_nearest_even rsqrt sine sqrt tan tanh
-tosa: ceil cos erf floor log reciprocal rsqrt sigmoid sin tanh arithmetic_right_shift
+    log_plus_one reduce_precision round_nearest_afz
+    round_nearest_even sine sqrt tan tanh
+tosa: ceil cos erf floor log sin tanh arithmetic_right_shift
 arith: bitcast scaling_extf scaling_truncf
 math: absf acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf
     erfc exp2 expm1 floor fpowi isfinite isinf isnan isnormal log log10 log1p log2 round
-    roundeven rsqrt sin sinh sqrt tan tanh trunc
+    roundeven sin sinh sqrt tan tanh trunc
 chlo: acos acosh asin asinh atan atanh bessel_i1e cosh digamma erf erf_inv erfc is_inf
     is_neg_inf is_pos_inf lgamma next_after polygamma sinh square tan zeta
 """

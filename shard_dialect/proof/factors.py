@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import combinations
+from itertools import chain, combinations
 from math import gcd, prod
 from typing import TypeAlias
 
@@ -27,6 +27,11 @@ class Factors:
     _meanings: dict[int, Term] = field(default_factory=dict)
     _pinned: list[Term] = field(default_factory=list)
     _positional: list[tuple[Term, int]] = field(default_factory=list)
+    _least: list[tuple[Term, int]] = field(default_factory=list)
+    _sums: list[tuple[Term, Term, int]] = field(default_factory=list)
+    _found: dict[int, tuple[Term, int]] = field(default_factory=dict)
+    """What the sums are, as far as they have been read."""
+    _found_of: Sequence[int] = ()
 
     def new(self, value: int) -> Term:
         """An unknown number whose own value is this."""
@@ -51,6 +56,17 @@ class Factors:
         Of three positions one is neither the first nor the last.
         """
         self._positional.extend((term, least) for term in terms)
+
+    def hold_least(self, term: Term, least: int) -> None:
+        """Say that a size is at least this, if it is as much: to have room for a window."""
+        self._least.append((term, least))
+
+    def add(self, larger: Term, smaller: Term, more: int) -> None:
+        """Let a number be another one and so many more."""
+        if not larger or not smaller:
+            self.pin(larger, smaller)
+        self._sums.append((larger, smaller, more))
+        self.hold_least(larger, more + _SMALL)
 
     def value(self, term: Term) -> int:
         """The own value of a product."""
@@ -120,6 +136,7 @@ class Factors:
         """
         counted = {factor for each, _ in self._positional for factor in self.factors(each)}
         left = [factor for factor in self.factors(term) if factor not in counted]
+        left = list(self._roots(tuple(left)))
         return Fraction(prod(self.own[each] for each in left), prod(chosen[each] for each in left))
 
     def keep_order(self, terms: Sequence[Term]) -> None:
@@ -149,25 +166,96 @@ class Factors:
         """
         chosen = self._smallest()
         yield chosen
+        sums, pinned = self._resolved(), self._pinned_factors()
         for factor, size in chosen.items():
-            if size < self.own[factor] and factor not in self._pinned_factors():
-                yield {**chosen, factor: size + 1}
+            if size < self.own[factor] and factor not in pinned and factor not in sums:
+                yield self._summed({**chosen, factor: size + 1})
 
     def _pinned_factors(self) -> set[int]:
         return {factor for term in self._pinned for factor in self.factors(term)}
 
     def _smallest(self) -> dict[int, int]:
-        pinned = self._pinned_factors()
-        chosen = {
-            factor: own if factor in pinned else min(own, _SMALL)
-            for factor, own in enumerate(self.own)
-            if factor not in self._meanings
-        }
-        for term, least in self._positional:
+        sums, pinned = self._resolved(), self._pinned_factors()
+        chosen = self._summed(
+            {
+                factor: own if factor in pinned else min(own, _SMALL)
+                for factor, own in enumerate(self.own)
+                if factor not in self._meanings
+            }
+        )
+        for term, least in (*self._positional, *self._least):
             factors = self.factors(term)
-            free = [factor for factor in factors if chosen[factor] < self.own[factor]]
-            size = prod(chosen[factor] for factor in factors)
-            if free and size < least:
-                rest = size // chosen[free[-1]]
-                chosen[free[-1]] = min(self.own[free[-1]], -(-least // rest))
+            free = list(self._free(factors, chosen))
+            while free and prod(chosen[factor] for factor in factors) < least:
+                last = free[-1]
+                rest = prod(chosen[factor] for factor in factors if factor != last)
+                larger = chosen[last] + 1 if sums.keys() & factors else -(-least // rest)
+                chosen = self._summed({**chosen, last: min(self.own[last], larger)})
+                free = list(self._free(factors, chosen))
         return chosen
+
+    def _free(self, factors: Term, chosen: Mapping[int, int]) -> Iterator[int]:
+        """Factors that may be larger."""
+        return (each for each in self._roots(factors) if chosen[each] < self.own[each])
+
+    def _roots(self, factors: Term) -> Iterator[int]:
+        """The factors, in place of sums those of what they are more than."""
+        sums = self._resolved()
+        for factor in factors:
+            if factor in sums:
+                yield from self._roots(sums[factor][0])
+            else:
+                yield factor
+
+    def _summed(self, chosen: dict[int, int]) -> dict[int, int]:
+        """The same numbers, those that are sums what they are."""
+        for factor, (term, more) in self._resolved().items():
+            chosen[factor] = prod(chosen[each] for each in term) + more
+        return chosen
+
+    def _resolved(self) -> dict[int, tuple[Term, int]]:
+        """Factors that are a product of others and a number, after those that they are made of."""
+        of = [len(each) for each in (self.own, self._meanings, self._pinned, self._sums)]
+        if of != self._found_of:
+            while (found := self._sums_of_factors()) is None:
+                pass
+            self._found = found
+            self._found_of = [
+                len(each) for each in (self.own, self._meanings, self._pinned, self._sums)
+            ]
+        return self._found
+
+    def _sums_of_factors(self) -> dict[int, tuple[Term, int]] | None:
+        """The same, or `None` after two numbers are found to be equal, or to stay."""
+        found: dict[int, tuple[Term, int]] = {}
+        pinned = self._pinned_factors()
+
+        def based(term: Term) -> tuple[Term, int]:
+            factors, more = self.factors(term), 0
+            while len(factors) == 1 and factors[0] in found:
+                factors, further = found[factors[0]]
+                more += further
+            return factors, more
+
+        def within(factors: Term) -> Iterator[int]:
+            for factor in factors:
+                yield factor
+                yield from within(found[factor][0] if factor in found else ())
+
+        for larger, smaller, more in self._sums:
+            (a, above), (b, below) = based(larger), based(smaller)
+            away = more + below - above
+            if a == b or pinned.issuperset((*a, *b)):
+                continue
+            if away == 0:
+                self.equate(a, b)
+                return None
+            if len(a) == 1 and a[0] not in pinned and a[0] not in within(b):
+                found[a[0]] = (b, away)
+            elif len(b) == 1 and b[0] not in pinned and b[0] not in within(a):
+                found[b[0]] = (a, -away)
+            else:
+                self.pin(a, b)
+                return None
+        order = list(dict.fromkeys(chain(*(reversed(list(within((each,)))) for each in found))))
+        return {each: found[each] for each in order if each in found}

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cache, lru_cache, partial
 from math import prod
 from typing import Any, TypeAlias
 
@@ -117,10 +118,12 @@ def members(
 def _member(one: Family, many: Family, chosen: Mapping[int, int]) -> Member:
     factors = one.factors
 
+    @cache
     def size(term: Term) -> int:
         return prod(chosen[factor] for factor in factors.factors(term))
 
-    pairs = {(factors.value(dim), size(dim)) for family in (one, many) for dim in family.sizes()}
+    dims = {dim for family in (one, many) for dim in family.sizes()}
+    pairs = {(factors.value(dim), size(dim)) for dim in dims}
     changed = tuple((old, new) for old, new in sorted(pairs, reverse=True) if new != old)
     made = many.smaller(size, many.weights(chosen))
     devices = len(many.program.grid.devices), len(made.grid.devices)
@@ -372,16 +375,25 @@ class Family:
 
     def weights(self, chosen: Mapping[int, int]) -> dict[int, tuple[int, Fraction]]:
         """For ops that add up elements which stand for several: the operand, and how often."""
+        weight = cache(partial(self.factors.weight, chosen=chosen))
         return {
-            id(op): (operand, weight)
+            id(op): (operand, weight(term))
             for op, operand, term in self.summed
-            if (weight := self.factors.weight(term, chosen)) != 1
+            if weight(term) != 1
         }
 
     def change_numbers(self, op: Op, name: str, numbers: Sequence[tuple[int, Term]]) -> None:
-        """Say that a list holds these multiples, as they are now, of units."""
-        multiples = [(number // self.factors.value(unit), unit) for number, unit in numbers]
-        self.change(op, name, lambda size: tuple(n * size(unit) for n, unit in multiples))
+        """Say that a list holds multiples of units, or is as far from these as it is now."""
+        multiples = [(self._nearest(number, unit), unit) for number, unit in numbers]
+        self.change(
+            op, name, lambda size: tuple(n * size(unit) + more for (n, more), unit in multiples)
+        )
+
+    def _nearest(self, number: int, unit: Term) -> tuple[int, int]:
+        """A number as a multiple of a unit, and how much more it is, or less."""
+        own = self.factors.value(unit)
+        times = (2 * number + own) // (2 * own)
+        return times, number - times * own
 
     def change(self, op: Op, name: str, value: Attribute) -> None:
         """Say what an attribute is in another member of the family."""
@@ -487,6 +499,11 @@ def is_splat(array: NDArray[Any]) -> bool:
     return array.size < 2 or not any(array.strides) or bool((array == array.flat[0]).all())
 
 
+@lru_cache(1 << 12)
+def _resized(given: Type, shape: tuple[int, ...]) -> Type:
+    return replace(given, shape=shape)
+
+
 @dataclass(frozen=True)
 class _Rewriter:
     """Writes a function with other sizes."""
@@ -495,6 +512,8 @@ class _Rewriter:
     name: str
     size: Size
     weights: Mapping[int, tuple[int, Fraction]]
+    made: dict[int, Type] = field(default_factory=dict)
+    """The types of values."""
 
     def function(self, given: Function) -> Function:
         body = self.block(given.body)
@@ -530,9 +549,12 @@ class _Rewriter:
         )
 
     def types(self, numbers: Sequence[int], types: Sequence[Type]) -> tuple[Type, ...]:
-        found = []
-        for number, type_ in zip(numbers, types, strict=True):
+        return tuple(map(self.type, numbers, types))
+
+    def type(self, number: int, given: Type) -> Type:
+        made = self.made.get(number)
+        if made is None:
             dims = self.family.dims.get((self.name, number))
-            shape = type_.shape if dims is None else tuple(map(self.size, dims))
-            found.append(replace(type_, shape=shape) if shape != type_.shape else type_)
-        return tuple(found)
+            shape = given.shape if dims is None else tuple(map(self.size, dims))
+            made = self.made[number] = _resized(given, shape)
+        return made

@@ -19,8 +19,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from dataclasses import dataclass
-from functools import cache, cached_property
-from math import gcd
+from functools import cache, cached_property, reduce
+from math import gcd, isnan
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -31,8 +31,9 @@ Integers: TypeAlias = NDArray[Any]
 
 PRIME_GAPS = (19, 99)
 """Primes below 2 to the 31, by how far: the largest two in which -1 is a square."""
-_BITS_OF_ELEMENTS = 31
-_DIGITS_OF_DOUBLES = 53
+_MIDDLE = 30
+"""The bits of the number in the middle of the elements."""
+_ONE = np.uint64(1)
 ZERO, ONE = np.zeros((), np.uint64), np.ones((), np.uint64)
 
 
@@ -41,9 +42,13 @@ def element(number: int) -> Elements:
     return np.array(number, np.uint64)
 
 
-_MOST_TERMS = 1 << 11
-"""Sums of as many products with 11 bits are exact in doubles."""
-_FEW = 64
+_LOW = np.uint64(15)
+"""Bits of the lower half of an element; the upper one has 16."""
+_MOST_TERMS = 1 << 16
+"""So many products with halves of elements have a sum of 64 bits."""
+_MOST_AT_ONCE = 1 << 7
+"""So many of which one factor is around 0 have a sum that is exact in doubles."""
+_FEW = 8
 """So many elements are inverted one by one."""
 
 
@@ -99,7 +104,9 @@ class Field:
 
         `largest` is the largest finite float of the type, which programs use as an infinity, too.
         """
-        values = np.asarray(numbers, np.float64)
+        values, shape = np.asarray(numbers, np.float64), np.shape(numbers)
+        if values.size == 1 or (values.size and not any(values.strides)):
+            return np.broadcast_to(element(self._of_float(float(values.flat[0]), largest)), shape)
         mantissa, exponent = np.frexp(np.where(np.isfinite(values), values, 0))
         whole = np.rint(mantissa * (1 << 53)).astype(np.int64)
         powers = _powers_of_two(self.prime)
@@ -107,6 +114,14 @@ class Field:
         elements = np.where(values >= largest, np.uint64(self.infinity), elements)
         elements = np.where(values <= -largest, self.neg(element(self.infinity)), elements)
         return np.where(np.isnan(values), np.uint64(self.key("nan") % self.prime), elements)
+
+    def _of_float(self, number: float, largest: float) -> int:
+        if isnan(number):
+            return self.key("nan") % self.prime
+        if abs(number) >= largest:
+            return self.infinity if number > 0 else (-self.infinity) % self.prime
+        up, down = number.as_integer_ratio()
+        return up * pow(down, -1, self.prime) % self.prime
 
     def complex(self, real: Elements, imaginary: Elements) -> Elements:
         """Complex numbers, with a root of -1 for the imaginary unit."""
@@ -165,7 +180,7 @@ class Field:
             last = levels[-1]
             half = len(last) // 2
             levels.append(np.append(self.mul(last[:half], last[half : 2 * half]), last[2 * half :]))
-        inverse = self.power(levels.pop(), self.prime - 2)
+        inverse = np.array([pow(each, -1, self.prime) for each in levels.pop().tolist()], np.uint64)
         for level in reversed(levels):
             half = len(level) // 2
             paired = inverse[:half]
@@ -228,25 +243,13 @@ class Field:
 
     def matmul(self, a: Elements, b: Elements) -> Elements:
         """The product of matrices, batched as numpy's."""
-        terms = a.shape[-1]
-        total = np.zeros(
-            (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]), np.uint64
-        )
-        for start in range(0, terms, _MOST_TERMS):
-            part = slice(start, start + _MOST_TERMS)
-            total = self.add(total, self._exact_matmul(a[..., part], b[..., part, :]))
-        return total
-
-    def _exact_matmul(self, a: Elements, b: Elements) -> Elements:
-        """The product by doubles, which hold each product with a few bits of `b` exactly."""
-        bits = np.uint64(_DIGITS_OF_DOUBLES - _BITS_OF_ELEMENTS - (a.shape[-1] - 1).bit_length())
-        whole = a.astype(np.float64)
-        total: Any = np.uint64(0)
-        for low in reversed(range(0, _BITS_OF_ELEMENTS, int(bits))):
-            digits = (b >> np.uint64(low)) & ((np.uint64(1) << bits) - np.uint64(1))
-            product = np.matmul(whole, digits.astype(np.float64)).astype(np.uint64)
-            total = self.reduced((total << bits) + product)
-        return total
+        many = range(_MOST_TERMS, a.shape[-1], _MOST_TERMS)
+        if many:
+            parts = [slice(start, start + _MOST_TERMS) for start in (0, *many)]
+            return reduce(self.add, (self.matmul(a[..., p], b[..., p, :]) for p in parts))
+        halves = b >> _LOW, b & (_ONE << _LOW) - _ONE
+        upper, lower = (_exact_product(a, half) for half in halves)
+        return self.reduced((self.reduced(upper) << _LOW) + lower)
 
     def key(self, *what: object) -> int:
         """The number, of 64 bits, by which the functions of what is named so are drawn."""
@@ -263,6 +266,18 @@ class Field:
     def random(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Elements:
         """Random elements."""
         return generator.integers(0, self.prime, shape, np.uint64)
+
+
+def _exact_product(a: Elements, b: Elements) -> Elements:
+    """The product of matrices of integers, by doubles: `b` is of 16 bits."""
+    around = a.astype(np.float64)
+    around -= 1 << _MIDDLE
+    small = b.astype(np.float64)
+    total = np.add.reduce(b, axis=-2, keepdims=True).view(np.int64) << _MIDDLE
+    for start in range(0, max(a.shape[-1], 1), _MOST_AT_ONCE):
+        part = slice(start, start + _MOST_AT_ONCE)
+        total = total + np.matmul(around[..., part], small[..., part, :]).astype(np.int64)
+    return total.view(np.uint64)
 
 
 @cache

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from shard_dialect.errors import ShardError
 from shard_dialect.proof.boxes import Boxes
-from shard_dialect.proof.field import Elements, Field, mixed
+from shard_dialect.proof.field import Elements, Field, element, mixed
 from shard_dialect.proof.reading import Block, Function, Grid, Op, Program, Type
 
 Data: TypeAlias = NDArray[Any]
@@ -268,8 +268,9 @@ class Machine:
 
     def _weighted(self, operands: Sequence[Value], number: int, weight: Fraction) -> list[Value]:
         """The operands of a sum, one of which has elements that stand for several each."""
-        parts = (self.field.of_integers(np.array(n)) for n in weight.as_integer_ratio())
-        scaled = self.field.mul(self.elements(operands[number]), self.field.div(*parts))
+        up, down = weight.as_integer_ratio()
+        times = element(up * pow(down, -1, self.field.prime) % self.field.prime)
+        scaled = self.field.mul(self.elements(operands[number]), times)
         return [Value(scaled, True) if n == number else each for n, each in enumerate(operands)]
 
     def turn(self, op: Op, number: int, *, is_drawn: bool = False) -> None:

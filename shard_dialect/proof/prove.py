@@ -12,8 +12,11 @@ are drawn, and the answer is for these.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import chain
 from typing import Literal, TypeAlias
 
@@ -86,7 +89,7 @@ class Proof:
 
 def prove(
     unsharded: ir.Module | Program,
-    local: ir.Module,
+    local: ir.Module | Program,
     entry: str | None = None,
     *,
     explains: bool = False,
@@ -97,11 +100,12 @@ def prove(
     Raises `ShardError` where they do not fit.
     """
     whole = unsharded if isinstance(unsharded, Program) else read_program(unsharded)
-    own = read_program(local)
-    if not own.grids:  # XLA numbers devices, and has no grid
+    own = local if isinstance(local, Program) else read_program(local)
+    if not own.grids and not isinstance(local, Program):  # XLA numbers devices, and has no grid
         own = replace(own, grids=whole.numbered())
     pair = Pair(whole, own, whole.entry(entry), own.entry(entry))
     pair.check()
+    _keep_freed_pages()
     try:
         return _answer(pair, explains)
     except Torn as error:
@@ -115,6 +119,23 @@ def prove(
         return Proof("unknown", 0, reason="the programs are nested too deeply, or call themselves")
     except MemoryError as error:
         return Proof("unknown", 0, reason=f"the programs need too much memory: {error}")
+
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+"""What glibc's `mallopt` calls them."""
+
+
+@cache
+def _keep_freed_pages() -> None:
+    """Let glibc use again what large arrays leave, rather than give it back to the system.
+
+    New pages cost more than the arithmetic on them. These are the thresholds that glibc comes to by
+    itself at most; other libraries have none.
+    """
+    with suppress(AttributeError, OSError, TypeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_MMAP_THRESHOLD, 1 << 25)
+        mallopt(_TRIM_THRESHOLD, 1 << 26)
 
 
 def _placed(error: Unproven) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
@@ -188,6 +188,17 @@ class Program:
             known = ", ".join(f"@{each}" for each in self.functions) or "none"
             raise ShardError(f"no function @{name or 'main'}; the module's functions: {known}")
         return public[0]
+
+    def names(self) -> set[str]:
+        """The names of all ops."""
+
+        def within(block: Block) -> Iterator[str]:
+            for op in block.ops:
+                yield op.name
+                for region in op.regions:
+                    yield from within(region)
+
+        return {name for each in self.functions.values() for name in within(each.body)}
 
     @property
     def grid(self) -> Grid:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate, chain
 from math import gcd, prod
 from operator import mul
@@ -14,7 +15,7 @@ from operator import mul
 import numpy as np
 
 from shard_dialect.proof.elementwise import ELEMENTWISE
-from shard_dialect.proof.factors import Term
+from shard_dialect.proof.factors import Factors, Term
 from shard_dialect.proof.family import CONSTANTS, Attribute, Dims, Family, Size, is_splat, relates
 from shard_dialect.proof.machine import TERMINATORS
 from shard_dialect.proof.reading import Op, Type
@@ -147,12 +148,26 @@ def _slice(family: Family, op: Op) -> None:
         unit = given[dim]
         if (low, high, step) == (0, family.factors.value(unit), 1):
             family.factors.equate(given[dim], made[dim])
+        elif step == 1 and _is_margin(family, given[dim], made[dim], low, high):
+            starts.append((low, ()))
+            limits.append((high, unit))
+            continue
         else:
             unit = _in_units(family, (given[dim], made[dim]), low, high, *([1] if step > 1 else []))
         starts.append((low, unit))
         limits.append((high, unit))
     family.change_numbers(op, names[0], starts)
     family.change_numbers(op, names[1], limits)
+
+
+def _is_margin(family: Family, larger: Term, smaller: Term, *ends: int) -> bool:
+    """Let one size be another and a few more, if it is; rather than both so many large units."""
+    own = [family.factors.value(size) for size in (larger, smaller)]
+    margin, unit = own[0] - own[1], gcd(*own, *ends)
+    is_margin = 2 * margin < own[1] and (unit < 2 or margin + 2 < own[0] // unit * 2)
+    if is_margin:
+        family.factors.add(larger, smaller, margin)
+    return is_margin
 
 
 def _in_units(family: Family, sizes: Sequence[Term], *numbers: int) -> Term:
@@ -222,6 +237,11 @@ def _pad(family: Family, op: Op) -> None:
         unit: Term = ()
         if (low, high, gap) == (0, 0, 0):
             family.factors.equate(given[dim], made[dim])
+        elif gap == 0 and min(low, high) >= 0 and _is_margin(family, made[dim], given[dim], low):
+            pass
+        elif not given[dim] and low == high > 0:  # one element in the middle
+            unit = family.factors.new(low)
+            family.factors.add(made[dim], family.factors.constant(2) + unit, 1)
         else:
             unit = _in_units(family, (given[dim], made[dim]), low, high, *([1] if gap else []))
         lows.append((low, unit))
@@ -301,54 +321,111 @@ def _convolution(family: Family, op: Op) -> None:
     if in_groups == (1, 1):
         for pair in (batch, inward, outward):
             family.factors.equate(*pair)
-        _relate_products(family, op, inward[:1])
     else:
         family.factors.pin(*batch, *inward, *outward)
-    window = [op.operand_types[1].shape[dim] for dim in dims.kernel_spatial_dimensions]
-    _relate_windows(
-        family,
-        op,
-        [image[dim] for dim in dims.input_spatial_dimensions],
-        [made[dim] for dim in dims.output_spatial_dimensions],
-        window,
-        "lhs_dilation",
-    )
-    family.factors.pin(*(kernel[dim] for dim in dims.kernel_spatial_dimensions))
+    along = [
+        _relate_window(family, *each)
+        for each in zip(
+            [image[dim] for dim in dims.input_spatial_dimensions],
+            [kernel[dim] for dim in dims.kernel_spatial_dimensions],
+            [made[dim] for dim in dims.output_spatial_dimensions],
+            _shapes(op, "lhs_dilation", "rhs_dilation", len(dims.input_spatial_dimensions)),
+            strict=True,
+        )
+    ]
+    _relate_products(family, op, [inward[0], *along])
 
 
-def _relate_windows(
-    family: Family,
-    op: Op,
-    given: Sequence[Term],
-    made: Sequence[Term],
-    window: Sequence[int],
-    dilation: str,
-) -> None:
-    """Where windows are single elements side by side, there are as many; else sizes stay."""
-    ones = [1] * len(given)
-    ends = np.asarray(listed(op, "padding", [0] * 2 * len(given))).reshape(-1, 2).tolist()
-    strides, gaps = listed(op, "window_strides", ones), listed(op, dilation, ones)
-    for a, b, *shape in zip(given, made, window, strides, gaps, ends, strict=True):
-        if shape == [1, 1, 1, [0, 0]]:
-            family.factors.equate(a, b)
+@dataclass(frozen=True, slots=True)
+class _Windows:
+    """How windows move along a dimension."""
+
+    stride: int
+    gaps: int
+    """How far elements are from each other, in the image."""
+    dilation: int
+    """And in a window."""
+    ends: int
+    """How many elements are before the image and behind it."""
+
+
+def _shapes(op: Op, gaps: str, dilation: str, count: int) -> list[_Windows]:
+    ones = [1] * count
+    ends = np.asarray(listed(op, "padding", [0] * 2 * count)).reshape(-1, 2).sum(1).tolist()
+    named = (listed(op, name, ones) for name in ("window_strides", gaps, dilation))
+    return [_Windows(*each) for each in zip(*named, ends, strict=True)]
+
+
+def _relate_window(family: Family, given: Term, window: Term, made: Term, w: _Windows) -> Term:
+    """Windows of one size may be any number; and so may the elements of large windows.
+
+    What a window holds that is larger than the result, as where a kernel's gradient is made, is
+    one of any number of elements. Gives the sizes, as a product, that the windows add up.
+    """
+    f = family.factors
+    image, inside, places = (f.value(each) for each in (given, window, made))
+    if w == _Windows(1, 1, 1, 0) and places == inside > 1 and image == 2 * inside - 1:
+        # What is in the middle of an image comes everywhere: the transpose of one large window.
+        less = f.new(inside - 1)
+        f.add(window, less, 1)
+        f.add(given, f.constant(2) + less, 1)
+        f.equate(window, made)
+        return window
+    if inside <= places:
+        f.pin(window)
+        if w.stride == 1:
+            _equate_sum(f, made, f.constant(w.gaps) + given)
+        elif w.gaps == 1:
+            _equate_sum(f, given, f.constant(w.stride) + made)
         else:
-            family.factors.pin(a, b)
+            f.pin(given, made)
+        f.hold_least(given, w.dilation * (inside - 1) // w.gaps + 1)
+        return ()
+    f.pin(made)
+    if w.gaps == 1:
+        _equate_sum(f, given, f.constant(w.dilation) + window)
+    else:
+        f.pin(given, window)
+    f.hold_least(given, w.stride * (places - 1) + 1)
+    return window
+
+
+def _equate_sum(f: Factors, left: Term, right: Term) -> None:
+    """Let two products be equal, or as far from each other as they are."""
+    more = f.value(left) - f.value(right)
+    if more:
+        f.add(left, right, more)
+    else:
+        f.equate(left, right)
 
 
 @relates("stablehlo.reduce_window")
 def _reduce_window(family: Family, op: Op) -> None:
     family.integers(op)
-    window = listed(op, "window_dimensions", [])
-    for given, made in zip(family.operands(op), family.results(op), strict=False):
-        _relate_windows(family, op, given, made, window, "base_dilations")
+    given, made = family.operands(op), family.results(op)
+    for a, b in zip(given, made, strict=False):
+        family.same(given[0], a)
+        family.same(made[0], b)
+    along = _relate_windows(family, op, given[0], made[0], "window_dilations")
+    _relate_sum(family, op, 0, len(op.types) == 1 and combiner(op.body) == "add", along)
 
 
 @relates("stablehlo.select_and_scatter")
 def _select_and_scatter(family: Family, op: Op) -> None:
     (given, source, _), (made,) = family.operands(op), family.results(op)
     family.same(given, made)
-    window = listed(op, "window_dimensions", [1] * len(given))
-    _relate_windows(family, op, given, source, window, "base_dilations")
+    _relate_windows(family, op, given, source, "window_dilations")
+
+
+def _relate_windows(family: Family, op: Op, given: Dims, made: Dims, dilation: str) -> list[Term]:
+    """The same for windows that an attribute has."""
+    sizes = listed(op, "window_dimensions", [1] * len(given))
+    windows = [family.factors.new(size) for size in sizes]
+    shapes = _shapes(op, "base_dilations", dilation, len(given))
+    family.change_numbers(op, "window_dimensions", list(zip(sizes, windows, strict=True)))
+    return [
+        _relate_window(family, *each) for each in zip(given, windows, made, shapes, strict=True)
+    ]
 
 
 @relates("stablehlo.gather")

@@ -8,11 +8,12 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from shard_dialect.ir.bindings import submodule
 from shard_dialect.proof.contractions import Over, contracted
 from shard_dialect.proof.elementwise import combined, combining, identity, reduced
-from shard_dialect.proof.machine import Data, Machine, Unproven, Value, means
+from shard_dialect.proof.machine import Data, Machine, Unproven, Value, boxed, means
 from shard_dialect.proof.reading import Block, Op, Type
 from shard_dialect.proof.tensors import padded, transposed
 
@@ -144,18 +145,14 @@ def windows(
             f"windows of {list(window)} have {total:,} elements in all: the prover evaluates up to "
             f"{_MOST_IN_WINDOWS:,}"
         )
-    indices = []
+    first += m.axes
     space = len(window)
-    for dim, (places, width, step, gap) in enumerate(
-        zip(counts, window, strides, dilation, strict=True)
-    ):
-        at = np.arange(places)[:, None] * step + np.arange(width)[None, :] * gap
-        shape = [1] * 2 * space
-        shape[dim], shape[space + dim] = places, width
-        indices.append(at.reshape(shape))
-    index: Any = (*(slice(None),) * (m.axes + first), *indices)
-    seen: Data = data[index]
-    return seen
+    if 0 in counts:
+        return np.zeros((*data.shape[:first], *counts, *window), data.dtype)
+    extents = [(width - 1) * gap + 1 for width, gap in zip(window, dilation, strict=True)]
+    seen = sliding_window_view(data, extents, tuple(range(first, first + space)))
+    steps = [slice(None, None, step) for step in (*strides, *dilation)]
+    return boxed(seen, steps)
 
 
 def combiner(body: Block) -> str | None:

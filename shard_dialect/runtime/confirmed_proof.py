@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
 
 from shard_dialect.abi.lowered_program import choose_entry, find_function
 from shard_dialect.errors import Diagnostic, ShardError
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.context import make_context
 from shard_dialect.ir.diagnostics import error_at, silent, with_file_names
 from shard_dialect.ir.function import form_of, functions_of, name_of
 from shard_dialect.ir.mesh.attributes import DEVICE
@@ -23,9 +27,12 @@ from shard_dialect.passes.lower.expansions import expand_registered_ops
 from shard_dialect.proof.fitting import check_unsharded
 from shard_dialect.proof.prove import Proof, prove
 from shard_dialect.proof.reading import Program, read_program
-from shard_dialect.runtime.compile import local_program, parsed
+from shard_dialect.proof.written.session import Session
+from shard_dialect.runtime.checking.check import Expected
+from shard_dialect.runtime.compile import compile_reference, local_program, parsed
 from shard_dialect.runtime.compiled_program import CompiledProgram
 from shard_dialect.runtime.dynamic_sizes import Sizes
+from shard_dialect.runtime.random_inputs import random_inputs
 
 _FIRST_OF_LOWERING = "refuse-sharded"
 """The step of `--lower` from which on functions change their types."""
@@ -105,6 +112,43 @@ def confirmed_proof(unsharded: Unsharded, local: ir.Module, entry: str | None = 
         own = _expanded(local)
         proof = prove(unsharded.expanded, own, entry, explains=True) if own else proof
     return confirmed(proof, failure)
+
+
+def confirmed_proof_of_python(unsharded: Unsharded, path: str, entry: str | None = None) -> Proof:
+    """The proof for a program in Python, which `--emit-python` may have written.
+
+    Only what the user names is loaded, in a process of its own. Raises a located `ShardError` where
+    it is no program of these arguments and results.
+    """
+    whole = unsharded.program
+    function = whole.entry(entry)
+    names = tuple(sorted(whole.names()))
+    session = Session(str(Path(path).resolve()), len(whole.grid.devices), names)
+
+    def failure() -> str | None:
+        with make_context():
+            reference = compile_reference(unsharded.source, function.name)
+            inputs = random_inputs(reference.arguments, 0)
+            expected = Expected.of(reference, inputs)
+        dtypes = [str(each.dtype) for each in inputs]
+        given = [each.astype(np.float32) if each.dtype.kind == "V" else each for each in inputs]
+        _, found = session.ask({"kind": "numbers", "dtypes": dtypes}, given)
+        triples = zip(found, expected.results, expected.allowed, strict=True)
+        for number, (result, wanted, allowed) in enumerate(triples):
+            a, b = (each.astype(np.complex128) for each in (result, wanted))
+            with np.errstate(all="ignore"):
+                same = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= allowed)
+            if not np.all(same):
+                at = [int(each) for each in np.argwhere(~same)[0]]
+                return (
+                    f"result{number} at {at} is {result[tuple(at)]}, expected {wanted[tuple(at)]}"
+                )
+        return None
+
+    try:
+        return confirmed(prove(whole, session.program(function), function.name), failure)
+    finally:
+        session.end()
 
 
 def _form(module: ir.Module, entry: str | None) -> str:

@@ -9,11 +9,13 @@ import pytest
 
 import shard_dialect as sd
 from shard_dialect.errors import ShardError, ShardWarning
+from shard_dialect.ir.context import make_context
 from shard_dialect.proof import prove as prover
 from shard_dialect.proof.factors import Factors
 from shard_dialect.testing.faults import faults_in
 from shard_dialect.testing.random_program import any_program
 from tests.slow import seed_of
+from tests.testing.proof_table import with_fault
 
 LARGE = """
 sdy.mesh @mesh = <["data"=128, "fsdp"=16, "tensor"=8]>
@@ -82,6 +84,28 @@ def test_digits_of_one_number_are_refined() -> None:
     given, made = [factors.new(6), factors.new(4)], [factors.new(3), factors.new(8)]
     factors.refine(given, made)
     assert factors.factors(given[0] + given[1]) == factors.factors(made[0] + made[1])
+
+
+def test_a_number_is_another_one_and_more() -> None:
+    factors = Factors()
+    image, padded, again, window = (factors.new(size) for size in (112, 114, 112, 56))
+    factors.add(padded, image, 2)
+    factors.add(again, padded, -2)
+    factors.equate(image, factors.constant(2) + window)
+    factors.hold_least(window, 3)
+    smallest, *_ = factors.choices()
+    assert factors.factors(again) == factors.factors(image)
+    assert [prod(smallest[f] for f in factors.factors(t)) for t in (window, image, padded)] == [
+        3, 6, 8
+    ]  # fmt: skip
+
+
+def test_numbers_that_cannot_be_sums_stay() -> None:
+    factors = Factors()
+    a, b = factors.new(12) + factors.new(5), factors.new(19) + factors.new(3)
+    factors.add(a, b, 3)
+    for chosen in factors.choices():
+        assert prod(chosen[f] for f in a) == 60 == prod(chosen[f] for f in b) + 3
 
 
 def test_a_step_for_thousands_of_devices_is_proven() -> None:
@@ -263,3 +287,60 @@ def test_axes_whose_order_changes_have_sizes_of_their_own(
     proof = sd.prove(sd.parse(text), sd.parse(local))
     assert (proof.answer == "proven") != is_inverse
     assert re.search("2048 devices as [46],", str(proof))  # of 2x2 it is its own inverse
+
+
+WINDOWS = """
+sdy.mesh @mesh = <["data"=4]>
+func.func @main(
+    %x: tensor<8x224x224x3xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"data"}, {}, {}, {}]>},
+    %w: tensor<7x7x3x16xf32>) -> (tensor<8x1x1x16xf32>, tensor<8x7x7x16xf32>) {
+  %c = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],
+    window = {stride = [32, 32], pad = [[LOW, 3], [3, 3]]}
+    {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+    : (tensor<8x224x224x3xf32>, tensor<7x7x3x16xf32>) -> tensor<8x7x7x16xf32>
+  %t = stablehlo.tanh %c : tensor<8x7x7x16xf32>
+  %0 = stablehlo.constant dense<0.0> : tensor<f32>
+  %p = "stablehlo.reduce_window"(%t, %0) <{window_dimensions = array<i64: 1, 7, 7, 1>}> ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %s = stablehlo.add %a, %b : tensor<f32>
+    stablehlo.return %s : tensor<f32>
+  }) : (tensor<8x7x7x16xf32>, tensor<f32>) -> tensor<8x1x1x16xf32>
+  %e = stablehlo.pad %p, %0, low = [0, 6, 6, 0], high = [0, 6, 6, 0], interior = [0, 0, 0, 0]
+    : (tensor<8x1x1x16xf32>, tensor<f32>) -> tensor<8x13x13x16xf32>
+  %q = "stablehlo.reduce_window"(%e, %0) <{window_dimensions = array<i64: 1, 7, 7, 1>}> ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %s = stablehlo.add %a, %b : tensor<f32>
+    stablehlo.return %s : tensor<f32>
+  }) : (tensor<8x13x13x16xf32>, tensor<f32>) -> tensor<8x7x7x16xf32>
+  %l = stablehlo.pad %q, %0, low = [0, 1, 1, 0], high = [0, 1, 1, 0], interior = [0, 0, 0, 0]
+    : (tensor<8x7x7x16xf32>, tensor<f32>) -> tensor<8x9x9x16xf32>
+  %k = stablehlo.slice %l [0:8, AT, 1:8, 0:16]
+    : (tensor<8x9x9x16xf32>) -> tensor<8x7x7x16xf32>
+  return %p, %k : tensor<8x1x1x16xf32>, tensor<8x7x7x16xf32>
+}
+"""
+
+
+def windows(low: str = "3", at: str = "1:8") -> str:
+    return WINDOWS.replace("LOW", low).replace("AT", at)
+
+
+@pytest.mark.usefixtures("always_smaller")
+def test_windows_move_over_images_of_any_size() -> None:
+    local = partitioned(windows())
+    proof = sd.prove(sd.parse(windows()), sd.parse(local))
+    assert proof.answer == "proven"
+    assert "224 as 64" in str(proof)
+    assert sd.prove(sd.parse(windows("2")), sd.parse(local)).answer == "refuted"
+    for at in ("0:7", "2:9"):
+        assert sd.prove(sd.parse(windows(at=at)), sd.parse(local)).answer == "refuted"
+
+
+@pytest.mark.usefixtures("always_smaller")
+@pytest.mark.filterwarnings("ignore::shard_dialect.errors.ShardWarning")
+@pytest.mark.parametrize("seed", range(40))
+def test_faults_are_seen_at_smaller_sizes(seed: int, request: pytest.FixtureRequest) -> None:
+    program = any_program(Random(1000 * seed_of(request.config) + seed))
+    with make_context():
+        found = with_fault(program, seed)
+    assert found is None or found[1].answer != "proven"

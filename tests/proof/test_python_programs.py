@@ -1,0 +1,128 @@
+"""Programs in Python are judged as others are: none with a fault is proven."""
+
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from shard_dialect.backends.python.python_module import TARGETS
+from shard_dialect.backends.python.writer import Target
+from shard_dialect.errors import ShardError
+from shard_dialect.testing.random_program import Program, any_program
+from tests.conftest import ROOT, run_child
+from tests.slow import seed_of
+from tests.testing.python_faults import emitted, faults_in, give_the_same, proof_of
+
+pytest.importorskip("ml_dtypes")
+EXAMPLES = sorted((ROOT / "examples").glob("*.mlir"))
+pytestmark = pytest.mark.filterwarnings("ignore::shard_dialect.errors.ShardWarning")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_are_proven(path: Path, target: Target, tmp_path: Path) -> None:
+    program = Program(path.read_text(), ())
+    python = emitted(program.text, target)
+    assert python is not None
+    assert proof_of(program, python, tmp_path).answer == "proven"
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("seed", range(16))
+def test_no_fault_is_proven(
+    seed: int, target: Target, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if target == "torch":
+        pytest.importorskip("torch")  # a refutation is confirmed by it
+    seed = 1000 * seed_of(request.config) + seed
+    program = any_program(Random(seed))
+    python = emitted(program.text, target)
+    if python is None:
+        return
+    assert proof_of(program, python, tmp_path).answer != "refuted"
+    for kind, wrong in Random(seed).sample(faults_in(python), k=min(2, len(faults_in(python)))):
+        try:
+            proof = proof_of(program, wrong, tmp_path)
+        except ShardError:
+            continue
+        is_same = proof.answer == "proven" and give_the_same(program, python, wrong, tmp_path)
+        assert proof.answer != "proven" or is_same, kind
+
+
+SUM = Program(
+    """
+sdy.mesh @mesh = <["x"=2]>
+func.func @main(%x: tensor<4x6xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {"x"}]>})
+    -> (tensor<4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}]>}) {
+  %0 = stablehlo.constant dense<0.0> : tensor<f32>
+  %1 = stablehlo.tanh %x : tensor<4x6xf32>
+  %2 = stablehlo.reduce(%1 init: %0) applies stablehlo.add across dimensions = [1]
+    : (tensor<4x6xf32>, tensor<f32>) -> tensor<4xf32>
+  return %2 : tensor<4xf32>
+}
+""",
+    (),
+)
+BY_HAND = """
+import argparse
+import numpy as np
+from mpi4py import MPI
+
+world = MPI.COMM_WORLD
+parser = argparse.ArgumentParser()
+parser.add_argument("--inputs")
+parser.add_argument("--outputs")
+options = parser.parse_args()
+with np.load(options.inputs) as file:
+    x = file["arg0"]
+own = np.tanh(x[:, 3 * world.rank : 3 * world.rank + 3])
+part = np.ascontiguousarray(own.sum(axis=1))
+total = np.empty_like(part)
+world.Allreduce(part, total, MPI.SUM)
+copies = world.gather(total, root=0)
+if world.rank == 0:
+    result = np.zeros(4, np.float32)
+    for each in copies:
+        result[:] = each
+    np.savez(options.outputs, result0=result)
+"""
+CHANGES = {
+    "as it is": ("", "", "proven", ""),
+    "another function": ("np.tanh", "np.sin", "refuted", "a run on random inputs confirms it"),
+    "a slice of another rank": ("3 * world.rank :", "0 :", "refuted", "confirms"),
+    "one rank's copy": ("copies = ", "total += world.rank == 0\ncopies = ", "refuted", "confirms"),
+    "no sum": ("world.Allreduce(part, total, MPI.SUM)", "total = part", "refuted", "confirms"),
+    "a sum that is not written": ("world.Allreduce(part, total, MPI.SUM)", "", "refuted", ""),
+    "a rank that waits": ("world.Allreduce(", "world.rank or world.Allreduce(", "refuted", "wait"),
+    "a choice": ("part = ", "assert own.sum() > 0\npart = ", "unknown", "program.py:14"),
+    "unknown": ("np.tanh(", "np.unwrap(", "unknown", "np.unwrap is not known"),
+    "another file": ("np.load(options.inputs)", 'np.load("other.npz")', "unknown", "other.npz"),
+    "a sum in place": ("part = ", "own += 1\npart = ", "refuted", "confirms"),
+    "all ranks write": (
+        "if world.rank == 0:",
+        "copies = copies or [total]\nif True:",
+        "unknown",
+        "",
+    ),
+    "an error": ("part = ", "part = 1 / 0 + ", "unknown", "ZeroDivisionError"),
+    "no text": ("import argparse", "import argparse :", "unknown", "invalid syntax"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_what_is_written_by_hand(change: "tuple[str, str, str, str]", tmp_path: Path) -> None:
+    before, after, answer, said = change
+    assert before in BY_HAND
+    proof = proof_of(SUM, BY_HAND.replace(before, after, 1) if before else BY_HAND, tmp_path)
+    assert proof.answer == answer, proof
+    assert said in str(proof)
+
+
+def test_the_command_says_it(tmp_path: Path) -> None:
+    whole, program = tmp_path / "in.mlir", tmp_path / "program.py"
+    whole.write_text(SUM.text)
+    for text, status in ((BY_HAND, 0), (BY_HAND.replace("SUM", "MAX"), 1)):
+        program.write_text(text)
+        done = run_child([sys.executable, "-m", "shard_dialect.prove", str(whole), str(program)])
+        assert done.returncode == status, done.stderr
