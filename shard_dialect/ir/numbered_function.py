@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import compress
 
 from shard_dialect.ir.bindings import ir
@@ -127,6 +128,15 @@ class Function:
     def arguments(self) -> tuple[int, ...]:
         """The value numbers of the arguments."""
         return self.blocks[0].arguments
+
+    @cached_property
+    def readers(self) -> Mapping[int, Sequence[Op]]:
+        """The ops that read each value, of a function that has all of its ops."""
+        readers: dict[int, list[Op]] = {}
+        for op in self.ops:
+            for value in op.read:
+                readers.setdefault(value, []).append(op)
+        return readers
 
     @property
     def returns(self) -> list[Op]:

@@ -21,7 +21,7 @@ split to each other. In the end all of them have it, and a chain may take the sh
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
@@ -263,6 +263,7 @@ def _winner(tensors: _Tensors, pair: tuple[_At, _At], sides: tuple[Side, ...]) -
 
 _Place = tuple[int, int]
 """A value, and one of its dimensions."""
+_Ways = dict[_Place, tuple[Node, _Place]]
 
 
 class ShortestChains:
@@ -272,7 +273,8 @@ class ShortestChains:
         self._engine = engine
         self.history = History(engine)
         self._nodes_of: dict[int, list[Node]] | None = None
-        self._ways: dict[tuple[_Place, Axes], Mapping[_Place, tuple[Node, _Place]]] = {}
+        self._neighbours: dict[_Place, tuple[tuple[Node, _Place], ...]] = {}
+        self._searches: dict[tuple[_Place, Axes], tuple[_Ways, deque[_Place]]] = {}
 
     def chain(self, value: int, dim: int, axis: Axis | None = None) -> list[Link]:
         """The links from a split of a dimension back to its annotation, the last.
@@ -284,8 +286,8 @@ class ShortestChains:
         axes = end.axes if axis is None else (axis,)
         if len(links) < 3 or not axes:
             return links
-        ways = self._ways_to((end.value, end.dim), axes)
         now, found = (value, dim), []
+        ways = self._ways_to((end.value, end.dim), axes, now)
         while now != (end.value, end.dim):
             if now not in ways:  # through a group, or axes that are gone in the end
                 return links
@@ -294,25 +296,28 @@ class ShortestChains:
             now = source
         return [*found, end]
 
-    def _ways_to(self, end: _Place, axes: Axes) -> Mapping[_Place, tuple[Node, _Place]]:
-        """For each split along one of the axes, the node through which the next one is nearest."""
-        key = (end, axes)
-        if key not in self._ways:
-            ways: dict[_Place, tuple[Node, _Place]] = {}
-            # Breadth first from the annotation, so that each value gets its shortest way back.
-            waiting = deque([end])
-            while waiting:
-                now = waiting.popleft()
-                for node, other in self._beside(now):
-                    if other not in ways and other != end and self._is_along(other, axes):
-                        ways[other] = (node, now)
-                        waiting.append(other)
-            self._ways[key] = ways
-        return self._ways[key]
+    def _ways_to(self, end: _Place, axes: Axes, start: _Place) -> _Ways:
+        """For splits along one of the axes, the node through which the next one is nearest.
 
-    def _beside(self, place: _Place) -> Iterator[tuple[Node, _Place]]:
+        The search goes on breadth first from the annotation, so that each value gets its shortest
+        way back, until it has met `start`.
+        """
+        ways, waiting = self._searches.setdefault((end, axes), ({}, deque([end])))
+        while waiting and start not in ways:
+            now = waiting.popleft()
+            for node, other in self._beside(now):
+                if other not in ways and other != end and self._is_along(other, axes):
+                    ways[other] = (node, now)
+                    waiting.append(other)
+        return ways
+
+    def _beside(self, place: _Place) -> tuple[tuple[Node, _Place], ...]:
         """The dimensions of other values that nodes split together with one of a value."""
-        value, dim = place
+        if place not in self._neighbours:
+            self._neighbours[place] = tuple(self._found_beside(*place))
+        return self._neighbours[place]
+
+    def _found_beside(self, value: int, dim: int) -> Iterator[tuple[Node, _Place]]:
         for node in self._nodes(value):
             tensors = self._engine.graph.rules[node.rule_number].tensors
             own = {

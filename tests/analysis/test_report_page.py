@@ -328,3 +328,34 @@ def test_of_20000_ops_few_are_laid_out(opened: Any) -> None:
         page.evaluate(f"view.reveal(view.boxes.paths[{number}].at(-1))")
         assert page.evaluate("view.boxes.laidOut().length") <= 300
         assert page.locator("#graph .box").count() <= 300
+
+
+@in_browser
+@needs("browser", "jax")
+def test_what_was_clicked_stays_in_its_place(opened: Any) -> None:
+    from benchmarks.decoders import decoder
+
+    page = opened(sd.report_html(sd.report(sd.parse(decoder(2, scopes=True)))))
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.evaluate("view.reveal(view.boxes.all.find((box) => box.kind === 'collective'))")
+    for which in ("#graph .collective > .head", "#communication tbody tr:nth-child(6) a"):
+        clicked = page.locator(which).first
+        clicked.scroll_into_view_if_needed()
+        before = clicked.bounding_box()["y"]
+        clicked.click()
+        page.wait_for_selector("#panel:visible")
+        assert clicked.bounding_box()["y"] == pytest.approx(before, abs=2)
+        page.keyboard.press("Escape")
+        assert clicked.bounding_box()["y"] == pytest.approx(before, abs=2)
+
+
+@in_browser
+@needs("browser")
+def test_places_in_libraries_are_told_from_the_library_on(opened: Any, tmp_path: Path) -> None:
+    place = tmp_path / "site-packages" / "flax" / "linear.mlir"
+    place.parent.mkdir(parents=True)
+    place.write_text((EXAMPLES / "slow_ffn.mlir").read_text())
+    page = opened(sd.report_html(sd.report(sd.parse(place))))
+    assert "flax/linear.mlir:" in page.inner_text("#communication")
+    assert "site-packages" not in page.inner_text("main")
+    assert page.locator(f"code[title^='{place}']").count()

@@ -30,7 +30,9 @@ function el(name, attributes = {}, ...kids) {
   element.append(...kids.filter((kid) => kid !== null && kid !== undefined));
   return element;
 }
-const code = (location) => (location ? el("code", {}, location) : "");
+/* A place in an installed library is told from the library on; what is pointed at says the rest. */
+const placeText = (location) => (location || "").replace(/^.*\/(?:site|dist)-packages\//, "");
+const code = (location) => (location ? el("code", { title: location }, placeText(location)) : "");
 
 let shown = reports.length - 1; // of two, the later one
 let report, view;
@@ -181,11 +183,20 @@ function legend(items) {
 
 /* The panel: what is chosen. */
 const panel = el("aside", { id: "panel", "aria-live": "polite", hidden: "" });
+/* The panel takes room from the rest, whose lines break anew: what was clicked stays where it was. */
+function keepingPlace(change) {
+  const isSeen = (each) => each?.closest("main") && each.getBoundingClientRect().top > 0 && each.getBoundingClientRect().top < innerHeight;
+  const seen = [document.activeElement, document.elementFromPoint(innerWidth / 3, innerHeight / 2)].find(isSeen);
+  const before = seen?.getBoundingClientRect().top;
+  change();
+  if (seen?.isConnected) scrollBy(0, seen.getBoundingClientRect().top - before);
+}
+
 function show(id, title, ...kids) {
   const close = el("button", { type: "button", class: "close", "aria-label": "close" }, "×");
   close.addEventListener("click", hide);
   panel.replaceChildren(close, el("h2", {}, title), ...kids.filter(Boolean));
-  panel.hidden = false;
+  keepingPlace(() => { panel.hidden = false; });
   panel.scrollTop = 0;
   for (const each of document.querySelectorAll("tr.shown")) each.classList.remove("shown");
   for (const each of document.querySelectorAll("tr[data-id]")) each.classList.toggle("shown", each.dataset.id === id);
@@ -193,7 +204,7 @@ function show(id, title, ...kids) {
 }
 
 function hide() {
-  panel.hidden = true;
+  keepingPlace(() => { panel.hidden = true; });
   for (const each of document.querySelectorAll("tr.shown")) each.classList.remove("shown");
 }
 
@@ -339,7 +350,7 @@ function memoryChart({ peak, moments, kinds }) {
     if (!moments[number]) return null;
     const [op, location, bytes] = moments[number];
     const parts = Object.entries(kinds).filter(([, values]) => values[number]).map(([kind, values]) => `${kind} ${bytesText(values[number])}`);
-    return { start: number / count, end: (number + 1) / count, text: `op ${number}, ${op}: ${bytesText(bytes)}, of these ${parts.join(", ")}; ${location || ""}` };
+    return { start: number / count, end: (number + 1) / count, text: `op ${number}, ${op}: ${bytesText(bytes)}, of these ${parts.join(", ")}; ${placeText(location)}` };
   };
   const highest = moments.reduce((best, each, number) => (each[2] > (moments[best]?.[2] ?? -1) ? number : best), 0);
   return chart(areas, marks, at, (highest + 0.5) / (count || 1));
@@ -356,7 +367,7 @@ function timeChart({ events, seconds: { total } }) {
     const found = events.findLast(([, , , start]) => start <= share * whole);
     if (!found) return null;
     const [name, location, result, start, seconds, bound, times] = found;
-    return { start: start / whole, end: (start + seconds) / whole, text: `${name} ${result}: ${timeText(seconds)}, bound by ${bound}${times > 1 ? `, ${times} times` : ""}; ${location || ""}` };
+    return { start: start / whole, end: (start + seconds) / whole, text: `${name} ${result}: ${timeText(seconds)}, bound by ${bound}${times > 1 ? `, ${times} times` : ""}; ${placeText(location)}` };
   };
   const longest = events.reduce((best, each) => (each[4] > (best?.[4] ?? -1) ? each : best), null);
   const marks = [el("span", { class: "tick y", style: "bottom: 75%" }, "compute"), el("span", { class: "tick y", style: "bottom: 25%" }, "network")];
@@ -373,7 +384,7 @@ const time = (head, value) => ({ head, value, number: true, text: (each) => time
 const count = (head, value) => ({ head, value, number: true, text: (each) => countText(value(each)) });
 const text = (head, value, told) => ({ head, value, text: told });
 const long = (head, value, told) => ({ head, value, text: told, class: "long" });
-const place = (head = "at") => ({ head, value: (each) => each.location || "", class: "long place" });
+const place = (head = "at") => ({ head, value: (each) => placeText(each.location), class: "long place" });
 
 function communicationTable() {
   const rows = report.communication.map((each, number) => ({ ...each, number: number + 1 }));

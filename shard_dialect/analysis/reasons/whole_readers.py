@@ -254,15 +254,11 @@ class WholeReaders:
 
 def _next_annotation(function: Function, op: Op) -> tuple[Op | None, set[int]]:
     """The first annotation or return that reads what comes of `op`; and the values between."""
-    readers: dict[int, list[Op]] = {}
-    for each in function.ops:
-        for value in each.read:
-            readers.setdefault(value, []).append(each)
     waiting, seen, made = [op], {id(op)}, set(op.results)
     while waiting and len(seen) < _FARTHEST:
         for value in waiting.pop(0).results:
             made.add(value)
-            for reader in readers.get(value, ()):
+            for reader in function.readers.get(value, ()):
                 if reader.name in ("mesh.annotate", "func.return"):
                     return reader, made
                 if id(reader) not in seen:

@@ -79,6 +79,7 @@ class Origins:
             }
             for function in graph.functions
         ]
+        self._annotation_ops: dict[int, dict[int, Op]] = {}
         self._first: dict[int, tuple[int, int]] = {}
         for number, function in enumerate(graph.functions):
             for value in range(len(function.values)):
@@ -215,10 +216,13 @@ class Origins:
         return self.place_of(function, op) if op else self.place_of_value(function, value)
 
     def _annotation_op(self, function: int, value: int) -> Op | None:
-        for op in self.graph.functions[function].ops:
-            if op.name == "mesh.annotate" and value in (*op.operands, *op.results):
-                return op
-        return None
+        """The first op that annotates the value."""
+        if function not in self._annotation_ops:
+            ops = [op for op in self.graph.functions[function].ops if op.name == "mesh.annotate"]
+            self._annotation_ops[function] = {
+                each: op for op in reversed(ops) for each in (*op.operands, *op.results)
+            }
+        return self._annotation_ops[function].get(value)
 
     def _tensor_of(self, node: Node, number: int | None) -> str:
         results = self.engine.graph.rules[node.rule_number].results

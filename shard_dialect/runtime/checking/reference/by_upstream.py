@@ -23,18 +23,22 @@ becomes
 
 because upstream's loops would otherwise round to bf16 after each addition. The rounded values are
 those that have factors (`rounding`). A function's arguments and results keep their types.
+
+Each loop is then a function of its own, of which equal ones are shared, because the time that LLVM
+takes grows with the square of a function's loops.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 
 import numpy as np
 
 from shard_dialect.abi.lowered_program import find_function
 from shard_dialect.abi.tensor_types import Array
+from shard_dialect.backends.cpu.kernels import isolate
 from shard_dialect.backends.cpu.machine_code import opt_level
 from shard_dialect.ir.bindings import (
     PassManager,
@@ -47,6 +51,7 @@ from shard_dialect.ir.bindings import (
 from shard_dialect.ir.building import build
 from shard_dialect.ir.diagnostics import from_mlir
 from shard_dialect.ir.function import boundary, functions_of, returns_of, set_boundary, update_type
+from shard_dialect.ir.numbered_function import itemsize
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.runtime.checking.reference.judge import CannotJudge, Compiled, boundary_types
 
@@ -247,9 +252,9 @@ _TO_BUFFERS = (
     "func.func(empty-tensor-to-alloc-tensor,convert-elementwise-to-linalg),"
     "one-shot-bufferize{copy-before-write=true bufferize-function-boundaries"
     " allow-return-allocs-from-loops function-boundary-type-conversion=identity-layout-map},"
-    "buffer-results-to-out-params{modify-public-functions=true hoist-static-allocs=true},"
-    "buffer-deallocation-pipeline)"
+    "buffer-results-to-out-params{modify-public-functions=true hoist-static-allocs=true})"
 )
+_DEALLOCATE = "builtin.module(buffer-deallocation-pipeline)"
 _TO_LLVM = (
     "builtin.module("
     "func.func(convert-linalg-to-loops),lower-affine,convert-scf-to-cf,convert-complex-to-standard,"
@@ -261,6 +266,9 @@ _TO_LLVM = (
     "convert-func-to-llvm,reconcile-unrealized-casts,canonicalize)"
 )
 _ENTRY = "main"
+_KERNEL = "kernel"
+_KEPT = 1 << 26
+"""The bytes of buffers that live as long as the code."""
 
 
 def compile_by_upstream(module: ir.Operation, entry: str, count: int) -> Compiled:
@@ -305,6 +313,8 @@ def _to_llvm(module: ir.Module, entry: str, count: int) -> None:
     sum_in_f64(function)
     _keep_inputs(function)
     PassManager.parse(_TO_BUFFERS).run(op)
+    _keep_buffers(find_function(op, entry))
+    PassManager.parse(_DEALLOCATE).run(op)
     for inner in walk(op):
         if inner.name == "memref.copy":  # of strided buffers it is a call of a library
             with ir.InsertionPoint(inner), inner.location:
@@ -313,10 +323,77 @@ def _to_llvm(module: ir.Module, entry: str, count: int) -> None:
     function = find_function(op, entry)
     function.attributes["sym_name"] = ir.StringAttr.get(_ENTRY)
     function.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()
+    _outline_loops(function)
     PassManager.parse(_TO_LLVM).run(op)
     for inner in walk(op):
         if not inner.name.startswith("llvm."):
             raise CannotJudge(f"upstream has no code for '{inner.name}' op")
+
+
+def _keep_buffers(function: ir.Operation) -> None:
+    """Let buffers outside of loops live as long as the code, while they take little memory.
+
+    What frees buffers compares each with each other.
+    """
+    left = _KEPT
+    for op in operations(body(function)):
+        if op.name != "memref.alloc" or not op.results[0].type.has_static_shape:
+            continue
+        type_ = op.results[0].type
+        left -= max(1, prod(type_.shape)) * itemsize(type_.element_type)
+        if left < 0:
+            return
+        name = f"buffer.{left}"
+        attributes = {
+            "sym_name": ir.StringAttr.get(name),
+            "sym_visibility": ir.StringAttr.get("private"),
+            "type": ir.TypeAttr.get(type_),
+            "initial_value": ir.UnitAttr.get(),
+        }
+        with ir.InsertionPoint(function), op.location:
+            build.create("memref.global", [], [], attributes)
+        with ir.InsertionPoint(op), op.location:
+            named = {"name": ir.FlatSymbolRefAttr.get(name)}
+            kept = build.create("memref.get_global", [type_], [], named)
+        op.results[0].replace_all_uses_with(kept.results[0])
+        op.erase()
+
+
+def _outline_loops(function: ir.Operation) -> None:
+    """Move the outermost loops into functions, and let LLVM leave alone what is between them."""
+    alone, as_is = (
+        ir.ArrayAttr.get([ir.StringAttr.get(each) for each in attributes])
+        for attributes in (("noinline",), ("noinline", "optnone"))
+    )
+    function.attributes["llvm.passthrough"] = as_is
+    names: dict[str, str] = {}
+    for loop in _loops(function):
+        with ir.InsertionPoint(function), ir.Location.unknown():
+            kernel = build.declare(_KERNEL, ir.FunctionType.get([], []))
+            with ir.InsertionPoint(kernel.regions[0].blocks.append()):
+                end = build.create("func.return", [], [])
+        kernel.attributes["llvm.passthrough"] = alone
+        with ir.InsertionPoint.after(loop), loop.location:
+            loop.move_before(end)
+            captured = isolate(kernel)
+            text = str(kernel.get_asm(use_local_scope=True, assume_verified=True))
+            is_new = text not in names
+            name = names.setdefault(text, f"{_KERNEL}.{len(names)}")
+            build.call(name, captured, [])
+        if is_new:
+            kernel.attributes["sym_name"] = ir.StringAttr.get(name)
+        else:
+            kernel.erase()
+
+
+def _loops(op: ir.Operation) -> Iterator[ir.Operation]:
+    """The outermost loops in an op that pass no values on."""
+    for region in op.regions:
+        for inner in (each for block in region for each in operations(block)):
+            if not len(inner.results) and inner.name.startswith(("linalg.", "scf.for")):
+                yield inner
+            else:
+                yield from _loops(inner)
 
 
 def _keep_alone(module: ir.Operation, entry: str) -> None:
