@@ -105,6 +105,8 @@ CHANGES = {
         "unknown",
         "",
     ),
+    "a loop that runs on": ("part = ", "while True: own += 1\npart = ", "unknown", "a loop"),
+    "the end of its process": ("part = ", "__import__('os')._exit(3)\npart = ", "unknown", "ended"),
     "an error": ("part = ", "part = 1 / 0 + ", "unknown", "ZeroDivisionError"),
     "no text": ("import argparse", "import argparse :", "unknown", "invalid syntax"),
 }

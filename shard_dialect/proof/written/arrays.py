@@ -8,8 +8,9 @@ no guess: it raises an error at the line that asks for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +23,9 @@ from shard_dialect.proof.elementwise import combined, reduced, selected
 from shard_dialect.proof.field import ONE
 from shard_dialect.proof.machine import OPS, Data, Machine, Value
 from shard_dialect.proof.reading import Op, Type
+
+_MOST_STEPS = 1 << 17
+"""Of one rank: a loop that runs on is given up."""
 
 
 class NotKnown(Exception):
@@ -40,6 +44,7 @@ class Setting:
     """Whether results are put together, of which no part may be put in place of another one."""
     array: Any
     """The class of arrays."""
+    steps: Iterator[int] = field(default_factory=count)
 
 
 def type_of(dtype: np.dtype[Any], shape: Sequence[int] = ()) -> Type:
@@ -70,6 +75,7 @@ class Array:
         self.s, self.data, self.dtype = s, data, np.dtype(dtype)
         self.is_read_only = is_read_only
         self.written: Data | None = None
+        only(next(s.steps) < _MOST_STEPS, f"a loop of more than {_MOST_STEPS} operations")
 
     @property
     def shape(self) -> tuple[int, ...]:

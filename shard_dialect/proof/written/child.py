@@ -1,12 +1,8 @@
-"""The process in which a user's file runs: it answers a request after the other.
-
-A request and an answer are a line of JSON, whose `arrays` are followed by the bytes of each.
-"""
+"""The process in which a user's file runs: it answers a request after the other."""
 
 from __future__ import annotations
 
 import builtins
-import json
 import os
 import re
 import sys
@@ -16,7 +12,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +27,7 @@ from shard_dialect.proof.field import Field
 from shard_dialect.proof.machine import Cancellation, Machine, Sampled, Unproven
 from shard_dialect.proof.reading import Grid, Program
 from shard_dialect.proof.written import arrays, ranks, torch_arrays
+from shard_dialect.proof.written.messages import read_message, write_message
 
 _STACK = 64 << 20
 _INPUTS, _OUTPUTS = "in.npz", "out.npz"
@@ -44,39 +41,6 @@ class Refused(Exception):
     def __init__(self, kind: str, what: str, line: int = 0, started: int = 0) -> None:
         super().__init__(what)
         self.kind, self.what, self.line, self.started = kind, what, line, started
-
-
-def read_message(file: BinaryIO) -> tuple[dict[str, Any], list[Any]] | None:
-    """A message and its arrays; `None` at the end."""
-    line = file.readline()
-    if not line:
-        return None
-    message = json.loads(line)
-    found = []
-    for shape, dtype in message["arrays"]:
-        if dtype not in _SENT:
-            raise ValueError(f"an array of {dtype}")
-        count = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-        data = file.read(count)
-        if len(data) != count:
-            return None
-        found.append(np.frombuffer(bytearray(data), dtype).reshape(shape))
-    return message, found
-
-
-_SENT = frozenset(
-    "uint64 int64 float32 float64 float16 int32 int16 int8 uint8 uint16 uint32 bool complex64 "
-    "complex128".split()
-)
-
-
-def write_message(file: BinaryIO, message: Mapping[str, Any], given: Sequence[Any]) -> None:
-    """A message and its arrays."""
-    listed = [(each.shape, str(each.dtype)) for each in given]
-    file.write(json.dumps({**message, "arrays": listed}).encode() + b"\n")
-    for each in given:
-        file.write(np.ascontiguousarray(each).tobytes())
-    file.flush()
 
 
 @dataclass

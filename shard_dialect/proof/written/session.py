@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from threading import Timer
 from typing import Any, BinaryIO, cast
 
 import numpy as np
@@ -16,9 +17,11 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.proof.machine import Data, Machine, Torn, Unproven, Value, means
 from shard_dialect.proof.reading import Block, Function, Op, Program, Type
-from shard_dialect.proof.written.child import read_message, write_message
+from shard_dialect.proof.written.messages import read_message, write_message
 
 _NAME = "python.program"
+_MOST_SECONDS = 600
+"""For one evaluation."""
 
 
 @dataclass
@@ -34,13 +37,18 @@ class Session:
     def ask(self, request: dict[str, Any], given: Sequence[Data]) -> tuple[Any, list[Data]]:
         """The answer. Raises `Unproven`, `Torn` or `ShardError`."""
         child = self._started()
+        limit = Timer(_MOST_SECONDS, child.kill)
+        limit.start()
         try:
             write_message(cast("BinaryIO", child.stdin), request, given)
             answer = read_message(cast("BinaryIO", child.stdout))
         except (BrokenPipeError, ValueError):
             answer = None
+        finally:
+            limit.cancel()
         if answer is None:
-            raise ShardError("its process ended before it answered", self.at(1))
+            what = f"its process ended, or gave no answer in {_MOST_SECONDS} s"
+            raise Unproven(what, self.at(1))
         message, found = answer
         if not message["ok"]:
             kind = Torn if message["kind"] == "torn" else Unproven
