@@ -9,7 +9,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.diagnostics import location_text
 from shard_dialect.ir.reading.source import Source
-from shard_dialect.ir.reading.spelling import scatter_dim
+from shard_dialect.ir.reading.spelling import code_of, scatter_dim
 
 FUNCTION = "func.func @f({}) attributes {{mesh_cluster = @g}} {{ return }}\n"
 
@@ -132,3 +132,11 @@ def test_a_place_in_torchs_own_files_is_that_of_its_caller(location: str, text: 
     with make_context():
         module = ir.Module.parse(f"module {{}} loc({location})")
         assert location_text(module.operation.location) == text
+
+
+def test_data_in_hexadecimal_is_no_code() -> None:
+    text = '%c = arith.constant dense<"0xABCDEF01"> : tensor<1xf32> "my.op"() "a \\" b" // "c'
+    assert code_of(text).split() == [
+        *("%c", "=", "arith.constant", "dense<", ">", ":", "tensor<1xf32>", '"my.op"()')
+    ]
+    assert len(code_of(text)) == len(text)

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 
 from shard_dialect.errors import ShardError
@@ -33,8 +33,9 @@ from shard_dialect.ir.bindings import submodule
 from shard_dialect.ir.reading.edits import Edit
 from shard_dialect.ir.shard.check_text import refuse
 
-_ASIDE = re.compile(r'//[^\n]*|"(?:[^"\\\n]|\\.)*"')
-_NAME = re.compile(r'"[\w.$-]+"')
+_ASIDE = re.compile(r'//[^\n]*|"[^"\\\n]*(?:\\.[^"\\\n]*)*"')
+_NAME = re.compile(r'"(?!0x)[\w.$-]+"')
+"""Not the hexadecimal data of a constant, of which there may be much."""
 
 
 def code_of(text: str) -> str:
@@ -87,7 +88,8 @@ _ONE_NEIGHBOR = re.compile(
     r"(?:(,\s*)?(%[\w$.\-]+)\s*=\s*)?\bshard\.neighbors_linear_indices\b[^:{}]*:\s*index\b(?!\s*,)"
 )
 _VISIBLE_GRID = re.compile(
-    r'\bshard\.grid([ \t]+"(private|nested|public)")\s*@[^()]*\([^()]*\)(?!\s*(?:attributes|\{))'
+    r'shard\.grid(?<!\wshard\.grid)([ \t]+"(private|nested|public)")\s*@[^()]*\([^()]*\)'
+    r"(?!\s*(?:attributes|\{))"
 )
 _MHLO = re.compile(
     r'mhlo(?:(?<=[\s={({]mhlo)(?=\.\w+(?!\w*[ \t]*[=,}]))|(?<="mhlo)(?=\.\w+"\s*\()|'
@@ -114,9 +116,12 @@ def edits(text: str, location_at: Callable[[int], str]) -> list[Edit]:
     """
     code = code_of(text)
     refuse(code, location_at)
-    changes = [*_full_lists(text, code), *_short_shards(code, location_at)]
-    for edits_of in (_mhlo, _arrays, _renamed, _kinds, _types, _neighbors, _visibilities):
-        changes += edits_of(code)
+    changes: list[Edit] = []
+    if "mesh" in code:
+        changes += (*_full_lists(text, code), *_short_shards(code, location_at))
+    for word, edits_of in _EDITS.items():
+        if word in code:
+            changes += edits_of(code)
     changes.sort(key=lambda edit: edit.start)
     pretty = list(_PRETTY.finditer(code))
     if pretty:  # imported late, as few files have any
@@ -260,3 +265,15 @@ def _visibilities(code: str) -> Iterator[Edit]:
 @cache
 def _grid_attributes() -> list[str]:
     return dir(submodule("dialects.shard").GridOp)
+
+
+_EDITS: Mapping[str, Callable[[str], Iterator[Edit]]] = {
+    "mhlo": _mhlo,
+    "hlo.": _arrays,
+    "scatter_": _renamed,
+    "reduction": _kinds,
+    "shard.sharding": _types,
+    "neighbors_linear_indices": _neighbors,
+    "shard.grid": _visibilities,
+}
+"""By a word without which there are none, as it is found sooner than a pattern."""

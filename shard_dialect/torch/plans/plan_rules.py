@@ -59,7 +59,7 @@ def rules_of(plan: Plan, grid: Grid) -> list[Rule]:
 
 def _rules(plan: Plan, grid: Grid, axis: int | None) -> Iterator[Rule]:
     if not isinstance(plan, Mapping):
-        raise ShardError(f"a plan is a dict from names, not {plan!r}")
+        raise ShardError(f"a plan is a dict from names of tensors and modules, not {plan!r}")
     names = [grid.axis_name(each) for each in range(grid.rank)]
     for key, value in plan.items():
         is_nested = isinstance(value, Mapping) or _splits(value)
