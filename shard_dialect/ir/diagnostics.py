@@ -177,13 +177,14 @@ def name_in(location: ir.Location) -> str | None:
 
 
 def names_in(location: ir.Location) -> Iterator[str]:
-    """The names in a location, the outermost first."""
+    """The names in a location, the outermost first: of calls, those of the caller."""
     with location.context:
         location = ir.Location.from_attr(location.attr)  # of its own class
     if isinstance(location, ir.NameLoc):
         yield location.name_str
         yield from names_in(location.child_loc)
     elif isinstance(location, ir.CallSiteLoc):
+        yield from names_in(location.caller)
         yield from names_in(location.callee)
     elif isinstance(location, ir.FusedLoc):
         for each in location.locations:

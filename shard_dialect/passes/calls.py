@@ -352,6 +352,8 @@ def inline_call(call: ir.Operation, callee: ir.Operation | None) -> None:
         given = _annotated(list(call.operands), arguments)
     for argument, value in zip(body(copy).arguments, given, strict=True):
         argument.replace_all_uses_with(value)
+    for op in walk(copy):
+        op.location = ir.Location.callsite(op.location, [call.location])
     *inside, end = operations(body(copy))
     for op in inside:
         op.move_before(call)

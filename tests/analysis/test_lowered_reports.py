@@ -51,19 +51,19 @@ def test_its_products_compute_the_same(name: str) -> None:
 
 LOOP = """
 shard.grid @g(shape = 4)
-func.func @main(%x: tensor<8x8xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>},
+func.func @main(%x: tensor<8x2xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>},
                 %w: tensor<8x8xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>})
-    -> tensor<8x8xf32> {
+    -> tensor<8x2xf32> {
   %zero = arith.constant 0 : index
   %one = arith.constant 1 : index
   %three = arith.constant 3 : index
-  %r = scf.for %i = %zero to %three step %one iter_args(%a = %x) -> tensor<8x8xf32> {
+  %r = scf.for %i = %zero to %three step %one iter_args(%a = %x) -> tensor<8x2xf32> {
     %p = stablehlo.dot_general %w, %a, contracting_dims = [1] x [0]
-      : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
-    %q = stablehlo.tanh %p : tensor<8x8xf32>
-    scf.yield %q : tensor<8x8xf32>
+      : (tensor<8x8xf32>, tensor<8x2xf32>) -> tensor<8x2xf32>
+    %q = stablehlo.tanh %p : tensor<8x2xf32>
+    scf.yield %q : tensor<8x2xf32>
   }
-  return %r : tensor<8x8xf32>
+  return %r : tensor<8x2xf32>
 }
 """
 
@@ -73,8 +73,8 @@ def test_what_is_in_a_loop_counts_as_often_as_it_runs(tmp_path: Path) -> None:
     path.write_text(LOOP)
     local, lowered = both(path)
     assert [each.times for each in lowered.communication] == [3]
-    assert lowered.bytes_moved == local.bytes_moved == 3 * 3 * 64
-    assert lowered.compute.flops == local.compute.flops == 3 * (2 * 2 * 8 * 8 + 2 * 8)
+    assert lowered.bytes_moved == local.bytes_moved == 3 * 3 * 16
+    assert lowered.compute.flops == local.compute.flops == 3 * (2 * 2 * 8 * 2 + 2 * 2)
     # What follows the loop needs what it writes.
     chain = [each.name for each in lowered.schedule.critical_ops]
     assert chain.index("scf.for") < len(chain) - 1

@@ -33,6 +33,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
+from threading import Lock
 
 import numpy as np
 
@@ -289,13 +290,14 @@ def compile_by_upstream(module: ir.Operation, entry: str, count: int) -> Compile
             raise CannotJudge(f"upstream's passes refuse it: {from_mlir(error).message}") from None
     if not engine.raw_lookup(f"_mlir_ciface_{_ENTRY}"):  # it has printed what is missing
         raise CannotJudge("it calls functions that are not there")
-    described = submodule("runtime").get_ranked_memref_descriptor
+    described, alone = submodule("runtime").get_ranked_memref_descriptor, Lock()
 
     def execute(inputs: Sequence[Array]) -> list[Array]:
         results = [np.zeros(each.shape, each.dtype) for each in types]
         buffers = [described(_as_bits(np.ascontiguousarray(each))) for each in (*inputs, *results)]
         pointers = [ctypes.pointer(ctypes.pointer(each)) for each in buffers]
-        engine.invoke(_ENTRY, *pointers)
+        with alone:  # buffers that live as long as the code are of one run
+            engine.invoke(_ENTRY, *pointers)
         return results
 
     return Compiled(f"upstream's passes ({provider})", execute)
