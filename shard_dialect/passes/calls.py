@@ -37,7 +37,7 @@ from dataclasses import dataclass, field
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import annotate
-from shard_dialect.ir.diagnostics import error_at
+from shard_dialect.ir.diagnostics import error_at, names_in
 from shard_dialect.ir.function import BOUNDARY, boundary, form_of, functions_of, is_private, name_of
 from shard_dialect.ir.mesh.attributes import BLOCKS, NAMED, SHARDING, SHARDINGS, symbol
 from shard_dialect.ir.walk import body, operations, walk
@@ -352,8 +352,11 @@ def inline_call(call: ir.Operation, callee: ir.Operation | None) -> None:
         given = _annotated(list(call.operands), arguments)
     for argument, value in zip(body(copy).arguments, given, strict=True):
         argument.replace_all_uses_with(value)
+    place = call.location
+    if not any("/" in name for name in names_in(place)):  # in a scope of its own, as JAX writes one
+        place = ir.Location.name(f"@{callee_of(call)}/call", place)
     for op in walk(copy):
-        op.location = ir.Location.callsite(op.location, [call.location])
+        op.location = ir.Location.callsite(op.location, [place])
     *inside, end = operations(body(copy))
     for op in inside:
         op.move_before(call)

@@ -42,6 +42,26 @@ def test_a_small_function_is_seen_through(calls: int) -> None:
     assert sd.communication(local).bytes_moved < sd.communication(kept_local).bytes_moved
 
 
+def test_what_was_a_function_is_a_layer() -> None:
+    text = """
+    shard.grid @g(shape = 4)
+    func.func @main(%x: tensor<16x8xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>})
+        -> (tensor<8xf32> {mesh.sharding = #mesh.shard<@g, [[]]>}) {
+      %r = func.call @total(%x) : (tensor<16x8xf32>) -> tensor<8xf32>
+      return %r : tensor<8xf32>
+    }
+    func.func private @total(%x: tensor<16x8xf32>) -> tensor<8xf32> {
+      %zero = stablehlo.constant dense<0.0> : tensor<f32>
+      %s = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [0]
+          : (tensor<16x8xf32>, tensor<f32>) -> tensor<8xf32>
+      %n = stablehlo.negate %s : tensor<8xf32>
+      return %n : tensor<8xf32>
+    }"""
+    found = sd.report(sd.parse(text)).communication
+    assert {entry.layer for entry in found} == {"@total"}
+    assert found[0].location == "<string>:12:12"
+
+
 def test_a_large_function_of_several_calls_is_kept() -> None:
     ops = "\n".join(f"  %t{n + 1} = stablehlo.tanh %t{n} : tensor<16x8xf32>" for n in range(20))
     callee = f"""
