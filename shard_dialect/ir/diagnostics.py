@@ -133,7 +133,7 @@ def later_in(module: ir.Module) -> Callable[[], AbstractContextManager[None]]:
 def location_text(location: ir.Location) -> str | None:
     """`file:line:col` of a location, or of the first location inside it that has one.
 
-    Of calls it is that of the innermost one that is not in torch's own files.
+    Of calls it is that of the innermost one that has one and is not in torch's own files.
     """
     with location.context:  # a backend's class is called in none
         location = ir.Location.from_attr(location.attr)  # of its own class, which diagnostics lack
@@ -144,9 +144,9 @@ def location_text(location: ir.Location) -> str | None:
         return location_text(location.child_loc)
     if isinstance(location, ir.CallSiteLoc):
         text = location_text(location.callee)
-        # What nn.Linear does tells nobody which layer it is.
-        is_torchs = text is not None and _OF_TORCH.search(text)
-        return (location_text(location.caller) or text) if is_torchs else text
+        # What nn.Linear does tells nobody which layer it is; JAX's own functions have no places.
+        says_nothing = text is None or _OF_TORCH.search(text)
+        return (location_text(location.caller) or text) if says_nothing else text
     if isinstance(location, ir.FusedLoc):
         return next((text for inner in location.locations if (text := location_text(inner))), None)
     return None
