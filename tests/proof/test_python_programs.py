@@ -15,7 +15,6 @@ from tests.extras import missing, skip_without
 from tests.slow import seed_of
 from tests.testing.python_faults import emitted, faults_in, give_the_same, proof_of
 
-pytest.importorskip("ml_dtypes")
 EXAMPLES = sorted((ROOT / "examples").glob("*.mlir"))
 pytestmark = pytest.mark.filterwarnings("ignore::shard_dialect.errors.ShardWarning")
 
