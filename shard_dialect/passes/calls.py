@@ -19,7 +19,8 @@ function with stages is inlined in its callers, as are the functions that it cal
 their boundary become annotations for the users of operands and results.
 
 `inline-functions` inlines private functions that are called once, and small ones, so that shardings
-and collectives move through them: JAX writes `jnp.where` as a function. `no_inline` keeps one.
+and collectives move through them: JAX writes `jnp.where` as a function. `no_inline` keeps a
+function, or a call.
 
 `inline-named-computations` inlines these regions, so that shardings propagate through them:
 
@@ -220,7 +221,7 @@ _SMALL = 16
 
 @needs(ops=("func.call",), forms=("annotated",), grids=1)
 def inline_functions(module: ir.Operation) -> Outcome:
-    """Inline private functions that are called once, and small ones; keep those of `no_inline`."""
+    """Inline private functions that are called once, and small ones, but not with `no_inline`."""
     calls = Calls(module)
     calls.refuse_recursion()
     counts = Counter(callee_of(call) for each in calls.calls.values() for call in each)
@@ -228,7 +229,9 @@ def inline_functions(module: ir.Operation) -> Outcome:
     for name in calls.callees_first():
         for call in calls.calls[name]:
             callee = calls.functions.get(callee_of(call))
-            if callee is not None and _may_be_inlined(callee, counts[callee_of(call)]):
+            if callee is None or "no_inline" in call.attributes:
+                continue
+            if _may_be_inlined(callee, counts[callee_of(call)]):
                 inline_call(call, callee)
                 inlined.add(name_of(callee))
     drop_uncalled(module, inlined)

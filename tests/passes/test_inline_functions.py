@@ -39,6 +39,8 @@ def test_a_small_function_is_seen_through(calls: int) -> None:
     kept = text.replace("-> tensor<1x8xf32> {\n  %zero", no_inline)
     kept_local = sd.run_pipeline(sd.parse(kept), "spmd")
     assert "@row" in sd.to_text(kept_local)
+    one = text.replace("call @row(%y, %i)", "call @row(%y, %i) {no_inline}", 1)
+    assert sd.to_text(sd.run_pipeline(sd.parse(one), "propagate")).count("call @row") == 1
     assert sd.communication(local).bytes_moved < sd.communication(kept_local).bytes_moved
 
 
