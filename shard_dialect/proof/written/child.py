@@ -10,7 +10,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
@@ -51,9 +51,11 @@ class Run:
     code: Any
     is_torch: bool
     size: int
-    library: Callable[[int, Callable[..., Any], Callable[..., None], Callable[[], bool]], Any]
+    library: Callable[[int, Callable[..., Any], Callable[..., None], Callable[[], bool]], Any] = (
+        field(init=False)
+    )
     """Of a rank its `numpy`."""
-    inputs: Callable[[Any], Sequence[Any]]
+    inputs: Callable[[Any], Sequence[Any]] = field(init=False)
     """Of a `numpy` the global arguments."""
     torch: Callable[[Any, Any], Any] = torch_arrays.Torch
     """Of these modules the `torch`."""
@@ -94,7 +96,7 @@ class Run:
 
         library = self.library(rank, load, save, lambda: world.gathered)
         module = ModuleType("mpi4py")
-        module.MPI = mpi  # type: ignore[attr-defined]
+        vars(module)["MPI"] = mpi
         own = {"numpy": library, "mpi4py": module, "mpi4py.MPI": mpi}
         distributed = torch_arrays.Distributed(meeting, world)
         own["torch"] = own["torch.distributed"] = self.torch(library, distributed)
@@ -156,12 +158,12 @@ class _File(dict[str, Any]):
 def _elements(request: Mapping[str, Any], given: Sequence[Any], run: Run) -> tuple[Any, list[Any]]:
     """The results at one point of the field."""
     sampled, cancellation = Sampled(), Cancellation(request["cancels"])
-    field = Field(request["gap"], request["seed"])
+    points = Field(request["gap"], request["seed"])
 
     def library(rank: int, load: Any, save: Any, assembles: Callable[[], bool]) -> Any:
         generator = np.random.default_rng((4, request["seed"], request["garbage"], rank))
         machine = Machine(
-            Program({}, {}, {}, {}), field, Grid((), (0,)), generator, request["is_ordered"],
+            Program({}, {}, {}, {}), points, Grid((), (0,)), generator, request["is_ordered"],
             request["splits_exponents"], cancellation=cancellation, sampled=sampled,
             is_wide=request["is_wide"],
         )  # fmt: skip
@@ -169,7 +171,7 @@ def _elements(request: Mapping[str, Any], given: Sequence[Any], run: Run) -> tup
         def unwritten(type_: Any, shape: Any) -> Any:
             if type_.is_integer:
                 return generator.integers(0, 2, shape)
-            return field.random(generator, shape)
+            return points.random(generator, shape)
 
         machine.unwritten = unwritten
         names = frozenset(request["names"])
@@ -258,7 +260,7 @@ def main() -> None:
         request, given = message
         try:
             code = compile(text, path, "exec")
-            run = Run(path, code, torch_arrays.is_used(text), size, None, None)  # type: ignore[arg-type]
+            run = Run(path, code, torch_arrays.is_used(text), size)
             answer = _elements if request["kind"] == "elements" else _numbers
             try:
                 more, found = answer(request, given, run)
