@@ -12,10 +12,8 @@ there are turns. What loops use from outside without carrying it, `choose_op_sha
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from shard_dialect.ir.numbered_function import LOOPS, Flow, Op, flows_through
 from shard_dialect.model import Sharding
@@ -74,9 +72,11 @@ class _Reads:
         pending, reads = list(nodes), []
         while pending:
             node = pending.pop()
-            for op, number in self._uses[node[0]][node[1]]:
-                passed = set(self._passed_on(node[0], op, number))
-                if not passed:
+            function, value = node
+            for op in self.program.targets[function].function.readers.get(value, ()):
+                numbers = [n for n, each in enumerate(op.operands) if each == value]
+                passed = {each for n in numbers for each in self._passed_on(function, op, n)}
+                if numbers and not passed:  # else a region captures it
                     reads.append((node, op))
                 pending += passed - nodes
                 nodes |= passed
@@ -91,17 +91,6 @@ class _Reads:
         for flow in flows_through(op) if op.name in LOOPS else ():
             if flow.sources[0] == (op, number) and _is_unchanged(flow):
                 yield from ((name, value) for value in flow.targets)
-
-    @cached_property
-    def _uses(self) -> Mapping[str, Mapping[int, Sequence[tuple[Op, int]]]]:
-        """The uses of each value as an operand, for each function."""
-        uses: dict[str, dict[int, list[tuple[Op, int]]]] = {}
-        for name, each in self.program.targets.items():
-            uses[name] = defaultdict(list)
-            for op in each.function.ops:
-                for number, value in enumerate(op.operands):
-                    uses[name][value].append((op, number))
-        return uses
 
     def _axes(self, carried: Node, reads: Sequence[tuple[Node, Op]]) -> Axes:
         """The axes along which the readers make partial values of the shards."""
