@@ -145,7 +145,8 @@ def _installed_in(folders: Sequence[tuple[str, int]]) -> Sequence[str]:
         for entry in entries:
             if entry.name.endswith((".dist-info", ".egg-info")):
                 try:
-                    text = Path(entry.path, "entry_points.txt").read_bytes()
+                    with open(f"{entry.path}/entry_points.txt", "rb") as file:
+                        text = file.read()
                 except OSError:
                     continue
                 if group in text:

@@ -1,9 +1,12 @@
-"""Has the server at a socket start its module with the rest of the arguments, and ends as that."""
+"""Has the server at a socket start its module with the rest of the arguments, and ends as that.
 
+`socket` and `signal` take longer to import than all else that this does.
+"""
+
+import _signal as signal
+import _socket as socket
 import marshal
 import os
-import signal
-import socket
 import sys
 
 
@@ -12,7 +15,9 @@ def main(path: str, *arguments: str) -> None:
     link.connect(path)
     asked = marshal.dumps((list(arguments), os.getcwd(), dict(os.environ)))
     more = [int(os.environ["PMI_FD"])] if "PMI_FD" in os.environ else []
-    socket.send_fds(link, [len(asked).to_bytes(8, "little")], [0, 1, 2, *more])
+    streams = b"".join(each.to_bytes(4, sys.byteorder) for each in (0, 1, 2, *more))
+    rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)
+    link.sendmsg([len(asked).to_bytes(8, "little")], [rights])
     link.sendall(asked)
     said = link.recv(4)
     if not said:

@@ -4,7 +4,7 @@ python -m tests.forks.server SOCKET MODULE
 """
 
 import gc
-import importlib
+import importlib.util
 import marshal
 import os
 import pkgutil
@@ -23,17 +23,22 @@ READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "OMP_", "OPENBLAS_", "MKL_", "M
 PACKAGES = {
     "filecheck": ["filecheck"],
     "shard_dialect.opt": [
+        "ctypes",
+        "encodings.unicode_escape",
         "shard_dialect.cli.flags",
         "shard_dialect.cli.printing",
         "shard_dialect.ir.context",
+        "shard_dialect.ir.fatal_errors",
         "shard_dialect.ir.reading.source",
         "shard_dialect.passes",
         "shard_dialect.planner",
+        "shard_dialect.processes.supervise",
         "shard_dialect.propagation",
         "shard_dialect.ops",
+        "shard_dialect.runtime.confirmed_proof",
     ],
     "shard_dialect.report": ["shard_dialect.analysis"],
-    "shard_dialect.prove": ["shard_dialect.runtime.confirmed_proof"],
+    "shard_dialect.prove": [],
     "shard_dialect.run": ["shard_dialect.cli.run_command", "shard_dialect.runtime.checking"],
     ANY: [],
     WITH_TORCH: ["torch.distributed.distributed_c10d"],
@@ -47,7 +52,7 @@ PACKAGES = {
     TORCHRUN: ["torch.distributed.argparse_util", "torch.distributed.launcher.api"],
 }
 """What is imported for a module, but never the module itself; of packages all modules, but for
-those of large ones of others."""
+those of others. jax, which judges, is imported where it is installed."""
 
 
 def load(module: str) -> None:
@@ -61,7 +66,7 @@ def load(module: str) -> None:
         load("shard_dialect.run")
     for name in PACKAGES[module]:
         package = importlib.import_module(name)
-        is_whole = name.partition(".")[0] not in ("torch", "transformers")
+        is_whole = name.partition(".")[0] in ("shard_dialect", "filecheck")
         path = getattr(package, "__path__", ()) if is_whole else ()
         for each in pkgutil.walk_packages(path, name + "."):
             if not each.name.endswith(".__main__"):
@@ -72,11 +77,17 @@ def load(module: str) -> None:
 
 def warm_up() -> None:
     """Run what most programs run, so that they find known what does not change: rules, plans."""
+    from shard_dialect import plugins
     from shard_dialect.ir.bindings import plain_ops
     from shard_dialect.ir.context import make_context
     from shard_dialect.ir.reading.source import Source
     from shard_dialect.passes.framework.pipeline import run_pipeline
+    from shard_dialect.processes.startup import without_notices
 
+    if importlib.util.find_spec("jax") is not None:
+        without_notices()
+        importlib.import_module("jax")
+    plugins.load()
     with plain_ops():
         for name in ("mlp_2d", "megatron"):
             with make_context():

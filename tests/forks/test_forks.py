@@ -19,7 +19,7 @@ import os, pathlib, signal, sys, time
 fault = os.environ["TEST_FORK"]
 if fault == "shows":
     print(sys.argv[1:], os.getcwd(), sys.path[0], sys.stdin.read(), os.environ.get("TEST_MORE"))
-    print(sys.stdout.encoding, sys.stdout.seekable(), sys.flags.optimize, "numpy" in sys.modules)
+    print(sys.stdout.encoding, sys.stdout.seekable(), sys.flags.optimize)
     print(sys.argv[0], signal.getsignal(signal.SIGCHLD), file=sys.stderr)
 if fault == "kills":
     os.kill(os.getppid(), signal.SIGKILL)
