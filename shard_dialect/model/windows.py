@@ -29,6 +29,7 @@ devices exchange what they read instead, in rounds in which each sends one box a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -108,7 +109,9 @@ class Windows:
     """Windows over a dimension of `size` elements, one for each of `count` indices of a result.
 
     Positions without an element have the identity of the reduction `fill`. `fill` is `None` where
-    no window reads such positions, or the op does not use what it reads there.
+    no window reads such positions, or the op does not use what it reads there. All devices begin at
+    the same distance from a multiple of `period`, as they do from an element where these are `base`
+    positions apart.
     """
 
     size: int
@@ -118,6 +121,7 @@ class Windows:
     low: int
     base: int = 1
     fill: Reduction | None = None
+    period: int = 1
 
     def position(self, index: int) -> int:
         """The position at which a window begins."""
@@ -141,14 +145,15 @@ class Windows:
 @lru_cache(maxsize=256)
 def _reading(over: Windows, devices: int) -> Reading | None:
     windows, shard = -(-over.count // devices), -(-over.size // devices)
-    is_aligned = windows * over.stride % over.base == 0
+    period = math.lcm(over.base, over.period)
+    is_aligned = windows * over.stride % period == 0
     if not (is_aligned or over.stride == 1) or not shard or devices > MOST_SHARDS:
         return None
     starts = [
         min(map(over.position, (device * windows, (device + 1) * windows - 1)))
         for device in range(devices)
     ]
-    skips = () if is_aligned else _skips(starts, over.base)
+    skips = () if is_aligned else _skips(starts, period)
     starts = [start - skip for start, skip in zip(starts, skips or [0] * devices, strict=True)]
     positions = (windows + max(skips, default=0) - 1) * abs(over.stride) + over.extent
     firsts = [-(-start // over.base) for start in starts]
@@ -247,12 +252,12 @@ def _pieces(over: Windows, devices: int) -> Iterator[_Piece]:
             yield _Piece(sender, device, max(begin, first), min(end, first + shard))
 
 
-def _skips(starts: Sequence[int], base: int) -> tuple[int, ...]:
-    """How far before its start each device begins, so that all are as far before an element.
+def _skips(starts: Sequence[int], period: int) -> tuple[int, ...]:
+    """How far before its start each device begins, so that all are as far before a multiple.
 
     >>> _skips([-4, 1, 6, 11], 3)
     (0, 2, 1, 0)
     """
-    leads = [-start % base for start in starts]
-    choices = [tuple((lead - each) % base for each in leads) for lead in range(base)]
+    leads = [-start % period for start in starts]
+    choices = [tuple((lead - each) % period for each in leads) for lead in range(period)]
     return min(choices, key=lambda skips: (max(skips), sum(skips)))

@@ -42,10 +42,13 @@ class WindowDimension:
     high: int
 
     @property
+    def is_padded(self) -> bool:
+        return self.low != 0 or self.high != 0
+
+    @property
     def are_elements(self) -> bool:
         """Whether each window is one element, and each element has one window."""
-        is_padded = self.low != 0 or self.high != 0
-        return self.size == 1 and self.stride == 1 and self.base == 1 and not is_padded
+        return self.size == 1 and self.stride == 1 and self.base == 1 and not self.is_padded
 
     @property
     def extent(self) -> int:
@@ -54,8 +57,7 @@ class WindowDimension:
 
     def divide(self, size: int, count: int) -> bool:
         """Whether `size` elements are `count` pieces of a stride, each with the window in it."""
-        is_padded = self.low != 0 or self.high != 0
-        fit = self.base == 1 and not is_padded and self.extent <= self.stride
+        fit = self.base == 1 and not self.is_padded and self.extent <= self.stride
         return fit and size == count * self.stride
 
     def over(self, size: int, count: int, fill: Reduction | None) -> Windows | None:

@@ -22,10 +22,11 @@ from collections.abc import Iterable
 from typing import Literal
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
 from shard_dialect.ir.building.reductions import is_identity
 from shard_dialect.ir.scalar_expressions import Term, commuted, yielded_terms
 from shard_dialect.ir.walk import body, operations
-from shard_dialect.model import Reduction, ShardingRule
+from shard_dialect.model import Reduction, ShardingRule, Windows
 from shard_dialect.ops.factors import Factors, Kind, Query
 from shard_dialect.ops.op_record import OpRecord
 from shard_dialect.ops.padding import identities
@@ -109,12 +110,12 @@ _REPEATABLE = ("max", "min", "bitwise_and", "bitwise_or")
 """Idempotent kinds: combining twice with the same element changes nothing."""
 
 
-def combiner(op: ir.Operation, count: int) -> Reduction | None:
-    """The reduction by which the region combines each of its first `count` arguments with its pair.
+def combiner(op: ir.Operation, count: int, region: int = 0) -> Reduction | None:
+    """The reduction by which a region combines each of its first `count` arguments with its pair.
 
     `None` if the region computes something else, or combines pairs by different reductions.
     """
-    block = body(op)
+    block = op.regions[region].blocks[0]
     returned = list(operations(block)[-1].operands)
     arguments = list(block.arguments)
     reductions = {
@@ -203,24 +204,74 @@ def partition_reduce_window(partitioned: PartitionedOp) -> None:
     write_padding(partitioned.op, padding)
 
 
-def select_and_scatter(query: Query) -> ShardingRule | None:
-    """Dimensions with windows: permuted in operand and result, and whole in the source.
+_SELECT, _SCATTER = range(2)
+"""The regions of `select_and_scatter`."""
 
-    Windows that do not overlap, as those of most pooling, are split with what they select from.
+
+def select_and_scatter(query: Query) -> ShardingRule | None:
+    """Windows that divide a dimension, as those of most pooling, are split with it.
+
+    Other windows overlap, or end before the dimension does. An element of the result reads the
+    source of each window that it is in, and all elements of these windows:
+
+        windows of 3, moved by 2     result 4 reads windows 1 (2 to 4) and 2 (4 to 6)
+
+    Padded windows are whole: no element outside of the tensor may be selected, and no content is
+    sure not to be.
     """
     factors = Factors(query)
     operand, source = factors.operands[:2]
-    along = _windows(query.op)
-    for dim, (size, windows) in enumerate(zip(operand, source, strict=True)):
-        if along[dim].are_elements:
+    joined = combiner(query.op, 1, _SCATTER)
+    for dim, along in enumerate(_windows(query.op)):
+        size, windows = operand[dim], source[dim]
+        if along.are_elements:
             factors.add_to_all(dim, size)
-        elif along[dim].divide(size, windows):
+        elif along.divide(size, windows):
             factors.add(windows, (dim, dim), (dim,))
-            factors.add(along[dim].stride, (dim,), (dim,), "need_replication")
-        else:
+            factors.add(along.stride, (dim,), (dim,), "need_replication")
+        elif along.is_padded or joined is None:
             factors.add(windows, (None, dim), (), "need_replication")
             factors.add(size, (dim,), (dim,), "permuted")
+        else:
+            reach = _reach(along)
+            read = Windows(size, size, 1, 2 * reach + 1, reach, period=along.stride)
+            added = Windows(windows, size, 1, reach + 1, reach, along.stride, joined)
+            factors.add_to_all(dim, size, "permuted", windows=[read, added])
     return factors.rule()
+
+
+def _reach(along: WindowDimension) -> int:
+    """How far from an element a device reads, so that it has a window that begins at or before it."""
+    return max(along.extent, along.stride) - 1
+
+
+def partition_select_and_scatter(partitioned: PartitionedOp) -> None:
+    """Begin where the first window does that the device has the source of, and end where it does.
+
+    What is read begins `reach` before the shard, and the first window `lead` after that:
+
+        operand   . . . . . . . .       read for a shard of 4: windows of 3, moved by 2
+        windows     0-2 2-4 4-6         lead 1
+        result        . . . .
+    """
+    op, shard = partitioned.op, partitioned.result
+    for window in partitioned.rule.windows:
+        devices, along = shard.devices[window.dim], _windows(op)[window.dim]
+        if window.operand != 1 or devices == 1:
+            continue
+        reading = window.windows.reading(devices)
+        assert reading is not None, "a dimension that is split has a reading"
+        dim, (operand, result) = window.dim, (op.operands[0], op.results[0])
+        shape = list(result.type.shape)
+        before, kept = _reach(along) - reading.lead, shape[dim]
+        spanned = (reading.count - 1) * along.stride + along.extent
+        shape[dim] = max(spanned, before + kept)
+        with ir.InsertionPoint(op), op.location:
+            op.operands[0] = build.extract_slice(operand, reading.lead, shape[dim], dim)
+        result.set_type(build.resized(result.type, shape))
+        with ir.InsertionPoint.after(op), op.location:
+            own = build.extract_slice(result, before, kept, dim)
+        result.replace_all_uses_except(own, own.owner.operation)
 
 
 _NAMES = {"stride": "window_strides", "dilation": "window_dilations", "base": "base_dilations"}
@@ -251,6 +302,7 @@ RECORDS: dict[str, OpRecord] = {
     "select_and_scatter": OpRecord(
         select_and_scatter,
         sample=sample("select_and_scatter", file="stablehlo_window"),
+        partition=partition_select_and_scatter,
         lowering=expansion("gather_scatter_loops:keep"),
         loops=expansion("gather_scatter_loops:select_and_scatter"),
         operations=arithmetic.select_and_scatter,

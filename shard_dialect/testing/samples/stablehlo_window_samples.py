@@ -68,7 +68,7 @@ def reduce_window(draws: Draws) -> Sample:
 
 def select_and_scatter(draws: Draws) -> Sample:
     kinds = [
-        draws.pick((2, 2, 0, 0), (1, 1, 0, 0), (3, 1, 0, 0), (1, 2, 0, 0))
+        draws.pick((2, 2, 0, 0), (1, 1, 0, 0), (3, 1, 0, 0), (1, 2, 0, 0), (3, 2, 0, 0))
         for _ in range(draws.number(1, 2))
     ]
     source = Tensor(tuple(draws.size() for _ in kinds))
