@@ -306,10 +306,11 @@ class Sharding:
         shard = -(-size // count)
         return tuple(min(shard * device, size) for device in range(count + 1))
 
-    def without_uneven_axes(self, shape: Shape, grid: Grid) -> Sharding:
+    def without_uneven_axes(self, shape: Shape, grid: Grid, most_padding: float = 0) -> Sharding:
         """The sharding with only those major axes, or factors of axes, that divide each dimension.
 
-        A dimension whose shards begin at offsets keeps its axes, since the offsets are wanted.
+        A dimension whose shards begin at offsets keeps its axes, since the offsets are wanted. So
+        does one of whose elements the padding is `most_padding` at most, as a share.
 
         >>> grid = Grid("g", (4, 2))
         >>> str(Sharding("g", ((0, 1), ())).without_uneven_axes((6, 3), grid))
@@ -319,9 +320,12 @@ class Sharding:
             return self
         split = []
         for dim, (size, axes) in enumerate(zip(shape, self.split_axes, strict=True)):
-            has_offsets = bool(self.offsets and self.offsets[dim])
-            kept: list[Axis] = list(axes) if has_offsets else []
-            for axis in axes if not has_offsets else ():
+            devices = grid.axes_size(axes)
+            stays = bool(self.offsets and self.offsets[dim]) or (
+                -size % devices <= most_padding * size
+            )
+            kept: list[Axis] = list(axes) if stays else []
+            for axis in axes if not stays else ():
                 common = gcd(size, grid.axes_size((axis,)))
                 kept += (
                     [major_sub_axis(axis, common, grid.axes_size((axis,)))] if common > 1 else []

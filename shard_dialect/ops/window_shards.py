@@ -43,6 +43,7 @@ class WindowDimension:
 
     @property
     def is_padded(self) -> bool:
+        """Whether windows read more or less than the elements."""
         return self.low != 0 or self.high != 0
 
     @property

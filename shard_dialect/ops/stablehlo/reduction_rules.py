@@ -241,7 +241,7 @@ def select_and_scatter(query: Query) -> ShardingRule | None:
 
 
 def _reach(along: WindowDimension) -> int:
-    """How far from an element a device reads, so that it has a window that begins at or before it."""
+    """How far around an element a device reads, so that some window begins at or before it."""
     return max(along.extent, along.stride) - 1
 
 

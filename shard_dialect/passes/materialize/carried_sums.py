@@ -20,9 +20,10 @@ carried where reducing it once moves no fewer bytes than are saved in the iterat
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TypeVar
 
 from shard_dialect.ir.function import is_private
 from shard_dialect.ir.numbered_function import LOOPS, Flow, Op, flows_between, flows_through
@@ -263,7 +264,7 @@ class _Sums:
     def worth_carrying(self) -> dict[Node, Axes]:
         """The axes along which values are to be partial, where fewer bytes move then."""
         axes = self._largest()
-        parts = _joined(
+        parts = joined(
             [node for node in (*step.inputs, *step.outputs, step.result) if node and axes.get(node)]
             for step in self.steps
         )
@@ -380,9 +381,12 @@ class _Sums:
         return self._price(step.result, after)
 
 
-def _joined(groups: Iterable[Sequence[Node]]) -> dict[Node, set[Node]]:
-    """The part that each node is in, where the nodes of a group are in one part."""
-    part_of: dict[Node, set[Node]] = {}
+Member = TypeVar("Member", bound=Hashable)
+
+
+def joined(groups: Iterable[Sequence[Member]]) -> dict[Member, set[Member]]:
+    """The part that each member is in, where the members of a group are in one part."""
+    part_of: dict[Member, set[Member]] = {}
     for group in groups:
         parts = {id(part): part for part in (part_of.get(node, {node}) for node in group)}
         largest = max(parts.values(), key=len, default=set())

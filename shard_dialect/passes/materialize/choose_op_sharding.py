@@ -78,13 +78,19 @@ class Choices:
 
     resharded: ReshardedValues
     target_of: Mapping[int, Sharding]
-    _known: dict[Hashable, Choice] = field(default_factory=dict)
+    _known: dict[Hashable, tuple[float, Choice]] = field(default_factory=dict)
 
     def choose(self, op: Op, kind: OpKind, grid: Grid, loops: Assignment | None = None) -> Choice:
         """The cheapest choice for `op` on `grid`, or the one that the annotated `loops` give.
 
         Raises `ShardError` if no choice leads to the target shardings of the results.
         """
+        return self.priced(op, kind, grid, loops)[1]
+
+    def priced(
+        self, op: Op, kind: OpKind, grid: Grid, loops: Assignment | None = None
+    ) -> tuple[float, Choice]:
+        """The price of the cheapest choice, with it, as `choose`."""
         rule = kind.rule
         assert rule is not None, "ops without a rule have replicated operands"
         uneven = may_be_uneven(op.handle, rule)
@@ -103,7 +109,7 @@ class Choices:
         return self._known[key]
 
 
-def _cheapest(problem: _Problem) -> Choice:
+def _cheapest(problem: _Problem) -> tuple[float, Choice]:
     op, rule, target_of = problem.op, problem.rule, problem.target_of
     best: tuple[float, int, Assignment, Extents] | None = None
     for assignment, extents in problem.splits():
@@ -119,7 +125,7 @@ def _cheapest(problem: _Problem) -> Choice:
             f"{', '.join(str(target_of[value]) for value in op.results if value in target_of)} "
             f"by its rule {rule}"
         )
-    return problem.choice(*best[2:])
+    return best[0], problem.choice(*best[2:])
 
 
 @dataclass(frozen=True)

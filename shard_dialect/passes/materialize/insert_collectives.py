@@ -53,7 +53,7 @@ from shard_dialect.ir.numbered_function import (
 )
 from shard_dialect.ir.verify import declares_no_grid
 from shard_dialect.ir.walk import walk
-from shard_dialect.model import Grid, Sharding
+from shard_dialect.model import Sharding
 from shard_dialect.ops.op_kinds import OpKinds
 from shard_dialect.passes.framework.base import Pass, known
 from shard_dialect.passes.framework.options import ObjectiveOptions
@@ -71,6 +71,7 @@ from shard_dialect.passes.materialize.target_shardings import (
     TargetShardings,
     read_target_shardings,
 )
+from shard_dialect.passes.materialize.uneven_targets import keep_uneven
 from shard_dialect.passes.propagate.module_graph import BARRIER, GROUP
 from shard_dialect.planner import Prices
 from shard_dialect.processes.progress import counted
@@ -110,6 +111,7 @@ class InsertCollectives(ObjectiveOptions, Pass):
         kinds = OpKinds()
         targets = carry_partial_sums(targets, kinds, prices)
         targets = gather_before_loops(targets, kinds, prices)
+        targets = [keep_uneven(each, kinds, shardings, prices) for each in targets]
         signatures = {each.function.name: each.signature for each in targets}
         for each in counted(targets, "functions"):
             _Materializer(each, shardings, signatures, kinds, self.strict, prices).run()
@@ -142,7 +144,7 @@ class _Materializer:
         self.signature = targets.signature
         self.strict = strict
         self.target_of = targets.of
-        self.loops = targets.loops
+        self.loops, self.grid_of = targets.loops, targets.grid_of
         self.stages, self.refinement_of = targets.stages, targets.refinement_of
         self.grid = targets.grid
         self.kinds = kinds
@@ -326,7 +328,7 @@ class _Materializer:
             self._replicate(op)
             return
         self._replicate_captures(op)
-        grid = self._grid_of(op)
+        grid = self.grid_of(op)
         choice = self.choices.choose(op, kind, grid, self.loops(op, kind.rule))
         for number, target in enumerate(choice.operands):
             if target is not None:
@@ -336,14 +338,6 @@ class _Materializer:
         for result, (value, produced) in enumerate(zip(op.results, choice.results, strict=True)):
             if produced is not None and result not in late:
                 self._define(op, value, produced)
-
-    def _grid_of(self, op: Op) -> Grid:
-        """The grid to compute on: that of its first result that is sharded, or else operand."""
-        for value in (*op.results, *op.operands):
-            sharding = self.target_of.get(value)
-            if sharding is not None and sharding.axes:
-                return self.shardings.grid(sharding.grid)
-        return self.grid
 
     def _replicate_operands(self, op: Op) -> None:
         for number, value in enumerate(op.operands):

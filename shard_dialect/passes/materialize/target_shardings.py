@@ -99,6 +99,8 @@ class StageShardings:
         return allowed
 
 
+MOST_PADDING = 0.25
+"""The most padding of an uneven dimension that nobody annotated, as a share of its elements."""
 _TURNS = 2
 """The turns of a loop where that is not known: it is there to run more than once."""
 
@@ -137,8 +139,10 @@ class Signature:
 class TargetShardings:
     """The target shardings of one function's values and boundary.
 
-    `of` has the target sharding of each value, by number. `loops` returns the annotated split of an
-    op's loops, or `None` if the op has none. `grid` is the grid of values without a sharding.
+    `of` has the target sharding of each value, by number; `uneven` has what propagation inferred of
+    those that are kept even, where little padding would be needed. `loops` returns the annotated
+    split of an op's loops, or `None` if the op has none. `grid` is the grid of values without a
+    sharding.
     """
 
     function: Function
@@ -149,6 +153,15 @@ class TargetShardings:
     refinement_of: Callable[[Grid], Refinement | None]
     """The refinement of a manual computation's or a transfer's grid; `None` if not refined."""
     stages: StageShardings
+    uneven: Mapping[int, Sharding]
+
+    def grid_of(self, op: Op) -> Grid:
+        """The grid to compute on: that of its first result that is sharded, or else operand."""
+        for value in (*op.results, *op.operands):
+            sharding = self.of.get(value)
+            if sharding is not None and sharding.axes:
+                return self.stages.shardings.grid(sharding.grid)
+        return self.grid
 
 
 def read_target_shardings(
@@ -209,6 +222,7 @@ class _Reader:
                 self._read_boundary("arg_attrs"), self._read_boundary("res_attrs")
             )
         self.of: dict[int, Sharding] = {}
+        self.uneven: dict[int, Sharding] = {}
         self.boundaries: list[ManualBoundary] = []
         self.manual_grids: list[Grid] = []
         """The grids of manual computations, of which some have no boundary."""
@@ -234,6 +248,7 @@ class _Reader:
         """The grids of the function's shardings, with the axes that each sharding uses."""
         return [
             *map(self._use, self.of.values()),
+            *map(self._use, self.uneven.values()),
             *(self._use(each) for each in self.signature.results if each is not None),
             *(self._use(each.annotation.sharding) for each in self.boundaries),
             *map(_every_axis, self.manual_grids),
@@ -257,7 +272,10 @@ class _Reader:
                 return loop_axes
             return tuple(map(refinement.refined_axes, loop_axes))
 
-        of = {value: refined(each) or each for value, each in self.of.items()}
+        of, uneven = (
+            {value: refined(each) or each for value, each in shardings.items()}
+            for shardings in (self.of, self.uneven)
+        )
         signature = Signature(
             tuple(map(refined, self.signature.arguments)),
             tuple(map(refined, self.signature.results)),
@@ -279,6 +297,7 @@ class _Reader:
             loops,
             lambda grid: refinements[_every_axis(grid)],
             self.stages,
+            uneven,
         )
 
     def _use(self, sharding: Sharding) -> Use:
@@ -339,9 +358,12 @@ class _Reader:
         sharding.check_sizes_known()
         grid = self.shardings.grid(sharding.grid)
         sharding = sharding.without_needless_offsets(shape, grid)
-        self.of[value] = (
-            sharding if self.has_uneven_annotation else sharding.without_uneven_axes(shape, grid)
-        )
+        even = sharding.without_uneven_axes(shape, grid)
+        self.of[value] = sharding if self.has_uneven_annotation else even
+        if not self.has_uneven_annotation and even != sharding:
+            padded = sharding.without_uneven_axes(shape, grid, MOST_PADDING)
+            if padded != even:
+                self.uneven[value] = padded
 
     def _check_grids(self) -> None:
         """Raise unless all shardings are on grids of as many devices."""
