@@ -45,7 +45,7 @@ from shard_dialect.model.grid import Axes
 from shard_dialect.model.sharding import Sizes
 from shard_dialect.model.sub_cluster import Place
 from shard_dialect.model.transfer_plan import End, plan_transfer
-from shard_dialect.ops.op_kinds import OpKind
+from shard_dialect.ops.op_kinds import OpKind, OpKinds
 from shard_dialect.ops.op_table import carries
 from shard_dialect.ops.uneven_shards import may_be_uneven, may_have_halos, may_have_offsets
 from shard_dialect.passes.materialize.resharded_values import ReshardedValues
@@ -78,6 +78,7 @@ class Choices:
 
     resharded: ReshardedValues
     target_of: Mapping[int, Sharding]
+    kinds: OpKinds
     _known: dict[Hashable, tuple[float, Choice]] = field(default_factory=dict)
 
     def choose(self, op: Op, kind: OpKind, grid: Grid, loops: Assignment | None = None) -> Choice:
@@ -94,19 +95,49 @@ class Choices:
         rule = kind.rule
         assert rule is not None, "ops without a rule have replicated operands"
         uneven = may_be_uneven(op.handle, rule)
+        readers = self._alike(op, kind)
         key = (
             kind,
             uneven,
+            readers,
             grid.name,
             loops,
             self.resharded.turns(),
             tuple([(self.resharded.situation(v), self.resharded.turns(v)) for v in op.operands]),
-            tuple([self.target_of.get(value) for value in (*op.operands, *op.results)]),
+            self._targets(op),
         )
         if key not in self._known:
-            problem = _Problem(op, rule, uneven, grid, self.resharded, self.target_of, loops)
+            problem = _Problem(
+                op, rule, uneven, grid, self.resharded, self.target_of, loops, readers
+            )
             self._known[key] = _cheapest(problem)
         return self._known[key]
+
+    def _alike(self, op: Op, kind: OpKind) -> tuple[int, ...]:
+        """How many products as this one, itself included, read each operand in the same place.
+
+        What one of them gathers of it all of them have: queries, keys and values are made of the
+        same tensor.
+        """
+        if kind.rule is None or not kind.rule.is_product:
+            return (1,) * len(op.operands)
+        function, targets = self.resharded.function, self._targets(op)
+        alike = {
+            id(other): other
+            for value in op.operands
+            for other in function.readers.get(value, ())
+            if other.name == op.name
+            and other.handle.block == op.handle.block
+            and self._targets(other) == targets
+            and self.kinds.kind_in(function.values, other) is kind
+        }
+        return tuple(
+            sum(other.operands[number] == value for other in alike.values())
+            for number, value in enumerate(op.operands)
+        )
+
+    def _targets(self, op: Op) -> tuple[Sharding | None, ...]:
+        return tuple([self.target_of.get(value) for value in (*op.operands, *op.results)])
 
 
 def _cheapest(problem: _Problem) -> tuple[float, Choice]:
@@ -140,6 +171,8 @@ class _Problem:
     resharded: ReshardedValues
     target_of: Mapping[int, Sharding]
     loops: Assignment | None
+    readers: Sequence[int]
+    """How many ops that have the same problem read each operand."""
 
     def splits(self) -> Iterator[tuple[Assignment, Extents]]:
         """The assignments, each with the extents that its factors may have, equal shards first."""
@@ -315,20 +348,21 @@ class _Problem:
         """The price of this choice's reshards, plus that of its arithmetic.
 
         Operands from outside of a loop are resharded once, before it; all else in each of its
-        turns. Infinite if some reshard has no plan.
+        turns. What reshards of an operand cost its readers share. Infinite if some reshard has no
+        plan.
         """
         resharded = self.resharded
         try:
             choice = self.choice(assignment, extents)
-            outside = [
-                (self.op.operands[number], target)
-                for number, target in (
-                    *enumerate(choice.operands),
-                    *((n, self.target_of[self.op.results[r]]) for r, n, _ in choice.late_inits),
-                )
-                if target is not None
-            ]
-            total = sum(resharded.price(v, target) * resharded.turns(v) for v, target in outside)
+            total: float = 0
+            for number, target in (
+                *enumerate(choice.operands),
+                *((n, self.target_of[self.op.results[r]]) for r, n, _ in choice.late_inits),
+            ):
+                if target is not None:
+                    value = self.op.operands[number]
+                    price = resharded.price(value, target) * resharded.turns(value)
+                    total += price / self.readers[number]
             inside: float = sum(
                 self._exchange(number, held, assignment)
                 for number, held in enumerate(choice.operands)

@@ -152,7 +152,7 @@ class _Materializer:
         self.boundaries = ManualBoundaries(
             shardings, self.resharded, self.target_of, targets.refinement_of
         )
-        self.choices = Choices(self.resharded, self.target_of)
+        self.choices = Choices(self.resharded, self.target_of, kinds)
         self.source_targets: dict[tuple[int, int], Sharding] = {}
         """The target sharding of each source of a flow, by the op's id and the operand number."""
 

@@ -106,4 +106,4 @@ class _Priced:
             if op is not None and build.is_constant(op.handle):
                 sharding = Sharding.replicated(targets.grid.name, sharding.rank)
             resharded.add(value, values[value].handle, sharding)
-        return Choices(resharded, targets.of)
+        return Choices(resharded, targets.of, self.kinds)
