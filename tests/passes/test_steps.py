@@ -182,7 +182,7 @@ def test_annotations_and_collectives_are_not_mixed() -> None:
 
 def test_a_form_that_the_ops_contradict_is_refused() -> None:
     wrong = COLLECTIVES_THAT_CANCEL.replace(
-        "{mesh_cluster = @a}", '{mesh_cluster = @a, mesh.form = "propagated"}'
+        "{mesh_cluster = @a}", "{mesh_cluster = @a, propagated}"
     )
-    with pytest.raises(sd.ShardError, match=r'has mesh.form = "propagated": remove the op'):
+    with pytest.raises(sd.ShardError, match=r"says that it is propagated: remove the op"):
         after(wrong, "spmd")
