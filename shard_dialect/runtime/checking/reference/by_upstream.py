@@ -386,6 +386,8 @@ def _outline_loops(function: ir.Operation) -> None:
         with ir.InsertionPoint.after(loop), loop.location:
             loop.move_before(end)
             captured = isolate(kernel)
+            if all(map(_is_known_by_address, captured)):
+                kernel.attributes["llvm.bareptr"] = ir.UnitAttr.get()
             text = str(kernel.get_asm(use_local_scope=True, assume_verified=True))
             is_new = text not in names
             name = names.setdefault(text, f"{_KERNEL}.{len(names)}")
@@ -394,6 +396,17 @@ def _outline_loops(function: ir.Operation) -> None:
             kernel.attributes["sym_name"] = ir.StringAttr.get(name)
         else:
             kernel.erase()
+
+
+def _is_known_by_address(value: ir.Value) -> bool:
+    """Whether its address is all that code needs, or it is a number: a call hands over less."""
+    type_ = value.type
+    if not isinstance(type_, ir.ShapedType):
+        return True
+    is_plain = isinstance(type_, ir.MemRefType) and type_.affine_map == ir.AffineMap.get_identity(
+        type_.rank
+    )
+    return is_plain and type_.has_static_shape
 
 
 def _loops(op: ir.Operation) -> Iterator[ir.Operation]:
