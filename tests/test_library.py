@@ -15,7 +15,7 @@ from tests.extras import needs
 
 EXAMPLE = Path("examples/mlp_stablehlo.mlir")
 PRODUCT = """
-shard.grid @g(shape = 4) {mesh.axis_names = ["model"]}
+shard.grid @g(shape = 4) {axis_names = ["model"]}
 func.func @main(%x: tensor<8x16xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>},
                 %w: tensor<16x6xf32>) -> (tensor<8x6xf32>, tensor<6x8xf32>) {
   %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]

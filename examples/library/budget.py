@@ -10,7 +10,7 @@ import sys
 import shard_dialect as sd
 
 MODULE = """
-shard.grid @g(shape = 4) {mesh.axis_names = ["model"]}
+shard.grid @g(shape = 4) {axis_names = ["model"]}
 func.func @main(%x: tensor<32x64xf32>, %w2: tensor<256x64xf32>,
                 %w1: tensor<64x256xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>})
     -> tensor<32x64xf32> {

@@ -22,7 +22,7 @@ RACK = sd.DeviceModel(
 sd.register_device_model("rack", RACK)  # its name for the command line
 
 MODULE = """
-shard.grid @g(shape = 4x2) {mesh.axis_names = ["hosts", "bridge"]}
+shard.grid @g(shape = 4x2) {axis_names = ["hosts", "bridge"]}
 func.func @main(%x: tensor<1024x1024xf32>, %w: tensor<1024x1024xf32>) -> tensor<1024x1024xf32> {
   %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
     : (tensor<1024x1024xf32>, tensor<1024x1024xf32>) -> tensor<1024x1024xf32>

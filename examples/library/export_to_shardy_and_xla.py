@@ -11,7 +11,7 @@ import numpy as np
 import shard_dialect as sd
 
 MODULE = """
-shard.grid @g(shape = 2x2) {mesh.axis_names = ["data", "model"]}
+shard.grid @g(shape = 2x2) {axis_names = ["data", "model"]}
 func.func @main(%x: tensor<8x16xf32> {mesh.sharding = #mesh.shard<@g, [[0], [1]]>},
                 %w: tensor<16x4xf32>) -> tensor<8x4xf32> {
   %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]

@@ -154,7 +154,7 @@ def _run(
         _print(options, executable, verdict, proof)
     world.share(())  # a barrier: rank 0 has printed, and every rank has finished
     if verdict:
-        _judge(verdict, sources.program)
+        _judge(verdict, sources)
     _save(output, program, world, outputs, gathered)
     if trace:
         Output(options.profile).replace(lambda file: file.write(json.dumps(trace).encode()))
@@ -210,21 +210,23 @@ def _inputs(
     return program.join(list(of_all), program.arguments), shards
 
 
-def _judge(verdict: Verdict, source: Source) -> None:
+def _judge(verdict: Verdict, sources: _Sources) -> None:
     """Raise the error of a check that failed; say of one that compares little what may be why."""
     if not verdict.passed:
-        raise _explained(_failed(verdict), source)
-    for each in _undefined(source) if verdict.note else ():
+        raise _explained(_failed(verdict, sources), sources.program)
+    for each in _undefined(sources.program) if verdict.note else ():
         say(str(each))
 
 
-def _failed(verdict: Verdict) -> ShardError:
+def _failed(verdict: Verdict, sources: _Sources) -> ShardError:
     """The error of a check that failed, and what tells more."""
     error = verdict.error
-    return error if verdict.origin else ShardError(error.message, None, (note(_BISECT),))
+    advice = f"{_BISECT}{_OF_FORM}" if sources.reference else _BISECT
+    return error if verdict.origin else ShardError(error.message, None, (note(advice),))
 
 
 _BISECT = "--bisect names the first op whose value on the devices is another"
+_OF_FORM = ", of a program up to the distributed form"
 
 
 def _undefined(source: Source) -> tuple[Diagnostic, ...]:

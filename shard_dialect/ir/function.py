@@ -8,7 +8,7 @@ from itertools import chain
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, location_text, name_in, names_in, note_at
-from shard_dialect.ir.mesh.attributes import FORM
+from shard_dialect.ir.mesh.attributes import FORM, PROPAGATED
 from shard_dialect.ir.mesh.mesh_dialect import is_reshard, permutes_shards
 from shard_dialect.ir.walk import body, operations
 
@@ -107,14 +107,22 @@ def update_type(function: ir.Operation) -> None:
 
 
 def form_of(function: ir.Operation) -> str:
-    """The form of a function: its `mesh.form`, or else the one inferred from its ops.
+    """The form of a function: the one that is recorded, or else the one inferred from its ops.
 
-    A function without `mesh.form` is in the distributed form if it has `mesh` collectives, else in
-    the annotated form.
+    A function of which none is recorded is in the distributed form if it has `mesh` collectives,
+    else in the annotated form.
     """
-    if FORM in function.attributes:
-        return str(function.attributes[FORM].value)
+    recorded = recorded_form(function)
+    if recorded is not None:
+        return recorded
     return "annotated" if _collective_in(function) is None else "distributed"
+
+
+def recorded_form(function: ir.Operation) -> str | None:
+    """The form that a function's attributes name; cheap, as no op is read."""
+    if PROPAGATED in function.attributes:
+        return PROPAGATED
+    return str(function.attributes[FORM].value) if FORM in function.attributes else None
 
 
 def _collective_in(function: ir.Operation) -> ir.Operation | None:
@@ -133,7 +141,7 @@ def record_forms(module: ir.Operation) -> None:
     down that the ops contradict.
     """
     for function in functions_of(module):
-        recorded = str(function.attributes[FORM].value) if FORM in function.attributes else None
+        recorded = recorded_form(function)
         if recorded not in (None, "propagated"):
             continue
         collective = _collective_in(function)
@@ -143,7 +151,7 @@ def record_forms(module: ir.Operation) -> None:
             raise error_at(
                 collective.location,
                 f"'{collective.name}' op is of the distributed form, and function "
-                f'@{name_of(function)} has {FORM} = "{recorded}": remove the op, or the attribute',
+                f"@{name_of(function)} says that it is {recorded}: remove the op, or the attribute",
             )
         for op in operations(collective.block):
             if op.name in _ANNOTATIONS:
@@ -166,8 +174,22 @@ _ANNOTATIONS = (
 
 
 def set_form(function: ir.Operation, form: str) -> None:
-    """Set the function's `mesh.form`."""
-    function.attributes[FORM] = ir.StringAttr.get(form)
+    """Record the function's form: the propagated one in a word of no dialect.
+
+    Who writes `shard` or `sdy` reads it between passes.
+    """
+    forget_form(function)
+    if form == PROPAGATED:
+        function.attributes[PROPAGATED] = ir.UnitAttr.get()
+    else:
+        function.attributes[FORM] = ir.StringAttr.get(form)
+
+
+def forget_form(function: ir.Operation) -> None:
+    """Let the form of a function be the one that its ops show."""
+    for name in (FORM, PROPAGATED):
+        if name in function.attributes:
+            del function.attributes[name]
 
 
 def refuse_form(function: ir.Operation, advice: str) -> Exception:

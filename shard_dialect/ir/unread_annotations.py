@@ -26,8 +26,8 @@ from shard_dialect.ir.walk import body, walk
 _OF_VALUES = (mesh.SHARDING, mesh.ARGUMENT, mesh.RESULT, mesh.HANDLE, mesh.STAGE, sdy.SHARDING)
 _OF_OPS = (
     *(mesh.SHARDINGS, mesh.BLOCKS, mesh.LOCAL_TYPES, mesh.COLLECTIVE, mesh.TRIPS, mesh.RANK),
-    *(mesh.RULE, mesh.MANUAL, mesh.NAMED, mesh.STAGES, mesh.STAGE_AXES, mesh.AXIS_NAMES),
-    *(mesh.DEVICE_IDS, mesh.STANDS_FOR, mesh.FORM, mesh.DEVICE, mesh.TORCH),
+    *(mesh.RULE, mesh.MANUAL, mesh.NAMED, mesh.STAGES, mesh.STAGE_AXES, mesh.FORM),
+    *(mesh.DEVICE, mesh.TORCH),
     *(sdy.SHARDING, "sdy.sharding_rule"),
 )
 _GSPMD = "mhlo.sharding"

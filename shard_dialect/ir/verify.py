@@ -38,7 +38,6 @@ from shard_dialect.ir.mesh.attributes import (
     SHARDING,
     SHARDINGS,
     STAGES,
-    STANDS_FOR,
     expect,
     i64_array,
     integer,
@@ -118,8 +117,6 @@ def _check_op(op: ir.Operation, shardings: Shardings) -> None:
         _check_block_shardings(op, shardings)
     if RULE in op.attributes:
         sdy.rule_for(op, expect(op, RULE, ir.StringAttr, "a string").value)
-    if STANDS_FOR in op.attributes:
-        expect(op, STANDS_FOR, ir.StringAttr, "a string")
     _check_computation(op)
     annotation_ops.read_loops(op, shardings)
     sdy.verify_op(op, sdy.SdyReader(shardings.grids))

@@ -21,6 +21,7 @@ from shard_dialect.ir.building.loops_and_masks import extract_box, insert_box
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.function import (
     drop_from_boundary,
+    forget_form,
     form_of,
     functions_of,
     refuse_form,
@@ -31,7 +32,6 @@ from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.annotation_ops import is_manual
 from shard_dialect.ir.mesh.attributes import (
     BLOCKS,
-    FORM,
     MANUAL,
     NAMED,
     RULE,
@@ -149,9 +149,9 @@ def _erase(handle: ir.Operation, shardings: Shardings) -> None:
             op.erase()
     for prefix in (SHARDING, STAGE, "sdy.sharding"):
         drop_from_boundary(handle, prefix)
-    for name in (FORM, "mesh_cluster"):
-        if name in handle.attributes:
-            del handle.attributes[name]
+    forget_form(handle)
+    if "mesh_cluster" in handle.attributes:
+        del handle.attributes["mesh_cluster"]
     update_type(handle)
 
 

@@ -12,12 +12,14 @@ would show a traceback.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
 TYPE_CHECKING = False  # that of `typing`, which takes time to import
 if TYPE_CHECKING:
+    import signal as _signal
     from types import FrameType
+else:
+    import _signal  # what `signal` wraps in enumerations, whose import takes 10 ms
 
 _SCRIPTS = ("shard-opt", "shard-run", "shard-report", "shard-prove")
 
@@ -32,14 +34,14 @@ def begin(name: str) -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, flags)  # the lowest number that is free
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _end)
+    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+        _signal.signal(_signal.SIGINT, _end)
 
 
 def over() -> None:
     """From here on an interrupt raises an exception, which is reported as such."""
-    if signal.getsignal(signal.SIGINT) is _end:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if _signal.getsignal(_signal.SIGINT) is _end:
+        _signal.signal(_signal.SIGINT, _signal.default_int_handler)
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:

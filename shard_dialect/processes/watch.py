@@ -102,8 +102,13 @@ def watched(rank: Rank | None, timeout: float = math.inf) -> None:
     answers, answer = os.pipe()
     where = where_shown() if rank is None or rank.number == 0 else None
     parent = os.getpid()
+    interrupts = {signal.SIGINT}  # are for the parent, which ends the child
+    signal.pthread_sigmask(signal.SIG_BLOCK, interrupts)
     # Before the program has threads: a fork copies only the thread that calls it.
     child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, interrupts)
     if child == 0:
         os.close(read)
         os.close(answer)

@@ -269,8 +269,8 @@ def _grid(op: ir.Operation) -> Grid:
     else:
         key = "shape" if op.name == "shard.grid" else "dim_sizes"
         shape = tuple(_plain(op.attributes[key])) if key in op.attributes else ()
-        named = [key for key in ("device_ids", "mesh.device_ids") if key in op.attributes]
-        devices = tuple(_plain(op.attributes[named[0]])) if named else ()
+        listed = op.attributes.get("device_ids")
+        devices = tuple(_plain(listed)) if listed is not None else ()
     return Grid(shape, devices or tuple(range(prod(size for size in shape if size > 0))))
 
 

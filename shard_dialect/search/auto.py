@@ -390,7 +390,7 @@ def _with_grid(text: str, module: ir.Module, options: AutoOptions) -> str:
     copy = ir.Module.parse(text, module.context)
     shape = "x".join(map(str, options.grid))
     names = ", ".join(map(json.dumps, options.axis_names))
-    attributes = f" {{mesh.axis_names = [{names}]}}" if names else ""
+    attributes = f" {{axis_names = [{names}]}}" if names else ""
     declared = ir.Module.parse(f"shard.grid @{GRID}(shape = {shape}){attributes}", module.context)
     op = declared.body.operations[0].operation.detach_from_parent()
     ir.InsertionPoint.at_block_begin(copy.body).insert(op)

@@ -55,7 +55,7 @@ def cluster(grid: Grid) -> str:
 
 def declaration(grid: Grid) -> str:
     """The grid's declaration in upstream's vocabulary; the devices' order is our attribute."""
-    devices = f" {{mesh.device_ids = {list(grid.device_ids)}}}" if grid.device_ids else ""
+    devices = f" {{device_ids = {list(grid.device_ids)}}}" if grid.device_ids else ""
     return f"shard.grid @{grid.name}(shape = {'x'.join(map(str, grid.shape))}){devices}\n"
 
 

@@ -60,7 +60,7 @@ func.func @main(%u0: tensor<8x16xf32> {{mesh.sharding = #mesh.shard<@g, [[], [0]
 
 NAMED = """\
 module {
-  shard.grid @g(shape = 2) {mesh.axis_names = ["model"]}
+  shard.grid @g(shape = 2) {axis_names = ["model"]}
   func.func private @take(%x: tensor<4x8xf32> loc(unknown)) -> tensor<4x8xf32> {
     %0 = stablehlo.exponential %x : tensor<4x8xf32> loc("exp")
     %1 = stablehlo.dot_general %0, %0, contracting_dims = [0] x [0]
@@ -129,7 +129,7 @@ def test_an_annotated_result_is_placed_at_the_result(tmp_path: Path) -> None:
 
 
 HALO = """\
-shard.grid @g(shape = 4) {mesh.axis_names = ["h"]}
+shard.grid @g(shape = 4) {axis_names = ["h"]}
 func.func @main(%x: tensor<1x16x16x1xf32> {mesh.sharding = #mesh.shard<@g, [[], [0], [], []]>},
                 %k: tensor<3x3x1x1xf32>) -> tensor<1x16x16x1xf32> {
   %y = stablehlo.convolution(%x, %k) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],

@@ -4,7 +4,7 @@ import shard_dialect as sd
 from tests.analysis.test_collectives_in_loops import PRODUCT, program
 
 UNEVEN = """\
-shard.grid @g(shape = 8) {mesh.axis_names = ["x"]}
+shard.grid @g(shape = 8) {axis_names = ["x"]}
 func.func @main(%x: tensor<4x1003xf32>) -> (tensor<4xf32>
                 {mesh.sharding = #mesh.shard<@g, [[]]>}) {
   %s = shard.sharding @g split_axes = [[], [0]] : !shard.sharding

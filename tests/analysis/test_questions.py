@@ -54,6 +54,17 @@ def test_axes_and_arguments_have_one_name_in_reports_and_errors(
     assert "argument 0, x, comes as [[], [], [0]]" in text
 
 
+@pytest.mark.parametrize("name", ["gate", "%gate", "arg1", "%arg1"])
+def test_an_argument_has_each_of_its_names_at_every_door(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opt = import_module("shard_dialect.opt")
+    for flag in (f"--explain={name}", f"--show={name}", f"--what-if={name}=[[], [model]]"):
+        assert COMMAND.main([str(SLOW), flag]) == 0
+    assert opt.main([str(SLOW), "--propagate", f"--explain-sharding={name}"]) == 0
+    assert "remark: %arg1 is sharded as" in capsys.readouterr().err
+
+
 BRACKETS = """
 sdy.mesh @mesh = <["tp"=2]>
 func.func @main(

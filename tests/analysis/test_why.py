@@ -62,7 +62,7 @@ def test_programs_of_any_dialect_have_a_report(first: int) -> None:
 
 
 TWO = """\
-shard.grid @g(shape = 2x2) {mesh.axis_names = ["data", "model"]}
+shard.grid @g(shape = 2x2) {axis_names = ["data", "model"]}
 func.func @main(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>},
                 %w: tensor<8x6xf32> {mesh.sharding = #mesh.shard<@g, [[1], []]>})
     -> (tensor<4x6xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>}) {
@@ -99,7 +99,7 @@ def test_an_edit_that_removes_is_true() -> None:
 
 
 MERGED = """\
-shard.grid @g(shape = 4) {mesh.axis_names = ["model"]}
+shard.grid @g(shape = 4) {axis_names = ["model"]}
 func.func @main(%x: tensor<8x16xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>},
                 %w: tensor<16x8xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>})
     -> (tensor<8x8xf32> {mesh.sharding = #mesh.shard<@g, [[], []]>}) {

@@ -303,7 +303,7 @@ from importlib.abc import MetaPathFinder
 class Interrupting(MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
         if name == {name!r}:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.killpg(0, signal.SIGINT)  # as a terminal does
             time.sleep(10)
 
 sys.meta_path.insert(0, Interrupting())
@@ -326,8 +326,9 @@ def test_an_interrupt_while_it_imports(program: Path, module: str, name: str) ->
     argv = [module, str(program)]
     text = AT_START.format(name=name, argv=argv, module=module)
     began = time.monotonic()
+    command = [sys.executable, "-c", text]
     done = subprocess.run(
-        [sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, timeout=60
+        command, cwd=ROOT, capture_output=True, text=True, timeout=60, start_new_session=True
     )
     assert done.stderr == "error: interrupted\n"
     assert done.returncode == 1

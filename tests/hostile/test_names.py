@@ -60,7 +60,7 @@ names = st.one_of(
 )
 
 PROGRAM = """
-shard.grid @{grid}(shape = 2x2) {{mesh.axis_names = [{axis}, {other_axis}]}}
+shard.grid @{grid}(shape = 2x2) {{axis_names = [{axis}, {other_axis}]}}
 func.func @{function}(
     %x: tensor<4x4xf32> {{mesh.sharding = #mesh.shard<@{grid}, [[0], [1]]>}} loc({argument}),
     %n: tensor<4xf32> {{some.attribute = {attribute}}} loc({second_argument}("f":1:2))

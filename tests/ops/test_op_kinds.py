@@ -119,7 +119,7 @@ func.func @main(%x: tensor<4x6xf32>, %s: tensor<2xi64>) -> (tensor<24x1xf32>, te
 def test_loops_without_a_rule_are_refused_though_all_is_sharded() -> None:
     x = "tensor<4x6xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>}"
     text = f"""{GRID}
-func.func @main(%x: {x}) -> ({x}) attributes {{mesh.form = "propagated", mesh_cluster = @g}} {{
+func.func @main(%x: {x}) -> ({x}) attributes {{propagated, mesh_cluster = @g}} {{
   %1 = "stablehlo.custom_call"(%x) {{call_target_name = "foo", sharding = [[0], []],
     mesh.shardings = [#mesh.shard<@g, [[0], []]>]}} : (tensor<4x6xf32>) -> tensor<4x6xf32>
   return %1 : tensor<4x6xf32>

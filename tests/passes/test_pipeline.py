@@ -132,10 +132,10 @@ def test_a_described_pipeline_is_read_as_itself() -> None:
 
 
 def test_passes_in_groups_run_on_inner_modules_only() -> None:
-    function = 'func.func @f() attributes {mesh.form = "propagated"} { return }'
+    function = "func.func @f() attributes {propagated} { return }"
     with make_context():
         module = Source.of(f"module @inner {{ {function} }}\n{function}\n").parse()
         run_pipeline(module, "builtin.module(builtin.module(erase-sharding))")
         inner, outer = module.body.operations
-        assert "mesh.form" not in str(inner)
-        assert "mesh.form" in str(outer)
+        assert "propagated" not in str(inner)
+        assert "propagated" in str(outer)

@@ -11,8 +11,10 @@ import pytest
 import shard_dialect as sd
 from shard_dialect.ir import numbered_function
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.framework.pipeline import steps_of
+from shard_dialect.passes.vocabularies.as_written import as_written, vocabulary_of
 from shard_dialect.testing.random_program import any_program
 from tests.conftest import ROOT, Program
 
@@ -21,6 +23,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::shard_dialect.errors.ShardWarning"),
 ]
 
+EARLY = ("annotated", "propagated")
 EXAMPLES = sorted((ROOT / "examples").glob("*.mlir"))
 TWO_SUMS = """
 sdy.mesh @m = <["a"=2]>
@@ -72,9 +75,32 @@ def test_spmd_ends_in_one_program_from_each_form(path: Path) -> None:
     check_steps(path.read_text())
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(12), 116, 191])
 def test_so_it_does_for_random_programs(seed: int) -> None:
     check_steps(partitioned_at_random(seed))
+
+
+def check_printed(text: str) -> None:
+    """That it does from what `opt` prints after each step: in the user's words, without ours."""
+    done, module, vocabulary = after(text, "spmd"), sd.parse(text), vocabulary_of(text)
+    for step in steps_of("spmd"):
+        sd.run_pipeline(module, step)
+        written = as_written(module.operation, vocabulary)
+        printed = written.get_asm(enable_debug_info=False)
+        is_early = all(form_of(each) in EARLY for each in functions_of(module.operation))
+        if is_early and vocabulary in ("sdy", "shard") and written != module.operation:
+            assert "mesh." not in printed
+        assert after(printed, "spmd") == done, f"--spmd goes on otherwise from text after {step}"
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_what_is_printed_between_passes_goes_on_to_the_same(path: Path) -> None:
+    check_printed(path.read_text())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_so_it_does_in_the_words_of_random_programs(seed: int) -> None:
+    check_printed(partitioned_at_random(seed))
 
 
 def reads(text: str, pipeline: str) -> Counter[tuple[str, str]]:
@@ -182,7 +208,7 @@ def test_annotations_and_collectives_are_not_mixed() -> None:
 
 def test_a_form_that_the_ops_contradict_is_refused() -> None:
     wrong = COLLECTIVES_THAT_CANCEL.replace(
-        "{mesh_cluster = @a}", '{mesh_cluster = @a, mesh.form = "propagated"}'
+        "{mesh_cluster = @a}", "{mesh_cluster = @a, propagated}"
     )
-    with pytest.raises(sd.ShardError, match=r'has mesh.form = "propagated": remove the op'):
+    with pytest.raises(sd.ShardError, match=r"says that it is propagated: remove the op"):
         after(wrong, "spmd")

@@ -180,7 +180,7 @@ func.func @main() -> (tensor<7xindex>) attributes {mesh.form = "local"} {
 
 @pytest.mark.parametrize("devices", [range(12), [7, 2, 9, 4, 11, 0, 5, 10, 3, 8, 1, 6]])
 def test_where_a_device_is(devices: Sequence[int]) -> None:
-    ids = f" {{mesh.device_ids = {list(devices)}}}"
+    ids = f" {{device_ids = {list(devices)}}}"
     text = POSITIONS.replace("2x3x2)", "2x3x2)" + ids)
     with make_context():
         executable = compile_sharded(Source.of(text))

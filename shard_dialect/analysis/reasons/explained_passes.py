@@ -41,9 +41,16 @@ from shard_dialect.analysis.reasons.marks import mark, mark_collective
 from shard_dialect.analysis.reasons.why import Why
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import location_text, name_in
-from shard_dialect.ir.function import boundary, form_of, functions_of, name_of, set_boundary
+from shard_dialect.ir.function import (
+    boundary,
+    forget_form,
+    form_of,
+    functions_of,
+    name_of,
+    set_boundary,
+)
 from shard_dialect.ir.mesh import annotation_ops
-from shard_dialect.ir.mesh.attributes import BLOCKS, FORM, SHARDING, SHARDINGS
+from shard_dialect.ir.mesh.attributes import BLOCKS, SHARDING, SHARDINGS
 from shard_dialect.ir.printed_names import PrintedAs
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.passes.framework.pipeline import make_pass, run_pipeline, steps_of
@@ -167,7 +174,7 @@ def _forget(module: ir.Operation) -> None:
     for function in functions_of(module):
         if form_of(function) != "propagated":
             continue
-        del function.attributes[FORM]
+        forget_form(function)
         for op in walk(function):
             for name in (SHARDINGS, BLOCKS) if op.name not in annotation_ops.OPS else ():
                 if name in op.attributes:

@@ -5,9 +5,9 @@ LLVM vectorizes arithmetic, unlike calls of libm.
     %y = math.exp %x : f32   ->   n = round(x / ln 2), r = x - n ln 2, y = 2^n (1 + r + r^2 P(r))
 
 Results are within five units in the last place, mostly within two. NaN, infinities, zeros and
-denormals are handled as in libm. The polynomials are those of Cephes and, for `tanh` and `erf` of
-f32, Eigen's rational functions. Other functions and types stay as they are; narrower floats have
-been converted to f32 before.
+denormals are handled as in libm. The polynomials are those of Cephes and, for `erf` of f32, of
+least largest error. Errors are as often up as down, so that they do not add up in long chains.
+Other functions and types stay as they are; narrower floats have been converted to f32 before.
 
 Narrow floats are expressed by types that every processor supports: LLVM calls functions of a
 compiler's runtime library for conversions without an instruction, and for moving bf16 values. Our
@@ -149,20 +149,32 @@ _ROUNDS = {False: 1.5 * 2**23, True: 1.5 * 2**52}
 
 def _exp(w: _Writer, x: ir.Value) -> ir.Value:
     low, high = (-746.0, 710.0) if w.is_double else (-104.0, 89.0)
-    argument, x = x, w.clamped(x, low, high)
+    count, rest = _without_powers(w, w.clamped(x, low, high))
+    value = w.add(_exp_minus_one(w, rest), 1.0)
+    # In two steps: the exponents of denormals, and on overflow, are out of range for one.
+    exponent = w.to_integer(count)
+    half = w.on_bits("shrsi", exponent, 1)
+    for each in (half, w.on_bits("subi", exponent, half)):
+        value = w.multiply(value, w.power_of_two(each))
+    return w.nan_kept(x, value)
+
+
+def _without_powers(w: _Writer, x: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """The integer n, and what x has beside n ln 2: half of ln 2 at most."""
     shifted = w.add(w.multiply(x, 1 / log(2)), _ROUNDS[w.is_double])
     count = w.subtract(shifted, _ROUNDS[w.is_double])
     # ln 2 in two parts, of which the first has so few bits that its product with the count is
     # exact.
     for term in _LN_2[w.is_double]:
         x = w.subtract(x, w.multiply(count, term))
-    value = w.add(_exp_minus_one(w, x), 1.0)
-    # In two steps: the exponents of denormals, and on overflow, are out of range for one.
-    exponent = w.to_integer(count)
-    half = w.on_bits("shrsi", exponent, 1)
-    for each in (half, w.on_bits("subi", exponent, half)):
-        value = w.multiply(value, w.power_of_two(each))
-    return w.nan_kept(argument, value)
+    return count, x
+
+
+def _moderate_expm1(w: _Writer, x: ir.Value) -> ir.Value:
+    """e^x - 1 where 2^n is a normal float: what is subtracted is no larger than what is left."""
+    count, rest = _without_powers(w, x)
+    power = w.power_of_two(w.to_integer(count))
+    return w.add(w.multiply(power, _exp_minus_one(w, rest)), w.subtract(power, 1.0))
 
 
 def _exp_minus_one(w: _Writer, x: ir.Value) -> ir.Value:
@@ -222,70 +234,31 @@ def _log1p(w: _Writer, x: ir.Value) -> ir.Value:
     return w.select(w.compare(_EQUAL, x, 0.0), x, w.add(logarithm, lost))
 
 
-_TANH_OVER = (
-    -2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08,
-    1.48572235717979e-05, 6.37261928875436e-04, 4.89352455891786e-03,
-)  # fmt: skip
-_TANH_UNDER = (
-    1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03,
-)  # fmt: skip
-
-
-def _odd(
-    w: _Writer, x: ir.Value, most: float, over: Sequence[float], under: Sequence[float]
-) -> ir.Value:
-    """The quotient x P(x²) / Q(x²), constant from `most` on."""
-    bounded = w.clamped(x, -most, most)
-    square = w.multiply(bounded, bounded)
-    above = w.multiply(bounded, w.polynomial(square, over))
-    return w.divide(above, w.polynomial(square, under))
-
-
 def _tanh(w: _Writer, x: ir.Value) -> ir.Value:
-    y = _odd(w, x, 7.90531110763549805, _TANH_OVER, _TANH_UNDER)
-    y = w.select(w.compare(_LESS, w.absolute(x), 4e-4), x, y)
-    return w.nan_kept(x, _one_from(w, 9.02, x, y))
+    size = w.clamped(w.absolute(x), 0.0, 20.0)  # where the function has rounded to 1
+    power = _moderate_expm1(w, w.add(size, size))
+    y = w.divide(power, w.add(power, 2.0))
+    return w.nan_kept(x, w.with_sign(y, x))
 
 
-def _one_from(w: _Writer, least: float, x: ir.Value, y: ir.Value) -> ir.Value:
-    """Where |x| is `least` or more, 1 with the sign of x; else y.
-
-    The function rounds to 1 there. Gradients have the difference, such as 1 - tanh(x)².
-    """
-    one = w.with_sign(w.number(1.0), x)
-    return w.select(w.compare(_LESS, w.absolute(x), least), y, one)
-
-
-_TANH_OVER_64 = (-9.64399179425052238628e-1, -9.92877231001918586564e1, -1.61468768441708447952e3)
-_TANH_UNDER_64 = (
-    1.0, 1.12811678491632931402e2, 2.23548839060100448583e3, 4.84406305325125486048e3,
+_ERF_32 = (
+    8.316775436e-5, -8.130012748e-4, 5.199906679e-3, -2.685894152e-2, 1.128368719e-1,
+    -3.761263319e-1, 1.283791666e-1,
 )  # fmt: skip
-
-
-def _tanh_64(w: _Writer, x: ir.Value) -> ir.Value:
-    size = w.absolute(x)
-    square = w.multiply(x, x)
-    ratio = w.divide(w.polynomial(square, _TANH_OVER_64), w.polynomial(square, _TANH_UNDER_64))
-    small_result = w.add(x, w.multiply(x, w.multiply(square, ratio)))
-    power = _exp(w, w.add(size, size))
-    large_result = w.with_sign(w.subtract(1.0, w.divide(2.0, w.add(power, 1.0))), x)
-    y = w.select(w.compare(_LESS, size, 0.625), small_result, large_result)
-    return w.nan_kept(x, w.select(w.compare(_EQUAL, x, 0.0), x, y))
-
-
-_ERF_OVER = (
-    2.2905065861350646e-4, 3.4082910107109506e-3, 5.0955695062380861e-2, 1.8520832239976145e-1,
-    1.128379143519084,
+_LOG_ERFC_32 = (
+    1.938096136e-4, -3.022464885e-3, 2.214471180e-2, -1.037622085e-1, -6.373738553e-1,
+    -1.127562705, -2.227904468e-4,
 )  # fmt: skip
-_ERF_UNDER = (
-    -1.1791602954361697e-7, 2.3547966471313185e-5, 1.0179625278914885e-3, 1.4070470171167667e-2,
-    1.1098505178285362e-1, 4.9746925110067538e-1, 1.0,
-)  # fmt: skip
+"""Of log(1 - erf(x)) for x from 0.93 to 4, where 1 - erf(x) rounds to 0 beside 1."""
 
 
 def _erf(w: _Writer, x: ir.Value) -> ir.Value:
-    y = _odd(w, x, 3.7439211627767994, _ERF_OVER, _ERF_UNDER)
-    return w.nan_kept(x, _one_from(w, 3.92, x, y))
+    size = w.clamped(w.absolute(x), 0.0, 4.0)
+    small_result = w.multiply(size, w.polynomial(w.multiply(size, size), _ERF_32))
+    minus_large = _moderate_expm1(w, w.polynomial(size, _LOG_ERFC_32))
+    is_small = w.compare(_LESS, size, 0.93)
+    y = w.select(is_small, w.add(size, small_result), minus_large)
+    return w.nan_kept(x, w.with_sign(y, x))
 
 
 _FUNCTIONS: dict[str, dict[str, Callable[[_Writer, ir.Value], ir.Value]]] = {
@@ -294,7 +267,7 @@ _FUNCTIONS: dict[str, dict[str, Callable[[_Writer, ir.Value], ir.Value]]] = {
     "math.expm1": {"f32": _expm1, "f64": _expm1},
     "math.log": {"f32": _log},
     "math.log1p": {"f32": _log1p, "f64": _log1p},
-    "math.tanh": {"f32": _tanh, "f64": _tanh_64},
+    "math.tanh": {"f32": _tanh, "f64": _tanh},
 }
 
 

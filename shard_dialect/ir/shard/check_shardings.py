@@ -27,7 +27,7 @@ from shard_dialect.collectives.collective_record import CollectiveRecord
 from shard_dialect.collectives.collective_table import LOCAL
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import name_of
-from shard_dialect.ir.mesh.attributes import DYNAMIC, STANDS_FOR
+from shard_dialect.ir.mesh.attributes import DYNAMIC, STANDS_FOR, expect
 from shard_dialect.ir.reading.spelling import spelled
 from shard_dialect.ir.shard.check_text import MOST_DEVICES
 from shard_dialect.ir.shard.sharding_ops import (
@@ -212,6 +212,7 @@ def _check_agreement(op: ir.Operation, layout: Layout) -> None:
     `export-shard` writes for a reshard or a function's result.
     """
     if STANDS_FOR in op.attributes:
+        expect(op, STANDS_FOR, ir.StringAttr, "a string")
         return
     before = _annotation_before(op)
     for other in [before] if before else _earlier_twins(op):

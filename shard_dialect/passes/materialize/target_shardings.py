@@ -249,13 +249,17 @@ class _Reader:
         return [
             *map(self._use, self.of.values()),
             *map(self._use, self.uneven.values()),
-            *(self._use(each) for each in self.signature.results if each is not None),
+            *(self._use(each) for each in self._at_boundary() if each is not None),
             *(self._use(each.annotation.sharding) for each in self.boundaries),
             *map(_every_axis, self.manual_grids),
             *self.loop_uses.values(),
             *(_every_axis(self.shardings.grid(name)) for name in self.stages.grids()),
             (self.grid, ()),
         ]
+
+    def _at_boundary(self) -> tuple[Sharding | None, ...]:
+        """Of arguments too: a caller may hand over what the stage of the value has not all of."""
+        return (*self.signature.arguments, *self.signature.results)
 
     def targets(self, refinements: dict[Use, Refinement | None]) -> TargetShardings:
         def refined(sharding: Sharding | None) -> Sharding | None:

@@ -27,6 +27,7 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, warn
 from shard_dialect.ir.function import (
+    forget_form,
     form_of,
     functions_of,
     is_private,
@@ -35,7 +36,6 @@ from shard_dialect.ir.function import (
     update_type,
 )
 from shard_dialect.ir.grids import fresh_name
-from shard_dialect.ir.mesh.attributes import FORM
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import read_function
 from shard_dialect.ir.verify import declares_no_grid
@@ -115,7 +115,7 @@ class DivideIntoStages(StageOptions, Pass):
         with ir.InsertionPoint(end), function.location:
             writer = TaskWriter(program, choice, annotations, self.microbatches, end, stablehlo)
             writer.write(steps, dims)
-        del function.attributes[FORM]
+        forget_form(function)
         update_type(function)
         annotations.annotate_boundary(
             program.function.arguments,

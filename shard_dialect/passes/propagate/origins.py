@@ -309,21 +309,20 @@ class Report:
         return values
 
     def _named(self, what: str) -> list[tuple[int, int]]:
-        match = re.fullmatch(r"(?:@([\w.$-]+):)?(%[\w.$#-]+)", what)
-        if match is None:
-            return []
-        names = self._names
+        match = re.match(r"(?:@([\w.$-]+):)?%?", what)
+        function_name, start = (match[1], match.end()) if match else (None, 0)
+        asked, names = f"%{what[start:]}", self._names
         values = [
             (number, value)
             for number, function in enumerate(self.module_graph.functions)
-            if match[1] in (None, function.name)
+            if function_name in (None, function.name)
             for value in range(len(function.values))
         ]
         handles = [self.module_graph.functions[each].values[value].handle for each, value in values]
         printed = [names.get(handle) for handle in handles]
         own = [f"%{_name_of_argument(handle)}" for handle in handles]
-        found = printed if match[2] in printed else own
-        return [each for each, name in zip(values, found, strict=True) if name == match[2]][:1]
+        found = printed if asked in printed else own
+        return [each for each, name in zip(values, found, strict=True) if name == asked][:1]
 
     @cached_property
     def _names(self) -> dict[ir.Value, str]:

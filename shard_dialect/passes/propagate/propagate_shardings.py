@@ -43,7 +43,7 @@ from typing import Literal
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
-from shard_dialect.ir.diagnostics import location_text, warn
+from shard_dialect.ir.diagnostics import error_at, location_text, warn
 from shard_dialect.ir.function import (
     boundary,
     form_of,
@@ -57,8 +57,9 @@ from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.attributes import BLOCKS, SHARDING, SHARDINGS
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import FLOWS, Block, Function, Op, read_functions
+from shard_dialect.ir.walk import walk
 from shard_dialect.model import Annotation, Grid, Sharding
-from shard_dialect.passes.framework.base import UNCHANGED, Outcome, Pass, known, needs
+from shard_dialect.passes.framework.base import UNCHANGED, Outcome, Pass, facts_of, known, needs
 from shard_dialect.passes.framework.options import OPTIONS, PropagationOptions
 from shard_dialect.passes.propagate.constants import Copy
 from shard_dialect.passes.propagate.constraints import (
@@ -399,6 +400,17 @@ class _Writer:
         return annotated
 
 
+def refuse_unread(module: ir.Operation) -> None:
+    """Raise for annotations that are not imported yet: what they are on would be replicated."""
+    unread = known(module, facts_of).ops & {"shard.shard", "sdy.mesh"}
+    for op in walk(module) if unread else ():
+        if op.name in unread:
+            raise error_at(
+                op.location,
+                f"'{op.name}' op has not been imported: run --propagate, or --import first",
+            )
+
+
 @needs(forms=("annotated", "propagated"), grids=1)
 @dataclass(frozen=True)
 class PropagateShardings(PropagationOptions, Pass):
@@ -415,6 +427,7 @@ class PropagateShardings(PropagationOptions, Pass):
 
     def rewrite(self, module: ir.Operation) -> Outcome:
         """Propagate the functions in the annotated and propagated forms; raises `ShardError`."""
+        refuse_unread(module)
         found = known(module, Propagation.like(self))
         self.observe(found)
         write_shardings(found)
@@ -441,6 +454,7 @@ def complete_shardings(module: ir.Operation) -> Outcome:
 
     Raises a located `ShardError` for a function in the annotated form.
     """
+    refuse_unread(module)
     shardings = Shardings.of(module)
     later = ("distributed", "local", "lowered")
     handles = [op for op in functions_of(module) if form_of(op) not in later]

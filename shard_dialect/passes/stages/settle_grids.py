@@ -46,7 +46,7 @@ from shard_dialect.ir.mesh.attributes import (
 )
 from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
 from shard_dialect.ir.mesh.notation import write_axes
-from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of, stages_named
+from shard_dialect.ir.mesh.sharding_attributes import Shardings, has_stages, rank_of, stages_named
 from shard_dialect.ir.sdy.syntax import is_maximal
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation, Axes, Axis, Grid
@@ -253,7 +253,10 @@ def settle_grids(module: ir.Operation) -> None:
 
 
 def _calling_each_other(module: ir.Operation) -> list[list[ir.Operation]]:
-    """The annotated functions of the module; those that call each other are in one list."""
+    """The annotated functions of the module; those that call each other are in one list.
+
+    Those of stages are left out: `stages-to-grid` has settled their grid.
+    """
     functions = {name_of(op): op for op in functions_of(module)}
     of: dict[str, list[str]] = {name: [name] for name in functions}
     for name, function in functions.items():
@@ -263,9 +266,12 @@ def _calling_each_other(module: ir.Operation) -> list[list[ir.Operation]]:
                 of[name] += of[callee]
                 of |= dict.fromkeys(of[callee], of[name])
     lists = {id(each): each for each in of.values()}.values()
+
+    def is_open(function: ir.Operation) -> bool:
+        return form_of(function) == "annotated" and not has_stages(function)
+
     annotated = [
-        [functions[name] for name in each if form_of(functions[name]) == "annotated"]
-        for each in lists
+        [each for each in map(functions.__getitem__, names) if is_open(each)] for names in lists
     ]
     return [each for each in annotated if each]
 

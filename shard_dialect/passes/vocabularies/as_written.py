@@ -22,7 +22,7 @@ from shard_dialect.passes.framework.pipeline import run_pipeline
 
 Vocabulary = Literal["mesh", "sdy", "shard"]
 _WORDS: dict[Vocabulary, re.Pattern[str]] = {
-    "mesh": re.compile(r"#mesh\.|\bmesh_cluster\b|\bmesh\.(?!axis_names\b|form\b|stands_for\b)\w"),
+    "mesh": re.compile(r"#mesh\.|\bmesh_cluster\b|\bmesh\.\w"),
     "sdy": re.compile(r"\bsdy\.\w"),
     "shard": re.compile(r"\bshard\.\w"),
 }

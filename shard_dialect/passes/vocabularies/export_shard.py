@@ -7,7 +7,7 @@
       {sharding = #mesh.shard<@g, [[0]]>}         %1 = shard.shard %0 to %s : tensor<4xf32>
 
 Upstream expresses every annotation by `shard.shard`. One that stands for an attribute of the `mesh`
-dialect is marked `mesh.stands_for`, so that `import` can restore the attribute.
+dialect is marked `stands_for`, so that `import` can restore the attribute.
 
 `export-mesh` translates to the RFC's vocabulary, the `mesh` dialect without our extensions.
 
@@ -39,9 +39,7 @@ from shard_dialect.ir.function import (
 from shard_dialect.ir.grids import read_grid, write_grid
 from shard_dialect.ir.mesh.annotation_ops import AnnotationOp, has_loops, read_annotation
 from shard_dialect.ir.mesh.attributes import (
-    AXIS_NAMES,
     BLOCKS,
-    FORM,
     MANUAL,
     NAMED,
     RULE,
@@ -103,18 +101,14 @@ def refuse(location: ir.Location, what: str, target: str) -> ShardError:
 def refuse_what_is_left(module: ir.Operation, target: str) -> None:
     """Raise for a `mesh` attribute that an export did not translate."""
     for op in walk(module):
-        names = [each for each in op.attributes if each.startswith("mesh.") and each not in _KEPT]
+        names = [each for each in op.attributes if each.startswith("mesh.")]
         if op.name == "func.func":
             names += [each for key in BOUNDARY for entry in boundary(op, key) for each in entry]
-            names = [each for each in names if each.startswith("mesh.") and each not in _KEPT]
+            names = [each for each in names if each.startswith("mesh.")]
         if names:
             raise refuse(op.location, f"{names[0]} of '{op.name}' op", target)
         if has_loops(op):
             raise refuse(op.location, f"how the loops of '{op.name}' op are split", target)
-
-
-_KEPT = (AXIS_NAMES, FORM, STANDS_FOR)
-"""Attributes by which `import` restores the exported module."""
 
 
 def refuse_ops(module: ir.Operation, names: tuple[str, ...], target: str) -> None:

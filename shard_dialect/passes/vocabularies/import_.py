@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes
 from shard_dialect.ir.building.build import annotate, create
 from shard_dialect.ir.diagnostics import located
-from shard_dialect.ir.function import boundary, name_of, set_boundary
+from shard_dialect.ir.function import boundary, name_of, recorded_form, set_boundary
 from shard_dialect.ir.grids import read_grid, write_cluster
-from shard_dialect.ir.mesh.attributes import BLOCKS, FORM, SHARDING, SHARDINGS, STANDS_FOR, symbol
+from shard_dialect.ir.mesh.attributes import BLOCKS, SHARDING, SHARDINGS, STANDS_FOR, symbol
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, annotated_blocks
 from shard_dialect.ir.shard.sharding_ops import Layout, grid_name, sharding_behind
 from shard_dialect.ir.verify import check_agreement
@@ -118,8 +118,7 @@ class _Importer:
         while op.parent is not None:
             op = op.parent.operation
             if op.name == "func.func":
-                # Its attribute alone: without one, `form_of` would read the function each time.
-                return FORM in op.attributes and op.attributes[FORM].value == "propagated"
+                return recorded_form(op) == "propagated"
         return False
 
     def to_argument(self, op: ir.Operation, sharding: ir.Attribute) -> bool:

@@ -30,8 +30,8 @@ func.func private @effect()
 func.func private @declared(tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>})
 
 // CHECK-LABEL: func.func @in_a_form
-// CHECK-SAME: mesh.form = "propagated"
-func.func @in_a_form(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) attributes {mesh.form = "propagated"} {
+// CHECK-SAME: attributes {propagated
+func.func @in_a_form(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) attributes {propagated} {
   return
 }
 

@@ -13,7 +13,7 @@
 // RUN: not shard-opt %s --spmd --stop-after=propgate 2>&1 | filecheck %s --check-prefix=MISSPELT
 // RUN: not shard-opt %s --spmd --skip=materialise 2>&1 | filecheck %s --check-prefix=OTHER
 
-// PROPAGATED: mesh.form = "propagated"
+// PROPAGATED: attributes {propagated
 // DISTRIBUTED: mesh.form = "distributed"
 // SKIPPED-NOT: rewrite-collectives
 // SKIPPED: partition{{.*}})

@@ -26,12 +26,12 @@
 // BOTH: error: --pass-pipeline is given together with --cse: use one of them
 
 // CHECK: func.func @main
-// CHECK-NOT: mesh.form
-// KEPT: mesh.form
+// CHECK-NOT: propagated
+// KEPT: propagated
 // DASH: llvm.emit_c_interface
 module @outer {
   module @inner {
-    func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {mesh.form = "propagated"} {
+    func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {propagated} {
       return %x : tensor<4xf32>
     }
   }

@@ -13,7 +13,7 @@
 // FLAGS: IR Dump Before propagate
 // FLAGS-NOT: mesh.form
 // FLAGS: IR Dump After propagate
-// FLAGS: mesh.form = "propagated"
+// FLAGS: attributes {propagated
 // FLAGS-NOT: IR Dump After cse
 // FLAGS: IR Dump After canonicalize
 // NESTED: IR Dump After cse

@@ -6,7 +6,7 @@
 
 "mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()
 
-// CHECK{LITERAL}: func.func @main(%arg0: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>}) -> (tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>}) attributes {mesh.form = "propagated"
+// CHECK{LITERAL}: func.func @main(%arg0: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>}) -> (tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>}) attributes {propagated
 func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %0 = "mesh.annotate"(%x) {sharding = #mesh.shard<@g, [[0]]>} : (tensor<4x8xf32>) -> tensor<4x8xf32>
   // CHECK{LITERAL}: math.tanh %0 {mesh.shardings = [#mesh.shard<@g, [[0], []]>]}

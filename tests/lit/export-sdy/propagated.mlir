@@ -6,7 +6,7 @@
 
 shard.grid @g(shape = 2)
 
-// CHECK{LITERAL}: func.func @main(%arg0: tensor<4x8xf32> {sdy.sharding = #sdy.sharding<@g, [{"axis_0"}, {}]>}) -> (tensor<4x8xf32> {sdy.sharding = #sdy.sharding<@g, [{"axis_0"}, {}]>}) attributes {mesh.form = "propagated"}
+// CHECK{LITERAL}: func.func @main(%arg0: tensor<4x8xf32> {sdy.sharding = #sdy.sharding<@g, [{"axis_0"}, {}]>}) -> (tensor<4x8xf32> {sdy.sharding = #sdy.sharding<@g, [{"axis_0"}, {}]>}) attributes {propagated}
 func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %s = shard.sharding @g split_axes = [[0]] : !shard.sharding
   // CHECK: sdy.sharding_constraint %arg0

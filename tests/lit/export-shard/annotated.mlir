@@ -12,17 +12,17 @@
 func.func @annotations(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}, %s: f32, %h: i64)
     -> (tensor<4x8xf32>, tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[], [1]]>}) attributes {mesh_cluster = @g} {
   // CHECK-NEXT{LITERAL}: %sharding = shard.sharding @g split_axes = [[0], []] : !shard.sharding
-  // CHECK: [[X:%.*]] = shard.shard %arg0 to %sharding {mesh.stands_for = "argument"}
+  // CHECK: [[X:%.*]] = shard.shard %arg0 to %sharding {stands_for = "argument"}
   // CHECK-NEXT: [[A:%.*]] = math.tanh [[X]]
-  // CHECK: [[B:%.*]] = shard.shard [[A]] to %{{.*}} {mesh.stands_for = "op"}
+  // CHECK: [[B:%.*]] = shard.shard [[A]] to %{{.*}} {stands_for = "op"}
   %0 = math.tanh %x {mesh.shardings = [#mesh.shard<@g, [[0]]>]} : tensor<4x8xf32>
   // CHECK: shard.sharding @g split_axes = {{\[\[}}], [0]] halo_sizes = [1, %arg2]
   // CHECK-NEXT: [[C:%.*]] = shard.shard [[B]] to %{{.*}} annotate_for_users
   %1 = "mesh.annotate"(%0, %h) {sharding = #mesh.shard<@g, [[], [0], {halo = [[], [1, "?"]]}]>, as_result = false}
       : (tensor<4x8xf32>, i64) -> tensor<4x8xf32>
-  // CHECK: [[D:%.*]] = shard.shard [[B]] to %{{.*}} annotate_for_users {mesh.stands_for = "reshard"}
+  // CHECK: [[D:%.*]] = shard.shard [[B]] to %{{.*}} annotate_for_users {stands_for = "reshard"}
   %2 = "mesh.reshard"(%0) {sharding = [[], [0]]} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  // CHECK: [[E:%.*]] = shard.shard [[D]] to %{{.*}} annotate_for_users {mesh.stands_for = "result"}
+  // CHECK: [[E:%.*]] = shard.shard [[D]] to %{{.*}} annotate_for_users {stands_for = "result"}
   // CHECK-NEXT: return [[C]], [[E]]
   return %1, %2 : tensor<4x8xf32>, tensor<4x8xf32>
 }
@@ -31,12 +31,12 @@ func.func @annotations(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[0]
 func.func @two_returns(%c: i1, %x: tensor<4xf32>) -> (tensor<4xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) {
   cf.cond_br %c, ^bb1, ^bb2
 ^bb1:
-  // CHECK: [[A:%.*]] = shard.shard %arg1 to %{{.*}} annotate_for_users {mesh.stands_for = "result"}
+  // CHECK: [[A:%.*]] = shard.shard %arg1 to %{{.*}} annotate_for_users {stands_for = "result"}
   // CHECK-NEXT: return [[A]]
   return %x : tensor<4xf32>
 ^bb2:
   %0 = math.tanh %x : tensor<4xf32>
-  // CHECK: [[B:%.*]] = shard.shard %{{.*}} annotate_for_users {mesh.stands_for = "result"}
+  // CHECK: [[B:%.*]] = shard.shard %{{.*}} annotate_for_users {stands_for = "result"}
   // CHECK-NEXT: return [[B]]
   return %0 : tensor<4xf32>
 }

@@ -3,7 +3,7 @@
 // RUN: shard-opt %s --export-shard | filecheck %s
 // RUN: shard-opt %s --export-shard --export-sdy | filecheck %s --check-prefix=BACK
 
-// CHECK: shard.grid @m(shape = 2x4) {mesh.axis_names = ["x", "y"]}
+// CHECK: shard.grid @m(shape = 2x4) {axis_names = ["x", "y"]}
 // BACK: sdy.mesh @m = <["x"=2, "y"=4]>
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=2, "y"=4]>, sym_name = "m"}> : () -> ()
 

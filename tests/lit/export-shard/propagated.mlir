@@ -7,16 +7,16 @@
 shard.grid @g(shape = 2)
 
 // CHECK-LABEL: func.func @main
-// CHECK-SAME: mesh.form = "propagated"
+// CHECK-SAME: attributes {propagated
 func.func @main(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %s = shard.sharding @g split_axes = [[0]] : !shard.sharding
-  // CHECK-DAG: shard.shard %arg0 to %{{.*}} {mesh.stands_for = "argument"}
-  // CHECK-DAG: shard.shard %arg1 to %{{.*}} {mesh.stands_for = "argument"}
+  // CHECK-DAG: shard.shard %arg0 to %{{.*}} {stands_for = "argument"}
+  // CHECK-DAG: shard.shard %arg1 to %{{.*}} {stands_for = "argument"}
   %0 = shard.shard %x to %s : tensor<4x8xf32>
   // CHECK: [[A:%.*]] = arith.addf
-  // CHECK: shard.shard [[A]] to %{{.*}} {mesh.stands_for = "op"}
+  // CHECK: shard.shard [[A]] to %{{.*}} {stands_for = "op"}
   %1 = arith.addf %0, %y : tensor<4x8xf32>
-  // CHECK: {mesh.stands_for = "result"}
+  // CHECK: {stands_for = "result"}
   return %1 : tensor<4x8xf32>
 }
 
@@ -24,11 +24,11 @@ func.func @main(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>) -> tensor<4x8xf32> {
 //
 // CHECK-LABEL: func.func @blocks
 // CHECK: scf.for {{.*}} iter_args([[A:%.*]] =
-// CHECK: shard.shard [[A]] to %{{.*}} {mesh.stands_for = "block"}
+// CHECK: shard.shard [[A]] to %{{.*}} {stands_for = "block"}
 // CHECK: ^bb1([[B:%.*]]: tensor<4x8xf32>):
-// CHECK: shard.shard [[B]] to %{{.*}} {mesh.stands_for = "block"}
+// CHECK: shard.shard [[B]] to %{{.*}} {stands_for = "block"}
 // CHECK: ^bb2([[C:%.*]]: tensor<4x8xf32>):
-// CHECK: shard.shard [[C]] to %{{.*}} {mesh.stands_for = "block"}
+// CHECK: shard.shard [[C]] to %{{.*}} {stands_for = "block"}
 func.func @blocks(%x: tensor<4x8xf32>, %p: i1) -> tensor<4x8xf32> {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index

@@ -18,7 +18,7 @@ func.func @distributed(%x: tensor<4xf32, #mesh.shard<@g, [[0]]>>) -> tensor<4xf3
   %0 = "mesh.all_gather"(%x) {mesh_axis = [[0]]} : (tensor<4xf32, #mesh.shard<@g, [[0]]>>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
-func.func @propagated(%x: tensor<4xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) -> (tensor<4xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) attributes {mesh.form = "propagated"} {
+func.func @propagated(%x: tensor<4xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) -> (tensor<4xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) attributes {propagated} {
   %0 = math.tanh %x {mesh.shardings = [#mesh.shard<@g, [[0]]>]} : tensor<4xf32>
   return %0 : tensor<4xf32>
 }

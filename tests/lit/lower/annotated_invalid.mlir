@@ -44,7 +44,7 @@ func.func @constraint(%x: tensor<4xf32>) -> tensor<4xf32> {
 shard.grid @g(shape = 2)
 // expected-error@+1 {{function @complete is in the propagated form: run --spmd before --lower}}
 func.func @complete(%x: tensor<4xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) -> tensor<4xf32>
-    attributes {mesh.form = "propagated"} {
+    attributes {propagated} {
   return %x : tensor<4xf32>
 }
 

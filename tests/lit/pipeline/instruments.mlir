@@ -14,7 +14,7 @@
 // TIMING: propagate
 // TIMING: CSE
 // AFTER: IR Dump After propagate
-// AFTER: mesh.form = "propagated"
+// AFTER: attributes {propagated
 // AFTER: IR Dump After cse
 // BEFORE: IR Dump Before propagate
 // BEFORE: IR Dump Before cse

@@ -4,7 +4,7 @@
 
 shard.grid @g(shape = 2x4)
 
-// CHECK{LITERAL}: func.func @main(%arg0: tensor<8x16xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>}, %arg1: tensor<16x32xf32> {mesh.sharding = #mesh.shard<@g, [[], [1]]>}, %arg2: tensor<32x16xf32> {mesh.sharding = #mesh.shard<@g, [[1], []]>}) -> (tensor<8x16xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>}) attributes {mesh.form = "propagated"}
+// CHECK{LITERAL}: func.func @main(%arg0: tensor<8x16xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>}, %arg1: tensor<16x32xf32> {mesh.sharding = #mesh.shard<@g, [[], [1]]>}, %arg2: tensor<32x16xf32> {mesh.sharding = #mesh.shard<@g, [[1], []]>}) -> (tensor<8x16xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>}) attributes {propagated}
 func.func @main(%x: tensor<8x16xf32>, %w1: tensor<16x32xf32>, %w2: tensor<32x16xf32>)
     -> tensor<8x16xf32> {
   %rows = shard.sharding @g split_axes = [[0]] : !shard.sharding

@@ -58,35 +58,35 @@
 // PROPAGATED-NEXT{LITERAL}: #map2 = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2)>
 // PROPAGATED-NEXT{LITERAL}: module {
 // PROPAGATED-NEXT{LITERAL}:   shard.grid @grid(shape = 2)
-// PROPAGATED-NEXT{LITERAL}:   func.func @main(%arg0: tensor<2x4x8xf32>, %arg1: tensor<8x32xf32>, %arg2: tensor<32x8xf32>) -> tensor<2x4x8xf32> attributes {mesh.form = "propagated"} {
+// PROPAGATED-NEXT{LITERAL}:   func.func @main(%arg0: tensor<2x4x8xf32>, %arg1: tensor<8x32xf32>, %arg2: tensor<32x8xf32>) -> tensor<2x4x8xf32> attributes {propagated} {
 // PROPAGATED-NEXT{LITERAL}:     %sharding = shard.sharding @grid split_axes = [[], [], [0]] : !shard.sharding
 // PROPAGATED-NEXT{LITERAL}:     %sharding_0 = shard.sharding @grid split_axes = [[], [0]] : !shard.sharding
 // PROPAGATED-NEXT{LITERAL}:     %sharding_1 = shard.sharding @grid split_axes = [[0], []] : !shard.sharding
-// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated = shard.shard %arg0 to %sharding {mesh.stands_for = "argument"} : tensor<2x4x8xf32>
-// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_2 = shard.shard %arg1 to %sharding_0 {mesh.stands_for = "argument"} : tensor<8x32xf32>
-// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_3 = shard.shard %arg2 to %sharding_1 {mesh.stands_for = "argument"} : tensor<32x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated = shard.shard %arg0 to %sharding {stands_for = "argument"} : tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_2 = shard.shard %arg1 to %sharding_0 {stands_for = "argument"} : tensor<8x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_3 = shard.shard %arg2 to %sharding_1 {stands_for = "argument"} : tensor<32x8xf32>
 // PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_4 = shard.shard %sharding_annotated to %sharding : tensor<2x4x8xf32>
 // PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_5 = shard.shard %sharding_annotated_2 to %sharding_0 : tensor<8x32xf32>
 // PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_6 = shard.shard %sharding_annotated_3 to %sharding_1 : tensor<32x8xf32>
 // PROPAGATED-NEXT{LITERAL}:     %cst = arith.constant 0.000000e+00 : f32
 // PROPAGATED-NEXT{LITERAL}:     %cst_7 = arith.constant dense<0.000000e+00> : tensor<2x4x32xf32>
-// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_8 = shard.shard %cst_7 to %sharding {mesh.stands_for = "op"} : tensor<2x4x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_8 = shard.shard %cst_7 to %sharding {stands_for = "op"} : tensor<2x4x32xf32>
 // PROPAGATED-NEXT{LITERAL}:     %0 = tensor.empty() : tensor<2x4x32xf32>
-// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_9 = shard.shard %0 to %sharding {mesh.stands_for = "op"} : tensor<2x4x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_9 = shard.shard %0 to %sharding {stands_for = "op"} : tensor<2x4x32xf32>
 // PROPAGATED-NEXT{LITERAL}:     %1 = linalg.fill ins(%cst : f32) outs(%sharding_annotated_9 : tensor<2x4x32xf32>) -> tensor<2x4x32xf32>
-// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_10 = shard.shard %1 to %sharding {mesh.stands_for = "op"} : tensor<2x4x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_10 = shard.shard %1 to %sharding {stands_for = "op"} : tensor<2x4x32xf32>
 // PROPAGATED-NEXT{LITERAL}:     %2 = linalg.contract indexing_maps = [#map, #map1, #map2] ins(%sharding_annotated_4, %sharding_annotated_5 : tensor<2x4x8xf32>, tensor<8x32xf32>) outs(%sharding_annotated_10 : tensor<2x4x32xf32>) -> tensor<2x4x32xf32>
-// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_11 = shard.shard %2 to %sharding {mesh.stands_for = "op"} : tensor<2x4x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_11 = shard.shard %2 to %sharding {stands_for = "op"} : tensor<2x4x32xf32>
 // PROPAGATED-NEXT{LITERAL}:     %3 = arith.maximumf %sharding_annotated_11, %sharding_annotated_8 : tensor<2x4x32xf32>
-// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_12 = shard.shard %3 to %sharding {mesh.stands_for = "op"} : tensor<2x4x32xf32>
+// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_12 = shard.shard %3 to %sharding {stands_for = "op"} : tensor<2x4x32xf32>
 // PROPAGATED-NEXT{LITERAL}:     %4 = tensor.empty() : tensor<2x4x8xf32>
-// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_13 = shard.shard %4 to %sharding {mesh.stands_for = "op"} : tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_13 = shard.shard %4 to %sharding {stands_for = "op"} : tensor<2x4x8xf32>
 // PROPAGATED-NEXT{LITERAL}:     %5 = linalg.fill ins(%cst : f32) outs(%sharding_annotated_13 : tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
-// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_14 = shard.shard %5 to %sharding {mesh.stands_for = "op"} : tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_14 = shard.shard %5 to %sharding {stands_for = "op"} : tensor<2x4x8xf32>
 // PROPAGATED-NEXT{LITERAL}:     %6 = linalg.contract indexing_maps = [#map, #map1, #map2] ins(%sharding_annotated_12, %sharding_annotated_6 : tensor<2x4x32xf32>, tensor<32x8xf32>) outs(%sharding_annotated_14 : tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
-// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_15 = shard.shard %6 to %sharding {mesh.stands_for = "op"} : tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_15 = shard.shard %6 to %sharding {stands_for = "op"} : tensor<2x4x8xf32>
 // PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_16 = shard.shard %sharding_annotated_15 to %sharding annotate_for_users : tensor<2x4x8xf32>
-// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_17 = shard.shard %sharding_annotated_16 to %sharding annotate_for_users {mesh.stands_for = "result"} : tensor<2x4x8xf32>
+// PROPAGATED-NEXT{LITERAL}:     %sharding_annotated_17 = shard.shard %sharding_annotated_16 to %sharding annotate_for_users {stands_for = "result"} : tensor<2x4x8xf32>
 // PROPAGATED-NEXT{LITERAL}:     return %sharding_annotated_17 : tensor<2x4x8xf32>
 // PROPAGATED-NEXT{LITERAL}:   }
 // PROPAGATED-NEXT{LITERAL}: }

@@ -54,7 +54,7 @@
 // PROPAGATED-NEXT{LITERAL}: #map2 = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2)>
 // PROPAGATED-NEXT{LITERAL}: module {
 // PROPAGATED-NEXT{LITERAL}:   mesh.cluster @grid(rank = 1, dim_sizes = [2])
-// PROPAGATED-NEXT{LITERAL}:   func.func @main(%arg0: tensor<2x4x8xf32> {mesh.sharding = #mesh.shard<[[], [], [0]]>}, %arg1: tensor<8x32xf32> {mesh.sharding = #mesh.shard<[[], [0]]>}, %arg2: tensor<32x8xf32> {mesh.sharding = #mesh.shard<[[0], []]>}) -> (tensor<2x4x8xf32> {mesh.sharding = #mesh.shard<[[], [], [0]]>}) attributes {mesh.form = "propagated", mesh_cluster = @grid} {
+// PROPAGATED-NEXT{LITERAL}:   func.func @main(%arg0: tensor<2x4x8xf32> {mesh.sharding = #mesh.shard<[[], [], [0]]>}, %arg1: tensor<8x32xf32> {mesh.sharding = #mesh.shard<[[], [0]]>}, %arg2: tensor<32x8xf32> {mesh.sharding = #mesh.shard<[[0], []]>}) -> (tensor<2x4x8xf32> {mesh.sharding = #mesh.shard<[[], [], [0]]>}) attributes {mesh_cluster = @grid, propagated} {
 // PROPAGATED-NEXT{LITERAL}:     %0 = mesh.annotate %arg0 {as_result = true, mesh.shardings = [#mesh.shard<[[], [], [0]]>], required = true, sharding = #mesh.shard<[[], [], [0]]>} : tensor<2x4x8xf32> -> tensor<2x4x8xf32>
 // PROPAGATED-NEXT{LITERAL}:     %cst = arith.constant 0.000000e+00 : f32
 // PROPAGATED-NEXT{LITERAL}:     %cst_0 = arith.constant {mesh.shardings = [#mesh.shard<[[], [], [0]]>]} dense<0.000000e+00> : tensor<2x4x32xf32>

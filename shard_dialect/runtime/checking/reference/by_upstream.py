@@ -308,15 +308,15 @@ def _to_llvm(module: ir.Module, entry: str, count: int) -> None:
     _keep_alone(op, entry)
     if any(inner.name.startswith("stablehlo.") for inner in walk(op)):
         know_stablehlo_passes()
-        PassManager.parse(_FROM_STABLEHLO).run(op)
-    PassManager.parse(_FROM_TOSA).run(op)
+        _run(_FROM_STABLEHLO, op)
+    _run(_FROM_TOSA, op)
     function = find_function(op, entry)
     widen(function, count)
     sum_in_f64(function)
     _keep_inputs(function)
-    PassManager.parse(_TO_BUFFERS).run(op)
+    _run(_TO_BUFFERS, op)
     _keep_buffers(find_function(op, entry))
-    PassManager.parse(_DEALLOCATE).run(op)
+    _run(_DEALLOCATE, op)
     for inner in walk(op):
         if inner.name == "memref.copy":  # of strided buffers it is a call of a library
             with ir.InsertionPoint(inner), inner.location:
@@ -326,10 +326,18 @@ def _to_llvm(module: ir.Module, entry: str, count: int) -> None:
     function.attributes["sym_name"] = ir.StringAttr.get(_ENTRY)
     function.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()
     _outline_loops(function)
-    PassManager.parse(_TO_LLVM).run(op)
+    _run(_TO_LLVM, op)
     for inner in walk(op):
         if not inner.name.startswith("llvm."):
             raise CannotJudge(f"upstream has no code for '{inner.name}' op")
+
+
+def _run(pipeline: str, op: ir.Operation) -> None:
+    """Run upstream's passes, and verify what the last leaves: after each takes half of the time."""
+    passes = PassManager.parse(pipeline)
+    passes.enable_verifier(False)
+    passes.run(op)
+    op.verify()
 
 
 def _keep_buffers(function: ir.Operation) -> None:
@@ -378,6 +386,8 @@ def _outline_loops(function: ir.Operation) -> None:
         with ir.InsertionPoint.after(loop), loop.location:
             loop.move_before(end)
             captured = isolate(kernel)
+            if all(map(_is_known_by_address, captured)):
+                kernel.attributes["llvm.bareptr"] = ir.UnitAttr.get()
             text = str(kernel.get_asm(use_local_scope=True, assume_verified=True))
             is_new = text not in names
             name = names.setdefault(text, f"{_KERNEL}.{len(names)}")
@@ -386,6 +396,17 @@ def _outline_loops(function: ir.Operation) -> None:
             kernel.attributes["sym_name"] = ir.StringAttr.get(name)
         else:
             kernel.erase()
+
+
+def _is_known_by_address(value: ir.Value) -> bool:
+    """Whether its address is all that code needs, or it is a number: a call hands over less."""
+    type_ = value.type
+    if not isinstance(type_, ir.ShapedType):
+        return True
+    is_plain = isinstance(type_, ir.MemRefType) and type_.affine_map == ir.AffineMap.get_identity(
+        type_.rank
+    )
+    return is_plain and type_.has_static_shape
 
 
 def _loops(op: ir.Operation) -> Iterator[ir.Operation]:
