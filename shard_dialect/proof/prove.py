@@ -44,7 +44,7 @@ from shard_dialect.proof.trial import Pair, Trial, trials
 
 Answer: TypeAlias = Literal["proven", "refuted", "unknown"]
 _MOST_BLAMED = 3
-_MANY_ELEMENTS = 1 << 22
+_MANY_ELEMENTS = 1 << 20
 """Programs whose ops have more elements in all are evaluated at smaller sizes first."""
 _MOST_ELEMENTS = 1 << 29
 """Programs that have more are not evaluated."""

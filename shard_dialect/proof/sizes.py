@@ -14,6 +14,7 @@ from operator import mul
 
 import numpy as np
 
+from shard_dialect.proof.collectives import axis_lists
 from shard_dialect.proof.elementwise import ELEMENTWISE
 from shard_dialect.proof.factors import Factors, Term
 from shard_dialect.proof.family import CONSTANTS, Attribute, Dims, Family, Size, is_splat, relates
@@ -720,6 +721,17 @@ def _shift(family: Family, op: Op) -> None:
         family.factors.hold_positions(axis)
     else:
         family.factors.pin(axis)
+
+
+@relates("shard.update_halo")
+def _update_halo(family: Family, op: Op) -> None:
+    """Dimensions that have halos keep their sizes, and so do the axes that split them."""
+    _elementwise(family, op)
+    axes = family.axes[op.attributes["grid"]]
+    split = axis_lists(op.attributes["split_axes"])
+    for dim, along in zip(family.results(op)[0], split, strict=False):
+        if along:
+            family.factors.pin(dim, *(axes[axis] for axis in along))
 
 
 @relates("shard.process_multi_index", "shard.process_linear_index", "mesh.idx", "mesh.size",

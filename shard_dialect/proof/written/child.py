@@ -27,6 +27,7 @@ from shard_dialect.proof.field import Field
 from shard_dialect.proof.machine import Cancellation, Machine, Sampled, Unproven
 from shard_dialect.proof.reading import Grid, Program
 from shard_dialect.proof.written import arrays, ranks, torch_arrays
+from shard_dialect.proof.written.meeting import Meeting, Stopped, Waiting
 from shard_dialect.proof.written.messages import read_message, write_message
 
 _STACK = 64 << 20
@@ -64,7 +65,7 @@ class Run:
         """The global results. Raises `Refused`."""
         self.saved: dict[str, Any] = {}
         self.failures: list[Refused] = []
-        meeting = ranks.Meeting(self.size)
+        meeting = Meeting(self.size)
         threading.stack_size(_STACK)
         threads = [
             threading.Thread(target=self._rank, args=(meeting, rank), daemon=True)
@@ -82,7 +83,7 @@ class Run:
         names = sorted(self.saved, key=lambda name: int(name.removeprefix("result")))
         return [self.saved[name] for name in names]
 
-    def _rank(self, meeting: ranks.Meeting, rank: int) -> None:
+    def _rank(self, meeting: Meeting, rank: int) -> None:
         mpi, world = ranks.library(meeting, rank, self.size)
 
         def load(name: Any, **_: Any) -> _File:
@@ -123,9 +124,9 @@ class Run:
         try:
             with np.errstate(all="ignore"):
                 run()
-        except ranks.Stopped:
+        except Stopped:
             return None
-        except ranks.Waiting:
+        except Waiting:
             return Refused("torn", "all ranks wait for each other", self._line())
         except SystemExit as error:
             match = re.search(r"start (\d+) ranks", str(error.code))
