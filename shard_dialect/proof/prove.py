@@ -46,6 +46,8 @@ Answer: TypeAlias = Literal["proven", "refuted", "unknown"]
 _MOST_BLAMED = 3
 _MANY_ELEMENTS = 1 << 20
 """Programs whose ops have more elements in all are evaluated at smaller sizes first."""
+_MUCH_SMALLER = 0.5
+"""How many of the elements smaller programs may have, of which several are evaluated."""
 _MOST_ELEMENTS = 1 << 29
 """Programs that have more are not evaluated."""
 _MOST_OF_MEMBERS = 1 << 32
@@ -154,7 +156,8 @@ def _answer(pair: Pair, explains: bool) -> Proof:
             f"left at the smallest sizes: the prover evaluates up to {_MOST_ELEMENTS:,}"
             f"{smallest.kept}"
         )
-    if smallest.elements > _MOST_ELEMENTS:
+    is_smaller = smallest.elements <= _MUCH_SMALLER * pair.elements
+    if pair.elements <= _MOST_ELEMENTS and not is_smaller:
         return _judged(pair, explains)
     proof, member = _of_members(smallest, members, explains)
     if proof.answer == "proven":

@@ -1,5 +1,6 @@
 """Programs in Python are judged as others are: none with a fault is proven."""
 
+import re
 import sys
 from pathlib import Path
 from random import Random
@@ -9,6 +10,10 @@ import pytest
 from shard_dialect.backends.python.python_module import TARGETS
 from shard_dialect.backends.python.writer import Target
 from shard_dialect.errors import ShardError
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.reading.source import Source
+from shard_dialect.proof.prove import Proof
+from shard_dialect.runtime.confirmed_proof import Unsharded, proof_of_emitted
 from shard_dialect.testing.random_program import Program, any_program
 from tests.conftest import ROOT, run_child
 from tests.extras import missing, skip_without
@@ -286,3 +291,33 @@ come = total - part
 def test_what_comes_from_any_rank_is_chosen_of_all(tmp_path: Path) -> None:
     """Of two ranks there is one that sends."""
     assert proof_of(SUM, TALK.replace("TALK", ANY), tmp_path).answer == "proven"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "answer", "said"),
+    [
+        ("", "", "proven", ""),
+        ("MPI.SUM", "MPI.MAX", "refuted", "a run on random inputs confirms it"),
+        ("np.tanh(", "np.unwrap(", "unknown", "proven, and not the text .* at layer.py:"),
+    ],
+)
+def test_the_text_that_is_emitted_is_judged(
+    before: str, after: str, answer: str, said: str
+) -> None:
+    text = emitted(SUM.text)
+    assert text is not None
+    assert before in text
+    with make_context():
+        whole = Unsharded.of(Source.of(SUM.text).parse(), None)
+        proof = proof_of_emitted(whole, text.replace(before, after), "layer.py", Proof("proven", 2))
+    assert proof.answer == answer
+    assert re.search(said, str(proof)), proof
+
+
+def test_of_a_large_text_the_module_is_judged() -> None:
+    text = SUM.text.replace("4x", "40000x").replace("<4x", "<40000x")
+    text = text.replace("tensor<4xf32>", "tensor<40000xf32>").replace("x6x", "x600x")
+    with make_context():
+        whole = Unsharded.of(Source.of(text).parse(), None)
+        proof = proof_of_emitted(whole, "no Python", "layer.py", Proof("proven", 2))
+    assert "too large" in str(proof)
