@@ -113,8 +113,7 @@ def _floats(m: Machine, kind: str) -> Callable[[Elements, Elements], Elements]:
         "max": m.field.max,
         "min": m.field.min,
     }
-    drawn = m.field.key("float", kind)
-    return functions.get(kind) or (lambda a, b: m.field.drawn(drawn, a, b))
+    return functions.get(kind) or (lambda a, b: m.field.drawn(m.field.key("float", kind), a, b))
 
 
 def _first_in_order(m: Machine, kind: str, a: Elements, b: Elements) -> Elements:

@@ -92,6 +92,11 @@ def wrapped(numbers: Data, type_: Type) -> Data:
     return (low ^ sign) - sign
 
 
+def clipped(numbers: Data, low: int, high: int) -> Data:
+    """Numbers moved inside of bounds; of a few much faster than by `np.clip`."""
+    return np.minimum(np.maximum(numbers, low), high)
+
+
 Evaluate: TypeAlias = "Callable[[Machine, Op, Sequence[Value]], Value | Sequence[Value]]"
 OPS: dict[str, Evaluate] = {}
 """The meaning of each op, by its name."""
@@ -179,6 +184,8 @@ class Machine:
     """Bits that are polynomials, by which devices chose the branches that are evaluated."""
     calls: tuple[str, ...] = ()
     """The functions in which it is."""
+    constants: dict[tuple[int, int], tuple[Op, Value]] = dataclasses.field(default_factory=dict)
+    """Those that have been read, by the identity of the op, and the number of axes."""
     around: dict[int, Value] = dataclasses.field(default_factory=dict)
     """The values outside of the body that is evaluated, in which it may read them."""
 
@@ -446,7 +453,7 @@ class Machine:
             varies = data.shape[axis] > 1
             where.append(np.arange(data.shape[axis]).reshape(shape) if varies else 0)
         for dim, index in enumerate(indices):
-            where.append(np.clip(index, 0, data.shape[self.axes + dim] - 1))
+            where.append(clipped(index, 0, data.shape[self.axes + dim] - 1))
         picked = data[tuple(where)]
         missing = self.axes + rank - picked.ndim
         return picked.reshape((1,) * missing + picked.shape) if missing else picked
