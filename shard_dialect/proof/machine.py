@@ -154,6 +154,18 @@ ORDER, DIGITS, CONTENTS = "the order of floats", "integers made of floats", "unw
 
 
 @dataclass
+class Letters:
+    """What devices have sent by one op."""
+
+    channel: tuple[object, ...]
+    to: Data
+    """For each device the number of the one that is to receive it; -1 where it has, or if none."""
+    data: Data
+    """By sender."""
+    is_symbolic: bool
+
+
+@dataclass
 class Machine:
     """The devices of one program."""
 
@@ -184,6 +196,8 @@ class Machine:
     """Bits that are polynomials, by which devices chose the branches that are evaluated."""
     calls: tuple[str, ...] = ()
     """The functions in which it is."""
+    mail: list[Letters] = dataclasses.field(default_factory=list)
+    """What has been sent."""
     constants: dict[tuple[int, int], tuple[Op, Value]] = dataclasses.field(default_factory=dict)
     """Those that have been read, by the identity of the op, and the number of axes."""
     around: dict[int, Value] = dataclasses.field(default_factory=dict)

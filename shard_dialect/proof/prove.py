@@ -28,6 +28,7 @@ from shard_dialect.proof import (  # noqa: F401 - they say what ops mean
     control,
     functions,
     manual,
+    messages,
     random_bits,
     sizes,
     structured_stablehlo,
@@ -301,7 +302,8 @@ def _law(pair: Pair) -> list[str]:
     # positions that are floats would be below all bounds.
     ordered = [] if pair.smaller else _same_by(pair, is_ordered=True)
     if ordered:
-        return [f"maxima and comparisons of floats at {len(ordered)} random points only"]
+        points = f"{len(ordered)} random points only"
+        return [f"maxima and comparisons of floats at {points}, none of them NaN"]
     # Or that a softmax may be made block by block, each with a maximum of its own.
     split = _same_by(pair, splits_exponents=True)
     return ["exp(a - b) = exp(a) / exp(b)", *_sampled(split)] if split else []
