@@ -27,6 +27,7 @@ from shard_dialect.proof.field import Field
 from shard_dialect.proof.machine import Cancellation, Machine, Sampled, Unproven
 from shard_dialect.proof.reading import Grid, Program
 from shard_dialect.proof.written import arrays, ranks, torch_arrays
+from shard_dialect.proof.written.library import Library
 from shard_dialect.proof.written.meeting import Meeting, Stopped, Waiting
 from shard_dialect.proof.written.messages import read_message, write_message
 
@@ -178,7 +179,7 @@ def _elements(request: Mapping[str, Any], given: Sequence[Any], run: Run) -> tup
         names = frozenset(request["names"])
         array = torch_arrays.Tensor if run.is_torch else arrays.Array
         setting = arrays.Setting(machine, names, _LOCATION, assembles, array)
-        return arrays.Library(setting, load, save)
+        return Library(setting, load, save)
 
     def inputs(numpy: Any) -> list[Any]:
         pairs = zip(given, request["dtypes"], strict=True)

@@ -15,7 +15,6 @@ from shard_dialect.proof.machine import OPS
 from shard_dialect.proof.reading import Op
 from shard_dialect.proof.written.arrays import (
     Array,
-    Library,
     NotKnown,
     as_array,
     called,
@@ -23,11 +22,11 @@ from shard_dialect.proof.written.arrays import (
     elementwise,
     of,
     only,
-    order_keys,
     reduced_along,
     together,
     type_of,
 )
+from shard_dialect.proof.written.library import Library, order_keys
 from shard_dialect.proof.written.meeting import Meeting, contents, make_wild, receive
 from shard_dialect.proof.written.ranks import SUM, Comm, Reduction, Request
 
