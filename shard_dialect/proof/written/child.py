@@ -160,7 +160,7 @@ class _File(dict[str, Any]):
 def _elements(request: Mapping[str, Any], given: Sequence[Any], run: Run) -> tuple[Any, list[Any]]:
     """The results at one point of the field."""
     sampled, cancellation = Sampled(), Cancellation(request["cancels"])
-    points = Field(request["gap"], request["seed"])
+    points = Field(request["gap"], request["seed"], joins=request["joins"])
 
     def library(rank: int, load: Any, save: Any, assembles: Callable[[], bool]) -> Any:
         generator = np.random.default_rng((4, request["seed"], request["garbage"], rank))
