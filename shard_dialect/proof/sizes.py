@@ -197,16 +197,20 @@ def _insert_slice(family: Family, op: Op) -> None:
 
 
 def _relate_box(family: Family, op: Op, whole: Dims, part: Dims) -> None:
-    """A part that begins where attributes say, and has as many dimensions; others keep sizes."""
+    """A part that has as many dimensions; those in which it begins at a computed place stay."""
     boxes = [op.attributes[f"static_{name}"] for name in ("offsets", "sizes", "strides")]
-    if DYNAMIC in chain(*boxes) or len(whole) != len(part):
+    if DYNAMIC in chain(*boxes[1:]) or len(whole) != len(part):
         family.keep(op)
         return
     family.integers(op)
     starts: list[tuple[int, Term]] = []
     for all_of, some, (at, size, step) in zip(whole, part, zip(*boxes, strict=True), strict=True):
         unit = some
-        if (at, size, step) == (0, family.factors.value(all_of), 1):
+        if at == DYNAMIC:
+            family.kept.append(op)
+            family.factors.pin(all_of, some)
+            unit = ()
+        elif (at, size, step) == (0, family.factors.value(all_of), 1):
             family.factors.equate(all_of, some)
         else:
             unit = _in_units(family, (all_of, some), at, *([1] if step > 1 else []))
