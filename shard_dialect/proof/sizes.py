@@ -642,8 +642,8 @@ def _permute(family: Family, op: Op) -> None:
     elif (digits := _digits(permutation)) is not None:
         family.change(op, "permutation", _reordered(family, axes, digits))
     else:
-        family.keep(op)
-        return
+        family.kept.append(op)
+        family.factors.pin(*axes)
     _elementwise(family, op)
 
 
