@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from shard_dialect.ir.reading.source import Source
     from shard_dialect.passes.framework.instruments import Instruments
     from shard_dialect.passes.framework.pipeline import Pipeline
+    from shard_dialect.proof.prove import Proof
     from shard_dialect.runtime.confirmed_proof import ProofOfEach, Unsharded
 
 
@@ -240,14 +241,16 @@ class _Driver:
             verify_roundtrip(module)
         else:
             self._run(pipeline, text, module)
-        if unsharded is not None:
-            doing("the proof")
-            self._prove(unsharded, module)
+        proof = None if unsharded is None else self._proof(unsharded, module)
         if self.options.report:
             doing("the report")
             self._report(module)
         doing("the printer")
-        return self._printed(module, source)
+        made = self._printed(module, source)
+        if unsharded is not None and proof is not None and self.options.emit_python:
+            doing("the proof of the text")
+            self._prove_text(unsharded, proof, made.decode())
+        return made
 
     def _mutations(self, module: ir.Module) -> bytes:
         from shard_dialect.search.mutations import mutations
@@ -286,11 +289,23 @@ class _Driver:
             return Unsharded.read(path, self.options.entry)
         return None if path is None else Unsharded.of(module, self.options.entry, source)
 
-    def _prove(self, unsharded: Unsharded, module: ir.Module) -> None:
-        """Say whether the devices compute the unsharded program. Raises `ShardError` if not."""
+    def _proof(self, unsharded: Unsharded, module: ir.Module) -> Proof:
+        """Whether the devices compute the unsharded program. Raises `ShardError` if not."""
         from shard_dialect.runtime.confirmed_proof import confirmed_proof, told
 
-        say(told(confirmed_proof(unsharded, module, self.options.entry)))
+        doing("the proof")
+        proof = confirmed_proof(unsharded, module, self.options.entry)
+        if proof.answer == "refuted" or not self.options.emit_python:
+            say(told(proof))
+        return proof
+
+    def _prove_text(self, unsharded: Unsharded, of_module: Proof, text: str) -> None:
+        """Say the same of a program in Python. Raises `ShardError` if not."""
+        from shard_dialect.runtime.confirmed_proof import proof_of_emitted, told
+
+        path, entry = self.options.output, self.options.entry
+        name = "<stdout>" if path == STDOUT else path
+        say(told(proof_of_emitted(unsharded, text, name, of_module, entry)))
 
     def _report(self, module: ir.Module) -> None:
         """Say what the module costs: on standard error, since the module is the output."""

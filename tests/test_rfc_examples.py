@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import shard_dialect as sd
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.pretty_ops import pretty
 from shard_dialect.ir.reading.source import Source
@@ -46,6 +47,34 @@ def test_the_program_of_one_device_computes_its_shards() -> None:
     expected = np.maximum(x @ w1, 0) @ w2
     for rank, (result,) in enumerate(InProcess(2).run(executable, given)):
         np.testing.assert_array_equal(result, expected[..., 4 * rank :][..., :4])
+
+
+def test_the_program_of_one_device_is_proven() -> None:
+    """What its shards are shards of is said in its text, as the dots of the document leave it."""
+    folder = ROOT / "tests" / "rfc"
+    text = (folder / f"{LOCAL}.mlir").read_text()
+    for before, local, whole, axes in (
+        ("%arg0: ", "2x4x4", "2x4x8", "[[], [], [0]]"),
+        ("%arg1: ", "8x16", "8x32", "[[], [0]]"),
+        ("%arg2: ", "16x8", "32x8", "[[0], []]"),
+        ("-> ", "2x4x4", "2x4x8", "[[], [], [0]]"),
+    ):
+        kind = "argument" if "arg" in before else "result"
+        shard = f"tensor<{whole}xf32, #mesh.shard<@mesh0, {axes}>>"
+        made = f"tensor<{local}xf32> {{mesh.{kind} = {shard}}}"
+        made = made if kind == "argument" else f"({made})"
+        text = text.replace(f"{before}tensor<{local}xf32>", f"{before}{made}", 1)
+    with make_context():
+        whole_program = Source.read(str(folder / "mlp_1d.mlir")).parse()
+        assert sd.prove(whole_program, Source.of(text).parse()).answer == "proven"
+        wrong = text.replace("maximum", "minimum")
+        assert sd.prove(whole_program, Source.of(wrong).parse()).answer == "refuted"
+
+
+@pytest.mark.parametrize("path", GLOBAL, ids=lambda path: path.stem)
+def test_devices_are_proven_to(path: Path, opt: Program) -> None:
+    done = opt(path, "--spmd", "--prove")
+    assert "note: proven: every device" in done.stderr
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)

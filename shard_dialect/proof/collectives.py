@@ -237,7 +237,7 @@ def _mask(m: Machine, op: Op, value: Value, axes: tuple[int, ...]) -> Value:
 def _update_halo(
     m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]
 ) -> Sequence[Value]:
-    split = _axis_lists(op.attributes["split_axes"])
+    split = axis_lists(op.attributes["split_axes"])
     sizes = list(op.attributes.get("static_halo_sizes", ()))
     if DYNAMIC in sizes:
         raise m.unproven(op, "has halos that the program computes")
@@ -251,7 +251,8 @@ def _update_halo(
     return [m.moved(value, here)]
 
 
-def _axis_lists(attribute: Any) -> list[list[int]]:
+def axis_lists(attribute: Any) -> list[list[int]]:
+    """The axes that an attribute has for each dimension."""
     text = str(attribute)
     return [list(each) for each in literal_eval(text[text.index("[") : text.rindex("]") + 1])]
 

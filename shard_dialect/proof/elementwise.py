@@ -113,11 +113,12 @@ def _floats(m: Machine, kind: str) -> Callable[[Elements, Elements], Elements]:
         "max": m.field.max,
         "min": m.field.min,
     }
-    drawn = m.field.key("float", kind)
-    return functions.get(kind) or (lambda a, b: m.field.drawn(drawn, a, b))
+    return functions.get(kind) or (lambda a, b: m.field.drawn(m.field.key("float", kind), a, b))
 
 
 def _first_in_order(m: Machine, kind: str, a: Elements, b: Elements) -> Elements:
+    if m.field.joins:
+        return m.field.join(np.stack(np.broadcast_arrays(a, b)), 0)
     x, y = m.ranks(a), m.ranks(b)
     return np.where(x >= y if kind == "max" else x <= y, a, b)
 
@@ -129,6 +130,8 @@ def _first_along(m: Machine, kind: str, data: Elements, axes: tuple[int, ...]) -
     flat = data.transpose(*kept, *axes).reshape(*shape, -1)
     if flat.shape[-1] == 0:
         return np.full(shape, identity(m, kind, _ANY_FLOAT).data.reshape(-1)[0])
+    if m.field.joins:
+        return m.field.join(flat, -1)
     ranks = m.ranks(flat)
     best = (np.argmax if kind == "max" else np.argmin)(ranks, axis=-1)
     return np.take_along_axis(flat, best[..., None], -1)[..., 0]

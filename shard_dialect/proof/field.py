@@ -82,6 +82,8 @@ class Field:
     seed: int
     calls: Calls | None = dataclasses.field(default=None, compare=False)
     """What functions were called with, where that is asked."""
+    joins: bool = False
+    """Whether maxima in an order are joins: on which elements they depend shows, as NaN would."""
 
     @cached_property
     def prime(self) -> int:
@@ -226,6 +228,13 @@ class Field:
     def min(self, a: Elements, b: Elements) -> Elements:
         """The minimum: minus the maximum of what the numbers are minus."""
         return self.neg(self.max(self.neg(a), self.neg(b)))
+
+    def join(self, a: Elements, axis: int) -> Elements:
+        """One that depends on all elements along an axis but infinities, and on none but once."""
+        infinity = np.uint64(self.infinity)
+        is_identity = (a == infinity) | (a == np.uint64(self.prime) - infinity)
+        joined = np.bitwise_or.reduce(np.where(is_identity, np.uint64(0), a), axis=axis)
+        return np.where(is_identity.all(axis=axis), a.max(axis=axis), joined)
 
     def sum(self, a: Elements, axes: tuple[int, ...]) -> Elements:
         """The sum along `axes`."""

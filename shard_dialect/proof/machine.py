@@ -92,6 +92,11 @@ def wrapped(numbers: Data, type_: Type) -> Data:
     return (low ^ sign) - sign
 
 
+def clipped(numbers: Data, low: int, high: int) -> Data:
+    """Numbers moved inside of bounds; of a few much faster than by `np.clip`."""
+    return np.minimum(np.maximum(numbers, low), high)
+
+
 Evaluate: TypeAlias = "Callable[[Machine, Op, Sequence[Value]], Value | Sequence[Value]]"
 OPS: dict[str, Evaluate] = {}
 """The meaning of each op, by its name."""
@@ -149,6 +154,18 @@ ORDER, DIGITS, CONTENTS = "the order of floats", "integers made of floats", "unw
 
 
 @dataclass
+class Letters:
+    """What devices have sent by one op."""
+
+    channel: tuple[object, ...]
+    to: Data
+    """For each device the number of the one that is to receive it; -1 where it has, or if none."""
+    data: Data
+    """By sender."""
+    is_symbolic: bool
+
+
+@dataclass
 class Machine:
     """The devices of one program."""
 
@@ -179,6 +196,10 @@ class Machine:
     """Bits that are polynomials, by which devices chose the branches that are evaluated."""
     calls: tuple[str, ...] = ()
     """The functions in which it is."""
+    mail: list[Letters] = dataclasses.field(default_factory=list)
+    """What has been sent."""
+    constants: dict[tuple[int, int], tuple[Op, Value]] = dataclasses.field(default_factory=dict)
+    """Those that have been read, by the identity of the op, and the number of axes."""
     around: dict[int, Value] = dataclasses.field(default_factory=dict)
     """The values outside of the body that is evaluated, in which it may read them."""
 
@@ -446,7 +467,7 @@ class Machine:
             varies = data.shape[axis] > 1
             where.append(np.arange(data.shape[axis]).reshape(shape) if varies else 0)
         for dim, index in enumerate(indices):
-            where.append(np.clip(index, 0, data.shape[self.axes + dim] - 1))
+            where.append(clipped(index, 0, data.shape[self.axes + dim] - 1))
         picked = data[tuple(where)]
         missing = self.axes + rank - picked.ndim
         return picked.reshape((1,) * missing + picked.shape) if missing else picked

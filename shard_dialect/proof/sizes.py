@@ -14,6 +14,7 @@ from operator import mul
 
 import numpy as np
 
+from shard_dialect.proof.collectives import axis_lists
 from shard_dialect.proof.elementwise import ELEMENTWISE
 from shard_dialect.proof.factors import Factors, Term
 from shard_dialect.proof.family import CONSTANTS, Attribute, Dims, Family, Size, is_splat, relates
@@ -196,16 +197,20 @@ def _insert_slice(family: Family, op: Op) -> None:
 
 
 def _relate_box(family: Family, op: Op, whole: Dims, part: Dims) -> None:
-    """A part that begins where attributes say, and has as many dimensions; others keep sizes."""
+    """A part that has as many dimensions; those in which it begins at a computed place stay."""
     boxes = [op.attributes[f"static_{name}"] for name in ("offsets", "sizes", "strides")]
-    if DYNAMIC in chain(*boxes) or len(whole) != len(part):
+    if DYNAMIC in chain(*boxes[1:]) or len(whole) != len(part):
         family.keep(op)
         return
     family.integers(op)
     starts: list[tuple[int, Term]] = []
     for all_of, some, (at, size, step) in zip(whole, part, zip(*boxes, strict=True), strict=True):
         unit = some
-        if (at, size, step) == (0, family.factors.value(all_of), 1):
+        if at == DYNAMIC:
+            family.kept.append(op)
+            family.factors.pin(all_of, some)
+            unit = ()
+        elif (at, size, step) == (0, family.factors.value(all_of), 1):
             family.factors.equate(all_of, some)
         else:
             unit = _in_units(family, (all_of, some), at, *([1] if step > 1 else []))
@@ -637,8 +642,8 @@ def _permute(family: Family, op: Op) -> None:
     elif (digits := _digits(permutation)) is not None:
         family.change(op, "permutation", _reordered(family, axes, digits))
     else:
-        family.keep(op)
-        return
+        family.kept.append(op)
+        family.factors.pin(*axes)
     _elementwise(family, op)
 
 
@@ -720,6 +725,17 @@ def _shift(family: Family, op: Op) -> None:
         family.factors.hold_positions(axis)
     else:
         family.factors.pin(axis)
+
+
+@relates("shard.update_halo")
+def _update_halo(family: Family, op: Op) -> None:
+    """Dimensions that have halos keep their sizes, and so do the axes that split them."""
+    _elementwise(family, op)
+    axes = family.axes[op.attributes["grid"]]
+    split = axis_lists(op.attributes["split_axes"])
+    for dim, along in zip(family.results(op)[0], split, strict=False):
+        if along:
+            family.factors.pin(dim, *(axes[axis] for axis in along))
 
 
 @relates("shard.process_multi_index", "shard.process_linear_index", "mesh.idx", "mesh.size",

@@ -13,7 +13,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from shard_dialect.ir.bindings import submodule
 from shard_dialect.proof.contractions import Over, contracted
 from shard_dialect.proof.elementwise import combined, combining, identity, reduced
-from shard_dialect.proof.machine import Data, Machine, Unproven, Value, boxed, means
+from shard_dialect.proof.machine import Data, Machine, Unproven, Value, boxed, clipped, means
 from shard_dialect.proof.reading import Block, Op, Type
 from shard_dialect.proof.tensors import padded, transposed
 
@@ -277,7 +277,7 @@ def _gather(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     for dim, size in enumerate(shape):
         index: Any = 0
         if dim in places:
-            index = np.clip(places[dim], 0, size - sizes[dim])
+            index = clipped(places[dim], 0, size - sizes[dim])
         elif dim in batching:
             at = batching[dim]
             index = inside[batch[at - (at > dims.index_vector_dim)]]
@@ -325,7 +325,7 @@ def _scatter(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
     indices: list[Any] = []
     valid: Any = True
     for dim, size in enumerate(shape):
-        index: Any = np.clip(places.get(dim, 0), -1, size)
+        index: Any = clipped(places[dim], -1, size) if dim in places else 0
         width = 1
         if dim in batching:
             at = batching[dim]
@@ -370,7 +370,7 @@ def _scattered(
 
     place = np.zeros((devices, prod(changed)), np.int64)
     for index, size in zip(indices, shape, strict=True):
-        place = place * size + flat(np.clip(index, 0, max(size - 1, 0)), changed)
+        place = place * size + flat(clipped(index, 0, max(size - 1, 0)), changed)
     place += np.arange(devices)[:, None] * prod(shape)
     keep = flat(valid, changed).astype(bool).reshape(-1)
     into = [flat(old, shape).reshape(-1).copy() for old, _ in given]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from shard_dialect.proof.field import mixed
-from shard_dialect.proof.machine import Data, Machine, Value, boxed, means, runs, wrapped
+from shard_dialect.proof.machine import Data, Machine, Value, boxed, clipped, means, runs, wrapped
 from shard_dialect.proof.reading import Op, Type
 
 DYNAMIC = -(1 << 63)
@@ -48,8 +48,11 @@ def _named(m: Machine, name: str, type_: Type, op: Op) -> Value:
 @means("arith.constant", "stablehlo.constant", "tosa.const", "sdy.constant", "tosa.const_shape",
        "mhlo.constant")  # fmt: skip
 def _constant(m: Machine, op: Op, values: Sequence[Value]) -> Value:
-    given = op.attributes["values" if op.name.startswith("tosa") else "value"]
-    return constant(m, given, op.type, op)
+    key = id(op), m.axes
+    if key not in m.constants:
+        given = op.attributes["values" if op.name.startswith("tosa") else "value"]
+        m.constants[key] = op, constant(m, given, op.type, op)
+    return m.constants[key][1]
 
 
 @means("tensor.empty", "bufferization.alloc_tensor", "ub.poison")
@@ -491,6 +494,6 @@ def _clamped(
     clamped: list[Data | int] = []
     types = op.operand_types[len(op.operand_types) - len(starts) :]
     for start, size, room, type_ in zip(starts, sizes, whole, types, strict=True):
-        at = np.clip(m.positions(start, type_), 0, room - size)
+        at = clipped(m.positions(start, type_), 0, room - size)
         clamped.append(int(at.reshape(-1)[0]) if at.size == 1 else at)
     return clamped

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import walk
 from shard_dialect.ops.op_table import has_own_lowering
 from shard_dialect.passes.lower.expansions import expand_registered_ops
+from shard_dialect.proof.family import elements
 from shard_dialect.proof.fitting import check_unsharded
 from shard_dialect.proof.prove import Proof, prove
 from shard_dialect.proof.reading import Program, read_program
@@ -39,6 +41,8 @@ _FIRST_OF_LOWERING = "refuse-sharded"
 _OTHER_EACH_TIME = ("stablehlo.rng", "stablehlo.rng_bit_generator", "stablehlo.custom_call")
 _MOST_DEVICES = 64
 """Programs of more are not run on threads."""
+_MOST_ELEMENTS = 1 << 22
+"""Texts of programs whose ops have more are not evaluated."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +153,27 @@ def confirmed_proof_of_python(unsharded: Unsharded, path: str, entry: str | None
         return confirmed(prove(whole, session.program(function), function.name), failure)
     finally:
         session.end()
+
+
+def proof_of_emitted(
+    unsharded: Unsharded, text: str, name: str, of_module: Proof, entry: str | None = None
+) -> Proof:
+    """The proof for the text in Python that was emitted of a module, to be written as `name`.
+
+    A text has the sizes that it has: of a large one the proof is that of the module, and says so.
+    """
+    whole, devices = unsharded.program, len(unsharded.program.grid.devices)
+    if elements([(whole, 1)]) > _MOST_ELEMENTS or devices > _MOST_DEVICES:
+        said = "the module that the text was written of, since the text is too large"
+        return replace(of_module, assumptions=(*of_module.assumptions, said))
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "program.py"
+        path.write_text(text, encoding="utf-8")
+        proof = confirmed_proof_of_python(unsharded, str(path), entry)
+    reason = proof.reason.replace(str(path), name)
+    if proof.answer == "unknown" and of_module.answer == "proven":
+        reason = f"the module is proven, and not the text that was written of it: {reason}"
+    return replace(proof, reason=reason)
 
 
 def _form(module: ir.Module, entry: str | None) -> str:

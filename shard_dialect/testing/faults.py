@@ -99,11 +99,16 @@ def _other_axis(op: ir.Operation, grids: Mapping[str, Grid]) -> Iterator[Change]
         for other, size in enumerate(grid.shape):
             if other not in axes and size == grid.shape[axis]:
                 new = [*axes[:number], other, *axes[number + 1 :]]
-                yield partial(_set_axes, op, new)
+                yield partial(_set_axes, op, new, {axis: other})
 
 
-def _set_axes(op: ir.Operation, axes: Sequence[int]) -> None:
+def _set_axes(op: ir.Operation, axes: Sequence[int], moved: Mapping[int, int]) -> None:
     op.attributes["grid_axes"] = ir.DenseI16ArrayAttr.get(list(axes))
+    if "shift_axis" in op.attributes:  # it is one of them
+        axis = op.attributes["shift_axis"]
+        op.attributes["shift_axis"] = ir.IntegerAttr.get(
+            axis.type, moved.get(axis.value, axis.value)
+        )
 
 
 def _other_slice(op: ir.Operation, _: Mapping[str, Grid]) -> Iterator[Change]:

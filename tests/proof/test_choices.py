@@ -171,3 +171,25 @@ def test_bits_of_padding_are_seen(kind: str, size: int) -> None:
         return %r : tensor<i1>""",
     )
     assert sd.prove(sd.parse(text(size)), sd.parse(local)).answer == "refuted"
+
+
+CLAMPED = """
+func.func @main(%x: tensor<4xf32>, %a: tensor<4xf32>) -> tensor<4xf32> {
+  GIVEN
+  %1 = stablehlo.minimum %0, %a : tensor<4xf32>
+  %2 = stablehlo.maximum %1, %a : tensor<4xf32>
+  %3 = stablehlo.maximum %2, %2 : tensor<4xf32>
+  return %3 : tensor<4xf32>
+}
+"""
+
+
+def test_a_maximum_is_of_the_same_numbers_since_one_may_be_nan() -> None:
+    """What is at least `a` and at most `a` is `a`, unless it is NaN."""
+    sine = CLAMPED.replace("GIVEN", "%0 = stablehlo.sine %x : tensor<4xf32>")
+    twice = sine.replace("%3 = stablehlo.maximum %2, %2", "%3 = stablehlo.maximum %2, %1")
+    cosine = sine.replace("sine", "cosine")
+    assert sd.prove(sd.parse(sine), sd.parse(twice)).answer == "proven"
+    found = sd.prove(sd.parse(sine), sd.parse(cosine))
+    assert found.answer == "unknown"
+    assert "unless no float is NaN" in str(found)

@@ -1,5 +1,6 @@
 """Programs in Python are judged as others are: none with a fault is proven."""
 
+import re
 import sys
 from pathlib import Path
 from random import Random
@@ -9,6 +10,10 @@ import pytest
 from shard_dialect.backends.python.python_module import TARGETS
 from shard_dialect.backends.python.writer import Target
 from shard_dialect.errors import ShardError
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.reading.source import Source
+from shard_dialect.proof.prove import Proof
+from shard_dialect.runtime.confirmed_proof import Unsharded, proof_of_emitted
 from shard_dialect.testing.random_program import Program, any_program
 from tests.conftest import ROOT, run_child
 from tests.extras import missing, skip_without
@@ -128,3 +133,191 @@ def test_the_command_says_it(tmp_path: Path) -> None:
         program.write_text(text)
         done = run_child([sys.executable, "-m", "shard_dialect.prove", str(whole), str(program)])
         assert done.returncode == status, done.stderr
+
+
+TALK = """
+import argparse
+import numpy as np
+from mpi4py import MPI
+
+world = MPI.COMM_WORLD
+parser = argparse.ArgumentParser()
+parser.add_argument("--inputs")
+parser.add_argument("--outputs")
+options = parser.parse_args()
+with np.load(options.inputs) as file:
+    x = file["arg0"]
+other = 1 - world.rank
+part = np.tanh(x[:, 3 * world.rank : 3 * world.rank + 3]).sum(axis=1)
+come = np.empty_like(part)
+TALK
+total = part + come
+copies = world.gather(total, root=0)
+if world.rank == 0:
+    result = np.zeros(4, np.float32)
+    for each in copies:
+        result[:] = each
+    np.savez(options.outputs, result0=result)
+"""
+BOTH = "first = world.Irecv(come, other, 1); second = world.Irecv(again, other, 1)\n"
+TALKS = {
+    "a receive is asked for first": (
+        "request = world.Irecv(come, other)\nworld.Send(part, other)\nrequest.Wait()",
+        "proven",
+        "",
+    ),
+    "one after the other": (
+        "if world.rank:\n  world.Send([part, MPI.FLOAT], 0)\n  world.Recv(come, 0)\n"
+        "else:\n  world.Recv(come, 1)\n  world.Send(part, 1)",
+        "proven",
+        "",
+    ),
+    "both send first": ("world.Send(part, other)\nworld.Recv(come, other)", "unknown", "kept"),
+    "both receive first": ("world.Recv(come, other)\nworld.Send(part, other)", "refuted", "wait"),
+    "objects": (
+        "world.isend(part, other, 3)\ncome = world.irecv(source=other, tag=3).wait()",
+        "proven",
+        "",
+    ),
+    "objects of all": ("come = world.allreduce(part) - part", "proven", ""),
+    "in place": ("come[:] = part\nworld.Allreduce(MPI.IN_PLACE, come)\ncome -= part", "proven", ""),
+    "it is not waited for": (
+        "request = world.Irecv(come, other)\nworld.Send(part, other)",
+        "refuted",
+        "",
+    ),
+    "it is read too early": (
+        "request = world.Irecv(come, other)\nworld.Send(part, other)\nearly = come + 0\n"
+        "request.Wait()\ncome = early",
+        "refuted",
+        "",
+    ),
+    "it is written too early": (
+        "request = world.Irecv(come, other)\ncome += 1\nworld.Send(part, other)\nrequest.Wait()",
+        "unknown",
+        "written to before its message has come",
+    ),
+    "what is on its way is written": (
+        "request = world.Irecv(come, other)\nsent = world.Isend(part, other)\npart += 1\n"
+        "world.Barrier()\nrequest.Wait()\nsent.Wait()",
+        "unknown",
+        "written to before it is received",
+    ),
+    "what has arrived is written": (
+        "request = world.Irecv(come, other)\nsent = world.Isend(part, other)\n"
+        "sent.Wait()\npart += 1\nworld.Barrier()\nrequest.Wait()\npart -= 1",
+        "proven",
+        "",
+    ),
+    "they come in the order that they were asked for in": (
+        f"again = np.empty_like(part)\n{BOTH}"
+        "world.Send(part, other, 1)\nworld.Send(part * 2, other, 1)\nsecond.Wait()\nfirst.Wait()",
+        "proven",
+        "",
+    ),
+    "another order": (
+        f"again = np.empty_like(part)\n{BOTH}"
+        "world.Send(part * 2, other, 1)\nworld.Send(part, other, 1)\nsecond.Wait()\nfirst.Wait()",
+        "refuted",
+        "confirms",
+    ),
+    "whether it has come": (
+        "request = world.Irecv(come, other)\nworld.Send(part, other)\nif request.Test(): pass",
+        "unknown",
+        "whether a message has come",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TALKS.values(), ids=TALKS)
+def test_messages_from_one_to_one(case: "tuple[str, str, str]", tmp_path: Path) -> None:
+    talk, answer, said = case
+    proof = proof_of(SUM, TALK.replace("TALK", talk), tmp_path)
+    assert proof.answer == answer, proof
+    assert said in str(proof)
+
+
+IN_TORCH = """
+import argparse
+import numpy as np
+import torch
+import torch.distributed as dist
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--inputs")
+parser.add_argument("--outputs")
+options = parser.parse_args()
+with np.load(options.inputs) as file:
+    x = torch.from_numpy(file["arg0"])
+rank = dist.get_rank()
+part = torch.tanh(x[:, 3 * rank : 3 * rank + 3]).sum(1).contiguous()
+come = torch.empty_like(part)
+work = dist.irecv(come, 1 - rank)
+dist.send(part, 1 - rank)
+work.wait()
+copies = [None] * 2 if rank == 0 else None
+dist.gather_object((part + come).numpy(), copies)
+if rank == 0:
+    result = np.zeros(4, np.float32)
+    for each in copies:
+        result[:] = each
+    np.savez(options.outputs, result0=result)
+"""
+
+
+@pytest.mark.parametrize(("before", "answer"), [("", "proven"), ("work.wait()\n", "refuted")])
+def test_messages_of_torch(before: str, answer: str, tmp_path: Path) -> None:
+    if missing(["torch"]):
+        skip_without("torch")
+    text = IN_TORCH.replace(before, "") if before else IN_TORCH
+    proof = proof_of(SUM, text, tmp_path)
+    assert proof.answer == answer, proof
+
+
+ANY = """
+if world.rank:
+    world.Send(part, 0)
+    total = np.empty_like(part)
+else:
+    total = part.copy()
+    for _ in range(world.size - 1):
+        world.Recv(come, MPI.ANY_SOURCE)
+        total += come
+world.Bcast(total)
+come = total - part
+"""
+
+
+def test_what_comes_from_any_rank_is_chosen_of_all(tmp_path: Path) -> None:
+    """Of two ranks there is one that sends."""
+    assert proof_of(SUM, TALK.replace("TALK", ANY), tmp_path).answer == "proven"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "answer", "said"),
+    [
+        ("", "", "proven", ""),
+        ("MPI.SUM", "MPI.MAX", "refuted", "a run on random inputs confirms it"),
+        ("np.tanh(", "np.unwrap(", "unknown", "proven, and not the text .* at layer.py:"),
+    ],
+)
+def test_the_text_that_is_emitted_is_judged(
+    before: str, after: str, answer: str, said: str
+) -> None:
+    text = emitted(SUM.text)
+    assert text is not None
+    assert before in text
+    with make_context():
+        whole = Unsharded.of(Source.of(SUM.text).parse(), None)
+        proof = proof_of_emitted(whole, text.replace(before, after), "layer.py", Proof("proven", 2))
+    assert proof.answer == answer
+    assert re.search(said, str(proof)), proof
+
+
+def test_of_a_large_text_the_module_is_judged() -> None:
+    text = SUM.text.replace("4x", "40000x").replace("<4x", "<40000x")
+    text = text.replace("tensor<4xf32>", "tensor<40000xf32>").replace("x6x", "x600x")
+    with make_context():
+        whole = Unsharded.of(Source.of(text).parse(), None)
+        proof = proof_of_emitted(whole, "no Python", "layer.py", Proof("proven", 2))
+    assert "too large" in str(proof)

@@ -1,4 +1,4 @@
-"""The part of numpy that programs of ranks use, on elements of the field.
+"""Arrays as numpy's, of elements of the field.
 
 Floats are elements, and so are bits, which may depend on how floats compare; integers are what they
 are. Views are numpy's own, so that what is written through one shows in others. What is not here is
@@ -7,19 +7,16 @@ no guess: it raises an error at the line that asks for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import count
-from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from shard_dialect.proof.contractions import Over, contracted
-from shard_dialect.proof.elementwise import combined, reduced, selected
+from shard_dialect.proof.elementwise import combined, reduced
 from shard_dialect.proof.field import ONE
 from shard_dialect.proof.machine import OPS, Data, Machine, Value
 from shard_dialect.proof.reading import Op, Type
@@ -210,12 +207,12 @@ class Array:
         return (self[each] for each in range(len(self)))
 
     def __getitem__(self, key: Any) -> Array:
-        return self.with_data(np.asarray(self.data[_key(key)]))
+        return self.with_data(np.asarray(self.data[as_index(key)]))
 
     def __setitem__(self, key: Any, new: Any) -> None:
         only(not self.is_read_only, "a write through a view of other bits")
         value = of(self.s, new, self.dtype)
-        key = _key(key)
+        key = as_index(key)
         if self.s.assembles():
             if self.written is None:
                 self.written = np.zeros(self.shape, bool)
@@ -231,7 +228,7 @@ class Array:
     def __array_ufunc__(self, ufunc: Any, method: str, *given: Any, **more: Any) -> Array:
         only(not more or set(more) <= {"axis", "dtype"}, f"np.{ufunc.__name__} with {list(more)}")
         if method == "reduce":
-            return reduced_along(self.s, _KINDS[ufunc.__name__], given[0], **{"axis": 0, **more})
+            return reduced_along(self.s, KINDS[ufunc.__name__], given[0], **{"axis": 0, **more})
         if method != "__call__":
             raise NotKnown(f"np.{ufunc.__name__}.{method}")
         return elementwise(self.s, ufunc.__name__, *given)
@@ -317,9 +314,10 @@ def only(is_known: bool, what: str) -> None:
         raise NotKnown(what)
 
 
-def _key(key: Any) -> Any:
+def as_index(key: Any) -> Any:
+    """An index, in which arrays are their numbers."""
     if isinstance(key, tuple):
-        return tuple(map(_key, key))
+        return tuple(map(as_index, key))
     return key.numbers() if isinstance(key, Array) else key
 
 
@@ -372,17 +370,17 @@ def together(s: Setting, given: Sequence[Any]) -> tuple[list[Array], np.dtype[An
     return [of(s, each, dtype) for each in given], dtype
 
 
-_KINDS = {
+KINDS = {
     "add": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "maximum": "max",
     "minimum": "min", "fmax": "max", "fmin": "min", "bitwise_and": "and", "bitwise_or": "or",
     "bitwise_xor": "xor", "logical_and": "and", "logical_or": "or", "logical_xor": "xor",
     "left_shift": "shl", "right_shift": "shr", "fmod": "rem", "floor_divide": "floordiv",
 }  # fmt: skip
-_COMPARISONS = {
+COMPARISONS = {
     "equal": "EQ", "not_equal": "NE", "less": "LT", "less_equal": "LE", "greater": "GT",
     "greater_equal": "GE",
 }  # fmt: skip
-_FUNCTIONS = {
+FUNCTIONS = {
     "exp": "exponential exp", "log": "log", "tanh": "tanh", "sqrt": "sqrt", "sin": "sine sin",
     "cos": "cosine cos", "tan": "tan", "log1p": "log_plus_one log1p", "cbrt": "cbrt",
     "expm1": "exponential_minus_one expm1", "floor": "floor", "ceil": "ceil", "trunc": "trunc",
@@ -408,19 +406,19 @@ def elementwise(s: Setting, name: str, *given: Any) -> Array:
         dtype = np.dtype(np.float64)
         arrays = [each.astype(dtype) for each in arrays]
     shape = np.broadcast_shapes(*(each.shape for each in arrays))
-    values, direction = _of_one_rank(arrays, shape), _COMPARISONS.get(name)
+    values, direction = of_one_rank(arrays, shape), COMPARISONS.get(name)
     if direction is not None:
         return as_array(s, _compared(s, direction, values, type_of(dtype, shape)), bool, shape)
     if len(given) == 1 and (is_number(dtype) or dtype.kind == "b"):
         return _of_one(s, name, values[0], dtype)
-    if name in _KINDS:
+    if name in KINDS:
         return _combined(s, name, values, dtype, shape)
-    if name not in _FUNCTIONS or is_number(dtype):
+    if name not in FUNCTIONS or is_number(dtype):
         raise NotKnown(f"np.{name} of {dtype}")
     arrays = [s.array(s, np.broadcast_to(each.data, shape), each.dtype) for each in arrays]
     made = {"real": _part(dtype), "imag": _part(dtype)}.get(name, dtype)
     made = np.dtype(bool) if name in _OF_BITS else made
-    return called(s, _FUNCTIONS[name].split(), arrays, made)
+    return called(s, FUNCTIONS[name].split(), arrays, made)
 
 
 def _of_one(s: Setting, name: str, value: Value, dtype: np.dtype[Any]) -> Array:
@@ -435,7 +433,7 @@ def _of_one(s: Setting, name: str, value: Value, dtype: np.dtype[Any]) -> Array:
 def _combined(
     s: Setting, name: str, values: Sequence[Value], dtype: np.dtype[Any], shape: Sequence[int]
 ) -> Array:
-    kind, type_ = _KINDS[name], type_of(dtype, shape)
+    kind, type_ = KINDS[name], type_of(dtype, shape)
     if dtype.kind == "b":
         kind = {"add": "or", "mul": "and"}.get(kind, kind)
         only(kind in ("and", "or", "xor", "max", "min"), f"np.{name} of bits")
@@ -469,7 +467,8 @@ def _of_integers(
     return as_array(s, found, dtype)
 
 
-def _of_one_rank(arrays: Sequence[Array], shape: Sequence[int]) -> list[Value]:
+def of_one_rank(arrays: Sequence[Array], shape: Sequence[int]) -> list[Value]:
+    """The values of arrays, with as many dimensions as a shape."""
     return [
         Value(
             each.data.reshape((*(1,) * (len(shape) - each.ndim), *each.shape)),
@@ -548,212 +547,3 @@ def matmul(s: Setting, a: Any, b: Any) -> Array:
     of_a, of_b = batch[len(batch) - max(a.ndim - 2, 0) :], batch[len(batch) - max(b.ndim - 2, 0) :]
     only(not of_a or not of_b or a.shape[:-2] == b.shape[:-2], "np.matmul that broadcasts")
     return einsum(s, f"{of_a}{left},{of_b}{right}->{batch}{made}", a, b)
-
-
-def tensordot(s: Setting, a: Any, b: Any, axes: Any) -> Array:
-    """The product summed over pairs of dimensions."""
-    a, b = of(s, a), of(s, b)
-    only(not isinstance(axes, int), "np.tensordot over a number of dimensions")
-    pairs = [list(each) if isinstance(each, Iterable) else [each] for each in axes]
-    letters = iter("abcdefghijklmnopqrstuvwxyz")
-    left = [next(letters) for _ in range(a.ndim)]
-    right = [next(letters) for _ in range(b.ndim)]
-    for x, y in zip(*pairs, strict=True):
-        right[y] = left[x]
-    summed = {left[each] for each in pairs[0]}
-    out = [each for each in (*left, *right) if each not in summed]
-    return einsum(s, f"{''.join(left)},{''.join(right)}->{''.join(out)}", a, b)
-
-
-def where(s: Setting, which: Any, yes: Any, no: Any) -> Array:
-    """Elements of one array or another one."""
-    (a, b), dtype = together(s, (yes, no))
-    bits = of(s, which, np.dtype(bool))
-    shape = np.broadcast_shapes(bits.shape, a.shape, b.shape)
-    values = _of_one_rank((bits, a, b), shape)
-    return as_array(s, selected(s.machine, values, type_of(dtype)), dtype, shape)
-
-
-def order_keys(s: Setting, x: Array) -> Data:
-    """Numbers that are in the order of the elements."""
-    if x.dtype.kind == "b":
-        return x.numbers()
-    if is_number(x.dtype):
-        return x.data.astype(np.uint64) if x.dtype == np.uint64 else x.data
-    only(x.dtype.kind != "c", "an order of complex numbers")
-    return s.machine.ranks(x.data)
-
-
-class Ufunc:
-    """A function of numpy with its methods."""
-
-    def __init__(self, s: Setting, name: str) -> None:
-        self.s, self.name = s, name
-
-    def __call__(self, *given: Any) -> Array:
-        return elementwise(self.s, self.name, *given)
-
-    def reduce(self, x: Any, axis: Any = 0, dtype: Any = None) -> Array:
-        only(self.name in _KINDS, f"np.{self.name}.reduce")
-        return reduced_along(self.s, _KINDS[self.name], x, axis, dtype)
-
-    def at(self, x: Array, index: Any, new: Any) -> None:
-        """One element after the other, those of one place in rounds."""
-        places = np.arange(x.size).reshape(x.shape)[_key(index)]
-        value = np.broadcast_to(of(self.s, new, x.dtype).data, places.shape).reshape(-1)
-        flat, targets = x.data.reshape(-1), places.reshape(-1)
-        only(np.shares_memory(flat, x.data) or not x.size, f"np.{self.name}.at of a view")
-        left = np.arange(targets.size)
-        while left.size:
-            _, once = np.unique(targets[left], return_index=True)
-            now = left[np.sort(once)]
-            pair = flat[targets[now]], value[now]
-            a, b = (self.s.array(self.s, each, x.dtype) for each in pair)
-            flat[targets[now]] = elementwise(self.s, self.name, a, b).data
-            left = np.setdiff1d(left, now)
-
-
-_SAME = (
-    "float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool_ complex64 "
-    "complex128 dtype inf nan pi newaxis iinfo finfo errstate number integer floating"
-).split()
-"""What is numpy's own."""
-_REDUCTIONS = {
-    "sum": "add", "prod": "mul", "max": "max", "min": "min", "all": "and", "any": "or",
-}  # fmt: skip
-_UFUNCS = {*_KINDS, *_COMPARISONS, *_FUNCTIONS, "invert", "logical_not", "true_divide", "matmul"}
-_VIEWS: Mapping[str, Callable[..., Data]] = {
-    "moveaxis": np.moveaxis, "expand_dims": np.expand_dims, "squeeze": np.squeeze,
-    "broadcast_to": np.broadcast_to, "flip": np.flip, "transpose": np.transpose, "roll": np.roll,
-    "reshape": np.reshape, "swapaxes": np.swapaxes,
-}  # fmt: skip
-"""Functions that move elements, whatever they are."""
-
-
-class Library:
-    """A module `numpy` for one rank; `load` and `save` are for files."""
-
-    ndarray = Array
-
-    def __init__(self, s: Setting, load: Callable[..., Any], save: Callable[..., None]) -> None:
-        self.setting, self.load, self.savez = s, load, save
-        self.einsum, self.tensordot = partial(einsum, s), partial(tensordot, s)
-        self.where = partial(where, s)
-        windows = SimpleNamespace(sliding_window_view=self._viewed(sliding_window_view))
-        self.lib = SimpleNamespace(stride_tricks=windows)
-        self.random = SimpleNamespace(Generator=object)
-
-    def __getattr__(self, name: str) -> Any:
-        if name in _SAME:
-            return getattr(np, name)
-        if name in _UFUNCS:
-            return Ufunc(self.setting, name)
-        if name in _VIEWS:
-            return self._viewed(_VIEWS[name])
-        if name in _REDUCTIONS:
-            return partial(reduced_along, self.setting, _REDUCTIONS[name])
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise NotKnown(f"np.{name}")
-
-    def _viewed(self, how: Callable[..., Data]) -> Callable[..., Array]:
-        def view(x: Any, *given: Any, **more: Any) -> Array:
-            array = of(self.setting, x)
-            return array.with_data(how(array.data, *given, **more))
-
-        return view
-
-    def full(self, shape: Any, number: Any, dtype: Any = None, order: str = "C") -> Array:
-        only(order == "C", "an order of memory")
-        shape = (shape,) if not isinstance(shape, Iterable) else tuple(map(int, shape))
-        one = of(self.setting, number, None if dtype is None else np.dtype(dtype))
-        return self.setting.array(self.setting, np.broadcast_to(one.data, shape).copy(), one.dtype)
-
-    def zeros(self, shape: Any, dtype: Any = np.float64) -> Array:
-        return self.full(shape, 0, dtype)
-
-    def ones(self, shape: Any, dtype: Any = np.float64) -> Array:
-        return self.full(shape, 1, dtype)
-
-    def empty(self, shape: Any, dtype: Any = np.float64) -> Array:
-        made = self.zeros(shape, dtype)
-        wild = self.setting.machine.undefined(type_of(made.dtype, made.shape))
-        return as_array(self.setting, wild, made.dtype, made.shape)
-
-    def zeros_like(self, x: Array) -> Array:
-        return self.zeros(x.shape, x.dtype)
-
-    def empty_like(self, x: Array) -> Array:
-        return self.empty(x.shape, x.dtype)
-
-    def full_like(self, x: Array, number: Any) -> Array:
-        return self.full(x.shape, number, x.dtype)
-
-    def array(self, x: Any, dtype: Any = None, order: str = "C") -> Array:
-        only(order in ("C", "K"), "an order of memory")
-        return of(self.setting, x, None if dtype is None else np.dtype(dtype)).copy()
-
-    def asarray(self, x: Any, dtype: Any = None, order: str = "C") -> Array:
-        only(order in ("C", "K"), "an order of memory")
-        found = of(self.setting, x, None if dtype is None else np.dtype(dtype))
-        return found if found.data.flags.c_contiguous else found.copy()
-
-    def ascontiguousarray(self, x: Any) -> Array:
-        return self.asarray(x)
-
-    def frombuffer(self, data: Any, dtype: Any) -> Array:
-        return of(self.setting, np.frombuffer(data, dtype))
-
-    def arange(self, *given: Any, dtype: Any = None) -> Array:
-        return of(self.setting, np.arange(*map(int, given), dtype=dtype))
-
-    def concatenate(self, parts: Any, axis: int = 0) -> Array:
-        arrays, dtype = together(self.setting, list(parts))
-        joined = np.concatenate([each.data for each in arrays], axis)
-        return self.setting.array(self.setting, joined, dtype)
-
-    def stack(self, parts: Any, axis: int = 0) -> Array:
-        arrays, dtype = together(self.setting, list(parts))
-        joined = np.stack([each.data for each in arrays], axis)
-        return self.setting.array(self.setting, joined, dtype)
-
-    def split(self, x: Any, parts: Any, axis: int = 0) -> list[Array]:
-        array = of(self.setting, x)
-        return [array.with_data(each) for each in np.split(array.data, parts, axis)]
-
-    def clip(self, x: Any, low: Any, high: Any) -> Array:
-        return elementwise(
-            self.setting, "minimum", elementwise(self.setting, "maximum", x, low), high
-        )
-
-    def take_along_axis(self, x: Any, at: Any, axis: int) -> Array:
-        array = of(self.setting, x)
-        places = of(self.setting, at).numbers()
-        return array.with_data(np.take_along_axis(array.data, places, axis))
-
-    def argsort(self, x: Any, axis: int = -1, kind: str = "") -> Array:
-        only(kind == "stable", "a sort that is not stable")
-        keys = order_keys(self.setting, of(self.setting, x))
-        return self._positions(np.argsort(keys, axis=axis, kind="stable"))
-
-    def sort(self, x: Any, axis: int = -1, kind: str = "stable") -> Array:
-        return self.take_along_axis(x, self.argsort(x, axis, kind), axis)
-
-    def lexsort(self, keys: Sequence[Any], axis: int = -1) -> Array:
-        listed = [order_keys(self.setting, of(self.setting, each)) for each in keys]
-        return self._positions(np.lexsort(listed, axis))
-
-    def argmax(self, x: Any, axis: Any = None) -> Array:
-        return self._positions(np.argmax(order_keys(self.setting, of(self.setting, x)), axis=axis))
-
-    def argmin(self, x: Any, axis: Any = None) -> Array:
-        return self._positions(np.argmin(order_keys(self.setting, of(self.setting, x)), axis=axis))
-
-    def argwhere(self, x: Any) -> Array:
-        return self._positions(np.argwhere(x.numbers()))
-
-    def ravel_multi_index(self, at: Any, sizes: Sequence[int]) -> int:
-        return int(np.ravel_multi_index(tuple(map(int, at)), tuple(sizes)))
-
-    def _positions(self, data: Any) -> Array:
-        return self.setting.array(self.setting, np.asarray(data), np.int64)

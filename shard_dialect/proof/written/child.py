@@ -27,6 +27,8 @@ from shard_dialect.proof.field import Field
 from shard_dialect.proof.machine import Cancellation, Machine, Sampled, Unproven
 from shard_dialect.proof.reading import Grid, Program
 from shard_dialect.proof.written import arrays, ranks, torch_arrays
+from shard_dialect.proof.written.library import Library
+from shard_dialect.proof.written.meeting import Meeting, Stopped, Waiting
 from shard_dialect.proof.written.messages import read_message, write_message
 
 _STACK = 64 << 20
@@ -64,7 +66,7 @@ class Run:
         """The global results. Raises `Refused`."""
         self.saved: dict[str, Any] = {}
         self.failures: list[Refused] = []
-        meeting = ranks.Meeting(self.size)
+        meeting = Meeting(self.size)
         threading.stack_size(_STACK)
         threads = [
             threading.Thread(target=self._rank, args=(meeting, rank), daemon=True)
@@ -82,7 +84,7 @@ class Run:
         names = sorted(self.saved, key=lambda name: int(name.removeprefix("result")))
         return [self.saved[name] for name in names]
 
-    def _rank(self, meeting: ranks.Meeting, rank: int) -> None:
+    def _rank(self, meeting: Meeting, rank: int) -> None:
         mpi, world = ranks.library(meeting, rank, self.size)
 
         def load(name: Any, **_: Any) -> _File:
@@ -123,9 +125,9 @@ class Run:
         try:
             with np.errstate(all="ignore"):
                 run()
-        except ranks.Stopped:
+        except Stopped:
             return None
-        except ranks.Waiting:
+        except Waiting:
             return Refused("torn", "all ranks wait for each other", self._line())
         except SystemExit as error:
             match = re.search(r"start (\d+) ranks", str(error.code))
@@ -158,7 +160,7 @@ class _File(dict[str, Any]):
 def _elements(request: Mapping[str, Any], given: Sequence[Any], run: Run) -> tuple[Any, list[Any]]:
     """The results at one point of the field."""
     sampled, cancellation = Sampled(), Cancellation(request["cancels"])
-    points = Field(request["gap"], request["seed"])
+    points = Field(request["gap"], request["seed"], joins=request["joins"])
 
     def library(rank: int, load: Any, save: Any, assembles: Callable[[], bool]) -> Any:
         generator = np.random.default_rng((4, request["seed"], request["garbage"], rank))
@@ -177,7 +179,7 @@ def _elements(request: Mapping[str, Any], given: Sequence[Any], run: Run) -> tup
         names = frozenset(request["names"])
         array = torch_arrays.Tensor if run.is_torch else arrays.Array
         setting = arrays.Setting(machine, names, _LOCATION, assembles, array)
-        return arrays.Library(setting, load, save)
+        return Library(setting, load, save)
 
     def inputs(numpy: Any) -> list[Any]:
         pairs = zip(given, request["dtypes"], strict=True)

@@ -1,90 +1,31 @@
-"""Ranks that are threads, and what they say to each other: the part of mpi4py that programs use.
-
-A call of a group is complete when all members have made it. Where all ranks wait for others, they
-would for ever.
-"""
+"""The part of mpi4py that programs of ranks use."""
 
 from __future__ import annotations
 
-import threading
-from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from shard_dialect.proof.written.arrays import Array, Memory, NotKnown, elementwise
+from shard_dialect.proof.written.arrays import Array, Memory, NotKnown, elementwise, only
+from shard_dialect.proof.written.meeting import (
+    ANY_SOURCE,
+    ANY_TAG,
+    PROC_NULL,
+    Letter,
+    Meeting,
+    Slot,
+    array_of,
+    contents,
+    copied,
+    make_wild,
+    receive,
+)
 
-PROC_NULL, ANY_SOURCE, ANY_TAG = -2, -1, -1
-
-
-class Waiting(Exception):
-    """All ranks wait for each other."""
-
-
-class Stopped(Exception):
-    """Another rank has raised an error."""
-
-
-@dataclass
-class Meeting:
-    """Where ranks leave what others take."""
-
-    alive: int
-    changed: threading.Condition = field(default_factory=threading.Condition)
-    posts: dict[Hashable, dict[int, Any]] = field(default_factory=lambda: defaultdict(dict))
-    mail: dict[Hashable, list[Any]] = field(default_factory=lambda: defaultdict(list))
-    waits: dict[int, Callable[[], bool]] = field(default_factory=dict)
-    is_over: bool = False
-
-    def until(self, rank: int, is_ready: Callable[[], bool]) -> None:
-        """Wait, with the lock held."""
-        self.waits[rank] = is_ready
-        while not is_ready():
-            if self.is_over:
-                raise Stopped
-            if len(self.waits) == self.alive and not any(each() for each in self.waits.values()):
-                self.is_over = True
-                self.changed.notify_all()
-                raise Waiting
-            self.changed.wait(1.0)
-        del self.waits[rank]
-
-    def leave(self, *, is_failed: bool) -> None:
-        """A rank has ended."""
-        with self.changed:
-            self.alive -= 1
-            self.is_over |= is_failed
-            self.changed.notify_all()
-
-
-def contents(buffer: Any) -> Any:
-    """A copy of what is sent: elements, or their bytes."""
-    if isinstance(buffer, Memory):
-        return contents(buffer.array)
-    if isinstance(buffer, (list, tuple)):
-        raise NotKnown("a buffer with its type")
-    return (buffer.data if isinstance(buffer, Array) else _plain(buffer)).reshape(-1).copy()
-
-
-def _plain(buffer: Any) -> Any:
-    """The memory of an array of numpy, or of a tensor of torch."""
-    return buffer.numpy() if hasattr(buffer, "numpy") else np.asarray(buffer)
-
-
-def receive(buffer: Any, data: Any) -> None:
-    """Write what has come; it must fit."""
-    array = buffer.array if isinstance(buffer, Memory) else buffer
-    target = array.data if isinstance(array, Array) else _plain(array)
-    flat = target.reshape(-1)
-    if not np.shares_memory(flat, target) and target.size:
-        raise NotKnown("a buffer that is not contiguous")
-    if flat.size != data.size or flat.dtype != data.dtype:
-        raise ValueError(f"a message of {data.size} elements into a buffer of {flat.size}")
-    flat[...] = data
+IN_PLACE = object()
 
 
 @dataclass(frozen=True)
@@ -95,29 +36,47 @@ class Reduction:
 
     def of(self, parts: Sequence[Any], like: Any) -> Any:
         """The parts joined, as elements of the array `like`."""
-        if isinstance(like, Memory):
-            raise NotKnown("a sum of bytes")
+        only(not isinstance(like, Memory), "a sum of bytes")
+        like = array_of(like)
         if not isinstance(like, Array):
             return reduce(getattr(np, self.name), parts)
         arrays = [Array(like.s, each, like.dtype) for each in parts]
         return reduce(lambda a, b: elementwise(like.s, self.name, a, b), arrays).data
 
+    def of_objects(self, parts: Sequence[Any]) -> Any:
+        """Arrays or numbers joined."""
+        return copied(reduce(getattr(np, self.name), parts))
 
-class Done:
-    """A request that has been answered."""
 
-    def Test(self) -> bool:
-        return True
+SUM = Reduction("add")
+
+
+class Request:
+    """What is under way: a message that was sent, or one that is to come."""
+
+    def __init__(self, finish: Callable[[], Any] = lambda: None, *, is_sent: bool = False) -> None:
+        self._finish, self._is_sent, self._is_done, self._result = finish, is_sent, False, None
+
+    def wait(self, *_: Any) -> Any:
+        if not self._is_done:
+            self._is_done, self._result = True, self._finish()
+        return self._result
 
     def Wait(self, *_: Any) -> bool:
+        self.wait()
         return True
 
-    wait = Wait
-    test = Test
+    def Test(self) -> bool:
+        only(self._is_sent or self._is_done, "whether a message has come")
+        return True
+
+    is_completed = Test
 
     @staticmethod
-    def Waitall(requests: Any, *_: Any) -> None:
-        del requests
+    def waitall(requests: Any, *_: Any) -> list[Any]:
+        return [each.wait() for each in requests]
+
+    Waitall = waitall
 
 
 class Comm:
@@ -175,16 +134,18 @@ class Comm:
         parts = [np.split(each, self.size)[self.rank] for each in listed]
         receive(received, np.concatenate(parts))
 
-    def Allreduce(self, sent: Any, received: Any, op: Reduction) -> None:
+    def Allreduce(self, sent: Any, received: Any, op: Reduction = SUM) -> None:
+        sent = received if sent is IN_PLACE else sent
         listed = self.meet(("allreduce", op), contents(sent))
         receive(received, op.of(listed, received).reshape(-1))
 
-    def Reduce_scatter_block(self, sent: Any, received: Any, op: Reduction) -> None:
+    def Reduce_scatter_block(self, sent: Any, received: Any, op: Reduction = SUM) -> None:
         listed = self.meet(("reduce_scatter", op), contents(sent))
         parts = [np.split(each, self.size)[self.rank] for each in listed]
         receive(received, op.of(parts, received).reshape(-1))
 
-    def Reduce(self, sent: Any, received: Any, op: Reduction, root: int = 0) -> None:
+    def Reduce(self, sent: Any, received: Any, op: Reduction = SUM, root: int = 0) -> None:
+        sent = received if sent is IN_PLACE and self.rank == root else sent
         listed = self.meet(("reduce", op, root), contents(sent))
         if self.rank == root:
             receive(received, op.of(listed, received).reshape(-1))
@@ -204,48 +165,132 @@ class Comm:
         receive(received, np.split(whole, self.size)[self.rank])
 
     def gather(self, given: Any, root: int = 0) -> Any:
-        listed = self.meet(("gather of objects", root), given)
+        listed = self.meet(("gather of objects", root), copied(given))
         self.gathered = self.rank == root
         return listed if self.rank == root else None
 
-    def Isend(self, sent: Any, dest: int, tag: int = 0) -> Done:
+    def allgather(self, given: Any) -> list[Any]:
+        return copied(self.meet("allgather of objects", copied(given)))
+
+    def alltoall(self, given: Sequence[Any]) -> list[Any]:
+        listed = self.meet("alltoall of objects", copied(given))
+        return [copied(each[self.rank]) for each in listed]
+
+    def allreduce(self, given: Any, op: Reduction = SUM) -> Any:
+        return op.of_objects(self.meet(("allreduce of objects", op), copied(given)))
+
+    def reduce(self, given: Any, op: Reduction = SUM, root: int = 0) -> Any:
+        listed = self.meet(("reduce of objects", op, root), copied(given))
+        return op.of_objects(listed) if self.rank == root else None
+
+    def bcast(self, given: Any, root: int = 0) -> Any:
+        own = copied(given) if self.rank == root else None
+        return copied(self.meet(("bcast of objects", root), own)[root])
+
+    def scatter(self, given: Any, root: int = 0) -> Any:
+        own = copied(given) if self.rank == root else None
+        return copied(self.meet(("scatter of objects", root), own)[root][self.rank])
+
+    def _box(self, rank: int, what: str) -> Hashable:
+        """Where a member finds its messages."""
+        return self._name, what, self._ranks[rank]
+
+    def _sent(self, what: str, dest: int, tag: int, data: Any, buffer: Any = None) -> Letter:
+        letter = Letter(self.rank, tag, data, buffer, is_taken=dest == PROC_NULL)
         if dest != PROC_NULL:
-            m = self._meeting
-            with m.changed:
-                key = (self._name, "mail", self._ranks[dest])
-                m.mail[key].append((self.rank, tag, contents(sent), sent))
-                m.changed.notify_all()
-        return Done()
+            self._meeting.send(self._box(dest, what), letter)
+        return letter
+
+    def _wait_for(self, letter: Letter) -> None:
+        """Until it is taken: a library may keep messages, and may not."""
+        m = self._meeting
+        with m.changed:
+            m.until(self._own, lambda: letter.is_taken, is_kept=True)
+
+    def _asked(self, what: str, source: int, tag: int) -> Callable[[], Any]:
+        """Ask for a message; what gives it when it has come."""
+        slot, box = Slot(source, tag), self._box(self.rank, what)
+        if source == PROC_NULL:
+            return lambda: None
+        self._meeting.ask(box, slot)
+        return lambda: self._meeting.taken(self._own, box, slot)
+
+    def Isend(self, sent: Any, dest: int, tag: int = 0) -> Request:
+        letter = self._sent("elements", dest, tag, contents(sent), sent)
+        return Request(letter.complete, is_sent=True)
+
+    def Send(self, sent: Any, dest: int, tag: int = 0) -> None:
+        self._wait_for(self._sent("elements", dest, tag, contents(sent)))
+
+    Ssend = Send
 
     def Recv(self, received: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> None:
+        data = self._asked("elements", source, tag)()
+        if data is not None:
+            receive(received, data)
+
+    def Irecv(self, received: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
+        only(source != ANY_SOURCE, "a message of any rank that is received later")
         if source == PROC_NULL:
-            return
-        m, key = self._meeting, (self._name, "mail", self._own)
+            return Request()
+        make_wild(received)
+        before, finish = contents(received), self._asked("elements", source, tag)
 
-        def fits(letter: Any) -> bool:
-            return source in (ANY_SOURCE, letter[0]) and tag in (ANY_TAG, letter[1])
+        def written() -> None:
+            data = finish()
+            same = np.array_equal(contents(received), before, equal_nan=True)
+            only(same, "a buffer that is written to before its message has come")
+            receive(received, data)
 
-        with m.changed:
-            m.until(self._own, lambda: any(map(fits, m.mail[key])))
-            letters = [each for each in m.mail[key] if fits(each)]
-            if len({each[0] for each in letters}) > 1:
-                raise NotKnown("a message of any of several senders")
-            letter = letters[0]
-            m.mail[key] = [each for each in m.mail[key] if each is not letter]
-            if not np.array_equal(contents(letter[3]), letter[2], equal_nan=True):
-                raise NotKnown("a message that is written to before it is received")
-        receive(received, letter[2])
+        return Request(written)
 
     def Sendrecv(
-        self, sent: Any, dest: int, sendtag: int, received: Any, source: int, recvtag: int
+        self,
+        sent: Any,
+        dest: int,
+        sendtag: int = 0,
+        received: Any = None,
+        source: int = ANY_SOURCE,
+        recvtag: int = ANY_TAG,
+        *,
+        recvbuf: Any = None,
     ) -> None:
-        self.Isend(sent, dest, sendtag)
-        self.Recv(received, source, recvtag)
+        self._sent("elements", dest, sendtag, contents(sent))
+        self.Recv(recvbuf if received is None else received, source, recvtag)
+
+    def isend(self, given: Any, dest: int, tag: int = 0) -> Request:
+        self._sent("objects", dest, tag, copied(given))
+        return Request(is_sent=True)
+
+    def send(self, given: Any, dest: int, tag: int = 0) -> None:
+        self._wait_for(self._sent("objects", dest, tag, copied(given)))
+
+    def irecv(self, buf: None = None, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
+        only(source != ANY_SOURCE, "a message of any rank that is received later")
+        return Request(self._asked("objects", source, tag))
+
+    def recv(self, buf: None = None, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Any:
+        return self._asked("objects", source, tag)()
+
+    def sendrecv(
+        self,
+        given: Any,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: None = None,
+        source: int = ANY_SOURCE,
+        recvtag: int = ANY_TAG,
+    ) -> Any:
+        self._sent("objects", dest, sendtag, copied(given))
+        return self.recv(recvbuf, source, recvtag)
 
 
 _OPS = {
     "SUM": "add", "PROD": "multiply", "MAX": "maximum", "MIN": "minimum", "BAND": "bitwise_and",
     "BOR": "bitwise_or", "BXOR": "bitwise_xor", "LAND": "logical_and", "LOR": "logical_or",
+}  # fmt: skip
+_TYPES = {
+    "FLOAT": "float32", "DOUBLE": "float64", "INT": "int32", "LONG": "int64", "BOOL": "bool",
 }  # fmt: skip
 
 
@@ -253,7 +298,8 @@ def library(meeting: Meeting, rank: int, size: int) -> tuple[SimpleNamespace, Co
     """A module `mpi4py.MPI` for one rank, and its world."""
     world = Comm(meeting, "world", range(size), rank)
     listed: dict[str, Any] = {name: Reduction(how) for name, how in _OPS.items()}
+    listed |= {name: np.dtype(dtype) for name, dtype in _TYPES.items()}
     return SimpleNamespace(
-        COMM_WORLD=world, Comm=Comm, Op=Reduction, Request=Done, PROC_NULL=PROC_NULL,
-        ANY_SOURCE=ANY_SOURCE, ANY_TAG=ANY_TAG, **listed,
+        COMM_WORLD=world, Comm=Comm, Op=Reduction, Request=Request, PROC_NULL=PROC_NULL,
+        ANY_SOURCE=ANY_SOURCE, ANY_TAG=ANY_TAG, IN_PLACE=IN_PLACE, **listed,
     ), world  # fmt: skip

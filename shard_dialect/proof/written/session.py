@@ -110,6 +110,7 @@ def _evaluated(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
         "kind": "elements",
         "gap": m.field.gap,
         "seed": m.field.seed,
+        "joins": m.field.joins,
         "garbage": int(m.generator.integers(1 << 31)),
         "is_ordered": m.is_ordered,
         "splits_exponents": m.splits_exponents,

@@ -15,7 +15,6 @@ from shard_dialect.proof.machine import OPS
 from shard_dialect.proof.reading import Op
 from shard_dialect.proof.written.arrays import (
     Array,
-    Library,
     NotKnown,
     as_array,
     called,
@@ -23,12 +22,13 @@ from shard_dialect.proof.written.arrays import (
     elementwise,
     of,
     only,
-    order_keys,
     reduced_along,
     together,
     type_of,
 )
-from shard_dialect.proof.written.ranks import Comm, Done, Meeting, Reduction, contents, receive
+from shard_dialect.proof.written.library import Library, order_keys
+from shard_dialect.proof.written.meeting import Meeting, contents, make_wild, receive
+from shard_dialect.proof.written.ranks import SUM, Comm, Reduction, Request
 
 
 class Tensor(Array):
@@ -254,10 +254,10 @@ class _Talk:
 class Distributed:
     """A module `torch.distributed` for one rank: groups have their ranks in ascending order."""
 
-    P2POp, Work = _Talk, Done
+    P2POp, Work = _Talk, Request
     ProcessGroup = object
     ReduceOp = SimpleNamespace(
-        SUM=Reduction("add"),
+        SUM=SUM,
         PRODUCT=Reduction("multiply"),
         MAX=Reduction("maximum"),
         MIN=Reduction("minimum"),
@@ -307,9 +307,8 @@ class Distributed:
     def reduce(self, x: Any, dst: int, op: Any = ReduceOp.SUM, group: Any = None) -> None:
         group = self._of(group)
         group.Reduce(x, x, op, group.position(dst))
-        if group.rank != group.position(dst) and isinstance(x, Array):
-            wild = x.s.machine.undefined(type_of(x.dtype, x.shape))
-            x.data[...] = as_array(x.s, wild, x.dtype, x.shape).data  # torch says nothing of it
+        if group.rank != group.position(dst):
+            make_wild(x)  # torch says nothing of it
 
     def reduce_scatter(
         self, received: Any, sent: Sequence[Any], op: Any = ReduceOp.SUM, group: Any = None
@@ -341,25 +340,29 @@ class Distributed:
         if received is not None:
             received[:] = listed
 
-    def isend(self, sent: Any, dst: int, group: Any = None, tag: int = 0) -> Done:
+    def isend(self, sent: Any, dst: int, group: Any = None, tag: int = 0) -> Request:
         group = self._of(group)
         return group.Isend(sent, group.position(dst), tag)
+
+    def send(self, sent: Any, dst: int, group: Any = None, tag: int = 0) -> None:
+        group = self._of(group)
+        group.Send(sent, group.position(dst), tag)
 
     def recv(self, received: Any, src: int | None = None, group: Any = None, tag: int = 0) -> None:
         group = self._of(group)
         group.Recv(received, -1 if src is None else group.position(src), tag)
 
-    def irecv(self, *_: Any, **__: Any) -> Done:
-        """Only in a batch, whose messages have all been sent."""
-        raise NotKnown("torch.distributed.irecv outside of a batch")
+    def irecv(
+        self, received: Any, src: int | None = None, group: Any = None, tag: int = 0
+    ) -> Request:
+        group = self._of(group)
+        return group.Irecv(received, -1 if src is None else group.position(src), tag)
 
-    def batch_isend_irecv(self, talks: Iterable[_Talk]) -> list[Done]:
-        """All are sent before any is received."""
-        listed = sorted(talks, key=lambda each: each.how.__name__ != "isend")
-        for each in listed:
-            send_or_receive = self.isend if each.how.__name__ == "isend" else self.recv
-            send_or_receive(each.tensor, each.peer, each.group)
-        return [Done() for _ in listed]
+    def batch_isend_irecv(self, talks: Iterable[_Talk]) -> list[Request]:
+        """All are under way at once."""
+        return [
+            getattr(self, each.how.__name__)(each.tensor, each.peer, each.group) for each in talks
+        ]
 
 
 def is_used(text: str) -> bool:
