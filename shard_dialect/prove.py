@@ -2,11 +2,12 @@
 
     python -m shard_dialect.prove in.mlir local.mlir
     python -m shard_dialect.prove in.mlir local.mlir --entry=layer --json
+    python -m shard_dialect.prove in.mlir by_hand.mlir --boundary='x=[[data]]'
 
 The first file has the unsharded program, the second what devices run: the local form, whoever wrote
 it, or global tensors in an earlier form, or with manual computations; or a .py file, such as
 `shard-opt --emit-python` writes, which a process of its own runs. Else neither program runs,
-but to confirm a refutation.
+but to confirm a refutation. `--boundary` says which shards a program that others wrote is given.
 
 The exit status is 0 if that is proven, 1 if it is refuted or cannot be asked, and 2 if it is
 unknown: what follows `shard-prove ... &&` is done for what is proven only (docs/proof.md).
@@ -80,11 +81,17 @@ def _proof(options: argparse.Namespace) -> Proof:
     with make_context():
         unsharded = Unsharded.read(options.unsharded, options.entry)
         if options.local.endswith(".py"):
+            if options.boundary:
+                raise ShardError("--boundary is for a .mlir file: a program in Python says it")
             doing("the proof", f"{options.local}:1:1")
             return confirmed_proof_of_python(unsharded, options.local, options.entry)
         source = Source.read(options.local)
         with source.file_locations(), at_start_of(source):
             module = source.parse()
+            if options.boundary:
+                from shard_dialect.cli.boundary import declare_boundary
+
+                declare_boundary(module, unsharded.source.parse(), options.entry, options.boundary)
             doing("the proof", f"{source.name}:1:1")
             return confirmed_proof(unsharded, module, options.entry)
 
@@ -105,6 +112,15 @@ def _parser() -> Parser:
         "local", metavar="LOCAL", help="a .mlir or .py file: what devices run; '-': standard input"
     )
     parser.add_argument("--entry", metavar="NAME", help="the function to judge (default: main)")
+    parser.add_argument(
+        "--boundary",
+        action="append",
+        default=[],
+        metavar="NAME=SHARDING",
+        help="what LOCAL is given of an argument, or gives of a result, where it does not say so "
+        "itself, as in x=[[], [model]] or result0=[[0]]; * stands for any text; what is not named "
+        "is whole on each device; may be repeated",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
     plugins.add_argument(parser)
     add_debug(parser)
