@@ -49,7 +49,7 @@ def declare_boundary(
     for text in texts:
         with of_option(f"--boundary={text}"):
             question = Question.read(text)
-            found = called(question.pattern, list(zip(range(len(names)), names, strict=True)))
+            found = called(question.pattern, enumerate(names))
             if not found:
                 known = ", ".join(each[-1] for each in names)
                 raise ShardError(f"nothing is called '{question.pattern}'; there are {known}")
