@@ -46,6 +46,15 @@ def crash_of(status: int) -> signal.Signals | None:
     return ended_by if ended_by in _CRASHES else None
 
 
+def compiler_in(what: str) -> str:
+    """Whose code it was that crashed in what a program did.
+
+    >>> compiler_in("the parser"), compiler_in("the compiler (--reference-by=xla)")
+    ('MLIR', 'XLA')
+    """
+    return "XLA" if "=xla)" in what else "MLIR"
+
+
 def signalled(number: int) -> str:
     """The message for a program that a signal has ended."""
     name = signal.Signals(number).name
@@ -190,7 +199,8 @@ class _Listener:
             return f"error: the program crashed ({crash.name}) in {shown(self._user)}"
         if crash is not None:
             where = f"{shown(self._location)}: " if self._location else ""
-            return f"{where}error: MLIR crashed ({crash.name}) in {shown(self._what)}"
+            who = compiler_in(self._what)
+            return f"{where}error: {who} crashed ({crash.name}) in {shown(self._what)}"
         number = os.WTERMSIG(status)
         if number == signal.SIGKILL:
             return "error: killed (SIGKILL): perhaps the memory ran out"

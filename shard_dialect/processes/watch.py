@@ -26,7 +26,7 @@ from shard_dialect.processes.launchers import Rank, end_job, ends_by_itself
 from shard_dialect.processes.progress import Progress, is_child_of, where_shown
 from shard_dialect.processes.report_killed_watch import Guard
 from shard_dialect.processes.startup import message_of
-from shard_dialect.processes.supervise import crash_of, end_with, remove, signalled
+from shard_dialect.processes.supervise import compiler_in, crash_of, end_with, remove, signalled
 from shard_dialect.processes.to_parent import USER, WRITES, heard, is_watched, tell
 
 _ALONE = Rank(0, 1)
@@ -392,7 +392,7 @@ class _Watch:
             return "failed", f"{where}error: {who} {text}"
         if crash:
             is_other = self._is_launched or self._user or what in (_START, COMPILED, REFERENCE)
-            who = who if is_other else "MLIR"
+            who = who if is_other else compiler_in(what)
             return "failed", f"{where}error: {who} crashed ({crash.name}) in {what}"
         if not os.WIFSIGNALED(status):
             code = os.WEXITSTATUS(status)
