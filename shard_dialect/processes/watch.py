@@ -102,12 +102,12 @@ def watched(rank: Rank | None, timeout: float = math.inf) -> None:
     answers, answer = os.pipe()
     where = where_shown() if rank is None or rank.number == 0 else None
     parent = os.getpid()
-    interrupts = {signal.SIGINT}  # are for the parent, which ends the child
+    interrupts = {signal.SIGINT}  # the parent tells of them; the child ends without a traceback
     signal.pthread_sigmask(signal.SIG_BLOCK, interrupts)
     # Before the program has threads: a fork copies only the thread that calls it.
     child = os.fork()
     if child == 0:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, interrupts)
     if child == 0:
         os.close(read)
@@ -401,6 +401,8 @@ class _Watch:
             # A library that loses the others may end the process, but not as if all were well.
             kind = "lost" if code else "failed"
             return kind, f"error: {who} ended in {what}, with exit status {code}"
+        if os.WTERMSIG(status) == signal.SIGINT:
+            return "failed", signalled(signal.SIGINT)
         name = signal.Signals(os.WTERMSIG(status)).name
         advice = ": perhaps the memory ran out" if name == "SIGKILL" else ""
         return "failed", f"error: {who} was killed ({name}) in {what}{advice}"
