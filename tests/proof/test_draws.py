@@ -191,10 +191,11 @@ def test_bits_are_counted(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("op", "wins"), [("math.clampf %x to [%low, %high]", "%low"), ("CLAMP", "%high")]
+    ("op", "ends"),
+    [("math.clampf %x to [%low, %high]", ("%low", "%high")), ("CLAMP", ("%high", "%low"))],
 )
-def test_which_end_of_a_clamp_wins(op: str, wins: str) -> None:
-    """Where the low end is above the high one, as the dialects have it."""
+def test_which_end_of_a_clamp_wins(op: str, ends: tuple[str, str]) -> None:
+    """Where the low end is above the high one, as the dialects have it; NaN stays what it is."""
     clamp = "%y = stablehlo.clamp %low, %x, %high" if op == "CLAMP" else f"%y = {op}"
     text = f"""
     func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {{
@@ -203,4 +204,17 @@ def test_which_end_of_a_clamp_wins(op: str, wins: str) -> None:
       {clamp} : tensor<4xf32>
       return %y : tensor<4xf32>
     }}"""
-    assert judged(text, text.replace("return %y", f"return {wins}")).answer == "proven"
+    found = [judged(text, text.replace("return %y", f"return {end}")).answer for end in ends]
+    assert found == ["unknown", "refuted"]
+
+
+def test_which_end_of_a_clamp_of_integers_wins() -> None:
+    text = """
+    func.func @main(%x: tensor<4xi32>) -> tensor<4xi32> {
+      %low = arith.constant dense<2> : tensor<4xi32>
+      %high = arith.constant dense<1> : tensor<4xi32>
+      %y = stablehlo.clamp %low, %x, %high : tensor<4xi32>
+      return %y : tensor<4xi32>
+    }"""
+    assert judged(text, text.replace("return %y", "return %high")).answer == "proven"
+    assert judged(text, text.replace("return %y", "return %low")).answer == "refuted"
