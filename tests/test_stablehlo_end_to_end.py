@@ -28,7 +28,12 @@ PIPELINES = (
     ("propagate,canonicalize,cse", "propagate,materialize,canonicalize", "cse,partition,lower"),
 )
 """Each in one go, or with its parts printed and read again in between."""
-REFUSALS = ("does not divide by", "they must agree", "which cross each other")
+REFUSALS = (
+    "does not divide by",
+    "they must agree",
+    "which cross each other",
+    "expected known and equal shapes",
+)
 """What the limits say may be refused here."""
 
 
