@@ -309,8 +309,8 @@ class Sharding:
     def without_uneven_axes(self, shape: Shape, grid: Grid, most_padding: float = 0) -> Sharding:
         """The sharding with only those major axes, or factors of axes, that divide each dimension.
 
-        A dimension whose shards begin at offsets keeps its axes, since the offsets are wanted. So
-        does one of whose elements the padding is `most_padding` at most, as a share.
+        A dimension whose shards begin at offsets keeps its axes: the offsets are annotated. So does
+        a dimension that gets at most `most_padding` times its elements as padding.
 
         >>> grid = Grid("g", (4, 2))
         >>> str(Sharding("g", ((0, 1), ())).without_uneven_axes((6, 3), grid))

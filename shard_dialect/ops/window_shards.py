@@ -106,13 +106,21 @@ def _skip_results(partitioned: PartitionedOp, factor: int, skips: Sequence[int])
     for dims, result, shard in results:
         for dim, factors in enumerate(dims or ()):
             if factor in factors and shard is not None:
-                shape = list(result.type.shape)
-                size, shape[dim] = shape[dim], shape[dim] + max(skips)
-                result.set_type(build.resized(result.type, shape))
                 with ir.InsertionPoint.after(op), op.location:
                     begin = as_index(shard.own(dim, skips))
-                    kept = build.extract_slice(result, begin, size, dim)
-                result.replace_all_uses_except(kept, kept.owner.operation)
+                    keep_part(result, dim, result.type.shape[dim] + max(skips), begin)
+
+
+def keep_part(result: ir.Value, dim: int, size: int, begin: int | ir.Value) -> None:
+    """Let a result have `size` elements along `dim`, of which its users read as many as they did.
+
+    These begin at `begin`; what reads them out is created at the insertion point.
+    """
+    shape = list(result.type.shape)
+    kept, shape[dim] = shape[dim], size
+    result.set_type(build.resized(result.type, shape))
+    own = build.extract_slice(result, begin, kept, dim)
+    result.replace_all_uses_except(own, own.owner.operation)
 
 
 def _padded(value: ir.Value, window: Window, outside: tuple[int, int]) -> ir.Value:

@@ -36,7 +36,7 @@ from shard_dialect.ops.scalar_functions import Trait
 from shard_dialect.ops.stablehlo import arithmetic
 from shard_dialect.ops.stablehlo.attribute_reading import integers, windows_of, write_padding
 from shard_dialect.ops.stablehlo.facets import expansion, python, sample
-from shard_dialect.ops.window_shards import WindowDimension, padding_of
+from shard_dialect.ops.window_shards import WindowDimension, keep_part, padding_of
 
 _SMALLER_INDEX: dict[Literal["max", "min"], Term] = {
     "max": ("lt", "b", "a"),
@@ -204,8 +204,8 @@ def partition_reduce_window(partitioned: PartitionedOp) -> None:
     write_padding(partitioned.op, padding)
 
 
-_SELECT, _SCATTER = range(2)
-"""The regions of `select_and_scatter`."""
+SELECT, SCATTER = range(2)
+"""The numbers of `select_and_scatter`'s regions."""
 
 
 def select_and_scatter(query: Query) -> ShardingRule | None:
@@ -221,7 +221,7 @@ def select_and_scatter(query: Query) -> ShardingRule | None:
     """
     factors = Factors(query)
     operand, source = factors.operands[:2]
-    joined = combiner(query.op, 1, _SCATTER)
+    joined = combiner(query.op, 1, SCATTER)
     for dim, along in enumerate(_windows(query.op)):
         size, windows = operand[dim], source[dim]
         if along.are_elements:
@@ -262,16 +262,13 @@ def partition_select_and_scatter(partitioned: PartitionedOp) -> None:
         reading = window.windows.reading(devices)
         assert reading is not None, "a dimension that is split has a reading"
         dim, (operand, result) = window.dim, (op.operands[0], op.results[0])
-        shape = list(result.type.shape)
-        before, kept = _reach(along) - reading.lead, shape[dim]
+        before = _reach(along) - reading.lead
         spanned = (reading.count - 1) * along.stride + along.extent
-        shape[dim] = max(spanned, before + kept)
+        size = max(spanned, before + result.type.shape[dim])
         with ir.InsertionPoint(op), op.location:
-            op.operands[0] = build.extract_slice(operand, reading.lead, shape[dim], dim)
-        result.set_type(build.resized(result.type, shape))
+            op.operands[0] = build.extract_slice(operand, reading.lead, size, dim)
         with ir.InsertionPoint.after(op), op.location:
-            own = build.extract_slice(result, before, kept, dim)
-        result.replace_all_uses_except(own, own.owner.operation)
+            keep_part(result, dim, size, before)
 
 
 _NAMES = {"stride": "window_strides", "dilation": "window_dilations", "base": "base_dilations"}

@@ -111,7 +111,7 @@ class InsertCollectives(ObjectiveOptions, Pass):
         kinds = OpKinds()
         targets = carry_partial_sums(targets, kinds, prices)
         targets = gather_before_loops(targets, kinds, prices)
-        targets = [keep_uneven(each, kinds, shardings, prices) for each in targets]
+        targets = [keep_uneven(each, kinds, prices) for each in targets]
         signatures = {each.function.name: each.signature for each in targets}
         for each in counted(targets, "functions"):
             _Materializer(each, shardings, signatures, kinds, self.strict, prices).run()

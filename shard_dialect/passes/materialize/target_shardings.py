@@ -362,12 +362,13 @@ class _Reader:
         sharding.check_sizes_known()
         grid = self.shardings.grid(sharding.grid)
         sharding = sharding.without_needless_offsets(shape, grid)
-        even = sharding.without_uneven_axes(shape, grid)
-        self.of[value] = sharding if self.has_uneven_annotation else even
-        if not self.has_uneven_annotation and even != sharding:
-            padded = sharding.without_uneven_axes(shape, grid, MOST_PADDING)
-            if padded != even:
-                self.uneven[value] = padded
+        if self.has_uneven_annotation:
+            self.of[value] = sharding
+            return
+        even = self.of[value] = sharding.without_uneven_axes(shape, grid)
+        padded = sharding.without_uneven_axes(shape, grid, MOST_PADDING)
+        if padded != even:
+            self.uneven[value] = padded
 
     def _check_grids(self) -> None:
         """Raise unless all shardings are on grids of as many devices."""

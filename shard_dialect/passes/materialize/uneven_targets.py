@@ -20,7 +20,6 @@ from math import inf
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.building import build
 from shard_dialect.ir.mesh import annotation_ops
-from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Op
 from shard_dialect.model import Sharding, ShardingError
 from shard_dialect.ops.op_kinds import OpKinds
@@ -31,18 +30,15 @@ from shard_dialect.passes.materialize.target_shardings import TargetShardings
 from shard_dialect.planner import Prices
 
 
-def keep_uneven(
-    targets: TargetShardings, kinds: OpKinds, shardings: Shardings, prices: Prices
-) -> TargetShardings:
+def keep_uneven(targets: TargetShardings, kinds: OpKinds, prices: Prices) -> TargetShardings:
     """The same target shardings, but uneven where that is cheaper."""
+    if not targets.uneven or targets.stages.transfers:
+        return targets
     function = targets.function
     made = {value for op in function.ops if _is_computed(op) for value in op.results}
     uneven = {v: each for v, each in targets.uneven.items() if v in made}
-    if not uneven or targets.stages.transfers:
-        return targets
     even, padded = (
-        _Priced(replace(targets, of=of), kinds, shardings, prices)
-        for of in (targets.of, targets.of | uneven)
+        _Priced(replace(targets, of=of), kinds, prices) for of in (targets.of, targets.of | uneven)
     )
     touching = {
         id(op): [value for value in (*op.operands, *op.results) if value in uneven]
@@ -68,7 +64,6 @@ class _Priced:
 
     targets: TargetShardings
     kinds: OpKinds
-    shardings: Shardings
     prices: Prices
 
     def price(self, op: Op) -> float:
@@ -90,13 +85,14 @@ class _Priced:
         if op.name in annotation_ops.OPS and op.results:
             return of[op.results[0]]
         sharding = of[value]
-        grid = self.shardings.grid(sharding.grid)
+        grid = self.targets.stages.shardings.grid(sharding.grid)
         return sharding if shape is None else sharding.without_uneven_axes(shape, grid)
 
     @cached_property
     def _choices(self) -> Choices:
         targets, values = self.targets, self.targets.function.values
-        resharded = ReshardedValues(targets.function, self.shardings, targets.grid, self.prices)
+        shardings = targets.stages.shardings
+        resharded = ReshardedValues(targets.function, shardings, targets.grid, self.prices)
         makers = {value: op for op in targets.function.ops for value in op.results}
         for value, sharding in targets.of.items():
             op = makers.get(value)

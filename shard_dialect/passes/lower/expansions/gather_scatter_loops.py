@@ -31,6 +31,7 @@ from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.loops_and_masks import generic
 from shard_dialect.ops.stablehlo.attribute_reading import integers
 from shard_dialect.ops.stablehlo.gather_scatter import Numbers
+from shard_dialect.ops.stablehlo.reduction_rules import SCATTER, SELECT
 from shard_dialect.passes.lower.expansions import loop_code
 from shard_dialect.passes.lower.expansions.loop_code import Number, Values
 
@@ -156,10 +157,6 @@ def _in_slice(dims: Numbers, starts: dict[int, ir.Value], position: Values, rank
     return offsets_found
 
 
-_SELECT, _SCATTER = 0, 1
-"""The numbers of the op's regions."""
-
-
 def keep(op: ir.Operation) -> Sequence[ir.Value]:
     """Before upstream's conversion, add a padding to the op, since upstream converts none with one.
 
@@ -218,7 +215,7 @@ def select_and_scatter(op: ir.Operation) -> Sequence[ir.Value]:
 
         def add() -> Values:
             elements = [loop_code.load(result, best), loop_code.load(source, indices)]
-            loop_code.store(loop_code.applied(op, _SCATTER, elements)[0], result, best)
+            loop_code.store(loop_code.applied(op, SCATTER, elements)[0], result, best)
             return []
 
         return loop_code.only_if(is_found, add)
@@ -232,6 +229,6 @@ def _better(op: ir.Operation, operand: ir.Value, best: Values, here: Values) -> 
     """Whether there is a best position now, and where: `here`, or as before."""
     is_found, *best_indices = best
     elements = [loop_code.load(operand, best_indices), loop_code.load(operand, here)]
-    keeps = loop_code.joined("andi", is_found, loop_code.applied(op, _SELECT, elements)[0])
+    keeps = loop_code.joined("andi", is_found, loop_code.applied(op, SELECT, elements)[0])
     chosen = [loop_code.chosen(keeps, *each) for each in zip(best_indices, here, strict=True)]
     return [loop_code.bit(True), *chosen]
