@@ -1,7 +1,7 @@
 """`python -m MODULE` as a fork of a process that has imported already what the module needs.
 
-    server (one a module) -- keeper -- program     for each program a keeper, which waits for it
-    client ------------------'                     has the server's socket, and MODULE's arguments
+    server -- program     the server has imported what some modules need, and waits for programs
+    client ---'           has the server's socket, MODULE's name and its arguments
 
 The client takes the program's place: its arguments, environment, folder and standard streams are
 the program's, it ends as that does, and the program is killed when the client is. Importing takes
@@ -12,7 +12,7 @@ import atexit
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
@@ -21,8 +21,8 @@ from tempfile import TemporaryDirectory
 CHILD = {"PYTHONWARNINGS": "default"}
 """What is in the environment of each program that a test starts."""
 FOLDER = Path(__file__).parent
-PROGRAMS = ("opt", "run", "report", "prove")
-MODULES = (*(f"shard_dialect.{name}" for name in PROGRAMS), "filecheck")
+PROGRAMS = tuple(f"shard_dialect.{name}" for name in ("opt", "run", "report", "prove"))
+MODULES = (*PROGRAMS, "filecheck")
 TORCHRUN = "torch.distributed.run"
 ANY = "python"
 """Stands for Python with any module or file; it has what `shard_dialect.run` needs."""
@@ -35,6 +35,12 @@ PYTHONS = (ANY, WITH_TORCH, WITH_MODELS)
 def cold(module: str) -> list[str]:
     """The command that a fork stands for."""
     return [sys.executable, *(() if module in PYTHONS else ("-m", module))]
+
+
+def servers_of(modules: Iterable[str]) -> list[list[str]]:
+    """The modules of each server: our programs have one, as they import the same."""
+    ours = [each for each in modules if each in PROGRAMS]
+    return [*([ours] if ours else []), *([each] for each in modules if each not in PROGRAMS)]
 
 
 class Forks:
@@ -50,7 +56,11 @@ class Forks:
         if hasattr(os, "pidfd_open"):
             self._folder = self._stack.enter_context(TemporaryDirectory())
             client = [sys.executable, "-I", "-S", str(FOLDER / "client.py")]
-            self.commands = {each: [*client, f"{self._folder}/{each}"] for each in self.commands}
+            self.commands = {
+                module: [*client, f"{self._folder}/{modules[0]}", module]
+                for modules in servers_of(self.commands)
+                for module in modules
+            }
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -58,9 +68,10 @@ class Forks:
 
     def start(self, environment: Mapping[str, str]) -> None:
         """With the environment that the programs will have."""
-        for module in self.commands if self._folder else ():
+        for modules in servers_of(self.commands) if self._folder else ():
+            path = f"{self._folder}/{modules[0]}"
             server = subprocess.Popen(
-                [sys.executable, "-m", "tests.forks.server", f"{self._folder}/{module}", module],
+                [sys.executable, "-m", "tests.forks.server", path, *modules],
                 cwd=FOLDER.parent.parent,
                 env=environment,
                 stdin=subprocess.PIPE,

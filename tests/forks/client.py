@@ -1,4 +1,4 @@
-"""Has the server at a socket start its module with the rest of the arguments, and ends as that.
+"""Has the server at a socket start a module with the rest of the arguments, and ends as that.
 
 `socket` and `signal` take longer to import than all else that this does.
 """
@@ -10,10 +10,10 @@ import os
 import sys
 
 
-def main(path: str, *arguments: str) -> None:
+def main(path: str, *module_and_arguments: str) -> None:
     link = socket.socket(socket.AF_UNIX)
     link.connect(path)
-    asked = marshal.dumps((list(arguments), os.getcwd(), dict(os.environ)))
+    asked = marshal.dumps((list(module_and_arguments), os.getcwd(), dict(os.environ)))
     more = [int(os.environ["PMI_FD"])] if "PMI_FD" in os.environ else []
     streams = b"".join(each.to_bytes(4, sys.byteorder) for each in (0, 1, 2, *more))
     rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)

@@ -1,6 +1,6 @@
-"""Imports what a module needs, and runs it in a fork for each client that comes.
+"""Imports what some modules need, and runs one in a fork for each client that comes.
 
-python -m tests.forks.server SOCKET MODULE
+python -m tests.forks.server SOCKET MODULE...
 """
 
 import gc
@@ -14,6 +14,8 @@ import signal
 import socket
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
 
 from tests.forks import ANY, FOLDER, PYTHONS, TORCHRUN, WITH_MODELS, WITH_TORCH, cold
 
@@ -55,6 +57,7 @@ PACKAGES = {
 those of others. jax, which judges, is imported where it is installed."""
 
 
+@cache
 def load(module: str) -> None:
     if module == "shard_dialect.opt":
         sys.modules["numpy"] = None  # type: ignore[assignment] # as `opt` does
@@ -95,45 +98,61 @@ def warm_up() -> None:
                 run_pipeline(module, "spmd,lower")
 
 
-def receive(link: socket.socket) -> tuple[list[str], str, dict[str, str], list[int]]:
+@dataclass(frozen=True)
+class Asked:
+    """What a client asks for: `module` with `arguments`, and its surroundings."""
+
+    module: str
+    arguments: list[str]
+    folder: str
+    environment: dict[str, str]
+    streams: list[int]
+
+
+def receive(link: socket.socket) -> Asked:
     head, streams, _, _ = socket.recv_fds(link, 8, 4)
     size, said = int.from_bytes(head, "little"), b""
     while len(said) < size:
         said += link.recv(size - len(said))
-    return *marshal.loads(said), streams
+    (module, *arguments), folder, environment = marshal.loads(said)
+    return Asked(module, arguments, folder, environment, streams)
 
 
-def keep(link: socket.socket, module: str) -> None:
-    """Return in a fork that is to go on as the client's program; wait for it in this process."""
-    arguments, folder, environment, streams = receive(link)
-    program = os.fork()
-    if program == 0:
-        link.close()
-        numbers = [0, 1, 2, *shared(environment)]
-        for number, stream in zip(numbers, streams, strict=True):
-            if stream != number:
-                os.dup2(stream, number)
-                os.close(stream)
-        for number, name in enumerate(("stdin", "stdout", "stderr")):
-            reopen(number, name)
-        os.chdir(folder)
-        if own(environment) != own(dict(os.environ)):
-            os.execve(sys.executable, [*cold(module), *arguments], environment)
-        os.environ.clear()
-        os.environ.update(environment)
-        sys.argv[1:] = arguments
-        sys.path[0] = folder
-        return
-    for stream in streams:
-        os.close(stream)
-    ended = os.pidfd_open(program)
-    ready, _, _ = select.select([ended, link], [], [])
-    if link in ready:
-        os.kill(program, signal.SIGKILL)
-    _, status = os.waitpid(program, 0)
-    if link not in ready:
-        link.sendall(status.to_bytes(4, "little"))
-    os._exit(0)
+def become(asked: Asked) -> None:
+    """Have the client's streams, folder, environment and arguments."""
+    numbers = [0, 1, 2, *shared(asked.environment)]
+    for number, stream in zip(numbers, asked.streams, strict=True):
+        if stream != number:
+            os.dup2(stream, number)
+            os.close(stream)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        reopen(number, name)
+    os.chdir(asked.folder)
+    if own(asked.environment) != own(dict(os.environ)):
+        command = [*cold(asked.module), *asked.arguments]
+        os.execve(sys.executable, command, asked.environment)
+    os.environ.clear()
+    os.environ.update(asked.environment)
+    sys.argv[1:] = asked.arguments
+    sys.path[0] = asked.folder
+
+
+@dataclass(frozen=True)
+class Started:
+    """A program that runs, and the client whose place it takes."""
+
+    process: int
+    ended: int
+    """What can be read when the program has ended."""
+    link: socket.socket
+
+    def finish(self, client_is_there: bool) -> None:
+        if not client_is_there:
+            os.kill(self.process, signal.SIGKILL)
+        _, status = os.waitpid(self.process, 0)
+        os.close(self.ended)
+        with self.link, suppress(BrokenPipeError):
+            self.link.sendall(status.to_bytes(4, "little"))
 
 
 def reopen(number: int, name: str) -> None:
@@ -153,28 +172,43 @@ def shared(environment: dict[str, str]) -> list[int]:
     return [int(environment["PMI_FD"])] if "PMI_FD" in environment else []
 
 
-def serve(path: str, module: str) -> None:
-    """Return in a fork that is to be a client's program; end when standard input does."""
-    load(module)
+def serve(path: str, modules: list[str]) -> str:
+    """Return in a fork that is to be a client's program, with its module.
+
+    The server ends when its standard input does.
+    """
+    for module in modules:
+        load(module)
     gc.collect()
     gc.freeze()  # or each fork's collections would copy all pages
+    started: list[Started] = []
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen(64)
         os.write(1, b"listens\n")
         while True:
-            ready, _, _ = select.select([0, listener], [], [])
+            watched = [part for each in started for part in (each.ended, each.link)]
+            ready, _, _ = select.select([0, listener, *watched], [], [])
             if 0 in ready:
                 os._exit(0)
+            for each in [each for each in started if {each.ended, each.link} & {*ready}]:
+                started.remove(each)
+                each.finish(client_is_there=each.ended in ready)
+            if listener not in ready:
+                continue
             link, _ = listener.accept()
-            if os.fork() == 0:
-                listener.close()
-                keep(link, module)
-                return
-            link.close()
-            with suppress(ChildProcessError):
-                while os.waitpid(-1, os.WNOHANG)[0]:
-                    pass
+            asked = receive(link)
+            process = os.fork()
+            if process == 0:
+                for opened in (listener, link, *(each.link for each in started)):
+                    opened.close()
+                for each in started:
+                    os.close(each.ended)
+                become(asked)
+                return asked.module
+            started.append(Started(process, os.pidfd_open(process), link))
+            for stream in asked.streams:
+                os.close(stream)
 
 
 def run(module: str) -> None:
@@ -203,6 +237,4 @@ def run_any() -> None:
 
 
 if __name__ == "__main__":
-    module = sys.argv.pop(2)
-    serve(sys.argv.pop(1), module)
-    run(module)
+    run(serve(sys.argv.pop(1), sys.argv[1:]))

@@ -94,6 +94,9 @@ class Lookup:
         )
         return f" {{mesh.sharding = #mesh.shard<@g, {dims}>}}" if fits else ""
 
+    def annotation(self, shape: list[int]) -> str:
+        return self.sharding(shape).replace("sharding = ", "shardings = [").replace("}", "]}")
+
     def text(self) -> str:
         rng = self.rng
         indices, index_type = self.indices()
@@ -109,7 +112,8 @@ class Lookup:
             result, shape = slices, self.slices
             value = self.add(
                 f'"stablehlo.gather"(%x, {indices}) <{{dimension_numbers = #stablehlo.gather<{dims}'
-                f">, {flags}, {sizes}}}> : ({operand}, {index_type}) -> {slices}"
+                f">, {flags}, {sizes}}}>{self.annotation(self.slices)} : "
+                f"({operand}, {index_type}) -> {slices}"
             )
         else:
             dims = (
@@ -126,7 +130,8 @@ class Lookup:
             value = self.add(
                 f'"stablehlo.scatter"(%x, {indices}, %u) <{{scatter_dimension_numbers = '
                 f"#stablehlo.scatter<{dims}>, {flags}, unique_indices = false}}> ({{\n"
-                f"^bb0(%a: tensor<f32>, %b: tensor<f32>):\n{body} : tensor<f32>\n}}) : "
+                f"^bb0(%a: tensor<f32>, %b: tensor<f32>):\n{body} : tensor<f32>\n}}) "
+                f"{self.annotation(self.operand)} : "
                 f"({operand}, {index_type}, {slices}) -> {operand}"
             )
         given = sorted(set(re.findall(r"%ids\d", "\n".join(self.lines))))
@@ -170,6 +175,25 @@ func.func @main(%x: tensor<{count}x4xf32> {{mesh.sharding = #mesh.shard<@g, [[],
     : (tensor<{count}x4xf32>, tensor<{count}x1xi32>) -> tensor<{count}x4xf32>
   return %0 : tensor<{count}x4xf32>
 }}"""
+
+
+@pytest.mark.parametrize("vocabulary", ["mesh", "sdy"])
+def test_a_lookup_that_is_its_operand_keeps_its_annotation(vocabulary: str) -> None:
+    text = lookup("%at = stablehlo.iota dim = 0 : tensor<8x1xi32>")
+    noted = text.replace("4>}>", "4>}> {mesh.shardings = [#mesh.shard<@g, [[0]]>]}")
+    if vocabulary == "sdy":
+        noted = re.sub('^"mesh.*', 'sdy.mesh @g = <["a"=2]>', noted, flags=re.MULTILINE)
+        noted = noted.replace(
+            "mesh.shardings = [#mesh.shard<@g, [[0]]>]",
+            'sdy.sharding = #sdy.sharding_per_value<[<@g, [{"a"}, {}]>]>',
+        ).replace(
+            "mesh.sharding = #mesh.shard<@g, [[], [0]]>",
+            'sdy.sharding = #sdy.sharding<@g, [{}, {"a"}]>',
+        )
+    module = sd.parse(noted)
+    sd.run_pipeline(module, "spmd")
+    assert "all_to_all" in str(module)
+    assert sd.compile(sd.parse(noted)).check().passed
 
 
 CLOSE = {

@@ -83,6 +83,18 @@ def stablehlo_op(
     return create(f"stablehlo.{name}", [type_], operands, attributes, regions).results[0]
 
 
+def of_own_op(value: ir.Value) -> ir.Value:
+    """The value, or a copy, made by an op that nothing reads yet and that has no other result.
+
+    Annotations are attributes of ops: what a builder made of a value may be the value itself, whose
+    op has its own.
+    """
+    is_argument = isinstance(value.owner, ir.Block)
+    if not is_argument and len(value.owner.results) == 1 and not any(True for _ in value.uses):
+        return value
+    return stablehlo_op("reshape", value.type, [value])
+
+
 def ends(values: Sequence[ir.Value]) -> None:
     """`stablehlo.return`."""
     create("stablehlo.return", [], values)

@@ -20,7 +20,7 @@ from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.walk import walk
 from shard_dialect.passes.framework.base import Pass, needs
 from shard_dialect.passes.lower.expansions.random_bits import rng_bit_generator
-from shard_dialect.passes.propagate.expand_top_k import annotate_like
+from shard_dialect.passes.propagate.expand_top_k import replace_annotated
 
 _GENERATOR = "stablehlo.rng_bit_generator"
 
@@ -39,9 +39,8 @@ class ExpandRandomBits(Pass):
                 for op in [each for each in walk(function) if _is_of_integers(each)]:
                     with ir.InsertionPoint(op), op.location:
                         values = rng_bit_generator(op)
-                    for result, value in zip(op.results, values, strict=True):
-                        result.replace_all_uses_with(value)
-                        annotate_like(value, ir.OpResult(result))
+                        for result, value in zip(op.results, values, strict=True):
+                            replace_annotated(ir.OpResult(result), value)
                     op.erase()
 
 

@@ -94,8 +94,7 @@ def _expand(op: ir.Operation) -> None:
     for number, results in found.items():
         for result in results:
             first = hlo.slice_along(made.results[number], dim, 0, result.type.shape[dim])
-            result.replace_all_uses_with(first)
-            annotate_like(first, ir.OpResult(result))
+            replace_annotated(ir.OpResult(result), first)
     for user in dict.fromkeys([*users, op]):
         user.erase()
 
@@ -111,16 +110,21 @@ def _uses_by_result(op: ir.Operation) -> tuple[list[ir.Operation], dict[int, lis
     return users, found
 
 
-def annotate_like(value: ir.Value, like: ir.OpResult) -> None:
-    """Give a value the annotations of another result."""
-    annotated, number = like.owner.operation, like.result_number
+def replace_annotated(result: ir.OpResult, value: ir.Value) -> None:
+    """Let a value take the place of a result, and have its annotations."""
+    attributes: dict[str, ir.Attribute] = {}
+    annotated, number = result.owner.operation, result.result_number
     if SHARDINGS in annotated.attributes:
-        one = ir.ArrayAttr.get([annotated.attributes[SHARDINGS][number]])
-        value.owner.operation.attributes[SHARDINGS] = one
+        attributes[SHARDINGS] = ir.ArrayAttr.get([annotated.attributes[SHARDINGS][number]])
     if sdy.SHARDING in annotated.attributes:
         sharding = read_per_value(str(annotated.attributes[sdy.SHARDING]))[number]
         text = f"#sdy.sharding_per_value<[{sharding}]>"
-        value.owner.operation.attributes[sdy.SHARDING] = ir.Attribute.parse(text)
+        attributes[sdy.SHARDING] = ir.Attribute.parse(text)
+    if attributes:
+        value = hlo.of_own_op(value)
+    for name, attribute in attributes.items():
+        value.owner.attributes[name] = attribute
+    result.replace_all_uses_with(value)
 
 
 def _finds_largest(op: ir.Operation) -> bool:

@@ -386,7 +386,7 @@ def _as_elementwise(op: ir.Operation, plan: _Plan) -> ir.Value | None:
     order = [kept.index(places[dim]) for dim in dims]
     value = hlo.reshape(_in_order(value, [order.index(n) for n in range(len(order))]), shape)
     if end.operands[0] == second:
-        return hlo.stablehlo_op("reshape", value.type, [value])  # an op, to have the annotation
+        return value
     values = {first: operand, second: value}
     if end.operands[0] != inner[0].results[0] or any(e not in values for e in inner[0].operands):
         return None
@@ -442,11 +442,13 @@ def _attributes(op: ir.Operation) -> dict[str, ir.Attribute]:
 
 def _replace(op: ir.Operation, values: Sequence[ir.Value]) -> None:
     """Let the op that makes the values take the place and the annotations of `op`."""
-    for old, new in zip(op.results, values, strict=True):
-        old.replace_all_uses_with(new)
     annotations = {name: op.attributes[name] for name in op.attributes if _is_annotation(name)}
+    if annotations and len(values) == 1:
+        values = [hlo.of_own_op(values[0])]
     for name, attribute in annotations.items():
         values[0].owner.operation.attributes[name] = attribute
+    for old, new in zip(op.results, values, strict=True):
+        old.replace_all_uses_with(new)
     unused = [op]
     while unused:
         each = unused.pop()
