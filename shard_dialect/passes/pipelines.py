@@ -161,6 +161,7 @@ class Spmd(ObjectiveOptions, NamedPipeline):
             "expand-top-k",
             "expand-random-bits",
             "batch-gathers",
+            "compose-slices",
             "sum-in-place",
             "propagate",
             "sum-apart",

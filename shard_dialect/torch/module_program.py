@@ -166,7 +166,7 @@ def make_sayable(lowered: LoweredModule) -> list[Dims]:
     names = iter((*lowered.part.names, *lowered.part.result_names))
     complex_ = lowered.flat.complex_names
     with lowered.module.context, ir.Location.unknown():
-        run_pipeline(lowered.module, "sink-reshapes,batch-gathers,propagate")
+        run_pipeline(lowered.module, "sink-reshapes,batch-gathers,compose-slices,propagate")
         shardings = Shardings.of(lowered.module.operation)
         function = entry_of(lowered.module.operation)
         computed = _where_computed(lowered)

@@ -26,6 +26,7 @@ PASSES = {
     "expand-random-bits": "propagate.expand_random_bits:ExpandRandomBits",
     "expand-top-k": "propagate.expand_top_k:ExpandTopK",
     "batch-gathers": "propagate.known_indices:BatchGathers",
+    "compose-slices": "propagate.compose_slices:ComposeSlices",
     "sum-in-place": "propagate.sum_in_place:SumInPlace",
     "sum-apart": "propagate.sum_apart:SumApart",
     "rematerialize": "rematerialize:Rematerialize",

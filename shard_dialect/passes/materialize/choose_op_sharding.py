@@ -104,6 +104,7 @@ class Choices:
             loops,
             self.resharded.turns(),
             tuple([(self.resharded.situation(v), self.resharded.turns(v)) for v in op.operands]),
+            tuple(map(op.operands.index, op.operands)),
             self._targets(op),
         )
         if key not in self._known:
@@ -354,15 +355,17 @@ class _Problem:
         resharded = self.resharded
         try:
             choice = self.choice(assignment, extents)
-            total: float = 0
-            for number, target in (
-                *enumerate(choice.operands),
-                *((n, self.target_of[self.op.results[r]]) for r, n, _ in choice.late_inits),
-            ):
-                if target is not None:
-                    value = self.op.operands[number]
-                    price = resharded.price(value, target) * resharded.turns(value)
-                    total += price / self.readers[number]
+            late = [(n, self.target_of[self.op.results[r]]) for r, n, _ in choice.late_inits]
+            # A tensor that is read twice, as one that is joined with itself, is resharded once.
+            wanted = {
+                (self.op.operands[number], target): self.readers[number]
+                for number, target in (*enumerate(choice.operands), *late)
+                if target is not None
+            }
+            total: float = sum(
+                resharded.price(value, target) * resharded.turns(value) / readers
+                for (value, target), readers in wanted.items()
+            )
             inside: float = sum(
                 self._exchange(number, held, assignment)
                 for number, held in enumerate(choice.operands)

@@ -361,19 +361,21 @@ class _Function:
 
     def _turn(self, op: ir.Operation) -> None:
         """Let a reversal be split: devices exchange their shards, and reverse what they get."""
-        source, result = (self.of.get(value) for value in (op.operands[0], op.results[0]))
-        if source is None or source != result or source != source.bare or source.offsets:
+        ends = [self.of.get(value) for value in (op.operands[0], op.results[0])]
+        known = [each for each in ends if each and each == each.bare and not each.offsets]
+        if len(known) < 2 or op.results[0] not in self.stays_split:
             return
-        if op.results[0] not in self.stays_split:
-            return
-        grid, shape = self.shardings.grid(source.grid), op.operands[0].type.shape
+        shape = op.operands[0].type.shape
         letters = [chr(ord("a") + dim) for dim in range(len(shape))]
         turned = {*op.attributes["dimensions"]}
         split = {
             dim
             for dim in turned
-            if (n := grid.axes_size(source.split_axes[dim])) > 1
-            if shape[dim] % n == 0
+            if all(
+                (n := self.shardings.grid(each.grid).axes_size(each.split_axes[dim])) > 1
+                and shape[dim] % n == 0
+                for each in known
+            )
         }
         if not split:
             return

@@ -203,16 +203,15 @@ class Shifts:
 def shifts_of(spans: Spans, size: int, devices: int) -> Shifts | None:
     """How to make a dimension of `spans` from shifts of one of `size` elements on `devices`.
 
-    `None` if that would move more than a quarter of a shard, or a shard for rolled ones: these are
-    gathered on two devices alone.
+    `None` if that would move more than a quarter of a shard, but of rolled ones a shard at most
+    moves, and as much where two devices gather them.
 
     >>> shifts_of((Span(63, 1), Span(0, 63)), 64, 4)
     Shifts(base=1, near=(), edges=(), padding=(), is_rolled=True)
-    >>> shifts_of((Span(32, 32), Span(0, 32)), 64, 2)
     """
     shard = -(-size // devices)
     by = _roll(spans, size) if size % devices == 0 else None
-    if by is not None and (4 * abs(by) <= shard or devices > 2):
+    if by is not None:
         return Shifts(by, is_rolled=True)
     placed, at = [], 0
     for span in spans:

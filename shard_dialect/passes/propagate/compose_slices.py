@@ -1,0 +1,326 @@
+"""Take slices of what elements come from: slices, reversals, paddings and concatenations compose.
+
+    %1 = reverse %x, dims = [0]             64 rows, split
+    %2 = concatenate %1, %y, dim = 0
+    %3 = slice %2 [0:4]
+
+becomes
+
+    %1 = slice %x [60:64]
+    %3 = reverse %1, dims = [0]
+
+so that only what is read in the end is moved between devices. Reversals of reversals and
+concatenations of concatenations are one, slices that follow each other in one tensor are joined,
+and what is joined is reversed at once. Where others read what is sliced, it is sliced anew only if
+that makes nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import stablehlo as hlo
+from shard_dialect.ir.function import form_of, functions_of
+from shard_dialect.ir.mesh.annotation_ops import has_loops
+from shard_dialect.ir.mesh.attributes import RULE, SHARDINGS
+from shard_dialect.ir.sdy import ops as sdy
+from shard_dialect.ir.walk import walk
+from shard_dialect.ops.stablehlo.attribute_reading import integer, integers
+from shard_dialect.passes.framework.base import Pass, needs
+from shard_dialect.passes.propagate.compute_before_merges import is_annotated
+
+_CONCATENATE, _PAD = "stablehlo.concatenate", "stablehlo.pad"
+_REVERSE, _SLICE = "stablehlo.reverse", "stablehlo.slice"
+_UPDATE = "stablehlo.dynamic_update_slice"
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """`count` elements of a dimension, `stride` apart, the first at `start`."""
+
+    start: int
+    count: int
+    stride: int
+
+    @property
+    def last(self) -> int:
+        """The index of the last element."""
+        return self.start + (self.count - 1) * self.stride
+
+    def within(self, begin: int, end: int) -> Cut:
+        """Those from index `begin` to `end`, counted from `begin`.
+
+        >>> Cut(1, 4, 3).within(3, 9)
+        Cut(start=1, count=2, stride=3)
+        """
+        before = max(0, -((self.start - begin) // self.stride))
+        count = max(0, min(self.count, -((self.start - end) // self.stride)) - before)
+        return Cut(self.start + before * self.stride - begin, count, self.stride)
+
+    def of(self, other: Cut) -> Cut:
+        """These elements of `other`'s.
+
+        >>> Cut(1, 2, 2).of(Cut(10, 5, 3))
+        Cut(start=13, count=2, stride=6)
+        """
+        stride = self.stride * other.stride
+        return Cut(other.start + self.start * other.stride, self.count, stride)
+
+
+def _whole(size: int) -> Cut:
+    return Cut(0, size, 1)
+
+
+def _cuts(op: ir.Operation) -> list[Cut]:
+    """What a slice takes of each dimension."""
+    starts, strides = integers(op, "start_indices"), integers(op, "strides")
+    counts = op.results[0].type.shape
+    return [Cut(*each) for each in zip(starts, counts, strides, strict=True)]
+
+
+@needs(ops=(_CONCATENATE, _PAD, _REVERSE, _SLICE, _UPDATE), forms=("annotated",))
+@dataclass(frozen=True)
+class ComposeSlices(Pass):
+    """Take slices of what their elements come from, before these are moved or joined."""
+
+    name = "compose-slices"
+
+    def rewrite(self, module: ir.Operation) -> None:
+        """Rewrite functions in the annotated form."""
+        for function in functions_of(module):
+            if form_of(function) == "annotated":
+                _Composer([op for op in walk(function) if _is_known(op)]).run()
+
+
+def _is_known(op: ir.Operation) -> bool:
+    """Whether sizes are known, and none is 0."""
+    values = (*op.operands, *op.results) if op.name in _RULES else ()
+    return bool(values) and all(
+        value.type.has_static_shape and 0 not in value.type.shape for value in values
+    )
+
+
+@dataclass
+class _Composer:
+    """The ops that may compose with what makes their operands, the last ones on top."""
+
+    queue: list[ir.Operation]
+    dropped: dict[ir.Value, ir.Operation] = field(default_factory=dict)
+    """The ops to erase, users first, by result."""
+
+    def run(self) -> None:
+        while self.queue:
+            op = self.queue.pop()
+            if op.results[0] in self.dropped or has_loops(op) or RULE in op.attributes:
+                continue
+            with ir.InsertionPoint(op), op.location:
+                value = _RULES[op.name](self, op)
+                if value is not None:
+                    self._replace(op, value)
+        for op in self.dropped.values():
+            op.erase()
+
+    def _replace(self, op: ir.Operation, value: ir.Value) -> None:
+        annotations = {
+            name: op.attributes[name] for name in (SHARDINGS, sdy.SHARDING) if name in op.attributes
+        }
+        if annotations:
+            value = hlo.of_own_op(value)
+        for name, attribute in annotations.items():
+            value.owner.attributes[name] = attribute
+        op.results[0].replace_all_uses_with(value)
+        self.queue += [use.owner.operation for use in value.uses if _is_known(use.owner.operation)]
+        unused = [op]
+        while unused:
+            each = unused.pop()
+            self.dropped[each.results[0]] = each
+            makers = [
+                self._maker(operand, _RULES, each) for operand in dict.fromkeys(each.operands)
+            ]
+            unused += [maker for maker in makers if maker is not None and not self.readers(maker)]
+
+    def _maker(
+        self, value: ir.Value, names: Container[str], reader: ir.Operation
+    ) -> ir.Operation | None:
+        """The op of these names, in the same block and without annotations, that makes a value."""
+        if isinstance(value.owner, ir.Block) or value.owner.name not in names:
+            return None
+        op: ir.Operation = value.owner.operation
+        is_near = op.block == reader.block  # in a loop it would be made anew in each turn
+        return op if is_near and _is_known(op) and not is_annotated(op) else None
+
+    def readers(self, op: ir.Operation) -> list[ir.Operation]:
+        """The ops that read the result, and are there to stay."""
+        users = (use.owner.operation for use in op.results[0].uses)
+        return [each for each in users if not each.results or each.results[0] not in self.dropped]
+
+    def made(self, value: ir.Value) -> ir.Value:
+        """The value, whose op is looked at again."""
+        if not isinstance(value.owner, ir.Block) and _is_known(value.owner.operation):
+            self.queue.append(value.owner.operation)
+        return value
+
+    def sliced(self, value: ir.Value, cuts: Sequence[Cut]) -> ir.Value:
+        """These elements of a value."""
+        lists = zip(*((each.start, each.count, each.stride) for each in cuts), strict=True)
+        return self.made(hlo.slice_(value, *map(list, lists)))
+
+    def slice(self, op: ir.Operation) -> ir.Value | None:
+        """A slice of what another op makes, or of all."""
+        value, cuts = op.operands[0], _cuts(op)
+        if value.type == op.results[0].type:
+            return value
+        source = self._maker(value, _SOURCES, op)
+        return None if source is None else _SOURCES[source.name](self, source, cuts)
+
+    def slice_of_slice(self, source: ir.Operation, cuts: Sequence[Cut]) -> ir.Value | None:
+        if len(self.readers(source)) > 1:  # what they read is moved once
+            return None
+        inner = _cuts(source)
+        return self.sliced(
+            source.operands[0], [each.of(of) for each, of in zip(cuts, inner, strict=True)]
+        )
+
+    def slice_of_reverse(self, source: ir.Operation, cuts: Sequence[Cut]) -> ir.Value | None:
+        if any(reader.name != _SLICE for reader in self.readers(source)):
+            return None
+        value, turned = source.operands[0], integers(source, "dimensions")
+        mirrored = [
+            Cut(size - 1 - each.last, each.count, each.stride) if dim in turned else each
+            for dim, (each, size) in enumerate(zip(cuts, value.type.shape, strict=True))
+        ]
+        return self.made(_reversed(self.sliced(value, mirrored), turned))
+
+    def slice_of_pad(self, source: ir.Operation, cuts: Sequence[Cut]) -> ir.Value | None:
+        """Along the dimensions in which nothing of the padding is read."""
+        value, fill = source.operands
+        names = ("edge_padding_low", "edge_padding_high", "interior_padding")
+        lows, highs, between = (integers(source, name) for name in names)
+        inner, outer = [], []
+        for dim, (each, size) in enumerate(zip(cuts, value.type.shape, strict=True)):
+            begin = each.start - lows[dim]
+            if not between[dim] and begin >= 0 and each.last - lows[dim] < size:
+                inner.append(Cut(begin, each.count, each.stride))
+                outer.append(_whole(each.count))
+                lows[dim] = highs[dim] = 0
+            else:
+                inner.append(_whole(size))
+                outer.append(each)
+        is_smaller = [each.count for each in inner] != list(value.type.shape)
+        is_padded = any((*lows, *highs, *between))
+        if is_padded and (not is_smaller or len(self.readers(source)) > 1):
+            return None
+        kept = self.sliced(value, inner)
+        if is_padded:
+            kept = self.made(hlo.pad(kept, fill, lows, highs, between))
+        return self.sliced(kept, outer)
+
+    def slice_of_concatenate(self, source: ir.Operation, cuts: Sequence[Cut]) -> ir.Value | None:
+        """Of the operands that any of the elements come from, if these are not all of them all."""
+        dim, at, parts = integer(source, "dimension"), 0, []
+        is_cut = cuts[dim].count != source.results[0].type.shape[dim]
+        for value in source.operands:
+            size = value.type.shape[dim]
+            own = cuts[dim].within(at, at + size)
+            at += size
+            if own.count:
+                parts.append((value, own))
+        if len(parts) > 1 and (len(self.readers(source)) > 1 or not is_cut):
+            return None
+        taken = [self.sliced(value, [*cuts[:dim], own, *cuts[dim + 1 :]]) for value, own in parts]
+        return self.made(hlo.concatenate(taken, dim))
+
+    def reverse(self, op: ir.Operation) -> ir.Value | None:
+        """A reversal of a reversal, or of dimensions of one element."""
+        value, dims = op.operands[0], set(integers(op, "dimensions"))
+        turned = {dim for dim in dims if value.type.shape[dim] > 1}
+        source = self._maker(value, (_REVERSE,), op)
+        if source is not None:
+            both = turned ^ set(integers(source, "dimensions"))
+            if not both or len(self.readers(source)) == 1:
+                return self.made(_reversed(source.operands[0], both))
+        return _reversed(value, turned) if turned != dims else None
+
+    def concatenate(self, op: ir.Operation) -> ir.Value | None:
+        """A concatenation of concatenations, or of slices that follow each other."""
+        dim, parts = integer(op, "dimension"), []
+        for value in op.operands:
+            inner = self._maker(value, (_CONCATENATE,), op)
+            is_ours = inner is not None and integer(inner, "dimension") == dim
+            if inner is not None and is_ours and all(each == op for each in self.readers(inner)):
+                parts += list(inner.operands)
+            else:
+                parts.append(value)
+        joined = [parts[0]]
+        for value in parts[1:]:
+            both = self._following(op, joined[-1], value, dim)
+            joined = [*joined, value] if both is None else [*joined[:-1], both]
+        turned, sources = self._reversals(op, joined)
+        if turned:
+            order = sources[::-1] if dim in turned else sources
+            return self.made(_reversed(self.made(hlo.concatenate(order, dim)), turned))
+        if joined == list(op.operands):
+            return joined[0] if len(joined) == 1 else None
+        return self.made(hlo.concatenate(joined, dim))
+
+    def _reversals(
+        self, op: ir.Operation, values: Sequence[ir.Value]
+    ) -> tuple[set[int], list[ir.Value]]:
+        """The dimensions that all values are reversed in, and what they are of; none if not all."""
+        makers = [self._maker(value, (_REVERSE,), op) for value in values]
+        own = [set() if each is None else set(integers(each, "dimensions")) for each in makers]
+        turned, sources = set().union(*own), []
+        for value, maker, dims in zip(values, makers, own, strict=True):
+            long = {dim for dim in turned if value.type.shape[dim] > 1}
+            if dims & long != long or (maker is not None and self.readers(maker) != [op]):
+                return set(), []
+            sources.append(value if maker is None else maker.operands[0])
+        return turned, sources
+
+    def _following(
+        self, op: ir.Operation, first: ir.Value, second: ir.Value, dim: int
+    ) -> ir.Value | None:
+        """Two slices of one tensor, of which the second begins where the first ends, as one."""
+        one, other = (self._maker(value, (_SLICE,), op) for value in (first, second))
+        if one is None or other is None or one.operands[0] != other.operands[0]:
+            return None
+        cuts, following = _cuts(one), _cuts(other)
+        a, b = cuts[dim], following[dim]
+        cuts[dim] = Cut(a.start, a.count + b.count, a.stride)
+        following[dim] = cuts[dim]
+        if cuts != following or a.stride != b.stride or a.last + a.stride != b.start:
+            return None
+        return self.sliced(one.operands[0], cuts)
+
+    def pad(self, op: ir.Operation) -> ir.Value | None:
+        """A padding by nothing."""
+        is_kept = op.operands[0].type == op.results[0].type
+        return op.operands[0] if is_kept and not any(integers(op, "edge_padding_low")) else None
+
+    def update(self, op: ir.Operation) -> ir.Value | None:
+        """An update of all."""
+        return op.operands[1] if op.operands[1].type == op.results[0].type else None
+
+
+def _reversed(value: ir.Value, dims: Iterable[int]) -> ir.Value:
+    turned = sorted(dim for dim in dims if value.type.shape[dim] > 1)
+    if not turned:
+        return value
+    return hlo.stablehlo_op("reverse", value.type, [value], {"dimensions": hlo.i64s(turned)})
+
+
+_RULES: dict[str, Callable[[_Composer, ir.Operation], ir.Value | None]] = {
+    _CONCATENATE: _Composer.concatenate,
+    _PAD: _Composer.pad,
+    _REVERSE: _Composer.reverse,
+    _SLICE: _Composer.slice,
+    _UPDATE: _Composer.update,
+}
+_SOURCES: dict[str, Callable[[_Composer, ir.Operation, Sequence[Cut]], ir.Value | None]] = {
+    _CONCATENATE: _Composer.slice_of_concatenate,
+    _PAD: _Composer.slice_of_pad,
+    _REVERSE: _Composer.slice_of_reverse,
+    _SLICE: _Composer.slice_of_slice,
+}
