@@ -346,7 +346,8 @@ def attributes_kept(module: Any) -> Iterator[dict[str, dict[str, Any]]]:
                 is_same = key in old and old[key] is value
                 if is_same and (key not in contents or _is_same(contents[key], value)):
                     continue
-                if key not in _TABLES and _has_tensors(value):
+                kept = _tensors_in(contents.get(key))  # an LSTM's list of its parameters
+                if key not in _TABLES and _tensors_in(value) > kept:
                     found = f"{name}.{key}" if name else key
                 elif key not in _TABLES and is_plain(value):
                     changed.setdefault(name, {})[key] = copy.deepcopy(value)
@@ -371,8 +372,8 @@ def _is_held(key: str, value: Any) -> bool:
     return type(value) in (list, dict) and key != "_modules"
 
 
-def _has_tensors(value: Any) -> bool:
-    return any(isinstance(each, torch.Tensor) for each in pytree.tree_leaves(value))
+def _tensors_in(value: Any) -> int:
+    return sum(isinstance(each, torch.Tensor) for each in pytree.tree_leaves(value))
 
 
 def _is_same(one: Any, other: Any) -> bool:
