@@ -22,6 +22,13 @@ import torch
 
 from shard_dialect.errors import ShardError
 from shard_dialect.search.auto import AutoOptions
+from shard_dialect.torch.ambient_state import (
+    State,
+    ambient_state,
+    changed_attributes,
+    in_state,
+    set_attributes,
+)
 from shard_dialect.torch.graph.decisions import UNKNOWN, Decision, Foreseen, OtherPathError
 from shard_dialect.torch.graph.flat_module import (
     GRADIENT,
@@ -29,6 +36,7 @@ from shard_dialect.torch.graph.flat_module import (
     OUTPUT,
     UPDATED,
     WRITTEN,
+    FlatModule,
     state_of,
 )
 from shard_dialect.torch.graph.forward_and_backward import COTANGENT, SAVED
@@ -36,7 +44,7 @@ from shard_dialect.torch.graph.random_draws import Rng
 from shard_dialect.torch.graph.tensor_trees import Leaves, Tensor, arguments_of, has_derivative
 from shard_dialect.torch.held_state import HeldState
 from shard_dialect.torch.lower_module import lower_module
-from shard_dialect.torch.module_program import ModuleProgram, ambient_state, in_state
+from shard_dialect.torch.module_program import ModuleProgram
 from shard_dialect.torch.plans.placement_lists import ByAxis, grid_of
 from shard_dialect.torch.plans.plan_rules import Plan
 from shard_dialect.torch.rank_tensors import (
@@ -103,8 +111,9 @@ class Engine:
         self._latest: ModuleProgram | None = None
         args, kwargs, targets = example
         given = arguments_of(module, args, kwargs, loss, targets)
-        trained = self._wants_derivative({**state_of(module), **given.tensors})
-        first = self._compiled(_whole(example), trained)
+        state = ambient_state(module)
+        trained = self._wants_derivative({**state_of(module), **given.tensors}, state)
+        first = self._compiled(_whole(example), trained, state)
         grid = grid_of(mesh)
         self.ranks: RankTensors | None = None
         if on_ranks():
@@ -141,37 +150,41 @@ class Engine:
             return []
         return [name for name, each in tensors.items() if each.requires_grad]
 
-    def _wants_derivative(self, tensors: Mapping[str, Tensor]) -> list[str]:
+    def _wants_derivative(self, tensors: Mapping[str, Tensor], state: State) -> list[str]:
         """Those of them whose gradients will be, too, as far as one knows before."""
         trained = self._trained(tensors)
         if not trained:
             return trained
-        state = ambient_state(self.module)
         is_likely = self.module.training or state in self._derived
         return trained if is_likely and (state, tuple(trained)) not in self._underived else []
 
     def _compiled(
-        self, parts: Parts, trained: Sequence[str], foreseen: Foreseen = UNKNOWN
+        self, parts: Parts, trained: Sequence[str], state: State, foreseen: Foreseen = UNKNOWN
     ) -> ModuleProgram:
         """A program for such arguments, which derives if some tensors are trained and it can."""
         if trained:
             try:
-                return self._deriving(parts, trained, foreseen)
+                return self._deriving(parts, trained, state, foreseen)
             except ShardError as error:
                 error.__cause__ = None  # whose frames have tensors
-                key = ambient_state(self.module), tuple(trained)
-                self._underived[key] = error.with_traceback(None)
-        return self._new(parts, foreseen, derives=False)
+                self._underived[state, tuple(trained)] = error.with_traceback(None)
+        return self._new(parts, state, foreseen, derives=False)
 
-    def _deriving(self, parts: Parts, trained: Sequence[str], foreseen: Foreseen) -> ModuleProgram:
+    def _deriving(
+        self, parts: Parts, trained: Sequence[str], state: State, foreseen: Foreseen
+    ) -> ModuleProgram:
         own = state_of(self.module)
         wanted = [name for name in trained if name not in own]
-        return self._new(parts, foreseen, derives=True, wanted=wanted)
+        return self._new(parts, state, foreseen, derives=True, wanted=wanted)
 
     def _new(
-        self, parts: Parts, foreseen: Foreseen, derives: bool, wanted: Sequence[str] = ()
+        self,
+        parts: Parts,
+        state: State,
+        foreseen: Foreseen,
+        derives: bool,
+        wanted: Sequence[str] = (),
     ) -> ModuleProgram:
-        state = ambient_state(self.module)
         args, kwargs, targets = parts
         if on_ranks():
             foreseen = replace(foreseen, agreed=value_of_first)
@@ -192,7 +205,16 @@ class Engine:
                 derives=derives,
                 asked=self._asked,
             )
-        program = ModuleProgram.of(lowered, state)
+        flat = lowered.flat
+        self._warn_of_attributes(flat, state)
+        digest = lowered.digest() if self.programs else b""
+        for each in self.programs:
+            if each.text == digest and each.takes(flat.arguments, None, shapes=True):
+                each.states[state] = flat.attributes
+                if len(each.states) > _MOST_PROGRAMS:
+                    del each.states[next(iter(each.states))]
+                return each
+        program = ModuleProgram.of(lowered, {state: flat.attributes})
         self.programs.append(program)
         if len(self.programs) > _MOST_PROGRAMS:
             del self.programs[1]  # the first one is for looking at
@@ -211,35 +233,38 @@ class Engine:
         cut = len(args) - self._target_count
         parts = args[:cut], kwargs, args[cut:]
         given = arguments_of(self.module, parts[0], kwargs, self.loss, parts[2])
-        trained = self._wants_derivative({**self.state.tensors, **given.tensors})
-        program = self._program(given, trained) or self._compiled(_whole(parts), trained)
+        state = ambient_state(self.module)
+        trained = self._wants_derivative({**self.state.tensors, **given.tensors}, state)
+        program = self._program(given, trained, state)
+        program = program or self._compiled(_whole(parts), trained, state)
         self._notice_whole(program, given)
         before = torch.get_rng_state()
         tried = [program]
         while True:
             try:
-                found = self._run(program, given)
+                found = self._run(program, given, state)
             except OtherPathError as other:
                 torch.set_rng_state(before)
-                program = self._of_path(program, given, other)
+                program = self._of_path(program, given, state, other)
                 if any(program is each for each in tried):
                     raise _ambiguous(program, len(other.known)) from None
                 tried.append(program)
             else:
                 self._latest = program
+                set_attributes(self.module, program.states[state])
                 return found
 
     def _of_path(
-        self, program: ModuleProgram, given: Leaves, other: OtherPathError
+        self, program: ModuleProgram, given: Leaves, state: State, other: OtherPathError
     ) -> ModuleProgram:
         """For the same arguments, the program of another path."""
         trained = program.flat.trained if program.flat.derives else []
-        found = self._program(given, trained, other.known, other.likely)
+        found = self._program(given, trained, state, other.known, other.likely)
         if found is not None:
             return found
         self._warn_of_many(program, len(other.known) - 1)
         foreseen = Foreseen(other.known, other.likely)
-        return self._compiled(self._example(program, given), trained, foreseen)
+        return self._compiled(self._example(program, given), trained, state, foreseen)
 
     def _example(self, program: ModuleProgram, given: Leaves) -> Parts:
         """Arguments to compile another program for, which are whole where `given` has shards."""
@@ -268,7 +293,24 @@ class Engine:
             stacklevel=2,
         )
 
-    def _run(self, program: ModuleProgram, given: Leaves) -> Any:
+    def _warn_of_attributes(self, flat: FlatModule, state: State) -> None:
+        """Tell once which attribute differs, if each of many calls is traced for its value."""
+        alike = [
+            each
+            for program in self.programs
+            if program.flat.arguments.is_like(flat.arguments, shapes=True)
+            for each in program.states
+        ]
+        if not flat.attributes or len(set(alike)) != _MANY_PATHS:
+            return
+        names = ", ".join(changed_attributes(alike[-1], state)) or "an attribute"
+        warnings.warn(
+            f"forward of {flat.name} sets {names}, and each value is traced when it comes first: "
+            "count outside, or in a buffer",
+            stacklevel=2,
+        )
+
+    def _run(self, program: ModuleProgram, given: Leaves, state: State) -> Any:
         """Raises `OtherPathError`, before anything has changed, for a call of another path."""
         tensors = [*self.state.complete().values(), *given.tensors.values()]
         drawn = program.flat.drawn()
@@ -282,7 +324,9 @@ class Engine:
             return flat.result.with_tensors(found), dict(zip(flat.trained, gradients, strict=True))
         trained = self._trained({**self.state.tensors, **given.tensors})
         if trained and call.differentiable():
-            call.deriving = lambda *args: self._differentiated(program, given, trained, *args)
+            call.deriving = lambda *args: self._differentiated(
+                program, given, state, trained, *args
+            )
             return flat.result.with_tensors(_Differentiated.apply(call, *tensors))
         found, _, _ = call.run(tensors)
         return flat.result.with_tensors(found)
@@ -291,26 +335,28 @@ class Engine:
         self,
         program: ModuleProgram,
         given: Leaves,
+        state: State,
         trained: Sequence[str],
         asked: frozenset[str],
         foreseen: Foreseen,
     ) -> ModuleProgram:
         """The program that derives for the call of one that does not, or took another path."""
-        with in_state(self.module, program.state):
-            self._derived.add(program.state)
+        with in_state(self.module, state):
+            self._derived.add(state)
             self._asked |= asked
-            found = self._program(given, trained, foreseen.known, foreseen.likely)
+            found = self._program(given, trained, state, foreseen.known, foreseen.likely)
             if found is not None:
                 return found
-            error = self._underived.get((program.state, tuple(trained)))
+            error = self._underived.get((state, tuple(trained)))
             if error is not None:
                 raise error
-            return self._deriving(self._example(program, given), trained, foreseen)
+            return self._deriving(self._example(program, given), trained, state, foreseen)
 
     def _program(
         self,
         given: Leaves,
         trained: Sequence[str],
+        state: State,
         known: Sequence[int] = (),
         likely: Sequence[int] = (),
     ) -> ModuleProgram | None:
@@ -319,7 +365,6 @@ class Engine:
         It derives if some tensors are trained. Its path starts as is `known`; of several, it is the
         likely one, or the one that ran last.
         """
-        state = ambient_state(self.module)
         programs = [
             each
             for each in self.programs
@@ -402,8 +447,7 @@ class _Run:
         """The results, the gradients, and what is saved; what the module writes is written."""
         engine, flat, part = self.engine, self.program.flat, self.program.part
         results = self._results(self.program, tensors)
-        for name, value in zip(flat.updated, part.chosen(results, UPDATED), strict=True):
-            engine.state.update(name, value)
+        engine.state.update(dict(zip(flat.updated, part.chosen(results, UPDATED), strict=True)))
         for name, value in zip(flat.written, part.chosen(results, WRITTEN), strict=True):
             engine.write(self.given.tensors[name], value)
         kinds = (OUTPUT, LOSS), (GRADIENT,), (SAVED,)
@@ -430,8 +474,10 @@ class _Run:
                 if not is_run:
                     program, is_run = self.deriving(asked, foreseen), True
                     saved = program.part.chosen(self._results(program, tensors), SAVED)
+                depends = program.flat.depends
+                reached = frozenset[str]().union(*(depends[each] for each in asked))
                 if program.derivative is None:
-                    return {name: torch.zeros_like(known[name]) for name in program.flat.trained}
+                    return {name: torch.zeros_like(known[name]) for name in reached}
                 backward = program.backward
                 names = [each for each in program.part.result_names if each.startswith(SAVED)]
                 values = {**known, **dict(zip(names, saved, strict=True))}
@@ -444,7 +490,8 @@ class _Run:
                 foreseen, is_run = Foreseen(other.known, other.likely), False
             else:
                 gradients = backward.part.chosen(found, GRADIENT)
-                return dict(zip(program.flat.trained, gradients, strict=True))
+                named = zip(program.flat.trained, gradients, strict=True)
+                return {name: each for name, each in named if name in reached}
 
     def _results(self, program: ModuleProgram, tensors: Sequence[Tensor]) -> list[Tensor]:
         return program.run([each.detach() for each in (*tensors, *self.drawn)], self.engine.ranks)

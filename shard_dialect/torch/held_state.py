@@ -20,7 +20,7 @@ import torch
 from torch.nn.modules.module import _IncompatibleKeys
 
 from shard_dialect.errors import MissingExtra, ShardError, cannot, first_line_of
-from shard_dialect.torch.graph.flat_module import FlatModule, aliases_of
+from shard_dialect.torch.graph.flat_module import FlatModule, aliases_of, state_of
 from shard_dialect.torch.graph.tensor_trees import Tensor
 from shard_dialect.torch.rank_tensors import PlacedTensor, RankTensors
 
@@ -96,11 +96,9 @@ class HeldState:
         """Without `makes`, the module has its own tensors already."""
         self._ranks = ranks
         self._placed = {each.name: each for each in placed}
-        self._aliases = aliases_of(flat)
-        self._saved = list(flat.module.state_dict())
+        self._module: Any = None
         parameters = dict(flat.module.named_parameters())
         self._first: dict[str, Tensor] = {}
-        self._owners: dict[str, tuple[dict[str, Tensor], str]] = {}
         self._missing: set[str] = set()
         if not makes:
             self._first = dict(flat.state)
@@ -116,28 +114,28 @@ class HeldState:
             )
 
     @property
+    def _aliases(self) -> dict[str, str]:
+        return aliases_of(self._module, self.tensors)
+
+    @property
+    def _saved(self) -> list[str]:
+        """The names of the module's `state_dict`."""
+        return list(torch.nn.Module.state_dict(self._module))
+
+    @property
     def tensors(self) -> dict[str, Tensor]:
         """By name: those of the module that we belong to, which its user may have exchanged."""
-        if not self._owners:
-            return self._first
-        return {name: table[key] for name, (table, key) in self._owners.items()}
+        return self._first if self._module is None else state_of(self._module)
 
     def belong_to(self, module: Any) -> None:
         """The tensors are those of this module from now on."""
-        names, self._first = list(self._first), {}
-        for name in names:
-            path, _, key = name.rpartition(".")
-            owner = module.get_submodule(path)
-            table = owner._parameters if key in owner._parameters else owner._buffers
-            self._owners[name] = (table, key)
+        self._module, self._first = module, {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> HeldState:
         """The state of the copy of the module that has the tensors."""
         made = copy.copy(self)
         made._first = copy.deepcopy(self._first, memo)
-        made._owners = {
-            name: (copy.deepcopy(table, memo), key) for name, (table, key) in self._owners.items()
-        }
+        made._module = copy.deepcopy(self._module, memo)
         made._missing = set(self._missing)
         return made
 
@@ -159,47 +157,55 @@ class HeldState:
             )
         return tensors
 
-    def update(self, name: str, value: Tensor) -> None:
-        """Set a tensor to a value, on ranks a DTensor."""
+    def update(self, values: Mapping[str, Tensor]) -> None:
+        """Set tensors to values, on ranks DTensors."""
+        tensors = self.tensors if values else {}
         with torch.no_grad():
-            if self._ranks is None:
-                self.tensors[name].copy_(value)
-            else:
-                self._ranks.write(self.tensors[name], value)
+            for name, value in values.items():
+                if self._ranks is None:
+                    tensors[name].copy_(value)
+                else:
+                    self._ranks.write(tensors[name], value)
 
     def state_dict(self, full: bool) -> dict[str, Tensor]:
         """The module's state; of ranks DTensors unless `full`, which all of them must ask for."""
-        found = {name: self.complete()[self._aliases[name]].detach() for name in self._saved}
+        tensors, aliases = self.complete(), self._aliases
+        found = {name: tensors[aliases[name]].detach() for name in self._saved}
         if self._ranks is None or not full:
             return found
-        return {name: each.full_tensor() for name, each in found.items()}
+        return {
+            name: each.full_tensor() if self._ranks.is_distributed(each) else each
+            for name, each in found.items()
+        }
 
     def load_state_dict(self, state: Mapping[str, Tensor], strict: bool = True) -> Any:
         """Take whole tensors or DTensors. Raises `ShardError` for missing or unknown names."""
         missing, unknown = self._differences(state)
         if strict:
             self._check(state)
+        tensors, aliases = self.tensors, self._aliases
         for name, value in state.items():
-            if name in unknown:
-                continue
-            self._load(name, tuple(value.shape), _slicer(value), value)
-
+            if name not in unknown:
+                own = aliases[name]
+                self._load(name, own, tensors[own], tuple(value.shape), _slicer(value), value)
         return _IncompatibleKeys(missing, unknown)
 
     def load_safetensors(self, path: str | Path) -> None:
         """Read what this process holds, and no more, from a file, a folder or an index of files."""
         with opened(Path(path)) as slices:
             self._check(slices.names)
+            tensors, aliases = self.tensors, self._aliases
             for name in slices.names:
-                self._load(name, slices.shape(name), _reader(slices, name), None)
+                own, read = aliases[name], _reader(slices, name)
+                self._load(name, own, tensors[own], slices.shape(name), read, None)
 
     def _differences(self, given: Iterable[str]) -> tuple[list[str], list[str]]:
         """The names that are missing, and those that are unknown."""
-        names = set(given)
+        names, aliases = set(given), self._aliases
         own = {name for name in self._saved if name not in names}
-        others = {self._aliases[name] for name in names if name in self._aliases}
-        missing = sorted(name for name in own if self._aliases[name] not in others)
-        return missing, sorted(names - set(self._aliases))
+        others = {aliases[name] for name in names if name in aliases}
+        missing = sorted(name for name in own if aliases[name] not in others)
+        return missing, sorted(names - set(aliases))
 
     def _check(self, given: Iterable[str]) -> None:
         missing, unknown = self._differences(given)
@@ -208,13 +214,13 @@ class HeldState:
             what += [f"with {', '.join(unknown[:3])}"] if unknown else []
             raise ShardError(f"this is no state of the module: {' and '.join(what)}")
 
-    def _load(self, name: str, shape: tuple[int, ...], read: Shard, value: Any) -> None:
-        own = self._aliases[name]
-        held = self.tensors[own]
+    def _load(
+        self, name: str, own: str, held: Tensor, shape: tuple[int, ...], read: Shard, value: Any
+    ) -> None:
         if shape != tuple(held.shape):
             raise ShardError(f"has shape {list(shape)}: expected {list(held.shape)}", name)
         with torch.no_grad():
-            if self._ranks is None:
+            if self._ranks is None or not self._ranks.is_distributed(held):
                 held.copy_(read(...))
             elif self._ranks.is_distributed(value):
                 held.copy_(value.redistribute(held.device_mesh, held.placements))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -77,6 +78,14 @@ class LoweredModule:
     def grid(self) -> Grid:
         """The user's mesh."""
         return self.placed.grid
+
+    def digest(self) -> bytes:
+        """Equal of modules that are compiled to the same programs, for arguments of one kind."""
+        text = self.module.operation.get_asm(enable_debug_info=True)
+        names = (self.part.names, self.part.result_names, self.flat.trained)
+        later = self.backward.text if self.backward else ""
+        said = repr((text, later, self.part.path, *map(list, names)))
+        return hashlib.sha256(said.encode()).digest()
 
 
 def lower(

@@ -1,19 +1,12 @@
-"""A module partitioned for arguments of certain shapes, in one state of torch.
-
-The state of torch is what changes the ops of a module beside its arguments: the autocast that is
-active, and which of its modules are training.
-"""
+"""A module partitioned for arguments of certain shapes, in one state of torch and of the module."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Any
-
-import torch
 
 from shard_dialect.abi.tensor_types import Array
 from shard_dialect.ir.bindings import ir
@@ -26,6 +19,7 @@ from shard_dialect.model import Sharding
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.runtime.compiled_program import CompiledProgram
 from shard_dialect.runtime.shards_of_arrays import to_numpy
+from shard_dialect.torch.ambient_state import Attributes, State
 from shard_dialect.torch.graph.complex_parts import as_real
 from shard_dialect.torch.graph.decisions import Decision, check_path
 from shard_dialect.torch.graph.flat_module import FlatModule
@@ -36,42 +30,6 @@ from shard_dialect.torch.lower_module import ENTRY, Backward, LoweredModule, ent
 from shard_dialect.torch.plans.placement_lists import Dims, dims_of, named_dims, sharding_of
 from shard_dialect.torch.rank_tensors import PlacedTensor, RankTensors, on_ranks
 
-_DEVICES = ("cpu", "cuda")
-
-
-def ambient_state(module: Any) -> tuple[Any, ...]:
-    """The state of torch that a trace of the module depends on."""
-    autocast = tuple(
-        torch.get_autocast_dtype(each) if torch.is_autocast_enabled(each) else None
-        for each in _DEVICES
-    )
-    training = tuple(each.training for each in module.modules())
-    types = tuple(each.dtype for each in (*module.parameters(), *module.buffers()))
-    return (*autocast, torch.get_default_dtype(), training, types)
-
-
-@contextmanager
-def in_state(module: Any, state: tuple[Any, ...]) -> Iterator[None]:
-    """Within a `with` block, torch is in an `ambient_state` of before, and derives."""
-    *autocast, default, training, _ = state
-    was = [each.training for each in module.modules()], torch.get_default_dtype()
-    with ExitStack() as stack:
-        stack.enter_context(torch.enable_grad())
-        for device, dtype in zip(_DEVICES, autocast, strict=True):
-            if dtype is not None or torch.is_autocast_enabled(device):
-                stack.enter_context(torch.autocast(device, dtype, enabled=dtype is not None))
-        _set(module, training, default)
-        try:
-            yield
-        finally:
-            _set(module, *was)
-
-
-def _set(module: Any, training: Sequence[bool], default: Any) -> None:
-    for each, flag in zip(module.modules(), training, strict=True):
-        each.training = flag
-    torch.set_default_dtype(default)
-
 
 @dataclass(frozen=True)
 class ModuleProgram:
@@ -80,8 +38,10 @@ class ModuleProgram:
     flat: FlatModule
     part: Part
     """What of the module it computes."""
-    state: tuple[Any, ...]
-    """The `ambient_state` that it is for."""
+    states: dict[State, Attributes]
+    """Each `ambient_state` that it is for, and the attributes that a call sets then."""
+    text: bytes
+    """A digest of the program as it was imported."""
     compiled: CompiledProgram
     arguments: Sequence[PlacedTensor]
     results: Sequence[PlacedTensor]
@@ -89,9 +49,10 @@ class ModuleProgram:
     """What it is differentiated by."""
 
     @classmethod
-    def of(cls, lowered: LoweredModule, state: tuple[Any, ...]) -> ModuleProgram:
+    def of(cls, lowered: LoweredModule, states: dict[State, Attributes]) -> ModuleProgram:
         """Compile for the ranks of torch.distributed, or for devices of this process."""
         flat, grid = lowered.flat, lowered.grid
+        digest = lowered.digest()
         dims = make_sayable(lowered)
         text = lowered.module.operation.get_asm(enable_debug_info=True)
         source = Source.of(text, flat.name)
@@ -109,18 +70,23 @@ class ModuleProgram:
                 each.check(rank, grid, program.grids)
         cut = len(program.arguments)
         arguments, results = placed[:cut], placed[cut:]
-        return cls(flat, lowered.part, state, compiled, arguments, results, lowered.backward)
+        backward = lowered.backward
+        return cls(flat, lowered.part, states, digest, compiled, arguments, results, backward)
 
     @cached_property
     def backward(self) -> ModuleProgram:
         """The program of the gradients of a program that derives, compiled when it is asked for."""
         assert self.derivative is not None, "has derivatives"
         placed = {each.name: each.placements for each in (*self.arguments, *self.results)}
-        return ModuleProgram.of(self.derivative.lowered(placed), self.state)
+        return ModuleProgram.of(self.derivative.lowered(placed), {})
 
-    def takes(self, arguments: Leaves, state: tuple[Any, ...], shapes: bool) -> bool:
-        """Whether it is for such arguments; without `shapes`, ones of other shapes, too."""
-        return state == self.state and arguments.is_like(self.flat.arguments, shapes)
+    def takes(self, arguments: Leaves, state: State | None, shapes: bool) -> bool:
+        """Whether it is for such arguments; without `shapes`, ones of other shapes, too.
+
+        Without a state, it is for them in some state.
+        """
+        is_like = arguments.is_like(self.flat.arguments, shapes)
+        return is_like and (state is None or state in self.states)
 
     def run(self, tensors: Sequence[Tensor], ranks: RankTensors | None) -> list[Tensor]:
         """The results for tensors of all names. Raises `IndexOutOfRange` for a wrong index."""

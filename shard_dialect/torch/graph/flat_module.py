@@ -6,6 +6,7 @@ tensor inside one: "past.0.key"), and "output" with the path inside the result: 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from typing import Any
 
 import torch
 from torch.nn.utils.stateless import _reparametrize_module
+from torch.utils import _pytree as pytree
 
 from shard_dialect.errors import ShardError
 from shard_dialect.torch.graph.complex_parts import as_real
@@ -26,6 +28,7 @@ from shard_dialect.torch.graph.tensor_trees import (
     Tensor,
     arguments_of,
     has_derivative,
+    is_plain,
     refuse_odd,
 )
 
@@ -71,6 +74,10 @@ class FlatModule:
     """The parameters and buffers that a call changes, as the running mean of a batch norm."""
     written: Sequence[str] = ()
     """The arguments that a call writes to."""
+    attributes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By the names of modules, the attributes that a call sets to numbers and the like."""
+    depends: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By the names of results, the trained tensors whose gradients each of them has a part in."""
     draws: Sequence[Draw] = ()
     """Its random numbers."""
     checks: Sequence[IndexCheck | Decision] = ()
@@ -190,7 +197,7 @@ class FlatModule:
         args, kwargs, targets = self.arguments.with_tensors(given)
         with (
             _cast_in_tables(),
-            attributes_kept(self.module),
+            attributes_kept(self.module) as self.attributes,
             _reparametrize_module(self.module, used, tie_weights=True),
         ):
             average_from_the_first(self.module)
@@ -230,10 +237,41 @@ class FlatModule:
         if of and parameters:
             with torch.autocast("cpu", enabled=False):  # that of a user is around the module
                 derived = torch.autograd.grad(of, parameters, weights, allow_unused=True)
+        if self.derives:
+            has_one = [each is not None for each in derived]
+            trained = dict(zip(self.trained, parameters, strict=True))
+            self.depends = self._dependencies(trained, has_one)
         return [
             torch.zeros_like(parameter) if each is None else each
             for each, parameter in zip(derived, parameters, strict=True)
         ]
+
+    def _dependencies(
+        self, trained: Mapping[str, Tensor], has_one: Sequence[bool]
+    ) -> dict[str, frozenset[str]]:
+        """Of each result, the trained tensors that torch would give a gradient from it."""
+        assert self.result is not None, "is known by now"
+        known = {
+            id(each): name
+            for (name, each), is_there in zip(trained.items(), has_one, strict=True)
+            if is_there
+        }
+        found = {}
+        for name, each in self.result.tensors.items():
+            seen, stack, leaves = set(), [each.grad_fn], set()
+            if id(each) in known:
+                leaves.add(known[id(each)])
+            while stack:
+                node = stack.pop()
+                if node is None or node in seen:
+                    continue
+                seen.add(node)
+                leaf = known.get(id(getattr(node, "variable", None)))
+                if leaf is not None:
+                    leaves.add(leaf)
+                stack += [following for following, _ in node.next_functions]
+            found[name] = frozenset(leaves)
+        return found
 
     def _differentiated(self) -> list[tuple[Tensor, int]]:
         """The results whose cotangents are given, with their numbers.
@@ -286,31 +324,39 @@ def _held_now(module: Any, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 @contextmanager
-def attributes_kept(module: Any) -> Iterator[None]:
+def attributes_kept(module: Any) -> Iterator[dict[str, dict[str, Any]]]:
     """Within a `with` block, a trace may set attributes of modules; they are as before after it.
 
-    Raises `ShardError` if one of them would keep a tensor, which torch's own call would.
+    What it yields has, after the block, by the names of modules the attributes that have other
+    numbers, strings and the like. Raises `ShardError` if one of them would keep a tensor, which
+    torch's own call would.
     """
+    changed: dict[str, dict[str, Any]] = {}
     before = [(name, each, dict(vars(each))) for name, each in module.named_modules()]
-    tables = [
-        (each, {key: dict(vars(each)[key]) for key in ("_buffers", "_parameters")})
-        for _, each, _ in before
+    held = [
+        {key: copy.copy(value) for key, value in old.items() if _is_held(key, value)}
+        for _, _, old in before
     ]
     found = None
     try:
-        yield
+        yield changed
     finally:
-        for name, each, old in before:
+        for (name, each, old), contents in zip(before, held, strict=True):
             for key, value in vars(each).items():
-                is_new = key not in old or old[key] is not value
-                if is_new and isinstance(value, torch.Tensor):
+                is_same = key in old and old[key] is value
+                if is_same and (key not in contents or _is_same(contents[key], value)):
+                    continue
+                kept = _tensors_in(contents.get(key))  # an LSTM's list of its parameters
+                if key not in _TABLES and _tensors_in(value) > kept:
                     found = f"{name}.{key}" if name else key
+                elif key not in _TABLES and is_plain(value):
+                    changed.setdefault(name, {})[key] = copy.deepcopy(value)
             vars(each).clear()
             vars(each).update(old)
-        for each, old_tables in tables:
-            for key, table in old_tables.items():
-                vars(each)[key].clear()
-                vars(each)[key].update(table)
+            for key, content in contents.items():
+                own = old[key]
+                own.clear()
+                own.update(content) if isinstance(own, dict) else own.extend(content)
     if found:
         raise ShardError(
             f"forward keeps a tensor in the attribute {found}, which is no buffer: register it "
@@ -318,11 +364,32 @@ def attributes_kept(module: Any) -> Iterator[None]:
         )
 
 
-def aliases_of(flat: FlatModule) -> dict[str, str]:
+_TABLES = ("_parameters", "_buffers")
+
+
+def _is_held(key: str, value: Any) -> bool:
+    """Whether an attribute is a collection whose items a trace may exchange."""
+    return type(value) in (list, dict) and key != "_modules"
+
+
+def _tensors_in(value: Any) -> int:
+    return sum(isinstance(each, torch.Tensor) for each in pytree.tree_leaves(value))
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if len(one) != len(other):
+        return False
+    pairs = zip(one.items(), other.items(), strict=True) if isinstance(one, dict) else None
+    if pairs is not None:
+        return all(a == b and one_ is other_ for (a, one_), (b, other_) in pairs)
+    return all(a is b for a, b in zip(one, other, strict=True))
+
+
+def aliases_of(module: Any, state: Mapping[str, Tensor]) -> dict[str, str]:
     """The names of parameters and buffers -> the name that each has in the state."""
-    own = {id(each): name for name, each in flat.state.items()}
+    own = {id(each): name for name, each in state.items()}
     every = [
-        *flat.module.named_parameters(remove_duplicate=False),
-        *flat.module.named_buffers(remove_duplicate=False),
+        *module.named_parameters(remove_duplicate=False),
+        *module.named_buffers(remove_duplicate=False),
     ]
     return {name: own[id(each)] for name, each in every if each is not None}

@@ -9,7 +9,7 @@ import copy
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from typing import Any
 
@@ -27,6 +27,22 @@ def know_caches() -> None:
     module = sys.modules.get("transformers.cache_utils")
     if module is not None:
         _register(module)
+
+
+def know_records(tree: Any) -> None:
+    """Let torch see the tensors of the dataclasses in a tree."""
+    while True:
+        kinds = {
+            type(each)
+            for each in pytree.tree_leaves(tree)
+            if is_dataclass(each) and not isinstance(each, type)
+        }
+        known = len(pytree.SUPPORTED_NODES)
+        for kind in kinds:
+            if all(each.init for each in fields(kind)):
+                pytree.register_dataclass(kind)
+        if len(pytree.SUPPORTED_NODES) == known:
+            return
 
 
 @cache
@@ -115,6 +131,11 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, (bool, int, float, str, type(None)))
 
 
+def is_plain(value: Any) -> bool:
+    """Whether a value is a number, a string, or a collection of these."""
+    return all(map(_is_plain, pytree.tree_leaves(value)))
+
+
 try:
     import torch
     from torch.utils import _pytree as pytree
@@ -141,6 +162,7 @@ class Leaves:
     def of(cls, tree: Any, name: str = "") -> Leaves:
         """Names are paths below `name`."""
         know_caches()
+        know_records(tree)
         values, structure = pytree.tree_flatten(tree)
         paths, _ = pytree.tree_flatten_with_path(_with_keys(tree))
         names = [".".join([*([name] if name else []), *map(_key, path)]) for path, _ in paths]
@@ -195,7 +217,7 @@ def _key(entry: Any) -> str:
 
 def _described(leaf: Any, shapes: bool) -> Any:
     if not isinstance(leaf, torch.Tensor):
-        return leaf
+        return type(leaf), leaf
     return (leaf.shape, leaf.dtype) if shapes else torch.Tensor
 
 
@@ -217,8 +239,9 @@ def arguments_of(
     by_name = _named(module.forward, args, kwargs)
     of_loss = _named(loss, (None, *targets), {}) if loss else {}
     target_names = list(Leaves.of(dict(list(of_loss.items())[1:])).names)
-    know_caches()
     tree = (tuple(args), dict(sorted(kwargs.items())), tuple(targets))
+    know_caches()
+    know_records(tree)
     values, structure = pytree.tree_flatten(tree)
     order = [*_paths(by_name, args, kwargs), *target_names]
     for name, each in zip(order, values, strict=True):

@@ -23,6 +23,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+import torch.utils.checkpoint
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 from torch.fx import traceback as fx_traceback
@@ -118,7 +119,12 @@ def _first(flat: FlatModule, examples: Sequence[Tensor]) -> Any:
         while True:
             mode = Deciding(foreseen, examples)
             try:
-                with _compiling(is_compiled), ComposedFunctions(), naming_modules(flat.module):
+                with (
+                    _compiling(is_compiled),
+                    _checkpoints_in_graphs(),
+                    ComposedFunctions(),
+                    naming_modules(flat.module),
+                ):
                     graph = _traced(deciding(flat, mode), examples)
             except ShardError:
                 raise
@@ -175,6 +181,28 @@ def _compiling(told: bool) -> Iterator[None]:
         yield
     finally:
         torch.compiler._is_compiling_flag, torch.compiler._is_exporting_flag = flags
+
+
+@contextmanager
+def _checkpoints_in_graphs() -> Iterator[None]:
+    """Within a `with` block, `checkpoint(use_reentrant=True)` is as if that were false.
+
+    A reentrant one differentiates inside of a backward pass, which a trace cannot.
+    """
+    own = torch.utils.checkpoint.CheckpointFunction
+
+    class Within:
+        @staticmethod
+        def apply(function: Any, preserve: bool, *args: Any) -> Any:
+            return torch.utils.checkpoint.checkpoint(
+                function, *args, use_reentrant=False, preserve_rng_state=preserve
+            )
+
+    torch.utils.checkpoint.CheckpointFunction = Within
+    try:
+        yield
+    finally:
+        torch.utils.checkpoint.CheckpointFunction = own
 
 
 def _traced(function: Any, examples: Sequence[Tensor], decompositions: Any = None) -> Any:

@@ -93,7 +93,10 @@ class PlacedModule:
 
     def _apply(self, rule: Rule) -> None:
         modules = dict(self.flat.module.named_modules(remove_duplicate=False))
-        tensors = {**aliases_of(self.flat), **{name: name for name in self.flat.names}}
+        tensors = {
+            **aliases_of(self.flat.module, self.flat.state),
+            **{name: name for name in self.flat.names},
+        }
         if rule.style is not None:
             found = matching(rule.pattern, modules)
             if not found:
@@ -123,7 +126,7 @@ class PlacedModule:
 
     def _style(self, rule: Rule, name: str, module: Any) -> None:
         layouts = layouts_of(rule.style, module, name)
-        aliases = aliases_of(self.flat)
+        aliases = aliases_of(self.flat.module, self.flat.state)
         for parameter, placement in layouts.parameters.items():
             full = f"{name}.{parameter}" if name else parameter
             self._place(self.tensors, aliases.get(full, full), {rule.axis: placement})
