@@ -170,7 +170,8 @@ class _Driver:
                 say(error)
                 status = 1
         separator = f"{self.options.output_split_marker}\n".encode()
-        _write(separator.join(filter(None, outputs)), self.options.output)
+        if not status or self.options.output == STDOUT:  # a file is whole, or stays as it was
+            _write(separator.join(filter(None, outputs)), self.options.output)
         return status
 
     def _process(self, source: Source) -> bytes:
@@ -372,6 +373,7 @@ class _Driver:
         """
         from shard_dialect.ir.diagnostics import with_file_names
         from shard_dialect.ir.pretty_ops import pretty
+        from shard_dialect.ir.sdy.sdy_spelling import without_second_regions
         from shard_dialect.passes.vocabularies.as_written import as_written, is_local, vocabulary_of
 
         options = self.options
@@ -391,6 +393,7 @@ class _Driver:
         )
         if options.mlir_print_debuginfo:
             text = with_file_names(text)
+        text = without_second_regions(text)
         if options.mesh_pretty or not (options.mlir_print_op_generic or is_local(operation)):
             text = pretty(text)
         return text

@@ -17,6 +17,7 @@ from shard_dialect.ir.mesh.attributes import (
     AXIS_NAMES,
     DEVICE_IDS,
     DYNAMIC,
+    PART_OF,
     STAGE_AXES,
     expect,
     i64_array,
@@ -105,10 +106,15 @@ def sub_clusters_of(module: ir.Operation) -> dict[str, SubCluster]:
     """
     declared = {}
     for op in operations(body(module)):
-        if op.name == "mesh.sub_cluster":
-            name = expect(op, "sym_name", ir.StringAttr, "a string").value
-            offsets, sizes = (tuple(ints(op.attributes[key])) for key in ("offsets", "sizes"))
-            declared[name] = SubCluster(name, symbol(op.attributes["cluster"]), offsets, sizes)
+        of = "cluster" if op.name == "mesh.sub_cluster" else PART_OF
+        grid = read_grid(op) if of in op.attributes else None
+        if grid is not None:
+            with located(op):
+                offsets = tuple(ints(expect(op, "offsets", ir.ArrayAttr, "a list of integers")))
+                if len(offsets) != grid.rank:
+                    raise ShardingError(f"has {len(offsets)} offsets for {grid.rank} axes")
+            sizes = tuple(size or 0 for size in grid.shape)
+            declared[grid.name] = SubCluster(grid.name, symbol(op.attributes[of]), offsets, sizes)
     return {name: _in_cluster(part, declared) for name, part in declared.items()}
 
 
@@ -129,7 +135,8 @@ def read_grid(op: ir.Operation) -> Grid | None:
             sizes = [None if size == DYNAMIC else size for size in op.attributes["shape"]]
             devices = tuple(ints(op.attributes[DEVICE_IDS])) if DEVICE_IDS in op.attributes else ()
             name = op.attributes["sym_name"].value
-            return Grid(name, tuple(sizes), _names(op, AXIS_NAMES), devices)
+            axes = _stage_axes(op, len(sizes))
+            return Grid(name, tuple(sizes), _names(op, AXIS_NAMES), devices, axes)
         if op.name == "mesh.cluster":
             return _read_cluster(op)
         if op.name == "mesh.sub_cluster":
@@ -139,7 +146,8 @@ def read_grid(op: ir.Operation) -> Grid | None:
             name = expect(op, "sym_name", ir.StringAttr, "a string").value
             if "mesh" not in op.attributes:
                 raise ShardError(f"'sdy.mesh' op @{name} has no attribute 'mesh'")
-            return read_mesh(str(op.attributes["mesh"]), name)
+            grid = read_mesh(str(op.attributes["mesh"]), name)
+            return replace(grid, stage_axes=_stage_axes(op, grid.rank))
     return None
 
 
@@ -180,8 +188,16 @@ def _names(op: ir.Operation, key: str) -> tuple[str, ...]:
 def write_cluster(grid: Grid, replaced: ir.Operation | None = None) -> ir.Operation:
     """Create the `mesh.cluster` of a grid at the current insertion point and location.
 
-    It is as visible as `replaced`, the op that it replaces, if there is one.
+    It is as visible as `replaced`, the op that it replaces, if there is one, and the same part.
     """
+    if replaced is not None and PART_OF in replaced.attributes:
+        part = {
+            "sym_name": ir.StringAttr.get(grid.name),
+            "cluster": replaced.attributes[PART_OF],
+            "offsets": replaced.attributes["offsets"],
+            "sizes": i64_array([size or 0 for size in grid.shape]),
+        }
+        return create("mesh.sub_cluster", [], [], part | _visibility(replaced))
     attributes = {
         "sym_name": ir.StringAttr.get(grid.name),
         "rank": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), grid.rank),
@@ -192,9 +208,7 @@ def write_cluster(grid: Grid, replaced: ir.Operation | None = None) -> ir.Operat
         attributes["axis_names"] = names_attribute(grid)
     if grid.device_ids:
         attributes["device_ids"] = i64_array(grid.device_ids)
-    if grid.stage_axes:
-        attributes[STAGE_AXES] = i64_array(grid.stage_axes)
-    return create("mesh.cluster", [], [], attributes | _visibility(replaced))
+    return create("mesh.cluster", [], [], attributes | part_attributes(grid, replaced))
 
 
 def erase_cluster(module: ir.Operation, name: str) -> None:
@@ -218,7 +232,17 @@ def write_grid(grid: Grid, replaced: ir.Operation | None = None) -> ir.Operation
         attributes[AXIS_NAMES] = names_attribute(grid)
     if grid.device_ids:
         attributes[DEVICE_IDS] = i64_array(grid.device_ids)
-    return create("shard.grid", [], [], attributes | _visibility(replaced))
+    return create("shard.grid", [], [], attributes | part_attributes(grid, replaced))
+
+
+def part_attributes(grid: Grid, replaced: ir.Operation | None) -> dict[str, ir.Attribute]:
+    """What a grid's declaration has besides its axes: stages, and what it takes from another."""
+    found = _visibility(replaced)
+    if grid.stage_axes:
+        found[STAGE_AXES] = i64_array(grid.stage_axes)
+    if replaced is not None and replaced.name == "mesh.sub_cluster":
+        found[PART_OF], found["offsets"] = (replaced.attributes[k] for k in ("cluster", "offsets"))
+    return found
 
 
 def _visibility(op: ir.Operation | None) -> dict[str, ir.Attribute]:

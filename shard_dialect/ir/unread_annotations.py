@@ -23,10 +23,10 @@ from shard_dialect.ir.mesh.mesh_dialect import definition
 from shard_dialect.ir.sdy import ops as sdy
 from shard_dialect.ir.walk import body, walk
 
-_OF_VALUES = (mesh.SHARDING, mesh.ARGUMENT, mesh.RESULT, mesh.HANDLE, mesh.STAGE, sdy.SHARDING)
+_OF_VALUES = (mesh.SHARDING, mesh.ARGUMENT, mesh.RESULT, mesh.HANDLE, sdy.SHARDING)
 _OF_OPS = (
     *(mesh.SHARDINGS, mesh.BLOCKS, mesh.LOCAL_TYPES, mesh.COLLECTIVE, mesh.TRIPS, mesh.RANK),
-    *(mesh.RULE, mesh.MANUAL, mesh.NAMED, mesh.STAGES, mesh.STAGE_AXES, mesh.FORM),
+    *(mesh.RULE, mesh.MANUAL, mesh.NAMED, mesh.FORM),
     *(mesh.DEVICE, mesh.TORCH),
     *(sdy.SHARDING, "sdy.sharding_rule"),
 )

@@ -32,8 +32,8 @@ class Output:
         for other in reads:
             if _is_same(self.path, other):
                 raise ShardError(f"'{self.path}' would be read and written over")
-        target = self._target
         try:
+            target = self._target
             if target.is_dir():
                 raise IsADirectoryError(EISDIR, os.strerror(EISDIR))
             target.parent.stat()
@@ -85,11 +85,11 @@ class OutputFolder:
     def check(self, reads: Iterable[str]) -> None:
         """Raise `ShardError` if a file in it is one of `reads`, or it cannot be a folder."""
         named = list(reads)
-        folder = Path(os.path.realpath(self.path))
         for other in named:
             if _is_same(self.path, other):
                 raise ShardError(f"'{self.path}' would be read and written over")
         try:
+            folder = Path(os.path.realpath(self.path))
             if not folder.exists():
                 folder.parent.stat()
                 return
@@ -115,9 +115,7 @@ def file_of(folder: str, rank: int) -> str:
 
 def _is_same(path: str, other: str) -> bool:
     """Whether two paths name one file, which may have several names, or not exist yet."""
-    if os.path.realpath(path) == os.path.realpath(other):
-        return True
     try:
-        return os.path.samefile(path, other)
-    except OSError:
+        return os.path.realpath(path) == os.path.realpath(other) or os.path.samefile(path, other)
+    except OSError:  # one is not there, or no folder to begin from
         return False

@@ -38,7 +38,7 @@ class Place:
     @classmethod
     def of(cls, attributes: Mapping[str, ir.Attribute], key: str, local: Type) -> Place:
         """From the attributes of an argument or result of the local form."""
-        stage = attributes.get("mesh.stage")
+        stage = attributes.get("shard_dialect.stage")
         part = None if stage is None else str(stage).removeprefix("@")
         if "tiles" in attributes:
             tiles = Tiles.read(attributes["tiles"].value, len(local.shape))

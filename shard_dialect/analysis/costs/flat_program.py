@@ -103,7 +103,7 @@ class _Flattening:
             values.append((self._slot(value, info.location),) if value.tensor else ())
         self._flat.arguments = [each for slots in values for each in slots]
         ends = self._function(entry, values)
-        for slots, info in zip(ends, entry.results, strict=True):
+        for slots, info in zip(ends, entry.results, strict=bool(ends)):  # an endless loop has none
             self._flat.results.append(slots[0] if info.tensor and slots else None)
         return self._flat
 

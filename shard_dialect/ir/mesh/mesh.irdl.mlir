@@ -11,7 +11,7 @@ irdl.dialect @mesh {
     %axes = irdl.base "#builtin.array"
     irdl.parameters(grid: %grid, axes: %axes)
   }
-  // A grid with `rank` axes. [dim_sizes, axis_names, device_ids]
+  // A grid with `rank` axes. [dim_sizes, axis_names, device_ids, stage_axes]
   irdl.operation @cluster {
     %name = irdl.base "#builtin.string"
     %rank = irdl.base "#builtin.integer"

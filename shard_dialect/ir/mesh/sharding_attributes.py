@@ -6,8 +6,8 @@
 Parsing and printing attributes are the most expensive calls of the bindings (about 15 us), so
 `Shardings` caches them.
 
-The stages of arguments and results, `mesh.stage = @a`, and of transfers, `mesh.stages`, are read
-here, too.
+The stages of arguments and results, `shard_dialect.stage = @a`, and of transfers,
+`shard_dialect.stages`, are read here, too.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.build import create
 from shard_dialect.ir.function import BOUNDARY, boundary
 from shard_dialect.ir.grids import grids_of, sub_clusters_of
 from shard_dialect.ir.mesh.attributes import BLOCKS, SHARDINGS, STAGE, STAGES, ints, symbol
@@ -189,16 +190,31 @@ _KNOWN: dict[tuple[str, int], Annotation] = {}
 
 
 def stages_named(op: ir.Operation) -> tuple[str, str] | None:
-    """The source and the target stage of a transfer, from `mesh.stages`. Raises `ShardingError`."""
+    """The source and the target stage of a transfer, from its attribute. Raises `ShardingError`."""
     if STAGES not in op.attributes:
         return None
     named = op.attributes[STAGES]
     names = list(named) if isinstance(named, ir.ArrayAttr) else []
     if len(names) != 2 or not all(isinstance(name, ir.FlatSymbolRefAttr) for name in names):
         raise ShardingError(f"{STAGES} is {named}: expected the names of two stages")
-    if "cluster" not in op.attributes:
+    if "cluster" not in op.attributes and op.name.startswith("mesh."):
         raise ShardingError(f"has {STAGES}, and no cluster that they are parts of")
     return symbol(names[0]), symbol(names[1])
+
+
+def transfer_attributes(op: ir.Operation) -> dict[str, ir.Attribute]:
+    """What a transfer between stages has besides a sharding, in whichever vocabulary it is."""
+    return {name: op.attributes[name] for name in _OF_TRANSFERS if name in op.attributes}
+
+
+def write_transfer(op: ir.Operation, grid: str) -> ir.Value:
+    """The transfer that an op of another vocabulary stands for, at the insertion point."""
+    attributes = {"cluster": ir.FlatSymbolRefAttr.get(grid), **transfer_attributes(op)}
+    operand = op.operands[0]
+    return create("mesh.collective_permute", [operand.type], [operand], attributes).results[0]
+
+
+_OF_TRANSFERS = (STAGES, "mesh_axis", "permutation")
 
 
 def part_offsets(transfer: ir.Operation) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -215,7 +231,7 @@ def has_stages(function: ir.Operation) -> bool:
 
 
 def stages_at(function: ir.Operation, key: str) -> list[str | None]:
-    """The stage of each argument or result, from `mesh.stage`. Raises `ShardingError`."""
+    """The stage of each argument or result, from its attribute. Raises `ShardingError`."""
     stages: list[str | None] = []
     for entry in boundary(function, key):
         named = entry.get(STAGE)

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterator
+from itertools import pairwise
 
 from shard_dialect.ir.reading.edits import Edit
 from shard_dialect.ir.reading.spelling import code_of
@@ -50,6 +51,27 @@ def edits(text: str) -> list[Edit]:
     code = code_of(text)
     changes = [edit for match in _OP.finditer(code) for edit in _of_op(code, text, match.end())]
     return sorted(changes, key=lambda edit: edit.start)
+
+
+def without_second_regions(text: str) -> str:
+    """Printed text without the second, empty regions that `edits` gives to Shardy's ops."""
+    if '"sdy.' not in text:
+        return text
+    lines = text.split("\n")
+    opened: list[str] = []
+    kept = []
+    for line, after in pairwise([*lines, ""]):
+        if match := _OPENED.match(line):
+            opened.append(match[1])
+        is_second = opened and line == opened[-1] + "}, {" and after.startswith(opened[-1] + "})")
+        if opened and line.startswith(opened[-1] + "})"):
+            opened.pop()
+        if not is_second:
+            kept.append(line)
+    return "\n".join(kept)
+
+
+_OPENED = re.compile(r'( *)(?:%[\w:, %]+ = )?"sdy\.\w+"\([^()]*\) \(\{$')
 
 
 def _of_op(code: str, text: str, at: int) -> Iterator[Edit]:

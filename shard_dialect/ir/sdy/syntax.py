@@ -85,9 +85,11 @@ class TensorSharding:
     def __str__(self) -> str:
         mesh = _symbol(self.mesh) if isinstance(self.mesh, str) else f"mesh{mesh_body(self.mesh)}"
         text = f"<{mesh}, [{', '.join(map(str, self.dims))}]"
-        for name, axes in (("replicated", self.replicated), ("unreduced", self.unreduced)):
+        reduction = "" if self.reduction == "sum" else self.reduction
+        sides = (("replicated=", self.replicated), (f"unreduced={reduction}", self.unreduced))
+        for name, axes in sides:
             if axes:
-                text += f", {name}={{{', '.join(map(str, axes))}}}"
+                text += f", {name}{{{', '.join(map(str, axes))}}}"
         return text + ">"
 
 
@@ -364,11 +366,6 @@ def to_sdy(annotation: Annotation, grid: Grid) -> TensorSharding:
     sharding = annotation.sharding
     if sharding.halos or sharding.offsets:
         raise ShardingError(f"sharding {sharding} has halos or offsets, which Shardy cannot say")
-    if sharding.partial and sharding.reduction != "sum":
-        raise ShardingError(
-            f"sharding {sharding} is partial by {sharding.reduction}, which Shardy cannot say: it "
-            "has sums only"
-        )
     if is_maximal(grid):
         return TensorSharding(grid.name, ())
     dims = tuple(
@@ -380,7 +377,11 @@ def to_sdy(annotation: Annotation, grid: Grid) -> TensorSharding:
         for number, axes in enumerate(sharding.split_axes)
     )
     return TensorSharding(
-        grid.name, dims, _refs(annotation.replicated, grid), _refs(sharding.partial, grid)
+        grid.name,
+        dims,
+        _refs(annotation.replicated, grid),
+        _refs(sharding.partial, grid),
+        sharding.reduction,
     )
 
 

@@ -27,7 +27,7 @@ from shard_dialect.collectives.collective_record import CollectiveRecord
 from shard_dialect.collectives.collective_table import LOCAL
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import name_of
-from shard_dialect.ir.mesh.attributes import DYNAMIC, STANDS_FOR, expect
+from shard_dialect.ir.mesh.attributes import DYNAMIC, STAGES, STANDS_FOR, expect
 from shard_dialect.ir.reading.spelling import spelled
 from shard_dialect.ir.shard.check_text import MOST_DEVICES
 from shard_dialect.ir.shard.sharding_ops import (
@@ -235,8 +235,8 @@ def _annotation_before(op: ir.Operation) -> ir.Operation | None:
     """The annotation of the op's operand, skipping repetitions for users; `None` without one."""
     for _ in range(_LONGEST_CHAIN):
         before = owner(op.operands[0])
-        if before is None or before.name != "shard.shard":
-            return None
+        if before is None or before.name != "shard.shard" or STAGES in before.attributes:
+            return None  # what a stage gets is another value
         own, earlier = _layout_at(before), owner(before.operands[0])
         if not _for_users(before) or earlier is None or earlier.name != "shard.shard":
             return before

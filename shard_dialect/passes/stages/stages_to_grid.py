@@ -5,12 +5,13 @@
     %2 = "mesh.collective_permute"(%1) {cluster = @second}
       becomes
     %2 = "mesh.collective_permute"(%1)
-      {cluster = @g, mesh_axis = [0], permutation = [1, -1], mesh.stages = [@first, @second]}
+      {cluster = @g, mesh_axis = [0], permutation = [1, -1],
+       shard_dialect.stages = [@first, @second]}
 
 A stage has one index along some axes of the grid, which is refined if need be; a tensor sharded as
 `[[1]]` on the stage is sharded as `[[1]]` on the grid, replicated along these fixed axes. Arguments
-and results name their stage by `mesh.stage`. A transfer between stages with the same fixed axes is
-a permutation along these. Others have no `mesh_axis`: `partition` plans their messages. A
+and results name their stage by `shard_dialect.stage`. A transfer between stages with the same fixed
+axes is a permutation along these. Others have no `mesh_axis`: `partition` plans their messages. A
 transfer to a grid that is no part of another becomes an annotation for its users, and one of a part
 of a tensor a slice.
 """

@@ -16,6 +16,7 @@ from typing import Literal
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import form_of, functions_of
+from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.printed_names import PrintedAs
 from shard_dialect.ir.reading.spelling import code_of
 from shard_dialect.passes.framework.pipeline import run_pipeline
@@ -28,23 +29,31 @@ _WORDS: dict[Vocabulary, re.Pattern[str]] = {
 }
 
 
+_STABLEHLO = re.compile(r"\b(?:stablehlo|chlo|mhlo)\.\w")
+
+
 def vocabulary_of(text: str) -> Vocabulary | None:
-    """The one vocabulary in which `text` has annotations; `None` if it mixes them, or has none."""
+    """The one vocabulary in which `text` has annotations; `None` if it mixes them.
+
+    One without annotations gets those that its kind of program has elsewhere: Shardy's with ops of
+    StableHLO, as from JAX, and else upstream's.
+    """
     code = code_of(text)
     found = [name for name, words in _WORDS.items() if words.search(code)]
+    if not found:
+        return "sdy" if _STABLEHLO.search(code) else "shard"
     return found[0] if len(found) == 1 else None
 
 
 def printed_as(text: str) -> PrintedAs:
     """How values of a module with this text are numbered where it is printed after a pass."""
-    is_shard = "shard.shard" in text and vocabulary_of(text) == "shard"
-    return "shard" if is_shard else "mesh"
+    return "shard" if vocabulary_of(text) == "shard" else "mesh"
 
 
 def as_written(module: ir.Operation, vocabulary: Vocabulary | None) -> ir.Operation:
     """The module in `vocabulary`; as it is where that lacks a word for something in it."""
     forms = {form_of(function) for function in functions_of(module)}
-    if vocabulary in (None, "mesh") or forms - {"annotated", "propagated"}:
+    if vocabulary in (None, "mesh") or forms - {"annotated", "propagated"} or not grids_of(module):
         return module
     copy = module.clone()
     try:

@@ -17,19 +17,28 @@ from dataclasses import dataclass, replace
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.building.build import create
-from shard_dialect.ir.diagnostics import error_at, located, warn
+from shard_dialect.ir.diagnostics import located, warn
 from shard_dialect.ir.function import BOUNDARY, boundary, form_of, functions_of, set_boundary
-from shard_dialect.ir.grids import read_grid
-from shard_dialect.ir.mesh.annotation_ops import annotation_in, read_annotation
-from shard_dialect.ir.mesh.attributes import BLOCKS, MANUAL, NAMED, RULE, SHARDING, SHARDINGS
+from shard_dialect.ir.grids import part_attributes, read_grid, sub_clusters_of
+from shard_dialect.ir.mesh.annotation_ops import annotation_in, anything, read_annotation
+from shard_dialect.ir.mesh.attributes import (
+    BLOCKS,
+    MANUAL,
+    NAMED,
+    RULE,
+    SHARDING,
+    SHARDINGS,
+    STAGES,
+    symbol,
+)
 from shard_dialect.ir.mesh.check_mesh_ops import DIRECTIONS
 from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
 from shard_dialect.ir.mesh.notation import read_axes
-from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
+from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of, transfer_attributes
 from shard_dialect.ir.numbered_function import Block, Function, flows_through, read_function
 from shard_dialect.ir.reading.string_literals import quoted
 from shard_dialect.ir.sdy import ops as sdy
-from shard_dialect.ir.sdy.syntax import mesh_body, to_sdy
+from shard_dialect.ir.sdy.syntax import mesh_body, read_per_value, to_sdy
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation, Sharding, ShardingError
 from shard_dialect.model.grid import full_axis
@@ -44,11 +53,9 @@ from shard_dialect.passes.vocabularies.export_shard import (
 
 _TARGET = "Shardy's sdy dialect"
 _BEYOND = (
-    "mesh.collective_permute",
     "mesh.idx",
     "mesh.roll",
     "mesh.size",
-    "mesh.sub_cluster",
     TRANSFER,
 )
 
@@ -62,6 +69,9 @@ class AnnotationsToSdy(Pass):
     def rewrite(self, module: ir.Operation) -> None:
         """Translate the module, and raise for what Shardy cannot express."""
         shardings = exported_shardings(module)
+        grids = shardings.grids
+        for part in sub_clusters_of(module).values():  # whose axes have no names of their own
+            grids[part.name] = replace(grids[part.name], axes=grids[part.of].axes)
         refuse_ops(module, _BEYOND, _TARGET)
         module.context.allow_unregistered_dialects = True
         exporter = _Exporter(shardings)
@@ -195,8 +205,24 @@ class _Exporter:
         assert grid is not None, "a cluster declares a grid"
         if not grid.is_static:
             raise refuse(op.location, f"grid {grid}, of unknown sizes,", _TARGET)
-        mesh = ir.Attribute.parse(f"#sdy.mesh{mesh_body(grid)}")
-        create("sdy.mesh", [], [], {"sym_name": ir.StringAttr.get(grid.name), "mesh": mesh})
+        mesh = ir.Attribute.parse(f"#sdy.mesh{mesh_body(self.shardings.grid(grid.name))}")
+        attributes = {"sym_name": ir.StringAttr.get(grid.name), "mesh": mesh}
+        create("sdy.mesh", [], [], attributes | part_attributes(grid, op))
+        op.erase()
+
+    def transfer(self, op: ir.Operation) -> None:
+        """Write a transfer between stages as the change of sharding that it is for Shardy."""
+        if STAGES not in op.attributes:
+            raise refuse(op.location, f"'{op.name}' op", _TARGET)
+        value, named = op.operands[0], transfer_attributes(op)
+        grid = self.shardings.grid(symbol(op.attributes["cluster"]))
+        text = self._text(anything(grid, rank_of(value.type)))
+        if sdy.SHARDING in op.attributes:
+            named[sdy.SHARDING] = op.attributes[sdy.SHARDING]
+            text = str(read_per_value(str(named[sdy.SHARDING]))[0])
+        named["sharding"] = ir.Attribute.parse(f"#sdy.sharding{text}")
+        new = create("sdy.reshard", [value.type], [value], named)
+        op.results[0].replace_all_uses_with(new.results[0])
         op.erase()
 
     def annotation(self, op: ir.Operation) -> None:
@@ -299,9 +325,10 @@ class _Exporter:
         results: Sequence[ir.Value],
     ) -> None:
         """Create the computation; its block's arguments replace `arguments` in the moved body."""
-        _refuse_calls(op)
         types = [result.type for result in op.results]
-        new = create(name, types, operands, attributes, regions=1)
+        # MLIR resolves no symbols in the only region of an op that it does not know.
+        regions = 1 + any(each.name == "func.call" for each in walk(op))
+        new = create(name, types, operands, attributes, regions=regions)
         locations = [op.location] * len(arguments)
         block = new.regions[0].blocks.append(*[v.type for v in arguments], arg_locs=locations)
         *moved, terminator = operations(body(op))
@@ -353,15 +380,6 @@ def _captured(op: ir.Operation) -> list[ir.Value]:
     return list(values)
 
 
-def _refuse_calls(op: ir.Operation) -> None:
-    """Raise for calls: MLIR finds no callee from inside the region of an unregistered op."""
-    for each in walk(op):
-        if each.name == "func.call":
-            raise error_at(
-                each.location, "'func.call' op is in a region to be Shardy's: run --inline first"
-            )
-
-
 def _take_constants_in(op: ir.Operation) -> None:
     """Clone the constants that the region captures into it; `cse` had hoisted them."""
     for value in _captured(op):
@@ -391,8 +409,10 @@ def _refuse_captures(op: ir.Operation, captures: Sequence[ir.Value]) -> None:
 _CONVERT: dict[str, Callable[[_Exporter, ir.Operation], None]] = {
     "mesh.annotate": _Exporter.annotation,
     "mesh.cluster": _Exporter.cluster,
+    "mesh.collective_permute": _Exporter.transfer,
     "mesh.propagation_barrier": _Exporter.barrier,
     "mesh.reshard": _Exporter.annotation,
     "mesh.sharding_group": _Exporter.group,
+    "mesh.sub_cluster": _Exporter.cluster,
     "scf.execute_region": _Exporter.region,
 }

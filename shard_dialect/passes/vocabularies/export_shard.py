@@ -21,7 +21,7 @@ The RFC has no sub-axes, halos, offsets, open dimensions, priorities and axis na
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
@@ -37,7 +37,7 @@ from shard_dialect.ir.function import (
     set_boundary,
 )
 from shard_dialect.ir.grids import read_grid, write_grid
-from shard_dialect.ir.mesh.annotation_ops import AnnotationOp, has_loops, read_annotation
+from shard_dialect.ir.mesh.annotation_ops import AnnotationOp, anything, has_loops, read_annotation
 from shard_dialect.ir.mesh.attributes import (
     BLOCKS,
     MANUAL,
@@ -45,10 +45,17 @@ from shard_dialect.ir.mesh.attributes import (
     RULE,
     SHARDING,
     SHARDINGS,
+    STAGES,
     STANDS_FOR,
+    symbol,
 )
 from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
-from shard_dialect.ir.mesh.sharding_attributes import Shardings, annotated_blocks, rank_of
+from shard_dialect.ir.mesh.sharding_attributes import (
+    Shardings,
+    annotated_blocks,
+    rank_of,
+    transfer_attributes,
+)
 from shard_dialect.ir.shard.sharding_ops import write_sharding_op
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation, Sharding, SubAxis
@@ -118,15 +125,14 @@ def refuse_ops(module: ir.Operation, names: tuple[str, ...], target: str) -> Non
             raise refuse(op.location, f"'{op.name}' op", target)
 
 
+_PERMUTE = "mesh.collective_permute"
 _SHARD = "upstream's shard dialect"
 _BEYOND_SHARD = (
-    "mesh.collective_permute",
     "mesh.idx",
     "mesh.propagation_barrier",
     "mesh.roll",
     "mesh.sharding_group",
     "mesh.size",
-    "mesh.sub_cluster",
     "mesh.to_global",
     "mesh.to_local",
     TRANSFER,
@@ -151,7 +157,7 @@ class AnnotationsToShard(Pass):
 
 def _export_grids(module: ir.Operation) -> None:
     for op in operations(body(module)):
-        grid = read_grid(op) if op.name == "mesh.cluster" else None
+        grid = read_grid(op) if op.name in ("mesh.cluster", "mesh.sub_cluster") else None
         if grid is None:
             continue
         if grid.device_ids or not grid.rank:
@@ -171,8 +177,12 @@ class _Exporter:
     def export(self) -> None:
         self._boundary()
         for op in (self.function, *walk(self.function)):
-            self._results(op)
+            if op.name != _PERMUTE:
+                self._results(op)
             self._blocks(op)
+        for op in walk(self.function):
+            if op.name == _PERMUTE:
+                self._transfer(op)
         for op, annotated in annotations_by_op(self.function, self.shardings):
             if not annotated.required:
                 raise refuse(op.location, f"the soft constraint {annotated.annotation}", _SHARD)
@@ -186,6 +196,20 @@ class _Exporter:
                 )
             op.results[0].replace_all_uses_with(new)
             op.erase()
+
+    def _transfer(self, op: ir.Operation) -> None:
+        """Turn a transfer between stages into the `shard.shard` that it is for upstream."""
+        value = op.operands[0]
+        if STAGES not in op.attributes or not isinstance(value.type, ir.RankedTensorType):
+            raise refuse(op.location, f"'{op.name}' op", _SHARD)
+        with located(op), ir.InsertionPoint(op), op.location:
+            cluster = self.shardings.grid(symbol(op.attributes["cluster"]))
+            found = self.shardings.of_results(op).get(0, anything(cluster, value.type.rank))
+            new = self._shard(value, replace(found, open=()), for_users=True, stands_for="transfer")
+        for name, attribute in transfer_attributes(op).items():
+            new.owner.attributes[name] = attribute
+        op.results[0].replace_all_uses_with(new)
+        op.erase()
 
     def _results(self, op: ir.Operation) -> None:
         """Turn the annotations of an op's results into `shard.shard` ops after it.
@@ -247,7 +271,11 @@ class _Exporter:
         """Let all uses of `value` read a `shard.shard` of it. Scalars have none."""
         if not isinstance(value.type, ir.RankedTensorType):
             return
-        users = [(use.owner.operation, use.operand_number) for use in value.uses]
+        users = [
+            (use.owner.operation, use.operand_number)
+            for use in value.uses
+            if use.owner.operation.name != "tensor.parallel_insert_slice"  # into an argument only
+        ]
         new = self._shard(value, annotation, stands_for=stands_for)
         for user, number in users:
             user.operands[number] = new

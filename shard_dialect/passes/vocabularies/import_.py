@@ -19,8 +19,15 @@ from shard_dialect.ir.building.build import annotate, create
 from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.function import boundary, name_of, recorded_form, set_boundary
 from shard_dialect.ir.grids import read_grid, write_cluster
-from shard_dialect.ir.mesh.attributes import BLOCKS, SHARDING, SHARDINGS, STANDS_FOR, symbol
-from shard_dialect.ir.mesh.sharding_attributes import Shardings, annotated_blocks
+from shard_dialect.ir.mesh.attributes import (
+    BLOCKS,
+    SHARDING,
+    SHARDINGS,
+    STAGES,
+    STANDS_FOR,
+    symbol,
+)
+from shard_dialect.ir.mesh.sharding_attributes import Shardings, annotated_blocks, write_transfer
 from shard_dialect.ir.shard.sharding_ops import Layout, grid_name, sharding_behind
 from shard_dialect.ir.verify import check_agreement
 from shard_dialect.ir.walk import body, operations, walk
@@ -98,7 +105,11 @@ class _Importer:
         stands_for = op.attributes[STANDS_FOR].value if STANDS_FOR in op.attributes else None
         restore = _RESTORE.get(stands_for) if stands_for else None
         with ir.InsertionPoint(op), op.location:
-            if stands_for == "reshard":
+            if STAGES in op.attributes:
+                new = write_transfer(op, sharding.grid)
+                if self._is_propagated(op):
+                    new.owner.attributes[SHARDINGS] = ir.ArrayAttr.get([attribute])
+            elif stands_for == "reshard":
                 attributes = {"sharding": attribute}
                 new = create("mesh.reshard", [source.type], [source], attributes).results[0]
             elif restore and restore(self, op, attribute):

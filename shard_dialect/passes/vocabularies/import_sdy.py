@@ -22,9 +22,16 @@ from shard_dialect.ir.context import load_stablehlo
 from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.function import BOUNDARY, boundary, set_boundary
 from shard_dialect.ir.grids import grids_of, write_cluster
-from shard_dialect.ir.mesh.attributes import MANUAL, NAMED, RULE, SHARDING, SHARDINGS
+from shard_dialect.ir.mesh.attributes import (
+    MANUAL,
+    NAMED,
+    RULE,
+    SHARDING,
+    SHARDINGS,
+    STAGES,
+)
 from shard_dialect.ir.mesh.notation import write_axes
-from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.mesh.sharding_attributes import Shardings, write_transfer
 from shard_dialect.ir.sdy import ops as sdy
 from shard_dialect.ir.sdy import syntax
 from shard_dialect.ir.sdy.syntax import axis_number
@@ -159,7 +166,7 @@ class _Importer:
             set_boundary(op, key, entries)
 
     def mesh(self, op: ir.Operation) -> None:
-        write_cluster(self.shardings.grids[op.attributes["sym_name"].value])
+        write_cluster(self.shardings.grids[op.attributes["sym_name"].value], op)
 
     def constraint(self, op: ir.Operation) -> None:
         """Convert a constraint: for its users, or, without any, of the value itself.
@@ -215,6 +222,12 @@ class _Importer:
 
     def reshard(self, op: ir.Operation) -> None:
         value = op.operands[0]
+        if STAGES in op.attributes:
+            found = self.reader.sharding(op.attributes["sharding"], value.type)
+            new = write_transfer(op, found.grid)
+            op.results[0].replace_all_uses_with(new)
+            _keep_shardings(op, new)
+            return
         if not isinstance(value.type, ir.RankedTensorType):
             op.results[0].replace_all_uses_with(value)
             return

@@ -1,7 +1,7 @@
 // Shardings are found for what has none, in the entry function and on the grid that is asked for.
 //
-// RUN: shard-opt %s --auto=grid=4,objective=memory | filecheck %s
-// RUN: shard-opt %s --auto=grid=4,objective=memory --entry=other | filecheck %s --check-prefix=OTHER
+// RUN: shard-opt %s --auto=grid=4,objective=memory --import | filecheck %s
+// RUN: shard-opt %s --auto=grid=4,objective=memory --import --entry=other | filecheck %s --check-prefix=OTHER
 // RUN: shard-opt %s --auto=grid=4,objective=memory --spmd --report 2>&1 | filecheck %s --check-prefix=NOTE
 // RUN: not shard-opt %s --auto=grid=4,memory-limit=8 2>&1 | filecheck %s --check-prefix=LIMIT
 // RUN: not shard-opt %s --auto=objective=memory 2>&1 | filecheck %s --check-prefix=BARE

@@ -32,3 +32,26 @@ func.func @annotations(%x: tensor<8x8xf32> {mesh.sharding = #mesh.shard<@g, [[0]
   %4 = math.tanh %3 {mesh.sharding_rule = "([i, j])->([i, j]) {i=8, j=8}"} : tensor<8x8xf32>
   return %4 : tensor<8x8xf32>
 }
+
+// Newer versions of Shardy say so of other reductions than sums.
+// CHECK-LABEL: func.func @a_partial_maximum
+func.func @a_partial_maximum(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %0 = math.tanh %x : tensor<8x8xf32>
+  // CHECK{LITERAL}: sdy.sharding_constraint %0 <@g, [{}, {}], unreduced=max{"axis_0"}>
+  %1 = "mesh.annotate"(%0) {sharding = #mesh.shard<@g, [[], [], {max = [0]}]>} : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %1 : tensor<8x8xf32>
+}
+
+// CHECK-LABEL: func.func @a_call
+func.func @a_call(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  // CHECK: "sdy.named_computation"
+  %0 = scf.execute_region -> tensor<8x8xf32> no_inline {
+    // CHECK: func.call @callee
+    %1 = func.call @callee(%x) : (tensor<8x8xf32>) -> tensor<8x8xf32>
+    // CHECK: "sdy.return"
+    // CHECK-NEXT: }) {name = "f"}
+    scf.yield %1 : tensor<8x8xf32>
+  } {mesh.named_computation = "f"}
+  return %0 : tensor<8x8xf32>
+}
+func.func private @callee(tensor<8x8xf32>) -> tensor<8x8xf32>

@@ -3,16 +3,6 @@
 // RUN: shard-opt %s --export-sdy --split-input-file --verify-diagnostics
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
-func.func @a_partial_maximum(%x: tensor<16x16xf32>) -> tensor<16x16xf32> {
-  %0 = math.tanh %x : tensor<16x16xf32>
-  // expected-error@+1 {{sharding [[], [], {max = [0]}] is partial by max, which Shardy cannot say: it has sums only}}
-  %1 = "mesh.annotate"(%0) {sharding = #mesh.shard<@g, [[], [], {max = [0]}]>} : (tensor<16x16xf32>) -> tensor<16x16xf32>
-  return %1 : tensor<16x16xf32>
-}
-
-// -----
-
-"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
 func.func @a_rule_without_results(%x: tensor<16xf32>) {
   // expected-error@+1 {{a rule of an op without results cannot be expressed in Shardy's sdy dialect}}
   stablehlo.custom_call @use(%x) {has_side_effect = true, mesh.sharding_rule = "([i])->()"} : (tensor<16xf32>) -> ()
@@ -87,12 +77,6 @@ func.func @a_permutation(%x: tensor<16x16xf32, #mesh.shard<@g, [[0]]>>) {
 
 // -----
 
-"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
-// expected-error@+1 {{'mesh.sub_cluster' op cannot be expressed in Shardy's sdy dialect}}
-"mesh.sub_cluster"() {sym_name = "part", cluster = @g, offsets = [0, 0], sizes = [1, 8]} : () -> ()
-
-// -----
-
 // expected-error@+1 {{grid @g(?), of unknown sizes, cannot be expressed in Shardy's sdy dialect}}
 "mesh.cluster"() {sym_name = "g", rank = 1 : i64} : () -> ()
 
@@ -134,19 +118,6 @@ func.func @a_global_tensor_inside(%x: tensor<16x16xf32>) -> tensor<16x16xf32> {
   } {mesh.manual_axes = [0]}
   return %0 : tensor<16x16xf32>
 }
-
-// -----
-
-"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
-func.func @a_call(%x: tensor<16x16xf32>) -> tensor<16x16xf32> {
-  %0 = scf.execute_region -> tensor<16x16xf32> no_inline {
-    // expected-error@+1 {{'func.call' op is in a region to be Shardy's: run --inline first}}
-    %1 = func.call @callee(%x) : (tensor<16x16xf32>) -> tensor<16x16xf32>
-    scf.yield %1 : tensor<16x16xf32>
-  } {mesh.named_computation = "f"}
-  return %0 : tensor<16x16xf32>
-}
-func.func private @callee(tensor<16x16xf32>) -> tensor<16x16xf32>
 
 // -----
 

@@ -143,12 +143,6 @@ func.func @a_permutation(%x: tensor<16x16xf32, #mesh.shard<@g, [[0]]>>) {
 // -----
 
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
-// expected-error@+1 {{'mesh.sub_cluster' op cannot be expressed in upstream's shard dialect}}
-"mesh.sub_cluster"() {sym_name = "part", cluster = @g, offsets = [0, 0], sizes = [1, 8]} : () -> ()
-
-// -----
-
-"mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 8]} : () -> ()
 func.func @a_manual_computation(%x: tensor<16x16xf32>) -> tensor<16x16xf32> {
   %0 = scf.execute_region -> tensor<16x16xf32> no_inline {
     // expected-error@+1 {{'mesh.to_local' op cannot be expressed in upstream's shard dialect}}

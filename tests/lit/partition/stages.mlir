@@ -12,8 +12,8 @@
 // the branches of the first.
 //
 // CHECK-LABEL: func.func @main
-// CHECK-SAME: mesh.stage = @first}
-// CHECK-SAME: mesh.stage = @second}
+// CHECK-SAME: shard_dialect.stage = @first}
+// CHECK-SAME: shard_dialect.stage = @second}
 // CHECK: %[[INDICES:.*]] = arith.constant dense<[0, 1]> : tensor<2xi64>
 // CHECK: shard.all_slice %[[INDICES]] on @g grid_axes = [0]
 // CHECK: %[[OWN:.*]] = arith.index_cast
@@ -34,10 +34,10 @@
 // CHECK: shard.all_reduce {{.*}} on @g grid_axes = [1]
 // CHECK: } else {
 // CHECK: return %[[R]]
-// LOWERED: mesh.stage = @second
+// LOWERED: shard_dialect.stage = @second
 // LOWERED: scf.if
 // LOWERED: call @mesh_all_reduce
-// LOWERED-NOT: mesh.stages
+// LOWERED-NOT: shard_dialect.stages
 // WHOLE: stages.mlir:[[#]]:1: error: @main has stages, whose devices alone have the results: they cannot be unsharded on every device
 func.func @main(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@first, [[], [1]]>},
                 %y: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@first, [[], [1]]>},
@@ -82,7 +82,7 @@ func.func @scalars(%x: tensor<4xf32> {mesh.sharding = #mesh.shard<@first, [[1]]>
 // CHECK: "mesh.collective_permute"({{.*}}) {cluster = @g, mesh_axis = [0], permutation = [1, 0]} : (tensor<2x4xf32>) -> tensor<2x4xf32>
 func.func @among_all(%x: tensor<4x8xf32, #mesh.shard<@g, [[0], [1]]>>)
     -> tensor<4x8xf32, #mesh.shard<@g, [[], [1]]>> attributes {mesh.form = "distributed"} {
-  %0 = "mesh.collective_permute"(%x) {cluster = @g, mesh.stages = [@g, @g]}
+  %0 = "mesh.collective_permute"(%x) {cluster = @g, shard_dialect.stages = [@g, @g]}
     : (tensor<4x8xf32, #mesh.shard<@g, [[0], [1]]>>) -> tensor<4x8xf32, #mesh.shard<@g, [[], [1]]>>
   return %0 : tensor<4x8xf32, #mesh.shard<@g, [[], [1]]>>
 }

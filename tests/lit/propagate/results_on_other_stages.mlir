@@ -3,8 +3,8 @@
 // RUN: shard-opt %s --propagate | filecheck %s
 // RUN: shard-run %s --check | filecheck %s --check-prefix=RAN
 
-// CHECK: func.func @main({{.*}}mesh.stage = @first}) -> ({{.*}}mesh.stage = @second})
-// CHECK: %[[R:.*]] = mesh.collective_permute %{{.*}} {{.*}}mesh.stages = [@first, @second]
+// CHECK: func.func @main({{.*}}shard_dialect.stage = @first}) -> ({{.*}}shard_dialect.stage = @second})
+// CHECK: %[[R:.*]] = mesh.collective_permute %{{.*}} {{.*}}shard_dialect.stages = [@first, @second]
 // CHECK: return %[[R]]
 // RAN: collective_permute
 // RAN: check passed

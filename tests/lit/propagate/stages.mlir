@@ -3,7 +3,7 @@
 // RUN: shard-opt %s --propagate | filecheck %s
 // RUN: shard-opt %s --propagate | shard-opt --propagate | filecheck %s
 
-// CHECK: mesh.cluster @g(rank = 2, dim_sizes = [2, 4]) {mesh.stage_axes = [0]}
+// CHECK: mesh.cluster @g(rank = 2, dim_sizes = [2, 4]) {stage_axes = [0]}
 "mesh.cluster"() {sym_name = "g", rank = 2 : i64, dim_sizes = [2, 4]} : () -> ()
 "mesh.sub_cluster"() {sym_name = "first", cluster = @g, offsets = [0, 0], sizes = [1, 4]} : () -> ()
 "mesh.sub_cluster"() {sym_name = "second", cluster = @g, offsets = [1, 0], sizes = [1, 4]} : () -> ()
@@ -11,10 +11,10 @@
 // A word about one value of a stage is enough, here about the argument; and it passes on.
 //
 // CHECK-LABEL: func.func @named_where_it_goes
-// CHECK-SAME: #mesh.shard<@g, {{\[\[1], \[]]}}>, mesh.stage = @first}
-// CHECK-SAME: -> (tensor<8x8xf32> {mesh.sharding = #mesh.shard<@g, {{\[\[1], \[]]}}>, mesh.stage = @second})
+// CHECK-SAME: #mesh.shard<@g, {{\[\[1], \[]]}}>, shard_dialect.stage = @first}
+// CHECK-SAME: -> (tensor<8x8xf32> {mesh.sharding = #mesh.shard<@g, {{\[\[1], \[]]}}>, shard_dialect.stage = @second})
 func.func @named_where_it_goes(%x: tensor<8x8xf32> {mesh.sharding = #mesh.shard<@first, [[1], []]>}) -> tensor<8x8xf32> {
-  // CHECK: mesh.collective_permute %arg0 {cluster = @g, mesh.shardings = [#mesh.shard<@g, {{\[\[1], \[]]}}>], mesh.stages = [@first, @second], mesh_axis = [0], permutation = [1, -1]}
+  // CHECK: mesh.collective_permute %arg0 {cluster = @g, mesh.shardings = [#mesh.shard<@g, {{\[\[1], \[]]}}>], mesh_axis = [0], permutation = [1, -1], shard_dialect.stages = [@first, @second]}
   %0 = "mesh.collective_permute"(%x) {cluster = @second} : (tensor<8x8xf32>) -> tensor<8x8xf32>
   %1 = stablehlo.tanh %0 : tensor<8x8xf32>
   return %1 : tensor<8x8xf32>
@@ -23,10 +23,10 @@ func.func @named_where_it_goes(%x: tensor<8x8xf32> {mesh.sharding = #mesh.shard<
 // The RFC's way, by types; these are what both stages have it as.
 //
 // CHECK-LABEL: func.func @typed
-// CHECK-SAME: mesh.stage = @second
+// CHECK-SAME: shard_dialect.stage = @second
 func.func @typed(%x: tensor<8x8xf32, #mesh.shard<@second, [[], [1]]>>)
     -> tensor<8x8xf32, #mesh.shard<@first, [[], [1]]>> {
-  // CHECK: mesh.collective_permute %arg0 {cluster = @g, mesh.shardings = [#mesh.shard<@g, {{\[\[], \[1]]}}>], mesh.stages = [@second, @first]
+  // CHECK: mesh.collective_permute %arg0 {cluster = @g, mesh.shardings = [#mesh.shard<@g, {{\[\[], \[1]]}}>], shard_dialect.stages = [@second, @first]
   %0 = "mesh.collective_permute"(%x)
       : (tensor<8x8xf32, #mesh.shard<@second, [[], [1]]>>) -> tensor<8x8xf32, #mesh.shard<@first, [[], [1]]>>
   return %0 : tensor<8x8xf32, #mesh.shard<@first, [[], [1]]>>
@@ -36,7 +36,7 @@ func.func @typed(%x: tensor<8x8xf32, #mesh.shard<@second, [[], [1]]>>)
 //
 // CHECK-LABEL: func.func @wanted_elsewhere
 func.func @wanted_elsewhere(%x: tensor<8x8xf32> {mesh.sharding = #mesh.shard<@first, [[0], []]>}) -> tensor<8x8xf32> {
-  // CHECK: %[[PASSED:.*]] = mesh.collective_permute %arg0 {{.*}}mesh.stages = [@first, @second]
+  // CHECK: %[[PASSED:.*]] = mesh.collective_permute %arg0 {{.*}}shard_dialect.stages = [@first, @second]
   // CHECK: mesh.annotate %[[PASSED]] {{.*}}sharding = #mesh.shard<@g, {{\[\[1], \[]]}}>
   %0 = "mesh.annotate"(%x) {as_result = false, sharding = #mesh.shard<@second, [[0, 1], []]>} : (tensor<8x8xf32>) -> tensor<8x8xf32>
   return %0 : tensor<8x8xf32>

@@ -13,9 +13,9 @@ func.func @main(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@first, [[0]]>},
   %c1 = arith.constant 1 : index
   %c3 = arith.constant 3 : index
   // CHECK: scf.for {{.*}} iter_args(%[[R:.*]] = %arg0)
-  // CHECK: %[[T:.*]] = mesh.collective_permute %[[R]] {{.*}}mesh.stages = [@first, @second]
+  // CHECK: %[[T:.*]] = mesh.collective_permute %[[R]] {{.*}}shard_dialect.stages = [@first, @second]
   // CHECK: %[[U:.*]] = stablehlo.sine %{{.*}}
-  // CHECK: %[[W:.*]] = mesh.collective_permute %[[U]] {{.*}}mesh.stages = [@second, @first]
+  // CHECK: %[[W:.*]] = mesh.collective_permute %[[U]] {{.*}}shard_dialect.stages = [@second, @first]
   // CHECK: scf.yield %[[W]]
   %0 = scf.for %i = %c0 to %c3 step %c1 iter_args(%r = %x) -> (tensor<8xf32>) {
     %t = "mesh.annotate"(%r) {as_result = false, sharding = #mesh.shard<@second, [[0]]>} : (tensor<8xf32>) -> tensor<8xf32>
@@ -26,8 +26,8 @@ func.func @main(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@first, [[0]]>},
   // CHECK: scf.if
   // CHECK: scf.yield
   // CHECK: else
-  // CHECK: mesh.collective_permute %{{.*}} {{.*}}mesh.stages = [@first, @second]
-  // CHECK: mesh.collective_permute %{{.*}} {{.*}}mesh.stages = [@second, @first]
+  // CHECK: mesh.collective_permute %{{.*}} {{.*}}shard_dialect.stages = [@first, @second]
+  // CHECK: mesh.collective_permute %{{.*}} {{.*}}shard_dialect.stages = [@second, @first]
   // CHECK: scf.yield
   %1 = scf.if %yes -> (tensor<8xf32>) {
     %t = stablehlo.sine %0 : tensor<8xf32>

@@ -11,10 +11,10 @@
 func.func @main(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@first, [[1]]>},
                 %y: tensor<8xf32> {mesh.sharding = #mesh.shard<@second, [[1]]>},
                 %z: tensor<8xf32> {mesh.sharding = #mesh.shard<@g, [[0, 1]]>}) -> (tensor<8xf32>, tensor<8xf32>) {
-  // CHECK: %[[A:.*]] = mesh.collective_permute %[[Y]] {{.*}}mesh.stages = [@second, @first]
+  // CHECK: %[[A:.*]] = mesh.collective_permute %[[Y]] {{.*}}shard_dialect.stages = [@second, @first]
   // CHECK: %[[S:.*]] = stablehlo.add %[[X]], %[[A]]
   %0 = stablehlo.add %x, %y : tensor<8xf32>
-  // CHECK: %[[B:.*]] = mesh.collective_permute %[[S]] {{.*}}mesh.stages = [@first
+  // CHECK: %[[B:.*]] = mesh.collective_permute %[[S]] {{.*}}shard_dialect.stages = [@first
   // CHECK: stablehlo.multiply %[[B]], %[[Z]]
   %1 = stablehlo.multiply %0, %z : tensor<8xf32>
   return %0, %1 : tensor<8xf32>, tensor<8xf32>

@@ -7,7 +7,7 @@
 shard.grid @g(shape = 2)
 mesh.sub_cluster @first(cluster = @g, offsets = [0], sizes = [1])
 func.func @main(%x: tensor<2xf32> {mesh.argument = tensor<4xf32, #mesh.shard<@g, [[0]]>>})
-    -> (tensor<2xf32> {mesh.result = tensor<4xf32, #mesh.shard<@g, [[0]]>>, mesh.stage = @first}) attributes {mesh.form = "local"} {
+    -> (tensor<2xf32> {mesh.result = tensor<4xf32, #mesh.shard<@g, [[0]]>>, shard_dialect.stage = @first}) attributes {mesh.form = "local"} {
   %0 = math.tanh %x : tensor<2xf32>
   return %0 : tensor<2xf32>
 }

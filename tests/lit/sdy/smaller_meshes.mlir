@@ -1,7 +1,7 @@
 // A smaller mesh is the first devices of the largest, and a part of it where they are a box: the
 // axes of the largest stay, so that manual computations may be along them.
 //
-// RUN: shard-opt %s --split-input-file --propagate --stop-after=settle-grids | filecheck %s
+// RUN: shard-opt %s --split-input-file --import --propagate --stop-after=settle-grids | filecheck %s
 
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=2, "y"=4]>, sym_name = "m"}> : () -> ()
 "sdy.mesh"() <{mesh = #sdy.mesh<["s"=2]>, sym_name = "small"}> : () -> ()
