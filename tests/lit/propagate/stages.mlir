@@ -26,7 +26,7 @@ func.func @named_where_it_goes(%x: tensor<8x8xf32> {mesh.sharding = #mesh.shard<
 // CHECK-SAME: shard_dialect.stage = @second
 func.func @typed(%x: tensor<8x8xf32, #mesh.shard<@second, [[], [1]]>>)
     -> tensor<8x8xf32, #mesh.shard<@first, [[], [1]]>> {
-  // CHECK: mesh.collective_permute %arg0 {cluster = @g, mesh.shardings = [#mesh.shard<@g, {{\[\[], \[1]]}}>], shard_dialect.stages = [@second, @first]
+  // CHECK: mesh.collective_permute %arg0 {cluster = @g, mesh.shardings = [#mesh.shard<@g, {{\[\[], \[1]]}}>], mesh_axis = [0], permutation = [-1, 0], shard_dialect.stages = [@second, @first]
   %0 = "mesh.collective_permute"(%x)
       : (tensor<8x8xf32, #mesh.shard<@second, [[], [1]]>>) -> tensor<8x8xf32, #mesh.shard<@first, [[], [1]]>>
   return %0 : tensor<8x8xf32, #mesh.shard<@first, [[], [1]]>>
