@@ -22,6 +22,8 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype)
 _COMPARED = frozenset((*_PLAIN, FunctionType, BuiltinFunctionType))
 _RECORDS = (SimpleNamespace, argparse.Namespace)
+_OF_TORCH = frozenset(vars(torch.nn.Module())) - {"training"}
+"""What each module has: its tensors, modules and hooks, which are looked at by themselves."""
 _OPAQUE = object()
 """What stands for a value that is not looked at."""
 
@@ -93,7 +95,8 @@ def changed_attributes(before: State, after: State) -> Iterator[str]:
 
 
 def _attributes(module: Any, seen: dict[int, Any]) -> tuple[Any, ...]:
-    pairs = ((key, _described(value, seen)) for key, value in vars(module).items())
+    own = ((key, value) for key, value in vars(module).items() if key not in _OF_TORCH)
+    pairs = ((key, _described(value, seen)) for key, value in own)
     return tuple((key, each) for key, each in pairs if each is not _OPAQUE)
 
 
