@@ -20,7 +20,7 @@ STABLEHLO = [name for name in runnable() if name.startswith("stablehlo.")]
 UNSAID = (
     "only annotated and propagated ones are exported",
     "which Shardy cannot say",
-    "'mesh.sub_cluster' op cannot be expressed",
+    "'mesh.transfer' op cannot be expressed",
     "cannot be expressed in upstream's shard dialect",
 )
 
@@ -71,6 +71,8 @@ def test_shardy_verifies_it() -> None:
 
     with_blocks = 0
     for seed, propagated, text in exports(range(80), STABLEHLO):
+        if "linalg." in text:  # of programs in stages; jaxlib has no linalg
+            continue
         with_blocks += BLOCKS in propagated
         generic = to_generic(text, "exported.mlir", 0)
         assert through(generic, "materialize") == through(propagated, "materialize"), seed
