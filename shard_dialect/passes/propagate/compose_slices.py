@@ -33,7 +33,7 @@ from shard_dialect.passes.propagate.compute_before_merges import is_annotated
 
 _CONCATENATE, _PAD = "stablehlo.concatenate", "stablehlo.pad"
 _REVERSE, _SLICE = "stablehlo.reverse", "stablehlo.slice"
-_UPDATE = "stablehlo.dynamic_update_slice"
+_SORT, _UPDATE = "stablehlo.sort", "stablehlo.dynamic_update_slice"
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,10 @@ class _Composer:
         return None if source is None else _SOURCES[source.name](self, source, cuts)
 
     def slice_of_slice(self, source: ir.Operation, cuts: Sequence[Cut]) -> ir.Value | None:
-        if len(self.readers(source)) > 1:  # what they read is moved once
+        of = source.operands[0].owner
+        is_first = not isinstance(of, ir.Block) and of.name == _SORT
+        # What several read is moved once; of a sort, the first elements of each shard are enough.
+        if is_first or len(self.readers(source)) > 1:
             return None
         inner = _cuts(source)
         return self.sliced(

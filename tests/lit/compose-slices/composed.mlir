@@ -76,3 +76,18 @@ func.func @annotated(%x: tensor<8xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor
   %3 = stablehlo.slice %2 [0:4] : (tensor<8xf32>) -> tensor<4xf32>
   return %1, %3, %2 : tensor<4xf32>, tensor<4xf32>, tensor<8xf32>
 }
+
+// The first elements of a sort stay, which `split-reductions` finds on each shard.
+// CHECK-LABEL: func.func @second_largest
+// CHECK: stablehlo.slice %{{.*}} [0:2]
+// CHECK-NEXT: stablehlo.slice %{{.*}} [1:2]
+func.func @second_largest(%x: tensor<8xf32>) -> tensor<1xf32> {
+  %0 = "stablehlo.sort"(%x) <{dimension = 0 : i64, is_stable = true}> ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %p = stablehlo.compare GT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  }) : (tensor<8xf32>) -> tensor<8xf32>
+  %1 = stablehlo.slice %0 [0:2] : (tensor<8xf32>) -> tensor<2xf32>
+  %2 = stablehlo.slice %1 [1:2] : (tensor<2xf32>) -> tensor<1xf32>
+  return %2 : tensor<1xf32>
+}
