@@ -24,11 +24,11 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.mesh.annotation_ops import has_loops
-from shard_dialect.ir.mesh.attributes import RULE, SHARDINGS
-from shard_dialect.ir.sdy import ops as sdy
+from shard_dialect.ir.mesh.attributes import RULE
 from shard_dialect.ir.walk import walk
 from shard_dialect.ops.stablehlo.attribute_reading import integer, integers
 from shard_dialect.passes.framework.base import Pass, needs
+from shard_dialect.passes.propagate.annotated_results import replace_annotated
 from shard_dialect.passes.propagate.compute_before_merges import is_annotated
 
 _CONCATENATE, _PAD = "stablehlo.concatenate", "stablehlo.pad"
@@ -123,14 +123,7 @@ class _Composer:
             op.erase()
 
     def _replace(self, op: ir.Operation, value: ir.Value) -> None:
-        annotations = {
-            name: op.attributes[name] for name in (SHARDINGS, sdy.SHARDING) if name in op.attributes
-        }
-        if annotations:
-            value = hlo.of_own_op(value)
-        for name, attribute in annotations.items():
-            value.owner.attributes[name] = attribute
-        op.results[0].replace_all_uses_with(value)
+        value = replace_annotated(ir.OpResult(op.results[0]), value)
         self.queue += [use.owner.operation for use in value.uses if _is_known(use.owner.operation)]
         unused = [op]
         while unused:
@@ -176,8 +169,8 @@ class _Composer:
         return None if source is None else _SOURCES[source.name](self, source, cuts)
 
     def slice_of_slice(self, source: ir.Operation, cuts: Sequence[Cut]) -> ir.Value | None:
-        of = source.operands[0].owner
-        is_first = not isinstance(of, ir.Block) and of.name == _SORT
+        maker = source.operands[0].owner
+        is_first = not isinstance(maker, ir.Block) and maker.name == _SORT
         # What several read is moved once; of a sort, the first elements of each shard are enough.
         if is_first or len(self.readers(source)) > 1:
             return None
@@ -221,7 +214,7 @@ class _Composer:
         return self.sliced(kept, outer)
 
     def slice_of_concatenate(self, source: ir.Operation, cuts: Sequence[Cut]) -> ir.Value | None:
-        """Of the operands that any of the elements come from, if these are not all of them all."""
+        """Of the operands that have any of the elements; of several only where it is shorter."""
         dim, at, parts = integer(source, "dimension"), 0, []
         is_cut = cuts[dim].count != source.results[0].type.shape[dim]
         for value in source.operands:

@@ -20,7 +20,7 @@ from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.walk import walk
 from shard_dialect.passes.framework.base import Pass, needs
 from shard_dialect.passes.lower.expansions.random_bits import rng_bit_generator
-from shard_dialect.passes.propagate.expand_top_k import replace_annotated
+from shard_dialect.passes.propagate.annotated_results import replace_annotated
 
 _GENERATOR = "stablehlo.rng_bit_generator"
 

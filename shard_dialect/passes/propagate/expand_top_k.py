@@ -21,12 +21,10 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.function import form_of, functions_of
-from shard_dialect.ir.mesh.attributes import SHARDINGS
-from shard_dialect.ir.sdy import ops as sdy
-from shard_dialect.ir.sdy.syntax import read_per_value
 from shard_dialect.ir.walk import walk
 from shard_dialect.ops.stablehlo.attribute_reading import integer
 from shard_dialect.passes.framework.base import Pass, needs
+from shard_dialect.passes.propagate.annotated_results import replace_annotated
 
 _CALL, _ELEMENT = "stablehlo.custom_call", "stablehlo.get_tuple_element"
 _TARGETS = ("TopK", "mhlo.topk")
@@ -108,23 +106,6 @@ def _uses_by_result(op: ir.Operation) -> tuple[list[ir.Operation], dict[int, lis
     for user in users:
         found[integer(user, "index")].append(user.results[0])
     return users, found
-
-
-def replace_annotated(result: ir.OpResult, value: ir.Value) -> None:
-    """Let a value take the place of a result, and have its annotations."""
-    attributes: dict[str, ir.Attribute] = {}
-    annotated, number = result.owner.operation, result.result_number
-    if SHARDINGS in annotated.attributes:
-        attributes[SHARDINGS] = ir.ArrayAttr.get([annotated.attributes[SHARDINGS][number]])
-    if sdy.SHARDING in annotated.attributes:
-        sharding = read_per_value(str(annotated.attributes[sdy.SHARDING]))[number]
-        text = f"#sdy.sharding_per_value<[{sharding}]>"
-        attributes[sdy.SHARDING] = ir.Attribute.parse(text)
-    if attributes:
-        value = hlo.of_own_op(value)
-    for name, attribute in attributes.items():
-        value.owner.attributes[name] = attribute
-    result.replace_all_uses_with(value)
 
 
 def _finds_largest(op: ir.Operation) -> bool:
