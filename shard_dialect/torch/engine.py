@@ -207,7 +207,7 @@ class Engine:
             )
         flat = lowered.flat
         self._warn_of_attributes(flat, state)
-        digest = lowered.digest() if self.programs else b""
+        digest = lowered.digest if self.programs else b""
         for each in self.programs:
             if each.text == digest and each.takes(flat.arguments, None, shapes=True):
                 each.states[state] = flat.attributes

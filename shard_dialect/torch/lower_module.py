@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from shard_dialect.ir.bindings import ir
@@ -79,8 +80,12 @@ class LoweredModule:
         """The user's mesh."""
         return self.placed.grid
 
+    @cached_property
     def digest(self) -> bytes:
-        """Equal of modules that are compiled to the same programs, for arguments of one kind."""
+        """Equal of modules that are compiled to the same programs, for arguments of one kind.
+
+        It is of the text as it is when first asked for: before shardings are propagated in it.
+        """
         text = self.module.operation.get_asm(enable_debug_info=True)
         names = (self.part.names, self.part.result_names, self.flat.trained)
         later = self.backward.text if self.backward else ""

@@ -52,7 +52,7 @@ class ModuleProgram:
     def of(cls, lowered: LoweredModule, states: dict[State, Attributes]) -> ModuleProgram:
         """Compile for the ranks of torch.distributed, or for devices of this process."""
         flat, grid = lowered.flat, lowered.grid
-        digest = lowered.digest()
+        digest = lowered.digest
         dims = make_sayable(lowered)
         text = lowered.module.operation.get_asm(enable_debug_info=True)
         source = Source.of(text, flat.name)
