@@ -280,11 +280,24 @@ def _cut(text: str, rule: ShardingRule, assignment: Assignment, grid: Grid, rank
             raise ShardingError("shards are put together by an op that is not interpreted")
         if record is not None and record.partition is not None:
             record.partition(PartitionedOp(op, rule, operands, results))
+        _lower_slices(body(operations(module.body)[0]))
         function = operations(module.body)[0]
         type_ = ir.FunctionType.get([argument.type for argument in arguments], made)
         function.attributes["function_type"] = ir.TypeAttr.get(type_)
     module.operation.verify()
     return str(module)
+
+
+def _lower_slices(block: ir.Block) -> None:
+    """Write slices of known places as StableHLO, which is all that the interpreter knows."""
+    for op in operations(block):
+        if op.name == "tensor.extract_slice":
+            begins, sizes = (list(op.attributes[f"static_{name}"]) for name in ("offsets", "sizes"))
+            with ir.InsertionPoint(op):
+                op.results[0].replace_all_uses_with(
+                    hlo.slice_(op.operands[0], begins, sizes, [1] * len(sizes))
+                )
+            op.erase()
 
 
 def draw(name: str, place: int, type_: ir.Type) -> Array:
