@@ -17,6 +17,7 @@ from typing import NamedTuple
 from shard_dialect.collectives import Step
 from shard_dialect.ir.building import build, reductions
 from shard_dialect.model import (
+    Assignment,
     Axes,
     Grid,
     Sharding,
@@ -152,7 +153,16 @@ class Resharder:
             if reshard is not None and self.graph.is_only_for(value, op):
                 extra -= self.price_of(reshard)
             extra += sum(self.price_for(op, value, target, done) for target in targets)
-        return Change(extra, then.work - now.work, then.elements - now.elements)
+        return self.inside(now, then).plus(Change(extra))
+
+    def inside(self, now: OpSharding, then: OpSharding) -> Change:
+        """The cost of the op itself in another sharding."""
+        sent = self.price_inside(then) - self.price_inside(now)
+        return Change(sent, then.work - now.work, then.elements - now.elements)
+
+    def price_inside(self, op_sharding: OpSharding) -> int:
+        """The price of what a device sends as a part of an op."""
+        return op_sharding.sent
 
     def price_for(
         self,
@@ -314,6 +324,10 @@ class FewerSteps(Resharder):
         """The price of an existing reshard."""
         steps = self.graph.collective_of(reshard).steps
         return super().price_of(reshard) * _BYTE + _collectives(steps)
+
+    def price_inside(self, op_sharding: OpSharding) -> int:
+        """The price of what a device sends as a part of an op."""
+        return super().price_inside(op_sharding) * _BYTE + op_sharding.rounds
 
 
 def _collectives(steps: Sequence[Step]) -> int:
@@ -498,7 +512,28 @@ class OpShardingFinder:
             flops = rule.flops(tuple(assignment), grid)
             element = str(op.results[0].kind.type.element_type)
             work = self.graph.prices.work(flops, element, touched)
-        return OpSharding(self._interned(operands), self._interned(results), work, elements)
+        sent, rounds = self._sent(op, rule, tuple(assignment), operands, grid)
+        return OpSharding(
+            self._interned(operands), self._interned(results), work, elements, sent, rounds
+        )
+
+    def _sent(
+        self,
+        op: GraphOp,
+        rule: ShardingRule,
+        assignment: Assignment,
+        operands: Sequence[Sharding | None],
+        grid: Grid,
+    ) -> tuple[int, int]:
+        """The price of what a device sends of the operands as a part of the op, and its rounds."""
+        price = rounds = 0
+        for number, (value, held) in enumerate(zip(op.operands, operands, strict=True)):
+            if rule.windows and value is not None and held is not None:
+                assert value.kind.shape is not None, "a rule relates tensors of static shape"
+                sent = rule.exchanged(number, held, value.kind.shape, assignment, grid)
+                price += self.graph.prices.rounds(sent, value.kind.itemsize, grid)
+                rounds += len(sent)
+        return price, rounds
 
     def _interned(self, shardings: Sequence[Sharding | None]) -> tuple[Sharding | None, ...]:
         return tuple([None if each is None else self.graph.interned(each) for each in shardings])

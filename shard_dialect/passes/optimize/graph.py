@@ -130,6 +130,10 @@ class OpSharding:
     """The price of the arithmetic of one device; 0 for an op that is not a product."""
     elements: int
     """The elements that one device computes: of the largest operand or result."""
+    sent: int = 0
+    """The price of what one device sends as a part of the op, of operands along split windows."""
+    rounds: int = 0
+    """The number of permutations that send it."""
 
 
 @dataclass(frozen=True, slots=True)

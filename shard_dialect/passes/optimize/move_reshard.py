@@ -194,7 +194,7 @@ class _Region:
         if now is None or then is None:
             return None
         ops: list[tuple[GraphOp, OpSharding, OpSharding]] = []
-        total = Change(0, then.work - now.work, then.elements - now.elements)
+        total = resharder.inside(now, then)
         for operand, sharding in zip(op.operands, then.operands, strict=True):
             if operand is None or sharding is None:
                 continue
