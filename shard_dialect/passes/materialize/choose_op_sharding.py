@@ -22,7 +22,7 @@ all of it:
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product, takewhile
@@ -245,23 +245,28 @@ class _Problem:
                         _prefixes_that_divide(rule.sizes[factor], partial, grid)
                     )
         if self.rule.is_product:
-            self._split_results_instead(axes_by_factor)
+            self._split_instead({factor for factor, _ in rule.reductions}, axes_by_factor)
+        self._split_instead({window.factor for window in rule.windows}, axes_by_factor)
         return [sorted(each, key=lambda axes: (len(axes), axes)) for each in axes_by_factor]
 
-    def _split_results_instead(self, axes_by_factor: list[set[Axes]]) -> None:
-        """Add the axes of reduced factors to the others: the result is then split, not partial."""
+    def _split_instead(self, avoided: Set[int], axes_by_factor: list[set[Axes]]) -> None:
+        """Add the axes of the factors in `avoided` to the others.
+
+        Of a product the result is then split, not partial, and what is read through windows need
+        not be exchanged.
+        """
         rule, grid = self.rule, self.grid
-        summed = {
+        moved = {
             # One axis at a time: the candidates of the factors are multiplied with one another.
             axes[:1]
-            for factor, _ in rule.reductions
+            for factor in avoided
             for axes in axes_by_factor[factor]
             if axes
         }
-        for factor, size in enumerate(rule.sizes):
-            if factor in rule.unsplit or factor in rule.reduction_of:
+        for factor, size in enumerate(rule.sizes) if moved else ():
+            if factor in rule.unsplit or factor in rule.reduction_of or factor in avoided:
                 continue
-            axes_by_factor[factor] |= {axes for axes in summed if size % grid.axes_size(axes) == 0}
+            axes_by_factor[factor] |= {axes for axes in moved if size % grid.axes_size(axes) == 0}
 
     def _splits_in_use(self) -> Iterator[tuple[int, Axes]]:
         """Each factor with the axes that split it in an available or target sharding."""
