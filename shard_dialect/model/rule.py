@@ -71,8 +71,9 @@ class ShardingRule:
 
     Propagation passes shardings along all factors that are not `blocked`. `inits` are the operands
     that the results start from, `linalg`'s outs. A split reduction would count them once per
-    device, so materialization adds them after the reduction. `role` is derived from the other
-    fields if it is not given.
+    device, so materialization adds them after the reduction. `rolled` has the factors whose
+    elements move along their dimension, and how far: those that leave it come back at the other
+    end. `role` is derived from the other fields if it is not given.
     """
 
     sizes: tuple[int, ...]
@@ -85,6 +86,7 @@ class ShardingRule:
     inits: tuple[int, ...] = ()
     role: Role = ""
     windows: tuple[Window, ...] = ()
+    rolled: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.role:
@@ -268,14 +270,31 @@ class ShardingRule:
         >>> rule.exchanged(0, Sharding("g", ((0,),)), (64,), ((0,),), Grid("g", (8,)))
         [4, 4]
         """
-        found, local = [], list(held.local_shape(shape, grid)) if self.windows else []
+        dims = self.operands[operand]
+        if dims is None or not self.exchanging:
+            return []
+        found, local = [], list(held.local_shape(shape, grid))
         for window in self.windows:
             if window.operand == operand and assignment[window.factor]:
                 reading = self._reading(window, grid.axes_size(assignment[window.factor]))
                 others = prod(local[: window.dim]) * prod(local[window.dim + 1 :])
                 found += [each.size * others for each in reading.rounds if not each.stays]
                 local[window.dim] = reading.count
+        for factor, by in self.rolled:
+            devices, size = grid.axes_size(assignment[factor]), local[dims.index((factor,))]
+            hops, last = divmod(by, size)
+            # The last elements of a shard go one device further than the others.
+            for count, distance in ((last, hops + 1), (size - last, hops)):
+                if count and distance % devices:
+                    found.append(prod(local) // size * count)
         return found
+
+    @cached_property
+    def exchanging(self) -> frozenset[int]:
+        """The factors whose split lets devices send elements as a part of the op."""
+        return frozenset(
+            [window.factor for window in self.windows] + [factor for factor, _ in self.rolled]
+        )
 
     def _reading(self, window: Window, devices: int) -> Reading:
         reading = window.windows.reading(devices)

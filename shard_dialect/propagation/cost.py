@@ -84,7 +84,7 @@ class Costs:
                 if result < 0:
                     needed_sharding = prepared.rule.operand_sharding(index, assignment, grid)
                     total += self._plan(annotation.sharding, needed_sharding, kinds[index], grid)
-                    if needed_sharding is not None and prepared.rule.windows:
+                    if needed_sharding is not None and prepared.rule.exchanging:
                         shape, itemsize = self._graph.sizes[kinds[index]]
                         sent = prepared.rule.exchanged(
                             index, needed_sharding, shape, assignment, grid

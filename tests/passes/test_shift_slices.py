@@ -131,3 +131,38 @@ def test_a_stencil_moves_its_halos(kind: str, most: int) -> None:
         ]
     )
     assert bytes_moved(text, "spmd") <= most
+
+
+SPLITS = ["[0, 1], []", "[1, 0], []", "[], [0, 1]", "[], [1, 0]", "[0], [1]", "[1], [0]", "[0], []"]
+
+
+def rolled(by: int, source: str, target: str) -> str:
+    """A tensor of 16x24 that is rolled along its second dimension; for 0 only copied."""
+    type_, other = "tensor<16x24xf32>", 24 - by
+    shardings = [f"{{mesh.sharding = #mesh.shard<@g, [{each}]>}}" for each in (source, target)]
+    lines = [
+        f"%0 = stablehlo.slice %x [0:16, {other}:24] : ({type_}) -> tensor<16x{by}xf32>",
+        f"%1 = stablehlo.slice %x [0:16, 0:{other}] : ({type_}) -> tensor<16x{other}xf32>",
+        "%r = stablehlo.concatenate %0, %1, dim = 1"
+        f" : (tensor<16x{by}xf32>, tensor<16x{other}xf32>) -> {type_}",
+    ]
+    return "\n".join([
+        "shard.grid @g(shape = 2x4)",
+        f"func.func @main(%x: {type_} {shardings[0]}) -> ({type_} {shardings[1]}) {{",
+        *(lines if by else [f"%r = stablehlo.negate %x : {type_}"]),
+        f"return %r : {type_}\n}}",
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_roll_into_another_split(seed: int) -> None:
+    rng = random.Random(seed)
+    by, source, target = rng.randrange(1, 24), *rng.sample(SPLITS, 2)
+    apart = [
+        bytes_moved(rolled(by, split, split), "spmd")
+        + bytes_moved(rolled(0, source, target), "spmd")
+        for split in (source, target)
+    ]
+    text = rolled(by, source, target)
+    assert bytes_moved(text, "spmd") <= min(apart), text
+    assert sd.compile(sd.parse(text)).check().passed

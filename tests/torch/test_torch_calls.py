@@ -95,9 +95,11 @@ def test_the_text_and_what_is_saved_run_elsewhere(tmp_path: Path) -> None:
     text = tmp_path / "in.mlir"
     text.write_text(sd.to_text(sd.torch.lower(module, (x,), {"x": BATCH}, MESH)))
     run = [sys.executable, "-m", "shard_dialect.run", str(text)]
-    by_cpu = subprocess.run(run, capture_output=True, text=True, check=False)
+    by_cpu = subprocess.run(run, capture_output=True, text=True, check=False, timeout=300)
     assert by_cpu.returncode == 0, by_cpu.stderr
-    by_xla = subprocess.run([*run, "--backend=xla"], capture_output=True, text=True, check=False)
+    by_xla = subprocess.run(
+        [*run, "--backend=xla"], capture_output=True, text=True, check=False, timeout=300
+    )
     assert by_xla.returncode == 1
     assert "XLA refuses the program" in by_xla.stderr
 

@@ -10,6 +10,7 @@ The shards of the dimension are equal, so that all devices send and keep as many
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from shard_dialect.ir.bindings import ir
@@ -26,10 +27,10 @@ from shard_dialect.ops.partitioned_op import PartitionedOp, device_indices
 def roll(query: Query) -> ShardingRule | None:
     """Each dimension passes; the one that is rolled is not split unevenly."""
     factors = Factors(query)
-    rolled, _ = _read(query.op)
+    rolled, by = _read(query.op)
     for dim, size in enumerate(factors.operands[0]):
         factors.add(size, (dim,), (dim,), blocked=dim == rolled)
-    return factors.rule()
+    return replace(factors.rule(), rolled=((rolled, by),))
 
 
 def partition_roll(partitioned: PartitionedOp) -> None:

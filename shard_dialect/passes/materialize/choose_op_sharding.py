@@ -246,7 +246,7 @@ class _Problem:
                     )
         if self.rule.is_product:
             self._split_instead({factor for factor, _ in rule.reductions}, axes_by_factor)
-        self._split_instead({window.factor for window in rule.windows}, axes_by_factor)
+        self._split_instead(rule.exchanging, axes_by_factor)
         return [sorted(each, key=lambda axes: (len(axes), axes)) for each in axes_by_factor]
 
     def _split_instead(self, avoided: Set[int], axes_by_factor: list[set[Axes]]) -> None:
@@ -389,8 +389,6 @@ class _Problem:
 
     def _exchange(self, number: int, held: Sharding, assignment: Assignment) -> int:
         """The price of what devices send of an operand as a part of the op."""
-        if not self.rule.windows:
-            return 0
         value = self.op.operands[number]
         shape, itemsize = self.resharded.shape(value), self.resharded.itemsize(value)
         sent = self.rule.exchanged(number, held, shape, assignment, self.grid)

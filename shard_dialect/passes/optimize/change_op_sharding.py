@@ -528,7 +528,7 @@ class OpShardingFinder:
         """The price of what a device sends of the operands as a part of the op, and its rounds."""
         price = rounds = 0
         for number, (value, held) in enumerate(zip(op.operands, operands, strict=True)):
-            if rule.windows and value is not None and held is not None:
+            if rule.exchanging and value is not None and held is not None:
                 assert value.kind.shape is not None, "a rule relates tensors of static shape"
                 sent = rule.exchanged(number, held, value.kind.shape, assignment, grid)
                 price += self.graph.prices.rounds(sent, value.kind.itemsize, grid)

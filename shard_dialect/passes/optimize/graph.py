@@ -131,7 +131,7 @@ class OpSharding:
     elements: int
     """The elements that one device computes: of the largest operand or result."""
     sent: int = 0
-    """The price of what one device sends as a part of the op, of operands along split windows."""
+    """The price of what one device sends of the operands as a part of the op."""
     rounds: int = 0
     """The number of permutations that send it."""
 

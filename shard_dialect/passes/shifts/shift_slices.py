@@ -24,9 +24,10 @@ be more than a quarter of a shard, all views of that tensor stay, as they may sh
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
@@ -145,7 +146,7 @@ class ShiftSlices(Pass):
         for function in functions:
             join_paddings(function, shardings)
         for each in read_target_shardings(module, read_functions(functions), shardings):
-            _Function(each, shardings).rewrite()
+            _Function(each, shardings, grids).rewrite()
         for name in set(shardings.grids) - grids:
             erase_cluster(module, name)  # the ops written use the grids of before
 
@@ -158,12 +159,25 @@ def _may_change(op: ir.Operation) -> bool:
     return _is_view(op) or op.name in ASSEMBLIES or op.name in _ALONE
 
 
+@dataclass(frozen=True)
+class _Shifted:
+    """A view, the sharding in which it is shifted, and how along each split dimension."""
+
+    view: View
+    shifts: Mapping[int, Shifts]
+    sharding: Sharding
+    moved: int = 0
+    """The elements that a device sends, where it may be shifted in several shardings."""
+
+
 class _Function:
     """One function, with the sharding of each value by the value."""
 
-    def __init__(self, targets: TargetShardings, shardings: Shardings) -> None:
+    def __init__(self, targets: TargetShardings, shardings: Shardings, declared: Set[str]) -> None:
         self.targets = targets
         self.shardings = shardings
+        self.declared = declared
+        """The names of the grids that the module declares; `shardings` may have finer ones."""
         self.ops = [op.handle.operation for op in targets.function.ops]
         self.of: dict[ir.Value, Sharding] = {}
         self.replaced: dict[ir.Value, ir.Value] = {}
@@ -180,6 +194,18 @@ class _Function:
                 for number, value in zip(numbers, values, strict=True):
                     if number in targets.of:
                         self.of[value] = targets.of[number]
+
+    @cached_property
+    def returned_as(self) -> dict[ir.Value, Sharding]:
+        """The sharding in which each value is returned that has no other use."""
+        function, found = self.targets.function, {}
+        for op in function.ops:
+            if op.name == "func.return":
+                wanted = zip(op.operands, self.targets.signature.results, strict=True)
+                for number, sharding in wanted:
+                    if sharding is not None and len(function.readers[number]) == 1:
+                        found[function.values[number].handle] = sharding
+        return found
 
     @cached_property
     def stays_split(self) -> set[ir.Value]:
@@ -200,22 +226,21 @@ class _Function:
     def rewrite(self) -> None:
         """Compute parts in place, replace the views whose shifts are near, and drop the rest."""
         views = [op for op in self.ops if _is_view(op)]
-        found: dict[ir.Value, tuple[View, dict[int, Shifts]]] = {}
+        found: dict[ir.Value, _Shifted] = {}
         for op in views:
-            view = view_of(op.results[0], found.keys())
-            shifts = self._shifts(op, view)
-            if shifts is not None:
-                found[op.results[0]] = view, shifts
+            shifted = self._shifts(op, view_of(op.results[0], found.keys()))
+            if shifted is not None:
+                found[op.results[0]] = shifted
         self._gather_what_is_rolled_often(found)
         assemblies = [op for op in self.ops if op.name in ASSEMBLIES]
         self._place_parts([op for op in assemblies if op.results[0] not in found])
         # A tensor is in `far` once one of its views is, which may be the last one: so views are
         # replaced only after all have been looked at.
-        for value, (view, shifts) in found.items():
-            root = self._current(view.root)
-            if view.root not in self.far and not {value, root} & self.unused.keys():
+        for value, shifted in found.items():
+            root = self._current(shifted.view.root)
+            if shifted.view.root not in self.far and not {value, root} & self.unused.keys():
                 op = value.owner.operation
-                self._replace(op, self._shifted(op, replace(view, root=root), shifts))
+                self._replace(op, self._make(op, root, shifted), shifted.sharding)
         self._drop(reversed(views))
         for op in self.ops:
             is_ours = op.name in _ALONE and SHARDINGS in op.attributes and RULE not in op.attributes
@@ -225,19 +250,17 @@ class _Function:
             if not any(True for _ in op.results[0].uses):  # a constant may have a use again
                 op.erase()
 
-    def _gather_what_is_rolled_often(
-        self, found: Mapping[ir.Value, tuple[View, dict[int, Shifts]]]
-    ) -> None:
+    def _gather_what_is_rolled_often(self, found: Mapping[ir.Value, _Shifted]) -> None:
         """Let views stay that are rolled far: each moves a shard, and gathering n - 1 for all."""
         rolled: Counter[tuple[ir.Value, int]] = Counter()
-        for view, shifts in found.values():
-            for dim, each in shifts.items():
-                if each.is_rolled and each.base is not None:
-                    sharding = self.of[view.root]
-                    axes = sharding.split_axes[dim]
+        for shifted in found.values():
+            root, sharding = shifted.view.root, shifted.sharding
+            for dim, each in shifted.shifts.items():
+                axes = sharding.split_axes[dim]
+                if each.is_rolled and axes:
                     devices = self.shardings.grid(sharding.grid).axes_size(axes)
-                    is_far = 4 * devices * abs(each.base) > view.root.type.shape[dim]
-                    rolled[view.root, devices] += is_far
+                    is_far = 4 * devices * each.moved > root.type.shape[dim]
+                    rolled[root, devices] += is_far
         self.far |= {
             root
             for (root, devices), count in rolled.items()
@@ -257,8 +280,9 @@ class _Function:
             self._drop([op, *reversed(parts.visited)])
             queue += [each.owner.operation for each in parts.assembled]
 
-    def _replace(self, op: ir.Operation, value: ir.Value) -> None:
-        self.of[value] = self.of[op.results[0]]
+    def _replace(self, op: ir.Operation, value: ir.Value, sharding: Sharding | None = None) -> None:
+        """Let users read `value`, which has the sharding of the op's result if no other."""
+        self.of[value] = sharding or self.of[op.results[0]]
         self.replaced[op.results[0]] = value
         op.results[0].replace_all_uses_with(value)
 
@@ -281,35 +305,69 @@ class _Function:
             value = self.replaced[value]
         return value
 
-    def _shifts(self, op: ir.Operation, view: View) -> dict[int, Shifts] | None:
-        """How each split dimension that is changed is made; `None` if the op is to stay."""
+    def _shifts(self, op: ir.Operation, view: View) -> _Shifted | None:
+        """How each split dimension that is changed is made; `None` if the op is to stay.
+
+        A tensor that is wanted in another sharding is shifted in that one, or before.
+        """
         result = op.results[0]
         if view.root == result:
             return None
-        sharding, source = self.of.get(result), self.of.get(view.root)
-        if sharding is None or sharding != source or sharding != sharding.bare:
+        here, source = self.of.get(result), self.of.get(view.root)
+        wanted = self.returned_as.get(result, here)
+        if here is None or source is None or wanted is None or not may_shift(result.type):
             return None
-        if sharding.partial or sharding.offsets or not may_shift(result.type):
+        known = tuple(dict.fromkeys((wanted, here, source)))
+        if any(each != each.bare or each.partial or each.offsets for each in known):
             return None
         if op.name == "stablehlo.pad" and view.root == op.operands[0] and is_identity(view.fill):
             return None
+        if len(known) == 1:
+            return self._near(op, view, here)
+        if any(each.grid not in self.declared for each in known):
+            return None
+        found = [self._rolled(each, op, view) for each in known]
+        return min(filter(None, found), key=lambda each: each.moved, default=None)
+
+    def _near(self, op: ir.Operation, view: View, sharding: Sharding) -> _Shifted | None:
+        """The shifts of a view that has the sharding of its root."""
+        shape, grid = op.results[0].type.shape, self.shardings.grid(sharding.grid)
         found: dict[int, Shifts] = {}
         is_root = not any(map(view.is_changed, range(len(view.dims))))
-        is_resized = is_root and view.root.type == result.type
+        is_resized = is_root and view.root.type == op.results[0].type
         for dim, axes in enumerate(sharding.split_axes):
-            size = result.type.shape[dim]
-            is_resized |= bool(axes) and op.operands[0].type.shape[dim] != size
+            is_resized |= bool(axes) and op.operands[0].type.shape[dim] != shape[dim]
             if not axes or not view.is_changed(dim):
                 continue
-            if size != view.root.type.shape[dim]:
+            if shape[dim] != view.root.type.shape[dim]:
                 return None
-            grid = self.shardings.grid(sharding.grid)
-            shifts = shifts_of(view.dims[dim], size, grid.axes_size(axes))
+            shifts = shifts_of(view.dims[dim], shape[dim], grid.axes_size(axes))
             if shifts is None:
                 self.far.add(view.root)
                 return None
             found[dim] = shifts
-        return found if found or is_resized else None
+        return _Shifted(view, found, sharding) if found or is_resized else None
+
+    def _rolled(self, sharding: Sharding, op: ir.Operation, view: View) -> _Shifted | None:
+        """The rolls of a view that is computed in `sharding`, and distributed anew before or after.
+
+        Slices of a split dimension would each be.
+        """
+        shape, grid = op.results[0].type.shape, self.shardings.grid(sharding.grid)
+        found, moved = {}, 0
+        for dim, axes in enumerate(sharding.split_axes):
+            if not view.is_changed(dim):
+                continue
+            devices = grid.axes_size(axes)
+            same = shape[dim] == view.root.type.shape[dim]
+            shifts = shifts_of(view.dims[dim], shape[dim], devices) if same else None
+            if shifts is None or not shifts.is_rolled:
+                return None
+            found[dim] = shifts
+            held = sharding.local_shape(shape, grid)
+            if devices > 1:
+                moved += prod(held) // held[dim] * min(shifts.moved, held[dim])
+        return _Shifted(view, found, sharding, moved) if found else None
 
     def _look_up(self, op: ir.Operation) -> None:
         """Let the devices add up what each has of a slice, where its halos would be larger.
@@ -419,13 +477,16 @@ class _Function:
         edges, line = write(_without(annotation, dim)), write(_only(annotation, dim))
         return ShiftBuilder(dim, write(annotation), edges, line, fill)
 
-    def _shifted(self, op: ir.Operation, view: View, found: dict[int, Shifts]) -> ir.Value:
+    def _make(self, op: ir.Operation, root: ir.Value, shifted: _Shifted) -> ir.Value:
+        """Create the ops that shift `root`, which stands for the root of the view."""
+        view, found = shifted.view, shifted.shifts
         (attribute,) = op.attributes[SHARDINGS]
-        rank = op.results[0].type.rank
-        annotation = self.shardings.read_annotation(attribute, rank)
+        annotation = Annotation(shifted.sharding)
+        if shifted.sharding == self.of[op.results[0]]:
+            annotation = self.shardings.read_annotation(attribute, op.results[0].type.rank)
         with ir.InsertionPoint(op), op.location:
-            value = view.root
-            for dim in range(rank):
+            value = root
+            for dim in range(op.results[0].type.rank):
                 if not view.is_changed(dim):
                     continue
                 builder = self._builder(dim, annotation, view.fill)

@@ -199,6 +199,12 @@ class Shifts:
     padding: tuple[Placed, ...] = ()
     is_rolled: bool = False
 
+    @property
+    def moved(self) -> int:
+        """How many elements a device sends: halos, and edges, which are added up, twice."""
+        near = {self.base or 0, *(each.shift for each in self.near)}
+        return sum(map(abs, near)) + 2 * sum(each.span.size for each in self.edges)
+
 
 def shifts_of(spans: Spans, size: int, devices: int) -> Shifts | None:
     """How to make a dimension of `spans` from shifts of one of `size` elements on `devices`.
@@ -223,13 +229,10 @@ def shifts_of(spans: Spans, size: int, devices: int) -> Shifts | None:
         return None
     base = max(near, key=lambda each: each.span.size).shift if near else None
     edges = [each for each in read if each not in near]
-    # Each shift reads one halo. An edge is an all-reduce, which moves its elements twice.
-    moved = sum(map(abs, {each.shift for each in near})) + 2 * sum(each.span.size for each in edges)
-    if 4 * moved > shard:
-        return None
     others = tuple(each for each in near if each.shift != base)
     padding = tuple(each for each in placed if each.span.start is None)
-    return Shifts(base, others, tuple(edges), padding)
+    shifts = Shifts(base, others, tuple(edges), padding)
+    return shifts if 4 * shifts.moved <= shard else None
 
 
 def _roll(spans: Spans, size: int) -> int | None:

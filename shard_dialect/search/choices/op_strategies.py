@@ -132,7 +132,7 @@ class Prices:
 
     def op(self, op: OpClass, strategy: Strategy, values: tuple[ValueClass, ...]) -> float:
         """Of one op: its seconds where time is asked for, else what it sends of its operands."""
-        sent = self._exchange(op, strategy, values) if op.prepared.rule.windows else 0.0
+        sent = self._exchange(op, strategy, values) if op.prepared.rule.exchanging else 0.0
         return sent + (self.seconds(op, strategy, values) if self.objective == "time" else 0.0)
 
     def _exchange(self, op: OpClass, strategy: Strategy, values: tuple[ValueClass, ...]) -> float:
