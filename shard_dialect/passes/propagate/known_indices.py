@@ -26,12 +26,14 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.function import form_of, functions_of
+from shard_dialect.ir.mesh.annotation_ops import has_loops
 from shard_dialect.ir.mesh.attributes import RULE
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model.sharding import Shape
 from shard_dialect.ops.stablehlo.attribute_reading import integer, integers
 from shard_dialect.ops.stablehlo.gather_scatter import Numbers
 from shard_dialect.passes.framework.base import Pass, needs
+from shard_dialect.passes.propagate.annotated_results import replace_annotated
 
 if TYPE_CHECKING:
     import numpy as np
@@ -327,8 +329,8 @@ def _parts(op: ir.Operation) -> tuple[ir.Value, ir.Value, ir.Value]:
 def _rewrite(op: ir.Operation) -> None:
     is_gather = op.name == _GATHER
     is_static = all(value.type.has_static_shape for value in (*op.operands, *op.results))
-    if RULE in op.attributes or not is_static:
-        return  # the rule is for the tensors that the op has
+    if RULE in op.attributes or has_loops(op) or not is_static:
+        return  # the rule, and what splits its factors, are for the tensors that the op has
     dims = Numbers.of_gather(op) if is_gather else Numbers.of_scatter(op)
     plan = _Plan.of(dims, op)
     if plan is not None and not plan.kept:
@@ -436,19 +438,18 @@ def _scatter(op: ir.Operation, plan: _Plan) -> list[ir.Value]:
 
 def _attributes(op: ir.Operation) -> dict[str, ir.Attribute]:
     """All but annotations; without a component, indices may be in another order."""
-    given = {name: op.attributes[name] for name in op.attributes if not _is_annotation(name)}
+    given = {
+        name: op.attributes[name]
+        for name in op.attributes
+        if not name.startswith(("mesh.", "sdy."))
+    }
     return given | {"indices_are_sorted": ir.BoolAttr.get(False)}
 
 
 def _replace(op: ir.Operation, values: Sequence[ir.Value]) -> None:
-    """Let the op that makes the values take the place and the annotations of `op`."""
-    annotations = {name: op.attributes[name] for name in op.attributes if _is_annotation(name)}
-    if annotations and len(values) == 1:
-        values = [hlo.of_own_op(values[0])]
-    for name, attribute in annotations.items():
-        values[0].owner.operation.attributes[name] = attribute
-    for old, new in zip(op.results, values, strict=True):
-        old.replace_all_uses_with(new)
+    """Let the values take the place of the op's results, and drop what only made its indices."""
+    for result, value in zip(op.results, values, strict=True):
+        replace_annotated(result, value)
     unused = [op]
     while unused:
         each = unused.pop()
@@ -465,7 +466,3 @@ def _is_made(value: ir.Value) -> bool:
 
 def _is_unused(op: ir.Operation) -> bool:
     return not any(True for result in op.results for _ in result.uses)
-
-
-def _is_annotation(name: str) -> bool:
-    return name.startswith(("mesh.", "sdy."))
