@@ -41,7 +41,7 @@ def pretty(text: str) -> str:
     code = code_of(text)
     edits = [edit for match in _GENERIC_OP.finditer(code) for edit in _of_op(text, code, match)]
     short = edited(text, edits)
-    return edited(short, [*_without_default_grids(code_of(short))])
+    return edited(short, [*_without_default_grids(short)])
 
 
 def _of_op(text: str, code: str, match: re.Match[str]) -> Iterator[Edit]:
@@ -142,8 +142,9 @@ def _entries(code: str, at: int) -> tuple[list[tuple[int, int]], int]:
     raise AssertionError("MLIR prints closed brackets")
 
 
-def _without_default_grids(code: str) -> Iterator[Edit]:
-    clusters = ClustersOfFunctions(code)
+def _without_default_grids(text: str) -> Iterator[Edit]:
+    code = code_of(text)
+    clusters = ClustersOfFunctions(text, code)
     for match in _LONG_SHARD.finditer(code):
-        if clusters.around(match.start()) == match[2]:
+        if clusters.around(match.start()) == text[slice(*match.span(2))]:
             yield Edit(match.start(1), len(match[1]), "")

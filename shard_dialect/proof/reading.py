@@ -181,7 +181,7 @@ class Program:
     def entry(self, name: str | None = None) -> Function:
         """The function to judge: the one named so, `main`, or the only public one."""
         named = self.functions.get(name or "main")
-        if named is not None:
+        if named is not None and not (name is None and named.is_private):
             return named
         public = [each for each in self.functions.values() if not each.is_private]
         if name is not None or len(public) != 1:

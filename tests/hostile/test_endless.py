@@ -8,6 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from shard_dialect.analysis.program_report import report_on
+from shard_dialect.ir.context import make_context
+from shard_dialect.ir.reading.source import Source
 from shard_dialect.testing import compile_unsharded
 from tests.conftest import Program
 
@@ -151,3 +154,10 @@ def test_a_run_ends_with_its_time(run: Program, tmp_path: Path) -> None:
     done = run(program, "--check", "--timeout=4")
     assert done.returncode == 1
     assert done.stderr == "error: not done after 4 s\n"
+
+
+@pytest.mark.parametrize("body", LOOPS.values(), ids=LOOPS)
+def test_what_it_costs_is_said_all_the_same(body: str) -> None:
+    with make_context():
+        report = report_on(Source.of(f"{HEAD}{body}\n}}\n").parse())
+    assert "no communication" in str(report)

@@ -5,8 +5,10 @@ import builtins
 import json
 import keyword
 import os
+import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -290,3 +292,62 @@ def test_a_name_is_no_word_to_who_watches(run: Program, tmp_path: Path) -> None:
     os.makedirs(program.parent, exist_ok=True)
     program.write_text(PROGRAM.format(**{place: quoted(each) for place, each in TAME.items()}))
     assert run(program).returncode == 0
+
+
+ODD = st.one_of(names, st.sampled_from([*"?-*", "a b", "%x", "x=[[0]]", "é" * 3000, "x:(1)2", ""]))
+SAID = re.compile(r"^\S*?:\d+:\d+: error: .* has an empty name, which MLIR prints as no name$")
+COMMANDS: dict[str, Sequence[Sequence[str]]] = {
+    "propagated": [("opt", "in", "--propagate", "-o", "a"), ("opt", "a", "--spmd", "-o", "b")],
+    "as sdy": [("opt", "in", "--import", "--export-sdy", "-o", "a"), ("opt", "a", "-o", "b")],
+    "as shard": [("opt", "in", "--import", "--export-shard", "-o", "a"), ("opt", "a", "-o", "b")],
+    "run": [("opt", "in", "--spmd", "-o", "a"), ("run", "a", "--reference=in", "--check")],
+    "report": [("report", "in"), ("report", "in", "--html=a")],
+    "prove": [("prove", "in", "in")],
+}
+
+
+@pytest.mark.parametrize("commands", COMMANDS.values(), ids=COMMANDS)
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@given(found=st.lists(ODD, min_size=5, max_size=5, unique=True))
+def test_every_program_takes_any_name(
+    commands: Sequence[Sequence[str]],
+    found: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What is written is read again; an empty name is refused in one line."""
+    places = {**TAME, **dict(zip((*SYMBOLS, "axis", "other_axis"), found, strict=True))}
+    texts = {place: quoted(name) for place, name in places.items()}
+    (tmp_path / "in").write_text(PROGRAM.format(**texts), newline="")
+    for program, *arguments in commands:
+        paths = [re.sub(r"\b(in|a|b)$", rf"{tmp_path}/\1", each) for each in arguments]
+        main = import_module(f"shard_dialect.{program}").main
+        capsys.readouterr()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            status = main(paths)
+        said = capsys.readouterr().err.strip()
+        if "" in found[:3]:
+            assert status == 1
+            assert SAID.match(said), said
+            return
+        assert status == 0, said
+
+
+@pytest.mark.parametrize("name", ["g", '"a b"', '"?"', '"\\C3\\A9"'])
+def test_a_grid_of_any_name_in_every_spelling(name: str) -> None:
+    """What is rewritten before MLIR reads it, and what is refused there."""
+    grid = f"mesh.cluster @{name}(rank = 1, dim_sizes = [2])\n"
+    split = "{mesh.sharding = #mesh.shard<[[0]]>}"
+    short = f"{grid}func.func @f(%x: tensor<4xf32> {split}) attributes {{mesh_cluster = @{name}}}"
+    shard = f"""shard.grid @{name}(shape = 2)
+      func.func @f() {{ %s = shard.sharding @{name} split_axes = [[0]] """
+    mesh = f'sdy.mesh @{name} = <["x y"=2]>\nfunc.func @f(%x: tensor<4xf32>) {{ return }}'
+    with make_context():
+        for text in (f"{short} {{ return }}", f"{shard}\n return }}", mesh):
+            Source.of(text).parse()
+        wrong = shard.replace("[[0]]", "[[1]] sharded_dims_offsets = [0, 2]")
+        with pytest.raises(ShardError, match=r"grid axis 1 in split axes \[\[1\]\]"):
+            Source.of(f"{wrong} : !shard.sharding return }}").parse()
+        with pytest.raises(ShardError, match=re.escape(f"grid @{name.strip(chr(34))} has size 0")):
+            Source.of(f"shard.grid @{name}(shape = 0)\nfunc.func @main() {{ return }}").parse()

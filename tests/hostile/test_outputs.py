@@ -17,7 +17,7 @@ import pytest
 
 from shard_dialect.errors import ShardError
 from shard_dialect.processes import atomic_files as outputs_module
-from shard_dialect.processes.atomic_files import Output
+from shard_dialect.processes.atomic_files import Output, OutputFolder
 from tests.conftest import Program
 from tests.hostile.programs import TINY
 
@@ -177,6 +177,17 @@ def test_nothing_that_a_run_reads_is_written_over(
     assert all(each.read_bytes() == BEFORE for each in files.values())
 
 
+@pytest.mark.parametrize("output", [Output("out"), OutputFolder("out")])
+def test_a_working_directory_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: Output | OutputFolder
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(ShardError, match="cannot write 'out': no such file or directory"):
+        output.check(["in.mlir", str(tmp_path / "in.mlir")])
+
+
 @pytest.mark.parametrize("name", ["--inputs", "--outputs", "--reference"])
 def test_an_empty_name_is_an_error(run: Program, program: Path, name: str) -> None:
     done = run(program, name, "")
@@ -257,6 +268,17 @@ def test_opt_over_its_own_input(opt: Program, program: Path) -> None:
     done = opt(program, "--lower", "--emit-python=torch", "-o", program)  # of another form: refused
     assert done.returncode == 1
     assert program.read_bytes() == text
+    only(program.parent, "in.mlir")
+
+
+def test_opt_of_several_modules_over_its_own_input(opt: Program, program: Path) -> None:
+    """One of them fails: half of a file is none."""
+    program.write_text(f"{TINY}// -----\nnonsense\n// -----\n{TINY}")
+    text = program.read_bytes()
+    done = opt(program, "--split-input-file", "--spmd", "-o", program)
+    assert (done.returncode, done.stderr.count("error: ")) == (1, 1)
+    assert program.read_bytes() == text
+    assert opt(program, "--split-input-file", "--spmd").stdout.count("mesh.form") == 2
     only(program.parent, "in.mlir")
 
 

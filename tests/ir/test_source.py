@@ -137,6 +137,6 @@ def test_a_place_in_torchs_own_files_is_that_of_its_caller(location: str, text: 
 def test_data_in_hexadecimal_is_no_code() -> None:
     text = '%c = arith.constant dense<"0xABCDEF01"> : tensor<1xf32> "my.op"() "a \\" b" // "c'
     assert code_of(text).split() == [
-        *("%c", "=", "arith.constant", "dense<", ">", ":", "tensor<1xf32>", '"my.op"()')
+        *("%c", "=", "arith.constant", 'dense<"', '">', ":", "tensor<1xf32>", '"my.op"()', '"', '"')
     ]
     assert len(code_of(text)) == len(text)

@@ -103,7 +103,7 @@ class _Flattening:
             values.append((self._slot(value, info.location),) if value.tensor else ())
         self._flat.arguments = [each for slots in values for each in slots]
         ends = self._function(entry, values)
-        for slots, info in zip(ends, entry.results, strict=bool(ends)):  # an endless loop has none
+        for slots, info in zip(ends, entry.results, strict=True):
             self._flat.results.append(slots[0] if info.tensor and slots else None)
         return self._flat
 
@@ -146,7 +146,7 @@ class _Flattening:
         passed = [value for block in function.blocks[1:] for value in block.arguments]
         made = [slot for value in passed for slot in self._define(value, None, values)]
         self._step(function.body.ops[-1], (), made)  # what branches pass, from the start on
-        ends: list[_Slots] = []
+        ends: list[_Slots] = [()] * len(function.results)  # of a loop without an end
         for block in function.blocks:
             last = self._block(block, values)
             ends = last if block.ops[-1].name == "func.return" else ends

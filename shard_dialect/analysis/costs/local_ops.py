@@ -111,9 +111,9 @@ class Function:
 
     @cached_property
     def returned(self) -> tuple[Value, ...]:
-        """What the function returns, in whichever of its blocks."""
+        """What the function returns, in whichever of its blocks; an endless one, nothing."""
         ends = (block.ops[-1] for block in self.blocks)
-        return next(end.operands for end in ends if end.name == "func.return")
+        return next((end.operands for end in ends if end.name == "func.return"), ())
 
     def walk(self) -> Iterator[Op]:
         """All ops, each before those inside it, callees left out."""

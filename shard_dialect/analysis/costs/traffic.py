@@ -80,7 +80,7 @@ class _Sequence:
             self._storage[inner, argument.number] = self._root(call, operand)
         for block in callee.blocks:
             self._inline(inner, block)
-        for result, returned in zip(op.results, callee.returned, strict=True):
+        for result, returned in zip(op.results, callee.returned, strict=False):
             self._storage[call, result.number] = self._root(inner, returned)
 
     def _touch(self, call: int, op: Op) -> int:

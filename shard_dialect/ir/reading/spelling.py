@@ -39,12 +39,15 @@ _NAME = re.compile(r'"(?!0x)[\w.$-]+"')
 
 
 def code_of(text: str) -> str:
-    """The text with spaces for comments and strings, except quoted names, which may be an op's."""
+    """The text with spaces for comments and in strings, except plain names, as of an op."""
     return _ASIDE.sub(lambda match: _blank(match[0]), text)
 
 
 def _blank(aside: str) -> str:
-    return aside if _NAME.fullmatch(aside) else " " * len(aside)
+    if _NAME.fullmatch(aside):
+        return aside
+    quote = aside[0].replace("/", " ")
+    return quote + " " * (len(aside) - 2) + quote
 
 
 _SHORT_SHARD = re.compile(r"#mesh\.shard<\s*(?=\[)")
@@ -80,7 +83,7 @@ _KIND = re.compile(
     re.DOTALL,
 )
 _UNTYPED = re.compile(
-    r'=\s*shard\.sharding\s*@(?:"?[\w$.\-]+"?)?(?:\s*\b(?:split_axes|halo_sizes|'
+    r'=\s*shard\.sharding\s*@(?:[\w$.\-]+|"[^"\n]*")(?:\s*\b(?:split_axes|halo_sizes|'
     r"sharded_dims_offsets)\s*=\s*\[(?:\s|[\w%,#-]|\[[^\[\]]*\])*\])+"
     r"(?!\s*(?::|\{|halo_sizes|sharded_dims_offsets))"
 )
@@ -115,10 +118,10 @@ def edits(text: str, location_at: Callable[[int], str]) -> list[Edit]:
     Raises a located `ShardError` for a short form without a grid, or text that must not be parsed.
     """
     code = code_of(text)
-    refuse(code, location_at)
+    refuse(text, code, location_at)
     changes: list[Edit] = []
     if "mesh" in code:
-        changes += (*_full_lists(text, code), *_short_shards(code, location_at))
+        changes += (*_full_lists(text, code), *_short_shards(text, code, location_at))
     for word, edits_of in _EDITS.items():
         if word in code:
             changes += edits_of(code)
@@ -146,7 +149,7 @@ def _full_lists(text: str, code: str) -> Iterator[Edit]:
             yield Edit(lists[-1].start(), len(lists[-1][0]), "")
 
 
-def _short_shards(code: str, location_at: Callable[[int], str]) -> Iterator[Edit]:
+def _short_shards(text: str, code: str, location_at: Callable[[int], str]) -> Iterator[Edit]:
     opened: set[int] = set()
     for match in _SLIDES.finditer(code):
         yield Edit(match.end("lists"), 0, "]")
@@ -165,7 +168,7 @@ def _short_shards(code: str, location_at: Callable[[int], str]) -> Iterator[Edit
             location_at(match.start()),
         )
     shorts = list(_SHORT_SHARD.finditer(code))
-    default = _default_grids(code) if shorts else None
+    default = _default_grids(text, code) if shorts else None
     for match in shorts:
         grid = default(match.start()) if default else None
         if grid is None:
@@ -177,22 +180,23 @@ def _short_shards(code: str, location_at: Callable[[int], str]) -> Iterator[Edit
         yield Edit(match.end(), 0, f"{grid}, {'[' if match.end() in opened else ''}")
 
 
-def _default_grids(code: str) -> Callable[[int], str | None]:
+def _default_grids(text: str, code: str) -> Callable[[int], str | None]:
     """For an offset, the `mesh_cluster` of the function around it, or the file's only one."""
-    clusters = ClustersOfFunctions(code)
+    clusters = ClustersOfFunctions(text, code)
     everywhere = set(clusters.named.values())
     only = everywhere.pop() if len(everywhere) == 1 else None
     return lambda at: clusters.around(at) or only
 
 
 class ClustersOfFunctions:
-    """The `mesh_cluster` of each function in a text without comments."""
+    """The `mesh_cluster` of each function in a text; `code` is that of `code_of`."""
 
-    def __init__(self, code: str) -> None:
+    def __init__(self, text: str, code: str) -> None:
         self.functions = [match.start() for match in _FUNCTION.finditer(code)]
         self.named: dict[int, str] = {}
         for match in _CLUSTER.finditer(code):
-            self.named.setdefault(bisect_right(self.functions, match.start()), match[1])
+            name = text[slice(*match.span(1))]
+            self.named.setdefault(bisect_right(self.functions, match.start()), name)
 
     def around(self, at: int) -> str | None:
         """That of the function around an offset."""

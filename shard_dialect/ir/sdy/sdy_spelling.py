@@ -129,7 +129,7 @@ def _skip(code: str, at: int) -> int:
 
 _PRETTY_OP = re.compile(r"(?:^|[=({;])[ \t]*(?P<op>sdy\.\w+)(?![\w.]*[ \t]*=)", re.MULTILINE)
 """An op in pretty form, where one may stand; not an attribute, which has a value."""
-_MESH = re.compile(r'sdy\.mesh[ \t]+@(?:(?P<name>[\w$.\-]+)|(?P<quoted>"[^"\n]*"))[ \t]*=[ \t]*<')
+_MESH = re.compile(r'sdy\.mesh[ \t]+@(?P<name>[\w$.\-]+|"[^"\n]*")[ \t]*=[ \t]*<')
 _CONSTRAINT = re.compile(
     r"sdy\.(?P<op>sharding_constraint|reshard)[ \t]+(?P<operand>%[\w$.\-]+(?:#\d+)?)[ \t]*<"
 )
@@ -183,7 +183,8 @@ def numbered_reductions(text: str) -> list[Edit]:
 def _of_pretty_op(code: str, text: str, start: int) -> Iterator[Edit]:
     mesh, constraint = _MESH.match(code, start), _CONSTRAINT.match(code, start)
     if mesh is not None:
-        name = mesh["quoted"] or f'"{mesh["name"]}"'
+        written = text[slice(*mesh.span("name"))]
+        name = written if written.startswith('"') else f'"{written}"'
         added = f'"sdy.mesh"() {{sym_name = {name}, mesh = #sdy.mesh<'
         yield Edit(start, mesh.end() - start, added)
         end = yield from _attributes(code, mesh.end() - 1)

@@ -94,7 +94,7 @@ class TensorSharding:
 
 
 def _symbol(name: str) -> str:
-    return f"@{name}" if re.fullmatch(r"[A-Za-z_$.][\w$.-]*", name) else f"@{quoted(name)}"
+    return f"@{name}" if re.fullmatch(r"[A-Za-z_][\w$.]*", name, re.ASCII) else f"@{quoted(name)}"
 
 
 def read_mesh(text: str, name: str) -> Grid:

@@ -21,8 +21,8 @@ _MOST_DIMS = 64
 """The rank assumed for a tensor whose type is not found next to its op."""
 
 _OP = re.compile(r'"?\bshard\.(\w+)\b"?')
-_SYMBOL = re.compile(r'@"?([\w$.\-]+)"?')
-_NAME = re.compile(r'@"?([\w$.\-]+)|\bsym_name\s*=\s*"([^"]*)"')
+_SYMBOL = re.compile(r'@([\w$.\-]+|"[^"]*")')
+_NAME = re.compile(rf'{_SYMBOL.pattern}|\bsym_name\s*=\s*("[^"]*")')
 _SHAPE = re.compile(r"\bshape\s*=\s*(?:array<i64:([^>]*)>|([\d?x ]+))")
 _DIMENSION = re.compile(
     r"\b(slice_axis|scatter_axis|scatter_dim|split_axis|concat_axis)\s*=\s*"
@@ -36,21 +36,26 @@ _READS_A_DIMENSION = ("all_slice", "all_to_all", "reduce_scatter", "scatter")
 
 @dataclass(frozen=True, slots=True)
 class _Op:
-    """`text` is the text from the op's name to upstream's next op."""
+    """`text` is the code from the op's name to upstream's next op, `written` has its strings."""
 
     name: str
     start: int
     text: str
+    written: str
+
+    def symbol(self, match: re.Match[str]) -> str:
+        """The name that is matched, without quotes."""
+        return self.written[slice(*match.span(match.lastindex or 0))].strip('"')
 
 
-def refuse(code: str, location_at: Callable[[int], str]) -> None:
-    """Raise a located `ShardError` for text that must not be parsed; `code` has no comments.
+def refuse(text: str, code: str, location_at: Callable[[int], str]) -> None:
+    """Raise a located `ShardError` for text that must not be parsed.
 
-    `location_at` gives the location of an offset.
+    `code` is the text without comments and strings; `location_at` gives the location of an offset.
     """
     if "shard." not in code:
         return
-    ops, aliases = list(_ops(code)), dict(_ALIAS.findall(code))
+    ops, aliases = list(_ops(text, code)), dict(_ALIAS.findall(code))
     ranks = {name: len(sizes) for op in ops if op.name == "grid" for name, sizes in _grid(op)}
     for op in ops:
         problem = _problem(op, ranks, aliases)
@@ -58,11 +63,11 @@ def refuse(code: str, location_at: Callable[[int], str]) -> None:
             raise ShardError(problem, location_at(op.start))
 
 
-def _ops(code: str) -> Iterator[_Op]:
+def _ops(text: str, code: str) -> Iterator[_Op]:
     matches = list(_OP.finditer(code))
     ends = [match.start() for match in matches[1:]] + [len(code)]
     for match, end in zip(matches, ends, strict=False):  # none found, one end
-        yield _Op(match[1], match.start(), code[match.end() : end])
+        yield _Op(match[1], match.start(), code[match.end() : end], text[match.end() : end])
 
 
 def _problem(op: _Op, ranks: Mapping[str, int], aliases: Mapping[str, str]) -> str | None:
@@ -79,7 +84,7 @@ def _grid(op: _Op) -> Iterator[tuple[str, list[str]]]:
     """The grid's name, and the text of its sizes."""
     name, shape = _NAME.search(op.text), _SHAPE.search(op.text)
     if name and shape:
-        yield (name[1] or name[2], re.findall(r"\?|-?\d+", shape[1] or shape[2]))
+        yield (op.symbol(name), re.findall(r"\?|-?\d+", shape[1] or shape[2]))
 
 
 def _grid_problem(op: _Op) -> str | None:
@@ -124,12 +129,13 @@ def _integer(text: str) -> int | None:
 
 def _offsets_problem(op: _Op, ranks: Mapping[str, int]) -> str | None:
     grid, split = _SYMBOL.search(op.text), _SPLIT.search(op.text)
-    if not grid or not split or grid[1] not in ranks:
+    name = op.symbol(grid) if grid else ""
+    if not split or name not in ranks:
         return None
     for axis in map(int, re.findall(r"-?\d+", split[1])):
-        if axis >= ranks[grid[1]]:
+        if axis >= ranks[name]:
             return (
                 f"'shard.sharding' op grid axis {axis} in split axes {split[1]} is not in grid "
-                f"@{grid[1]} of rank {ranks[grid[1]]}"
+                f"@{name} of rank {ranks[name]}"
             )
     return None
