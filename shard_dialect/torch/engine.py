@@ -130,9 +130,20 @@ class Engine:
 
     def become(self, module: Any) -> None:
         """Run this module, which holds our state; keep nothing of the user's."""
+        self._move_to(ambient_state(module))
         self.module, self.first_state = module, {}
         self.state.belong_to(module)
         self.programs[0].flat.forget_state()
+
+    def _move_to(self, state: State) -> None:
+        """What is known of the user's module is so of its copy, whose objects are others."""
+        ((before, attributes),) = self.programs[0].states.items()
+        self.programs[0].states[state] = attributes
+        self._underived |= {
+            (state, trained): error
+            for (known, trained), error in self._underived.items()
+            if known == before
+        }
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Engine:
         """The engine of the copy of our module: a state of its own, and the same programs."""
@@ -498,8 +509,12 @@ class _Run:
 
     def differentiable(self) -> list[bool]:
         """Of each result, whether it may have a derivative, if any does."""
-        assert self.program.flat.result is not None, "was traced"
-        found = [has_derivative(each) for each in self.program.flat.result.tensors.values()]
+        flat = self.program.flat
+        assert flat.result is not None, "was traced"
+        found = [
+            has_derivative(each) and (not flat.derives or bool(flat.depends.get(name, True)))
+            for name, each in flat.result.tensors.items()
+        ]
         return found if any(found) else []
 
 

@@ -20,6 +20,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -510,13 +511,24 @@ def without_hooks(module: Any) -> Iterator[None]:
     if not hasattr(module, "_engine"):
         names = []
     kept = {name: getattr(module, name) for name in names}
+    everywhere = [getattr(torch.nn.modules.module, f"_global{name}") for name in names]
+    all_kept = [dict(each) for each in everywhere]
     for name in names:
         setattr(module, name, OrderedDict())
+    for hooks in everywhere:
+        hooks.update({key: partial(_unless, module, each) for key, each in hooks.items()})
     try:
         yield
     finally:
         for name, each in kept.items():
             setattr(module, name, each)
+        for hooks, each in zip(everywhere, all_kept, strict=True):
+            hooks.update(each)
+
+
+def _unless(own: Any, hook: Any, module: Any, *args: Any) -> Any:
+    """What a hook of all modules does to one, if that is not our `own`."""
+    return None if module is own else hook(module, *args)
 
 
 def _before(change: Callable[[Any, Any], Any]) -> Callable[..., Any]:
