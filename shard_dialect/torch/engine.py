@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch._compile import _disable_dynamo
 
 from shard_dialect.errors import ShardError
 from shard_dialect.search.auto import AutoOptions
@@ -233,6 +234,7 @@ class Engine:
             program.flat.forget_state()
         return program
 
+    @_disable_dynamo  # type: ignore[untyped-decorator]  # torch.compile would go through all of it
     def __call__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The module's result. For arguments of another kind, a first call compiles a program.
 

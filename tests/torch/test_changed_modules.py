@@ -368,3 +368,15 @@ def test_results_without_derivatives_do_not_want_them() -> None:
     x = torch.randn(4, 4)
     f, _ = both(Both(), x)
     assert [each.requires_grad for each in f(x)] == [True, False]
+
+
+def test_torch_compile_around_leaves_the_call_alone() -> None:
+    x = torch.randn(4, 4)
+    f, module = both(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh()), x)
+    compiled = torch.compile(f, backend="eager")
+    torch.testing.assert_close(compiled(x), module(x))
+    torch.testing.assert_close(compiled(x[:2]), module(x[:2]))
+    f.zero_grad()
+    compiled(x).sum().backward()
+    module(x).sum().backward()
+    torch.testing.assert_close(f[0].weight.grad, module[0].weight.grad)
