@@ -16,7 +16,7 @@ import functools
 import sys
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum
 from types import (
@@ -56,8 +56,11 @@ Attributes = Mapping[str, Mapping[str, Any]]
 """The names of modules -> those of attributes -> values."""
 
 
-def ambient_state(module: Any) -> State:
-    """The state that a trace of the module depends on; equal states have the same program."""
+def ambient_state(module: Any, kept: Container[tuple[str, str]] = ()) -> State:
+    """The state that a trace of the module depends on; equal states have the same program.
+
+    `kept` are the modules and attributes to which calls set tensors that no call reads.
+    """
     autocast = tuple(
         torch.get_autocast_dtype(each) if torch.is_autocast_enabled(each) else None
         for each in _DEVICES
@@ -71,7 +74,7 @@ def ambient_state(module: Any) -> State:
     look = _Look(code.names)
     look.seen |= {id(each): _OPAQUE for each in module.parameters()}  # in an LSTM's list of them
     modules = tuple(
-        (name, _attributes(each, look), *((type(each), *_hooks(each)) if name else ()))
+        (name, _attributes(name, each, look, kept), *((type(each), *_hooks(each)) if name else ()))
         for name, each in module.named_modules()
     )
     around = tuple(code.values(look)), tuple(tuple(each) for each in _EVERYWHERE)
@@ -121,9 +124,16 @@ def changed_attributes(before: State, after: State) -> Iterator[str]:
         yield from (f"{name}.{key}" if name else key for key in changed)
 
 
-def _attributes(module: Any, look: _Look) -> tuple[Any, ...]:
+def _attributes(
+    name: str, module: Any, look: _Look, kept: Container[tuple[str, str]]
+) -> tuple[Any, ...]:
     own = ((key, value) for key, value in vars(module).items() if key not in _OF_TORCH)
-    pairs = ((key, look.at(value, look.reads(key))) for key, value in own)
+    pairs = (
+        (key, (value.shape, value.dtype))
+        if isinstance(value, torch.Tensor) and (name, key) in kept
+        else (key, look.at(value, look.reads(key)))
+        for key, value in own
+    )
     return tuple((key, each) for key, each in pairs if each is not _OPAQUE)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.distributed.tensor import Replicate, Shard
 from torch.nn.functional import leaky_relu
 from torch.nn.modules.module import register_module_forward_hook
 from torch.utils.checkpoint import checkpoint
@@ -380,3 +381,50 @@ def test_torch_compile_around_leaves_the_call_alone() -> None:
     compiled(x).sum().backward()
     module(x).sum().backward()
     torch.testing.assert_close(f[0].weight.grad, module[0].weight.grad)
+
+
+def test_tensors_that_forward_keeps_in_attributes() -> None:
+    class Keeps(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 4)
+            self.spectral = torch.nn.utils.spectral_norm(torch.nn.Linear(4, 4))
+            self.penalty: torch.Tensor | None = None
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            out: torch.Tensor = self.spectral(self.linear(x))
+            self.penalty = out.abs().mean()
+            return out
+
+    x = torch.randn(4, 4)
+    module = Keeps()
+    f = sd.torch.partition(module, (x,), {"x": [Shard(0), Replicate()]}, MESH)
+    pairs = [(each, torch.optim.SGD(each.parameters(), lr=0.1)) for each in (f, module)]
+    for _ in range(3):
+        for each, optimizer in pairs:
+            optimizer.zero_grad()
+            out = each(x)
+            (out.square().mean() + each.penalty * 2).backward()
+            optimizer.step()
+        torch.testing.assert_close(f.penalty, module.penalty)
+        torch.testing.assert_close(f.state_dict(), module.state_dict())
+    assert len(f._engine.programs) <= 3
+
+
+def test_what_calls_before_have_kept_is_not_read() -> None:
+    class Carries(torch.nn.Module):
+        def __init__(self, start: Any) -> None:
+            super().__init__()
+            self.linear, self.h = torch.nn.Linear(4, 4), start
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.h = self.linear(x) if self.h is None else self.linear(x + self.h)
+            return self.h
+
+    x = torch.randn(4, 4)
+    f, module = both(Carries(None), x)
+    torch.testing.assert_close(f(x), module(x))
+    with pytest.raises(sd.ShardError, match="h"):
+        f(x)
+    with pytest.raises(sd.ShardError, match="kept in the attribute h"):
+        both(Carries(torch.ones(4)), x)

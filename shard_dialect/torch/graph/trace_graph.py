@@ -81,6 +81,7 @@ def trace(flat: FlatModule, more: Mapping[Any, Any] | None = None) -> Any:
         warnings.simplefilter("ignore")  # torch's, of itself
         with refusing_replays() as replays:
             first = _first(flat, examples)
+        flat.constants = _constants(first)
         _refuse_hidden_state(first, flat)
         _refuse_sizes(first)
         flat.draws = draws_of(first.graph)
@@ -358,6 +359,11 @@ def _is_written_to(node: Any) -> bool:
         if is_view and _is_written_to(user):
             return True
     return False
+
+
+def _constants(graph: Any) -> list[Tensor]:
+    read = (getattr(graph, node.target) for node in graph.graph.nodes if node.op == "get_attr")
+    return [each for each in read if isinstance(each, torch.Tensor)]
 
 
 def _refuse_hidden_state(graph: Any, flat: FlatModule) -> None:
