@@ -1,7 +1,9 @@
 """The state of torch and of Python that the ops of a module depend on, beside its arguments.
 
 It is the autocast that is active, and of the module the structure, hooks inside, the types of its
-tensors, and the attributes with plain values: `training`, the `p` of a dropout, a `temperature`.
+tensors, and the attributes: `training`, the `p` of a dropout, a `temperature`. It is also what its
+code reads of globals, of classes and of functions around. Plain values are compared, other objects
+are the same or not, and tensors among them, whose elements are constants, are of one version.
 A program is for one such state. Where `forward` sets attributes, a call of the program does, too.
 """
 
@@ -10,20 +12,42 @@ from __future__ import annotations
 import argparse
 import copy
 import dataclasses
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from types import BuiltinFunctionType, FunctionType, SimpleNamespace
+import functools
+import sys
+import weakref
+from collections import deque
+from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from enum import Enum
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    MethodType,
+    ModuleType,
+    SimpleNamespace,
+)
 from typing import Any
 
 import torch
 
 _DEVICES = ("cpu", "cuda")
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype)
 _COMPARED = frozenset((*_PLAIN, FunctionType, BuiltinFunctionType))
 _RECORDS = (SimpleNamespace, argparse.Namespace)
 _OF_TORCH = frozenset(vars(torch.nn.Module())) - {"training"}
 """What each module has: its tensors, modules and hooks, which are looked at by themselves."""
+_LIBRARIES = ("torch", "numpy", "shard_dialect")
+_PARTS = {
+    MethodType: ("__func__", "__self__"),
+    functools.partial: ("func", "args", "keywords"),
+    slice: ("start", "stop", "step"),
+}
+_EVERYWHERE = tuple(
+    getattr(torch.nn.modules.module, f"_global{name}")
+    for name in (*_HOOKS, "_forward_hooks_always_called")
+)
 _OPAQUE = object()
 """What stands for a value that is not looked at."""
 
@@ -32,8 +56,11 @@ Attributes = Mapping[str, Mapping[str, Any]]
 """The names of modules -> those of attributes -> values."""
 
 
-def ambient_state(module: Any) -> State:
-    """The state that a trace of the module depends on; equal states have the same program."""
+def ambient_state(module: Any, kept: Container[tuple[str, str]] = ()) -> State:
+    """The state that a trace of the module depends on; equal states have the same program.
+
+    `kept` are the modules and attributes to which calls set tensors that no call reads.
+    """
     autocast = tuple(
         torch.get_autocast_dtype(each) if torch.is_autocast_enabled(each) else None
         for each in _DEVICES
@@ -43,18 +70,21 @@ def ambient_state(module: Any) -> State:
         for named in (module.named_parameters(), module.named_buffers())
         for name, each in named
     )
-    seen: dict[int, Any] = {}
+    code = _code_of(module)
+    look = _Look(code.names)
+    look.seen |= {id(each): _OPAQUE for each in module.parameters()}  # in an LSTM's list of them
     modules = tuple(
-        (name, _attributes(each, seen), *((type(each), *_hooks(each)) if name else ()))
+        (name, _attributes(name, each, look, kept), *((type(each), *_hooks(each)) if name else ()))
         for name, each in module.named_modules()
     )
-    return (*autocast, torch.get_default_dtype(), modules, tensors)
+    around = tuple(code.values(look)), tuple(tuple(each) for each in _EVERYWHERE)
+    return (*autocast, torch.get_default_dtype(), around, modules, tensors)
 
 
 @contextmanager
 def in_state(module: Any, state: State) -> Iterator[None]:
     """Within a `with` block, torch is in an `ambient_state` of before, and derives."""
-    *autocast, default, modules, _ = state
+    *autocast, default, _, modules, _ = state
     default_now = torch.get_default_dtype()
     own = dict(module.named_modules())
     before = {
@@ -94,29 +124,66 @@ def changed_attributes(before: State, after: State) -> Iterator[str]:
         yield from (f"{name}.{key}" if name else key for key in changed)
 
 
-def _attributes(module: Any, seen: dict[int, Any]) -> tuple[Any, ...]:
+def _attributes(
+    name: str, module: Any, look: _Look, kept: Container[tuple[str, str]]
+) -> tuple[Any, ...]:
     own = ((key, value) for key, value in vars(module).items() if key not in _OF_TORCH)
-    pairs = ((key, _described(value, seen)) for key, value in own)
+    pairs = (
+        (key, (value.shape, value.dtype))
+        if isinstance(value, torch.Tensor) and (name, key) in kept
+        else (key, look.at(value, look.reads(key)))
+        for key, value in own
+    )
     return tuple((key, each) for key, each in pairs if each is not _OPAQUE)
 
 
-def _described(value: Any, seen: dict[int, Any]) -> Any:
-    """A plain value, or a record or collection of them, as what compares as it does."""
-    kind = type(value)
-    if kind in _COMPARED:
-        return (kind, value) if value == value else (kind, "nan")
-    if kind in (list, tuple):
-        inside = tuple(_described(each, seen) for each in value)
-        return _OPAQUE if _OPAQUE in inside else (kind, inside)
-    if not (kind is dict or _is_record(value)):
-        return _OPAQUE
-    if id(value) not in seen:
-        seen[id(value)] = _OPAQUE  # of one that is inside of itself
-        held = value if kind is dict else vars(value)
-        pairs = ((key, _described(each, seen)) for key, each in held.items())
+@dataclasses.dataclass
+class _Look:
+    """Describes values by what compares as they do."""
+
+    names: frozenset[str]
+    """What the code of the modules reads: of other values, only plain ones are described."""
+    seen: dict[int, Any] = dataclasses.field(default_factory=dict)
+
+    def reads(self, name: str) -> bool:
+        """Whether some code may read an attribute of this name."""
+        return name in self.names or "getattr" in self.names
+
+    def at(self, value: Any, is_read: bool = True) -> Any:
+        """Plain values, and what consists of them; tensors and other objects where they are."""
+        kind = type(value)
+        if kind in _COMPARED:
+            return (kind, value) if value == value else (kind, "nan")
+        if id(value) not in self.seen:
+            self.seen[id(value)] = _OPAQUE  # of one that is inside of itself
+            self.seen[id(value)] = self._inside(value, kind, is_read)
+        return self.seen[id(value)]
+
+    def _inside(self, value: Any, kind: Any, is_read: bool) -> Any:
+        if kind in (list, tuple) or (is_read and isinstance(value, (list, tuple, deque, range))):
+            inside = tuple(self.at(each, is_read) for each in value)
+            return _OPAQUE if _OPAQUE in inside and not is_read else (kind, inside)
+        if kind is dict or (is_read and isinstance(value, Mapping)):
+            return self._pairs(kind, value.items(), is_read)
+        if _is_record(value):
+            return self._pairs(kind, vars(value).items(), is_read)
+        if not is_read or isinstance(value, (torch.nn.Module, ModuleType, type)):
+            return _OPAQUE
+        if isinstance(value, (torch.Tensor, Enum)):
+            return kind, _Same.of(value)
+        if isinstance(value, (set, frozenset)):
+            return kind, frozenset(self.at(each) for each in value)
+        if kind in _PARTS:
+            return kind, tuple(self.at(getattr(value, each)) for each in _PARTS[kind])
+        if not _is_of_user(kind) or not hasattr(value, "__dict__"):
+            return _OPAQUE
+        own = ((key, each) for key, each in vars(value).items() if key in self.names)
+        return self._pairs(kind, own, is_read)
+
+    def _pairs(self, kind: Any, items: Iterable[tuple[Any, Any]], is_read: bool) -> Any:
+        pairs = ((key, self.at(each, is_read)) for key, each in items)
         found = tuple((key, each) for key, each in pairs if each is not _OPAQUE)
-        seen[id(value)] = (kind, found) if found else _OPAQUE
-    return seen[id(value)]
+        return (kind, found) if found else _OPAQUE
 
 
 def _is_record(value: Any) -> bool:
@@ -125,6 +192,134 @@ def _is_record(value: Any) -> bool:
         return False
     is_record = isinstance(value, _RECORDS) or dataclasses.is_dataclass(value)
     return is_record or (hasattr(value, "to_dict") and not isinstance(value, torch.nn.Module))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Same:
+    """An object that is equal to nothing but itself; a tensor, as long as nobody writes to it."""
+
+    number: int
+    version: int
+    own: Any
+
+    @classmethod
+    def of(cls, value: Any) -> _Same:
+        is_counted = isinstance(value, torch.Tensor) and not value.is_inference()
+        own: Any = functools.partial(_itself, value)
+        with suppress(TypeError):
+            own = weakref.ref(value)
+        return cls(id(value), value._version if is_counted else 0, own)
+
+    def __hash__(self) -> int:
+        return hash((self.number, self.version))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Same) or self.version != other.version:
+            return False
+        value = self.own()
+        return value is not None and value is other.own()
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+@dataclasses.dataclass(frozen=True)
+class _Code:
+    """What `forward` of modules, and hooks, read, with all functions of the user's that they call.
+
+    It is found by names, and may be more than a call reads.
+    """
+
+    names: frozenset[str]
+    """Of globals and attributes."""
+    places: tuple[tuple[Any, str | None], ...]
+    """The globals, the attributes of classes, and the cells of functions around."""
+
+    @classmethod
+    @functools.lru_cache(maxsize=256)
+    def of(cls, kinds: tuple[type, ...], functions: tuple[Any, ...]) -> _Code:
+        classes = {each: None for kind in kinds for each in kind.__mro__ if _is_of_user(each)}
+        waiting = [*functions, *(each for kind in kinds for each in _called(kind, "forward"))]
+        read, names = set[Any](), {"forward"}
+        found: dict[tuple[int, str | None], tuple[Any, str | None]] = {}
+        while waiting:
+            function = waiting.pop()
+            if type(function) is not FunctionType or not _is_of_user(function):
+                continue
+            if function in read:
+                continue
+            read.add(function)
+            own = _names(function.__code__)
+            names |= own
+            spaces = [function.__globals__]
+            for cell in function.__closure__ or ():
+                found[id(cell), None] = cell, None
+                with suppress(ValueError):
+                    waiting.append(cell.cell_contents)
+                    spaces += _space(cell.cell_contents)
+            waiting += [each for kind in kinds for name in own for each in _called(kind, name)]
+            while spaces:
+                space = spaces.pop()
+                for name in own:
+                    if name in space and (id(space), name) not in found:
+                        found[id(space), name] = space, name
+                        waiting.append(space[name])
+                        spaces += _space(space[name])
+        for kind in classes:
+            found |= {(id(kind), key): (vars(kind), key) for key in names & set(vars(kind))}
+        return cls(frozenset(names), tuple(found.values()))
+
+    def values(self, look: _Look) -> Iterator[Any]:
+        """What is there now."""
+        for space, key in self.places:
+            with suppress(KeyError, ValueError):  # that was deleted, or is not set yet
+                value = space.cell_contents if key is None else space[key]
+                found = look.at(value)
+                yield key, (_Same.of(value) if found is _OPAQUE else found)
+
+
+def _code_of(module: Any) -> _Code:
+    kinds: dict[Any, None] = {}
+    functions: dict[Any, None] = {}
+    for each in module.modules():
+        kinds[type(each)] = None
+        own = vars(each)
+        hooks = (hook for kind in _HOOKS for hook in own[kind].values())
+        for value in (*own.values(), *hooks):
+            value = value.func if type(value) is functools.partial else value
+            value = value.__func__ if type(value) is MethodType else value
+            if type(value) is FunctionType:
+                functions[value] = None
+    return _Code.of(tuple(kinds), tuple(functions))
+
+
+def _called(kind: type, name: str) -> Iterator[Any]:
+    """The functions that are methods of this name, or properties."""
+    for each in kind.__mro__:
+        if name in vars(each):
+            value = vars(each)[name]
+            yield getattr(value, "__func__", getattr(value, "fget", value))
+
+
+def _space(value: Any) -> list[Any]:
+    """The names in a module or a class of the user's."""
+    is_space = isinstance(value, (type, ModuleType)) and _is_of_user(value)
+    return [vars(value)] if is_space else []
+
+
+def _is_of_user(value: Any) -> bool:
+    """Whether it is neither Python's, torch's nor ours."""
+    is_module = isinstance(value, ModuleType)
+    top = str(value.__name__ if is_module else value.__module__).partition(".")[0]
+    return top not in _LIBRARIES and top not in sys.stdlib_module_names - {"__main__"}
+
+
+@functools.cache
+def _names(code: CodeType) -> frozenset[str]:
+    """Of globals and attributes, in a function and in those inside of it."""
+    inside = (_names(each) for each in code.co_consts if isinstance(each, CodeType))
+    return frozenset(code.co_names).union(*inside)
 
 
 def _is_scalar(described: Any) -> bool:

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch._compile import _disable_dynamo
 
 from shard_dialect.errors import ShardError
 from shard_dialect.search.auto import AutoOptions
@@ -31,12 +32,14 @@ from shard_dialect.torch.ambient_state import (
 )
 from shard_dialect.torch.graph.decisions import UNKNOWN, Decision, Foreseen, OtherPathError
 from shard_dialect.torch.graph.flat_module import (
+    ATTRIBUTE,
     GRADIENT,
     LOSS,
     OUTPUT,
     UPDATED,
     WRITTEN,
     FlatModule,
+    attribute_tensors,
     state_of,
 )
 from shard_dialect.torch.graph.forward_and_backward import COTANGENT, SAVED
@@ -106,6 +109,8 @@ class Engine:
         """Those in which there are none, and why."""
         self._asked: frozenset[str] = frozenset()
         """The names of results that were differentiated."""
+        self._kept: frozenset[tuple[str, str]] = frozenset()
+        """The modules' attributes that some call sets to tensors."""
         self._target_count = len(example[2])
         self._gave_whole = False
         self._latest: ModuleProgram | None = None
@@ -130,9 +135,20 @@ class Engine:
 
     def become(self, module: Any) -> None:
         """Run this module, which holds our state; keep nothing of the user's."""
+        self._move_to(ambient_state(module, self._kept))
         self.module, self.first_state = module, {}
         self.state.belong_to(module)
         self.programs[0].flat.forget_state()
+
+    def _move_to(self, state: State) -> None:
+        """What is known of the user's module is so of its copy, whose objects are others."""
+        ((before, attributes),) = self.programs[0].states.items()
+        self.programs[0].states[state] = attributes
+        self._underived |= {
+            (state, trained): error
+            for (known, trained), error in self._underived.items()
+            if known == before
+        }
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Engine:
         """The engine of the copy of our module: a state of its own, and the same programs."""
@@ -206,6 +222,7 @@ class Engine:
                 asked=self._asked,
             )
         flat = lowered.flat
+        self._refuse_kept(flat)
         self._warn_of_attributes(flat, state)
         digest = lowered.digest if self.programs else b""
         for each in self.programs:
@@ -222,6 +239,7 @@ class Engine:
             program.flat.forget_state()
         return program
 
+    @_disable_dynamo  # type: ignore[untyped-decorator]  # torch.compile would go through all of it
     def __call__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The module's result. For arguments of another kind, a first call compiles a program.
 
@@ -233,7 +251,7 @@ class Engine:
         cut = len(args) - self._target_count
         parts = args[:cut], kwargs, args[cut:]
         given = arguments_of(self.module, parts[0], kwargs, self.loss, parts[2])
-        state = ambient_state(self.module)
+        state = ambient_state(self.module, self._kept)
         trained = self._wants_derivative({**self.state.tensors, **given.tensors}, state)
         program = self._program(given, trained, state)
         program = program or self._compiled(_whole(parts), trained, state)
@@ -293,6 +311,19 @@ class Engine:
             stacklevel=2,
         )
 
+    def _refuse_kept(self, flat: FlatModule) -> None:
+        """Raise if the module reads a tensor that some call leaves in an attribute."""
+        self._kept |= frozenset(flat.kept)
+        constants = {id(each) for each in flat.constants}
+        flat.constants = ()
+        for (name, key), each in attribute_tensors(self.module).items():
+            if (name, key) in self._kept and id(each) in constants:
+                where = f"{name}.{key}" if name else key
+                raise ShardError(
+                    f"forward reads what a call before it kept in the attribute {where}, which is "
+                    "no buffer: register it with register_buffer, or give and return it"
+                )
+
     def _warn_of_attributes(self, flat: FlatModule, state: State) -> None:
         """Tell once which attribute differs, if each of many calls is traced for its value."""
         alike = [
@@ -321,15 +352,17 @@ class Engine:
         assert flat.result is not None, "was traced"
         if self.loss is not None:
             found, gradients, _ = call.run(tensors)
-            return flat.result.with_tensors(found), dict(zip(flat.trained, gradients, strict=True))
+            return flat.returned(found, self.module), dict(
+                zip(flat.trained, gradients, strict=True)
+            )
         trained = self._trained({**self.state.tensors, **given.tensors})
         if trained and call.differentiable():
             call.deriving = lambda *args: self._differentiated(
                 program, given, state, trained, *args
             )
-            return flat.result.with_tensors(_Differentiated.apply(call, *tensors))
+            return flat.returned(_Differentiated.apply(call, *tensors), self.module)
         found, _, _ = call.run(tensors)
-        return flat.result.with_tensors(found)
+        return flat.returned(found, self.module)
 
     def _differentiated(
         self,
@@ -450,7 +483,7 @@ class _Run:
         engine.state.update(dict(zip(flat.updated, part.chosen(results, UPDATED), strict=True)))
         for name, value in zip(flat.written, part.chosen(results, WRITTEN), strict=True):
             engine.write(self.given.tensors[name], value)
-        kinds = (OUTPUT, LOSS), (GRADIENT,), (SAVED,)
+        kinds = (OUTPUT, LOSS, ATTRIBUTE), (GRADIENT,), (SAVED,)
         found, gradients, saved = (part.chosen(results, *each) for each in kinds)
         return found, gradients, saved
 
@@ -498,8 +531,12 @@ class _Run:
 
     def differentiable(self) -> list[bool]:
         """Of each result, whether it may have a derivative, if any does."""
-        assert self.program.flat.result is not None, "was traced"
-        found = [has_derivative(each) for each in self.program.flat.result.tensors.values()]
+        flat = self.program.flat
+        assert flat.result is not None, "was traced"
+        found = [
+            has_derivative(each) and (not flat.derives or bool(flat.depends.get(name, True)))
+            for name, each in flat.result.tensors.items()
+        ]
         return found if any(found) else []
 
 

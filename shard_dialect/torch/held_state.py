@@ -158,11 +158,15 @@ class HeldState:
         return tensors
 
     def update(self, values: Mapping[str, Tensor]) -> None:
-        """Set tensors to values, on ranks DTensors."""
+        """Set tensors to values, on ranks DTensors; a buffer may get another shape or type."""
         tensors = self.tensors if values else {}
         with torch.no_grad():
             for name, value in values.items():
-                if self._ranks is None:
+                own = tensors[name]
+                if (own.shape, own.dtype) != (value.shape, value.dtype):
+                    owner, _, key = name.rpartition(".")
+                    self._module.get_submodule(owner)._buffers[key] = value
+                elif self._ranks is None:
                     tensors[name].copy_(value)
                 else:
                     self._ranks.write(tensors[name], value)

@@ -14,6 +14,7 @@ from shard_dialect.errors import ShardError, first_line_of
 from shard_dialect.runtime.compiled_program import CompiledProgram
 from shard_dialect.search.auto import AutoOptions
 from shard_dialect.torch.engine import Engine, is_tracing
+from shard_dialect.torch.graph.flat_module import attribute_tensors
 from shard_dialect.torch.graph.random_draws import Rng
 from shard_dialect.torch.graph.tensor_trees import Tensor
 from shard_dialect.torch.plans.plan_rules import Plan
@@ -45,6 +46,9 @@ def partition(
         )
     engine = Engine(module, plan, mesh, loss, (args, kwargs or {}, targets), rng)
     memo = {id(each): engine.state.tensors[name] for name, each in engine.first_state.items()}
+    for each in attribute_tensors(module).values():
+        if not each.is_leaf:  # torch copies no others
+            memo.setdefault(id(each), each.detach())
     try:
         own = copy.deepcopy(module, memo)
     except Exception as error:  # any of the user's classes

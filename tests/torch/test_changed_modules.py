@@ -1,11 +1,17 @@
 """Modules that change between calls, by their users or by their own forward."""
 
 import copy
+from collections import OrderedDict, deque
 from dataclasses import dataclass
+from enum import Enum
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
+from torch.distributed.tensor import Replicate, Shard
+from torch.nn.functional import leaky_relu
+from torch.nn.modules.module import register_module_forward_hook
 from torch.utils.checkpoint import checkpoint
 
 import shard_dialect as sd
@@ -189,3 +195,236 @@ def test_reentrant_checkpoints_have_gradients() -> None:
     f(x).sum().backward()
     module(x).sum().backward()
     torch.testing.assert_close(f.linear.weight.grad, module.linear.weight.grad)
+
+
+SCALE = 1.0
+TABLE = torch.ones(4)
+
+
+def test_what_is_around_a_module_and_changes() -> None:
+    """Globals, closures, objects and classes that its code reads, and tensors that are no state."""
+    factor, config = 1.0, type("Config", (), {"power": 1.0})()
+
+    class Reads(torch.nn.Module):
+        by = 1.0
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.shift = torch.nn.Linear(4, 4), torch.ones(4)
+            self.parts = [torch.ones(4)]
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            out = self.scaled(self.linear(x)) * factor + self.shift + self.parts[0]
+            return out * self.by * config.power + TABLE
+
+        def scaled(self, x: torch.Tensor) -> torch.Tensor:
+            return scaled(x)
+
+    def set_global(each: Any) -> None:
+        global SCALE
+        SCALE = 2.0
+
+    def set_factor(each: Any) -> None:
+        nonlocal factor
+        factor = 3.0
+
+    x = torch.randn(4, 4)
+    f, module = both(Reads(), x)
+    changes = [
+        lambda each: None,
+        set_global,
+        set_factor,
+        lambda each: TABLE.fill_(4.0),
+        lambda each: setattr(config, "power", 5.0),
+        lambda each: setattr(Reads, "by", 6.0),
+        lambda each: setattr(each, "shift", torch.full((4,), 7.0)),
+        lambda each: each.parts[0].fill_(8.0),
+    ]
+    for number, change in enumerate(changes):
+        for each in (f, module):
+            change(each)
+        torch.testing.assert_close(f(x), module(x))
+        assert len(f._engine.programs) == 1 + number
+
+
+def scaled(x: torch.Tensor) -> torch.Tensor:
+    return x * SCALE
+
+
+class Holder:
+    """What a module may have in an attribute."""
+
+    def __init__(self) -> None:
+        self.scale = 1.0
+
+
+class Kind(Enum):
+    """Two of a kind."""
+
+    A = 1
+    B = 2
+
+
+def test_attributes_of_other_kinds_that_change() -> None:
+    class Reads(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.holder, self.kind = torch.nn.Linear(4, 4), Holder(), Kind.A
+            self.names, self.queue, self.of = {"a"}, deque([1.0]), OrderedDict(a=1.0)
+            self.act, self.method = partial(leaky_relu, negative_slope=0.5), self.one
+            self.span, self.part = range(2), slice(0, 2)
+            self.losses: list[Any] = []
+
+        def one(self, x: torch.Tensor) -> torch.Tensor:
+            return x
+
+        def two(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            out = self.method(self.act(self.linear(x))) * self.holder.scale
+            out = out * len(self.names) * sum(self.queue) * self.of["a"] * len(self.span)
+            return (out if self.kind is Kind.A else out * 3)[:, self.part]
+
+    x = torch.randn(4, 4)
+    f, module = both(Reads(), x)
+    changes = [
+        lambda each: None,
+        lambda each: setattr(each.holder, "scale", 2.0),
+        lambda each: each.names.add("b"),
+        lambda each: each.queue.append(2.0),
+        lambda each: each.of.update(a=3.0),
+        lambda each: setattr(each, "act", partial(leaky_relu, negative_slope=0.1)),
+        lambda each: setattr(each, "method", each.two),
+        lambda each: setattr(each, "span", range(3)),
+        lambda each: setattr(each, "part", slice(1, 3)),
+        lambda each: setattr(each, "kind", Kind.B),
+        lambda each: setattr(each.linear, "forward", partial(torch.mul, 2)),
+    ]
+    for number, change in enumerate(changes):
+        for each in (f, module):
+            change(each)
+        torch.testing.assert_close(f(x), module(x))
+        assert len(f._engine.programs) == 1 + number
+    f.losses.append(x)  # which forward does not read
+    f(x)
+    assert len(f._engine.programs) == len(changes)
+
+
+def test_hooks_of_all_modules() -> None:
+    x = torch.randn(4, 4)
+    f, module = both(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()), x)
+    f(x)
+    hook = register_module_forward_hook(lambda _, given, out: out * 2)
+    try:
+        torch.testing.assert_close(f(x), module(x))
+    finally:
+        hook.remove()
+    torch.testing.assert_close(f(x), module(x))
+
+
+def test_hooks_of_gradients_inside() -> None:
+    x = torch.randn(4, 4, requires_grad=True)
+    f, module = both(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)), x)
+    f(x).sum().backward()
+    for each in (f, module):
+        each[1].register_full_backward_pre_hook(lambda _, given: (given[0] * 2,))
+        each[0].register_full_backward_hook(lambda _, given, own: None)
+        each.zero_grad()
+        each(x).sum().backward()
+    torch.testing.assert_close(f[0].weight.grad, module[0].weight.grad)
+
+
+def test_buffers_that_grow_or_get_another_type() -> None:
+    class Grows(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 4)
+            self.register_buffer("kept", torch.zeros(0, 4))
+            self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            out = self.linear(x)
+            self.kept = torch.cat([self.kept, out.detach()])
+            self.count = self.count + 0.5
+            return out + self.kept.mean(0) * self.count
+
+    x = torch.randn(4, 4)
+    f, module = both(Grows(), x)
+    for _ in range(3):
+        torch.testing.assert_close(f(x), module(x))
+        torch.testing.assert_close(dict(f.named_buffers()), dict(module.named_buffers()))
+
+
+def test_results_without_derivatives_do_not_want_them() -> None:
+    class Both(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            out = self.linear(x)
+            return out, out.detach() * 2
+
+    x = torch.randn(4, 4)
+    f, _ = both(Both(), x)
+    assert [each.requires_grad for each in f(x)] == [True, False]
+
+
+def test_torch_compile_around_leaves_the_call_alone() -> None:
+    x = torch.randn(4, 4)
+    f, module = both(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh()), x)
+    compiled = torch.compile(f, backend="eager")
+    torch.testing.assert_close(compiled(x), module(x))
+    torch.testing.assert_close(compiled(x[:2]), module(x[:2]))
+    f.zero_grad()
+    compiled(x).sum().backward()
+    module(x).sum().backward()
+    torch.testing.assert_close(f[0].weight.grad, module[0].weight.grad)
+
+
+def test_tensors_that_forward_keeps_in_attributes() -> None:
+    class Keeps(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 4)
+            self.spectral = torch.nn.utils.spectral_norm(torch.nn.Linear(4, 4))
+            self.penalty: torch.Tensor | None = None
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            out: torch.Tensor = self.spectral(self.linear(x))
+            self.penalty = out.abs().mean()
+            return out
+
+    x = torch.randn(4, 4)
+    module = Keeps()
+    f = sd.torch.partition(module, (x,), {"x": [Shard(0), Replicate()]}, MESH)
+    pairs = [(each, torch.optim.SGD(each.parameters(), lr=0.1)) for each in (f, module)]
+    for _ in range(3):
+        for each, optimizer in pairs:
+            optimizer.zero_grad()
+            out = each(x)
+            (out.square().mean() + each.penalty * 2).backward()
+            optimizer.step()
+        torch.testing.assert_close(f.penalty, module.penalty)
+        torch.testing.assert_close(f.state_dict(), module.state_dict())
+    assert len(f._engine.programs) <= 3
+
+
+def test_what_calls_before_have_kept_is_not_read() -> None:
+    class Carries(torch.nn.Module):
+        def __init__(self, start: Any) -> None:
+            super().__init__()
+            self.linear, self.h = torch.nn.Linear(4, 4), start
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.h = self.linear(x) if self.h is None else self.linear(x + self.h)
+            return self.h
+
+    x = torch.randn(4, 4)
+    f, module = both(Carries(None), x)
+    torch.testing.assert_close(f(x), module(x))
+    with pytest.raises(sd.ShardError, match="h"):
+        f(x)
+    with pytest.raises(sd.ShardError, match="kept in the attribute h"):
+        both(Carries(torch.ones(4)), x)

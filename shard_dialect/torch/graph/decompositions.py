@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from math import pi
+from math import copysign, pi
 from typing import Any
 
 import torch
@@ -673,6 +673,7 @@ _OURS: dict[Any, Decomposition] = {
     aten.empty_permuted.default: _empty,
     aten.sort.stable: _sort,
     aten.topk.default: _topk,
+    aten.copysign.Scalar: lambda x, other: x.abs() * copysign(1.0, other),
     torch.ops.prims.fmax.default: partial(_fmax, torch.maximum),
     torch.ops.prims.fmin.default: partial(_fmax, torch.minimum),
     torch.ops.prims.hypot.default: _hypot,

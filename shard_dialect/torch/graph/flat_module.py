@@ -34,6 +34,7 @@ from shard_dialect.torch.graph.tensor_trees import (
 
 OUTPUT = "output"
 LOSS = "loss"
+ATTRIBUTE = "attribute"
 GRADIENT, UPDATED, WRITTEN, INDEX = "gradient.", "updated.", "written.", "index."
 """Before the names of parameters whose gradients, of state and of arguments whose new values, and
 of indices that are results."""
@@ -76,6 +77,10 @@ class FlatModule:
     """The arguments that a call writes to."""
     attributes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By the names of modules, the attributes that a call sets to numbers and the like."""
+    kept: Sequence[tuple[str, str]] = ()
+    """The modules' attributes that a call sets to tensors: these are results behind the others."""
+    constants: Sequence[Tensor] = ()
+    """Tensors that it reads, and that are no state."""
     depends: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By the names of results, the trained tensors whose gradients each of them has a part in."""
     draws: Sequence[Draw] = ()
@@ -133,6 +138,17 @@ class FlatModule:
             )
             for name, each in self.state.items()
         }
+
+    def returned(self, tensors: Sequence[Tensor], module: Any) -> Any:
+        """The result with these tensors; those that the call keeps in attributes are set."""
+        assert self.result is not None, "was called"
+        found = self.result.with_tensors(tensors)
+        if not self.kept:
+            return found
+        found, values = found
+        for (name, key), each in zip(self.kept, values, strict=True):
+            vars(module.get_submodule(name))[key] = each
+        return found
 
     @property
     def names(self) -> list[str]:
@@ -201,6 +217,7 @@ class FlatModule:
             _reparametrize_module(self.module, used, tie_weights=True),
         ):
             average_from_the_first(self.module)
+            before = attribute_tensors(self.module)
             found = self.module(*args, **kwargs)
             if self.loss is not None:
                 found = self.loss(found, *targets)
@@ -208,6 +225,12 @@ class FlatModule:
             after = [*(held[name] for name in self.state), *given]
             self.result = Leaves.of(found, LOSS if self.loss else OUTPUT)
             refuse_odd(self.result)
+            set_ = attribute_tensors(self.module)
+            self.kept = [key for key, each in set_.items() if before.get(key) is not each]
+            if self.kept:
+                values, structure = pytree.tree_flatten((found, [set_[key] for key in self.kept]))
+                names = [".".join((ATTRIBUTE, *filter(None, key))) for key in self.kept]
+                self.result = Leaves([*self.result.names, *names], values, structure)
             if self.derives:  # a checkpoint runs parts again, later, which may change more
                 after = [each.clone() for each in after]
             gradients = self._gradients(found, [own[name] for name in self.trained])
@@ -318,6 +341,16 @@ def _cast_in_tables() -> Iterator[None]:
         torch.nn.Module._apply = own
 
 
+def attribute_tensors(module: Any) -> dict[tuple[str, str], Tensor]:
+    """By the names of modules and attributes, the tensors in attributes that are no state."""
+    return {
+        (name, key): value
+        for name, each in module.named_modules()
+        for key, value in vars(each).items()
+        if isinstance(value, torch.Tensor)
+    }
+
+
 def _held_now(module: Any, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The buffers of a module: a call may have put other tensors in their places."""
     return {name: each for name, each in module.named_buffers() if name in state}
@@ -328,8 +361,8 @@ def attributes_kept(module: Any) -> Iterator[dict[str, dict[str, Any]]]:
     """Within a `with` block, a trace may set attributes of modules; they are as before after it.
 
     What it yields has, after the block, by the names of modules the attributes that have other
-    numbers, strings and the like. Raises `ShardError` if one of them would keep a tensor, which
-    torch's own call would.
+    numbers, strings and the like. Raises `ShardError` if a collection in one of them would keep a
+    tensor, which torch's own call would.
     """
     changed: dict[str, dict[str, Any]] = {}
     before = [(name, each, dict(vars(each))) for name, each in module.named_modules()]
@@ -346,6 +379,8 @@ def attributes_kept(module: Any) -> Iterator[dict[str, dict[str, Any]]]:
                 is_same = key in old and old[key] is value
                 if is_same and (key not in contents or _is_same(contents[key], value)):
                     continue
+                if isinstance(value, torch.Tensor):
+                    continue  # is a result
                 kept = _tensors_in(contents.get(key))  # an LSTM's list of its parameters
                 if key not in _TABLES and _tensors_in(value) > kept:
                     found = f"{name}.{key}" if name else key

@@ -57,6 +57,8 @@ def torch_call(op: Any) -> Callable[..., Any] | None:
         return None
     if torch.Tag.nondeterministic_seeded in op.tags or not schema.returns:
         return None
+    if not schema.arguments or "Tensor" not in str(schema.arguments[0].type):
+        return None
     types = [str(each.type) for each in schema.returns if each.alias_info is None]
     is_new = types in (["Tensor"] * len(schema.returns), ["List[Tensor]"])
     return partial(_call, op) if is_new else None

@@ -20,6 +20,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -80,6 +81,7 @@ def trace(flat: FlatModule, more: Mapping[Any, Any] | None = None) -> Any:
         warnings.simplefilter("ignore")  # torch's, of itself
         with refusing_replays() as replays:
             first = _first(flat, examples)
+        flat.constants = _constants(first)
         _refuse_hidden_state(first, flat)
         _refuse_sizes(first)
         flat.draws = draws_of(first.graph)
@@ -359,6 +361,11 @@ def _is_written_to(node: Any) -> bool:
     return False
 
 
+def _constants(graph: Any) -> list[Tensor]:
+    read = (getattr(graph, node.target) for node in graph.graph.nodes if node.op == "get_attr")
+    return [each for each in read if isinstance(each, torch.Tensor)]
+
+
 def _refuse_hidden_state(graph: Any, flat: FlatModule) -> None:
     """Raise for parameters that the module reads from elsewhere: they would be constants."""
     for node in graph.graph.nodes:
@@ -510,13 +517,24 @@ def without_hooks(module: Any) -> Iterator[None]:
     if not hasattr(module, "_engine"):
         names = []
     kept = {name: getattr(module, name) for name in names}
+    everywhere = [getattr(torch.nn.modules.module, f"_global{name}") for name in names]
+    all_kept = [dict(each) for each in everywhere]
     for name in names:
         setattr(module, name, OrderedDict())
+    for hooks in everywhere:
+        hooks.update({key: partial(_unless, module, each) for key, each in hooks.items()})
     try:
         yield
     finally:
         for name, each in kept.items():
             setattr(module, name, each)
+        for hooks, each in zip(everywhere, all_kept, strict=True):
+            hooks.update(each)
+
+
+def _unless(own: Any, hook: Any, module: Any, *args: Any) -> Any:
+    """What a hook of all modules does to one, if that is not our `own`."""
+    return None if module is own else hook(module, *args)
 
 
 def _before(change: Callable[[Any, Any], Any]) -> Callable[..., Any]:
