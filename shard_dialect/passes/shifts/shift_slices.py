@@ -322,12 +322,11 @@ class _Function:
             return None
         if op.name == "stablehlo.pad" and view.root == op.operands[0] and is_identity(view.fill):
             return None
-        if len(known) == 1:
-            return self._near(op, view, here)
-        if any(each.grid not in self.declared for each in known):
-            return None
-        found = [self._rolled(each, op, view) for each in known]
-        return min(filter(None, found), key=lambda each: each.moved, default=None)
+        if len(known) > 1 and all(each.grid in self.declared for each in known):
+            rolled = [each for split in known if (each := self._rolled(split, op, view))]
+            if rolled:
+                return min(rolled, key=lambda each: each.moved)
+        return self._near(op, view, here) if here == source else None
 
     def _near(self, op: ir.Operation, view: View, sharding: Sharding) -> _Shifted | None:
         """The shifts of a view that has the sharding of its root."""
