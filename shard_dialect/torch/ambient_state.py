@@ -124,6 +124,13 @@ def changed_attributes(before: State, after: State) -> Iterator[str]:
         yield from (f"{name}.{key}" if name else key for key in changed)
 
 
+def changed_around(before: State, after: State) -> Iterator[str]:
+    """The names of the globals, and of what else is around modules, that differ in two states."""
+    for (_, old), (name, new) in zip(before[-3][0], after[-3][0], strict=False):
+        if old != new:
+            yield name or "a variable of a function around forward"
+
+
 def _attributes(
     name: str, module: Any, look: _Look, kept: Container[tuple[str, str]]
 ) -> tuple[Any, ...]:

@@ -26,6 +26,7 @@ from shard_dialect.search.auto import AutoOptions
 from shard_dialect.torch.ambient_state import (
     State,
     ambient_state,
+    changed_around,
     changed_attributes,
     in_state,
     set_attributes,
@@ -324,6 +325,23 @@ class Engine:
                     "no buffer: register it with register_buffer, or give and return it"
                 )
 
+    def _refuse_changes(self, program: ModuleProgram, state: State) -> None:
+        """Raise if the module is not any more, within `in_state`, as it was in a call."""
+        now = ambient_state(self.module, self._kept)
+        set_by_call = {
+            f"{name}.{key}" if name else key
+            for name, each in program.states.get(state, {}).items()
+            for key in each
+        }
+        names = [each for each in changed_attributes(state, now) if each not in set_by_call]
+        names += changed_around(state, now)
+        if names:
+            raise ShardError(
+                f"{', '.join(names)} changed between a call of {program.flat.name} and its "
+                "backward, which is derived when it is first asked for: call backward before, or "
+                "call the module in training mode"
+            )
+
     def _warn_of_attributes(self, flat: FlatModule, state: State) -> None:
         """Tell once which attribute differs, if each of many calls is traced for its value."""
         alike = [
@@ -383,6 +401,7 @@ class Engine:
             error = self._underived.get((state, tuple(trained)))
             if error is not None:
                 raise error
+            self._refuse_changes(program, state)
             return self._deriving(self._example(program, given), trained, state, foreseen)
 
     def _program(

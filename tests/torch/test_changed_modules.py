@@ -251,6 +251,17 @@ def scaled(x: torch.Tensor) -> torch.Tensor:
     return x * SCALE
 
 
+class Called(torch.nn.Module):
+    """Reads a global, by a function."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return scaled(self.linear(x))
+
+
 class Holder:
     """What a module may have in an attribute."""
 
@@ -263,6 +274,23 @@ class Kind(Enum):
 
     A = 1
     B = 2
+
+
+def test_what_changes_before_a_backward_that_is_not_derived_yet_is_refused() -> None:
+    global SCALE
+    x = torch.randn(4, 4)
+    f, module = both(Called().eval(), x)
+    f(x).sum().backward()
+    SCALE, before = SCALE + 1, SCALE
+    try:
+        found, expected = f(x).sum(), module(x).sum()
+        SCALE += 1
+        with pytest.raises(sd.ShardError, match=r"SCALE changed between a call of Called and its"):
+            found.backward()
+        expected.backward()
+        f(x).sum().backward()
+    finally:
+        SCALE = before
 
 
 def test_attributes_of_other_kinds_that_change() -> None:
