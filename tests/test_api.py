@@ -175,7 +175,7 @@ def test_a_dialect_that_is_there_cannot_be_defined_again() -> None:
 def test_communication_names_axes_and_counts_equal_rows() -> None:
     found = sd.communication(sd.parse(ROOT / "examples" / "slow_ffn.mlir"))
     table = str(found).splitlines()
-    assert table[1].split()[:4] == ["all_to_all", "x2", '["model"]', "4"]
+    assert table[1].split()[:4] == ["all_to_all", "x2", "model", "4"]
     assert [each.kind for each in found.entries] == ["all_to_all"] * 3 + ["all_reduce"]
     assert table[-1].split() == ["total", str(sum(each.bytes_moved for each in found.entries))]
 

@@ -71,7 +71,7 @@ class Report:
         if not self.entries:
             return "no communication"
         note = self._note()
-        return tabulate(self._rows(), _HEAD, tablefmt="plain") + (f"\n{note}" if note else "")
+        return tabulate(self._rows(), _HEAD, tablefmt="plain", disable_numparse=[1]) + (f"\n{note}" if note else "")
 
     _repr_pretty_ = print_text
 
@@ -92,7 +92,7 @@ class Report:
         return COUNTS_ONCE if any(not each.times_known for each in self.entries) else ""
 
 
-_HEAD = ["collective", "grid axes", "group", "operand", "result", "bytes moved per device"]
+_HEAD = ["collective", "axes", "group", "operand", "result", "bytes moved per device"]
 COUNTS_ONCE = "*: in a loop that counts once, since how often it runs is not known"
 
 
@@ -111,5 +111,5 @@ def _entry(site: Site) -> Entry:
         site.bytes_moved * site.times,
         site.times,
         site.times_known,
-        site.grid.axes_text(site.step.axes),
+        ", ".join(site.grid.axes_names(site.step.axes)),
     )

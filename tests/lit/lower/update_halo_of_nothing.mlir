@@ -3,7 +3,7 @@
 // RUN: shard-opt %s --lower=target=mpi | filecheck %s
 // RUN: shard-run %s | filecheck %s --check-prefix=MOVED
 
-// MOVED: update_halo [0] 2 0x4xf32 0x4xf32 0
+// MOVED: update_halo 0 2 0x4xf32 0x4xf32 0
 shard.grid @g(shape = 2)
 
 // CHECK-NOT: MPI_

@@ -2,7 +2,7 @@
 //
 // RUN: shard-run %s --check | filecheck %s
 
-// CHECK: all_gather [0] 2 2xf32 4xf32
+// CHECK: all_gather 0 2 2xf32 4xf32
 // CHECK: check passed
 
 #id = affine_map<(i) -> (i)>

@@ -2,7 +2,7 @@
 //
 // RUN: shard-run %s --check | filecheck %s
 
-// CHECK: all_to_all [0] 2 2x8xf32 4x4xf32
+// CHECK: all_to_all 0 2 2x8xf32 4x4xf32
 // CHECK: check passed
 
 shard.grid @g(shape = 2)

@@ -3,7 +3,7 @@
 // RUN: shard-run %s --check | filecheck %s
 // RUN: shard-opt %s --spmd | filecheck %s --check-prefix=LOCAL
 
-// CHECK: all_reduce    ["model"]
+// CHECK: all_reduce    model
 // CHECK: check passed
 
 "sdy.mesh"() <{mesh = #sdy.mesh<["data"=2, "model"=2]>, sym_name = "mesh"}> : () -> ()

@@ -4,7 +4,7 @@
 // RUN: shard-run %s --backend=xla --check --seed=3 | filecheck %s
 // REQUIRES: jaxlib
 
-// CHECK: all_reduce [0] 2 4x1xf32 4x1xf32
+// CHECK: all_reduce 0 2 4x1xf32 4x1xf32
 // CHECK: check passed
 
 #id = affine_map<(d0, d1) -> (d0, d1)>

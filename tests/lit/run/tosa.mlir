@@ -3,7 +3,7 @@
 // RUN: shard-run %s --check | filecheck %s
 // RUN: shard-opt %s --propagate --materialize | filecheck %s --check-prefix=DISTRIBUTED
 
-// CHECK: reduce_scatter [1] 2 2x4x8xf32 2x2x8xf32
+// CHECK: reduce_scatter 1 2 2x4x8xf32 2x2x8xf32
 // CHECK: check passed
 // DISTRIBUTED: %[[PRODUCT:.*]] = tosa.matmul
 // DISTRIBUTED: mesh.reduce_scatter %[[PRODUCT]] {mesh_axis = [1], reduction = "sum", tensor_axis = 1 : i64}

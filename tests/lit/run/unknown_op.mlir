@@ -6,7 +6,7 @@
 // RUN: not shard-opt %s --spmd --strict 2>&1 | filecheck %s --check-prefix=STRICT
 // RUN: not shard-opt %s --cse --strict 2>&1 | filecheck %s --check-prefix=USELESS
 
-// CHECK: all_gather      [0] 2  2x8xf32    4x8xf32 64
+// CHECK: all_gather 0 2  2x8xf32    4x8xf32 64
 // CHECK: check passed
 // WARNING: unknown_op.mlir:{{[0-9]+}}:8: warning: 'builtin.unrealized_conversion_cast' op has no sharding rule: it runs replicated, on gathered operands; give it one with @sharding_rule("builtin.unrealized_conversion_cast")
 // WARNING-NOT: warning

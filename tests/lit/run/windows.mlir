@@ -2,10 +2,10 @@
 //
 // RUN: shard-run %s --check | filecheck %s
 
-// CHECK: update_halo [0] 2 1x10x8x2xf32 1x10x8x2xf32 128
-// CHECK: update_halo [1] 2 1x10x10x2xf32 1x10x10x2xf32 160
-// CHECK: update_halo [0] 2 1x9x8x2xf32 1x9x8x2xf32 64
-// CHECK: update_halo [1] 2 1x9x9x2xf32 1x9x9x2xf32 72
+// CHECK: update_halo 0 2 1x10x8x2xf32 1x10x8x2xf32 128
+// CHECK: update_halo 1 2 1x10x10x2xf32 1x10x10x2xf32 160
+// CHECK: update_halo 0 2 1x9x8x2xf32 1x9x8x2xf32 64
+// CHECK: update_halo 1 2 1x9x9x2xf32 1x9x9x2xf32 72
 // CHECK: total 424
 // CHECK: check passed
 
