@@ -65,7 +65,8 @@ _LOCAL = ("local", "lowered")
 def verify(module: ir.Operation) -> None:
     """Raise a located `ShardError` for the first error in `module`."""
     for op in (module, *body(module).operations):
-        if "sym_name" in op.attributes and not op.attributes["sym_name"].value:
+        # As text: a name that is no UTF-8 has no value.
+        if "sym_name" in op.attributes and str(op.attributes["sym_name"]) == '""':
             message = f"'{op.name}' op has an empty name, which MLIR prints as no name"
             raise ShardError(message, location_text(op.location))
     with readable_strings(module):

@@ -71,7 +71,9 @@ class Report:
         if not self.entries:
             return "no communication"
         note = self._note()
-        return tabulate(self._rows(), _HEAD, tablefmt="plain", disable_numparse=[1]) + (f"\n{note}" if note else "")
+        return tabulate(self._rows(), _HEAD, tablefmt="plain", disable_numparse=[1]) + (
+            f"\n{note}" if note else ""
+        )
 
     _repr_pretty_ = print_text
 
