@@ -56,10 +56,11 @@ Attributes = Mapping[str, Mapping[str, Any]]
 """The names of modules -> those of attributes -> values."""
 
 
-def ambient_state(module: Any, kept: Container[tuple[str, str]] = ()) -> State:
+def ambient_state(module: Any, codes: Codes, kept: Container[tuple[str, str]] = ()) -> State:
     """The state that a trace of the module depends on; equal states have the same program.
 
-    `kept` are the modules and attributes to which calls set tensors that no call reads.
+    `codes` keeps what was found in the module's code, for the next call. `kept` are the modules and
+    attributes to which calls set tensors that no call reads.
     """
     autocast = tuple(
         torch.get_autocast_dtype(each) if torch.is_autocast_enabled(each) else None
@@ -70,7 +71,7 @@ def ambient_state(module: Any, kept: Container[tuple[str, str]] = ()) -> State:
         for named in (module.named_parameters(), module.named_buffers())
         for name, each in named
     )
-    code = _code_of(module)
+    code = _code_of(module, codes)
     look = _Look(code.names)
     look.seen |= {id(each): _OPAQUE for each in module.parameters()}  # in an LSTM's list of them
     modules = tuple(
@@ -244,7 +245,6 @@ class _Code:
     """The globals, the attributes of classes, and the cells of functions around."""
 
     @classmethod
-    @functools.lru_cache(maxsize=256)
     def of(cls, kinds: tuple[type, ...], functions: tuple[Any, ...]) -> _Code:
         classes = {each: None for kind in kinds for each in kind.__mro__ if _is_of_user(each)}
         waiting = [*functions, *(each for kind in kinds for each in _called(kind, "forward"))]
@@ -286,7 +286,11 @@ class _Code:
                 yield key, (_Same.of(value) if found is _OPAQUE else found)
 
 
-def _code_of(module: Any) -> _Code:
+Codes = dict[Any, _Code]
+"""What was found in a module's code, by the types and functions in it: of the latest call."""
+
+
+def _code_of(module: Any, codes: Codes) -> _Code:
     kinds: dict[Any, None] = {}
     functions: dict[Any, None] = {}
     for each in module.modules():
@@ -298,7 +302,11 @@ def _code_of(module: Any) -> _Code:
             value = value.__func__ if type(value) is MethodType else value
             if type(value) is FunctionType:
                 functions[value] = None
-    return _Code.of(tuple(kinds), tuple(functions))
+    key = tuple(kinds), tuple(functions)
+    if key not in codes:
+        codes.clear()  # functions around which there are tensors, as hooks, are kept no longer
+        codes[key] = _Code.of(*key)
+    return codes[key]
 
 
 def _called(kind: type, name: str) -> Iterator[Any]:

@@ -24,6 +24,7 @@ from torch._compile import _disable_dynamo
 from shard_dialect.errors import ShardError
 from shard_dialect.search.auto import AutoOptions
 from shard_dialect.torch.ambient_state import (
+    Codes,
     State,
     ambient_state,
     changed_around,
@@ -112,12 +113,13 @@ class Engine:
         """The names of results that were differentiated."""
         self._kept: frozenset[tuple[str, str]] = frozenset()
         """The modules' attributes that some call sets to tensors."""
+        self._codes: Codes = {}
         self._target_count = len(example[2])
         self._gave_whole = False
         self._latest: ModuleProgram | None = None
         args, kwargs, targets = example
         given = arguments_of(module, args, kwargs, loss, targets)
-        state = ambient_state(module)
+        state = self._state_of(module)
         trained = self._wants_derivative({**state_of(module), **given.tensors}, state)
         first = self._compiled(_whole(example), trained, state)
         grid = grid_of(mesh)
@@ -134,9 +136,12 @@ class Engine:
         if in_place:
             self.become(module)
 
+    def _state_of(self, module: Any) -> State:
+        return ambient_state(module, self._codes, self._kept)
+
     def become(self, module: Any) -> None:
         """Run this module, which holds our state; keep nothing of the user's."""
-        self._move_to(ambient_state(module, self._kept))
+        self._move_to(self._state_of(module))
         self.module, self.first_state = module, {}
         self.state.belong_to(module)
         self.programs[0].flat.forget_state()
@@ -157,7 +162,7 @@ class Engine:
         memo[id(self)] = made
         made.module = copy.deepcopy(self.module, memo)
         made.state = copy.deepcopy(self.state, memo)
-        made.programs = list(self.programs)
+        made.programs, made._codes = list(self.programs), {}
         made._derived, made._underived = set(self._derived), dict(self._underived)
         return made
 
@@ -252,7 +257,7 @@ class Engine:
         cut = len(args) - self._target_count
         parts = args[:cut], kwargs, args[cut:]
         given = arguments_of(self.module, parts[0], kwargs, self.loss, parts[2])
-        state = ambient_state(self.module, self._kept)
+        state = self._state_of(self.module)
         trained = self._wants_derivative({**self.state.tensors, **given.tensors}, state)
         program = self._program(given, trained, state)
         program = program or self._compiled(_whole(parts), trained, state)
@@ -327,7 +332,7 @@ class Engine:
 
     def _refuse_changes(self, program: ModuleProgram, state: State) -> None:
         """Raise if the module is not any more, within `in_state`, as it was in a call."""
-        now = ambient_state(self.module, self._kept)
+        now = self._state_of(self.module)
         set_by_call = {
             f"{name}.{key}" if name else key
             for name, each in program.states.get(state, {}).items()
