@@ -163,7 +163,7 @@ def test_axes_of_one_device_cost_nothing(shape: Shape) -> None:
         return Sharding("g", tuple(map(tuple, lists)), partial)
 
     for number, (source, target) in enumerate(pairs(grid, len(shape))):
-        if len(shape) == 2 and number % 20:  # of 8464
+        if len(shape) == 2 and number % 61:  # of 8464
             continue
         found = plan(source, target, shape, DTYPE.itemsize, grid)
         whole, shards = start(source, grid, shape)
