@@ -10,8 +10,8 @@ import ctypes
 import os
 import select
 import signal
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from types import FrameType
 
@@ -139,6 +139,16 @@ def _raise(number: int, _: FrameType | None) -> None:
     raise _Signalled(number)
 
 
+@contextmanager
+def _unbroken() -> Iterator[None]:
+    """Let signals wait until the `with` block is done."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class _Listener:
     """Receives the child's messages, until the child has closed its end of `pipe`."""
 
@@ -149,10 +159,11 @@ class _Listener:
         self._user = ""
         """The user's function that runs."""
         self._partial = ""
+        self._rest = b""
+        """What was read of a message that has not come to its end."""
 
     def listen(self, *, waits: bool = True) -> None:
         """Hear all that the child says; or what it has said, without waiting for more."""
-        rest = b""
         seconds = (0.25 if self._progress.is_shown else None) if waits else 0.0
         while True:
             self._progress.look()
@@ -160,13 +171,14 @@ class _Listener:
                 if not waits:
                     return
                 continue
-            data = os.read(self._pipe, 65536)
+            with _unbroken():  # what is read, and not yet heard, would be lost
+                data = os.read(self._pipe, 65536)
+                *lines, self._rest = (self._rest + data).split(b"\n")
+                for line in lines:
+                    self._hear(*heard(line))
             if not data:
                 self._progress.end()
                 return
-            *lines, rest = (rest + data).split(b"\n")
-            for line in lines:
-                self._hear(*heard(line))
 
     def _hear(self, first: str, second: str) -> None:
         if self._progress.hear(first, second):

@@ -23,6 +23,7 @@ if fault == "shows":
     print(sys.argv[0], signal.getsignal(signal.SIGCHLD), file=sys.stderr)
 if fault == "kills":
     os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(60)  # until it is ended, too
 if fault == "sleeps":
     mark = pathlib.Path(os.environ["TEST_MARK"])
     mark.with_suffix(".partial").write_text(str(os.getpid()))

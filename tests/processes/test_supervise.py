@@ -206,3 +206,28 @@ def test_a_line_on_stderr_is_one_write() -> None:
     with ours, theirs:
         subprocess.run([sys.executable, "-c", said], env=environment, stderr=theirs, timeout=60)
         assert ours.recv(100) == b"error: one\n"
+
+
+INTERRUPTED = """
+import os, signal, time
+from shard_dialect.processes.supervise import supervised
+from shard_dialect.processes.to_parent import USER, tell
+def program():
+    for number in range(100):
+        tell(USER, f"call {number}")
+    os.kill(os.getppid(), signal.SIGINT)
+    time.sleep(60)
+for _ in range(100):
+    supervised(program)
+"""
+
+
+def test_what_an_interrupted_program_has_told_is_not_lost() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    )
+    assert done.stderr.splitlines() == ["error: interrupted in call 99"] * 100
