@@ -104,7 +104,7 @@ class Prices:
 
     def rounds(self, elements: Sequence[int], itemsize: int, grid: Grid) -> int:
         """The price of a transfer's rounds, in which a device sends so many elements to another."""
-        if self.device_model is None:
+        if self.device_model is None or not elements:
             return sum(elements) * itemsize
         devices = grid.size
         around = Permute(tuple(range(grid.rank)), (*range(1, devices), 0))

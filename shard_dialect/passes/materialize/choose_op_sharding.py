@@ -374,7 +374,7 @@ class _Problem:
             inside: float = sum(
                 self._exchange(number, held, assignment)
                 for number, held in enumerate(choice.operands)
-                if held is not None
+                if self.rule.exchanging and held is not None
             )
             inside += sum(
                 resharded.plan(value, produced, self.target_of[value]).cost

@@ -308,16 +308,15 @@ class _Function:
     def _shifts(self, op: ir.Operation, view: View) -> _Shifted | None:
         """How each split dimension that is changed is made; `None` if the op is to stay.
 
-        A tensor that is wanted in another sharding is shifted in that one, or before.
+        A tensor that is returned in another sharding may be rolled in that one.
         """
         result = op.results[0]
         if view.root == result:
             return None
         here, source = self.of.get(result), self.of.get(view.root)
-        wanted = self.returned_as.get(result, here)
-        if here is None or source is None or wanted is None or not may_shift(result.type):
+        if here is None or source is None or not may_shift(result.type):
             return None
-        known = tuple(dict.fromkeys((wanted, here, source)))
+        known = tuple(dict.fromkeys((self.returned_as.get(result, here), here, source)))
         if any(each != each.bare or each.partial or each.offsets for each in known):
             return None
         if op.name == "stablehlo.pad" and view.root == op.operands[0] and is_identity(view.fill):
@@ -348,9 +347,9 @@ class _Function:
         return _Shifted(view, found, sharding) if found or is_resized else None
 
     def _rolled(self, sharding: Sharding, op: ir.Operation, view: View) -> _Shifted | None:
-        """The rolls of a view that is computed in `sharding`, and distributed anew before or after.
+        """The rolls of a view in `sharding`, which is resharded once, before them or after them.
 
-        Slices of a split dimension would each be.
+        As slices of a split dimension, each of its parts would be resharded by itself.
         """
         shape, grid = op.results[0].type.shape, self.shardings.grid(sharding.grid)
         found, moved = {}, 0
@@ -363,8 +362,8 @@ class _Function:
             if shifts is None or not shifts.is_rolled:
                 return None
             found[dim] = shifts
-            held = sharding.local_shape(shape, grid)
             if devices > 1:
+                held = sharding.local_shape(shape, grid)
                 moved += prod(held) // held[dim] * min(shifts.moved, held[dim])
         return _Shifted(view, found, sharding, moved) if found else None
 
