@@ -166,3 +166,18 @@ def test_a_roll_into_another_split(seed: int) -> None:
     text = rolled(by, source, target)
     assert bytes_moved(text, "spmd") <= min(apart), text
     assert sd.compile(sd.parse(text)).check().passed
+
+
+def test_a_padded_roll_that_is_gathered_still_exchanges_one_row() -> None:
+    whole, joined = "tensor<24x16xf32>", "tensor<24x19xf32>"
+    text = f"""
+    shard.grid @g(shape = 2)
+    func.func @main(%x: {whole} {{mesh.sharding = #mesh.shard<@g, [[0], []]>}}) -> ({joined} {{mesh.sharding = #mesh.shard<@g, [[], []]>}}) {{
+      %z = stablehlo.constant dense<1.0> : tensor<f32>
+      %p = stablehlo.pad %x, %z, low = [0, -5], high = [0, 8], interior = [0, 0] : ({whole}, tensor<f32>) -> {joined}
+      %a = stablehlo.slice %p [1:24, 0:19] : ({joined}) -> tensor<23x19xf32>
+      %b = stablehlo.slice %p [0:1, 0:19] : ({joined}) -> tensor<1x19xf32>
+      %r = stablehlo.concatenate %a, %b, dim = 0 : (tensor<23x19xf32>, tensor<1x19xf32>) -> {joined}
+      return %r : {joined}
+    }}"""  # noqa: E501
+    assert bytes_moved(text, "spmd") <= (12 * 11 + 16) * 4
