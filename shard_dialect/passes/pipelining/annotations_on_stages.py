@@ -88,6 +88,11 @@ class AnnotationsOnStages:
         """The name of a stage; that of the grid for the number after the last one's."""
         return self.stages[stage] if stage < len(self.stages) else self.grid.name
 
+    def on_stage(self, value: ir.Value, stage: int) -> ir.Value:
+        """Annotate that a tensor is on a stage."""
+        annotation = self._on_stage(anything(self.grid, rank_of(value.type)), stage)
+        return build.annotate(value, self.shardings.write(annotation), as_result=True)
+
     def divided(self, value: ir.Value) -> ir.Value:
         """Annotate that the rows of a tensor are divided among the stages."""
         annotation = self._divided(anything(self.grid, rank_of(value.type)))

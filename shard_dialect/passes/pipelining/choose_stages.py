@@ -34,6 +34,7 @@ from shard_dialect.model import Grid
 from shard_dialect.ops.op_kinds import OpKinds
 from shard_dialect.passes.pipelining.annotations_on_stages import MARK
 from shard_dialect.passes.pipelining.split_batch import MicrobatchProgram
+from shard_dialect.passes.pipelining.timetable import Kind, Pass
 from shard_dialect.passes.pipelining.unroll_loops import UPDATE, written
 
 _STABLEHLO, _TENSOR, _INSERT = "stablehlo.slice", "tensor.extract_slice", "tensor.insert_slice"
@@ -235,6 +236,39 @@ class StageChoice:
                 self._put(op, self._latest(op))
         for value in tensors:
             self._use(value, self.of_value.get(value, 0))
+
+    def passes(self, *, weights: bool) -> dict[Pass, list[Op]]:
+        """The ops of each pass of each stage that has any, in order.
+
+        With `weights`, the ops of the backward pass for which no other stage waits are a pass of
+        their own.
+        """
+        late = self._for_no_other() if weights else set()
+        kinds: dict[Kind, list[Op]] = {
+            "forward": self.forward,
+            "backward": [op for op in self.backward if id(op) not in late],
+            "weights": [op for op in self.backward if id(op) in late],
+        }
+        passes: dict[Pass, list[Op]] = {
+            Pass(stage, kind): [op for op in ops if self.of_op[id(op)] == stage]
+            for kind, ops in kinds.items()
+            for stage in range(self.count)
+        }
+        return {each: ops for each, ops in passes.items() if ops}
+
+    def _for_no_other(self) -> set[int]:
+        """The ids of the ops of the backward pass from which no other stage gets anything."""
+        late: set[int] = set()
+        waited_for: set[int] = set()
+        for op in reversed(self.backward):
+            stage = self.of_op[id(op)]
+            is_waited_for = not waited_for.isdisjoint(op.results)
+            if not is_waited_for:
+                late.add(id(op))
+            for value in self._read(op):
+                if is_waited_for or self.of_value.get(value, stage) != stage:
+                    waited_for.add(value)
+        return late
 
     def _find_roots(self) -> None:
         """Find the arguments that each value depends on which is made once."""

@@ -46,9 +46,12 @@ from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.framework.options import StageOptions
 from shard_dialect.passes.pipelining.annotations_on_stages import AnnotationsOnStages
 from shard_dialect.passes.pipelining.choose_stages import LayerStacks, StageChoice
+from shard_dialect.passes.pipelining.join_parts import join_parts
+from shard_dialect.passes.pipelining.microbatch_ops import MicrobatchOps
 from shard_dialect.passes.pipelining.split_batch import MicrobatchProgram, is_stablehlo, split_batch
+from shard_dialect.passes.pipelining.timetable import Timetable
 from shard_dialect.passes.pipelining.unroll_loops import unroll_loops
-from shard_dialect.passes.pipelining.write_tasks import TaskWriter, join_parts, schedule
+from shard_dialect.passes.pipelining.write_loops import LoopWriter
 from shard_dialect.passes.propagate.constraints import default_grid
 
 _MEANT = re.compile("stage|pipe|pp$")
@@ -93,7 +96,6 @@ class DivideIntoStages(StageOptions, Pass):
         annotations.take()
         arguments = body(function).arguments
         whole = [value.type for value in arguments]
-        stablehlo = any(map(is_stablehlo, walk(function)))
         dims = split_batch(function, batched, self.microbatches, microbatches)
         program = MicrobatchProgram.read(function, batched)
         _drop(microbatches, function.parent)
@@ -109,12 +111,11 @@ class DivideIntoStages(StageOptions, Pass):
         for value, type_ in zip(arguments, whole, strict=True):
             value.set_type(type_)
         end = returns_of(function)[0]
-        steps = schedule(
-            self.schedule, self.stages, self.microbatches, backward=bool(choice.backward)
-        )
+        ops_of = choice.passes(weights=self.schedule == "zero-bubble")
+        timetable = Timetable(self.schedule, self.stages, self.microbatches, tuple(ops_of))
         with ir.InsertionPoint(end), function.location:
-            writer = TaskWriter(program, choice, annotations, self.microbatches, end, stablehlo)
-            writer.write(steps, dims)
+            ops = MicrobatchOps(any(map(is_stablehlo, walk(function))))
+            LoopWriter(program, choice, annotations, ops_of, timetable, end, ops).write(dims)
         forget_form(function)
         update_type(function)
         annotations.annotate_boundary(

@@ -12,8 +12,7 @@ microbatches: an all-reduce is a reduction over the batch, to which each microba
 and a slice is a microbatch's part of a value that does not depend on the batch.
 
 `MicrobatchProgram` reads the result: the ops of one microbatch, and those that run once before or
-after all of them. The ops that take a batch apart and put it together are StableHLO's, or those of
-upstream.
+after all of them.
 """
 
 from __future__ import annotations
@@ -33,58 +32,17 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Function, Op, read_function, read_values
 from shard_dialect.ir.shard.local_collectives import read_local
 from shard_dialect.ir.walk import body
-from shard_dialect.model import Assignment, Grid, Reduction, Sharding, ShardingRule
+from shard_dialect.model import Assignment, Grid, Sharding, ShardingRule
 from shard_dialect.ops.op_kinds import OpKinds
 from shard_dialect.passes.materialize.resharded_values import FRESH
 from shard_dialect.passes.materialize.type_consistency import TypeChecks
 from shard_dialect.passes.partition.partition import partition_function
-
-_STABLEHLO: dict[Reduction, str] = {
-    "sum": "add",
-    "max": "maximum",
-    "min": "minimum",
-    "product": "multiply",
-    "bitwise_and": "and",
-    "bitwise_or": "or",
-    "bitwise_xor": "xor",
-}
+from shard_dialect.passes.pipelining.microbatch_ops import MicrobatchOps
 
 
 def is_stablehlo(op: ir.Operation) -> bool:
     """Whether `op` is of StableHLO."""
     return bool(op.name.startswith("stablehlo."))
-
-
-def rows(whole: ir.Value, begin: int, size: int, dim: int, stablehlo: bool) -> ir.Value:
-    """The `size` elements of dimension `dim` from `begin` on."""
-    if not stablehlo:
-        return build.extract_slice(whole, begin, size, dim)
-    shape = list(whole.type.shape)
-    starts, limits = [0] * len(shape), list(shape)
-    starts[dim], limits[dim], shape[dim] = begin, begin + size, size
-    attributes = {
-        "start_indices": ir.DenseI64ArrayAttr.get(starts),
-        "limit_indices": ir.DenseI64ArrayAttr.get(limits),
-        "strides": ir.DenseI64ArrayAttr.get([1] * len(shape)),
-    }
-    type_ = build.resized(whole.type, shape)
-    return build.create("stablehlo.slice", [type_], [whole], attributes).results[0]
-
-
-def concatenated(parts: Sequence[ir.Value], dim: int, stablehlo: bool) -> ir.Value:
-    """The parts one after the other along dimension `dim`."""
-    shape = list(parts[0].type.shape)
-    shape[dim] *= len(parts)
-    name, key = ("stablehlo.concatenate", "dimension") if stablehlo else ("tensor.concat", "dim")
-    at = {key: ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)}
-    return build.create(name, [build.resized(parts[0].type, shape)], parts, at).results[0]
-
-
-def combined(reduction: Reduction, a: ir.Value, b: ir.Value, stablehlo: bool) -> ir.Value:
-    """Two values, reduced to one element by element."""
-    if not stablehlo:
-        return reductions.combine(reduction, a, b)
-    return build.create(f"stablehlo.{_STABLEHLO[reduction]}", [a.type], [a, b]).results[0]
 
 
 _BARRIER = "stablehlo.optimization_barrier"
@@ -122,16 +80,6 @@ def _split_dim(type_: ir.Type, shardings: Shardings) -> int | None:
         [] if sharding is None else [dim for dim, axes in enumerate(sharding.split_axes) if axes]
     )
     return split[0] if split else None
-
-
-def _identity(reduction: Reduction, type_: ir.RankedTensorType, stablehlo: bool) -> ir.Value:
-    """A tensor filled with the identity of the reduction."""
-    if not stablehlo:
-        value = reductions.identity_value(reduction, type_.element_type)
-        return build.fill(value, build.empty(type_).results[0]).results[0]
-    one = reductions.identity(reduction, type_.element_type)
-    attributes = {"value": ir.DenseElementsAttr.get_splat(type_, one)}
-    return build.create("stablehlo.constant", [type_], [], attributes).results[0]
 
 
 @dataclass
@@ -272,7 +220,7 @@ class _Splitter:
         with ir.InsertionPoint(op.handle), op.location:
             type_ = self.shardings.typed(handle.type, made)
             if made.partial:
-                start = _identity(made.reduction, type_, is_stablehlo(op.handle))
+                start = MicrobatchOps(is_stablehlo(op.handle)).identity(made.reduction, type_)
             else:
                 start = build.empty(type_).results[0]
                 if owner.name == "linalg.fill":
@@ -292,7 +240,7 @@ class _Splitter:
             total = write_steps((step,), handle, made, self.shardings)
         if init is not None:
             with ir.InsertionPoint.after(total.owner.operation), op.location:
-                total = combined(made.reduction, init, total, is_stablehlo(op.handle))
+                total = MicrobatchOps(is_stablehlo(op.handle)).combined(made.reduction, init, total)
         for user, number in users:
             user.operands[number] = total
         del self.of[value]

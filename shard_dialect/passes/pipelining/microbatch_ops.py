@@ -1,0 +1,160 @@
+"""The ops that take a batch apart and put it together: StableHLO's, or those of upstream.
+
+A program has one of the two vocabularies, and is to have no other in the end. Numbers, such as that
+of a microbatch, are tensors of one `i32` with StableHLO, and of type `index` without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build, reductions
+from shard_dialect.model import Reduction
+from shard_dialect.passes.pipelining.unroll_loops import integer_constant
+
+_COMBINE: dict[Reduction, str] = {
+    "sum": "add",
+    "max": "maximum",
+    "min": "minimum",
+    "product": "multiply",
+    "bitwise_and": "and",
+    "bitwise_or": "or",
+    "bitwise_xor": "xor",
+}
+_NUMBERS = {
+    "add": "arith.addi",
+    "multiply": "arith.muli",
+    "remainder": "arith.remsi",
+    "maximum": "arith.maxsi",
+    "minimum": "arith.minsi",
+    "and": "arith.andi",
+}
+"""Functions of two numbers by their name in StableHLO, and what upstream calls them."""
+
+
+@dataclass(frozen=True)
+class MicrobatchOps:
+    """Creates ops at the insertion point, of StableHLO or of upstream's dialects."""
+
+    stablehlo: bool
+
+    @property
+    def number_type(self) -> ir.Type:
+        """The type of numbers."""
+        if not self.stablehlo:
+            return ir.IndexType.get()
+        return ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
+
+    def number(self, value: int) -> ir.Value:
+        """A constant number."""
+        return integer_constant(self.number_type, value)
+
+    def of_numbers(self, name: str, a: ir.Value, b: int | ir.Value) -> ir.Value:
+        """A function of two numbers by its name in StableHLO."""
+        other = self.number(b) if isinstance(b, int) else b
+        name = f"stablehlo.{name}" if self.stablehlo else _NUMBERS[name]
+        return build.create(name, [a.type], [a, other]).results[0]
+
+    def compare(self, how: str, a: ir.Value, b: int) -> ir.Value:
+        """The comparison of two numbers: `how` is `EQ`, `LT`, `GE`."""
+        other = self.number(b)
+        if not self.stablehlo:
+            return build.compare("eq" if how == "EQ" else f"s{how.lower()}", a, other)
+        bit = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
+        direction = ir.Attribute.parse(f"#stablehlo<comparison_direction {how}>")
+        attributes = {"comparison_direction": direction}
+        return build.create("stablehlo.compare", [bit], [a, other], attributes).results[0]
+
+    def select(self, which: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
+        """One of two tensors."""
+        name = "stablehlo.select" if self.stablehlo else "arith.select"
+        return build.create(name, [a.type], [which, a, b]).results[0]
+
+    def combined(self, reduction: Reduction, a: ir.Value, b: ir.Value) -> ir.Value:
+        """Two values, reduced to one element by element."""
+        if not self.stablehlo:
+            return reductions.combine(reduction, a, b)
+        return build.create(f"stablehlo.{_COMBINE[reduction]}", [a.type], [a, b]).results[0]
+
+    def identity(self, reduction: Reduction, type_: ir.RankedTensorType) -> ir.Value:
+        """A tensor filled with the identity of the reduction."""
+        if not self.stablehlo:
+            value = reductions.identity_value(reduction, type_.element_type)
+            return build.fill(value, build.empty(type_).results[0]).results[0]
+        one = reductions.identity(reduction, type_.element_type)
+        attributes = {"value": ir.DenseElementsAttr.get_splat(type_, one)}
+        return build.create("stablehlo.constant", [type_], [], attributes).results[0]
+
+    def part(self, whole: ir.Value, dim: int, begin: ir.Value, size: int) -> ir.Value:
+        """The `size` elements of dimension `dim` from the number `begin` on."""
+        if not self.stablehlo:
+            return build.extract_slice(whole, begin, size, dim)
+        shape = list(whole.type.shape)
+        shape[dim] = size
+        sizes = {"slice_sizes": ir.DenseI64ArrayAttr.get(shape)}
+        operands = [whole, *self._starts(whole, dim, begin)]
+        type_ = build.resized(whole.type, shape)
+        return build.create("stablehlo.dynamic_slice", [type_], operands, sizes).results[0]
+
+    def put(self, whole: ir.Value, part: ir.Value, dim: int, begin: ir.Value) -> ir.Value:
+        """`whole` with `part` in the place of the elements of dimension `dim` from `begin` on."""
+        if not self.stablehlo:
+            return build.insert_slice_at(whole, part, dim, begin)
+        operands = [whole, part, *self._starts(whole, dim, begin)]
+        name = "stablehlo.dynamic_update_slice"
+        return build.create(name, [whole.type], operands).results[0]
+
+    def _starts(self, whole: ir.Value, dim: int, begin: ir.Value) -> list[ir.Value]:
+        zero = self.number(0)
+        return [begin if each == dim else zero for each in range(whole.type.rank)]
+
+    def row(self, tensor: ir.Value) -> ir.Value:
+        """The tensor as a row of one with a dimension more in front."""
+        box = build.resized(tensor.type, [1, *tensor.type.shape])
+        if self.stablehlo:
+            return build.create("stablehlo.reshape", [box], [tensor]).results[0]
+        attributes = build.slice_attributes(box.shape, [0] * box.rank, [1, 1, 0, 0, 0])
+        operands = [tensor, build.empty(box).results[0]]
+        return build.create("tensor.insert_slice", [box], operands, attributes).results[0]
+
+    def of_row(self, row: ir.Value) -> ir.Value:
+        """A row without its dimension of size 1 in front."""
+        box = row.type
+        type_ = build.resized(box, list(box.shape)[1:])
+        if self.stablehlo:
+            return build.create("stablehlo.reshape", [type_], [row]).results[0]
+        attributes = build.slice_attributes(box.shape, [0] * box.rank, [1, 0, 0, 0])
+        return build.create("tensor.extract_slice", [type_], [row], attributes).results[0]
+
+    def loop(
+        self, begin: int, end: int, inits: Sequence[ir.Value]
+    ) -> tuple[ir.Operation, ir.Block]:
+        """A loop over the numbers from `begin` to before `end` that carries values; its body.
+
+        The arguments of the body are the number and the carried values. `end_body` ends it.
+        """
+        types = [self.number_type, *(each.type for each in inits)]
+        places = [ir.Location.current] * len(types)
+        if not self.stablehlo:
+            bounds = [build.index(each) for each in (begin, end, 1)]
+            loop = build.create("scf.for", types[1:], [*bounds, *inits], regions=1)
+            return loop, loop.regions[0].blocks.append(*types, arg_locs=places)
+        loop = build.create("stablehlo.while", types, [self.number(begin), *inits], regions=2)
+        test, body = (region.blocks.append(*types, arg_locs=places) for region in loop.regions)
+        with ir.InsertionPoint(test):
+            build.create("stablehlo.return", [], [self.compare("LT", test.arguments[0], end)])
+        return loop, body
+
+    def end_body(self, body: ir.Block, values: Sequence[ir.Value]) -> None:
+        """End the body of a loop, at the insertion point, with the values of the next trip."""
+        if not self.stablehlo:
+            build.create("scf.yield", [], values)
+            return
+        following = self.of_numbers("add", body.arguments[0], 1)
+        build.create("stablehlo.return", [], [following, *values])
+
+    def carried(self, loop: ir.Operation) -> list[ir.Value]:
+        """The values that a loop has carried, after it."""
+        return list(loop.results)[int(self.stablehlo) :]

@@ -1,0 +1,402 @@
+"""Write a pipeline as loops over ticks, in each of which every stage works on its own microbatch.
+
+    %0:2 = stablehlo.while(%t = 0, %h = zeros, %y = zeros)        h and the results of two stages,
+      %x = a microbatch's rows of %arg0, those of number %t       of four microbatches each
+      %a = stablehlo.dot_general %x, %w                           on @stage0: microbatch %t
+      %b = stablehlo.dot_general %h, %v                           on @stage1: microbatch %t - 1
+      %p = "mesh.collective_permute"(%a) {cluster = @stage1}
+      %z = %y, with %b in the place of microbatch %t - 1, if there is one
+      stablehlo.return %t + 1, %p, %z
+
+There is one loop for each phase of the timetable, of the ops of the passes that work in it. So the
+text has an op as often as there are such phases, whatever the number of microbatches.
+
+What a pass makes and another one reads in a later tick is carried, on the stage of its reader, in a
+slot for each microbatch that waits there. Totals and results are carried, too. In ticks in which a
+pass has no microbatch it computes all the same, of anything, and nothing of it is kept: its stage
+would wait for the others at the end of the tick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
+from shard_dialect.ir.diagnostics import located
+from shard_dialect.ir.mesh.attributes import i64_array
+from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
+from shard_dialect.ir.numbered_function import Function, Op, replace_captured
+from shard_dialect.ir.walk import operations
+from shard_dialect.model import Reduction
+from shard_dialect.passes.pipelining.annotations_on_stages import MARK, AnnotationsOnStages
+from shard_dialect.passes.pipelining.choose_stages import Rows, StageChoice
+from shard_dialect.passes.pipelining.microbatch_ops import MicrobatchOps
+from shard_dialect.passes.pipelining.split_batch import MicrobatchProgram
+from shard_dialect.passes.pipelining.timetable import Pass, Phase, Timetable
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Carried: what a pass has made of a value in earlier ticks, on the `stage` that reads it."""
+
+    value: int
+    stage: int
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """Carried: the sum, say, of a value of the microbatches so far."""
+
+    value: int
+    reduction: Reduction
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Carried: a result of the function, as far as microbatches have made it.
+
+    Dimension `dim` is the batch; without one, the result is that of microbatch 0.
+    """
+
+    value: int
+    dim: int | None
+
+
+Carried = Waiting | Total | Output
+
+
+@dataclass
+class LoopWriter:
+    """Writes the loops before `end`, and the ops that run once before and after them."""
+
+    program: MicrobatchProgram
+    choice: StageChoice
+    annotations: AnnotationsOnStages
+    ops_of: Mapping[Pass, Sequence[Op]]
+    timetable: Timetable
+    end: ir.Operation
+    ops: MicrobatchOps
+    made: dict[int, ir.Value] = field(default_factory=dict)
+    """By value: what was made once of it, for all microbatches."""
+    passed: dict[tuple[int, int], ir.Value] = field(default_factory=dict)
+    """By value and stage: the copy of what was made once that was passed on to that stage."""
+    state: dict[Carried, ir.Value] = field(default_factory=dict)
+    """What is carried, as it is at the insertion point."""
+    in_tick: dict[tuple[int, Pass], ir.Value] = field(default_factory=dict)
+    """By value and the pass that makes or reads it: the value of the pass's microbatch."""
+
+    @property
+    def numbered(self) -> Function:
+        """The function of one microbatch."""
+        return self.program.function
+
+    def __post_init__(self) -> None:
+        self.maker = {
+            value: each for each, ops in self.ops_of.items() for op in ops for value in op.results
+        }
+        self.most_age: dict[Waiting, int] = {}
+        for reader, ops in self.ops_of.items():
+            for op in ops:
+                with located(op.handle):
+                    for value in self.program.reads[id(op)]:
+                        self._note_age(value, reader)
+
+    def _note_age(self, value: int, reader: Pass) -> None:
+        maker = self.maker.get(value)
+        if maker in (None, reader):
+            return
+        age, waiting = self.timetable.age(maker, reader), Waiting(value, reader.stage)
+        if age < 0 or (age == 0 and maker.stage != reader.stage):
+            raise ShardError(
+                f"needs a value of stage {maker.stage} on stage {reader.stage} before it is there: "
+                "take schedule=gpipe, or fewer stages"
+            )
+        if age:
+            self.most_age[waiting] = max(age, self.most_age.get(waiting, 0))
+
+    def write(self, dims: Sequence[int | None]) -> None:
+        """Write all, and let the function return the results.
+
+        `dims` has for each result the dimension that is the batch, or `None`.
+        """
+        self._pass_on(self.numbered.arguments)
+        for op in self.program.once:
+            if id(op) in self.choice.of_op:  # others are constants, which all stages have
+                self._write_once(op)
+        results = [Output(*each) for each in zip(self.program.returned, dims, strict=True)]
+        self._begin(results)
+        for phase in self.timetable.phases:
+            self._loop(phase)
+        self.made |= {each.total: v for each, v in self.state.items() if isinstance(each, Total)}
+        self._pass_on(list(self.program.totals))
+        for op in self.program.after:
+            self._write_once(op)
+        for number, result in enumerate(results):
+            made = self.state.get(result)
+            self.end.operands[number] = self._whole(result.value) if made is None else made
+        self._erase_old()
+
+    # What runs once.
+
+    def _write_once(self, op: Op) -> None:
+        with located(op.handle):
+            stage, stacks = self.choice.of_op[id(op)], self.choice.stacks
+            if id(op) in stacks.takes:
+                taken = self._take(op, stacks.takes[id(op)])
+                self.made[op.results[0]] = taken
+                if MARK in op.handle.attributes:
+                    taken.owner.attributes[MARK] = op.handle.attributes[MARK]
+                    self.annotations.annotate(taken.owner, stage)
+            elif id(op) in stacks.puts:
+                self.made[op.results[0]] = self._put(op, stacks.puts[id(op)])
+            else:
+                values = [self._shared(value, stage) for value in self.program.reads[id(op)]]
+                self.made |= zip(op.results, self._copy(op, values, stage), strict=True)
+        self._pass_on(op.results)
+
+    def _copy(self, op: Op, values: Sequence[ir.Value], stage: int) -> Sequence[ir.Value]:
+        """The results of a copy of an op on a stage, which reads these values."""
+        read, clone = self.program.reads[id(op)], op.handle.clone()
+        for number, value in enumerate(values[: len(op.operands)]):
+            clone.operands[number] = value
+        handles = [self.numbered.values[number].handle for number in read]
+        replace_captured(clone, dict(zip(handles, values, strict=True)))
+        self.annotations.annotate(clone, stage)
+        return list(clone.results)
+
+    def _take(self, op: Op, rows: Rows) -> ir.Value:
+        """Pass the rows that an op takes of a stack to the stage of the op."""
+        (stack,), (result,) = self.program.reads[id(op)][:1], op.handle.results
+        whole = self._shared(stack, self.choice.all)
+        box = build.resized(whole.type, [rows.size, *whole.type.shape[1:]])
+        taken = self._transfer_rows([whole], rows, box, self.choice.of_op[id(op)])
+        return taken if result.type == box else self.ops.of_row(taken)
+
+    def _put(self, op: Op, rows: Rows) -> ir.Value:
+        """Put a stage's part of a stack into it."""
+        part, into = op.operands[rows.operand], op.operands[rows.into]
+        own = self._shared(part, self.choice.of_value.get(part, self.choice.all))
+        whole = self._shared(into, self.choice.all)
+        if own.type.rank < whole.type.rank:
+            own = self.ops.row(own)
+        made = self._transfer_rows([own, whole], rows, whole.type, self.choice.all)
+        is_last = op.results[0] in self.choice.stacks.last
+        return self.annotations.divided(made) if is_last else made
+
+    def _transfer_rows(
+        self, values: Sequence[ir.Value], rows: Rows, type_: ir.RankedTensorType, stage: int
+    ) -> ir.Value:
+        attributes = {
+            "cluster": ir.FlatSymbolRefAttr.get(self.annotations.name_of(stage)),
+            "offsets": i64_array([rows.begin, *(0,) * (type_.rank - 1)]),
+        }
+        return build.create(TRANSFER, [type_], values, attributes).results[0]
+
+    def _shared(self, value: int, stage: int) -> ir.Value:
+        """A value that all microbatches have in common, on a stage."""
+        at = self.choice.of_value.get(value, stage)
+        if at == stage:
+            if value in self.program.totals and value not in self.made:
+                raise ShardError(f"needs a total of stage {at} before all microbatches are done")
+            return self.made.get(value, self.numbered.values[value].handle)
+        if (value, stage) not in self.passed:
+            raise ShardError(f"needs a value of stage {at} on stage {stage} before it is there")
+        return self.passed[value, stage]
+
+    def _pass_on(self, values: Sequence[int]) -> None:
+        """Pass values that were made once on to the other stages that use them."""
+        for value in values:
+            stages = () if value in self.program.batched else self.choice.needed.get(value, ())
+            for stage in sorted(stages):
+                own = self._shared(value, self.choice.of_value[value])
+                self.passed[value, stage] = self._transfer(own, stage)
+
+    def _transfer(self, value: ir.Value, stage: int) -> ir.Value:
+        if not isinstance(value.type, ir.RankedTensorType):
+            return _unboxed(self._transfer(_boxed(value), stage), value.type)
+        target = {"cluster": ir.FlatSymbolRefAttr.get(self.annotations.name_of(stage))}
+        return build.create("mesh.collective_permute", [value.type], [value], target).results[0]
+
+    def _whole(self, value: int) -> ir.Value:
+        """A result that no microbatch makes."""
+        source, _ = self.program.slices.get(value, (value, None))
+        if source in self.program.batched:
+            return self.numbered.values[source].handle
+        return self._shared(source, self.choice.of_value.get(source, 0))
+
+    # What the loops carry.
+
+    def _begin(self, results: Sequence[Output]) -> None:
+        """Create what the first loop begins with."""
+        for waiting in self.most_age:
+            shape = [self._slots(waiting), *self._type_of(waiting.value).shape]
+            self._begin_with(waiting, "sum", shape if shape[0] > 1 else shape[1:], waiting.stage)
+        for total, (value, step) in self.program.totals.items():
+            shape = list(self._type_of(value).shape)
+            stage = self.choice.of_value[value]
+            self._begin_with(Total(value, step.reduction, total), step.reduction, shape, stage)
+        for output in results:
+            if output.value in self.maker:
+                shape = list(self._type_of(output.value).shape)
+                if output.dim is not None:
+                    shape[output.dim] *= self.timetable.microbatches
+                self._begin_with(output, "sum", shape, self.choice.of_value[output.value])
+
+    def _begin_with(
+        self, each: Carried, reduction: Reduction, shape: Sequence[int], stage: int
+    ) -> None:
+        type_ = build.resized(self._type_of(each.value), shape)
+        identity = self.ops.identity(reduction, type_)
+        self.state[each] = self.annotations.on_stage(identity, stage)
+
+    def _type_of(self, value: int) -> ir.RankedTensorType:
+        """The type of a microbatch's value, as a tensor."""
+        type_ = self.numbered.values[value].handle.type
+        is_tensor = isinstance(type_, ir.RankedTensorType)
+        return type_ if is_tensor else ir.RankedTensorType.get([], type_)
+
+    def _slots(self, waiting: Waiting) -> int:
+        """How many microbatches may wait; all of them, and one slot for what is none, at most."""
+        return min(self.most_age[waiting], self.timetable.microbatches + 1)
+
+    def _slot(self, waiting: Waiting, each: Pass) -> ir.Value:
+        """The slot of the microbatch that a pass works on.
+
+        In a tick a slot is read before it is written again. Where there are slots for all, what is
+        no microbatch is written to the first one before, and to one of its own after these.
+        """
+        number, slots = self._microbatch(each), self._slots(waiting)
+        from_0 = self.ops.of_numbers("maximum", number, 0)
+        if slots > self.timetable.microbatches:
+            return self.ops.of_numbers("minimum", from_0, self.timetable.microbatches)
+        return self.ops.of_numbers("remainder", from_0, slots)
+
+    # The loops.
+
+    def _loop(self, phase: Phase) -> None:
+        written = {each for each in self.state if self.maker[each.value] in phase.passes}
+        carried = [each for each in self.state if each in written]
+        before = dict(self.state)
+        loop, block = self.ops.loop(phase.begin, phase.end, [before[each] for each in carried])
+        with ir.InsertionPoint(block):
+            self._tick = block.arguments[0]
+            self.state |= zip(carried, list(block.arguments)[1:], strict=True)
+            self.in_tick.clear()
+            self._microbatches: dict[Pass, ir.Value] = {}
+            for each in phase.passes:
+                for op in self.ops_of[each]:
+                    self._write(op, each)
+            self.ops.end_body(block, [self._carried(each) for each in carried])
+        self.state = {**before, **dict(zip(carried, self.ops.carried(loop), strict=True))}
+
+    def _microbatch(self, each: Pass) -> ir.Value:
+        """The number of the microbatch that a pass works on; of none if it is not one of them."""
+        if each not in self._microbatches:
+            first = self.timetable.first(each)
+            since = self.ops.of_numbers("add", self._tick, -first) if first else self._tick
+            self._microbatches[each] = since
+        return self._microbatches[each]
+
+    def _write(self, op: Op, each: Pass) -> None:
+        with located(op.handle):
+            values = [self._read(value, each) for value in self.program.reads[id(op)]]
+            results = self._copy(op, values, each.stage)
+            self.in_tick |= {(v, each): made for v, made in zip(op.results, results, strict=True)}
+
+    def _read(self, value: int, reader: Pass) -> ir.Value:
+        """What a pass reads of a value."""
+        if value not in self.program.batched:
+            return self._shared(value, reader.stage)
+        if (value, reader) not in self.in_tick:
+            self.in_tick[value, reader] = self._of_microbatch(value, reader)
+        return self.in_tick[value, reader]
+
+    def _of_microbatch(self, value: int, reader: Pass) -> ir.Value:
+        maker = self.maker.get(value)
+        if maker is None:
+            return self._rows(value, reader)
+        if not self.timetable.age(maker, reader):
+            return self.in_tick[value, maker]
+        waiting = Waiting(value, reader.stage)
+        held = self.state[waiting]
+        if self._slots(waiting) > 1:
+            held = self.ops.of_row(self.ops.part(held, 0, self._slot(waiting, reader), 1))
+        return _unboxed(held, self.numbered.values[value].handle.type)
+
+    def _rows(self, value: int, reader: Pass) -> ir.Value:
+        """A microbatch's rows of an argument, or of a value that is made once."""
+        type_ = self.numbered.values[value].handle.type
+        if value in self.program.slices:
+            source, step = self.program.slices[value]
+            whole = self._shared(source, reader.stage)
+            return self._part(whole, step.dim, type_.shape[step.dim], reader)
+        size = type_.shape[0] // self.timetable.microbatches
+        part = self._part(self.numbered.values[value].handle, 0, size, reader)
+        is_there = self.choice.of_value[value] == reader.stage
+        return part if is_there else self._transfer(part, reader.stage)
+
+    def _part(self, whole: ir.Value, dim: int, size: int, each: Pass) -> ir.Value:
+        return self.ops.part(whole, dim, self._place(size, each), size)
+
+    def _place(self, size: int, each: Pass) -> ir.Value:
+        """Where the rows of a microbatch begin, of which each has `size`."""
+        last = self.timetable.microbatches - 1
+        inside = self.ops.of_numbers("maximum", self._microbatch(each), 0)
+        inside = self.ops.of_numbers("minimum", inside, last)
+        return self.ops.of_numbers("multiply", inside, size)
+
+    def _carried(self, each: Carried) -> ir.Value:
+        """What is carried to the next tick."""
+        maker, held = self.maker[each.value], self.state[each]
+        made = self.in_tick[each.value, maker]
+        if isinstance(each, Waiting):
+            made = _boxed(made)
+            if each.stage != maker.stage:
+                made = self._transfer(made, each.stage)
+            if self._slots(each) == 1:
+                return made
+            return self.ops.put(held, self.ops.row(made), 0, self._slot(each, maker))
+        if isinstance(each, Total):
+            return self._if_there(maker, self.ops.combined(each.reduction, held, made), held)
+        if each.dim is None:
+            is_first = self.ops.compare("EQ", self._microbatch(maker), 0)
+            return self.ops.select(is_first, made, held)
+        size = made.type.shape[each.dim]
+        place = self._place(size, maker)
+        made = self._if_there(maker, made, self.ops.part(held, each.dim, place, size))
+        return self.ops.put(held, made, each.dim, place)
+
+    def _if_there(self, each: Pass, made: ir.Value, held: ir.Value) -> ir.Value:
+        """`made` where the pass works on a microbatch in this tick, and `held` where on none."""
+        number, ops = self._microbatch(each), self.ops
+        low = ops.compare("GE", number, 0)
+        high = ops.compare("LT", number, self.timetable.microbatches)
+        return ops.select(ops.of_numbers("and", low, high), made, held)
+
+    def _erase_old(self) -> None:
+        once = [op for op in self.program.once if id(op) in self.choice.of_op]
+        old = {id(op): op.handle for op in (*once, *self.program.ops, *self.program.after)}
+        collectives = (*self.program.totals, *self.program.slices)
+        makers = [self.numbered.values[value].handle.owner.operation for value in collectives]
+        order = {op: number for number, op in enumerate(operations(self.end.block))}
+        for op in sorted({*old.values(), *makers}, key=lambda op: -order[op]):
+            op.erase()
+
+
+def _boxed(value: ir.Value) -> ir.Value:
+    """A value as a tensor."""
+    if isinstance(value.type, ir.RankedTensorType):
+        return value
+    type_ = ir.RankedTensorType.get([], value.type)
+    return build.create("tensor.from_elements", [type_], [value]).results[0]
+
+
+def _unboxed(tensor: ir.Value, type_: ir.Type) -> ir.Value:
+    """A tensor as a value of this type, which may be that of its one element."""
+    if tensor.type == type_ or isinstance(type_, ir.RankedTensorType):
+        return tensor
+    return build.create("tensor.extract", [type_], [tensor]).results[0]
