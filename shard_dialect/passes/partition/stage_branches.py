@@ -26,13 +26,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
-from shard_dialect.collectives import flat_index
+from shard_dialect.collectives import NOBODY, flat_index
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
 from shard_dialect.ir.building.loops_and_masks import as_index
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import BOUNDARY, boundary, returns_of, set_boundary
-from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT, STAGE, STAGES, symbol
+from shard_dialect.ir.mesh.attributes import (
+    ARGUMENT,
+    RESULT,
+    STAGE,
+    STAGES,
+    i64_array,
+    ints,
+    symbol,
+)
 from shard_dialect.ir.mesh.sharding_attributes import (
     Shardings,
     check_stage,
@@ -97,6 +105,19 @@ class _Segment:
     ops: list[Op] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class _Sent:
+    """A permutation by which a stage passes its shards on as they are."""
+
+    op: ir.Operation
+    stage: str
+
+    @property
+    def receivers(self) -> Sequence[int]:
+        """By member of the group, whom it sends to."""
+        return ints(self.op.attributes["permutation"])
+
+
 @dataclass
 class _Branches:
     """Branches one function; `places` tells where each stage is, and all devices are."""
@@ -126,7 +147,15 @@ class _Branches:
 
     def _write_block(self, block: Block) -> None:
         end = block.end.handle
+        together: list[_Sent] = []
         for segment in self._segments(block):
+            made = {each.op.results[0] for each in together}
+            if not all(
+                _is_transfer(op.handle) and made.isdisjoint(op.handle.operands)
+                for op in segment.ops
+            ):
+                self._send_together(together)
+                together = []
             if self.places[segment.stage].axes:
                 self._branch(segment, block)
                 continue
@@ -135,13 +164,49 @@ class _Branches:
                 if id(op) in self.of.open_ops:
                     for inner in op.blocks:
                         self._write_block(inner)
-                if STAGES in op.handle.attributes:
-                    self._move(op.handle)
+                if _is_transfer(op.handle):
+                    together += self._move(op.handle)
+        self._send_together(together)
 
-    def _move(self, transfer: ir.Operation) -> None:
-        """Replace a transfer by what it moves between the shards of its two shardings."""
+    def _send_together(self, transfers: Sequence[_Sent]) -> None:
+        """Make one permutation of several transfers that do not wait for each other.
+
+        Each device gives what its own stage sends.
+        """
+        groups: list[list[_Sent]] = []
+        for transfer in transfers:
+            group = next((each for each in groups if _fits(transfer, each)), None)
+            if group is None:
+                groups.append([transfer])
+            else:
+                group.append(transfer)
+        for group in groups:
+            if len(group) > 1:
+                self._join(group)
+
+    def _join(self, sent: Sequence[_Sent]) -> None:
+        first, last = sent[0].op, sent[-1].op
+        with ir.InsertionPoint(last), last.location:
+            value = first.operands[0]
+            for each in sent[1:]:
+                choice = [self._is_of(self.places[each.stage]), each.op.operands[0], value]
+                value = build.create("arith.select", [value.type], choice).results[0]
+            lists = zip(*(each.receivers for each in sent), strict=True)
+            attributes = dict(first.attributes.items())
+            attributes["permutation"] = i64_array(list(map(max, lists)))
+            joined = build.create(first.name, [value.type], [value], attributes)
+        for each in sent:
+            each.op.results[0].replace_all_uses_with(joined.results[0])
+            each.op.erase()
+
+    def _move(self, transfer: ir.Operation) -> list[_Sent]:
+        """Replace a transfer by what it moves between the shards of its two shardings.
+
+        Returns the one permutation of shards as they are that it may have become.
+        """
         with ir.InsertionPoint(transfer), located(transfer), transfer.location:
             types = [transfer.attributes[key].value for key in (ARGUMENT, RESULT)]
+            stage = (stages_named(transfer) or ("",))[0]
             source, target = self._ends(transfer, types)
             if source.sharding.partial or target.sharding.partial:
                 partial = [end.sharding for end in (source, target) if end.sharding.partial]
@@ -152,6 +217,9 @@ class _Branches:
             moved = write_transfer(plan, value, result.type, self.grid, everywhere, *into)
         result.replace_all_uses_with(moved)
         transfer.erase()
+        is_whole = not into and value != moved and moved.owner.operands[0] == value
+        is_sent = is_whole and "permutation" in moved.owner.attributes
+        return [_Sent(moved.owner, stage)] if is_sent else []
 
     def _ends(self, transfer: ir.Operation, types: Sequence[ir.RankedTensorType]) -> list[End]:
         """The source and the target of a transfer, of these global types."""
@@ -238,6 +306,22 @@ class _Branches:
         (index,) = place.indices
         number = flat_index(index, self.grid.sizes_along(place.axes))
         return build.compare("eq", self.own[place.axes], build.index(number))
+
+
+def _is_transfer(op: ir.Operation) -> bool:
+    return STAGES in op.attributes
+
+
+def _fits(sent: _Sent, group: Sequence[_Sent]) -> bool:
+    """Whether a transfer may be sent with others: of other senders, to others, of one type."""
+    value, axes = sent.op.operands[0], sent.op.attributes["mesh_axis"]
+    return all(
+        each.op.operands[0].type == value.type
+        and each.op.attributes["mesh_axis"] == axes
+        and all(NOBODY in pair for pair in zip(sent.receivers, each.receivers, strict=True))
+        and not set(sent.receivers) & set(each.receivers) - {NOBODY}
+        for each in group
+    )
 
 
 def _uses_outside(

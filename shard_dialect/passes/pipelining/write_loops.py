@@ -290,6 +290,10 @@ class LoopWriter:
             for each in phase.passes:
                 for op in self.ops_of[each]:
                     self._write(op, each)
+            # All transfers before anything else, so that they may be sent together.
+            self._arrived = {
+                each: self._arrival(each) for each in carried if isinstance(each, Waiting)
+            }
             self.ops.end_body(block, [self._carried(each) for each in carried])
         self.state = {**before, **dict(zip(carried, self.ops.carried(loop), strict=True))}
 
@@ -352,14 +356,12 @@ class LoopWriter:
     def _carried(self, each: Carried) -> ir.Value:
         """What is carried to the next tick."""
         maker, held = self.maker[each.value], self.state[each]
-        made = self.in_tick[each.value, maker]
         if isinstance(each, Waiting):
-            made = _boxed(made)
-            if each.stage != maker.stage:
-                made = self._transfer(made, each.stage)
+            arrived = self._arrived[each]
             if self._slots(each) == 1:
-                return made
-            return self.ops.put(held, self.ops.row(made), 0, self._slot(each, maker))
+                return arrived
+            return self.ops.put(held, self.ops.row(arrived), 0, self._slot(each, maker))
+        made = self.in_tick[each.value, maker]
         if isinstance(each, Total):
             return self._if_there(maker, self.ops.combined(each.reduction, held, made), held)
         if each.dim is None:
@@ -369,6 +371,12 @@ class LoopWriter:
         place = self._place(size, maker)
         made = self._if_there(maker, made, self.ops.part(held, each.dim, place, size))
         return self.ops.put(held, made, each.dim, place)
+
+    def _arrival(self, each: Waiting) -> ir.Value:
+        """What a pass has made in this tick, on the stage of its reader."""
+        maker = self.maker[each.value]
+        made = _boxed(self.in_tick[each.value, maker])
+        return made if each.stage == maker.stage else self._transfer(made, each.stage)
 
     def _if_there(self, each: Pass, made: ir.Value, held: ir.Value) -> ir.Value:
         """`made` where the pass works on a microbatch in this tick, and `held` where on none."""
