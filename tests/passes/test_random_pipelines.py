@@ -108,7 +108,7 @@ def pipelined_program(seed: int) -> tuple[str, str]:
     batched = ",".join(str(number) for number, type_ in enumerate(types) if type_ == X)
     options = (
         f"stages={stages} microbatches={draw.choice((1, 2, 4))} arguments='{batched}' "
-        f"schedule={draw.choice(('gpipe', '1f1b'))}"
+        f"schedule={draw.choice(('gpipe', '1f1b', 'zero-bubble'))}"
     )
     lines = "\n".join([*constants, *program.lines])
     return (
@@ -122,7 +122,7 @@ def pipelined_program(seed: int) -> tuple[str, str]:
 @pytest.mark.filterwarnings("ignore::shard_dialect.errors.ShardWarning")  # of idle stages
 @needs("jax")
 @pytest.mark.usefixtures("unoptimized")
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(90))
 def test_a_pipeline_computes_what_the_function_did(seed: int) -> None:
     text, options = pipelined_program(seed)
     with make_context():

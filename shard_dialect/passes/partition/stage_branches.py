@@ -295,7 +295,7 @@ class _Branches:
             with ir.InsertionPoint(own):
                 last = build.create("scf.yield", [], [value for value, _ in captured])
             with ir.InsertionPoint(others):
-                build.create("scf.yield", [], [_zeros(value) for value, _ in captured])
+                build.create("scf.yield", [], [_elsewhere(value, inside) for value, _ in captured])
         for op in handles:
             op.move_before(last)
 
@@ -337,9 +337,25 @@ def _uses_outside(
     return values
 
 
-def _zeros(value: ir.Value) -> ir.Value:
-    """Zeros, which the devices of other stages have for a value."""
-    type_ = value.type
+_UPDATED = {
+    "arith.select": 2,
+    "stablehlo.dynamic_update_slice": 0,
+    "stablehlo.select": 2,
+    "tensor.insert_slice": 1,
+}
+"""By op that changes a part of a tensor, or all of it at times: the number of that operand."""
+
+
+def _elsewhere(value: ir.Value, inside: set[ir.Operation]) -> ir.Value:
+    """What the devices of other stages have for a value, which they never read.
+
+    A tensor that the stage updates stays as it is, as then nothing is copied; others are zeros.
+    """
+    maker, type_ = value.owner, value.type
+    if maker.name in _UPDATED:
+        before = maker.operands[_UPDATED[maker.name]]
+        if before.type == type_ and before.owner not in inside:
+            return before
     if isinstance(type_, ir.RankedTensorType) and type_.has_static_shape:
         return reductions.identity_tensor("sum", type_)
     if isinstance(type_, ir.ShapedType):

@@ -3,13 +3,12 @@
     func.func @main(%x: tensor<32x8xf32>, %w: tensor<8x8xf32>, %v: tensor<8x8xf32>) ...
       with pipeline{stages=2 microbatches=8 arguments=0} becomes
 
-    %x0 = tensor.extract_slice %x[0, 0] [4, 8] [1, 1]         microbatch 0 on @stage0,
-    %h0 = stablehlo.dot_general %x0, %w
-    %p0 = "mesh.collective_permute"(%h0) {cluster = @stage1}
-    %x1 = tensor.extract_slice %x[4, 0] [4, 8] [1, 1]         microbatch 1 on @stage0, and
-    %h1 = stablehlo.dot_general %x1, %w
-    %p1 = "mesh.collective_permute"(%h1) {cluster = @stage1}
-    %y0 = stablehlo.dot_general %p0, %v                       microbatch 0 on @stage1, ...
+    %0:2 = stablehlo.while(%t = 0, %p = zeros, %y = zeros)
+      %x0 = rows of %x of microbatch %t                             microbatch %t on @stage0,
+      %h = stablehlo.dot_general %x0, %w
+      %q = "mesh.collective_permute"(%h) {cluster = @stage1}
+      %v0 = stablehlo.dot_general %p, %v                            and the one before on @stage1
+      ...
 
 Reductions over the batch, such as gradients, are added up over the microbatches, on the stage that
 computes them. Results that have the batch as a dimension are concatenated. Calls are inlined, and
