@@ -10,6 +10,7 @@ from shard_dialect import communication
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
+from shard_dialect.ir.walk import walk
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.passes.pipelining.timetable import KINDS, Pass, Schedule, Timetable
 from shard_dialect.testing.check_program import reference_of, run_and_check
@@ -154,6 +155,18 @@ def test_stages_send_to_their_neighbours_at_once(schedule: Schedule) -> None:
     # With zero-bubble the backward pass of stage 0 is gradients of weights alone.
     ticks = {"gpipe": 11 + 11, "1f1b": 11 + 11, "zero-bubble": 11 + 10}
     assert sum(each.times for each in entries) == ticks[schedule]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_device_has_room_for_what_one_stage_carries(schedule: Schedule) -> None:
+    """Four stages of one layer each: one gradient, and not four, goes from tick to tick."""
+    with make_context():
+        options = f"stages=4 microbatches=8 arguments='0,1' schedule={schedule}"
+        module = Source.of(pipeline(training_step(4, 16, 8, "4"), options)).parse()
+        run_pipeline(module, "spmd")
+        loops = [op for op in walk(module.operation) if op.name == "stablehlo.while"]
+        gradients = [sum(str(v.type) == "tensor<8x8xf32>" for v in op.results) for op in loops]
+    assert max(gradients) == 1
 
 
 def test_annotations_are_kept() -> None:

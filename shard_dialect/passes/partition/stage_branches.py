@@ -56,6 +56,7 @@ from shard_dialect.model.sub_cluster import Place
 from shard_dialect.model.transfer_plan import End, plan_transfer
 from shard_dialect.ops.partitioned_op import device_indices
 from shard_dialect.passes.partition.partition_collectives import own_number, write_transfer
+from shard_dialect.passes.partition.shared_loop_values import SHARING, UPDATED, share_carried
 from shard_dialect.passes.stages.assign_stages import Stages
 
 
@@ -161,12 +162,29 @@ class _Branches:
                 continue
             for op in segment.ops:
                 op.handle.move_before(end)
-                if id(op) in self.of.open_ops:
-                    for inner in op.blocks:
-                        self._write_block(inner)
                 if _is_transfer(op.handle):
                     together += self._move(op.handle)
+                elif id(op) in self.of.open_ops:
+                    for inner in op.blocks:
+                        self._write_block(inner)
+                    if op.name in SHARING:
+                        share_carried(op.handle, self._groups(op), self._is_of)
         self._send_together(together)
+
+    def _groups(self, loop: Op) -> list[list[tuple[int, Place]]]:
+        """The results of a loop that stages with other devices have, of one type each."""
+        groups: dict[tuple[ir.Type, Axes], list[list[tuple[int, Place]]]] = {}
+        for number, value in enumerate(loop.results):
+            place = self.places[self.of.of_value(value) or self.of.everyone]
+            type_ = loop.handle.results[number].type
+            if not place.fixed or not place.axes or not isinstance(type_, ir.RankedTensorType):
+                continue
+            alike = groups.setdefault((type_, place.axes), [])
+            group = next((g for g in alike if place not in [other for _, other in g]), None)
+            if group is None:
+                alike.append(group := [])
+            group.append((number, place))
+        return [group for alike in groups.values() for group in alike if len(group) > 1]
 
     def _send_together(self, transfers: Sequence[_Sent]) -> None:
         """Make one permutation of several transfers that do not wait for each other.
@@ -337,23 +355,14 @@ def _uses_outside(
     return values
 
 
-_UPDATED = {
-    "arith.select": 2,
-    "stablehlo.dynamic_update_slice": 0,
-    "stablehlo.select": 2,
-    "tensor.insert_slice": 1,
-}
-"""By op that changes a part of a tensor, or all of it at times: the number of that operand."""
-
-
 def _elsewhere(value: ir.Value, inside: set[ir.Operation]) -> ir.Value:
     """What the devices of other stages have for a value, which they never read.
 
     A tensor that the stage updates stays as it is, as then nothing is copied; others are zeros.
     """
     maker, type_ = value.owner, value.type
-    if maker.name in _UPDATED:
-        before = maker.operands[_UPDATED[maker.name]]
+    if maker.name in UPDATED:
+        before = maker.operands[UPDATED[maker.name]]
         if before.type == type_ and before.owner not in inside:
             return before
     if isinstance(type_, ir.RankedTensorType) and type_.has_static_shape:

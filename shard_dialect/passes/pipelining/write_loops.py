@@ -104,6 +104,7 @@ class LoopWriter:
                 with located(op.handle):
                     for value in self.program.reads[id(op)]:
                         self._note_age(value, reader)
+        self.slots = self._alike_on_all_stages()
 
     def _note_age(self, value: int, reader: Pass) -> None:
         maker = self.maker.get(value)
@@ -233,7 +234,7 @@ class LoopWriter:
     def _begin(self, results: Sequence[Output]) -> None:
         """Create what the first loop begins with."""
         for waiting in self.most_age:
-            shape = [self._slots(waiting), *self._type_of(waiting.value).shape]
+            shape = [self.slots[waiting], *self._type_of(waiting.value).shape]
             self._begin_with(waiting, "sum", shape if shape[0] > 1 else shape[1:], waiting.stage)
         for total, (value, step) in self.program.totals.items():
             shape = list(self._type_of(value).shape)
@@ -259,9 +260,23 @@ class LoopWriter:
         is_tensor = isinstance(type_, ir.RankedTensorType)
         return type_ if is_tensor else ir.RankedTensorType.get([], type_)
 
-    def _slots(self, waiting: Waiting) -> int:
-        """How many microbatches may wait; all of them, and one slot for what is none, at most."""
-        return min(self.most_age[waiting], self.timetable.microbatches + 1)
+    def _alike_on_all_stages(self) -> dict[Waiting, int]:
+        """How many microbatches may wait of each value; all, and a slot for what is none, at most.
+
+        Values of one type have as many slots on each stage, so that its devices have one tensor for
+        what they carry of any stage (`share_carried`).
+        """
+        least = {w: min(age, self.timetable.microbatches + 1) for w, age in self.most_age.items()}
+        on_stage: dict[tuple[int, ir.Type], list[Waiting]] = {}
+        for each in sorted(least, key=lambda each: -least[each]):
+            on_stage.setdefault((each.stage, self._type_of(each.value)), []).append(each)
+        alike: dict[tuple[ir.Type, int], list[Waiting]] = {}
+        for (_, type_), waiting in on_stage.items():
+            for rank, each in enumerate(waiting):
+                alike.setdefault((type_, rank), []).append(each)
+        return {
+            each: max(least[one] for one in group) for group in alike.values() for each in group
+        }
 
     def _slot(self, waiting: Waiting, each: Pass) -> ir.Value:
         """The slot of the microbatch that a pass works on.
@@ -269,7 +284,7 @@ class LoopWriter:
         In a tick a slot is read before it is written again. Where there are slots for all, what is
         no microbatch is written to the first one before, and to one of its own after these.
         """
-        number, slots = self._microbatch(each), self._slots(waiting)
+        number, slots = self._microbatch(each), self.slots[waiting]
         from_0 = self.ops.of_numbers("maximum", number, 0)
         if slots > self.timetable.microbatches:
             return self.ops.of_numbers("minimum", from_0, self.timetable.microbatches)
@@ -327,7 +342,7 @@ class LoopWriter:
             return self.in_tick[value, maker]
         waiting = Waiting(value, reader.stage)
         held = self.state[waiting]
-        if self._slots(waiting) > 1:
+        if self.slots[waiting] > 1:
             held = self.ops.of_row(self.ops.part(held, 0, self._slot(waiting, reader), 1))
         return _unboxed(held, self.numbered.values[value].handle.type)
 
@@ -358,7 +373,7 @@ class LoopWriter:
         maker, held = self.maker[each.value], self.state[each]
         if isinstance(each, Waiting):
             arrived = self._arrived[each]
-            if self._slots(each) == 1:
+            if self.slots[each] == 1:
                 return arrived
             return self.ops.put(held, self.ops.row(arrived), 0, self._slot(each, maker))
         made = self.in_tick[each.value, maker]

@@ -1,0 +1,167 @@
+"""What a loop carries for stages on different devices is one value: no device has room for all.
+
+    %0:2 = stablehlo.while(%a = %x, %b = %y)            %a is the first stage's, %b the second's
+      %c = scf.if %is_first { update %a } else { %a }
+      %d = scf.if %is_second { update %b } else { %b }
+      stablehlo.return %c, %d
+    becomes
+    %0 = stablehlo.while(%a = select %is_second, %y, %x)
+      %c = scf.if %is_first { update %a } else { %a }
+      %d = scf.if %is_second { update %c } else { %c }    which is %a on the second stage
+      stablehlo.return %d
+
+Where a stage makes a value anew, and does not update it, devices select that of their own stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
+from shard_dialect.ir.walk import operations, walk
+from shard_dialect.model.sub_cluster import Place
+
+SHARING = ("scf.for", "stablehlo.while")
+"""The loops that may carry one value for several stages."""
+UPDATED = {
+    "arith.select": 2,
+    "stablehlo.dynamic_update_slice": 0,
+    "stablehlo.select": 2,
+    "tensor.insert_slice": 1,
+}
+"""By op that changes a part of a tensor, or all of it at times: the number of that operand."""
+Member = tuple[int, Place]
+"""The number of a value that a loop carries, and the place of its stage."""
+
+
+def share_carried(
+    loop: ir.Operation, groups: Sequence[Sequence[Member]], is_of: Callable[[Place], ir.Value]
+) -> None:
+    """Let a loop carry one value for each group, in place.
+
+    The values of a group have one type, and their stages no device in common. `is_of` writes
+    whether this device is at a place.
+    """
+    if groups:
+        sharing = _Sharing(loop, is_of)
+        for group in groups:
+            sharing.share(group)
+        sharing.rebuild()
+
+
+class _Sharing:
+    def __init__(self, loop: ir.Operation, is_of: Callable[[Place], ir.Value]) -> None:
+        self.loop, self.is_of = loop, is_of
+        self.blocks = [region.blocks[0] for region in loop.regions]
+        ops = operations(self.blocks[-1])
+        self.order = {op: number for number, op in enumerate(ops)}
+        self.end = ops[-1]
+        self.count = len(loop.results)
+        self.inits = list(loop.operands)
+        self.kept: dict[int, int] = {}
+        """By value that is carried no more: the one that stands for it."""
+
+    def _at(self, number: int, values: Sequence[ir.Value]) -> int:
+        """The place of a carried value among values of which they are the last."""
+        return len(values) - self.count + number
+
+    def _made(self, number: int) -> ir.Value:
+        """What the body of the loop makes of a carried value."""
+        return self.end.operands[self._at(number, self.end.operands)]
+
+    def _made_at(self, number: int) -> int:
+        owner = self._made(number).owner
+        return -1 if isinstance(owner, ir.Block) else self.order.get(owner, -1)
+
+    def share(self, group: Sequence[Member]) -> None:
+        """Let one value stand for those of the group."""
+        (first, _), *others = sorted(group, key=lambda member: self._made_at(member[0]))
+        for block in self.blocks:
+            arguments = list(block.arguments)
+            whole = arguments[self._at(first, arguments)]
+            for number, _ in others:
+                arguments[self._at(number, arguments)].replace_all_uses_with(whole)
+        made = self._made(first)
+        init = self.inits[self._at(first, self.inits)]
+        for number, place in others:
+            made = self._joined(made, self._made(number), whole, place)
+            with ir.InsertionPoint(self.loop), self.loop.location:
+                init = self._selected(place, self.inits[self._at(number, self.inits)], init)
+            self.kept[number] = first
+        self.end.operands[self._at(first, self.end.operands)] = made
+        self.inits[self._at(first, self.inits)] = init
+
+    def _joined(self, made: ir.Value, own: ir.Value, whole: ir.Value, place: Place) -> ir.Value:
+        """`own` on the devices at `place`, and `made` on the others; both are made of `whole`."""
+        if own == whole:
+            return made
+        update = _Update.of(own, whole)
+        if update is not None and (made == whole or _Update.of(made, whole) is not None):
+            update.change(whole, made)
+            return own
+        with ir.InsertionPoint(self.end), self.end.location:
+            return self._selected(place, own, made)
+
+    def _selected(self, place: Place, own: ir.Value, other: ir.Value) -> ir.Value:
+        if own == other:
+            return own
+        choice = [self.is_of(place), own, other]
+        return build.create("arith.select", [own.type], choice).results[0]
+
+    def rebuild(self) -> None:
+        """Write the loop anew, without the values that are carried no more."""
+        loop = self.loop
+        dropped = {number: self._at(number, self.inits) for number in self.kept}
+        stays = [number for number in range(self.count) if number not in self.kept]
+        inits = [v for at, v in enumerate(self.inits) if at not in dropped.values()]
+        types = [loop.results[number].type for number in stays]
+        attributes = {each.name: each.attr for each in loop.attributes}
+        with ir.InsertionPoint(loop), loop.location:
+            new = build.create(loop.name, types, inits, attributes, len(self.blocks))
+        for block, region in zip(self.blocks, new.regions, strict=True):
+            count = len(block.arguments)
+            for number in sorted(self.kept, reverse=True):
+                block.erase_argument(count - self.count + number)
+            block.append_to(region)
+        gone = {self._at(number, self.end.operands) for number in self.kept}
+        with ir.InsertionPoint(self.end), self.end.location:
+            ends = [value for at, value in enumerate(self.end.operands) if at not in gone]
+            build.create(self.end.name, [], ends)
+        self.end.erase()
+        for number, result in enumerate(loop.results):
+            stands = self.kept.get(number, number)
+            result.replace_all_uses_with(new.results[stays.index(stands)])
+        loop.erase()
+
+
+@dataclass(frozen=True)
+class _Update:
+    """A branch in which a stage updates a tensor that other devices keep as it is."""
+
+    branch: ir.Operation
+    number: int
+    """Of the result."""
+
+    @classmethod
+    def of(cls, value: ir.Value, whole: ir.Value) -> _Update | None:
+        """The branch by which `value` is an update of `whole`, or of an update of it."""
+        branch = value.owner
+        if isinstance(branch, ir.Block) or branch.name != "scf.if":
+            return None
+        number = list(branch.results).index(value)
+        own, kept = (operations(region.blocks[0])[-1].operands[number] for region in branch.regions)
+        maker = own.owner
+        if isinstance(maker, ir.Block) or maker.name not in UPDATED:
+            return None
+        is_update = maker.operands[UPDATED[maker.name]] == kept
+        is_of_whole = kept == whole or cls.of(kept, whole) is not None
+        return cls(branch, number) if is_update and is_of_whole else None
+
+    def change(self, old: ir.Value, new: ir.Value) -> None:
+        """Let the branch update `new`, which comes before it, instead of `old`."""
+        for op in walk(self.branch):
+            for number, operand in enumerate(op.operands):
+                if operand == old:
+                    op.operands[number] = new
