@@ -38,6 +38,8 @@ from shard_dialect.passes.optimize.graph import (
 )
 from shard_dialect.planner import BYTES, Prices
 
+FEW = 4
+"""The rounds of a rewrite, or turns of all, after which a graph that comes back is looked for."""
 LARGEST = 16
 """The largest number of users in a region."""
 
@@ -284,17 +286,18 @@ class CollectivePass(Pass):
         Ends, too, where the graph is as it was: of plans that cost as much, a rewrite may take one
         for the better one here and the other there, as with `x + transpose(x)`.
         """
-        ever, again = False, True
+        ever, again, rounds = False, True, 0
         states: set[int] = set()
         while again:
             again = False
+            rounds += 1
             # A snapshot: reshards that a rewrite creates are tried in the next round, and those
             # that it replaced are still listed, without uses.
             for op in graph.ops():
                 again |= op.is_reshard and bool(op.results[0].uses) and self._try(op, graph)
             graph.drop_unused()
             ever |= again
-            if again:
+            if again and rounds > FEW:  # few graphs come back, and to look takes as long as a round
                 state = graph.state()
                 again = state not in states
                 states.add(state)

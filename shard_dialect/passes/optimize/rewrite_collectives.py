@@ -136,6 +136,7 @@ from shard_dialect.passes.optimize.change_op_sharding import (
 from shard_dialect.passes.optimize.compute_halos import ComputeHalos
 from shard_dialect.passes.optimize.graph import FunctionGraph, GraphOp, InsertionPoint, write_graph
 from shard_dialect.passes.optimize.move_reshard import (
+    FEW,
     CollectivePass,
     move_before,
     move_past,
@@ -397,11 +398,11 @@ def _until_nothing_changes(rewrites: Sequence[CollectivePass], graph: FunctionGr
     """
     unchanged = 0
     states: dict[CollectivePass, set[int]] = {each: set() for each in rewrites}
-    for each in cycle(rewrites):
+    for number, each in enumerate(cycle(rewrites)):
         unchanged = 1 if each.improve(graph) else unchanged + 1
         if unchanged >= len(rewrites):
             return
-        if unchanged == 1:
+        if unchanged == 1 and number >= FEW * len(rewrites):
             state = graph.state()
             if state in states[each]:
                 return
