@@ -55,14 +55,13 @@ def timetable(schedule: Schedule, stages: int, microbatches: int, *, backward: b
 SCHEDULES = get_args(Schedule)
 
 
-@pytest.mark.parametrize(
-    ("schedule", "stages", "count", "backward"),
-    list(product(SCHEDULES, range(1, 6), range(1, 9), (True, False))),
-)
-def test_each_pass_works_on_each_microbatch_after_what_it_waits_for(
-    schedule: Schedule, stages: int, count: int, backward: bool
-) -> None:
-    table = timetable(schedule, stages, count, backward=backward)
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_each_pass_works_on_each_microbatch_after_what_it_waits_for(schedule: Schedule) -> None:
+    for stages, count, backward in product(range(1, 6), range(1, 9), (True, False)):
+        check_order(timetable(schedule, stages, count, backward=backward), stages, count)
+
+
+def check_order(table: Timetable, stages: int, count: int) -> None:
     assert table.phases[0].begin == 0
     assert all(a.end == b.begin for a, b in pairwise(table.phases))
     for each in table.passes:

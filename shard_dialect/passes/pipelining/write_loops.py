@@ -70,6 +70,17 @@ Carried = Waiting | Total | Output
 
 
 @dataclass
+class _Tick:
+    """What is known in the body of a loop."""
+
+    number: ir.Value
+    values: dict[tuple[int, Pass], ir.Value] = field(default_factory=dict)
+    """By value and the pass that makes or reads it: the value of the pass's microbatch."""
+    microbatches: dict[Pass, ir.Value] = field(default_factory=dict)
+    """The number of the microbatch that each pass works on."""
+
+
+@dataclass
 class LoopWriter:
     """Writes the loops before `end`, and the ops that run once before and after them."""
 
@@ -86,8 +97,6 @@ class LoopWriter:
     """By value and stage: the copy of what was made once that was passed on to that stage."""
     state: dict[Carried, ir.Value] = field(default_factory=dict)
     """What is carried, as it is at the insertion point."""
-    in_tick: dict[tuple[int, Pass], ir.Value] = field(default_factory=dict)
-    """By value and the pass that makes or reads it: the value of the pass's microbatch."""
 
     @property
     def numbered(self) -> Function:
@@ -138,7 +147,9 @@ class LoopWriter:
             self._write_once(op)
         for number, result in enumerate(results):
             made = self.state.get(result)
-            self.end.operands[number] = self._whole(result.value) if made is None else made
+            type_ = self.end.operands[number].type
+            whole = self._whole(result.value) if made is None else _unboxed(made, type_)
+            self.end.operands[number] = whole
         self._erase_old()
 
     # What runs once.
@@ -298,48 +309,47 @@ class LoopWriter:
         before = dict(self.state)
         loop, block = self.ops.loop(phase.begin, phase.end, [before[each] for each in carried])
         with ir.InsertionPoint(block):
-            self._tick = block.arguments[0]
+            self.tick = _Tick(block.arguments[0])
             self.state |= zip(carried, list(block.arguments)[1:], strict=True)
-            self.in_tick.clear()
-            self._microbatches: dict[Pass, ir.Value] = {}
             for each in phase.passes:
                 for op in self.ops_of[each]:
                     self._write(op, each)
             # All transfers before anything else, so that they may be sent together.
-            self._arrived = {
-                each: self._arrival(each) for each in carried if isinstance(each, Waiting)
-            }
-            self.ops.end_body(block, [self._carried(each) for each in carried])
+            arrivals = {each: self._arrival(each) for each in carried}
+            new = [self._carried(each, arrivals[each]) for each in carried]
+            self.ops.end_body(block, new)
         self.state = {**before, **dict(zip(carried, self.ops.carried(loop), strict=True))}
 
     def _microbatch(self, each: Pass) -> ir.Value:
         """The number of the microbatch that a pass works on; of none if it is not one of them."""
-        if each not in self._microbatches:
-            first = self.timetable.first(each)
-            since = self.ops.of_numbers("add", self._tick, -first) if first else self._tick
-            self._microbatches[each] = since
-        return self._microbatches[each]
+        tick, first = self.tick, self.timetable.first(each)
+        if each not in tick.microbatches:
+            since = self.ops.of_numbers("add", tick.number, -first) if first else tick.number
+            tick.microbatches[each] = since
+        return tick.microbatches[each]
 
     def _write(self, op: Op, each: Pass) -> None:
         with located(op.handle):
             values = [self._read(value, each) for value in self.program.reads[id(op)]]
             results = self._copy(op, values, each.stage)
-            self.in_tick |= {(v, each): made for v, made in zip(op.results, results, strict=True)}
+            self.tick.values |= {
+                (v, each): made for v, made in zip(op.results, results, strict=True)
+            }
 
     def _read(self, value: int, reader: Pass) -> ir.Value:
         """What a pass reads of a value."""
         if value not in self.program.batched:
             return self._shared(value, reader.stage)
-        if (value, reader) not in self.in_tick:
-            self.in_tick[value, reader] = self._of_microbatch(value, reader)
-        return self.in_tick[value, reader]
+        if (value, reader) not in self.tick.values:
+            self.tick.values[value, reader] = self._of_microbatch(value, reader)
+        return self.tick.values[value, reader]
 
     def _of_microbatch(self, value: int, reader: Pass) -> ir.Value:
         maker = self.maker.get(value)
         if maker is None:
             return self._rows(value, reader)
         if not self.timetable.age(maker, reader):
-            return self.in_tick[value, maker]
+            return self.tick.values[value, maker]
         waiting = Waiting(value, reader.stage)
         held = self.state[waiting]
         if self.slots[waiting] > 1:
@@ -368,15 +378,21 @@ class LoopWriter:
         inside = self.ops.of_numbers("minimum", inside, last)
         return self.ops.of_numbers("multiply", inside, size)
 
-    def _carried(self, each: Carried) -> ir.Value:
-        """What is carried to the next tick."""
+    def _arrival(self, each: Carried) -> ir.Value:
+        """What is made in this tick of a value that is carried, on the stage that carries it."""
+        maker = self.maker[each.value]
+        made = _boxed(self.tick.values[each.value, maker])
+        if isinstance(each, Waiting) and each.stage != maker.stage:
+            return self._transfer(made, each.stage)
+        return made
+
+    def _carried(self, each: Carried, made: ir.Value) -> ir.Value:
+        """What is carried to the next tick, with what was made in this one."""
         maker, held = self.maker[each.value], self.state[each]
         if isinstance(each, Waiting):
-            arrived = self._arrived[each]
             if self.slots[each] == 1:
-                return arrived
-            return self.ops.put(held, self.ops.row(arrived), 0, self._slot(each, maker))
-        made = self.in_tick[each.value, maker]
+                return made
+            return self.ops.put(held, self.ops.row(made), 0, self._slot(each, maker))
         if isinstance(each, Total):
             return self._if_there(maker, self.ops.combined(each.reduction, held, made), held)
         if each.dim is None:
@@ -386,12 +402,6 @@ class LoopWriter:
         place = self._place(size, maker)
         made = self._if_there(maker, made, self.ops.part(held, each.dim, place, size))
         return self.ops.put(held, made, each.dim, place)
-
-    def _arrival(self, each: Waiting) -> ir.Value:
-        """What a pass has made in this tick, on the stage of its reader."""
-        maker = self.maker[each.value]
-        made = _boxed(self.in_tick[each.value, maker])
-        return made if each.stage == maker.stage else self._transfer(made, each.stage)
 
     def _if_there(self, each: Pass, made: ir.Value, held: ir.Value) -> ir.Value:
         """`made` where the pass works on a microbatch in this tick, and `held` where on none."""
