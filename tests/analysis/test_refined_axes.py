@@ -4,6 +4,7 @@ import re
 from random import Random
 
 import pytest
+
 import shard_dialect as sd
 
 _TYPE = "tensor<48x48xf32>"
@@ -43,9 +44,7 @@ def drawn(seed: int) -> str:
         shaped = f"tensor<{48 * wide}x{48 // wide}xf32>"
         lines += draw.choice(
             [
-                [
-                    f"{name} = stablehlo.dot_general {a}, {b}, contracting_dims = [1] x [0] : ({_TYPE}, {_TYPE}) -> {_TYPE}"
-                ],
+                [f"{name} = stablehlo.dot {a}, {b} : ({_TYPE}, {_TYPE}) -> {_TYPE}"],
                 [f"{name} = stablehlo.add {a}, {b} : {_TYPE}"],
                 [f"{name} = stablehlo.transpose {a}, dims = [1, 0] : ({_TYPE}) -> {_TYPE}"],
                 [f"{name} = sdy.sharding_constraint {a} <@g, [{_lists(draw, mesh)}]> : {_TYPE}"],
