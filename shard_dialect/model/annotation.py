@@ -171,8 +171,15 @@ class Annotation:
             return None
         return replace(both, sharding=held)
 
+    def text(self, grid: Grid) -> str:
+        """The notation with the names of the axes of its grid, for people."""
+        return self._notation(grid)
+
     def __str__(self) -> str:
-        lists, fields = self.sharding.notation()
+        return self._notation(None)
+
+    def _notation(self, grid: Grid | None) -> str:
+        lists, fields = self.sharding.notation(grid)
         if self.open:
             fields.append(f"open = {list(self.open)}")
         if self.priorities:

@@ -20,6 +20,7 @@ axis fastest:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -276,25 +277,43 @@ class Grid:
     def axes_text(self, axes: Sequence[Axis]) -> str:
         """The axes as text: by name if the grid gives names, else as attributes have them.
 
-        >>> Grid("g", (2, 4), ("data", "model")).axes_text((1, SubAxis(0, 1, 2)))
+        A refined grid's are sub-axes of the grid that was refined (`parts_named`).
+
+        >>> Grid("g", (4, 4), ("data", "model")).axes_text((1, SubAxis(0, 1, 2)))
         '["model", "data":(1)2]'
+        >>> Grid("g", (2, 2, 2), ("x:(1)2", "x:(2)2", "y")).axes_text((0, 2))
+        '["x":(1)2, "y"]'
         """
-        return f"[{', '.join(map(self._axis_text, axes))}]" if self.axes else axes_text(axes)
+        names, own = _of_whole(self, tuple(axes))
+        if not names:
+            return axes_text(own)
+        in_quotes = [f'"{name}"' for name in names]
+        return f"[{', '.join(_spelled(axis, in_quotes) for axis in own)}]"
 
     def axes_names(self, axes: Sequence[Axis]) -> tuple[str, ...]:
-        """The names of axes, or where the grid gives none their numbers.
+        """The names of axes, or where the grid gives none their numbers; as `axes_text` has them.
 
-        >>> Grid("g", (2, 4), ("data", "model")).axes_names((1, SubAxis(0, 1, 2)))
+        >>> Grid("g", (4, 4), ("data", "model")).axes_names((1, SubAxis(0, 1, 2)))
         ('model', 'data:(1)2')
+        >>> Grid("g", (2, 2, 2), ("0:(1)2", "0:(2)2", "1")).axes_names((0, 1, 2))
+        ('0', '1')
         """
-        if not self.axes:
-            return tuple(map(str, axes))
-        return tuple(self._axis_text(axis).replace('"', "") for axis in axes)
+        names, own = _of_whole(self, tuple(axes))
+        return tuple(_spelled(axis, names) if names else str(axis) for axis in own)
 
-    def _axis_text(self, axis: Axis) -> str:
-        if isinstance(axis, SubAxis):
-            return f'"{self.axis_name(axis.axis)}":({axis.pre}){axis.size}'
-        return f'"{self.axis_name(axis)}"'
+    def parts_named(self, parts: Sequence[tuple[int, int, int]]) -> tuple[str, ...]:
+        """Names for the axes of a refined grid, each an axis of this one, a pre-size and a size.
+
+        They are the record of what was refined: `x:(1)2`, or `0:(1)2` where axes have no names.
+
+        >>> Grid("g", (4, 2), ("x", "y")).parts_named([(0, 1, 2), (0, 2, 2), (1, 1, 2)])
+        ('x:(1)2', 'x:(2)2', 'y')
+        """
+        axes = tuple(
+            axis if size == self.shape[axis] else SubAxis(axis, pre, size)
+            for axis, pre, size in parts
+        )
+        return tuple(name for axis in axes for name in self.axes_names((axis,)))
 
     def axes_size(self, axes: Sequence[Axis]) -> int:
         """The number of devices in one group along `axes`.
@@ -385,6 +404,72 @@ class Grid:
 
 def _default_name(axis: int) -> str:
     return f"axis_{axis}"
+
+
+_PART = re.compile(r"(.*):\((\d+)\)(\d+)", re.DOTALL)
+"""The name of a refined grid's axis, as `Grid.parts_named` gives it."""
+
+
+def _of_whole(grid: Grid, axes: Axes) -> tuple[tuple[str, ...], Axes]:
+    """The axes as those of the grid that `grid` is refined from, and the names of its axes."""
+    names, parts = _whole(grid)
+    if not any(isinstance(part, SubAxis) for part in parts):
+        return names, axes
+    joined: list[Axis] = []
+    for axis in axes:
+        part = parts[full_axis(axis)]
+        if isinstance(axis, SubAxis):
+            pre = part.pre if isinstance(part, SubAxis) else 1
+            part = SubAxis(full_axis(part), pre * axis.pre, axis.size)
+        before = joined[-1] if joined else None
+        if isinstance(part, SubAxis) and isinstance(before, SubAxis) and follows(before, part):
+            joined.pop()
+            part = SubAxis(part.axis, before.pre, before.size * part.size)
+        joined.append(_full_if_all(part, parts, grid))
+    return names, tuple(joined)
+
+
+def _full_if_all(part: Axis, parts: Axes, grid: Grid) -> Axis:
+    if not isinstance(part, SubAxis) or part.pre > 1:
+        return part
+    size = grid.axes_size([axis for axis, each in enumerate(parts) if full_axis(each) == part.axis])
+    return part.axis if part.size == size else part
+
+
+@lru_cache(maxsize=1024)
+def _whole(grid: Grid) -> tuple[tuple[str, ...], Axes]:
+    """The names of the axes of the grid that `grid` is refined from, and its own axes as those.
+
+    >>> names, axes = _whole(Grid("g", (2, 2, 2), ("x:(1)2", "x:(2)2", "y")))
+    >>> names, axes_text(axes)
+    (('x', 'y'), '["0:(1)2", "0:(2)2", 1]')
+    """
+    found = [_PART.fullmatch(name) for name in grid.axes]
+    if not any(found):
+        return grid.axes, tuple(range(grid.rank))
+    bases = [part[1] if part else name for part, name in zip(found, grid.axes, strict=True)]
+    numbered = all(base.isdecimal() for base in bases)
+    names = () if numbered else tuple(dict.fromkeys(bases))
+    axes: list[Axis] = []
+    ends: dict[str, int] = {}
+    for base, part, size in zip(bases, found, grid.sizes_along(range(grid.rank)), strict=True):
+        pre = ends.get(base, 1)
+        if part and (int(part[2]), int(part[3])) != (pre, size):
+            return grid.axes, tuple(range(grid.rank))  # the user's own names
+        ends[base] = pre * size
+        number = int(base) if numbered else names.index(base)
+        axes.append(SubAxis(number, pre, size) if part else number)
+    return names, tuple(axes)
+
+
+def _spelled(axis: Axis, names: Sequence[str]) -> str:
+    """The one way in which an axis is spelled for people.
+
+    >>> _spelled(SubAxis(1, 2, 4), ("x", "y"))
+    'y:(2)4'
+    """
+    sub = f":({axis.pre}){axis.size}" if isinstance(axis, SubAxis) else ""
+    return f"{names[full_axis(axis)]}{sub}"
 
 
 @lru_cache(maxsize=1 << 14)

@@ -91,7 +91,8 @@ class Refinement:
             axes.append(tuple(factors_of_axis))
         name = f"{grid.name}_{'x'.join(map(str, sizes))}"
         stages = tuple(new for axis in grid.stage_axes for _, _, new in axes[axis])
-        fine = replace(grid, name=name, shape=tuple(sizes), axes=(), stage_axes=stages)
+        names = _names_of_parts(grid, axes, len(sizes))
+        fine = replace(grid, name=name, shape=tuple(sizes), axes=names, stage_axes=stages)
         return cls(grid, fine, tuple(axes))
 
     @classmethod
@@ -138,6 +139,14 @@ class Refinement:
             for at, count, new in self.axes[axis]
             if pre <= at and at * count <= pre * size
         )
+
+
+def _names_of_parts(
+    grid: Grid, axes: Sequence[Sequence[tuple[int, int, int]]], rank: int
+) -> tuple[str, ...]:
+    """Names for the axes of a finer grid, given what each axis of `grid` becomes on it."""
+    parts = {new: (axis, pre, size) for axis, each in enumerate(axes) for pre, size, new in each}
+    return grid.parts_named([parts[new] for new in range(rank)]) if len(parts) == rank else ()
 
 
 Digit = tuple[int, int]
@@ -253,7 +262,9 @@ class _Common:
         while taken.get(name, (shape, self.order)) != (shape, self.order):
             number += 1
             name = f"{base}_{number}"
-        return Grid(name, shape, (), self.order, tuple(sorted(stages)))
+        axes = self.refinement(first, Grid("", shape)).axes if self.grids else ()
+        names = _names_of_parts(first, axes, len(shape))
+        return Grid(name, shape, names, self.order, tuple(sorted(stages)))
 
     def refinement(self, grid: Grid, fine: Grid) -> Refinement:
         """The refinement of a grid to the common grid `fine`."""

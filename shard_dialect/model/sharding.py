@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import gcd, prod
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 from shard_dialect.errors import ShardError
 from shard_dialect.model.grid import (
@@ -213,7 +213,7 @@ class Sharding:
         """Raise `ShardingError` if a tensor with `rank` dimensions on `grid` cannot have this."""
         if self.rank > rank:
             raise ShardingError(
-                f"sharding {self} has split axes for {self.rank} dimensions, "
+                f"sharding {self.text(grid)} has split axes for {self.rank} dimensions, "
                 f"but the tensor has {rank}"
             )
         for axes in (*self.split_axes, self.partial):
@@ -422,14 +422,16 @@ class Sharding:
         """The number of elements of the local shape."""
         return prod(self.local_shape(shape, grid))
 
-    def notation(self) -> tuple[list[str], list[str]]:
-        """The lists of axes, and the named fields after them, as `__str__` joins them."""
-        lists = [axes_text(axes) for axes in self.split_axes]
+    def notation(self, grid: Grid | None = None) -> tuple[list[str], list[str]]:
+        """The lists of axes, and the named fields after them, as `__str__` and `text` join them."""
+        known = grid is not None and all(full_axis(axis) < grid.rank for axis in self.axes)
+        spelled = grid.axes_text if grid is not None and known else axes_text
+        lists = [spelled(axes) for axes in self.split_axes]
         fields = []
         if self.partial and self.reduction == "sum":
-            lists.append(axes_text(self.partial))
+            lists.append(spelled(self.partial))
         elif self.partial:
-            fields.append(f"{self.reduction} = {axes_text(self.partial)}")
+            fields.append(f"{self.reduction} = {spelled(self.partial)}")
         if self.fill != "sum":
             fields.append(f'fill = "{self.fill}"')
         if self.halos:
@@ -437,6 +439,14 @@ class Sharding:
         if self.offsets:
             fields.append(f"offsets = [{', '.join(map(_sizes_text, self.offsets))}]")
         return lists, fields
+
+    def text(self, grid: Grid) -> str:
+        """The notation with the names of the axes of its grid, for people.
+
+        >>> Sharding("g", ((0,), (SubAxis(1, 1, 2),))).text(Grid("g", (2, 4), ("x", "y")))
+        '[["x"], ["y":(1)2]]'
+        """
+        return joined(*self.notation(grid))
 
     def __str__(self) -> str:
         return joined(*self.notation())
@@ -474,37 +484,41 @@ def _sizes_text(sizes: Sizes) -> str:
     return "[" + ", ".join('"?"' if size is None else str(size) for size in sizes) + "]"
 
 
-def check_axes(axes: Axes, grid: Grid, what: object) -> None:
+class _InNotation(Protocol):
+    """A sharding, or an annotation."""
+
+    def text(self, grid: Grid) -> str: ...
+
+
+def check_axes(axes: Axes, grid: Grid, what: _InNotation) -> None:
     """Raise `ShardingError` unless `axes`, a list of the sharding `what`, are axes of `grid`."""
-    for a, b in pairwise(axes):
-        if follows(a, b):
-            raise ShardingError(f"sub-axes {a} and {b} in {what} are one: write them as one")
     for axis in axes:
         if full_axis(axis) >= grid.rank:
             raise ShardingError(
                 f"grid axis {full_axis(axis)} in sharding {what} is not in grid @{grid.name} "
                 f"of rank {grid.rank}"
             )
+    for a, b in pairwise(axes):
+        if follows(a, b):
+            both = " and ".join(grid.axes_names((each,))[0] for each in (a, b))
+            raise ShardingError(f"sub-axes {both} in {what.text(grid)} are one: write them as one")
+    for axis in axes:
         if isinstance(axis, SubAxis):
             _check_sub_axis(axis, grid, what)
 
 
-def _check_sub_axis(axis: SubAxis, grid: Grid, what: object) -> None:
+def _check_sub_axis(axis: SubAxis, grid: Grid, what: _InNotation) -> None:
     full = grid.shape[axis.axis]
+    here = f"sub-axis {grid.axes_names((axis,))[0]} in sharding {what.text(grid)}"
+    name = grid.axes_names((axis.axis,))[0]
     if axis.pre < 1 or axis.size < 2:
-        raise ShardingError(
-            f"sub-axis {axis} in sharding {what}: expected a pre-size of 1 or more and a size of "
-            "2 or more"
-        )
+        raise ShardingError(f"{here}: expected a pre-size of 1 or more and a size of 2 or more")
     if full is not None and full % axis.end:
         raise ShardingError(
-            f"sub-axis {axis} in sharding {what} ends at {axis.end}, which does not divide axis "
-            f"{axis.axis} of size {full}"
+            f"{here} ends at {axis.end}, which does not divide axis {name} of size {full}"
         )
     if full == axis.size:
-        raise ShardingError(
-            f"sub-axis {axis} in sharding {what} is all of axis {axis.axis}: write {axis.axis}"
-        )
+        raise ShardingError(f"{here} is all of axis {name}: write {name}")
 
 
 def _is_known(axes: Axes, grid: Grid) -> bool:

@@ -30,6 +30,7 @@ MANY = {
     "upstream_annotations": 400,
     "constraints_on_one_value": 800,
     "uses_of_one_value": 600,
+    "products_with_one_weight": 1200,
     "blocks": 800,
     "calls_in_calls": 600,
     "calls_in_a_manual_computation": 600,
@@ -70,6 +71,15 @@ def test_what_is_nested_deep_runs(name: str, run: Program, tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     assert "check passed" in done.stdout
     assert time.monotonic() - begin < 6 * SECONDS  # it takes one, on a machine that is not busy
+
+
+def test_a_long_chain_is_checked(run: Program, tmp_path: Path) -> None:
+    pytest.importorskip("jaxlib")
+    file = tmp_path / "in.mlir"
+    file.write_text(growing("chain", 6000).replace("math.tanh", "stablehlo.tanh"))
+    done = run(file, "--check", "--reference-by=xla")
+    assert done.returncode == 0, done.stderr
+    assert "check passed" in done.stdout
 
 
 @pytest.mark.parametrize("name", ["devices", "devices_with_halos"])

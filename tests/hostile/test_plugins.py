@@ -342,6 +342,26 @@ def test_a_pass_in_which_mlir_crashes_is_named(body: str, opt: Program, tmp_path
     assert "Traceback" not in done.stderr
 
 
+PRODUCT = """
+import shard_dialect as sd
+sd.sharding_rule("it.op")("([i, k], [k, j]) -> ([i, j]) reduction={k: sum}")
+"""
+
+
+def test_a_product_of_a_users_is_split(opt: Program, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(PRODUCT)
+    (tmp_path / "in.mlir").write_text("""shard.grid @g(shape = 2)
+func.func @main(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>},
+                %w: tensor<8x6xf32>) -> tensor<4x6xf32> {
+  %0 = "it.op"(%x, %w) : (tensor<4x8xf32>, tensor<8x6xf32>) -> tensor<4x6xf32>
+  return %0 : tensor<4x6xf32>
+}""")
+    flags = [f"--load-plugin={tmp_path}/mine.py", "--spmd", "--allow-unregistered-dialect"]
+    done = opt(tmp_path / "in.mlir", *flags)
+    assert done.returncode == 0, done.stderr
+    assert "shard.all_reduce" in done.stdout
+
+
 FUNCTION = """
 import ctypes
 import shard_dialect as sd

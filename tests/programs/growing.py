@@ -200,6 +200,16 @@ def uses_of_one_value(n: int) -> str:
 
 
 @_program
+def products_with_one_weight(n: int) -> str:
+    """As the steps of a recurrent network have, written one after the other."""
+    return _main(
+        *_chain(
+            n, lambda i, value: f"%v{i} = stablehlo.dot {value}, %x : ({TYPE}, {TYPE}) -> {TYPE}"
+        )
+    )
+
+
+@_program
 def blocks(n: int) -> str:
     def op(number: int, value: str) -> str:
         return (

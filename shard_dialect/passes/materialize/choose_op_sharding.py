@@ -22,6 +22,7 @@ all of it:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -80,6 +81,7 @@ class Choices:
     target_of: Mapping[int, Sharding]
     kinds: OpKinds
     _known: dict[Hashable, tuple[float, Choice]] = field(default_factory=dict)
+    _counts: dict[tuple[int, str], Mapping[Hashable, int]] = field(default_factory=dict)
 
     def choose(self, op: Op, kind: OpKind, grid: Grid, loops: Assignment | None = None) -> Choice:
         """The cheapest choice for `op` on `grid`, or the one that the annotated `loops` give.
@@ -122,20 +124,33 @@ class Choices:
         """
         if kind.rule is None or not kind.rule.is_product:
             return (1,) * len(op.operands)
-        function, targets = self.resharded.function, self._targets(op)
-        alike = {
-            id(other): other
-            for value in op.operands
-            for other in function.readers.get(value, ())
-            if other.name == op.name
-            and other.handle.block == op.handle.block
-            and self._targets(other) == targets
-            and self.kinds.kind_in(function.values, other) is kind
-        }
+        like = (op.handle.block, kind, self._targets(op))
         return tuple(
-            sum(other.operands[number] == value for other in alike.values())
+            max(1, self._counted(value, op.name).get((number, *like), 0))
             for number, value in enumerate(op.operands)
         )
+
+    def _counted(self, value: int, name: str) -> Mapping[Hashable, int]:
+        """How many ops of a name are alike, and read a value in the same place.
+
+        They are counted once: thousands of ops may read a weight.
+        """
+        key = (value, name)
+        if key not in self._counts:
+            function = self.resharded.function
+            readers = {id(op): op for op in function.readers.get(value, ()) if op.name == name}
+            self._counts[key] = Counter(
+                (
+                    number,
+                    op.handle.block,
+                    self.kinds.kind_in(function.values, op),
+                    self._targets(op),
+                )
+                for op in readers.values()
+                for number, operand in enumerate(op.operands)
+                if operand == value
+            )
+        return self._counts[key]
 
     def _targets(self, op: Op) -> tuple[Sharding | None, ...]:
         return tuple([self.target_of.get(value) for value in (*op.operands, *op.results)])

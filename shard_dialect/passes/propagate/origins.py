@@ -345,7 +345,8 @@ class Report:
             for note in self.origins.chain(number, dim)
         ]
         distinct = [each for each, _ in groupby(notes)]
-        remark(f"{name} is sharded as {known.sharding}", location, *distinct)
+        text = known.sharding.text(self.engine.grids[known.sharding.grid])
+        remark(f"{name} is sharded as {text}", location, *distinct)
 
 
 def _location_of(function: Function, value: int) -> ir.Location:

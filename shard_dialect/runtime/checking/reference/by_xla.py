@@ -20,9 +20,10 @@ from shard_dialect.backends.xla.jax_functions import find_lapack
 from shard_dialect.errors import first_line_of
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import create
 from shard_dialect.ir.building.reductions import is_identity
 from shard_dialect.ir.function import BOUNDARY, functions_of, name_of
-from shard_dialect.ir.walk import walk
+from shard_dialect.ir.walk import operations, walk
 from shard_dialect.ops.stablehlo.attribute_reading import numbers
 from shard_dialect.ops.stablehlo.reduction_rules import combiner
 from shard_dialect.passes.lower.conversions import calls_lapack
@@ -32,6 +33,9 @@ from shard_dialect.runtime.checking.reference.judge import CannotJudge, Compiled
 _DIALECTS = ("builtin", "func", "stablehlo", "chlo")
 _SHAPES = ("stablehlo.broadcast", "stablehlo.broadcast_in_dim", "stablehlo.reshape")
 _ENTRY = "main"
+_DEEPEST = 500
+"""XLA fuses chains of elementwise ops, and recurses along one: thousands are more than its threads'
+stacks hold."""
 _OF_CALLS = "mhlo.backend_config"
 """The attribute with the further arguments of a call to jaxlib's functions."""
 
@@ -159,8 +163,30 @@ def _text(module: ir.Operation, entry: str) -> bytes:
             is_ours = "." in name and name != _OF_CALLS
             if is_ours or name in (*BOUNDARY, "sym_visibility"):
                 del op.attributes[name]
+    for op in (copy, *walk(copy)):
+        for region in op.regions:
+            for block in region.blocks:
+                _cut_chains(block)
     text: str = copy.get_asm(print_generic_op_form=True)
     return text.encode()
+
+
+def _cut_chains(block: ir.Block) -> None:
+    """Put a barrier, which nothing is fused over, behind the last op of each long chain of ops."""
+    depths: dict[ir.Value, int] = {}
+    for op in list(operations(block)):
+        depth = 1 + max((depths.get(operand, 0) for operand in op.operands), default=0)
+        if depth == _DEEPEST and len(op.results):
+            _put_barrier(op)  # whose results are of depth 0
+        depths |= dict.fromkeys(op.results, depth)
+
+
+def _put_barrier(op: ir.Operation) -> None:
+    results = list(op.results)
+    with ir.InsertionPoint.after(op), op.location:
+        barrier = create("stablehlo.optimization_barrier", [each.type for each in results], results)
+    for result, behind in zip(results, barrier.results, strict=True):
+        result.replace_all_uses_except(behind, barrier)
 
 
 @cache
@@ -182,9 +208,10 @@ def _compiled(client: Any, device: Any, text: bytes) -> Any:
     options = xla_client.CompileOptions()
     # Round to 16 bits exactly where the program does, and compute what it says: the simplifier
     # takes (a + c) - c for a, which is another number by what the sum is rounded.
+    # Barriers stay until ops have been fused.
     options.env_option_overrides = [
         ("xla_allow_excess_precision", False),
-        ("xla_disable_hlo_passes", "algsimp"),
+        ("xla_disable_hlo_passes", "algsimp,cse_barrier_expander"),
         # XLA's fusion emitters recurse without end on two transposes that cancel (jaxlib 0.10.2).
         ("xla_cpu_use_fusion_emitters", False),
     ]
