@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from shard_dialect.abi.lowered_program import Program
-from shard_dialect.backends.cpu.machine_code import LEVEL, opt_level
+from shard_dialect.backends.cpu.machine_code import LEVEL, opt_level, to_llvm
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
@@ -76,3 +76,33 @@ def test_a_level_of_llvm_is_a_number_that_it_has(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv(LEVEL, "fast")
     with pytest.raises(ShardError, match=f"{LEVEL} must be one of 0, 1, 2, 3, found 'fast'"):
         run_on(calling_twice(2), entry="f0")
+
+
+def test_long_functions_are_compiled_in_pieces() -> None:
+    """Each product, which is a call, reads what earlier ones have written, in other pieces."""
+    type_ = "tensor<8x8xf64>"
+    factors = [n - n % 3 if n % 7 == 0 else None for n in range(300)]
+    products = "\n".join(
+        f"""%e{n} = tensor.empty() : {type_}
+        %i{n} = linalg.fill ins(%zero : f64) outs(%e{n} : {type_}) -> {type_}
+        %x{n + 1} = linalg.matmul ins(%x{n}, %{"y" if by is None else f"x{by}"} :
+          {type_}, {type_}) outs(%i{n} : {type_}) -> {type_}"""
+        for n, by in enumerate(factors)
+    )
+    text = f"""
+    func.func @f(%x0: {type_}, %y: {type_}) -> {type_} {{
+      %zero = arith.constant 0.0 : f64
+      {products}
+      return %x300 : {type_}
+    }}"""
+    y = np.roll(np.eye(8), 1, 0)
+    with make_context():
+        module = Source.of(text).parse()
+        run_pipeline(module, "lower")
+        to_llvm(module, "f")
+        assert str(module).count("@mesh.piece.") == 2 * 2  # a call of each, too
+    (x, _), (found,) = run_on(text, [np.roll(y, 1, 1), y], "f")
+    values = [x]
+    for n, by in enumerate(factors):
+        values.append(values[n] @ (y if by is None else values[by]))
+    np.testing.assert_array_equal(found, values[-1])

@@ -11,6 +11,7 @@ from torch.distributed.tensor import Shard
 
 import shard_dialect as sd
 from shard_dialect.errors import ShardError
+from shard_dialect.torch.graph import decompositions, trace_graph
 from tests.torch.models import BATCH, R, assert_close
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
@@ -169,3 +170,37 @@ def test_what_is_no_module_is_refused() -> None:
         sd.torch.partition(Net(), (batch(8, 0).numpy(),), {}, MESH)
     with pytest.raises(ShardError, match=r"x: error: is a sparse tensor: give to_dense\(\) of it"):
         sd.torch.partition(Net(), (batch(8, 0).to_sparse(),), {}, MESH)
+
+
+class Layers(nn.Module):  # type: ignore[misc]
+    """Equal layers, and one of another width."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(6))
+        self.last = nn.Linear(8, 4)
+
+    def forward(self, x: Any) -> Any:
+        for layer in self.layers:
+            x = x + nn.functional.silu(layer(x))
+        return nn.functional.silu(self.last(x)).square().mean()
+
+
+def test_equal_layers_are_decomposed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    derivative = torch.ops.aten.silu_backward.default
+    shapes = []
+
+    def counted(gradient: Any, x: Any) -> Any:
+        shapes.append(tuple(x.shape))
+        return decompositions.table()[derivative](gradient, x)
+
+    table = {**decompositions.table(), derivative: counted}
+    monkeypatch.setattr(trace_graph, "table", lambda: table)
+    own, x = Layers(), batch(8, 0)
+    f = sd.torch.partition(own, (x,), {"x": BATCH}, MESH, loss=lambda y: y)
+    own(x).backward()
+    _, gradients = f(x)
+    assert sorted(shapes) == [(8, 4), (8, 8)]
+    for name, each in own.named_parameters():
+        torch.testing.assert_close(gradients[name], each.grad)

@@ -38,6 +38,7 @@ from shard_dialect.backends.cpu.lower_loops import (
     store_padded,
     to_loops,
 )
+from shard_dialect.backends.cpu.pieces import cut_into_pieces
 from shard_dialect.backends.cpu.pointers import pass_pointers
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import PassManager, ir, submodule
@@ -239,6 +240,7 @@ def to_llvm(parsed: ir.Module, entry: str) -> Code:
             for_llvm(module)
             store_padded(module)
             mark_parallel(module)
+            cut_into_pieces(module)
             call_through_table(module, names)
         except ir.MLIRError as error:
             raise from_mlir(error) from None

@@ -64,6 +64,11 @@ def _overloads(op: Any) -> list[Any]:
 _OF_USERS: dict[Any, Decomposition] = {}
 
 
+def of_users() -> Mapping[Any, Decomposition]:
+    """Those that `decompose` has got, which may do something else at each call."""
+    return _OF_USERS
+
+
 def instead_of(op: Any) -> Decomposition | None:
     """Of an op that is in no table here torch's own decomposition, or a call of torch."""
     if op in table():

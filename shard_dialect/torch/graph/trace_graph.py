@@ -14,6 +14,7 @@ A mark is an op that returns its operand. It becomes the annotation of that valu
 
 from __future__ import annotations
 
+import sys
 import traceback
 import warnings
 from collections import OrderedDict
@@ -43,7 +44,7 @@ from shard_dialect.torch.graph.decisions import (
     drop_scalars,
     other_than,
 )
-from shard_dialect.torch.graph.decompositions import table
+from shard_dialect.torch.graph.decompositions import of_users, table
 from shard_dialect.torch.graph.flat_module import FlatModule
 from shard_dialect.torch.graph.index_checks import IndexCheck, checks_of, wrapped
 from shard_dialect.torch.graph.module_paths import naming_modules
@@ -53,6 +54,7 @@ from shard_dialect.torch.graph.random_draws import (
     refuse_replays,
     refusing_replays,
 )
+from shard_dialect.torch.graph.repeated_decompositions import traced_once
 from shard_dialect.torch.graph.single_ops import is_of_user, location_of, without_elements
 from shard_dialect.torch.graph.tensor_trees import Tensor
 from shard_dialect.torch.graph.torch_calls import torch_call
@@ -90,7 +92,8 @@ def trace(flat: FlatModule, more: Mapping[Any, Any] | None = None) -> Any:
         _refuse_random(first)
         second = _Second(first, flat)
         functional = torch.func.functionalize(second.with_random, remove="mutations")
-        given, ops = [*examples, *flat.random_examples], {**table(), **(more or {})}
+        given = [*examples, *flat.random_examples]
+        ops = {**traced_once(table()), **of_users(), **(more or {})}
         try:
             with fx_traceback.preserve_node_meta():
                 if has_complex(first.graph):
@@ -208,15 +211,49 @@ def _checkpoints_in_graphs() -> Iterator[None]:
 
 
 def _traced(function: Any, examples: Sequence[Tensor], decompositions: Any = None) -> Any:
+    """A trace; the first one has places in Python, which the nodes of the others get from it."""
     make = make_fx(
         function,
         decompositions or {},
         tracing_mode="fake",
         _allow_non_fake_inputs=True,
-        record_stack_traces=True,
+        record_stack_traces=decompositions is None,
     )
-    with enable_python_dispatcher():  # torch's own decompositions, of layers with derivatives
+    with _frames_of_forward(), enable_python_dispatcher():  # its decompositions have derivatives
         return make(*examples)
+
+
+class _Frames:
+    """In the place of torch's: those of which a trace keeps the places, found without all others.
+
+    In the order of a traceback.
+    """
+
+    @staticmethod
+    def extract() -> _Frames:
+        """Of the stack now."""
+        return _Frames()
+
+    def summary(self) -> traceback.StackSummary:
+        """Frames of functions named forward, without the text of their lines."""
+        found: list[traceback.FrameSummary] = []
+        frame: Any = sys._getframe(1)
+        while frame is not None:
+            if frame.f_code.co_name == "forward":
+                place = frame.f_code.co_filename, frame.f_lineno, "forward"
+                found.append(traceback.FrameSummary(*place, lookup_line=False, line=""))
+            frame = frame.f_back
+        return traceback.StackSummary.from_list(found[::-1])
+
+
+@contextmanager
+def _frames_of_forward() -> Iterator[None]:
+    own = torch.fx.proxy.CapturedTraceback
+    torch.fx.proxy.CapturedTraceback = _Frames
+    try:
+        yield
+    finally:
+        torch.fx.proxy.CapturedTraceback = own
 
 
 @contextmanager
