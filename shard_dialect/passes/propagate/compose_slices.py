@@ -102,6 +102,18 @@ def _is_known(op: ir.Operation) -> bool:
     )
 
 
+def _parts(concatenate: ir.Operation, dim: int, cut: Cut) -> list[tuple[ir.Value, Cut]]:
+    """The operands of a concatenation that have any of the elements, and which of theirs."""
+    at, parts = 0, []
+    for value in concatenate.operands:
+        size = value.type.shape[dim]
+        own = cut.within(at, at + size)
+        at += size
+        if own.count:
+            parts.append((value, own))
+    return parts
+
+
 @dataclass
 class _Composer:
     """The ops that may compose with what makes their operands, the last ones on top."""
@@ -215,15 +227,14 @@ class _Composer:
 
     def slice_of_concatenate(self, source: ir.Operation, cuts: Sequence[Cut]) -> ir.Value | None:
         """Of the operands that have any of the elements; of several only where it is shorter."""
-        dim, at, parts = integer(source, "dimension"), 0, []
+        dim = integer(source, "dimension")
         is_cut = cuts[dim].count != source.results[0].type.shape[dim]
-        for value in source.operands:
-            size = value.type.shape[dim]
-            own = cuts[dim].within(at, at + size)
-            at += size
-            if own.count:
-                parts.append((value, own))
-        if len(parts) > 1 and (len(self.readers(source)) > 1 or not is_cut):
+        parts, readers = _parts(source, dim, cuts[dim]), self.readers(source)
+        if len(parts) > 1 and (len(readers) > 1 or not is_cut):
+            return None
+        # Slices of neighbours stay slices of one tensor, as those of a stencil on a padded image.
+        others = [_cuts(each)[dim] for each in readers if each.name == _SLICE]
+        if any(len(_parts(source, dim, each)) > 1 for each in others) and len(readers) > 1:
             return None
         taken = [self.sliced(value, [*cuts[:dim], own, *cuts[dim + 1 :]]) for value, own in parts]
         return self.made(hlo.concatenate(taken, dim))
