@@ -1,6 +1,6 @@
 """Schedule the collectives of the local form: bundle them, do them in chunks, overlap them.
 
-`bundle-collectives` joins small all-reduces that do not depend on each other into one.
+`bundle-collectives` joins small collectives that do not depend on each other into one.
 
     %2 = shard.all_reduce %0 : tensor<4xf32>
     %3 = shard.all_reduce %1 : tensor<2x3xf32>
@@ -9,8 +9,10 @@
     %b = shard.all_reduce %a : tensor<10xf32>
     %2, %3 = slices of %b, in their shapes
 
-The bytes moved are the same, and latency is saved. Two all-to-alls that follow on each other, along
-other axes, become one among the devices along all of these axes, which moves fewer bytes:
+The bytes moved are the same, and latency is saved. Permutations are joined likewise; so are
+all-gathers and reduce-scatters, whichever dimensions they are along: in a bundle, the elements for
+each device of the group are a row. Two all-to-alls that follow on each other, along other axes,
+become one among the devices along all of these axes, which moves fewer bytes:
 
     %1 = shard.all_to_all %0 along axis 0     each device sends 1/2 of its shard, and then 3/4
     %2 = shard.all_to_all %1 along axis 1
@@ -67,7 +69,13 @@ from shard_dialect.ir.function import form_of, functions_of, name_of
 from shard_dialect.ir.mesh.attributes import DEVICE
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import itemsize
-from shard_dialect.ir.shard.local_collectives import described, read_local, write_local
+from shard_dialect.ir.reading.spelling import spelled
+from shard_dialect.ir.shard.local_collectives import (
+    described,
+    is_local,
+    read_local,
+    write_local,
+)
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Axes, Grid
 from shard_dialect.ops import rule_of
@@ -152,13 +160,16 @@ def release_collectives(module: ir.Operation) -> Outcome:
     return None
 
 
-_KIND = "shard.all_reduce"
+_GATHER, _SCATTER = "shard.all_gather", "shard.reduce_scatter"
+_BUNDLED = (_SCATTER, "shard.all_reduce", "mesh.collective_permute", _GATHER)
+"""What one makes is often the operand of a later one."""
+_ALONG = {_GATHER: "gather_axis", _SCATTER: "scatter_axis"}
 
 
 @needs(forms=("local",))
 @dataclass(frozen=True)
 class BundleCollectives(Pass):
-    """Join small all-reduces of one kind and group, and all-to-alls that follow on each other."""
+    """Join small collectives of one kind and group, and all-to-alls that follow on each other."""
 
     name = "bundle-collectives"
 
@@ -171,13 +182,14 @@ class BundleCollectives(Pass):
         for handle in local_functions(module):
             for op in [each for each in walk(handle) if each.name == _EXCHANGE]:
                 _join_exchanges(op, shardings)
-            for bundle in bundles(handle, self.bytes):
-                _join(bundle)
+            for kind in _BUNDLED:
+                for bundle in bundles(handle, kind, self.bytes):
+                    _join(bundle)
 
 
 @dataclass(frozen=True)
 class _Member:
-    """An all-reduce, its position, and those of its operand's definition and its first use."""
+    """A collective, its position, and those of its operand's definition and its first use."""
 
     op: ir.Operation
     position: int
@@ -187,47 +199,50 @@ class _Member:
 
 @dataclass
 class Bundle:
-    """All-reduces that become one, before `at`, the first op that uses one of them."""
+    """Collectives that become one, before `at`, the first op that uses one of them."""
 
     members: list[_Member]
     at: ir.Operation
 
 
-def bundles(function: ir.Operation, most: int) -> list[Bundle]:
-    """The all-reduces of `function` that can become one, in bundles of up to `most` bytes."""
-    blocks = blocks_of(function, lambda op: op.name == _KIND)
-    return [bundle for block in blocks for bundle in _bundles(block, most)]
+def bundles(function: ir.Operation, kind: str, most: int) -> list[Bundle]:
+    """The collectives of `function` that can become one, in bundles of up to `most` bytes."""
+    blocks = blocks_of(function, lambda op: op.name == kind)
+    return [bundle for block in blocks for bundle in _bundles(block, kind, most)]
 
 
-def _bundles(block: ir.Block, most: int) -> Iterator[Bundle]:
-    """Greedily add to each all-reduce the later ones that are ready before the bundle is needed."""
+def _bundles(block: ir.Block, kind: str, most: int) -> Iterator[Bundle]:
+    """Greedily add to each collective the later ones that are ready before the bundle is needed."""
     order = list(operations(block))
-    left = _members(order, most)
+    left = _members(order, kind, most)
     while left:
         first, *rest = left
         bundle, size, needed, left = [first], _bytes(first.op), first.needed, []
+        latest, key = first.ready, _key(first.op)
         for each in rest:
             soonest = min(needed, each.needed)
-            joins = size + _bytes(each.op) <= most and _key(each.op) == _key(first.op)
+            joins = size + _bytes(each.op) <= most and _key(each.op) == key
             # The bundle runs right before the first use of any member: by then all operands must be
             # there, and none is another member's result.
             reduced = any(member.position == each.ready for member in bundle)
-            if joins and not reduced and max(m.ready for m in (*bundle, each)) < soonest:
+            if joins and not reduced and max(latest, each.ready) < soonest:
                 bundle.append(each)
                 size, needed = size + _bytes(each.op), soonest
+                latest = max(latest, each.ready)
             else:
                 left.append(each)
         if len(bundle) > 1:
             yield Bundle(bundle, order[needed])
 
 
-def _members(order: Sequence[ir.Operation], most: int) -> list[_Member]:
-    """The small all-reduces among the ops of a block."""
+def _members(order: Sequence[ir.Operation], kind: str, most: int) -> list[_Member]:
+    """The small collectives of a kind among the ops of a block."""
     defined, first_use = defined_at(order), first_use_at(order)
     return [
         _Member(op, position, defined.get(op.operands[0], -1), first_use[op.results[0]])
         for position, op in enumerate(order)
-        if op.name == _KIND
+        if op.name == kind
+        and is_local(op)
         and op.operands[0].type.has_static_shape
         and op.results[0] in first_use
         and 0 < _bytes(op) <= most
@@ -235,32 +250,88 @@ def _members(order: Sequence[ir.Operation], most: int) -> list[_Member]:
 
 
 def _key(op: ir.Operation) -> object:
-    attributes = {name: str(op.attributes[name]) for name in op.attributes}
+    along = _axis(op)
+    attributes = {name: str(op.attributes[name]) for name in op.attributes if name != along}
     return tuple(sorted(attributes.items())), str(op.operands[0].type.element_type)
 
 
 def _bytes(op: ir.Operation) -> int:
-    type_ = op.operands[0].type
-    return prod(type_.shape) * itemsize(type_.element_type)
+    """Of the operand or of the result, whichever has more."""
+    types = op.operands[0].type, op.results[0].type
+    return max(prod(each.shape) for each in types) * itemsize(types[0].element_type)
 
 
 def _join(bundle: Bundle) -> None:
     ops = [member.op for member in bundle.members]
     attributes = {name: ops[0].attributes[name] for name in ops[0].attributes}
+    along = _axis(ops[0])
+    if along:
+        attributes[along] = ir.IntegerAttr.get(attributes[along].type, 0)
     with ir.InsertionPoint(bundle.at), ir.Location.fused([op.location for op in ops]):
-        flat = [build.flat(op.operands[0]) for op in ops]
-        sizes = [each.type.shape[0] for each in flat]
-        type_ = ir.RankedTensorType.get([sum(sizes)], flat[0].type.element_type)
-        dim = {"dim": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)}
-        joined = build.create("tensor.concat", [type_], flat, dim).results[0]
-        reduced = build.create(_KIND, [type_], [joined], attributes).results[0]
+        rows = [_rows(op) for op in ops]
+        last = len(rows[0].type.shape) - 1
+        joined = _concatenated(rows, last)
+        shape = list(joined.type.shape)
+        if along:
+            shape[0] = _group(ops[0]) if ops[0].name == _GATHER else 1
+        type_ = build.resized(joined.type, shape)
+        made = build.create(ops[0].name, [type_], [joined], attributes).results[0]
         start = 0
-        for op, size in zip(ops, sizes, strict=True):
-            shard = build.extract_slice(reduced, start, size)
-            op.results[0].replace_all_uses_with(build.unflatten(shard, op.results[0].type.shape))
+        for op, row in zip(ops, rows, strict=True):
+            size = row.type.shape[last]
+            shard = build.extract_slice(made, start, size, last)
+            op.results[0].replace_all_uses_with(_of_rows(op, shard))
             start += size
     for op in ops:
         op.erase()
+
+
+def _concatenated(rows: Sequence[ir.Value], dim: int) -> ir.Value:
+    shape = list(rows[0].type.shape)
+    shape[dim] = sum(each.type.shape[dim] for each in rows)
+    type_ = build.resized(rows[0].type, shape)
+    along = {"dim": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)}
+    return build.create("tensor.concat", [type_], rows, along).results[0]
+
+
+def _axis(op: ir.Operation) -> str:
+    """The attribute with the dimension that it gathers or scatters; empty if it does neither."""
+    return spelled(_ALONG[op.name]) if op.name in _ALONG else ""
+
+
+def _along(op: ir.Operation) -> int:
+    return int(op.attributes[_axis(op)].value)
+
+
+def _group(op: ir.Operation) -> int:
+    """How many devices gather, or scatter."""
+    sizes = [each.type.shape[_along(op)] for each in (op.operands[0], op.results[0])]
+    return int(max(sizes) // min(sizes))
+
+
+def _rows(op: ir.Operation) -> ir.Value:
+    """The operand with all elements for one device in one row."""
+    value = op.operands[0]
+    if op.name not in _ALONG:
+        return build.flat(value)
+    shape, count = list(value.type.shape), 1
+    if op.name == _SCATTER:
+        dim, count = _along(op), _group(op)
+        parts = [*shape[:dim], count, shape[dim] // count, *shape[dim + 1 :]]
+        order = [dim, *(number for number in range(len(parts)) if number != dim)]
+        value = _transposed(build.unflatten(build.flat(value), parts), order)
+    return build.unflatten(build.flat(value), [count, prod(shape) // count])
+
+
+def _of_rows(op: ir.Operation, rows: ir.Value) -> ir.Value:
+    """The result, of the rows from all devices."""
+    shape = list(op.operands[0].type.shape)
+    if op.name == _GATHER:
+        dim = _along(op)
+        parts = build.unflatten(build.flat(rows), [_group(op), *shape])
+        order = [*range(1, dim + 1), 0, *range(dim + 1, len(shape) + 1)]
+        rows = _transposed(parts, order)
+    return build.unflatten(build.flat(rows), list(op.results[0].type.shape))
 
 
 _EXCHANGE = "shard.all_to_all"

@@ -57,3 +57,14 @@ func.func @nothing(%a: tensor<4xf32>, %b: tensor<0xf32>) -> (tensor<4xf32>, tens
   %1 = shard.all_reduce %b on @g grid_axes = [0] : tensor<0xf32> -> tensor<0xf32>
   return %0, %1 : tensor<4xf32>, tensor<0xf32>
 }
+
+// Gathers along other dimensions: in a bundle, what one device has is a row.
+// CHECK-LABEL: func.func @gathers
+// CHECK: shard.all_gather {{.*}} gather_axis = 0 : tensor<1x14xf32> -> tensor<2x14xf32>
+// CHECK-NOT: shard.all_gather
+// CHECK: return
+func.func @gathers(%a: tensor<2x4xf32>, %b: tensor<6xf32>) -> (tensor<2x8xf32>, tensor<12xf32>) attributes {mesh.form = "local"} {
+  %0 = shard.all_gather %a on @g grid_axes = [0] gather_axis = 1 : tensor<2x4xf32> -> tensor<2x8xf32>
+  %1 = shard.all_gather %b on @g grid_axes = [0] gather_axis = 0 : tensor<6xf32> -> tensor<12xf32>
+  return %0, %1 : tensor<2x8xf32>, tensor<12xf32>
+}

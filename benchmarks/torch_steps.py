@@ -1,0 +1,242 @@
+"""The time of a step on four ranks of gloo, beside that of torch's own DTensor and FSDP2.
+
+    python -m benchmarks.torch_steps [llama vit ...] [--steps 10] > table.md
+
+Both train the same module by the same calls: `parallelize_module` along the second dimension of a
+mesh of 2x2, `fully_shard` along the first. A step is forward and backward, without an optimizer.
+Steps of both alternate, after one of each that is not counted; the time is that of the last rank.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import os
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.multiprocessing
+from torch import distributed as dist
+from torch import nn
+from torch.distributed import fsdp
+from torch.distributed.tensor import DTensor, parallel
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
+
+import shard_dialect as sd
+
+RANKS, BATCH = 4, 8
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A module, what it is called with, the parts that are gathered alone, and the plan."""
+
+    module: nn.Module
+    arguments: Mapping[str, Any]
+    parts: Callable[[Any], Sequence[Any]]
+    plan: Mapping[str, Any]
+
+
+def _column_row(columns: str, rows: str) -> dict[str, Any]:
+    plan: dict[str, Any] = {name: ColwiseParallel() for name in columns.split()}
+    return plan | {name: RowwiseParallel() for name in rows.split()}
+
+
+def _llama() -> Trained:
+    import transformers
+
+    config = transformers.LlamaConfig(
+        vocab_size=256,
+        hidden_size=256,
+        intermediate_size=688,
+        num_hidden_layers=2,
+        num_attention_heads=8,
+        num_key_value_heads=4,
+        use_cache=False,
+    )
+    attention, mlp = "layers.*.self_attn", "layers.*.mlp"
+    plan = _column_row(
+        f"{attention}.q_proj {attention}.k_proj {attention}.v_proj {mlp}.gate_proj {mlp}.up_proj",
+        f"{attention}.o_proj {mlp}.down_proj",
+    )
+    ids = torch.randint(0, 256, (BATCH, 64))
+    return Trained(
+        transformers.LlamaModel(config), {"input_ids": ids}, lambda each: each.layers, plan
+    )
+
+
+def _layers(count: int) -> nn.Sequential:
+    return nn.Sequential(*(Block() for _ in range(count)))
+
+
+class Block(nn.Module):  # type: ignore[misc]
+    """Of a vision transformer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.norm2 = nn.LayerNorm(192), nn.LayerNorm(192)
+        self.q, self.k, self.v, self.out = (nn.Linear(192, 192) for _ in range(4))
+        self.up, self.down = nn.Linear(192, 768), nn.Linear(768, 192)
+
+    def forward(self, x: Any) -> Any:
+        y = self.norm(x)
+        q, k, v = (
+            each(y).unflatten(-1, (-1, 32)).transpose(1, 2) for each in (self.q, self.k, self.v)
+        )
+        y = nn.functional.scaled_dot_product_attention(q, k, v)
+        x = x + self.out(y.transpose(1, 2).flatten(2))
+        return x + self.down(nn.functional.gelu(self.up(self.norm2(x))))
+
+
+def _vit() -> Trained:
+    plan = _column_row("*.q *.k *.v *.up", "*.out *.down")
+    return Trained(_layers(2), {"input": torch.randn(BATCH, 64, 192)}, list, plan)
+
+
+def _t5() -> Trained:
+    import transformers
+
+    config = transformers.T5Config(
+        vocab_size=256, d_model=256, d_kv=32, d_ff=512, num_layers=2, num_heads=8, use_cache=False
+    )
+    plan = _column_row("*.block.*.layer.*.DenseReluDense.wi", "*.block.*.layer.*.DenseReluDense.wo")
+    ids = torch.randint(0, 256, (BATCH, 32))
+    return Trained(
+        transformers.T5Model(config).eval(),
+        {"input_ids": ids, "decoder_input_ids": ids},
+        lambda each: [*each.encoder.block, *each.decoder.block],
+        plan,
+    )
+
+
+class Experts(nn.Module):  # type: ignore[misc]
+    """Each token by all experts, weighed by a router that leaves two of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.router = nn.Linear(128, 4)
+        self.up = nn.ModuleList(nn.Linear(128, 256) for _ in range(4))
+        self.down = nn.ModuleList(nn.Linear(256, 128) for _ in range(4))
+
+    def forward(self, x: Any) -> Any:
+        weights = self.router(x).softmax(-1)
+        least = weights.topk(2).values[..., -1:]
+        weights = torch.where(weights >= least, weights, 0.0)
+        return x + sum(
+            weights[..., number : number + 1] * down(nn.functional.silu(up(x)))
+            for number, (up, down) in enumerate(zip(self.up, self.down, strict=True))
+        )
+
+
+def _moe() -> Trained:
+    module = nn.Sequential(Experts(), Experts())
+    plan = _column_row("*.up.*", "*.down.*")
+    return Trained(module, {"input": torch.randn(BATCH, 64, 128)}, list, plan)
+
+
+class Residual(nn.Module):  # type: ignore[misc]
+    """Of a ResNet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolutions = nn.ModuleList(nn.Conv2d(32, 32, 3, padding=1) for _ in range(2))
+        self.norms = nn.ModuleList(nn.GroupNorm(4, 32) for _ in range(2))
+
+    def forward(self, x: Any) -> Any:
+        y = torch.relu(self.norms[0](self.convolutions[0](x)))
+        return torch.relu(x + self.norms[1](self.convolutions[1](y)))
+
+
+def _resnet() -> Trained:
+    module = nn.Sequential(Residual(), Residual())
+    return Trained(module, {"input": torch.randn(BATCH, 32, 16, 16)}, list, {})
+
+
+MODULES = {"llama": _llama, "vit": _vit, "t5": _t5, "moe": _moe, "resnet": _resnet}
+
+
+def _step(trained: Trained, library: Any, styles: Any, mesh: Any) -> Callable[[], Any]:
+    """A step of this rank, by torch's functions or ours."""
+    module, own = copy.deepcopy(trained.module), mesh["dp"].get_local_rank()
+    if trained.plan:
+        styles.parallelize_module(module, mesh["tp"], copy.deepcopy(dict(trained.plan)))
+    for each in trained.parts(module):
+        library.fully_shard(each, mesh=mesh["dp"])
+    library.fully_shard(module, mesh=mesh["dp"])
+    arguments = {name: each.chunk(2)[own] for name, each in trained.arguments.items()}
+    values = list(arguments.values()) if [*arguments] == ["input"] else []
+    keywords = {} if values else arguments
+
+    def step() -> Any:
+        module.zero_grad()
+        found = module(*values, **keywords)
+        found = found if isinstance(found, torch.Tensor) else found[0]
+        loss = found.to_local() if isinstance(found, DTensor) else found
+        loss.square().mean().backward()
+        return module
+
+    return step
+
+
+def _gradients(module: Any) -> list[Any]:
+    return [
+        each.grad.full_tensor()
+        for _, each in sorted(module.named_parameters())
+        if each.grad is not None
+    ]
+
+
+def _timed(step: Callable[[], Any]) -> float:
+    dist.barrier()
+    before = time.perf_counter()
+    step()
+    took = torch.tensor(time.perf_counter() - before)
+    dist.all_reduce(took, dist.ReduceOp.MAX)
+    return float(took)
+
+
+def _rank(rank: int, port: int, names: Sequence[str], steps: int) -> None:
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", rank=rank, world_size=RANKS)
+    mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+    for name in names:
+        torch.manual_seed(0)
+        trained = MODULES[name]()
+        ours = _step(trained, sd.torch, sd.torch, mesh)
+        theirs = _step(trained, fsdp, parallel, mesh)
+        for a, b in zip(_gradients(ours()), _gradients(theirs()), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5)
+        times = [(_timed(ours), _timed(theirs)) for _ in range(steps)]
+        if not rank:
+            least, middle = (
+                [each(column) * 1e3 for column in zip(*times, strict=True)]
+                for each in (min, statistics.median)
+            )
+            cells = [f"{each:.0f}" for each in (*least, *middle)]
+            ratios = [f"{each[0] / each[1]:.2f}" for each in (least, middle)]
+            print(f"| {name} | {' | '.join((*cells, *ratios))} |", flush=True)
+    dist.destroy_process_group()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser.add_argument("names", nargs="*", help=", ".join(MODULES))
+    parser.add_argument("--steps", type=int, default=10, help="of each")
+    parser.add_argument("--port", type=int, default=29511)
+    given = parser.parse_args()
+    print("| ms | ours, least | DTensor, least | ours, median | DTensor, median | ratios | |")
+    print("|---|---|---|---|---|---|---|", flush=True)
+    torch.multiprocessing.spawn(
+        _rank, (given.port, given.names or [*MODULES], given.steps), nprocs=RANKS
+    )
+
+
+if __name__ == "__main__":
+    main()
