@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from shard_dialect.errors import listed
+from shard_dialect.errors import as_symbol, listed
 from shard_dialect.model.grid import (
     Axes,
     Axis,
@@ -250,5 +250,5 @@ def _axis(axis: str | Axis, grid: Grid) -> Axis:
     names = [grid.axis_name(each) for each in range(grid.rank)]
     if axis not in names:
         known = grid.axes_text(range(grid.rank))[1:-1] or "none"
-        raise ShardingError(f'grid @{grid.name} has no axis "{axis}"; its axes: {known}')
+        raise ShardingError(f'grid {as_symbol(grid.name)} has no axis "{axis}"; its axes: {known}')
     return names.index(axis)
