@@ -415,13 +415,6 @@ _TWO = "".join(
             r'of @"a b", @"c\22d"',
         ),
         (_TWO, ["--entry=z"], r'there is no function @z to run; there are @"a b", @"c\22d"'),
-        (
-            _TWO.replace(
-                ") {", ') {\n  %s = shard.sharding @"g h" split_axes = [[0]] : !shard.sharding'
-            ),
-            [],
-            "'shard.sharding' op grid @\"g h\" is not declared",
-        ),
     ],
 )
 def test_every_program_says_the_same_of_a_file(
