@@ -186,7 +186,11 @@ class Annotation:
             numbers = ("unit" if each is None else str(each) for each in self.priorities)
             fields.append(f"priority = [{', '.join(numbers)}]")
         if self.replicated:
-            fields.append(f"replicated = {axes_text(self.replicated)}")
+            known = grid is not None and all(
+                full_axis(axis) < grid.rank for axis in self.replicated
+            )
+            spelled = grid.axes_text if grid is not None and known else axes_text
+            fields.append(f"replicated = {spelled(self.replicated)}")
         return joined(lists, fields)
 
 
