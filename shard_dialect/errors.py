@@ -7,6 +7,7 @@ reported as an internal error (`processes/startup.py`).
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -274,3 +275,53 @@ class MissingExtra(ShardError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed: run `pip install 'shard-dialect[{extra}]'`")
+
+
+def quoted(text: str) -> str:
+    r"""The string literal of `text`, as MLIR prints it.
+
+    >>> print(quoted('a"\n\\é'))
+    "a\22\0A\\\C3\A9"
+    """
+    data = text.encode(errors="surrogateescape")
+    return '"' + "".join(map(_escaped, data)) + '"'
+
+
+def _escaped(byte: int) -> str:
+    if byte == ord("\\"):
+        return "\\\\"
+    return chr(byte) if 32 <= byte < 127 and byte != ord('"') else f"\\{byte:02X}"
+
+
+def as_symbol(name: str) -> str:
+    """A symbol as MLIR spells it.
+
+    >>> print(as_symbol("main"), as_symbol("a b"))
+    @main @"a b"
+    """
+    return f"@{name if _BARE.fullmatch(name) else quoted(name)}"
+
+
+_BARE = re.compile(r"[A-Za-z_][\w$.]*", re.ASCII)
+
+
+def choose_function(name: str | None, public: Sequence[str], known: Sequence[str]) -> str:
+    """The function meant: `name`, else `main`, else the only public one of those that are known.
+
+    Raises `ShardError` where there is none.
+    """
+    if name is not None:
+        if name not in known:
+            names = ", ".join(map(as_symbol, known)) or "none"
+            raise ShardError(f"there is no function {as_symbol(name)} to run; there are {names}")
+        return name
+    if "main" in public:
+        return "main"
+    if not known:
+        raise ShardError("the module has no function to run")
+    if len(public) != 1:
+        names = ", ".join(map(as_symbol, public)) or "none"
+        raise ShardError(
+            f"which function to run is not clear: name one @main, or with --entry; of {names}"
+        )
+    return public[0]

@@ -10,7 +10,7 @@ import numpy as np
 
 from shard_dialect.abi.tensor_types import Array, TensorType, dtype_of, identity
 from shard_dialect.collectives import LocalStep
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, as_symbol, choose_function
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located, location_text, names_in
 from shard_dialect.ir.function import boundary, functions_of, is_private, name_of, numbered_names
@@ -266,21 +266,12 @@ class Program:
 
 def choose_entry(module: ir.Operation, name: str | None) -> str:
     """The function to run: `name`, else `main`, else the only public one."""
-    public = [name_of(op) for op in functions_of(module) if _is_public(op)]
-    names = ", ".join(f"@{each}" for each in public) or "none"
-    if name is not None:
-        find_function(module, name)
-        return name
-    if "main" in public:
-        return "main"
-    if not functions_of(module):
-        raise error_at(module.location, "the module has no function to run")
-    if len(public) != 1:
-        raise error_at(
-            module.location,
-            f"which function to run is not clear: name one @main, or with --entry; of {names}",
-        )
-    return public[0]
+    functions = functions_of(module)
+    public = [name_of(op) for op in functions if _is_public(op)]
+    try:
+        return choose_function(name, public, [name_of(op) for op in functions])
+    except ShardError as error:
+        raise error if name is not None else error_at(module.location, error.message) from None
 
 
 def _is_public(op: ir.Operation) -> bool:
@@ -292,8 +283,8 @@ def find_function(module: ir.Operation, name: str) -> ir.Operation:
     """The function of this name; raise `ShardError` if there is none."""
     functions = {name_of(op): op for op in functions_of(module)}
     if name not in functions:
-        known = ", ".join(f"@{each}" for each in functions) or "none"
-        raise ShardError(f"there is no function @{name} to run; there are {known}")
+        known = ", ".join(as_symbol(each) for each in functions) or "none"
+        raise ShardError(f"there is no function {as_symbol(name)} to run; there are {known}")
     return functions[name]
 
 
@@ -456,12 +447,12 @@ def _calls(
         elif callee and callee not in silent:
             with located(op):
                 if callee not in functions:
-                    raise ShardError(f"cannot run @{callee}: it is only declared")
+                    raise ShardError(f"cannot run {as_symbol(callee)}: it is only declared")
                 if callee not in sites_by_function:
                     _calls(functions, callee, sites, silent, sites_by_function)
                 called = sites_by_function[callee]
                 if called is None:
-                    raise ShardError(f"cannot run @{callee}, which calls itself")
+                    raise ShardError(f"cannot run {as_symbol(callee)}, which calls itself")
                 calls += [site.run(runs) for site in called]
     sites_by_function[entry] = calls
     return calls

@@ -42,7 +42,7 @@ from shard_dialect.analysis.report_text import (
     memory_text,
     schedule_text,
 )
-from shard_dialect.errors import Diagnostic, ShardError, brief, check_one_of, number_of
+from shard_dialect.errors import Diagnostic, ShardError, as_symbol, brief, check_one_of, number_of
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import form_of, refuse_form
 from shard_dialect.ir.grids import grids_of, refuse_more_devices
@@ -132,7 +132,10 @@ class ProgramReport:
         return report
 
     def __str__(self) -> str:
-        head = f"@{self.entry} on {number_of(self.devices, 'device')}, times on {self.device_model}"
+        head = (
+            f"{as_symbol(self.entry)} on {number_of(self.devices, 'device')}, times on "
+            f"{self.device_model}"
+        )
         parts = (
             head if self.proof is None else f"{head}\n{self.proof}",
             communication_text(self.communication, self.removals),
@@ -147,7 +150,7 @@ class ProgramReport:
 
     def _repr_html_(self) -> str:
         head = (
-            f"@{self.entry} on {number_of(self.devices, 'device')}: each sends "
+            f"{as_symbol(self.entry)} on {number_of(self.devices, 'device')}: each sends "
             f"{self.bytes_moved:,} bytes, stores {self.memory.peak:,} bytes at the peak, "
             f"and takes {micro(self.schedule.total)} microseconds on {self.device_model}"
         )

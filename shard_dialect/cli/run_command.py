@@ -22,7 +22,16 @@ from shard_dialect.cli.printing import (
     warnings_to,
     write_output,
 )
-from shard_dialect.errors import Diagnostic, ShardError, ShardWarning, note, number_of, say, shown
+from shard_dialect.errors import (
+    Diagnostic,
+    ShardError,
+    ShardWarning,
+    as_symbol,
+    note,
+    number_of,
+    say,
+    shown,
+)
 from shard_dialect.ir.bindings import without_op_classes
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.fatal_errors import report_fatal_errors
@@ -373,5 +382,10 @@ def _print(
     last: object = verdict or "not checked: --check compares with the unsharded program"
     if verdict and not verdict.passed:
         last = "check failed"  # the error says by what
-    lines = [f"@{name} on {number_of(program.devices, 'device')} ({backend})", report, by_xla, last]
+    lines = [
+        f"{as_symbol(name)} on {number_of(program.devices, 'device')} ({backend})",
+        report,
+        by_xla,
+        last,
+    ]
     write_output("".join(f"{line}\n" for line in lines if line is not None))

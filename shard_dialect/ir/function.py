@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 
+from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, location_text, name_in, names_in, note_at
 from shard_dialect.ir.mesh.attributes import FORM, PROPAGATED
@@ -35,7 +36,7 @@ def argument_names(handle: ir.Operation) -> list[tuple[str, ...]]:
 def argument_text(handle: ir.Operation, number: int) -> str:
     """An argument of a function in a sentence: by its name, if it has one, or its number."""
     name = name_in(body(handle).arguments[number].location)
-    return f"argument {name or number} of @{name_of(handle)}"
+    return f"argument {name or number} of {as_symbol(name_of(handle))}"
 
 
 def location_of_argument(handle: ir.Operation, argument: ir.Value) -> ir.Location:
@@ -151,13 +152,15 @@ def record_forms(module: ir.Operation) -> None:
             raise error_at(
                 collective.location,
                 f"'{collective.name}' op is of the distributed form, and function "
-                f"@{name_of(function)} says that it is {recorded}: remove the op, or the attribute",
+                f"{as_symbol(name_of(function))} says that it is {recorded}: remove the op, "
+                "or the attribute",
             )
         for op in operations(collective.block):
             if op.name in _ANNOTATIONS:
                 raise error_at(
                     op.location,
-                    f"'{op.name}' op is of the annotated form, and function @{name_of(function)} "
+                    f"'{op.name}' op is of the annotated form, and function "
+                    f"{as_symbol(name_of(function))} "
                     f"has '{collective.name}', of the distributed form: use one of the two",
                     note_at(collective.location, f"the '{collective.name}' op"),
                 )
@@ -196,5 +199,5 @@ def refuse_form(function: ir.Operation, advice: str) -> Exception:
     """The error for a function in a form that a pass does not accept."""
     return error_at(
         function.location,
-        f"function @{name_of(function)} is in the {form_of(function)} form{advice}",
+        f"function {as_symbol(name_of(function))} is in the {form_of(function)} form{advice}",
     )

@@ -9,7 +9,7 @@ from dataclasses import replace
 from math import prod
 from operator import add
 
-from shard_dialect.errors import Diagnostic, ShardError, note
+from shard_dialect.errors import Diagnostic, ShardError, as_symbol, note
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.diagnostics import error_at, located, location_text, noting
@@ -42,7 +42,7 @@ def grids_of(module: ir.Operation) -> dict[str, Grid]:
         if grid is None:
             continue
         if grid.name in grids:
-            raise error_at(op.location, f"two grids are named @{grid.name}")
+            raise error_at(op.location, f"two grids are named {as_symbol(grid.name)}")
         if prod(size for size in grid.shape if size is not None) > MOST_DEVICES:
             raise error_at(
                 op.location, f"'{op.name}' op grid {grid} has more than {MOST_DEVICES} devices"
@@ -68,7 +68,11 @@ def explaining_grids(module: ir.Operation) -> Iterator[None]:
             if grid.name in given:
                 continue
             same = [each for each in given.values() if each.is_static and each.size == grid.size]
-            what = "a grid" if grid.name not in parts else f"a part of @{parts[grid.name].of}"
+            what = (
+                "a grid"
+                if grid.name not in parts
+                else f"a part of {as_symbol(parts[grid.name].of)}"
+            )
             devices = f": the devices of {' and '.join(map(str, same))}" if same else ""
             place = _declared_at(module, same[0].name if same else grid.name)
             yield note(f"{grid} is {what} that the compiler has made{devices}", place)
@@ -125,7 +129,7 @@ def _in_cluster(part: SubCluster, declared: Mapping[str, SubCluster]) -> SubClus
             return replace(part, of=around, offsets=offsets)
         outer = declared[around]
         around, offsets = outer.of, tuple(map(add, offsets, outer.offsets))
-    raise ShardError(f"sub-cluster {part} is a part of itself, through @{part.of}")
+    raise ShardError(f"sub-cluster {part} is a part of itself, through {as_symbol(part.of)}")
 
 
 def read_grid(op: ir.Operation) -> Grid | None:
@@ -145,7 +149,7 @@ def read_grid(op: ir.Operation) -> Grid | None:
         if op.name == "sdy.mesh":
             name = expect(op, "sym_name", ir.StringAttr, "a string").value
             if "mesh" not in op.attributes:
-                raise ShardError(f"'sdy.mesh' op @{name} has no attribute 'mesh'")
+                raise ShardError(f"'sdy.mesh' op {as_symbol(name)} has no attribute 'mesh'")
             grid = read_mesh(str(op.attributes["mesh"]), name)
             return replace(grid, stage_axes=_stage_axes(op, grid.rank))
     return None
@@ -156,14 +160,14 @@ def _read_cluster(op: ir.Operation) -> Grid:
     name = expect(op, "sym_name", ir.StringAttr, "a string").value
     rank = integer(expect(op, "rank", ir.IntegerAttr, "an integer"))
     if not 0 <= rank <= _MAX_RANK:
-        raise ShardError(f"cluster @{name} has rank {rank}: expected 0 to {_MAX_RANK}")
+        raise ShardError(f"cluster {as_symbol(name)} has rank {rank}: expected 0 to {_MAX_RANK}")
     sizes = ints(op.attributes["dim_sizes"]) if "dim_sizes" in op.attributes else []
     if len(sizes) > rank:
-        raise ShardError(f"cluster @{name} of rank {rank} has {len(sizes)} dim_sizes")
+        raise ShardError(f"cluster {as_symbol(name)} of rank {rank} has {len(sizes)} dim_sizes")
     known = [None if size in (0, -1, DYNAMIC) else size for size in sizes]
     devices = tuple(ints(op.attributes["device_ids"])) if "device_ids" in op.attributes else ()
     if devices and (len(sizes) < rank or None in known):
-        raise ShardError(f"cluster @{name} has device_ids, and sizes that are not known")
+        raise ShardError(f"cluster {as_symbol(name)} has device_ids, and sizes that are not known")
     shape = (*known, *(None,) * (rank - len(sizes)))
     return Grid(name, shape, _names(op, "axis_names"), devices, _stage_axes(op, rank))
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from shard_dialect.errors import listed
+from shard_dialect.errors import as_symbol, listed
 from shard_dialect.model.grid import (
     Axes,
     Axis,
@@ -186,7 +186,11 @@ class Annotation:
             numbers = ("unit" if each is None else str(each) for each in self.priorities)
             fields.append(f"priority = [{', '.join(numbers)}]")
         if self.replicated:
-            fields.append(f"replicated = {axes_text(self.replicated)}")
+            known = grid is not None and all(
+                full_axis(axis) < grid.rank for axis in self.replicated
+            )
+            spelled = grid.axes_text if grid is not None and known else axes_text
+            fields.append(f"replicated = {spelled(self.replicated)}")
         return joined(lists, fields)
 
 
@@ -250,5 +254,5 @@ def _axis(axis: str | Axis, grid: Grid) -> Axis:
     names = [grid.axis_name(each) for each in range(grid.rank)]
     if axis not in names:
         known = grid.axes_text(range(grid.rank))[1:-1] or "none"
-        raise ShardingError(f'grid @{grid.name} has no axis "{axis}"; its axes: {known}')
+        raise ShardingError(f'grid {as_symbol(grid.name)} has no axis "{axis}"; its axes: {known}')
     return names.index(axis)

@@ -27,7 +27,7 @@ from functools import lru_cache
 from itertools import pairwise
 from numbers import Integral
 
-from shard_dialect.errors import ShardError, listed
+from shard_dialect.errors import ShardError, as_symbol, listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +190,9 @@ class Grid:
     ) -> None:
         given = (
             name,
-            listed(f"the shape of grid @{name}", shape, "(2, 4)"),
-            listed(f"axes of grid @{name}", axes, '("data", "model")'),
-            listed(f"device_ids of grid @{name}", device_ids, "(0, 1)"),
+            listed(f"the shape of grid {as_symbol(name)}", shape, "(2, 4)"),
+            listed(f"axes of grid {as_symbol(name)}", axes, '("data", "model")'),
+            listed(f"device_ids of grid {as_symbol(name)}", device_ids, "(0, 1)"),
             tuple(stage_axes),
         )
         for field, value in zip(self.__slots__, given, strict=True):
@@ -204,11 +204,13 @@ class Grid:
             given: object = size
             if given is not None and not isinstance(given, Integral):
                 raise ShardError(
-                    f"grid @{self.name} has size {size!r} on axis {axis}: sizes are integers"
+                    f"grid {as_symbol(self.name)} has size {size!r} on axis {axis}: sizes "
+                    "are integers"
                 )
             if size is not None and size < 1:
                 raise ShardError(
-                    f"grid @{self.name} has size {size} on axis {axis}: sizes are at least 1"
+                    f"grid {as_symbol(self.name)} has size {size} on axis {axis}: sizes are "
+                    "at least 1"
                 )
         if self.axes == tuple(map(_default_name, range(self.rank))):
             object.__setattr__(self, "axes", ())
@@ -218,25 +220,28 @@ class Grid:
     def _check_names(self) -> None:
         if self.axes and len(self.axes) != self.rank:
             raise ShardError(
-                f"grid @{self.name} has {len(self.axes)} axis names for {self.rank} axes"
+                f"grid {as_symbol(self.name)} has {len(self.axes)} axis names for {self.rank} axes"
             )
         for name in self.axes:
             if self.axes.count(name) > 1:
-                raise ShardError(f'grid @{self.name} has two axes named "{name}"')
+                raise ShardError(f'grid {as_symbol(self.name)} has two axes named "{name}"')
 
     def _check_devices(self) -> None:
         ids = self.device_ids
         if not ids:
             return
         if min(ids) < 0:
-            raise ShardError(f"grid @{self.name} has device id {min(ids)}: ids are not negative")
+            raise ShardError(
+                f"grid {as_symbol(self.name)} has device id {min(ids)}: ids are not negative"
+            )
         if not self.shape and len(ids) > 1:
-            raise ShardError(f"grid @{self.name} has {len(ids)} device ids and no axes")
+            raise ShardError(f"grid {as_symbol(self.name)} has {len(ids)} device ids and no axes")
         if self.size == len(ids) == 1 and (not self.shape or ids != (0,)):
             return  # it may be any of the devices
         if len(ids) != self.size or sorted(ids) != list(range(len(ids))):
             raise ShardError(
-                f"grid @{self.name} of {self.size} devices has device ids {list(ids)}: expected "
+                f"grid {as_symbol(self.name)} of {self.size} devices has device ids "
+                f"{list(ids)}: expected "
                 f"each of 0 to {self.size - 1} once"
             )
         if list(ids) == sorted(ids):
@@ -394,12 +399,15 @@ class Grid:
         size = self.shape[axis]
         if size is None:
             raise ShardError(
-                f"grid @{self.name} has an unknown size on axis {axis}: give its size to go on"
+                f"grid {as_symbol(self.name)} has an unknown size on axis {axis}: give its "
+                "size to go on"
             )
         return size
 
     def __str__(self) -> str:
-        return f"@{self.name}({'x'.join('?' if s is None else str(s) for s in self.shape)})"
+        return (
+            f"{as_symbol(self.name)}({'x'.join('?' if s is None else str(s) for s in self.shape)})"
+        )
 
 
 def _default_name(axis: int) -> str:

@@ -25,7 +25,7 @@ from itertools import pairwise
 from math import gcd, prod
 from typing import Literal, Protocol, get_args
 
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.model.grid import (
     Axes,
     Axis,
@@ -464,7 +464,7 @@ class Sharding:
         halos, offsets = (["halo"] if self.halos else []), (["offsets"] if self.offsets else [])
         partial = f", partial {self.reduction} along {axes_text(self.partial)}"
         return table_html(
-            f"{self} on @{self.grid}{partial if self.partial else ''}",
+            f"{self} on {as_symbol(self.grid)}{partial if self.partial else ''}",
             ["dimension", "split along axes", *halos, *offsets],
             rows,
         )
@@ -495,7 +495,8 @@ def check_axes(axes: Axes, grid: Grid, what: _InNotation) -> None:
     for axis in axes:
         if full_axis(axis) >= grid.rank:
             raise ShardingError(
-                f"grid axis {full_axis(axis)} in sharding {what} is not in grid @{grid.name} "
+                f"grid axis {full_axis(axis)} in sharding {what} is not in grid "
+                f"{as_symbol(grid.name)} "
                 f"of rank {grid.rank}"
             )
     for a, b in pairwise(axes):

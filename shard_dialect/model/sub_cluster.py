@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd
 
+from shard_dialect.errors import as_symbol
 from shard_dialect.model.grid import Axis, Grid, SubAxis
 from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.sharding import ShardingError
@@ -88,7 +89,7 @@ class SubCluster:
         return " and ".join(texts) or f"axes of {grid} that cross those of others"
 
     def __str__(self) -> str:
-        return f"@{self.name}({'x'.join(map(str, self.sizes))})"
+        return f"{as_symbol(self.name)}({'x'.join(map(str, self.sizes))})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterator
 from dataclasses import dataclass, field
 
+from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import annotate
 from shard_dialect.ir.diagnostics import error_at, names_in
@@ -172,7 +173,9 @@ class Calls:
                     continue
                 callee = callee_of(call)
                 if callee in on_path:
-                    raise error_at(call.location, f"function @{callee} calls itself: without end")
+                    raise error_at(
+                        call.location, f"function {as_symbol(callee)} calls itself: without end"
+                    )
                 if callee in self.functions and callee not in done:
                     path.append((callee, iter(self.calls[callee])))
                     on_path.add(callee)
@@ -345,7 +348,8 @@ def inline_call(call: ir.Operation, callee: ir.Operation | None) -> None:
         what = "is only declared" if callee is None else "has branches between blocks"
         raise error_at(
             call.location,
-            f"'func.call' op calls @{callee_of(call)}, which {what}: in a function with stages "
+            f"'func.call' op calls {as_symbol(callee_of(call))}, which {what}: in a "
+            "function with stages "
             "expected one block, to be inlined",
         )
     with ir.InsertionPoint(call), call.location:

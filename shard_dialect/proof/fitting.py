@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.proof.boundary import Place
@@ -25,7 +26,8 @@ def check_unsharded(function: Function) -> None:
         with function.location.context:
             raise error_at(
                 function.location,
-                f"@{function.name} is in the {function.form} form, which no longer has the "
+                f"{as_symbol(function.name)} is in the {function.form} form, which no "
+                "longer has the "
                 "unsharded program: name a file with that, as in --prove=FILE of shard-opt or "
                 "--reference of shard-run",
             )
@@ -35,7 +37,8 @@ def _check_form(local: Function) -> None:
     if local.form == "lowered":
         raise error_at(
             local.location,
-            f"@{local.name} is in the lowered form: nothing is proven of it; expected the local "
+            f"{as_symbol(local.name)} is in the lowered form: nothing is proven of it; "
+            "expected the local "
             "form, as `--spmd` writes it, or one before it",
         )
 
@@ -45,7 +48,8 @@ def _check_types(unsharded: Function, local: Function, kind: str) -> None:
     if len(expected) != len(types):
         raise error_at(
             local.location,
-            f"@{local.name} has {len(types)} {kind}s, and the unsharded program {len(expected)}: "
+            f"{as_symbol(local.name)} has {len(types)} {kind}s, and the unsharded program "
+            f"{len(expected)}: "
             "nothing is compared",
         )
     for number, type_ in enumerate(expected):
@@ -55,7 +59,8 @@ def _check_types(unsharded: Function, local: Function, kind: str) -> None:
         if (shape, _element(type_)) != (whole.shape, _element(whole)):
             raise error_at(
                 local.location,
-                f"{kind} {number} of @{local.name} is a {_bare(whole)}, and that of the unsharded "
+                f"{kind} {number} of {as_symbol(local.name)} is a {_bare(whole)}, and that "
+                "of the unsharded "
                 f"program a {_bare(type_)}: nothing is compared",
             )
 

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import choose_function
 from shard_dialect.ir.bindings import ir, linalg_queries
 from shard_dialect.ir.diagnostics import error_at, location_text, name_in
 from shard_dialect.proof.tiles import listed_shardings
@@ -180,14 +180,8 @@ class Program:
 
     def entry(self, name: str | None = None) -> Function:
         """The function to judge: the one named so, `main`, or the only public one."""
-        named = self.functions.get(name or "main")
-        if named is not None and not (name is None and named.is_private):
-            return named
-        public = [each for each in self.functions.values() if not each.is_private]
-        if name is not None or len(public) != 1:
-            known = ", ".join(f"@{each}" for each in self.functions) or "none"
-            raise ShardError(f"no function @{name or 'main'}; the module's functions: {known}")
-        return public[0]
+        public = [key for key, each in self.functions.items() if not each.is_private]
+        return self.functions[choose_function(name, public, list(self.functions))]
 
     def names(self) -> set[str]:
         """The names of all ops."""

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from shard_dialect.abi.tensor_types import Array, TensorType
 from shard_dialect.backends.xla.xla_devices import XlaExecutable
-from shard_dialect.errors import ShardError, check_one_of
+from shard_dialect.errors import ShardError, as_symbol, check_one_of
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.diagnostics import listening
 from shard_dialect.ir.reading.source import Source
@@ -188,7 +188,8 @@ class CompiledProgram:
         count = len(self.program.arguments)
         if len(arguments) != count:
             raise ShardError(
-                f"@{self.program.entry} takes {count} arguments, and was given {len(arguments)}"
+                f"{as_symbol(self.program.entry)} takes {count} arguments, and was given "
+                f"{len(arguments)}"
             )
 
     def _drawn(self, seed: int) -> list[Array]:

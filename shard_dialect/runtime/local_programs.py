@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from shard_dialect.abi.lowered_program import Boundary, Program, Site, find_function, read_boundary
 from shard_dialect.abi.tensor_types import TensorType, dtype_of
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import boundary, functions_of, name_of
@@ -88,7 +88,7 @@ def _calls(
             if op.name == "func.call":
                 callee = op.attributes["callee"].value
                 if callee not in functions:
-                    raise ShardError(f"cannot run @{callee}: it is only declared")
+                    raise ShardError(f"cannot run {as_symbol(callee)}: it is only declared")
                 if callee not in known:
                     known[callee] = _calls(functions, callee, shardings, known)
                 calls += [site.run(runs) for site in known[callee]]

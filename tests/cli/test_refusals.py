@@ -396,3 +396,32 @@ def test_a_search_takes_time(seconds: str) -> None:
 
 def test_a_misspelt_flag_has_the_nearest_one(run: Program) -> None:
     assert_refused(run("examples/mlp_1d.mlir", "--chek"), "--chek: did you mean '--check'?")
+
+
+_TWO = "".join(
+    f"func.func @{name}(%x: tensor<4xf32>) -> tensor<4xf32> {{ return %x : tensor<4xf32> }}\n"
+    for name in (r'"a b"', r'"c\22d"')
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "said"),
+    [
+        ("", [], "the module has no function to run"),
+        (
+            _TWO,
+            [],
+            "which function to run is not clear: name one @main, or with --entry; "
+            r'of @"a b", @"c\22d"',
+        ),
+        (_TWO, ["--entry=z"], r'there is no function @z to run; there are @"a b", @"c\22d"'),
+    ],
+)
+def test_every_program_says_the_same_of_a_file(
+    text: str, options: list[str], said: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "in.mlir"
+    file.write_text(text)
+    for program, files in (("run", [file]), ("report", [file]), ("prove", [file, file])):
+        done = run_child([sys.executable, "-m", f"shard_dialect.{program}", *files, *options])
+        assert_refused(done, said)

@@ -14,7 +14,7 @@ from shard_dialect.analysis.changes.what_if_question import Question, edits_for
 from shard_dialect.analysis.program_costs import micro, signed_micro
 from shard_dialect.analysis.program_report import DEVICE_MODEL, ProgramReport, report_on
 from shard_dialect.analysis.reasons.explained_passes import imported
-from shard_dialect.errors import of_option
+from shard_dialect.errors import as_symbol, of_option
 from shard_dialect.ir.bindings import ir
 from shard_dialect.model.devices.device_model import DeviceModel
 from shard_dialect.model.notebook_html import print_text, table_html
@@ -45,7 +45,7 @@ class Comparison:
     _repr_pretty_ = print_text
 
     def _repr_html_(self) -> str:
-        return table_html(f"@{self.after.entry}, each device", _HEAD, self._rows())
+        return table_html(f"{as_symbol(self.after.entry)}, each device", _HEAD, self._rows())
 
     def __str__(self) -> str:
         return (

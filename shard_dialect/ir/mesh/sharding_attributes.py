@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.function import BOUNDARY, boundary
@@ -45,8 +46,10 @@ class Shardings:
     def grid(self, name: str) -> Grid:
         """The grid with this name. Raises `ShardingError` if it is not declared."""
         if name not in self.grids:
-            known = ", ".join(f"@{known}" for known in self.grids) or "none"
-            raise ShardingError(f"grid @{name} is not declared; the module's grids: {known}")
+            known = ", ".join(as_symbol(known) for known in self.grids) or "none"
+            raise ShardingError(
+                f"grid {as_symbol(name)} is not declared; the module's grids: {known}"
+            )
         return self.grids[name]
 
     def read(self, attribute: ir.Attribute, rank: int) -> Sharding:
@@ -254,5 +257,5 @@ def check_stages(op: ir.Operation, module: ir.Operation) -> None:
 def check_stage(name: str, module: ir.Operation, *, or_grid: bool = False) -> None:
     """Raise `ShardingError` unless the module declares a sub-cluster, or a grid, of this name."""
     if name not in (grids_of(module) if or_grid else sub_clusters_of(module)):
-        known = ", ".join(f"@{stage}" for stage in sub_clusters_of(module)) or "none"
-        raise ShardingError(f"stage @{name} is not declared; the parts of grids: {known}")
+        known = ", ".join(as_symbol(stage) for stage in sub_clusters_of(module)) or "none"
+        raise ShardingError(f"stage {as_symbol(name)} is not declared; the parts of grids: {known}")

@@ -4,24 +4,12 @@ from __future__ import annotations
 
 import re
 
+from shard_dialect.errors import quoted
+
+__all__ = ["quoted", "unquoted"]
+
 _ESCAPE = re.compile(rb'\\(?:([0-9A-Fa-f]{2})|([\\"nt]))')
 _MEANT = {b"\\": b"\\", b'"': b'"', b"n": b"\n", b"t": b"\t"}
-
-
-def quoted(text: str) -> str:
-    r"""The string literal of `text`, as MLIR prints it.
-
-    >>> print(quoted('a"\n\\é'))
-    "a\22\0A\\\C3\A9"
-    """
-    data = text.encode(errors="surrogateescape")
-    return '"' + "".join(map(_escaped, data)) + '"'
-
-
-def _escaped(byte: int) -> str:
-    if byte == ord("\\"):
-        return "\\\\"
-    return chr(byte) if 32 <= byte < 127 and byte != ord('"') else f"\\{byte:02X}"
 
 
 def unquoted(token: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.mesh.attributes import expect, integer
@@ -48,9 +49,9 @@ class SdyReader:
         elif tensor_sharding.mesh in self.grids:
             grid = self.grids[tensor_sharding.mesh]
         else:
-            known = ", ".join(f"@{name}" for name in self.grids) or "none"
+            known = ", ".join(as_symbol(name) for name in self.grids) or "none"
             raise ShardingError(
-                f"mesh @{tensor_sharding.mesh} is not declared; the module's: {known}"
+                f"mesh {as_symbol(tensor_sharding.mesh)} is not declared; the module's: {known}"
             )
         if isinstance(type_, ir.UnrankedTensorType):
             raise ShardingError(f"has a sharding for a {type_}, which has no rank")

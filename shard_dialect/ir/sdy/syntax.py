@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
+from shard_dialect.errors import as_symbol
 from shard_dialect.ir.reading.string_literals import quoted, unquoted
 from shard_dialect.model import (
     REDUCTIONS,
@@ -83,7 +84,7 @@ class TensorSharding:
     reduction: Reduction = "sum"
 
     def __str__(self) -> str:
-        mesh = _symbol(self.mesh) if isinstance(self.mesh, str) else f"mesh{mesh_body(self.mesh)}"
+        mesh = as_symbol(self.mesh) if isinstance(self.mesh, str) else f"mesh{mesh_body(self.mesh)}"
         text = f"<{mesh}, [{', '.join(map(str, self.dims))}]"
         reduction = "" if self.reduction == "sum" else self.reduction
         sides = (("replicated=", self.replicated), (f"unreduced={reduction}", self.unreduced))
@@ -91,10 +92,6 @@ class TensorSharding:
             if axes:
                 text += f", {name}{{{', '.join(map(str, axes))}}}"
         return text + ">"
-
-
-def _symbol(name: str) -> str:
-    return f"@{name}" if re.fullmatch(r"[A-Za-z_][\w$.]*", name, re.ASCII) else f"@{quoted(name)}"
 
 
 def read_mesh(text: str, name: str) -> Grid:
@@ -330,7 +327,8 @@ def to_annotation(tensor_sharding: TensorSharding, grid: Grid, rank: int) -> Ann
     if is_maximal(grid):
         if tensor_sharding.dims or tensor_sharding.replicated or tensor_sharding.unreduced:
             raise ShardingError(
-                f"sharding {tensor_sharding} on the one device of mesh @{grid.name}: expected no "
+                f"sharding {tensor_sharding} on the one device of mesh "
+                f"{as_symbol(grid.name)}: expected no "
                 "dimensions "
                 "and no axes"
             )
@@ -396,7 +394,7 @@ def axis_number(name: str, grid: Grid, where: object) -> int:
     if name not in names:
         known = ", ".join(f'"{each}"' for each in names) or "none"
         raise ShardingError(
-            f'axis "{name}" in {where} is not in mesh @{grid.name}; its axes: {known}'
+            f'axis "{name}" in {where} is not in mesh {as_symbol(grid.name)}; its axes: {known}'
         )
     return names.index(name)
 
@@ -413,7 +411,9 @@ def _axis(ref: AxisRef, grid: Grid, where: object) -> Axis:
 def _ordered(refs: Sequence[AxisRef], what: str, grid: Grid, where: object) -> Axes:
     axes = _axes(refs, grid, where)
     if list(axes) != sorted(axes, key=in_order):
-        raise ShardingError(f"{what} axes of {where} are not in the order of mesh @{grid.name}")
+        raise ShardingError(
+            f"{what} axes of {where} are not in the order of mesh {as_symbol(grid.name)}"
+        )
     return axes
 
 

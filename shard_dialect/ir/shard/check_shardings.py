@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from shard_dialect.collectives.collective_record import CollectiveRecord
 from shard_dialect.collectives.collective_table import LOCAL
+from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import name_of
 from shard_dialect.ir.mesh.attributes import DYNAMIC, STAGES, STANDS_FOR, expect
@@ -73,7 +74,8 @@ def check_axes(split: Sequence[Sequence[int]], grid: Grid) -> None:
     for axis in used:
         if not 0 <= axis < grid.rank:
             raise ShardingError(
-                f"grid axis {axis} in split axes {lists(split)} is not in grid @{grid.name} "
+                f"grid axis {axis} in split axes {lists(split)} is not in grid "
+                f"{as_symbol(grid.name)} "
                 f"of rank {grid.rank}"
             )
         if used.count(axis) > 1:
@@ -292,14 +294,14 @@ def check_coordinates(key: str, device: Sizes, grid: Grid, axes: Sequence[int]) 
     if len(device) != len(axes):
         raise ShardingError(
             f"has {len(device)} coordinates in {key} = {shown(device)}, expected {len(axes)}: "
-            f"one for each of the axes {list(axes)} of grid @{grid.name}"
+            f"one for each of the axes {list(axes)} of grid {as_symbol(grid.name)}"
         )
     for axis, at in zip(axes, device, strict=True):
         size = grid.shape[axis]
         if at is not None and (at < 0 or (size is not None and at >= size)):
             raise ShardingError(
                 f"has coordinate {at} in {key} = {shown(device)} on axis {axis} of grid "
-                f"@{grid.name}, of size {'?' if size is None else size}"
+                f"{as_symbol(grid.name)}, of size {'?' if size is None else size}"
             )
 
 
@@ -356,9 +358,11 @@ def _check_collective(op: ir.Operation, shardings: Shardings, record: Collective
 def _check_grid(op: ir.Operation, _: Shardings) -> None:
     sizes = [size for size in sizes_in(op, "shape") if size is not None]
     if 0 in sizes:
-        raise ShardingError(f"grid @{name_of(op)} has size 0 on an axis: sizes are at least 1")
+        raise ShardingError(
+            f"grid {as_symbol(name_of(op))} has size 0 on an axis: sizes are at least 1"
+        )
     if prod(sizes) > MOST_DEVICES:
-        raise ShardingError(f"grid @{name_of(op)} has more than {MOST_DEVICES} devices")
+        raise ShardingError(f"grid {as_symbol(name_of(op))} has more than {MOST_DEVICES} devices")
 
 
 def _check_neighbors(op: ir.Operation, shardings: Shardings) -> None:
@@ -366,7 +370,8 @@ def _check_neighbors(op: ir.Operation, shardings: Shardings) -> None:
     check_axes([tuple(op.attributes["split_axes"])], grid)
     if len(op.operands) != grid.rank:
         raise ShardingError(
-            f"has {len(op.operands)} device coordinates for grid @{grid.name} of rank {grid.rank}"
+            f"has {len(op.operands)} device coordinates for grid {as_symbol(grid.name)} of "
+            f"rank {grid.rank}"
         )
 
 

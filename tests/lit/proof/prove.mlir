@@ -50,7 +50,7 @@
 // MISSING: error: the following arguments are required: LOCAL
 // TWICE: error: standard input is given as both programs: name a file
 // NONE: error: cannot read '{{.*}}prove.mlir.tmp.none': no such file or directory
-// ENTRY: prove.mlir:1:1: error: no function @third; the module's functions: @main, @other, @boxed
+// ENTRY: prove.mlir:1:1: error: there is no function @third to run; there are @main, @other, @boxed
 // FORM: prove.mlir.tmp.local:{{[0-9]+}}:3: error: @main is in the local form, which no longer has the unsharded program
 // COUNT: prove.mlir.tmp.local:{{[0-9]+}}:3: error: @main has 1 arguments, and the unsharded program 3: nothing is compared
 // CUT: prove.mlir.tmp.cut:{{[0-9]+}}:{{[0-9]+}}: error: expected

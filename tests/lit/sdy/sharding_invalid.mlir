@@ -97,7 +97,7 @@ func.func @overlapping_sub_axes(%x: tensor<8x8xf32> {sdy.sharding = #sdy.shardin
 // -----
 
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=8, "y"=2]>, sym_name = "m"}> : () -> ()
-// expected-error@+1 {{'func.func' op in <@m, [{"x":(1)2, "x":(2)4}, {}]>: sub-axes 0:(1)2 and 0:(2)4 in [["0:(1)2", "0:(2)4"], []] are one}}
+// expected-error@+1 {{'func.func' op in <@m, [{"x":(1)2, "x":(2)4}, {}]>: sub-axes x:(1)2 and x:(2)4 in [["x":(1)2, "x":(2)4], []] are one}}
 func.func @neighbours_that_are_one(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@m, [{"x":(1)2, "x":(2)4}, {}]>}) {
   return
 }
@@ -105,7 +105,7 @@ func.func @neighbours_that_are_one(%x: tensor<8x8xf32> {sdy.sharding = #sdy.shar
 // -----
 
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=8, "y"=2]>, sym_name = "m"}> : () -> ()
-// expected-error@+1 {{'func.func' op in <@m, [{}, {}], replicated={"x":(1)2, "x":(2)4}>: sub-axes 0:(1)2 and 0:(2)4 in [[], [], {replicated = ["0:(1)2", "0:(2)4"]}] are one}}
+// expected-error@+1 {{'func.func' op in <@m, [{}, {}], replicated={"x":(1)2, "x":(2)4}>: sub-axes x:(1)2 and x:(2)4 in [[], [], {replicated = ["x":(1)2, "x":(2)4]}] are one}}
 func.func @replicated_neighbours_that_are_one(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@m, [{}, {}], replicated={"x":(1)2, "x":(2)4}>}) {
   return
 }
@@ -137,7 +137,7 @@ func.func @unreduced_out_of_order(%x: tensor<8x8xf32> {sdy.sharding = #sdy.shard
 // -----
 
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=8, "y"=2]>, sym_name = "m"}> : () -> ()
-// expected-error@+1 {{'func.func' op in <@m, [{"x":(1)3}, {}]>: sub-axis 0:(1)3 in sharding [["0:(1)3"], []] ends at 3, which does not divide axis 0 of size 8}}
+// expected-error@+1 {{'func.func' op in <@m, [{"x":(1)3}, {}]>: sub-axis x:(1)3 in sharding [["x":(1)3], []] ends at 3, which does not divide axis x of size 8}}
 func.func @a_sub_axis_that_does_not_divide(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@m, [{"x":(1)3}, {}]>}) {
   return
 }
@@ -145,7 +145,7 @@ func.func @a_sub_axis_that_does_not_divide(%x: tensor<8x8xf32> {sdy.sharding = #
 // -----
 
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=8, "y"=2]>, sym_name = "m"}> : () -> ()
-// expected-error@+1 {{'func.func' op in <@m, [{"x":(3)2}, {}]>: sub-axis 0:(3)2 in sharding [["0:(3)2"], []] ends at 6, which does not divide axis 0 of size 8}}
+// expected-error@+1 {{'func.func' op in <@m, [{"x":(3)2}, {}]>: sub-axis x:(3)2 in sharding [["x":(3)2], []] ends at 6, which does not divide axis x of size 8}}
 func.func @a_pre_size_that_does_not_divide(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@m, [{"x":(3)2}, {}]>}) {
   return
 }
@@ -153,7 +153,7 @@ func.func @a_pre_size_that_does_not_divide(%x: tensor<8x8xf32> {sdy.sharding = #
 // -----
 
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=8, "y"=2]>, sym_name = "m"}> : () -> ()
-// expected-error@+1 {{'func.func' op in <@m, [{"x":(4)4}, {}]>: sub-axis 0:(4)4 in sharding [["0:(4)4"], []] ends at 16, which does not divide axis 0 of size 8}}
+// expected-error@+1 {{'func.func' op in <@m, [{"x":(4)4}, {}]>: sub-axis x:(4)4 in sharding [["x":(4)4], []] ends at 16, which does not divide axis x of size 8}}
 func.func @a_sub_axis_past_the_end(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@m, [{"x":(4)4}, {}]>}) {
   return
 }
@@ -161,7 +161,7 @@ func.func @a_sub_axis_past_the_end(%x: tensor<8x8xf32> {sdy.sharding = #sdy.shar
 // -----
 
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=8, "y"=2]>, sym_name = "m"}> : () -> ()
-// expected-error@+1 {{'func.func' op in <@m, [{"x":(1)8}, {}]>: sub-axis 0:(1)8 in sharding [["0:(1)8"], []] is all of axis 0: write 0}}
+// expected-error@+1 {{'func.func' op in <@m, [{"x":(1)8}, {}]>: sub-axis x:(1)8 in sharding [["x":(1)8], []] is all of axis x: write x}}
 func.func @a_sub_axis_that_is_all(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@m, [{"x":(1)8}, {}]>}) {
   return
 }
@@ -169,7 +169,7 @@ func.func @a_sub_axis_that_is_all(%x: tensor<8x8xf32> {sdy.sharding = #sdy.shard
 // -----
 
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=8, "y"=2]>, sym_name = "m"}> : () -> ()
-// expected-error@+1 {{'func.func' op in <@m, [{"x":(2)1}, {}]>: sub-axis 0:(2)1 in sharding [["0:(2)1"], []]}}
+// expected-error@+1 {{'func.func' op in <@m, [{"x":(2)1}, {}]>: sub-axis x:(2)1 in sharding [["x":(2)1], []]}}
 func.func @a_sub_axis_of_size_1(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@m, [{"x":(2)1}, {}]>}) {
   return
 }
@@ -177,7 +177,7 @@ func.func @a_sub_axis_of_size_1(%x: tensor<8x8xf32> {sdy.sharding = #sdy.shardin
 // -----
 
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=8, "y"=2]>, sym_name = "m"}> : () -> ()
-// expected-error@+1 {{'func.func' op in <@m, [{"x":(0)2}, {}]>: sub-axis 0:(0)2 in sharding [["0:(0)2"], []]}}
+// expected-error@+1 {{'func.func' op in <@m, [{"x":(0)2}, {}]>: sub-axis x:(0)2 in sharding [["x":(0)2], []]}}
 func.func @a_pre_size_of_0(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@m, [{"x":(0)2}, {}]>}) {
   return
 }
@@ -185,7 +185,7 @@ func.func @a_pre_size_of_0(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@m,
 // -----
 
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=8, "y"=2]>, sym_name = "m"}> : () -> ()
-// expected-error@+1 {{'func.func' op in <@m, [{"x":(-1)2}, {}]>: sub-axis 0:(-1)2 in sharding [["0:(-1)2"], []]}}
+// expected-error@+1 {{'func.func' op in <@m, [{"x":(-1)2}, {}]>: sub-axis x:(-1)2 in sharding [["x":(-1)2], []]}}
 func.func @a_negative_pre_size(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@m, [{"x":(-1)2}, {}]>}) {
   return
 }
