@@ -1,0 +1,59 @@
+"""Small collectives of one kind, written by hand and drawn, become one and compute the same."""
+
+from random import Random
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.sharding import PartitionSpec as P
+
+import shard_dialect as sd
+
+MESH = jax.make_mesh((2, 4), ("a", "b"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
+KINDS = {
+    "all_gather": lambda x, dim, axes: lax.all_gather(x, axes, axis=dim, tiled=True),
+    "reduce_scatter": lambda x, dim, axes: lax.psum_scatter(
+        x, axes, scatter_dimension=dim, tiled=True
+    ),
+    "collective_permute": lambda x, dim, axes: lax.ppermute(
+        x, axes, [(i, (i + dim + 1) % (2 if axes == "a" else 4)) for i in range(2)]
+    ),
+    "all_reduce": lambda x, dim, axes: lax.psum(x, axes),
+}
+
+
+def drawn(kind: str, draw: Random) -> tuple[Any, list[np.ndarray]]:
+    """A function of shards that calls three to six collectives of a kind along one axis."""
+    axes, count = draw.choice(["a", "b"]), draw.randint(3, 6)
+    shift = draw.randrange(3)
+    shapes = [[draw.choice((4, 8)) for _ in range(draw.randint(1, 3))] for _ in range(count)]
+    dims = [shift if kind == "collective_permute" else draw.randrange(len(s)) for s in shapes]
+
+    def function(*shards: jax.Array) -> tuple[jax.Array, ...]:
+        made = [KINDS[kind](x, dim, axes) for x, dim in zip(shards, dims, strict=True)]
+        return tuple(jnp.tanh(each) for each in made)
+
+    # Eight shards after one another: each device has one of its own.
+    values = [
+        np.random.default_rng(draw.randrange(99)).normal(size=(8 * s[0], *s[1:])) for s in shapes
+    ]
+    specs = tuple(P(("a", "b")) for _ in shapes)
+    mapped = jax.shard_map(function, mesh=MESH, in_specs=specs, out_specs=specs, check_vma=False)
+    return mapped, [each.astype(np.float32) for each in values]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_bundle_of_any_kind_computes_the_same(kind: str, seed: int) -> None:
+    function, values = drawn(kind, Random(f"{kind} {seed}"))
+    module = sd.parse(jax.jit(function).lower(*values).as_text())
+    sd.run_pipeline(module, "spmd")
+    kinds = [entry.kind for entry in sd.communication(module).entries]
+    assert kinds.count(kind) == 1, kinds
+    for expected, found in zip(
+        jax.jit(function)(*values), sd.jax.jit(function)(*values), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
