@@ -31,6 +31,7 @@ def test_each_program_has_its_bytes() -> None:
     assert BYTES.keys() == PROGRAMS.keys()
 
 
+@pytest.mark.whole  # each has a number of its own
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_a_program_moves(name: str) -> None:
     module = sd.parse(text_of(name))
