@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from shard_dialect.passes.propagate.origins import Origin
 
@@ -42,9 +42,11 @@ class Why:
         """Why a collective is there that does what several would do: all of their reasons."""
         if len(whys) == 1:
             return whys[0]
-        return cls(
+        all_of = cls(
             *(
                 tuple(dict.fromkeys(each for why in whys for each in getattr(why, field.name)))
                 for field in fields(cls)
             )
         )
+        # Steps that several have in common are told once: then the annotations come last.
+        return replace(all_of, steps=tuple(sorted(all_of.steps, key=lambda each: each.annotation)))
