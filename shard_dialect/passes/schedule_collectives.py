@@ -1,6 +1,6 @@
 """Schedule the collectives of the local form: bundle them, do them in chunks, overlap them.
 
-`bundle-collectives` joins small collectives that do not depend on each other into one.
+`bundle-collectives` joins small all-reduces that do not depend on each other into one.
 
     %2 = shard.all_reduce %0 : tensor<4xf32>
     %3 = shard.all_reduce %1 : tensor<2x3xf32>
@@ -9,10 +9,11 @@
     %b = shard.all_reduce %a : tensor<10xf32>
     %2, %3 = slices of %b, in their shapes
 
-The bytes moved are the same, and latency is saved. Permutations are joined likewise; so are
-all-gathers and reduce-scatters, whichever dimensions they are along: in a bundle, the elements for
-each device of the group are a row. Two all-to-alls that follow on each other, along other axes,
-become one among the devices along all of these axes, which moves fewer bytes:
+The bytes moved are the same, and latency is saved. With `gathers`, permutations are joined
+likewise, and so are all-gathers and reduce-scatters, whichever dimensions they are along: in a
+bundle, the elements for each device of the group are a row. Two all-to-alls that follow on each
+other, along other axes, become one among the devices along all of these axes, which moves fewer
+bytes:
 
     %1 = shard.all_to_all %0 along axis 0     each device sends 1/2 of its shard, and then 3/4
     %2 = shard.all_to_all %1 along axis 1
@@ -160,21 +161,24 @@ def release_collectives(module: ir.Operation) -> Outcome:
     return None
 
 
-_GATHER, _SCATTER = "shard.all_gather", "shard.reduce_scatter"
-_BUNDLED = (_SCATTER, "shard.all_reduce", "mesh.collective_permute", _GATHER)
-"""What one makes is often the operand of a later one."""
+_GATHER, _SCATTER, _REDUCE = "shard.all_gather", "shard.reduce_scatter", "shard.all_reduce"
+_ALL = (_SCATTER, _REDUCE, "mesh.collective_permute", _GATHER)
+"""In an order in which what one makes is often the operand of a later one."""
 _ALONG = {_GATHER: "gather_axis", _SCATTER: "scatter_axis"}
 
 
 @needs(forms=("local",))
 @dataclass(frozen=True)
 class BundleCollectives(Pass):
-    """Join small collectives of one kind and group, and all-to-alls that follow on each other."""
+    """Join small all-reduces of one kind and group, and all-to-alls that follow on each other."""
 
     name = "bundle-collectives"
 
     bytes: int = 65536
     """The largest number of bytes of one bundle."""
+    gathers: bool = False
+    """Join gathers, reduce-scatters and permutations, too. It takes copies, and pays where devices
+    are processes, which wait for each other at each collective."""
 
     def rewrite(self, module: ir.Operation) -> None:
         """Bundle the collectives of each function in the local form."""
@@ -182,7 +186,7 @@ class BundleCollectives(Pass):
         for handle in local_functions(module):
             for op in [each for each in walk(handle) if each.name == _EXCHANGE]:
                 _join_exchanges(op, shardings)
-            for kind in _BUNDLED:
+            for kind in _ALL if self.gathers else (_REDUCE,):
                 for bundle in bundles(handle, kind, self.bytes):
                     _join(bundle)
 

@@ -53,6 +53,8 @@ def compile_sharded(
     lower = "lower{target=mpi}" if native_mpi else "lower"
     if in_ranks or native_mpi:
         lower = f"check-meetings,{lower}"
+    if in_ranks:
+        lower = f"bundle-collectives{{gathers=true}},{lower}"
 
     def compile_it() -> Executable:
         with source.file_locations():

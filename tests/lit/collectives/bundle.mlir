@@ -2,6 +2,7 @@
 //
 // RUN: shard-opt %s --bundle-collectives | filecheck %s
 // RUN: shard-opt %s --optimize-collectives | filecheck %s
+// RUN: shard-opt %s --bundle-collectives=gathers | filecheck %s --check-prefix=ALL
 // RUN: shard-opt %s --bundle-collectives="bytes=32" | filecheck %s --check-prefix=SMALL
 
 shard.grid @g(shape = 2x2)
@@ -59,10 +60,10 @@ func.func @nothing(%a: tensor<4xf32>, %b: tensor<0xf32>) -> (tensor<4xf32>, tens
 }
 
 // Gathers along other dimensions: in a bundle, what one device has is a row.
-// CHECK-LABEL: func.func @gathers
-// CHECK: shard.all_gather {{.*}} gather_axis = 0 : tensor<1x14xf32> -> tensor<2x14xf32>
-// CHECK-NOT: shard.all_gather
-// CHECK: return
+// ALL-LABEL: func.func @gathers
+// ALL: shard.all_gather {{.*}} gather_axis = 0 : tensor<1x14xf32> -> tensor<2x14xf32>
+// ALL-NOT: shard.all_gather
+// ALL: return
 func.func @gathers(%a: tensor<2x4xf32>, %b: tensor<6xf32>) -> (tensor<2x8xf32>, tensor<12xf32>) attributes {mesh.form = "local"} {
   %0 = shard.all_gather %a on @g grid_axes = [0] gather_axis = 1 : tensor<2x4xf32> -> tensor<2x8xf32>
   %1 = shard.all_gather %b on @g grid_axes = [0] gather_axis = 0 : tensor<6xf32> -> tensor<12xf32>

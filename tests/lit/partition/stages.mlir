@@ -1,6 +1,6 @@
 // Each device does the work of its own stage, in branches; all devices meet outside of them.
 //
-// RUN: shard-opt %s --spmd --skip=bundle-collectives | filecheck %s
+// RUN: shard-opt %s --spmd | filecheck %s
 // RUN: shard-opt %s --spmd --lower | filecheck %s --check-prefix=LOWERED
 // RUN: not shard-opt %s --propagate --materialize --partition='results=whole' 2>&1 | filecheck %s --check-prefix=WHOLE
 

@@ -1,7 +1,7 @@
 // An op's own rule, as text, goes before that of its name; a custom call has no other.
 //
 // RUN: shard-opt %s --propagate | filecheck %s
-// RUN: shard-opt %s --spmd --skip=bundle-collectives | filecheck %s --check-prefix=LOCAL
+// RUN: shard-opt %s --spmd | filecheck %s --check-prefix=LOCAL
 
 "mesh.cluster"() {sym_name = "g", rank = 1 : i64, dim_sizes = [2]} : () -> ()
 
