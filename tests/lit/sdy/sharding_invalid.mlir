@@ -297,7 +297,7 @@ func.func @unranked(%x: tensor<*xf32> {sdy.sharding = #sdy.sharding<@m, []>}) {
 // -----
 
 "sdy.mesh"() <{mesh = #sdy.mesh<["x"=8, "y"=2]>, sym_name = "m"}> : () -> ()
-// expected-error@+1 {{'func.func' op grid @ has two axes named "x"}}
+// expected-error@+1 {{'func.func' op grid @"" has two axes named "x"}}
 func.func @an_inlined_mesh_with_an_axis_twice(%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<mesh<["x"=2, "x"=2]>, [{"x"}, {}]>}) {
   return
 }
