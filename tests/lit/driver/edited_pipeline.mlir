@@ -17,7 +17,7 @@
 // DISTRIBUTED: mesh.form = "distributed"
 // SKIPPED-NOT: rewrite-collectives
 // SKIPPED: partition{{.*}})
-// INSERTED: partition{arguments=pieces results=pieces},canonicalize{{.*}},cse,bundle-collectives{bytes=65536},symbol-dce)
+// INSERTED: partition{arguments=pieces results=pieces},canonicalize{{.*}},cse,bundle-collectives{bytes=65536 gathers=false},symbol-dce)
 // UNKNOWN: error: no pass 'partition' is in the pipeline: it has propagate, fold-grid-sizes, fold-collective-operands, import
 // GROUPS-NOT: propagate-shardings
 // GROUPS-NOT: import
