@@ -113,9 +113,9 @@ class _Sharing:
     def rebuild(self) -> None:
         """Write the loop anew, without the values that are carried no more."""
         loop = self.loop
-        dropped = {number: self._at(number, self.inits) for number in self.kept}
+        dropped = {self._at(number, self.inits) for number in self.kept}
         stays = [number for number in range(self.count) if number not in self.kept]
-        inits = [v for at, v in enumerate(self.inits) if at not in dropped.values()]
+        inits = [v for at, v in enumerate(self.inits) if at not in dropped]
         types = [loop.results[number].type for number in stays]
         attributes = {each.name: each.attr for each in loop.attributes}
         with ir.InsertionPoint(loop), loop.location:

@@ -238,7 +238,7 @@ def are_disjoint(
 
 LOOPS = ("scf.for", "stablehlo.while")
 MOST = 1024
-"""The most trips of one loop that is unrolled: each stage has a copy for each microbatch."""
+"""The most trips of one loop that is unrolled: each has a copy in each phase."""
 
 
 def unroll_loops(function: ir.Operation, batched: Collection[int]) -> None:

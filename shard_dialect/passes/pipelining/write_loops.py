@@ -304,8 +304,7 @@ class LoopWriter:
     # The loops.
 
     def _loop(self, phase: Phase) -> None:
-        written = {each for each in self.state if self.maker[each.value] in phase.passes}
-        carried = [each for each in self.state if each in written]
+        carried = [each for each in self.state if self.maker[each.value] in phase.passes]
         before = dict(self.state)
         loop, block = self.ops.loop(phase.begin, phase.end, [before[each] for each in carried])
         with ir.InsertionPoint(block):

@@ -20,7 +20,6 @@ from shard_dialect.backends.xla.jax_functions import find_lapack
 from shard_dialect.errors import first_line_of
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
-from shard_dialect.ir.building.build import create
 from shard_dialect.ir.building.reductions import is_identity
 from shard_dialect.ir.function import BOUNDARY, functions_of, name_of
 from shard_dialect.ir.walk import operations, walk
@@ -184,7 +183,8 @@ def _cut_chains(block: ir.Block) -> None:
 def _put_barrier(op: ir.Operation) -> None:
     results = list(op.results)
     with ir.InsertionPoint.after(op), op.location:
-        barrier = create("stablehlo.optimization_barrier", [each.type for each in results], results)
+        types = [each.type for each in results]
+        barrier = build.create("stablehlo.optimization_barrier", types, results)
     for result, behind in zip(results, barrier.results, strict=True):
         result.replace_all_uses_except(behind, barrier)
 
