@@ -129,9 +129,12 @@ class Windows:
 
     @cached_property
     def stay_in_bounds(self) -> bool:
-        """Whether every position that is read is between the first and the last element."""
+        """Whether no position that is read is where an element before or after all would be.
+
+        Other positions between such places, as those of a dilation, each device has of its own.
+        """
         ends = self.position(0), self.position(self.count - 1)
-        return min(ends) >= 0 and max(ends) + self.extent <= (self.size - 1) * self.base + 1
+        return min(ends) > -self.base and max(ends) + self.extent <= self.size * self.base
 
     def reading(self, devices: int) -> Reading | None:
         """The ranges that each of `devices` devices reads.

@@ -198,6 +198,33 @@ def test_what_reads_all_of_it_is_gathered() -> None:
     check(convolution("4", Along(24, 25, pad=(12, 12))), {"all_gather", "local_split"})
 
 
+def test_an_init_may_be_repeated_by_a_broadcast() -> None:
+    """As JAX writes it."""
+    one = "tensor<f32>"
+    text = pooling("4", "add", "0.0", Along(24, 3, pad=(1, 1)))
+    repeated = f"%i = stablehlo.broadcast_in_dim %c, dims = [] : ({one}) -> {one}"
+    head, constant, rest = text.partition("%i = stablehlo.constant dense<0.0> : tensor<f32>")
+    assert constant
+    text = f"{head}{constant.replace('%i', '%c')}\n{repeated}{rest}"
+    check(text, EXCHANGED)
+
+
+@pytest.mark.parametrize("value", ["2.0", "0.0"])
+@pytest.mark.parametrize("low", range(3))
+def test_padding_between_elements_stays_beside_them(low: int, value: str) -> None:
+    text = f"""
+    shard.grid @g(shape = 4)
+    func.func @main(%x: tensor<24xf32> {{mesh.sharding = #mesh.shard<@g, [[0]]>}})
+        -> (tensor<72xf32> {{mesh.sharding = #mesh.shard<@g, [[0]]>}}) {{
+      %c = stablehlo.constant dense<{value}> : tensor<f32>
+      %r = stablehlo.pad %x, %c, low = [{low}], high = [{2 - low}], interior = [2]
+        : (tensor<24xf32>, tensor<f32>) -> tensor<72xf32>
+      return %r : tensor<72xf32>
+    }}
+    """
+    check(text, BESIDE)
+
+
 @pytest.mark.parametrize("base", [2, 3])
 @pytest.mark.parametrize("grid", ["2", "4"])
 def test_a_dilated_operand(grid: str, base: int) -> None:

@@ -233,6 +233,17 @@ def test_complex_numbers() -> None:
     np.testing.assert_allclose(found, (a * b).T @ b, rtol=1e-4, atol=1e-4)
 
 
+def test_a_bitcast_of_complex_numbers_to_themselves() -> None:
+    t = "tensor<8x5xcomplex<f32>>"
+    text = cut_in_rows(
+        "complex<f32>",
+        "8x5xcomplex<f32>",
+        f"%c = stablehlo.bitcast_convert %a : ({t}) -> {t}\n %r = stablehlo.add %c, %b : {t}",
+    )
+    (a, b), (result,) = results_of(text)
+    assert np.array_equal(result, a + b)
+
+
 def test_a_padding_of_negative_zeros_keeps_its_sign() -> None:
     ops = """
       %z = stablehlo.constant dense<-0.0> : tensor<f32>

@@ -290,7 +290,7 @@ def is_constant(op: ir.Operation) -> bool:
 
 
 def splat_value(value: ir.Value) -> ir.Attribute | None:
-    """The repeated element of the splat constant that makes `value`, or whose shard it is.
+    """The repeated element of the splat constant whose elements `value` has.
 
     `None` if there is none, and for complex elements, which have no attributes.
     """
@@ -305,16 +305,29 @@ def constant_like(value: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
 
     The same op makes it, since `arith` has no constants of unsigned integers.
     """
+    value = _source(value)
     name, dense = value.owner.name, constant_value(value)
     assert dense is not None, "it is made by a constant"
     return create(name, [type_], [], {CONSTANTS[name]: resplat(dense, type_)}).results[0]
 
 
 def constant_behind(value: ir.Value) -> ir.Attribute | None:
-    """The attribute of the constant that makes `value`, or whose shard `value` is; else `None`."""
-    while not isinstance(value.owner, ir.Block) and value.owner.name == "mesh.local_split":
+    """The attribute of the constant whose elements `value` has; else `None`.
+
+    `value` is the constant, a shard of it, or repeats it, as JAX writes `broadcast_in_dim` of an
+    init that is a tensor of no dimensions.
+    """
+    return constant_value(_source(value))
+
+
+def _source(value: ir.Value) -> ir.Value:
+    """The value that has all elements that `value` has."""
+    while not isinstance(value.owner, ir.Block) and value.owner.name in _SAME_ELEMENTS:
         value = value.owner.operands[0]
-    return constant_value(value)
+    return value
+
+
+_SAME_ELEMENTS = ("mesh.local_split", "stablehlo.broadcast_in_dim")
 
 
 def is_splat(attribute: ir.Attribute | None) -> bool:

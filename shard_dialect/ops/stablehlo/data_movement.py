@@ -238,7 +238,11 @@ def partition_iota(partitioned: PartitionedOp) -> None:
 
 
 RECORDS: dict[str, OpRecord] = {
-    "bitcast_convert": OpRecord(bitcast_convert, traits=Trait.CONVERTS | Trait.EXACT),
+    "bitcast_convert": OpRecord(
+        bitcast_convert,
+        lowering=expansion("upstream_workarounds:bitcast_convert"),
+        traits=Trait.CONVERTS | Trait.EXACT,
+    ),
     "broadcast_in_dim": OpRecord(
         broadcast_in_dim, partial=moves, python=python("broadcast_in_dim"), traits=Trait.REPEATS
     ),

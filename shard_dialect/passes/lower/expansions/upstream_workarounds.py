@@ -21,6 +21,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.loops_and_masks import elementwise
+from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.ops.stablehlo.attribute_reading import integer, integers
 from shard_dialect.passes.framework.base import needs
@@ -47,6 +48,20 @@ def widen_unsigned(op: ir.Operation) -> Sequence[ir.Value]:
             wide = ir.RankedTensorType.get(each.type.shape, target)
             op.operands[number] = build.create("stablehlo.convert", [wide], [each]).results[0]
     return list(op.results)
+
+
+def bitcast_convert(op: ir.Operation) -> Sequence[ir.Value]:
+    """Drop a bitcast of complex numbers to the type that they have; upstream crashes on it."""
+    (source,), (result,) = op.operands, op.results
+    if not isinstance(source.type.element_type, ir.ComplexType):
+        return [result]
+    if source.type != result.type:
+        raise error_at(
+            op.location,
+            f"{source.type} cannot be bitcast to {result.type}: no code "
+            "of ours reads one complex number as others",
+        )
+    return [source]
 
 
 def iota(op: ir.Operation) -> Sequence[ir.Value]:
