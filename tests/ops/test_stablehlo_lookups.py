@@ -2,14 +2,20 @@
 
 import warnings
 from dataclasses import dataclass
+from random import Random
 
+import numpy as np
 import pytest
 
+import shard_dialect as sd
 from shard_dialect.errors import ShardWarning
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import walk
 from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.testing.placement import cluster, encoding
+from shard_dialect.testing.random_shardings import any_grid, any_sharding
+from tests.ops.test_stablehlo_windows import tensor
 from tests.test_end_to_end import run_and_check
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
@@ -131,3 +137,66 @@ def test_a_table_of_bits_stays_whole() -> None:
         run_pipeline(module, "spmd")
         names = [op.name for op in walk(module.operation)]
     assert "shard.all_gather" in names
+
+
+@dataclass(frozen=True)
+class OneElement:
+    """A slice of one element along a split dimension, and of more or fewer along others."""
+
+    seed: int
+
+    @property
+    def text(self) -> str:
+        rng = Random(self.seed)
+        grid, element = any_grid(rng), rng.choice(["f32", "f32", "bf16", "i32", "complex<f32>"])
+        shape = [rng.choice([4, 5, 8, 12]) for _ in range(rng.randint(1, 3))]
+        split = any_sharding(rng, tuple(shape), grid, extents=True)
+        made_split = any_sharding(rng, (1,) * len(shape), grid)
+        bounds, made = [], []
+        along = rng.randrange(len(shape))
+        for dim, size in enumerate(shape):
+            begin = rng.randrange(size)
+            end = begin + 1 if dim == along else rng.randint(begin + 1, size)
+            stride = rng.randint(1, 3)
+            bounds.append(f"{begin}:{end}:{stride}")
+            made.append(-(-(end - begin) // stride))
+        whole, part = (tensor(each, element) for each in (shape, made))
+        asked = [encoding(split), encoding(made_split) if rng.random() < 0.2 else ""]
+        return (
+            f"{cluster(grid)}func.func @main(%x: {whole}{asked[0]}) -> ({part}{asked[1]}) "
+            f"attributes {{mesh_cluster = @g}} {{\n"
+            f"%r = stablehlo.slice %x [{', '.join(bounds)}] : ({whole}) -> {part}\n"
+            f"return %r : {part}\n}}\n"
+        )
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_one_element_of_a_dimension(seed: int) -> None:
+    verdict = run_and_check(OneElement(seed).text, "spmd,lower")
+    assert verdict.passed, f"{OneElement(seed).text}\n{verdict.failure}"
+
+
+@pytest.mark.parametrize(("split", "most"), [("[[0], []]", 7 * 512), ("[[], []]", 2 * 7 * 512)])
+def test_the_last_row_is_sent_once(split: str, most: int) -> None:
+    """Of 16x1024x64 elements, whose second dimension is split among eight devices."""
+    text = f"""
+    shard.grid @g(shape = 8)
+    func.func @main(%x: tensor<16x1024x64xf32> {{mesh.sharding = #mesh.shard<@g, [[], [0], []]>}})
+        -> (tensor<16x64xf32> {{mesh.sharding = #mesh.shard<@g, {split}>}}) {{
+      %s = stablehlo.slice %x [0:16, 1023:1024, 0:64]
+        : (tensor<16x1024x64xf32>) -> tensor<16x1x64xf32>
+      %r = stablehlo.reshape %s : (tensor<16x1x64xf32>) -> tensor<16x64xf32>
+      return %r : tensor<16x64xf32>
+    }}"""
+    module = sd.run_pipeline(sd.parse(text), "spmd")
+    assert sd.communication(module).bytes_moved <= most
+
+
+def test_a_zero_keeps_its_sign() -> None:
+    text = """
+    shard.grid @g(shape = 4)
+    func.func @main(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) -> tensor<1xf32> {
+      %r = stablehlo.slice %x [5:6] : (tensor<8xf32>) -> tensor<1xf32>
+      return %r : tensor<1xf32>
+    }"""
+    assert np.signbit(sd.compile(sd.parse(text))(np.full(8, -0.0, np.float32))).all()

@@ -17,9 +17,10 @@ from functools import partial
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import create
-from shard_dialect.ir.building.reductions import reduction_with_identity
+from shard_dialect.ir.building.reductions import identity_tensor, reduction_with_identity
 from shard_dialect.ir.mesh.attributes import RULE
-from shard_dialect.model import ShardingError, ShardingRule, Windows
+from shard_dialect.ir.mesh.sharding_attributes import is_sharding, read_sharding
+from shard_dialect.model import Sharding, ShardingError, ShardingRule, Windows
 from shard_dialect.model.rule import Role
 from shard_dialect.ops.factors import Factors, Kind, Query, reshaped
 from shard_dialect.ops.op_record import OpRecord
@@ -29,6 +30,7 @@ from shard_dialect.ops.scalar_functions import Trait
 from shard_dialect.ops.stablehlo import arithmetic
 from shard_dialect.ops.stablehlo.attribute_reading import integer, integers
 from shard_dialect.ops.stablehlo.facets import expansion, python, sample
+from shard_dialect.ops.stablehlo.reduction_rules import is_additive
 from shard_dialect.ops.window_shards import inside, joined_along, padding_of, partition_joined
 
 
@@ -159,28 +161,97 @@ def _sliced(value: ir.Value) -> ir.Value | None:
 
 
 def slice_(query: Query) -> ShardingRule | None:
-    """Dimensions taken in full pass; sliced ones are permuted, and read in windows."""
+    """Dimensions taken in full pass; sliced ones are permuted, and read in windows.
+
+    One element of a dimension is a sum over its shards, of which one has the element, and the
+    others zeros: nothing else is cheaper where all devices, or others, need it. Only what is joined
+    with neighbours, as in a `jnp.roll`, stays where it is.
+    """
     factors = Factors(query)
     begins, strides = (integers(query.op, name) for name in ("start_indices", "strides"))
+    is_sum = is_additive(query.op.results[0].type.element_type)
     for dim, (size, sliced) in enumerate(zip(factors.operands[0], factors.results[0], strict=True)):
         if size == sliced:
             factors.add_to_all(dim, size)
+        elif sliced == 1 and is_sum and not _stays(query.op, dim):
+            factors.add(size, (dim,), (), "sum")
+            factors.add(1, (), (dim,), "need_replication")
         else:
             read = Windows(size, sliced, strides[dim], 1, -begins[dim])
             factors.add_to_all(dim, size, "permuted", windows=[read])
     return factors.rule()
 
 
+def _stays(op: ir.Operation, dim: int) -> bool:
+    """Whether a slice of one element along `dim` is on the device that has the element.
+
+    Once the op is distributed its types say so; before, whether it is to be joined with others.
+    """
+    operand, result = (_split(each.type) for each in (op.operands[0], op.results[0]))
+    if result is not None and result.split_axes[dim]:
+        return True
+    if operand is not None and operand.split_axes[dim]:
+        return False
+    waiting, seen = [op.results[0]], set()
+    while waiting:
+        for use in waiting.pop().uses:
+            user = use.owner.operation
+            if user.name in _JOINS:
+                return True
+            if user.name.startswith("mesh.") and user not in seen:
+                seen.add(user)
+                waiting += user.results
+    return False
+
+
+def _split(type_: ir.RankedTensorType) -> Sharding | None:
+    encoding = type_.encoding
+    return read_sharding(encoding, type_.rank) if encoding and is_sharding(encoding) else None
+
+
+_JOINS = ("stablehlo.concatenate", "stablehlo.dynamic_update_slice", "stablehlo.pad")
+
+
 def partition_slice(partitioned: PartitionedOp) -> None:
-    """Set local bounds in split dimensions, where an operand's shard is read as a whole."""
+    """Set local bounds in split dimensions, where an operand's shard is read as a whole.
+
+    Of a dimension that is summed up, the device that has the element reads it.
+    """
     begins, ends, strides = (
         integers(partitioned.op, name) for name in ("start_indices", "limit_indices", "strides")
     )
     for dim, size in enumerate(partitioned.result.shape):
         if partitioned.result.is_split(dim):
             begins[dim], ends[dim] = 0, (size - 1) * strides[dim] + 1
+        elif partitioned.operand(0).is_split(dim):
+            _read_one(partitioned, dim, begins[dim])
+            begins[dim], ends[dim] = 0, 1
     partitioned.op.attributes["start_indices"] = ir.DenseI64ArrayAttr.get(begins)
     partitioned.op.attributes["limit_indices"] = ir.DenseI64ArrayAttr.get(ends)
+
+
+def _read_one(partitioned: PartitionedOp, dim: int, at: int) -> None:
+    """Let the operand be its element `at` along `dim` on the device that has it; others add 0.
+
+    It is -0.0, as 0.0 and -0.0 would be 0.0.
+    """
+    op, shard = partitioned.op, partitioned.operand(0)
+    type_, low = op.operands[0].type, shard.halos[dim][0]
+    with ir.InsertionPoint(op), op.location:
+        begin, end = (hlo.reshape(each, []) for each in (shard.begin(dim), shard.end(dim)))
+        place = hlo.elementwise("subtract", hlo.number(at + low, begin.type), begin)
+        starts = [hlo.number(0, begin.type)] * type_.rank
+        starts[dim] = place  # one outside reads another element, and drops it
+        sizes = [1 if each == dim else size for each, size in enumerate(type_.shape)]
+        element = hlo.dynamic_slice(op.operands[0], starts, sizes)
+        is_here = hlo.elementwise(
+            "and",
+            hlo.compare("GE", place, hlo.number(low, place.type)),
+            hlo.compare("LT", place, end),
+        )
+        is_float = isinstance(type_.element_type, ir.FloatType)
+        zeros = hlo.number(-0.0, element.type) if is_float else identity_tensor("sum", element.type)
+        op.operands[0] = hlo.select(hlo.broadcast(is_here, sizes), element, zeros)
 
 
 def pad(query: Query) -> ShardingRule | None:
