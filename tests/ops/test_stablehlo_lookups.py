@@ -192,11 +192,31 @@ def test_the_last_row_is_sent_once(split: str, most: int) -> None:
     assert sd.communication(module).bytes_moved <= most
 
 
-def test_a_zero_keeps_its_sign() -> None:
-    text = """
+READ = {
+    "slice": "%r = stablehlo.slice %x [5:6, 0:2] : (tensor<8x2x$>) -> tensor<1x2x$>",
+    "dynamic_slice": "%r = stablehlo.dynamic_slice %x, %i, %i, sizes = [1, 2] : "
+    "(tensor<8x2x$>, tensor<i32>, tensor<i32>) -> tensor<1x2x$>",
+    "gather": "%j = stablehlo.reshape %i : (tensor<i32>) -> tensor<1x1xi32>\n"
+    f'%r = "stablehlo.gather"(%x, %j) <{{dimension_numbers = #stablehlo.gather<{ROWS}>, '
+    "slice_sizes = array<i64: 1, 2>}> : (tensor<8x2x$>, tensor<1x1xi32>) -> tensor<1x2x$>",
+}
+
+
+@pytest.mark.parametrize("element", ["f32", "complex<f32>"])
+@pytest.mark.parametrize("name", READ)
+def test_a_zero_keeps_its_sign(name: str, element: str) -> None:
+    """As one device reads it, and the others add what changes nothing."""
+    text = f"""
     shard.grid @g(shape = 4)
-    func.func @main(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) -> tensor<1xf32> {
-      %r = stablehlo.slice %x [5:6] : (tensor<8xf32>) -> tensor<1xf32>
-      return %r : tensor<1xf32>
-    }"""
-    assert np.signbit(sd.compile(sd.parse(text))(np.full(8, -0.0, np.float32))).all()
+    func.func @main(%x: tensor<8x2x{element}> {{mesh.sharding = #mesh.shard<@g, [[0], []]>}},
+                    %i: tensor<i32>) -> tensor<1x2x{element}> {{
+      {READ[name].replace("$", element)}
+      return %r : tensor<1x2x{element}>
+    }}"""
+    dtype = np.float32 if element == "f32" else np.complex64
+    x = np.full((8, 2), -0.0, np.float32).astype(dtype)
+    if dtype is np.complex64:
+        x.imag = -0.0
+    made = sd.compile(sd.parse(text))(x, np.int32(5))
+    assert np.signbit(made.real).all()
+    assert dtype is np.float32 or np.signbit(made.imag).all()

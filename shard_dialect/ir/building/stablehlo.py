@@ -140,6 +140,13 @@ def number(value: float, type_: ir.RankedTensorType) -> ir.Value:
     return splat(ir.IntegerAttr.get(element, int(value)), type_)
 
 
+def additive_identity(type_: ir.RankedTensorType) -> ir.Value:
+    """Numbers that change none that they are added to: of floats -0.0, as -0.0 + 0.0 is 0.0."""
+    if isinstance(type_.element_type, ir.ComplexType):
+        return stablehlo_op("complex", type_, [additive_identity(_part(type_))] * 2)
+    return number(-0.0, type_)
+
+
 def _part(type_: ir.RankedTensorType) -> ir.RankedTensorType:
     """The type of the real parts of a complex tensor."""
     return tensor(type_.shape, type_.element_type.element_type)

@@ -17,7 +17,7 @@ from functools import partial
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import create
-from shard_dialect.ir.building.reductions import identity_tensor, reduction_with_identity
+from shard_dialect.ir.building.reductions import reduction_with_identity
 from shard_dialect.ir.mesh.attributes import RULE
 from shard_dialect.ir.mesh.sharding_attributes import is_sharding, read_sharding
 from shard_dialect.model import Sharding, ShardingError, ShardingRule, Windows
@@ -231,10 +231,7 @@ def partition_slice(partitioned: PartitionedOp) -> None:
 
 
 def _read_one(partitioned: PartitionedOp, dim: int, at: int) -> None:
-    """Let the operand be its element `at` along `dim` on the device that has it; others add 0.
-
-    It is -0.0, as 0.0 and -0.0 would be 0.0.
-    """
+    """Let the operand be its element `at` along `dim` on the device that has it; others add 0."""
     op, shard = partitioned.op, partitioned.operand(0)
     type_, low = op.operands[0].type, shard.halos[dim][0]
     with ir.InsertionPoint(op), op.location:
@@ -249,8 +246,7 @@ def _read_one(partitioned: PartitionedOp, dim: int, at: int) -> None:
             hlo.compare("GE", place, hlo.number(low, place.type)),
             hlo.compare("LT", place, end),
         )
-        is_float = isinstance(type_.element_type, ir.FloatType)
-        zeros = hlo.number(-0.0, element.type) if is_float else identity_tensor("sum", element.type)
+        zeros = hlo.additive_identity(element.type)
         op.operands[0] = hlo.select(hlo.broadcast(is_here, sizes), element, zeros)
 
 

@@ -90,7 +90,7 @@ def _make_room(partitioned: PartitionedOp, slices: Shard, first: int) -> list[in
         return []
     with ir.InsertionPoint(op), op.location:
         rooms = [size if dim in split else 0 for dim, size in sizes]
-        zero = hlo.number(0, hlo.tensor((), op.operands[0].type.element_type))
+        zero = hlo.additive_identity(hlo.tensor((), op.operands[0].type.element_type))
         op.operands[0] = hlo.pad(op.operands[0], zero, rooms, rooms, [0] * len(rooms))
         for dim, size in sizes:
             begin = _clamped(op.operands[first + dim], shard.global_shape[dim] - size)

@@ -320,5 +320,5 @@ def _keep(op: ir.Operation, where: ir.Value, dims: Sequence[int]) -> None:
     result = op.results[0]
     with ir.InsertionPoint.after(op), op.location:
         mask = hlo.broadcast(where, result.type.shape, dims)
-        kept = hlo.select(mask, result, hlo.number(0, result.type))
+        kept = hlo.select(mask, result, hlo.additive_identity(result.type))
     result.replace_all_uses_except(kept, kept.owner.operation)
