@@ -61,7 +61,7 @@ class Shardings:
         """As `read`, for an annotation, which may have open dimensions and the like."""
         key = (attribute, rank)
         if key not in self._read:
-            self._read[key] = self.checked(_read(attribute, rank), rank)
+            self._read[key] = self.checked(read_annotation(attribute, rank), rank)
         return self._read[key]
 
     def checked(self, annotation: Annotation, rank: int) -> Annotation:
@@ -171,10 +171,11 @@ def is_sharding(attribute: ir.Attribute) -> bool:
 
 def read_sharding(attribute: ir.Attribute, rank: int) -> Sharding:
     """The sharding `#mesh.shard<@g, [...]>`, without a check that its grid exists."""
-    return only_sharding(_read(attribute, rank), attribute)
+    return only_sharding(read_annotation(attribute, rank), attribute)
 
 
-def _read(attribute: ir.Attribute, rank: int) -> Annotation:
+def read_annotation(attribute: ir.Attribute, rank: int) -> Annotation:
+    """As `read_sharding`, for an annotation, which may have open dimensions and the like."""
     text = str(attribute)
     if (text, rank) not in _KNOWN:
         if not text.startswith(_START):

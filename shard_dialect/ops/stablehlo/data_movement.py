@@ -18,9 +18,9 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.building.reductions import reduction_with_identity
-from shard_dialect.ir.mesh.attributes import RULE
-from shard_dialect.ir.mesh.sharding_attributes import is_sharding, read_sharding
-from shard_dialect.model import Sharding, ShardingError, ShardingRule, Windows
+from shard_dialect.ir.mesh.attributes import RULE, SHARDINGS
+from shard_dialect.ir.mesh.sharding_attributes import is_sharding, read_annotation
+from shard_dialect.model import ShardingError, ShardingRule, Windows
 from shard_dialect.model.rule import Role
 from shard_dialect.ops.factors import Factors, Kind, Query, reshaped
 from shard_dialect.ops.op_record import OpRecord
@@ -185,12 +185,14 @@ def slice_(query: Query) -> ShardingRule | None:
 def _stays(op: ir.Operation, dim: int) -> bool:
     """Whether a slice of one element along `dim` is on the device that has the element.
 
-    Once the op is distributed its types say so; before, whether it is to be joined with others.
+    So it is where its sharding, or its type once it is distributed, says so; else where it is to be
+    joined with others.
     """
-    operand, result = (_split(each.type) for each in (op.operands[0], op.results[0]))
-    if result is not None and result.split_axes[dim]:
+    (operand,), (result,) = op.operands, op.results
+    asked = op.attributes[SHARDINGS][0] if SHARDINGS in op.attributes else None
+    if any(_splits(each, dim, result.type.rank) for each in (asked, result.type.encoding)):
         return True
-    if operand is not None and operand.split_axes[dim]:
+    if _splits(operand.type.encoding, dim, result.type.rank):
         return False
     waiting, seen = [op.results[0]], set()
     while waiting:
@@ -204,9 +206,11 @@ def _stays(op: ir.Operation, dim: int) -> bool:
     return False
 
 
-def _split(type_: ir.RankedTensorType) -> Sharding | None:
-    encoding = type_.encoding
-    return read_sharding(encoding, type_.rank) if encoding and is_sharding(encoding) else None
+def _splits(attribute: ir.Attribute | None, dim: int, rank: int) -> bool:
+    """Whether the attribute is an annotation, or a type's encoding, that splits dimension `dim`."""
+    if attribute is None or not is_sharding(attribute):
+        return False
+    return bool(read_annotation(attribute, rank).sharding.split_axes[dim])
 
 
 _JOINS = ("stablehlo.concatenate", "stablehlo.dynamic_update_slice", "stablehlo.pad")
