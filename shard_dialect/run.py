@@ -10,7 +10,8 @@ computes, too, or with `--compiler=torch` torch itself, on the rank's GPU if it 
 Prints what was communicated. `--check` runs the unsharded program too, and fails where any
 device's result is not the same. `--bisect` then names the first op whose value is another, in the
 order of the program in the distributed form; of what is in loops, branches and callees the op that
-holds or calls it.
+holds or calls it. Of a program that was edited after a pass, up to the local form, it names the op
+that makes what the program of `--reference` does not.
 """
 
 from __future__ import annotations
@@ -172,7 +173,8 @@ def _parser() -> Parser:
     parser.add_argument(
         "--bisect",
         action="store_true",
-        help="check, and where it fails name the first op whose value differs",
+        help="check, and where it fails name the first op whose value differs; with --reference "
+        "that of an edited program",
     )
     parser.add_argument(
         "--prove",

@@ -16,12 +16,13 @@ the values of the program of `--reference` tell which op was edited (`edited.py`
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shard_dialect.abi.lowered_program import Program, find_function
 from shard_dialect.abi.tensor_types import Array
-from shard_dialect.errors import Diagnostic, ShardError
+from shard_dialect.errors import Diagnostic, ShardError, note
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, silent
 from shard_dialect.ir.function import (
@@ -95,14 +96,14 @@ class Suspect:
     ) -> ShardError:
         """The error for a check that failed with `failure`, with the op that causes it.
 
-        If no value differs, the process that has the reference, and speaks, reports that.
+        If no value differs, the process that has the reference, and speaks, finds out why.
         """
         with self.module.context, ir.Location.unknown(), self.source.file_locations(), silent():
-            note = Diagnostic("note", failure)
+            failed = note(failure)
             function = find_function(self.module.operation, self.entry)
             if self.of and form_of(function) == "local":
-                found = self._edited(self.of, inputs, note) if reference else None
-                return found or ShardError(_NOWHERE, None, [note])
+                found = self._edited(self.of, inputs, failed) if reference else None
+                return _shared(found or ShardError(_NOWHERE, None, [failed]), world)
             count = len(values_of(find_function(self.module.operation, self.entry)))
             for start in counted(range(0, count, AT_ONCE), "groups of values", "--bisect"):
                 numbers = range(start, min(start + AT_ONCE, count))
@@ -111,12 +112,12 @@ class Suspect:
                     number, message = difference
                     function = find_function(self.module.operation, self.entry)
                     value = ir.OpResult(values_of(function)[number])
-                    return error_at(value.owner.location, f"{described(value)} {message}", note)
+                    return error_at(value.owner.location, f"{described(value)} {message}", failed)
             where = self._elsewhere(reference, inputs) if reference else failure
-            found = self._edited(self.of, inputs, note) if self.of and where == _ANOTHER else None
-            return found or ShardError(where, None, [note])
+            found = self._edited(self.of, inputs, failed) if self.of and where == _ANOTHER else None
+            return _shared(found or ShardError(where, None, [failed]), world)
 
-    def _edited(self, of: Source, inputs: Sequence[Array], note: Diagnostic) -> ShardError | None:
+    def _edited(self, of: Source, inputs: Sequence[Array], failed: Diagnostic) -> ShardError | None:
         """The error at the op that differs from the program `of`, in the same form."""
         is_local = form_of(find_function(self.module.operation, self.entry)) == "local"
         run = on_threads(inputs, self.entry) if is_local else None
@@ -128,7 +129,7 @@ class Suspect:
             make = local_program if is_local else parsed
             unedited = make(of, self.entry, self.sizes)[0]
             reference = Values.of(of, unedited, self.entry, run, pipeline)
-        return culprit(edited, reference, note)
+        return culprit(edited, reference, failed)
 
     def _first_difference(
         self, numbers: range, inputs: Sequence[Array], world: World
@@ -175,6 +176,14 @@ class Suspect:
             "every op's value is the unsharded program's where it is given as a result: the "
             "difference is made after the distributed form, by --partition or --lower"
         )
+
+
+def _shared(error: ShardError, world: World) -> ShardError:
+    """The error of the process that speaks, in every process, since any may show its own."""
+    parts = [[each.message, each.location] for each in error.notes]
+    own = [json.dumps([error.message, error.location, parts])] if world.speaks else []
+    message, location, notes = json.loads(world.share(own)[0])
+    return ShardError(message, location, [note(*each) for each in notes])
 
 
 def _expected(

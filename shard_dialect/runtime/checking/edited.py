@@ -44,13 +44,13 @@ from shard_dialect.runtime.communicators.world import InProcess
 
 Shards = Sequence[Array]
 """What each device has of a value."""
-Run = Callable[[ir.Module], list[Shards]]
-"""Runs a program, and gives what devices have of each result."""
+Run = Callable[[ir.Module], tuple[list[Shards], list[Shards]]]
+"""Runs a program, and gives what devices have of each argument, and of each result."""
 
 
 @dataclass(frozen=True)
 class Values:
-    """A program's values and results, and what devices have of each."""
+    """A program's values, its arguments first, and its results, and what devices have of each."""
 
     function: ir.Operation
     values: list[ir.Value]
@@ -63,14 +63,16 @@ class Values:
         """Run the program that was made of `source`, after `pipeline`, in groups of values."""
         function = find_function(module.operation, entry)
         values = values_of(function)
-        shards: list[Shards] = []
+        computed: list[Shards] = []
+        given: list[Shards] = []
         results: list[Shards] = []
         for start in counted(range(0, len(values) or 1, AT_ONCE), "groups of values", "--bisect"):
             numbers = range(start, min(start + AT_ONCE, len(values)))
-            found = run(with_results(module, entry, numbers, pipeline))
+            given, found = run(with_results(module, entry, numbers, pipeline))
             own = len(found) - len(numbers)
-            results, shards = found[:own], shards + found[own:]
-        return cls(function, values, shards, results, source)
+            results, computed = found[:own], computed + found[own:]
+        values = [*body(function).arguments, *values]
+        return cls(function, values, [*given, *computed], results, source)
 
     def names(self) -> dict[ir.Value, int]:
         """The number of each value."""
@@ -95,12 +97,13 @@ class Values:
 def on_threads(inputs: Sequence[Array], entry: str) -> Run:
     """Run a program in the local form, each device in a thread."""
 
-    def run(module: ir.Module) -> list[Shards]:
+    def run(module: ir.Module) -> tuple[list[Shards], list[Shards]]:
         executable = InProcess.compile_local(module, entry)
         program = executable.program
         world = InProcess(program.devices)
-        outputs = world.run(executable, [program.scatter(inputs, rank) for rank in world.ranks])
-        return list(zip(*outputs, strict=True))
+        shards = [program.scatter(inputs, rank) for rank in world.ranks]
+        outputs = world.run(executable, shards)
+        return list(zip(*shards, strict=True)), list(zip(*outputs, strict=True))
 
     return run
 
@@ -108,8 +111,9 @@ def on_threads(inputs: Sequence[Array], entry: str) -> Run:
 def by_judge(inputs: Sequence[Array], entry: str, by: Judge | None) -> Run:
     """Run an unsharded program: its values are on one device."""
 
-    def run(module: ir.Module) -> list[Shards]:
-        return [[each] for each in judged_by(module.operation, entry, by).run(inputs)]
+    def run(module: ir.Module) -> tuple[list[Shards], list[Shards]]:
+        outputs = judged_by(module.operation, entry, by).run(inputs)
+        return [[each] for each in inputs], [[each] for each in outputs]
 
     return run
 
@@ -204,14 +208,10 @@ class _Search:
         numbers = self.edited.names()
         readers: dict[ir.Operation, int] = {}
         for operand in _read_by(value.owner):
-            there = None
-            if operand in numbers:
-                equal = self.equal_to(numbers[operand])
-                there = None if equal is None else self.reference.values[equal]
-            elif not _is_result(operand) and operand.owner == body(self.edited.function):
-                number = ir.BlockArgument(operand).arg_number
-                there = body(self.reference.function).arguments[number]
-            for op in self.reference.readers(there) if there is not None else ():
+            equal = self.equal_to(numbers[operand]) if operand in numbers else None
+            if equal is None:
+                continue
+            for op in self.reference.readers(self.reference.values[equal]):
                 readers[op] = readers.get(op, 0) + 1
         return sorted(readers, key=lambda op: -readers[op])
 
