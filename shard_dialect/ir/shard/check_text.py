@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, as_symbol
 
 MOST_DEVICES = 2**63 - 1
 """Upstream multiplies the sizes of grid axes in 64 bits."""
@@ -92,9 +92,9 @@ def _grid_problem(op: _Op) -> str | None:
         sizes = [int(size) for size in written if size != "?"]
         if 0 in sizes:
             axis = next(axis for axis, size in enumerate(written) if size != "?" and not int(size))
-            return f"grid @{name} has size 0 on axis {axis}: sizes are at least 1"
+            return f"grid {as_symbol(name)} has size 0 on axis {axis}: sizes are at least 1"
         if prod(size for size in sizes if size > 0) > MOST_DEVICES:
-            return f"grid @{name} has more than {MOST_DEVICES} devices"
+            return f"grid {as_symbol(name)} has more than {MOST_DEVICES} devices"
     return None
 
 
@@ -136,6 +136,6 @@ def _offsets_problem(op: _Op, ranks: Mapping[str, int]) -> str | None:
         if axis >= ranks[name]:
             return (
                 f"'shard.sharding' op grid axis {axis} in split axes {split[1]} is not in grid "
-                f"@{name} of rank {ranks[name]}"
+                f"{as_symbol(name)} of rank {ranks[name]}"
             )
     return None
