@@ -148,7 +148,7 @@ def any_program(
     odd = dict(zip(declared, rng.sample(_ODD, len(_ODD)), strict=False))
 
     def renamed(match: re.Match[str]) -> str:
-        name = odd.get(match[2], match[2])
+        name = str(odd.get(match[2], match[2]))
         return f"sym_name = {quoted(name)}" if match[1] else as_symbol(name)
 
     return replace(program, text=_SYMBOL.sub(renamed, program.text))
