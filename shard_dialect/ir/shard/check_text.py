@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import prod
 
 from shard_dialect.errors import ShardError, as_symbol
+from shard_dialect.ir.reading.string_literals import unquoted
 
 MOST_DEVICES = 2**63 - 1
 """Upstream multiplies the sizes of grid axes in 64 bits."""
@@ -45,7 +46,8 @@ class _Op:
 
     def symbol(self, match: re.Match[str]) -> str:
         """The name that is matched, without quotes."""
-        return self.written[slice(*match.span(match.lastindex or 0))].strip('"')
+        name = self.written[slice(*match.span(match.lastindex or 0))]
+        return unquoted(name) if name.startswith('"') else name
 
 
 def refuse(text: str, code: str, location_at: Callable[[int], str]) -> None:
