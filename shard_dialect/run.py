@@ -27,7 +27,7 @@ import sys
 from collections.abc import Sequence
 
 from shard_dialect import __version__, plugins
-from shard_dialect.cli.flags import Parser, add_debug, complete, seconds_above_0
+from shard_dialect.cli.flags import Parser, add_debug, complete, seconds_above_0, seed
 from shard_dialect.cli.printing import guarded
 from shard_dialect.errors import ShardError
 from shard_dialect.processes.atomic_files import Output, OutputFolder
@@ -148,7 +148,7 @@ def _parser() -> Parser:
         metavar="2x4",
         help="shape of a grid that leaves sizes open (default: as many devices as ranks)",
     )
-    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="seed of random inputs")
+    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="seed of random inputs")
     parser.add_argument(
         "--inputs",
         type=_file,
@@ -216,12 +216,6 @@ def _file(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("the name of a file is missing")
     return text
-
-
-def _seed(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0 on")
-    return int(text)
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ from shard_dialect.runtime.array_files import (
 )
 from shard_dialect.runtime.checking.bisect import Suspect
 from shard_dialect.runtime.checking.check import Verdict, check
-from shard_dialect.runtime.checking.reference import Reference
+from shard_dialect.runtime.checking.reference import Reference, check_judge
 from shard_dialect.runtime.checking.undefined_memory import reads_of_undefined
 from shard_dialect.runtime.communication_report import Report
 from shard_dialect.runtime.communicators.launched_world import world_of
@@ -134,6 +134,7 @@ def _run(
         raise ShardError("standard input reaches one rank only: name a file")
     use_one_thread()
     plugins.load(options.load_plugin)
+    check_judge(options.reference_by)
     sources = _Sources.read(options)
     has_own = peers is not None and peers.size > 1 and _agree(options, sources, peers)
     sizes = _sizes(options, peers)

@@ -145,8 +145,11 @@ def _objective(given: Objective | str) -> Objective:
             return given
     if given in _REGISTERED:
         return _REGISTERED[given]
-    known = ", ".join([*get_args(OwnObjective), *_REGISTERED])
-    raise ShardError(f"--auto: objective={given} is none: expected one of {known}")
+    known = [*get_args(OwnObjective), *_REGISTERED]
+    nearest = did_you_mean(given, known)
+    raise ShardError(
+        f"--auto: objective={given} is none: expected one of {', '.join(known)}{nearest}"
+    )
 
 
 _READERS: dict[str, Callable[[str], Any]] = {

@@ -84,14 +84,19 @@ def judge_names() -> list[str]:
     return [*JUDGES, *sorted(_REGISTERED)]
 
 
+def check_judge(by: Judge | None) -> None:
+    """Raise a `ShardError` unless it is the name of a judge, or a function that judges."""
+    if by is not None and not callable(by):
+        check_one_of("the judge", by, judge_names())
+
+
 def judged_by(module: ir.Operation, entry: str, by: Judge | None = None) -> Reference:
     """Compile the function `entry` of an unsharded module for a judge, by default the first able.
 
     Raises a `ShardError` if `by` cannot run it, or no judge can. The module is consumed.
     """
     if isinstance(by, str) or not callable(by):
-        if by is not None:
-            check_one_of("the judge", by, judge_names())
+        check_judge(by)
         by = _REGISTERED.get(by or "", by)
     function = find_function(module, entry)
     try:
