@@ -44,7 +44,8 @@ except ImportError:
     if __name__ != "__main__":  # the program says it once its arguments are read
         raise _missing from None
 else:
-    from shard_dialect.passes.framework.pipeline import steps_of
+    from shard_dialect.ir.context import make_context
+    from shard_dialect.passes.framework.pipeline import described
     from shard_dialect.testing import Program, programs, runnable
     from shard_dialect.testing.check_program import Compiler
     from shard_dialect.testing.child_process import Child, Pipeline, Result
@@ -311,6 +312,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Fuzz with `arguments` (the command line's if none) and return the exit status."""
     startup.over()
     return guarded(lambda: _main(_parser().parse_args(arguments)))
+
+
+def _refuse_unknown(pipeline: str) -> None:
+    """Raise a `ShardError` for what is no pipeline."""
+    with make_context():
+        described(pipeline)
 
 
 def _main(options: argparse.Namespace) -> int:
