@@ -328,9 +328,9 @@ def _main(options: argparse.Namespace) -> int:
         _TO_LOWERED.sub("", each) if options.compiler else each for each in PIPELINES
     ]
     pipelines = [tuple(text.split(";")) for text in texts]
-    for texts in pipelines:
-        for text in texts:
-            steps_of(text)  # raises for what is no pipeline
+    for parts in pipelines:
+        for text in parts:
+            _refuse_unknown(text)
     names = [name for name in runnable() if any(fnmatch(name, each) for each in options.ops)]
     if not names:
         nearest = did_you_mean(options.ops[0], runnable())
