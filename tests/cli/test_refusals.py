@@ -451,3 +451,17 @@ def test_every_program_says_the_same_of_a_file(
     for program, files in (("run", [file]), ("report", [file]), ("prove", [file, file])):
         done = run_child([sys.executable, "-m", f"shard_dialect.{program}", *files, *options])
         assert_refused(done, said)
+
+
+def test_an_element_type_that_cannot_be_run_has_a_place(run: Program, tmp_path: Path) -> None:
+    file, type_ = tmp_path / "in.mlir", "tensor<8xf8E4M3FN>"
+    file.write_text(f"func.func @main(%x: {type_}) -> {type_} {{ return %x : {type_} }}")
+    assert_refused(run(file), f"{file}:1:1: error: cannot run on elements of type f8E4M3FN yet")
+
+
+def test_types_that_are_nested_too_deep_are_refused_before_they_are_read(
+    opt: Program, tmp_path: Path
+) -> None:
+    file = tmp_path / "in.mlir"
+    file.write_text(f"func.func @main(%x: {'tuple<' * 20_000}i32{'>' * 20_000}) {{ return }}")
+    assert_refused(opt(file), f"{file}:1:26: error: types are nested more than 1,000 deep")

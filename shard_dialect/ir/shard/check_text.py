@@ -21,7 +21,11 @@ MOST_DEVICES = 2**63 - 1
 _MOST_DIMS = 64
 """The rank assumed for a tensor whose type is not found next to its op."""
 
+MOST_NESTED = 1000
+"""Types in types: MLIR takes the square of their number to read or print one, and then crashes."""
+
 _OP = re.compile(r'"?\bshard\.(\w+)\b"?')
+_TOO_DEEP = re.compile(rf"(?:<[\w.!]*){{{MOST_NESTED + 1}}}")
 _SYMBOL = re.compile(r'@([\w$.\-]+|"[^"]*")')
 _NAME = re.compile(rf'{_SYMBOL.pattern}|\bsym_name\s*=\s*("[^"]*")')
 _SHAPE = re.compile(r"\bshape\s*=\s*(?:array<i64:([^>]*)>|([\d?x ]+))")
@@ -55,6 +59,10 @@ def refuse(text: str, code: str, location_at: Callable[[int], str]) -> None:
 
     `code` is the text without comments and strings; `location_at` gives the location of an offset.
     """
+    too_deep = _TOO_DEEP.search(code) if code.count("<") > MOST_NESTED else None
+    if too_deep:
+        message = f"types are nested more than {MOST_NESTED:,} deep"
+        raise ShardError(message, location_at(too_deep.start()))
     if "shard." not in code:
         return
     ops, aliases = list(_ops(text, code)), dict(_ALIAS.findall(code))
