@@ -25,7 +25,7 @@ from shard_dialect.analysis.program_report import (
     ProgramReport,
     report_on,
 )
-from shard_dialect.errors import Diagnostic, ShardError, ShardWarning, listed
+from shard_dialect.errors import Diagnostic, ShardError, ShardWarning, as_symbol, listed
 from shard_dialect.ir import context as contexts
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.annotate_values import annotate
@@ -440,8 +440,8 @@ def read_program(module: ir.Module, entry: str | None = None) -> Program:
         if form_of(function) != "local":
             raise error_at(
                 function.location,
-                f"function @{name} is in the {form_of(function)} form: its boundary is read in the "
-                "local form, which sd.run_pipeline(module, 'spmd') makes",
+                f"function {as_symbol(name)} is in the {form_of(function)} form: its boundary is "
+                "read in the local form, which sd.run_pipeline(module, 'spmd') makes",
             )
         return read_local_program(module.operation, name, partial_results=True)
 

@@ -77,6 +77,9 @@ class ShardError(Exception):
     `further` are the errors found with it, as MLIR's verifier finds one per function.
     """
 
+    is_of_option = False
+    """Whether it is about an option, and so at no place in a file."""
+
     def __init__(
         self,
         message: str,
@@ -100,7 +103,7 @@ class ShardError(Exception):
 
     def at(self, location: str | None) -> ShardError:
         """The same error with a location, unless it already has a (more exact) one."""
-        if self.location:
+        if self.location or self.is_of_option:
             return self
         return ShardError(self.message, location, self.notes, self.further)
 
@@ -120,7 +123,9 @@ def of_option(option: str) -> Iterator[None]:
         if error.location:
             raise
         message = f"{option}: {error.message}"
-        raise ShardError(message, None, error.notes, error.further) from None
+        named = ShardError(message, None, error.notes, error.further)
+        named.is_of_option = True
+        raise named from None
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = "", prefix: str = "") -> str:
@@ -313,7 +318,10 @@ def choose_function(name: str | None, public: Sequence[str], known: Sequence[str
     if name is not None:
         if name not in known:
             names = ", ".join(map(as_symbol, known)) or "none"
-            raise ShardError(f"there is no function {as_symbol(name)} to run; there are {names}")
+            nearest = did_you_mean(name, known)
+            raise ShardError(
+                f"there is no function {as_symbol(name)} to run; there are {names}{nearest}"
+            )
         return name
     if "main" in public:
         return "main"

@@ -31,9 +31,9 @@ from pathlib import Path
 from tabulate import tabulate
 
 from shard_dialect import __version__, plugins
-from shard_dialect.cli.flags import Parser, add_debug
+from shard_dialect.cli.flags import Parser, add_debug, seed
 from shard_dialect.cli.printing import guarded, write_output
-from shard_dialect.errors import MissingExtra, ShardError, cannot, say, shown
+from shard_dialect.errors import MissingExtra, ShardError, cannot, did_you_mean, say, shown
 
 _missing: MissingExtra | None = None
 try:
@@ -44,6 +44,8 @@ except ImportError:
     if __name__ != "__main__":  # the program says it once its arguments are read
         raise _missing from None
 else:
+    from shard_dialect.ir.context import make_context
+    from shard_dialect.passes.framework.pipeline import described
     from shard_dialect.testing import Program, programs, runnable
     from shard_dialect.testing.check_program import Compiler
     from shard_dialect.testing.child_process import Child, Pipeline, Result
@@ -312,6 +314,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return guarded(lambda: _main(_parser().parse_args(arguments)))
 
 
+def _refuse_unknown(pipeline: str) -> None:
+    """Raise a `ShardError` for what is no pipeline."""
+    with make_context():
+        described(pipeline)
+
+
 def _main(options: argparse.Namespace) -> int:
     if _missing is not None:
         raise _missing
@@ -320,9 +328,13 @@ def _main(options: argparse.Namespace) -> int:
         _TO_LOWERED.sub("", each) if options.compiler else each for each in PIPELINES
     ]
     pipelines = [tuple(text.split(";")) for text in texts]
+    for parts in pipelines:
+        for text in parts:
+            _refuse_unknown(text)
     names = [name for name in runnable() if any(fnmatch(name, each) for each in options.ops)]
     if not names:
-        raise ShardError(f"no op that can be run is called {' or '.join(options.ops)}")
+        nearest = did_you_mean(options.ops[0], runnable())
+        raise ShardError(f"no op that can be run is called {' or '.join(options.ops)}{nearest}")
     compiler: Compiler = options.compiler or "xla"
     with Child(options.timeout, options.load_plugin, compiler) as child:
         until = time.monotonic() + options.seconds
@@ -364,7 +376,7 @@ def _parser() -> Parser:
     parser.add_argument(
         "--programs", type=int, default=math.inf, metavar="N", help="no more than so many"
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the programs")
+    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of the programs")
     parser.add_argument(
         "--pipeline",
         action="append",

@@ -10,7 +10,8 @@ computes, too, or with `--compiler=torch` torch itself, on the rank's GPU if it 
 Prints what was communicated. `--check` runs the unsharded program too, and fails where any
 device's result is not the same. `--bisect` then names the first op whose value is another, in the
 order of the program in the distributed form; of what is in loops, branches and callees the op that
-holds or calls it.
+holds or calls it. Of a program that was edited after a pass, up to the local form, it names the op
+that makes what the program of `--reference` does not.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import sys
 from collections.abc import Sequence
 
 from shard_dialect import __version__, plugins
-from shard_dialect.cli.flags import Parser, add_debug, complete, seconds_above_0
+from shard_dialect.cli.flags import Parser, add_debug, complete, seconds_above_0, seed
 from shard_dialect.cli.printing import guarded
 from shard_dialect.errors import ShardError
 from shard_dialect.processes.atomic_files import Output, OutputFolder
@@ -147,7 +148,7 @@ def _parser() -> Parser:
         metavar="2x4",
         help="shape of a grid that leaves sizes open (default: as many devices as ranks)",
     )
-    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="seed of random inputs")
+    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="seed of random inputs")
     parser.add_argument(
         "--inputs",
         type=_file,
@@ -172,7 +173,8 @@ def _parser() -> Parser:
     parser.add_argument(
         "--bisect",
         action="store_true",
-        help="check, and where it fails name the first op whose value differs",
+        help="check, and where it fails name the first op whose value differs; with --reference "
+        "that of an edited program",
     )
     parser.add_argument(
         "--prove",
@@ -214,12 +216,6 @@ def _file(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("the name of a file is missing")
     return text
-
-
-def _seed(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0 on")
-    return int(text)
 
 
 if __name__ == "__main__":

@@ -28,3 +28,30 @@ def test_there_is_no_circle_of_imports() -> None:
     """Beside the package itself, which gives the names of `api` to those that ask for them."""
     graph = {module_of(path): imported_modules(path) for path in MODULES if path != MODULES[0]}
     tuple(TopologicalSorter(graph).static_order())  # raises a CycleError
+
+
+def test_symbols_are_spelled_in_one_place() -> None:
+    """A name may be any text, which `as_symbol` quotes: nobody else writes `@` before a name."""
+    by_hand = [
+        f"{path.relative_to(PACKAGE)}:{each.lineno}"
+        for path in MODULES
+        for each in ast.walk(ast.parse(path.read_text()))
+        if isinstance(each, ast.JoinedStr) and _has_name_after_at(each)
+    ]
+    assert by_hand == [f"errors.py:{_line_of_as_symbol()}"]
+
+
+def _has_name_after_at(text: ast.JoinedStr) -> bool:
+    pairs = zip(text.values, text.values[1:], strict=False)
+    return any(
+        isinstance(before, ast.Constant) and str(before.value).endswith("@") for before, _ in pairs
+    )
+
+
+def _line_of_as_symbol() -> int:
+    functions = [
+        each
+        for each in ast.walk(ast.parse((PACKAGE / "errors.py").read_text()))
+        if isinstance(each, ast.FunctionDef) and each.name == "as_symbol"
+    ]
+    return functions[0].body[-1].lineno

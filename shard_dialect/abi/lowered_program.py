@@ -362,7 +362,8 @@ def _check_size(handle: ir.Operation, type_: ir.ShapedType) -> None:
             f"cannot run a function on a tensor of {len(type_.shape)} dimensions: there are arrays "
             f"of up to {_MOST_DIMENSIONS}",
         )
-    size = prod(type_.shape) * dtype_of(type_.element_type).itemsize
+    with located(handle):
+        size = prod(type_.shape) * dtype_of(type_.element_type).itemsize
     if size >= 1 << 63:
         shape = "x".join(map(str, type_.shape))
         raise error_at(

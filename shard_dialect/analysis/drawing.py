@@ -27,7 +27,7 @@ from shard_dialect.analysis.changes.what_if_question import names_of
 from shard_dialect.analysis.reasons.function_values import FunctionValues
 from shard_dialect.analysis.reasons.split_trace import SplitTrace
 from shard_dialect.analysis.reasons.why import Reason
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import location_text
 from shard_dialect.ir.function import functions_of, name_of
@@ -64,7 +64,8 @@ class DrawnSharding:
             )
         if self.grid.size > _MOST_BLOCKS:
             raise ShardError(
-                f"@{self.grid.name} has {self.grid.size} devices: up to {_MOST_BLOCKS} are drawn"
+                f"{as_symbol(self.grid.name)} has {self.grid.size} devices: up to {_MOST_BLOCKS} "
+                "are drawn"
             )
 
     def holders(self) -> dict[Block, list[int]]:
@@ -126,7 +127,7 @@ class DrawnSharding:
         split = ", ".join(self.grid.axes_text(axes) for axes in self.sharding.split_axes)
         shape = "x".join(map(str, self.shape)) or "a scalar"
         grid = "x".join(map(str, self.grid.shape))
-        return f"{shape} as [{split}] on @{self.grid.name} of {grid} devices"
+        return f"{shape} as [{split}] on {as_symbol(self.grid.name)} of {grid} devices"
 
     def _notes(self) -> Iterator[str]:
         sharding = self.sharding

@@ -12,7 +12,7 @@ from shard_dialect.analysis.drawing import DrawnSharding, named_shardings
 from shard_dialect.analysis.program_report import ProgramReport
 from shard_dialect.analysis.reasons.explained_passes import imported
 from shard_dialect.analysis.report_text import collective_text
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.reading.names_of_file import lines_defining
@@ -39,9 +39,9 @@ def explain(report: ProgramReport, what: str) -> str:
     )
     if not text:
         raise ShardError(
-            f"there is nothing called '{what}' to explain in @{report.entry}: give the name of an "
-            "argument or result, that of a value in the file or as --propagate prints it, as in "
-            "%3, a collective of the report, as in #2, or a line of the file, as in 18"
+            f"there is nothing called '{what}' to explain in {as_symbol(report.entry)}: give the "
+            "name of an argument or result, that of a value in the file or as --propagate prints "
+            "it, as in %3, a collective of the report, as in #2, or a line of the file, as in 18"
         )
     return text
 
@@ -114,7 +114,8 @@ def drawn(module: ir.Module, pattern: str, entry: str | None = None) -> list[Dra
     if not found:
         known = ", ".join(names[-1] for _, names in named if not names[-1].startswith("%"))
         raise ShardError(
-            f"there is no value '{pattern}' with a sharding in @{name}: give the name of an "
-            f"argument or result ({known}), or that of a value as --propagate prints it, as in %3"
+            f"there is no value '{pattern}' with a sharding in {as_symbol(name)}: give the name "
+            f"of an argument or result ({known}), or that of a value as --propagate prints it, "
+            "as in %3"
         )
     return found

@@ -24,6 +24,7 @@ from functools import cached_property
 
 from shard_dialect.analysis.reasons.function_values import sharding_text
 from shard_dialect.analysis.reasons.marks import collective_of, mark_shown
+from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import location_text, name_in, names_in
 from shard_dialect.ir.function import functions_of
@@ -226,7 +227,7 @@ class _Call:
         own = (*layers, *beyond(scope, outer))
         callee = self._reader.callee(op)
         if callee is not None and callee.name not in self._callers:
-            self._inline(op, callee, (*own, f"@{callee.name}"), scope)
+            self._inline(op, callee, (*own, as_symbol(callee.name)), scope)
             return
         mark = self._reader.mark(op)
         inside = self._blocks(op, (*own, f"{op.name} {mark}"), scope)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from shard_dialect import __version__, plugins
 from shard_dialect.cli.printing import write_output
-from shard_dialect.errors import ShardError, did_you_mean
+from shard_dialect.errors import ShardError, check_one_of, did_you_mean
 from shard_dialect.processes.startup import DEBUG, show_tracebacks
 
 if TYPE_CHECKING:
@@ -142,14 +142,19 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors are printed like all others."""
 
     lists_options = "--help"
+    given: Sequence[str] = ()
+    """What is parsed."""
     is_completing = False
     """Whether a shell asks: its last argument may be an option whose value is not there yet."""
 
     def error(self, message: str) -> NoReturn:
         """Raise a `ShardError`, with the nearest flag to the first that there is not."""
-        unknown = re.match(r"unrecognized arguments: (--[\w-]+)", message)
-        if unknown:
-            message += did_you_mean(unknown[1], self._option_string_actions)
+        known = self._option_string_actions
+        if message.startswith(("unrecognized arguments", "the following arguments are required")):
+            flags = (each.partition("=")[0] for each in self.given if each.startswith("--"))
+            unknown = next((each for each in flags if each not in known and each != "--"), None)
+            if unknown:
+                message = f"unknown flag '{unknown}'{did_you_mean(unknown, known)}"
         raise ShardError(f"{message} ({self.lists_options} lists all options)")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -159,11 +164,11 @@ class Parser(argparse.ArgumentParser):
         argument for the value.
         """
         actions = self._option_string_actions
-        given = [
+        self.given = [
             f"{each}={actions[each].const}" if self.may_lack_value(each) else each
             for each in (sys.argv[1:] if args is None else args)
         ]
-        return super().parse_known_args(given, namespace)
+        return super().parse_known_args(self.given, namespace)
 
     def may_lack_value(self, argument: str) -> bool:
         """Whether this is an option, without a value, that takes one behind `=`."""
@@ -186,6 +191,14 @@ class Parser(argparse.ArgumentParser):
                 f"invalid {name} value: {short!r}", f"{short!r} is no value of it"
             )
             raise argparse.ArgumentError(action, message.replace(arg_string, short)) from None
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """As `argparse`, with the choice that may be meant."""
+        if action.choices is not None:
+            try:
+                check_one_of("the value", value, [str(each) for each in action.choices])
+            except ShardError as error:
+                raise argparse.ArgumentError(action, error.message) from None
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
         """As `argparse`, which would make an empty list of `--option=--`."""
@@ -545,6 +558,13 @@ def seconds_above_0(text: str) -> float:
 
 _MOST = 2**63 - 1
 """The largest count that MLIR takes."""
+
+
+def seed(text: str) -> int:
+    """A number from 0 on."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0 on")
+    return int(text)
 
 
 def _count(text: str) -> int:

@@ -50,7 +50,7 @@ from shard_dialect.runtime.array_files import (
 )
 from shard_dialect.runtime.checking.bisect import Suspect
 from shard_dialect.runtime.checking.check import Verdict, check
-from shard_dialect.runtime.checking.reference import Reference
+from shard_dialect.runtime.checking.reference import Reference, check_judge
 from shard_dialect.runtime.checking.undefined_memory import reads_of_undefined
 from shard_dialect.runtime.communication_report import Report
 from shard_dialect.runtime.communicators.launched_world import world_of
@@ -134,6 +134,7 @@ def _run(
         raise ShardError("standard input reaches one rank only: name a file")
     use_one_thread()
     plugins.load(options.load_plugin)
+    check_judge(options.reference_by)
     sources = _Sources.read(options)
     has_own = peers is not None and peers.size > 1 and _agree(options, sources, peers)
     sizes = _sizes(options, peers)
@@ -222,20 +223,18 @@ def _inputs(
 def _judge(verdict: Verdict, sources: _Sources) -> None:
     """Raise the error of a check that failed; say of one that compares little what may be why."""
     if not verdict.passed:
-        raise _explained(_failed(verdict, sources), sources.program)
+        raise _explained(_failed(verdict), sources.program)
     for each in _undefined(sources.program) if verdict.note else ():
         say(str(each))
 
 
-def _failed(verdict: Verdict, sources: _Sources) -> ShardError:
+def _failed(verdict: Verdict) -> ShardError:
     """The error of a check that failed, and what tells more."""
     error = verdict.error
-    advice = f"{_BISECT}{_OF_FORM}" if sources.reference else _BISECT
-    return error if verdict.origin else ShardError(error.message, None, (note(advice),))
+    return error if verdict.origin else ShardError(error.message, None, (note(_BISECT),))
 
 
 _BISECT = "--bisect names the first op whose value on the devices is another"
-_OF_FORM = ", of a program up to the distributed form"
 
 
 def _undefined(source: Source) -> tuple[Diagnostic, ...]:
@@ -334,7 +333,9 @@ def _compiled(
             executable = compile_by(world, source, options.entry, sizes=sizes)
         entry = executable.program.entry
         judge = options.reference_by
-        suspect = Suspect.read(source, entry, sizes, judge) if options.bisect else None
+        suspect = None
+        if options.bisect:
+            suspect = Suspect.read(source, entry, sizes, judge, sources.reference)
         if not (options.check or options.bisect) or (peers and not peers.speaks):
             return executable, None, suspect
         doing("the compiler of the unsharded program")

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from shard_dialect.collectives.collective_record import CollectiveRecord, Round, Spelling
 from shard_dialect.collectives.step import NOBODY, LocalStep, Step, flat_index
+from shard_dialect.errors import as_symbol
 from shard_dialect.model.grid import Axes, Grid, axes_text
 from shard_dialect.model.sharding import Reduction, Shape, Sharding, ShardingError
 
@@ -70,7 +71,7 @@ class Permute(Step):
 
     def __str__(self) -> str:
         to = Sharding("", self.split_axes, self.partial, self.reduction)
-        grid = f" on @{self.grid}" if self.grid else ""
+        grid = f" on {as_symbol(self.grid)}" if self.grid else ""
         return f"collective_permute axes {axes_text(self.axes)} to {to}{grid}"
 
 

@@ -20,7 +20,7 @@ from shard_dialect.analysis.layered_costs import OpCost
 from shard_dialect.analysis.layers import LayeredOp, Output
 from shard_dialect.analysis.program_report import ProgramReport, report_on
 from shard_dialect.analysis.reasons.communication import Collective
-from shard_dialect.errors import MissingExtra, ShardError
+from shard_dialect.errors import MissingExtra, ShardError, as_symbol
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 
@@ -33,7 +33,8 @@ def graph_of_report(report: ProgramReport) -> Any:
     build = builder()
     if not report.layers.ops:
         raise ShardError(
-            f"function @{report.entry} is in the lowered form, on buffers: show an earlier form"
+            f"function {as_symbol(report.entry)} is in the lowered form, on buffers: show an "
+            "earlier form"
         )
     costs = report.layer_costs
     nodes = [
@@ -135,7 +136,8 @@ def node_data_of(report: ProgramReport) -> dict[str, str]:
         raise MissingExtra("ai-edge-model-explorer", "explorer") from None
     if not report.layers.ops:
         raise ShardError(
-            f"function @{report.entry} is in the lowered form, on buffers: it has no such graph"
+            f"function {as_symbol(report.entry)} is in the lowered form, on buffers: it has no "
+            "such graph"
         )
     costs = list(enumerate(report.layer_costs))
     values: dict[str, dict[int, float]] = {

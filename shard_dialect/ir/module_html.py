@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import form_of, functions_of, name_of
 from shard_dialect.ir.grids import grids_of
@@ -26,6 +26,6 @@ def module_html(module: ir.Module) -> str:
 def _parts(module: ir.Operation) -> Iterator[str]:
     with suppress(ShardError):  # of a module that no pass has checked
         for function in functions_of(module):
-            yield f"@{name_of(function)}, {form_of(function)} form"
+            yield f"{as_symbol(name_of(function))}, {form_of(function)} form"
     with suppress(ShardError):
         yield from (f"grid {grid}" for grid in grids_of(module).values())

@@ -19,16 +19,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from shard_dialect.errors import as_symbol
 from shard_dialect.ir.mesh.mesh_spelling import QUERIES, SYMBOLS, WITHOUT_RESULTS, ops
 from shard_dialect.ir.reading.edits import Edit, edited
 from shard_dialect.ir.reading.spelling import ClustersOfFunctions, code_of
+from shard_dialect.ir.reading.string_literals import unquoted
 
 _GENERIC_OP = re.compile(
     r'"(?P<name>(?:mesh|sdy)\.\w+)"\((?P<operands>[^()]*)\) (?:(?P<attributes>\{)|:) ?'
 )
 _MESH = "sdy.mesh"
 _SHARDY = (_MESH, "sdy.sharding_constraint", "sdy.reshard")
-_BARE_NAME = re.compile(r'"([A-Za-z_][\w$.]*)"')
 _LONG_SHARD = re.compile(r'#mesh\.shard<((@(?:[\w$.\-]+|"[^"]*")), )\[')
 _BRACKET = re.compile(r"->|[(){}\[\]<>,]")
 _OPENING = "({[<"
@@ -82,7 +83,7 @@ def _of_shardy(
     start, operand = match.start(), text[match.start("operands") : match.end("operands")]
     if match["name"] == _MESH:
         mesh = attributes.pop("mesh").removeprefix("#sdy.mesh")
-        added = f"sdy.mesh @{_bare(attributes.pop('sym_name'))} = {mesh}{_rest(attributes)}"
+        added = f"sdy.mesh {_symbol_of(attributes)} = {mesh}{_rest(attributes)}"
         yield Edit(start, types + len("() -> ()") - start, added)
         return
     _, closed = _entries(code, types)
@@ -99,21 +100,20 @@ def _of_shardy(
 
 def _symbol(name: str, attributes: dict[str, str]) -> str:
     """The text of an op that declares a name."""
-    written = attributes.pop("sym_name")
+    symbol = _symbol_of(attributes)
     fields = {key: attributes.pop(key) for key in SYMBOLS[name] if key in attributes}
     if "rank" in fields:
         fields["rank"] = fields["rank"].removesuffix(" : i64")
-    return f"{name} @{_bare(written)}({_listed(fields)}){_rest(attributes)}"
+    return f"{name} {symbol}({_listed(fields)}){_rest(attributes)}"
 
 
 def _rest(attributes: dict[str, str]) -> str:
     return f" {{{_listed(attributes)}}}" if attributes else ""
 
 
-def _bare(name: str) -> str:
-    """A quoted name, without its quotes where MLIR reads it so."""
-    match = _BARE_NAME.fullmatch(name)
-    return match[1] if match else name
+def _symbol_of(attributes: dict[str, str]) -> str:
+    """The symbol that an op declares, whose name is taken out of its attributes."""
+    return as_symbol(unquoted(attributes.pop("sym_name")))
 
 
 def _listed(attributes: dict[str, str]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import location_text, readable_strings
 from shard_dialect.ir.function import (
@@ -148,7 +148,7 @@ def _check_sub_cluster(op: ir.Operation, shardings: Shardings) -> None:
     _check_cluster(op, shardings)
     cluster = shardings.grid(symbol(op.attributes["cluster"]))
     if cluster.name == op.attributes["sym_name"].value:
-        raise ShardingError(f"is a part of @{cluster.name}, which is itself")
+        raise ShardingError(f"is a part of {as_symbol(cluster.name)}, which is itself")
     offsets, sizes = ints(op.attributes["offsets"]), ints(op.attributes["sizes"])
     if len(sizes) != cluster.rank:
         raise ShardingError(f"has {len(sizes)} sizes for {cluster}, which has {cluster.rank} axes")
@@ -182,7 +182,9 @@ def _check_permute(op: ir.Operation, shardings: Shardings) -> None:
         _check_permutation(op, (source, target), grids)
         return
     if source.grid == target.grid:
-        raise ShardingError(f"moves nothing: both are on @{source.grid}, and no axis is named")
+        raise ShardingError(
+            f"moves nothing: both are on {as_symbol(source.grid)}, and no axis is named"
+        )
     shape = tuple(op.operands[0].type.shape)
     if all(grid.is_static for grid in grids) and grids[0].size != grids[1].size:
         raise ShardingError(f"sends from {grids[0]} to {grids[1]}: expected as many devices")

@@ -31,7 +31,7 @@ import numpy as np
 
 from shard_dialect.abi.tensor_types import dtype_of
 from shard_dialect.backends.xla.jax_functions import add_functions, jax_of_user
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.mesh.attributes import SHARDINGS
@@ -244,7 +244,7 @@ def _meshes_of_one_device(module: Any) -> list[str]:
     """How shardings name the meshes that have a device, and no axes."""
     meshes = [op for op in module.regions[0].blocks[0].operations if op.name == "sdy.mesh"]
     found = [mesh for mesh in meshes if _ONE in str(mesh.attributes["mesh"])]
-    return [f"<@{mesh.attributes['sym_name'].value}," for mesh in found]
+    return [f"<{as_symbol(mesh.attributes['sym_name'].value)}," for mesh in found]
 
 
 def run_once(module: Any) -> None:

@@ -361,7 +361,7 @@ def inline_call(call: ir.Operation, callee: ir.Operation | None) -> None:
         argument.replace_all_uses_with(value)
     place = call.location
     if not any("/" in name for name in names_in(place)):  # in a scope of its own, as JAX writes one
-        place = ir.Location.name(f"@{callee_of(call)}/call", place)
+        place = ir.Location.name(f"{as_symbol(callee_of(call))}/call", place)
     for op in walk(copy):
         op.location = ir.Location.callsite(op.location, [place])
     *inside, end = operations(body(copy))

@@ -617,6 +617,7 @@ def _overlap(block: ir.Block) -> None:
         if not _communicates(op):
             continue
         begin, end = after.get(op.operands[0], 0), needed.get(op.results[0], 0)
+        begin = _after_waits(order[:at], begin)
         if not any(_is_work(each) for each in order[begin:end]):
             continue
         order[at] = None  # later collectives start before the next op that is left
@@ -624,6 +625,18 @@ def _overlap(block: ir.Block) -> None:
         assert user is not None, "a user is split only after its operands"
         done = _split(op, first, user)
         after[done] = end
+
+
+def _after_waits(order: Sequence[ir.Operation | None], begin: int) -> int:
+    """The place after the collectives that follow on `begin` and that devices wait for.
+
+    What starts before these makes them wait for the network, and hides behind no work there.
+    """
+    for at, op in enumerate(order[begin:], begin):
+        if _is_work(op):
+            break
+        begin = at + 1 if op is not None and _communicates(op) else begin
+    return begin
 
 
 def _is_work(op: ir.Operation | None) -> bool:

@@ -19,6 +19,7 @@ from math import gcd, prod
 from typing import Literal
 
 from shard_dialect.collectives import Mask, Permute, ReshardError, Step
+from shard_dialect.errors import as_symbol
 from shard_dialect.model.grid import Grid, SubAxis, full_axis
 from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.sharding import Shape, Sharding
@@ -56,7 +57,7 @@ class Transfer:
 
     def __str__(self) -> str:
         what = "the same as" if self.kind == "same" else f"{self.kind} to"
-        return f"{what} {self.target} on @{self.target.grid}"
+        return f"{what} {self.target} on {as_symbol(self.target.grid)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from shard_dialect.collectives import (
     Step,
 )
 from shard_dialect.collectives.exchange import fewest_elements
+from shard_dialect.errors import as_symbol
 from shard_dialect.model.grid import Grid, SubAxis
 from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.notebook_html import print_text, table_html
@@ -158,7 +159,7 @@ def plan(
     """
     if source.grid != target.grid:
         raise ReshardError(
-            f"cannot reshard from grid @{source.grid} to grid @{target.grid}: "
+            f"cannot reshard from grid {as_symbol(source.grid)} to grid {as_symbol(target.grid)}: "
             "both shardings must be on one grid"
         )
     return _Planner(shape, itemsize, grid, limit, prices).plan(source, target, sub_axes)

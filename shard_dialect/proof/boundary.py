@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.mesh.sharding_attributes import read_sharding
 from shard_dialect.proof.collectives import grouped, ungrouped
@@ -132,7 +133,7 @@ def _in_part(m: Machine, name: str, rank: int) -> Data:
             break
         part = m.program.parts.get(part.grid)
     if part is None or offsets is None:
-        raise Unproven(f"stage @{name} is not declared")
+        raise Unproven(f"stage {as_symbol(name)} is not declared")
     here = m.on(m.program.grids[part.grid])
     inside: Any = True
     sizes = m.program.parts[name].sizes
@@ -155,7 +156,9 @@ def on_grid_of(m: Machine, place: Place) -> Machine:
         return m
     grid = m.program.grids.get(place.sharding.grid)
     if grid is None or sorted(grid.devices) != sorted(m.devices.devices):
-        raise Unproven(f"a sharding is on @{place.sharding.grid}, which is no grid of all devices")
+        raise Unproven(
+            f"a sharding is on {as_symbol(place.sharding.grid)}, which is no grid of all devices"
+        )
     return m.on(grid)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from shard_dialect.errors import as_symbol
 from shard_dialect.proof.elementwise import identity, reduced
 from shard_dialect.proof.machine import Data, Machine, Torn, Value, runs
 from shard_dialect.proof.reading import Op
@@ -344,9 +345,11 @@ def on_named(m: Machine, op: Op, name: str) -> Machine:
     """The devices as the grid of this name has them."""
     grid = m.program.grids.get(name)
     if grid is None:
-        raise m.unproven(op, f"is on @{name}, which is a part of a grid")
+        raise m.unproven(op, f"is on {as_symbol(name)}, which is a part of a grid")
     if sorted(grid.devices) != sorted(m.devices.devices):
-        raise m.unproven(op, f"is on @{name}, which has other devices than the largest grid")
+        raise m.unproven(
+            op, f"is on {as_symbol(name)}, which has other devices than the largest grid"
+        )
     return m.on(grid)
 
 

@@ -7,6 +7,7 @@ from itertools import count
 
 import numpy as np
 
+from shard_dialect.errors import as_symbol
 from shard_dialect.proof.elementwise import selected
 from shard_dialect.proof.machine import Data, Machine, Value, runs
 from shard_dialect.proof.reading import Block, Op
@@ -16,9 +17,9 @@ from shard_dialect.proof.reading import Block, Op
 def _call(m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]) -> Sequence[Value]:
     name = op.attributes.get("callee", op.attributes.get("decomposition"))
     if name not in m.program.functions:
-        raise m.unproven(op, f"calls @{name}, which has no body")
+        raise m.unproven(op, f"calls {as_symbol(name)}, which has no body")
     if name in m.calls:
-        raise m.unproven(op, f"calls @{name}, which it is in: recursion is not followed")
+        raise m.unproven(op, f"calls {as_symbol(name)}, which it is in: recursion is not followed")
     return m.call(m.program.functions[name], values)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from shard_dialect.errors import as_symbol
 from shard_dialect.proof.boundary import Place, argument
 from shard_dialect.proof.boxes import Boxes
 from shard_dialect.proof.comparison import Comparison, Counterexample
@@ -202,8 +203,8 @@ class Trial:
         expected = one.call(pair.unsharded, given)
         if any(np.any(each.data != each.data[(slice(1),) * one.axes]) for each in expected):
             raise Unproven(
-                f"@{pair.unsharded.name} gives other results on other devices: it is no program of "
-                "global tensors, with which others can be compared"
+                f"{as_symbol(pair.unsharded.name)} gives other results on other devices: it is "
+                "no program of global tensors, with which others can be compared"
             )
         generator = np.random.default_rng((2, self.field.seed, self.garbage))
         many = self._machine(pair.own, generator, 1)

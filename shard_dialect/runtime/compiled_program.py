@@ -166,16 +166,24 @@ class CompiledProgram:
         return replace(verdict, diagnostics=tuple(heard))
 
     def bisect(
-        self, *arguments: Any, seed: int = 0, judge: Judge | None = None
+        self,
+        *arguments: Any,
+        seed: int = 0,
+        judge: Judge | None = None,
+        unsharded: Source | None = None,
     ) -> ShardError | None:
-        """Find the first op whose value on the devices is wrong; `None` if the check passes."""
-        verdict = self.check(*arguments, seed=seed, judge=judge)
+        """Find the first op whose value on the devices is wrong; `None` if the check passes.
+
+        `unsharded` is the program that this one was made of, where a pass's output was edited.
+        """
+        verdict = self.check(*arguments, seed=seed, judge=judge, unsharded=unsharded)
         if verdict.passed:
             return None
         inputs = self._inputs(arguments) if arguments else self._drawn(seed)
         with make_context():
-            suspect = Suspect.read(self._source, self.program.entry, Sizes(), judge)
-            reference = compile_reference(self._source, self.program.entry, by=judge)
+            suspect = Suspect.read(self._source, self.program.entry, Sizes(), judge, unsharded)
+            of = unsharded or self._source
+            reference = compile_reference(of, self.program.entry, by=judge)
         return suspect.error(reference, inputs, self.world, verdict.failure)
 
     def _inputs(self, arguments: Sequence[Any]) -> list[Array]:

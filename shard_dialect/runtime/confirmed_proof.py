@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from shard_dialect.abi.lowered_program import choose_entry, find_function
-from shard_dialect.errors import Diagnostic, ShardError
+from shard_dialect.errors import Diagnostic, ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.diagnostics import error_at, silent, with_file_names
@@ -197,7 +197,7 @@ def _refuse_program_of_one(module: ir.Module) -> None:
         if DEVICE in function.attributes:
             raise error_at(
                 function.location,
-                f"@{name_of(function)} is the program of device "
+                f"{as_symbol(name_of(function))} is the program of device "
                 f"{function.attributes[DEVICE].value} alone: nothing is proven of it; prove the "
                 "program of all devices, before --pick-device",
             )

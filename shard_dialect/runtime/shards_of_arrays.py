@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from shard_dialect.abi.tensor_types import Array, identity
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.model import Grid, Sharding
 from shard_dialect.model.annotation import SplitAxes, sharding_on
 from shard_dialect.model.sharding import Shape
@@ -89,7 +89,9 @@ def gather(shards: Sequence[Any], sharding: Sharding | SplitAxes, grid: Grid) ->
     """
     held = list(map(to_numpy, shards))
     if len(held) != grid.size:
-        raise ShardError(f"{len(held)} shards for the {grid.size} devices of grid @{grid.name}")
+        raise ShardError(
+            f"{len(held)} shards for the {grid.size} devices of grid {as_symbol(grid.name)}"
+        )
     found = sharding_on(grid, sharding, held[0].ndim)
     _refuse_partial(found)
     halos = [found.halo(dim) for dim in range(found.rank)]

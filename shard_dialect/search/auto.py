@@ -14,7 +14,7 @@ from shard_dialect.analysis.changes.annotations import annotations_in
 from shard_dialect.analysis.changes.what_if_question import names_of
 from shard_dialect.analysis.program_costs import Costs
 from shard_dialect.analysis.reasons.explained_passes import imported
-from shard_dialect.errors import Diagnostic, ShardError, did_you_mean
+from shard_dialect.errors import Diagnostic, ShardError, as_symbol, did_you_mean
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import form_of, functions_of, name_of
 from shard_dialect.ir.grids import grids_of
@@ -145,8 +145,11 @@ def _objective(given: Objective | str) -> Objective:
             return given
     if given in _REGISTERED:
         return _REGISTERED[given]
-    known = ", ".join([*get_args(OwnObjective), *_REGISTERED])
-    raise ShardError(f"--auto: objective={given} is none: expected one of {known}")
+    known = [*get_args(OwnObjective), *_REGISTERED]
+    nearest = did_you_mean(given, known)
+    raise ShardError(
+        f"--auto: objective={given} is none: expected one of {', '.join(known)}{nearest}"
+    )
 
 
 _READERS: dict[str, Callable[[str], Any]] = {
@@ -211,7 +214,7 @@ class AutoResult:
             placed = annotations_in(self.module.operation)
         rows = [
             [
-                f"@{each.site.function}",
+                as_symbol(each.site.function),
                 names_of(each)[-1],
                 "x".join(map(str, each.shape)),
                 each.annotation.sharding if each.annotation else "not annotated",
@@ -237,7 +240,9 @@ def auto(
     name = choose_entry(module.operation, entry)
     function = next(op for op in functions_of(module.operation) if name_of(op) == name)
     if form_of(function) not in ("annotated", "propagated"):
-        raise ShardError(f"function @{name} is partitioned already: there is nothing to find")
+        raise ShardError(
+            f"function {as_symbol(name)} is partitioned already: there is nothing to find"
+        )
     budget = Budget(options.seconds if options.plans is None else inf, options.plans)
     shapes = [options.grid] if options.devices is None else grid_shapes(options.devices)
     problems = [Problem.of(module, replace(options, grid=each), name) for each in shapes]
@@ -313,7 +318,7 @@ class Problem:
         function = searched_function(start, entry)
         simplified = searched_function(_simplified(text), entry)
         if function is None or simplified is None:
-            raise ShardError(f"@{entry} has no tensors: there is nothing to find")
+            raise ShardError(f"{as_symbol(entry)} has no tensors: there is nothing to find")
         evaluator = Evaluator(
             text,
             entry,
@@ -347,10 +352,10 @@ class Problem:
         """The module with the plan. Raises `ShardError` for none, or one that needs too much."""
         if found is None:
             self.evaluator.known_costs(Plan())  # raises for a program that is invalid as it is
-            raise ShardError(f"no sharding of @{self.entry} can be partitioned")
+            raise ShardError(f"no sharding of {as_symbol(self.entry)} can be partitioned")
         if found.score.excess:
             raise ShardError(
-                f"no sharding was found with which @{self.entry} takes "
+                f"no sharding was found with which {as_symbol(self.entry)} takes "
                 f"{self.options.memory_limit:,} bytes on a device: the best one takes "
                 f"{found.costs.peak:,}, {found.score.excess:,} too many"
             )
@@ -391,7 +396,9 @@ def _with_grid(text: str, module: ir.Module, options: AutoOptions) -> str:
     shape = "x".join(map(str, options.grid))
     names = ", ".join(map(json.dumps, options.axis_names))
     attributes = f" {{axis_names = [{names}]}}" if names else ""
-    declared = ir.Module.parse(f"shard.grid @{GRID}(shape = {shape}){attributes}", module.context)
+    declared = ir.Module.parse(
+        f"shard.grid {as_symbol(GRID)}(shape = {shape}){attributes}", module.context
+    )
     op = declared.body.operations[0].operation.detach_from_parent()
     ir.InsertionPoint.at_block_begin(copy.body).insert(op)
     return copy.operation.get_asm(enable_debug_info=True)
@@ -404,7 +411,7 @@ def _grid_of(module: ir.Module) -> Grid:
             "the module has no grid: say which devices there are, as in grid=2x4, or devices=8"
         )
     if len(grids) > 1:
-        names = ", ".join(f"@{each.name}" for each in grids)
+        names = ", ".join(as_symbol(each.name) for each in grids)
         raise ShardError(f"the module has several grids ({names}): a search uses one")
     if not grids[0].is_static:
         raise ShardError(f"grid {grids[0]} has unknown sizes: give them by --specialize=grid=...")

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from itertools import permutations, product
 from random import Random
 
+from shard_dialect.errors import as_symbol, quoted
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
@@ -48,7 +49,7 @@ def cluster(grid: Grid) -> str:
     """The grid's declaration in the RFC's vocabulary."""
     devices = f", device_ids = {list(grid.device_ids)}" if grid.device_ids else ""
     return (
-        f'"mesh.cluster"() {{sym_name = "{grid.name}", rank = {grid.rank} : i64, '
+        f'"mesh.cluster"() {{sym_name = {quoted(grid.name)}, rank = {grid.rank} : i64, '
         f"dim_sizes = {list(grid.shape)}{devices}}} : () -> ()\n"
     )
 
@@ -56,14 +57,14 @@ def cluster(grid: Grid) -> str:
 def declaration(grid: Grid) -> str:
     """The grid's declaration in upstream's vocabulary; the devices' order is our attribute."""
     devices = f" {{device_ids = {list(grid.device_ids)}}}" if grid.device_ids else ""
-    return f"shard.grid @{grid.name}(shape = {'x'.join(map(str, grid.shape))}){devices}\n"
+    return f"shard.grid {as_symbol(grid.name)}(shape = {'x'.join(map(str, grid.shape))}){devices}\n"
 
 
 def encoding(sharding: Sharding | None) -> str:
     """The sharding as an attribute of an argument or a result; empty for `None`."""
     if sharding is None:
         return ""
-    return f" {{mesh.sharding = #mesh.shard<@{sharding.grid}, {sharding}>}}"
+    return f" {{mesh.sharding = #mesh.shard<{as_symbol(sharding.grid)}, {sharding}>}}"
 
 
 def placed(
@@ -90,7 +91,7 @@ def placed(
     returned = f"{', '.join(sample.result_names)} : {types}" if sample.results else ""
     head, attributes = "", ""
     if grid is not None:
-        head, attributes = cluster(grid), f"attributes {{mesh_cluster = @{grid.name}}} "
+        head, attributes = cluster(grid), f"attributes {{mesh_cluster = {as_symbol(grid.name)}}} "
     return (
         f"{head}{sample.declared}func.func @main({inputs}) -> ({outputs}) {attributes}{{\n"
         f"{sample.body}\nreturn {returned}\n}}\n"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from random import Random
 
+from shard_dialect.errors import as_symbol, quoted
 from shard_dialect.model import Grid, Sharding
 from shard_dialect.testing.placement import declaration, encoding
 from shard_dialect.testing.random_collectives import COLLECTIVE, collective_program
@@ -137,8 +138,32 @@ def any_program(
 ) -> Program:
     """A program of samples of these ops, or of all that can be run; the same for one seed.
 
-    Most samples are of `rare` ops, if there are any.
+    Most samples are of `rare` ops, if there are any. One in ten has symbols of any text.
     """
+    program = _with_plain_names(rng, ops, isolated, rare)
+    if not chance(rng, 0.1):
+        return program
+    declared = dict.fromkeys(_DECLARED.findall(program.text))
+    declared.pop("main", None)
+    odd = dict(zip(declared, rng.sample(_ODD, len(_ODD)), strict=False))
+
+    def renamed(match: re.Match[str]) -> str:
+        name = str(odd.get(match[2], match[2]))
+        return f"sym_name = {quoted(name)}" if match[1] else as_symbol(name)
+
+    return replace(program, text=_SYMBOL.sub(renamed, program.text))
+
+
+_DECLARED = re.compile(
+    r'(?:\bfunc\.func (?:\w+ )?@|\bshard\.grid @|\bsdy\.mesh @|\bsym_name = ")([\w$]+)'
+)
+_SYMBOL = re.compile(r'(?:@|\b(sym_name = )")([\w$]+)(?(1)")')
+_ODD = ("a b", "1", "@", 'q"q', "é", "x.y-z", "(", "->", "//", "{", "main.1", "-", "#0", "%a", "\\")
+
+
+def _with_plain_names(
+    rng: Random, ops: Sequence[str] | None, isolated: Isolated | None, rare: Sequence[str]
+) -> Program:
     names = sorted(ops) if ops is not None else runnable()
     # Hypothesis shrinks it to 0.
     kind = rng.randrange(100) if set(names) >= STAGED | SHARDY | COLLECTIVE else 0
@@ -193,7 +218,7 @@ class _Function:
         returned = f"{_names(results)} : {_types(results)}" if results else ""
         return "\n".join(
             [
-                f"func.func {visibility}@{name}({operands}) -> ({result}) {{",
+                f"func.func {visibility}{as_symbol(name)}({operands}) -> ({result}) {{",
                 *self.lines,
                 f"return {returned}",
                 "}\n",
@@ -299,13 +324,13 @@ class _Function:
             as_result = "true" if kind == 0 else "false"
             self.lines.append(
                 f'{name} = "mesh.annotate"({value.name}) {{sharding = '
-                f"#mesh.shard<@{sharding.grid}, {sharding}>, required = true, "
+                f"#mesh.shard<{as_symbol(sharding.grid)}, {sharding}>, required = true, "
                 f"as_result = {as_result}}} : ({value.type}) -> {value.type}"
             )
         else:
             for_users = " annotate_for_users" if chance(self.rng, 0.5) else ""
             axes = [list(each) for each in sharding.split_axes]
-            on_grid = f"@{sharding.grid} split_axes = {axes}"
+            on_grid = f"{as_symbol(sharding.grid)} split_axes = {axes}"
             self.lines += [
                 f"%l{number} = shard.sharding {on_grid}{self.extents(sharding)} : !shard.sharding",
                 f"{name} = shard.shard {value.name} to %l{number}{for_users} : {value.type}",
@@ -474,7 +499,8 @@ def _call(function: _Function) -> None:
     called = function.rng.choice(callable_functions)
     operands = [function.find(type_) for type_ in called.arguments]
     result = ", ".join(map(str, called.results))
-    text = f"func.call @{called.name}({_names(operands)}) : ({_types(operands)}) -> ({result})"
+    name, types = as_symbol(called.name), _types(operands)
+    text = f"func.call {name}({_names(operands)}) : ({types}) -> ({result})"
     _bound(function, called.results, text)
     function.module.ops.append("func.call")
 

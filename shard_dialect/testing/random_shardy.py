@@ -12,6 +12,7 @@ from itertools import product
 from math import prod
 from random import Random
 
+from shard_dialect.errors import as_symbol
 from shard_dialect.testing.random_draws import chance
 
 ELEMENTWISE = ("add", "subtract", "multiply", "maximum")
@@ -121,7 +122,7 @@ class _Shardy:
         name = "m" if closed or chance(self.draw, 0.7) else self.draw.choice([*self.others, "m"])
         axes = self.axes if name == "m" else self.others[name]
         if not axes:
-            return f"@{name}, []"
+            return f"{as_symbol(name)}, []"
         unused, dims = self.draw.sample(sorted(axes), len(axes)), []
         for _ in range(rank):
             taken = [unused.pop() for _ in range(self.draw.randint(0, len(unused)))]
@@ -138,7 +139,7 @@ class _Shardy:
             if unused and chance(self.draw, 0.2)
             else ""
         )
-        return f"@{name}, [{', '.join(dims)}]{rest}"
+        return f"{as_symbol(name)}, [{', '.join(dims)}]{rest}"
 
     def reference(self, axis: str, size: int) -> str:
         """An axis, or a half of one of four."""
@@ -428,14 +429,14 @@ def _in_manual(
         f"%a{number}: {local_type(value, split)}"
         for number, (value, split) in enumerate(zip(operands, splits, strict=True))
     ]
-    ins = ", ".join(f"<@{manual.mesh}, {_lists(each)}>" for each in splits)
+    ins = ", ".join(f"<{as_symbol(manual.mesh)}, {_lists(each)}>" for each in splits)
     inside = "\n".join(body).replace("%", f"{name}_").replace(f"{name}_zero", "%zero")
     heads = ", ".join(shown).replace("%", f"{name}_")
     program.lines.append(
         f'{name} = "sdy.manual_computation"({", ".join(each.name for each in operands)}) <{{'
         f"in_shardings = #sdy.sharding_per_value<[{ins}]>, manual_axes = #sdy<manual_axes{{"
         f"{_axes([each for each in manual.sizes if each in manual.axes])}}}>, out_shardings = "
-        f"#sdy.sharding_per_value<[<@{manual.mesh}, {_lists(out)}>]>}}> ({{\n"
+        f"#sdy.sharding_per_value<[<{as_symbol(manual.mesh)}, {_lists(out)}>]>}}> ({{\n"
         f"^bb0({heads}):\n{inside}\n"
         f'"sdy.return"({name}_r) : ({_type(local)}) -> ()\n}}) : '
         f"({', '.join(each.type for each in operands)}) -> {_type(shape)}"

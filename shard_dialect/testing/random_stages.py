@@ -6,6 +6,8 @@ from math import prod
 from operator import add, le, sub
 from random import Random
 
+from shard_dialect.errors import as_symbol
+
 STAGED = frozenset(
     f"stablehlo.{name}"
     for name in ("add", "dot_general", "maximum", "multiply", "sine", "subtract", "tanh")
@@ -49,7 +51,7 @@ class Staged:
         axes = [axis for axis, size in enumerate(self.parts[stage][1]) if size > 1]
         rows = [axis for axis in axes if self.draw.random() < 0.4]
         columns = [axis for axis in axes if axis not in rows and self.draw.random() < 0.6]
-        return f"#mesh.shard<@{self.name(stage)}, [{rows}, {columns}{lists}]>"
+        return f"#mesh.shard<{as_symbol(self.name(stage))}, [{rows}, {columns}{lists}]>"
 
     def name(self, stage: int) -> str:
         """The name of a stage, or of the grid."""
@@ -118,7 +120,7 @@ def _passed(program: Staged, stage: int) -> None:
     others = [other for other in range(len(program.values)) if other != stage]
     target = program.draw.choice(others)
     if program.draw.random() < 0.5:
-        text = f'"mesh.collective_permute"({value}) {{cluster = @{program.name(target)}}}'
+        text = f'"mesh.collective_permute"({value}) {{cluster = {as_symbol(program.name(target))}}}'
     else:
         sharding = program.sharding(target)
         text = f'"mesh.annotate"({value}) {{as_result = false, sharding = {sharding}}}'
@@ -137,7 +139,7 @@ def _part_passed(program: Staged, stage: int) -> None:
     offsets = [[program.draw.randint(0, SIZE - size) for size in sizes] for _ in range(2)]
     box = f"tensor<{sizes[0]}x{sizes[1]}xf32>"
     there, back = (
-        f"{{cluster = @{program.name(to)}, offsets = {at}}}"
+        f"{{cluster = {as_symbol(program.name(to))}, offsets = {at}}}"
         for to, at in zip((middle, target), offsets, strict=True)
     )
     program.lines.append(
@@ -171,7 +173,9 @@ def _to_and_fro(program: Staged, stage: int) -> None:
     """A loop that passes what it carries to another stage and back."""
     value, count = program.draw.choice(program.values[stage]), program.count
     other = program.draw.choice([each for each in range(len(program.values)) if each != stage])
-    there, back = (f"{{cluster = @{program.name(each)}}} : ({TYPE})" for each in (other, stage))
+    there, back = (
+        f"{{cluster = {as_symbol(program.name(each))}}} : ({TYPE})" for each in (other, stage)
+    )
     program.emit(
         stage,
         f"scf.for %i = %c0 to %c3 step %c1 iter_args(%r = {value}) -> ({TYPE}) {{\n"
@@ -292,7 +296,7 @@ def staged_program(draw: Random) -> str:
             f'"mesh.cluster"() {{sym_name = "g", rank = {len(grid)} : i64, '
             f"dim_sizes = {list(grid)}{order}}} : () -> ()",
             *(
-                f'"mesh.sub_cluster"() {{sym_name = "s{number}", cluster = @{cluster}, '
+                f'"mesh.sub_cluster"() {{sym_name = "s{number}", cluster = {as_symbol(cluster)}, '
                 f"offsets = {offsets}, sizes = {sizes}}} : () -> ()"
                 for number, (cluster, offsets, sizes) in enumerate(_declared(parts[:-1]))
             ),

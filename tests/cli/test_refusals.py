@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -395,7 +396,32 @@ def test_a_search_takes_time(seconds: str) -> None:
 
 
 def test_a_misspelt_flag_has_the_nearest_one(run: Program) -> None:
-    assert_refused(run("examples/mlp_1d.mlir", "--chek"), "--chek: did you mean '--check'?")
+    refused = run("examples/mlp_1d.mlir", "--chek")
+    assert_refused(refused, "unknown flag '--chek': did you mean '--check'?")
+
+
+@pytest.mark.parametrize(
+    ("program", "given", "said"),
+    [
+        ("run", ["--jsn"], "unknown flag '--jsn': did you mean '--json'?"),
+        ("report", ["--jsn"], "unknown flag '--jsn': did you mean '--json'?"),
+        ("prove", ["--jsn"], "unknown flag '--jsn': did you mean '--json'?"),
+        ("opt", ["--spdm"], "unknown flag '--spdm': did you mean '--spmd'?"),
+        ("report", ["--allocator=arna"], "'arna' is none of unfused, arena, xla: did you mean"),
+        ("opt", ["--emit-python=toch"], "'toch' is none of mpi4py, torch: did you mean 'torch'?"),
+        ("report", ["--device-model=h10"], "ends in .toml: did you mean 'h100'?"),
+        ("run", ["--backend=mp"], "or a plugin's: did you mean 'mpi'?"),
+        ("run", ["--reference-by=xl"], "is none of xla, upstream, self: did you mean 'xla'?"),
+        ("run", ["--entry=mian"], "there are @main: did you mean 'main'?"),
+        ("prove", ["examples/mlp_1d.mlir", "--boundary=x"], "error: --boundary=x: cannot read"),
+    ],
+)
+def test_what_was_meant_is_said_by_every_program(
+    program: str, given: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = import_module(f"shard_dialect.{program}").main(["examples/mlp_1d.mlir", *given])
+    assert status == 1
+    assert said in capsys.readouterr().err
 
 
 _TWO = "".join(
@@ -425,3 +451,17 @@ def test_every_program_says_the_same_of_a_file(
     for program, files in (("run", [file]), ("report", [file]), ("prove", [file, file])):
         done = run_child([sys.executable, "-m", f"shard_dialect.{program}", *files, *options])
         assert_refused(done, said)
+
+
+def test_an_element_type_that_cannot_be_run_has_a_place(run: Program, tmp_path: Path) -> None:
+    file, type_ = tmp_path / "in.mlir", "tensor<8xf8E4M3FN>"
+    file.write_text(f"func.func @main(%x: {type_}) -> {type_} {{ return %x : {type_} }}")
+    assert_refused(run(file), f"{file}:1:1: error: cannot run on elements of type f8E4M3FN yet")
+
+
+def test_types_that_are_nested_too_deep_are_refused_before_they_are_read(
+    opt: Program, tmp_path: Path
+) -> None:
+    file = tmp_path / "in.mlir"
+    file.write_text(f"func.func @main(%x: {'tuple<' * 20_000}i32{'>' * 20_000}) {{ return }}")
+    assert_refused(opt(file), f"{file}:1:26: error: types are nested more than 1,000 deep")

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from shard_dialect.backends.python import shared_functions
 from shard_dialect.backends.python.python_module import TARGETS, emit_python
 from shard_dialect.backends.python.writer import Target, folded, in_docstring
-from shard_dialect.errors import Diagnostic, ShardError, note, shown
+from shard_dialect.errors import Diagnostic, ShardError, as_symbol, note, shown
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.diagnostics import error_at
@@ -186,7 +186,7 @@ def test_the_docstring_says_the_name(target: Target) -> None:
         module = ast.parse(emitted({**TAME, "function": name}, target))
         said = ast.get_docstring(module, clean=False)
         assert said is not None
-        assert said.startswith(f"@{name} on 4 devices")
+        assert said.startswith(f"{as_symbol(name)} on 4 devices")
 
 
 @given(st.text())
@@ -349,5 +349,5 @@ def test_a_grid_of_any_name_in_every_spelling(name: str) -> None:
         wrong = shard.replace("[[0]]", "[[1]] sharded_dims_offsets = [0, 2]")
         with pytest.raises(ShardError, match=r"grid axis 1 in split axes \[\[1\]\]"):
             Source.of(f"{wrong} : !shard.sharding return }}").parse()
-        with pytest.raises(ShardError, match=re.escape(f"grid @{name.strip(chr(34))} has size 0")):
+        with pytest.raises(ShardError, match=re.escape(f"grid @{name} has size 0")):
             Source.of(f"shard.grid @{name}(shape = 0)\nfunc.func @main() {{ return }}").parse()

@@ -142,7 +142,7 @@ def test_a_pass_that_changes_the_program_is_named() -> None:
 
 
 def test_a_few_values_at_once_are_enough() -> None:
-    with patch.object(bisect, "_AT_ONCE", 2):
+    with patch.object(bisect, "AT_ONCE", 2):
         test_an_all_reduce_that_is_left_out_is_found(14)
 
 
@@ -156,3 +156,46 @@ def test_what_nobody_wrote_is_not_compared() -> None:
         return %1 : tensor<8xf32>
       }""")
     assert error.message.startswith("every op's value is the unsharded program's"), error
+
+
+def _blamed_edit(form: str, old: str, new: str) -> ShardError:
+    """What is said of `CHAIN` in a form, where the text `old` was edited."""
+    made = _pipelined(CHAIN, form)
+    assert old in made, made
+    source, of = Source.of(made.replace(old, new, 1), "edited.mlir"), Source.of(CHAIN, "of.mlir")
+    with make_context():
+        reference = compile_reference(of, "main")
+        program = compile_sharded(source, "main").program
+        suspect = Suspect.read(source, "main", Sizes(), of=of)
+    inputs = random_inputs([each.global_type for each in program.arguments], seed=0)
+    return suspect.error(reference, inputs, InProcess(program.devices), "result0 differs")
+
+
+@pytest.mark.parametrize("form", ["import,propagate", "import,propagate,materialize", "spmd"])
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [("math.tanh", "math.sin", 6), ("math.exp", "math.absf", 9), ("math.absf", "math.exp", 14)],
+)
+def test_an_edited_op_is_named_in_each_form(form: str, old: str, new: str, line: int) -> None:
+    error = _blamed_edit(form, old, new)
+    assert error.message.startswith(
+        f"the result of '{new}' op is another than that of '{old}' op in the program of --reference"
+    ), error
+    assert str(error.location).startswith("edited.mlir:"), error
+    assert error.notes[0].location == f"of.mlir:{line}:8", error
+
+
+def test_a_collective_left_out_of_a_local_program_is_told() -> None:
+    local = _pipelined(CHAIN, "spmd")
+    (line,) = [each for each in local.splitlines() if "shard.all_reduce" in each][:1]
+    name, operand = line.split()[0], line.split()[3]
+    left_out = local.replace(line + "\n", "").replace(f"{name} ", f"{operand} ")
+    with patch(f"{__name__}._pipelined", lambda *_: local):
+        error = _blamed_edit("spmd", local, left_out)
+    assert error.message.startswith("the result of 'math.exp' op is no value"), error
+    assert "'shard.all_reduce' op" in error.notes[0].message, error
+
+
+def test_no_op_of_a_right_local_program_is_blamed() -> None:
+    error = _blamed_edit("spmd", "math.tanh", "math.tanh")
+    assert error.message.startswith("every value is one that the program of --reference has"), error

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from shard_dialect.analysis.reasons.marks import annotation_of, mark_annotation
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import located, location_text, names_in
 from shard_dialect.ir.function import boundary, functions_of, name_of, set_boundary
@@ -32,7 +32,7 @@ class Site:
     def __str__(self) -> str:
         if self.kind == "op":
             return "annotation"
-        return f"{self.kind} {self.number} of @{self.function}"
+        return f"{self.kind} {self.number} of {as_symbol(self.function)}"
 
 
 @dataclass(frozen=True)

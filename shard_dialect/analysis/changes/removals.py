@@ -22,7 +22,7 @@ from shard_dialect.analysis.program_costs import Costs, partitioned_costs, signe
 from shard_dialect.analysis.reasons.communication import Collective
 from shard_dialect.analysis.reasons.explained_passes import imported, result_places
 from shard_dialect.analysis.reasons.why import Why
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.diagnostics import silent
 from shard_dialect.model import Axes, Axis, Grid
 from shard_dialect.model.devices.device_model import DeviceModel
@@ -269,7 +269,7 @@ class Removals:
                 return str(placed.site)
             placed = self._placed[argument]
         name, function = names_of(placed)[-1], placed.site.function
-        return name if function == self._entry else f"{name} of @{function}"
+        return name if function == self._entry else f"{name} of {as_symbol(function)}"
 
     def _text_of(self, placed: Placed) -> str:
         if placed.annotation is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from shard_dialect.analysis.changes.annotations import Edit, Placed, Site, annotations_in
 from shard_dialect.analysis.changes.patterns import called
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import functions_of, name_of
 from shard_dialect.ir.grids import grids_of
@@ -67,8 +67,8 @@ def edits_for(module: ir.Operation, entry: str, question: Question) -> list[Edit
     if not matching:
         known = ", ".join(names[-1] for _, names in placed)
         raise ShardError(
-            f"nothing of @{entry} is called '{question.pattern}'; its arguments and results are "
-            f"{known}"
+            f"nothing of {as_symbol(entry)} is called '{question.pattern}'; its arguments and "
+            f"results are {known}"
         )
     annotated = annotated_arguments(module)
     ops = {each.site.number: each for each in annotations_in(module) if each.site.kind == "op"}

@@ -15,7 +15,7 @@ from shard_dialect.analysis.costs.local_ops import (
 from shard_dialect.analysis.costs.op_flops import flops_of
 from shard_dialect.analysis.reasons.marks import shown_in
 from shard_dialect.collectives import LocalStep
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir import numbered_function as numbered
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import splat_value
@@ -41,13 +41,13 @@ def read_program(module: ir.Operation, entry: str) -> LocalProgram:
     """
     handles = {name_of(op): op for op in functions_of(module)}
     if entry not in handles:
-        raise ShardError(f"there is no function @{entry} with a body")
+        raise ShardError(f"there is no function {as_symbol(entry)} with a body")
     grids = grids_of(module)
     if grids and form_of(handles[entry]) != "local":
         raise error_at(
             handles[entry].location,
-            f"function @{entry} is in the {form_of(handles[entry])} form: expected the local form, "
-            "which --spmd gives",
+            f"function {as_symbol(entry)} is in the {form_of(handles[entry])} form: expected the "
+            "local form, which --spmd gives",
         )
     for op in walk(module):
         one_by_one(op)
@@ -69,7 +69,7 @@ class _Reader:
         if name in self._functions:
             known = self._functions[name]
             if known is None:
-                raise error_at(handle.location, f"function @{name} calls itself")
+                raise error_at(handle.location, f"function {as_symbol(name)} calls itself")
             return known
         self._functions[name] = None
         (read,) = read_functions([handle])

@@ -24,7 +24,7 @@ from shard_dialect.analysis.costs.local_ops import (
     Value,
 )
 from shard_dialect.analysis.costs.op_flops import flops_of
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located, location_text
 from shard_dialect.ir.function import boundary, functions_of, name_of
@@ -99,7 +99,7 @@ class _Module:
         if name in self._functions:
             known = self._functions[name]
             if known is None:
-                raise error_at(handle.location, f"function @{name} calls itself")
+                raise error_at(handle.location, f"function {as_symbol(name)} calls itself")
             return known
         self._functions[name] = None
         self._functions[name] = found = _Function(self, handle).read()
@@ -297,7 +297,7 @@ class _Function:
             results = tuple(self._new(each) for each in handle.results)
             return Op("shard.process_linear_index", operands, results, place, Flops())
         if name not in self._module.handles:
-            raise ShardError(f"nothing is known of function @{name}: it has no body")
+            raise ShardError(f"nothing is known of function {as_symbol(name)}: it has no body")
         callee = self._module.function(name)
         is_out = [RESULT in each for each in boundary(self._module.handles[name], "arg_attrs")]
         given = tuple(each for each, out in zip(operands, is_out, strict=True) if not out)

@@ -20,7 +20,7 @@ from shard_dialect.analysis.layers import ARGUMENTS, BLOCK_ARGUMENTS, LayeredOp,
 from shard_dialect.analysis.page.folding import fold
 from shard_dialect.analysis.program_report import ProgramReport
 from shard_dialect.analysis.reasons.function_values import sharding_text
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, as_symbol
 
 _FOLDER = Path(__file__).parent
 Json = dict[str, object]
@@ -36,7 +36,7 @@ def report_html(report: ProgramReport | Comparison) -> str:
     values = {"changes": changes, "reports": [_json(each) for each in reports]}
     data = json.dumps(values, separators=(",", ":")).replace("<", r"\u003c")
     return Template(_text("report.html")).substitute(
-        title=escape(f"@{entry}: what it costs each device"),
+        title=escape(f"{as_symbol(entry)}: what it costs each device"),
         data=data,
         style=_text("report.css"),
         licence=_text("dagre/dagre.min.js.LEGAL.txt"),
@@ -74,7 +74,7 @@ def _json(report: ProgramReport) -> Json:
             values.op(op) | {"seconds": cost.seconds, "live": cost.live, "sends": cost.collectives}
             for op, cost in zip(report.layers.ops, costs, strict=True)
         ],
-        "tree": fold(report.layers, costs, f"@{report.entry}").as_json(),
+        "tree": fold(report.layers, costs, as_symbol(report.entry)).as_json(),
         "types": values.types,
         "drawings": values.drawings,
     }

@@ -16,6 +16,7 @@ from shard_dialect.analysis.reasons.marks import mark_of
 from shard_dialect.analysis.reasons.split_trace import SplitTrace
 from shard_dialect.analysis.reasons.whole_readers import WholeReaders
 from shard_dialect.analysis.reasons.why import Reason, Why
+from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import location_text
 from shard_dialect.ir.function import form_of, functions_of
@@ -117,8 +118,10 @@ class _Explanation:
         """Why a value goes from one stage of a pipeline to another: its op and its readers."""
         maker = self.values.maker.get(self.source)
         made = f"'{maker.name}' op makes the value" if maker else "the value is"
-        steps = [at(f"{made} on stage @{source}", maker or self.op)]
-        steps += [at(f"'{each.name}' op runs on stage @{target}", each) for each in self.readers]
+        steps = [at(f"{made} on stage {as_symbol(source)}", maker or self.op)]
+        steps += [
+            at(f"'{each.name}' op runs on stage {as_symbol(target)}", each) for each in self.readers
+        ]
         return Why((*steps, *self._written()), tuple(self._reading()))
 
     def _reading(self) -> Iterator[Reason]:
@@ -144,7 +147,8 @@ class _Explanation:
             return []
         number = arguments.index(self.source)
         location = function.regions[0].blocks[0].arguments[number].location
-        text = f"argument {number} of @{self.values.function.name} is sharded so for its callers"
+        name = as_symbol(self.values.function.name)
+        text = f"argument {number} of {name} is sharded so for its callers"
         return [Reason(text, location_text(location))]
 
     def _meeting(self) -> Reason:

@@ -40,7 +40,7 @@ from shard_dialect.backends.cpu.lower_loops import (
 )
 from shard_dialect.backends.cpu.pieces import cut_into_pieces
 from shard_dialect.backends.cpu.pointers import pass_pointers
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import PassManager, ir, submodule
 from shard_dialect.ir.building import build
 from shard_dialect.ir.diagnostics import error_at, from_mlir, reporting
@@ -274,7 +274,9 @@ class Engine:
             )
         if not engine.raw_lookup(symbol):
             name = symbol.rpartition(_PREFIX)[2]
-            raise ShardError(f"cannot compile @{name}: it calls functions that are not there")
+            raise ShardError(
+                f"cannot compile {as_symbol(name)}: it calls functions that are not there"
+            )
         self._engine = engine
 
     def packed(self, name: str) -> Callable[[int], None]:

@@ -17,7 +17,7 @@ from itertools import chain
 
 from shard_dialect.abi.lowered_program import Boundary, Handle, choose_entry, find_function
 from shard_dialect.backends.cpu.machine_code import BIND, Code, Engine, to_llvm
-from shard_dialect.errors import ShardError, shown
+from shard_dialect.errors import ShardError, as_symbol, shown
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.function import form_of, refuse_form
@@ -90,7 +90,8 @@ def object_file(module: ir.Module, entry: str | None, name: str) -> ObjectFile:
         if DEVICE in function.attributes:
             raise error_at(
                 function.location,
-                f"@{chosen} is the program of one device: in an object all devices run one",
+                f"{as_symbol(chosen)} is the program of one device: in an object all devices run "
+                "one",
             )
         run_pipeline(module, "lower{target=mpi}")
     elif form_of(function) != "lowered":
@@ -99,8 +100,9 @@ def object_file(module: ir.Module, entry: str | None, name: str) -> ObjectFile:
     unknown = [each for each in code.names if each not in FUNCTIONS and not _PRODUCT.match(each)]
     if unknown:
         raise ShardError(
-            f"@{chosen} calls back into the runtime ({unknown[0].removeprefix('_mlir_ciface_')}): "
-            "lower it for MPI (lower{target=mpi}); calls of torch are not for objects"
+            f"{as_symbol(chosen)} calls back into the runtime "
+            f"({unknown[0].removeprefix('_mlir_ciface_')}): lower it for MPI "
+            "(lower{target=mpi}); calls of torch are not for objects"
         )
     with module.context, ir.Location.unknown():
         _prefix(module.operation, f"{name}.", code.symbol)
@@ -193,7 +195,11 @@ def _described(
     parameters: Mapping[str, str], arguments: Sequence[Boundary], results: Sequence[Boundary]
 ) -> Iterator[str]:
     for name, each in zip(parameters, (*arguments, *results), strict=True):
-        split = "whole" if each.sharding is None else f"{each.sharding} on @{each.sharding.grid}"
+        split = (
+            "whole"
+            if each.sharding is None
+            else f"{each.sharding} on {as_symbol(each.sharding.grid)}"
+        )
         yield f" *   {name}: {each.local}, a shard of {each.global_type}, {_in_comment(split)}"
 
 

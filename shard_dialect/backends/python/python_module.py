@@ -25,7 +25,7 @@ from shard_dialect.backends.python.writer import (
     in_docstring,
     own_name,
 )
-from shard_dialect.errors import ShardError, number_of
+from shard_dialect.errors import ShardError, as_symbol, number_of
 from shard_dialect.ir.bindings import PassManager, ir
 from shard_dialect.ir.diagnostics import error_at, from_mlir, located
 from shard_dialect.ir.function import (
@@ -278,7 +278,8 @@ def _prepared(root: ir.Operation, name: str | None) -> tuple[Shardings, ir.Opera
         if name is not None and DEVICE in function.attributes:
             raise error_at(
                 function.location,
-                f"@{name_of(function)} is the program of one device: in Python all devices run one",
+                f"{as_symbol(name_of(function))} is the program of one device: in Python all "
+                "devices run one",
             )
     if not functions:
         raise ShardError("there is no function to write in Python")
@@ -362,7 +363,7 @@ def _head(w: Writer, entry: ir.Operation) -> list[str]:
     """The docstring of the file."""
     devices = number_of(_devices(w), "device")
     return [
-        f'"""@{in_docstring(name_of(entry))} on {devices}: what each of them does.',
+        f'"""{in_docstring(as_symbol(name_of(entry)))} on {devices}: what each of them does.',
         "",
         f"    {_launch(w)} FILE --inputs in.npz --outputs out.npz",
         "",

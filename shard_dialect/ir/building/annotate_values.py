@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.foreign_modules import make_ready
@@ -75,6 +75,6 @@ def _declared(module: ir.Operation, grid: Grid) -> dict[str, Grid]:
         grids[grid.name] = grid
     elif grids[grid.name] != grid:
         raise ShardError(
-            f"the module has another grid @{grid.name}: {grids[grid.name]}, not {grid}"
+            f"the module has another grid {as_symbol(grid.name)}: {grids[grid.name]}, not {grid}"
         )
     return grids

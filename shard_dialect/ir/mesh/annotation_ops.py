@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.context import is_of_users
@@ -310,7 +310,7 @@ def merged(annotated: Iterable[AnnotatedValue]) -> dict[ir.Value, Annotation]:
         combined = known.meet(each.annotation)
         if combined is None:
             grids = [
-                f" on @{annotation.grid}" if known.grid != each.annotation.grid else ""
+                f" on {as_symbol(annotation.grid)}" if known.grid != each.annotation.grid else ""
                 for annotation in (known, each.annotation)
             ]
             raise error_at(

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from shard_dialect.collectives import Index, LocalStep, Permute
 from shard_dialect.collectives.collective_table import ops_of_mesh, record_of
+from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.grids import read_grid
 from shard_dialect.ir.mesh.attributes import (
@@ -109,7 +110,8 @@ def _collective(op: ir.Operation) -> None:
     collective = read_collective(op)
     if collective.source.grid != collective.target.grid:
         raise ShardingError(
-            f"goes from grid @{collective.source.grid} to @{collective.target.grid}"
+            f"goes from grid {as_symbol(collective.source.grid)} to "
+            f"{as_symbol(collective.target.grid)}"
         )
     source, target = collective.source, collective.target
     if source.halos and op.name not in (UPDATE_HALO, LOCAL_SPLIT):

@@ -13,6 +13,7 @@ from typing import Any
 from shard_dialect.collectives import LocalStep, Permute, Step
 from shard_dialect.collectives.collective_record import Kind, Spelling
 from shard_dialect.collectives.collective_table import DISTRIBUTED, record_of
+from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.grids import grids_of
@@ -117,7 +118,7 @@ class MeshOp:
             if around.name == "builtin.module" and self.source.grid in (found := grids_of(around)):
                 return found[self.source.grid]
             around = around.parent
-        raise ShardingError(f"is on grid @{self.source.grid}, which is not declared")
+        raise ShardingError(f"is on grid {as_symbol(self.source.grid)}, which is not declared")
 
     @property
     def axes(self) -> Axes:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from shard_dialect.collectives.collective_record import Kind, Spelling
 from shard_dialect.collectives.collective_table import DISTRIBUTED, ops_of_mesh
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir, irdl
 from shard_dialect.ir.mesh.attributes import STAGES
 
@@ -144,7 +144,7 @@ def _definition(step: Spelling) -> str:
     listed = ", ".join(f'"{name}" = %{name}' for name in required)
     attributes = f"    irdl.attributes {{{listed}}}\n" if required else ""
     return f"""  // {step.summary}{optional}
-  irdl.operation @{step.name.removeprefix("mesh.")} {{
+  irdl.operation {as_symbol(step.name.removeprefix("mesh."))} {{
     %from = irdl.any
     %to = irdl.any
 {bases}    irdl.operands(source: %from)

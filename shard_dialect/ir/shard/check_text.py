@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, as_symbol
+from shard_dialect.ir.reading.string_literals import unquoted
 
 MOST_DEVICES = 2**63 - 1
 """Upstream multiplies the sizes of grid axes in 64 bits."""
@@ -20,7 +21,11 @@ MOST_DEVICES = 2**63 - 1
 _MOST_DIMS = 64
 """The rank assumed for a tensor whose type is not found next to its op."""
 
+MOST_NESTED = 1000
+"""Types in types: MLIR takes the square of their number to read or print one, and then crashes."""
+
 _OP = re.compile(r'"?\bshard\.(\w+)\b"?')
+_TOO_DEEP = re.compile(rf"(?:<[\w.!]*){{{MOST_NESTED + 1}}}")
 _SYMBOL = re.compile(r'@([\w$.\-]+|"[^"]*")')
 _NAME = re.compile(rf'{_SYMBOL.pattern}|\bsym_name\s*=\s*("[^"]*")')
 _SHAPE = re.compile(r"\bshape\s*=\s*(?:array<i64:([^>]*)>|([\d?x ]+))")
@@ -45,7 +50,8 @@ class _Op:
 
     def symbol(self, match: re.Match[str]) -> str:
         """The name that is matched, without quotes."""
-        return self.written[slice(*match.span(match.lastindex or 0))].strip('"')
+        name = self.written[slice(*match.span(match.lastindex or 0))]
+        return unquoted(name) if name.startswith('"') else name
 
 
 def refuse(text: str, code: str, location_at: Callable[[int], str]) -> None:
@@ -53,6 +59,10 @@ def refuse(text: str, code: str, location_at: Callable[[int], str]) -> None:
 
     `code` is the text without comments and strings; `location_at` gives the location of an offset.
     """
+    too_deep = _TOO_DEEP.search(code) if code.count("<") > MOST_NESTED else None
+    if too_deep:
+        message = f"types are nested more than {MOST_NESTED:,} deep"
+        raise ShardError(message, location_at(too_deep.start()))
     if "shard." not in code:
         return
     ops, aliases = list(_ops(text, code)), dict(_ALIAS.findall(code))
@@ -92,9 +102,9 @@ def _grid_problem(op: _Op) -> str | None:
         sizes = [int(size) for size in written if size != "?"]
         if 0 in sizes:
             axis = next(axis for axis, size in enumerate(written) if size != "?" and not int(size))
-            return f"grid @{name} has size 0 on axis {axis}: sizes are at least 1"
+            return f"grid {as_symbol(name)} has size 0 on axis {axis}: sizes are at least 1"
         if prod(size for size in sizes if size > 0) > MOST_DEVICES:
-            return f"grid @{name} has more than {MOST_DEVICES} devices"
+            return f"grid {as_symbol(name)} has more than {MOST_DEVICES} devices"
     return None
 
 
@@ -136,6 +146,6 @@ def _offsets_problem(op: _Op, ranks: Mapping[str, int]) -> str | None:
         if axis >= ranks[name]:
             return (
                 f"'shard.sharding' op grid axis {axis} in split axes {split[1]} is not in grid "
-                f"@{name} of rank {ranks[name]}"
+                f"{as_symbol(name)} of rank {ranks[name]}"
             )
     return None

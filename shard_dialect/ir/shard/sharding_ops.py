@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.mesh.attributes import DYNAMIC, symbol
@@ -79,7 +80,7 @@ class Layout:
 
     def __str__(self) -> str:
         offsets = f" sharded_dims_offsets = {shown(self.offsets)}" if self.offsets else ""
-        return f"@{self.grid} {lists(self.split)}{offsets}"
+        return f"{as_symbol(self.grid)} {lists(self.split)}{offsets}"
 
 
 def lists(split: Sequence[Sequence[int]]) -> str:

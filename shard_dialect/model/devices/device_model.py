@@ -43,7 +43,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from shard_dialect.errors import ShardError, cannot, first_line_of, value_text
+from shard_dialect.errors import ShardError, cannot, did_you_mean, first_line_of, value_text
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -158,7 +158,7 @@ class DeviceModel:
         elif path.suffix != ".toml":
             raise ShardError(
                 f"no device model is named '{given}': expected one of {', '.join(names)}, "
-                "or a file that ends in .toml"
+                f"or a file that ends in .toml{did_you_mean(given, names)}"
             )
         try:
             text = path.read_text(encoding="utf-8")

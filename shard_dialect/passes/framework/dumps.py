@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from shard_dialect.errors import cannot, say
+from shard_dialect.errors import as_symbol, cannot, say
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import name_of
 from shard_dialect.ir.pretty_ops import pretty
@@ -121,7 +121,7 @@ class Dumps:
 
 
 def _symbol(op: ir.Operation) -> str:
-    return f": @{name_of(op)}" if "sym_name" in op.attributes else ""
+    return f": {as_symbol(name_of(op))}" if "sym_name" in op.attributes else ""
 
 
 def _folders(op: ir.Operation) -> Iterator[str]:

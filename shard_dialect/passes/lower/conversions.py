@@ -48,7 +48,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes, submodule
 from shard_dialect.ir.building import build, loops_and_masks
 from shard_dialect.ir.building.reductions import signless
@@ -319,7 +319,7 @@ def _named(error: ShardError) -> ShardError:
     op_match, target = _OP.match(shown), _CALLED.search(shown)
     if error.message != _NOT_BUFFERIZED or op_match is None:
         return error
-    name = f"'{op_match[1]}' op" + (f" of @{target[1]}" if target else "")
+    name = f"'{op_match[1]}' op" + (f" of {as_symbol(target[1])}" if target else "")
     text = f"{name} cannot be lowered: there is no code for it that a device could run"
     more = ONE_DEVICE if is_of_stablehlo(op_match[1]) else _OWN_CODE
     return ShardError(text + more, error.location)
@@ -371,7 +371,7 @@ def _target(op: ir.Operation) -> str:
 
 def _message(op: ir.Operation) -> str:
     target = _target(op)
-    head = f"'stablehlo.custom_call' op of @{target} cannot be lowered: "
+    head = f"'stablehlo.custom_call' op of {as_symbol(target)} cannot be lowered: "
     if not target.startswith(_LAPACK):
         return f"{head}there is no code for it that a device could run"
     way_out = "run the program with --backend=xla"

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import boundary
@@ -289,8 +289,9 @@ class _Reader:
             if refinements[_every_axis(each.grid)] not in fine:
                 raise error_at(
                     self.function.handle.location,
-                    f"function @{self.function.name} has a manual computation on {each.grid} with "
-                    f"a tensor sharded as {each.annotation}, whose sub-axes cross others",
+                    f"function {as_symbol(self.function.name)} has a manual computation on "
+                    f"{each.grid} with a tensor sharded as {each.annotation}, whose sub-axes "
+                    "cross others",
                 )
         refinement = refinements[self.grid, ()]
         return TargetShardings(
@@ -380,6 +381,6 @@ class _Reader:
             if grid.size != self.grid.size:
                 raise error_at(
                     self.function.handle.location,
-                    f"function @{self.function.name} has tensors on {self.grid} and on {grid}: "
-                    "expected grids of as many devices",
+                    f"function {as_symbol(self.function.name)} has tensors on {self.grid} and on "
+                    f"{grid}: expected grids of as many devices",
                 )

@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.diagnostics import located
@@ -213,8 +214,8 @@ class Partition(Pass):
         if self.results == "whole":
             if has_stages(handle):
                 raise ShardingError(
-                    f"@{name_of(handle)} has stages, whose devices alone have the results: they "
-                    "cannot be unsharded on every device"
+                    f"{as_symbol(name_of(handle))} has stages, whose devices alone have the "
+                    "results: they cannot be unsharded on every device"
                 )
             unshard_results(handle, shardings)
 

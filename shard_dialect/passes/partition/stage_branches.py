@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from shard_dialect.collectives import NOBODY, flat_index
+from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
 from shard_dialect.ir.building.loops_and_masks import as_index
@@ -249,7 +250,9 @@ class _Branches:
         sharding, place = self.shardings.sharding_of(type_, self.grid), self.places[stage]
         barred = [axis for axis in sharding.axes if full_axis(axis) in place.axes]
         if barred or sharding.halos:
-            why = f"@{stage} has not all of axis {barred[0]}" if barred else "it has halos"
+            why = (
+                f"{as_symbol(stage)} has not all of axis {barred[0]}" if barred else "it has halos"
+            )
             raise ShardingError(f"passes on a tensor sharded as {sharding}, but {why}")
         return End.on_part(sharding, place, offsets)
 

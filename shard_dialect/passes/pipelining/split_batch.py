@@ -21,7 +21,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shard_dialect.collectives import AllReduce, AllSlice
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
 from shard_dialect.ir.diagnostics import error_at, located
@@ -123,7 +123,7 @@ class _Splitter:
     def _split_argument(self, number: int) -> None:
         if not 0 <= number < len(self.function.arguments):
             raise ShardError(
-                f"there is no argument {number}: @{self.function.name} has "
+                f"there is no argument {number}: {as_symbol(self.function.name)} has "
                 f"{len(self.function.arguments)}"
             )
         value = self.function.arguments[number]
@@ -133,8 +133,8 @@ class _Splitter:
             found = "no size" if not shape else f"size {shape[0]}"
             raise error_at(
                 self.function.handle.location,
-                f"argument {number} of @{self.function.name} has {found} in dimension 0: expected "
-                f"a batch that {count} microbatches divide",
+                f"argument {number} of {as_symbol(self.function.name)} has {found} in dimension "
+                f"0: expected a batch that {count} microbatches divide",
             )
         self._retype(value, Sharding(self.grid.name, ((AXIS,), *((),) * (len(shape) - 1))))
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located, warn
 from shard_dialect.ir.mesh import annotation_ops
@@ -239,8 +239,8 @@ def check_grid(grid: Grid, function: Function) -> Grid:
     if not grid.is_static:
         raise error_at(
             function.handle.location,
-            f"grid {grid} of function @{function.name} has unknown sizes: give them, to opt with "
-            "--specialize=grid=..., to run with --grid=...",
+            f"grid {grid} of function {as_symbol(function.name)} has unknown sizes: give them, "
+            "to opt with --specialize=grid=..., to run with --grid=...",
         )
     return grid
 
@@ -260,7 +260,8 @@ def bound_loops(
         name, loops = axes_read
         if name != grid.name:
             raise ShardError(
-                f"'{op.name}' op has {LOOPS} on grid @{name}, but its function is on @{grid.name}"
+                f"'{op.name}' op has {LOOPS} on grid {as_symbol(name)}, but its function is on "
+                f"{as_symbol(grid.name)}"
             )
         if len(loops) > len(rule.sizes):
             raise ShardError(

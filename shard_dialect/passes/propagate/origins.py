@@ -17,7 +17,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import Literal
 
-from shard_dialect.errors import Diagnostic, ShardError
+from shard_dialect.errors import Diagnostic, ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import location_text, name_in, remark
 from shard_dialect.ir.function import form_of
@@ -197,7 +197,7 @@ class Origins:
     def _of(self, function: int) -> str:
         """The suffix " of @f" for a function; empty for `main` and for a single function."""
         name = self.graph.functions[function].name
-        return "" if name == "main" or len(self.graph.functions) == 1 else f" of @{name}"
+        return "" if name == "main" or len(self.graph.functions) == 1 else f" of {as_symbol(name)}"
 
     def _is_inferred(self, function: int, value: int) -> bool:
         """Whether a value has its sharding from the propagated form, without an annotation op."""

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes
 from shard_dialect.ir.building import build
 from shard_dialect.ir.diagnostics import error_at, from_mlir
@@ -128,7 +129,7 @@ def _run(pipeline: str, module: ir.Operation) -> None:
 def _text(function: ir.Operation) -> str:
     """The text of the function without its name."""
     text: str = function.get_asm(use_local_scope=True)
-    return text.replace(f"@{name_of(function)}(", "@(", 1)
+    return text.replace(f"{as_symbol(name_of(function))}(", "@(", 1)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.diagnostics import error_at
@@ -89,7 +89,7 @@ def _size_grid(module: ir.Operation, sizes: tuple[int, ...]) -> None:
     grid_ops = [op for op in operations(body(module)) if op.name in GRIDS]
     open_ = [(op, grid) for op in grid_ops if (grid := read_grid(op)) and not grid.is_static]
     if len(open_) != 1:
-        names = ", ".join(f"@{grid.name}" for _, grid in open_) or "none"
+        names = ", ".join(as_symbol(grid.name) for _, grid in open_) or "none"
         raise ShardError(f"one grid is to have the shape {written(sizes)}, of {names}")
     op, grid = open_[0]
     if not _agree(grid.shape, sizes) or not 0 < prod(sizes) <= MOST_DEVICES:
@@ -101,7 +101,7 @@ def _find(module: ir.Operation, name: str) -> ir.Operation:
     for handle in functions_of(module):
         if name_of(handle) == name:
             return handle
-    raise ShardError(f"there is no function @{name} to specialize")
+    raise ShardError(f"there is no function {as_symbol(name)} to specialize")
 
 
 def _size_arguments(handle: ir.Operation, shapes: list[tuple[int, ...] | None]) -> None:
@@ -111,7 +111,7 @@ def _size_arguments(handle: ir.Operation, shapes: list[tuple[int, ...] | None]) 
     if len(shapes) > len(arguments):
         raise error_at(
             handle.location,
-            f"function @{name_of(handle)} has {len(arguments)} arguments, "
+            f"function {as_symbol(name_of(handle))} has {len(arguments)} arguments, "
             f"and is to have {len(shapes)} shapes",
         )
     for number, (argument, shape) in enumerate(zip(arguments, shapes, strict=False)):
@@ -140,8 +140,8 @@ def _size_operands(module: ir.Operation, callee: ir.Operation) -> None:
                 if differ(behind(operand).type, type_):
                     raise error_at(
                         op.location,
-                        f"function @{name_of(callee)} is called with a {behind(operand).type} as "
-                        f"argument {number}, which is to be a {type_}",
+                        f"function {as_symbol(name_of(callee))} is called with a "
+                        f"{behind(operand).type} as argument {number}, which is to be a {type_}",
                     )
                 Known().set_operand(op, number, shape_of(type_))
 
@@ -154,14 +154,14 @@ def _set_scalars(module: ir.Operation, handle: ir.Operation, texts: list[str]) -
     if len(texts) > len(entries):
         raise error_at(
             handle.location,
-            f"function @{name_of(handle)} has {len(entries)} arguments, "
+            f"function {as_symbol(name_of(handle))} has {len(entries)} arguments, "
             f"and is to have {len(texts)} scalars",
         )
     if any(op.name == "func.call" and callee_of(op) == name_of(handle) for op in walk(module)):
         raise error_at(
             handle.location,
-            f"function @{name_of(handle)} is called in the module, so its arguments cannot become "
-            "constants",
+            f"function {as_symbol(name_of(handle))} is called in the module, so its arguments "
+            "cannot become constants",
         )
     given = [(number, text.strip()) for number, text in enumerate(texts) if text.strip()]
     for number, text in reversed(given):

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.function import BOUNDARY
@@ -341,7 +341,8 @@ class Stages:
                         raise error_at(
                             user.location,
                             f"'{op.name}' op has several stages inside, and its control flow "
-                            f"depends on a value of @{stage}: pass it on to all devices",
+                            f"depends on a value of {as_symbol(str(stage))}: pass it on to all "
+                            "devices",
                         )
 
     def _root(self, unit: int) -> int:
@@ -382,6 +383,7 @@ def _values_at(op: Op) -> list[int]:
 def _meet(op: Op, a: str, b: str) -> ShardError:
     return error_at(
         op.location,
-        f"'{op.name}' op is where values of two stages meet, @{a} and @{b}: pass one on, by "
-        "an annotation on the other's devices before this op, or by 'mesh.collective_permute'",
+        f"'{op.name}' op is where values of two stages meet, {as_symbol(a)} and {as_symbol(b)}: "
+        "pass one on, by an annotation on the other's devices before this op, or by "
+        "'mesh.collective_permute'",
     )

@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.diagnostics import error_at, located
@@ -215,9 +215,9 @@ def _refuse_transfers(function: ir.Operation, renamed: Mapping[str, str]) -> Non
         other = renamed.get(target[1]) or others[0]
         raise error_at(
             op.location,
-            f"'{op.name}' op passes a tensor on to @{target[1]}, which has the same devices as "
-            f"@{other}: declare one grid of all devices, and the two as its parts, by "
-            "'mesh.sub_cluster'",
+            f"'{op.name}' op passes a tensor on to {as_symbol(target[1])}, which has the same "
+            f"devices as {as_symbol(other)}: declare one grid of all devices, and the two as its "
+            "parts, by 'mesh.sub_cluster'",
         )
 
 
@@ -327,9 +327,9 @@ def _smaller_to_parts(
     for grid in used:
         if grid.device_ids:
             raise ShardError(
-                f"function @{name_of(functions[0])} has tensors on grids of {min(sizes)} and of "
-                f"{max(sizes)} devices, and {grid} has an order of its own: declare parts of one "
-                "grid, by 'mesh.sub_cluster'"
+                f"function {as_symbol(name_of(functions[0]))} has tensors on grids of "
+                f"{min(sizes)} and of {max(sizes)} devices, and {grid} has an order of its own: "
+                "declare parts of one grid, by 'mesh.sub_cluster'"
             )
     whole = _grid_of_all(functions, used, module, shardings)
     names = {whole.name, *shardings.grids}
@@ -538,7 +538,7 @@ def _move_manual(
             raise error_at(
                 computation.location,
                 f"{is_manual}which becomes {target}, and an op in it names axes: declare "
-                f"@{grid.name} as a part, by 'mesh.sub_cluster'",
+                f"{as_symbol(grid.name)} as a part, by 'mesh.sub_cluster'",
             )
         for op in inside:
             if op.name in BOUNDARY_OPS:

@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from shard_dialect.collectives import NOBODY, flat_index
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import annotate, create
 from shard_dialect.ir.diagnostics import located, warn
@@ -257,20 +257,22 @@ class _StagesToGrid:
         stages = {stage.name for stage in self.stages if stage.of == grid.name}
         for name in sorted({*self.names} - stages - {grid.name}):
             raise ShardError(
-                f"function @{name_of(self.function)} has tensors on @{self.stages[0].name}, a part "
-                f"of {grid}, and on @{name}: expected parts of one grid"
+                f"function {as_symbol(name_of(self.function))} has tensors on "
+                f"{as_symbol(self.stages[0].name)}, a part of {grid}, and on {as_symbol(name)}: "
+                "expected parts of one grid"
             )
         if not grid.is_static:
             raise ShardError(
-                f"function @{name_of(self.function)} has stages of {grid}, of unknown sizes"
+                f"function {as_symbol(name_of(self.function))} has stages of {grid}, of unknown "
+                "sizes"
             )
         return grid
 
     def _refuse_without_stage(self) -> None:
         if len(self.function.regions[0].blocks) > 1:
             raise ShardError(
-                f"function @{name_of(self.function)} has stages, and branches between blocks: "
-                "expected one block"
+                f"function {as_symbol(name_of(self.function))} has stages, and branches between "
+                "blocks: expected one block"
             )
 
     def _move_computation(self, computation: ir.Operation) -> None:
@@ -348,8 +350,8 @@ class _StagesToGrid:
         for name in (source, target):
             if name not in self.places:
                 raise ShardError(
-                    f"'{op.name}' op passes a tensor from @{source} to @{target}: expected stages "
-                    f"of {self.grid}"
+                    f"'{op.name}' op passes a tensor from {as_symbol(source)} to "
+                    f"{as_symbol(target)}: expected stages of {self.grid}"
                 )
         op.attributes["cluster"] = ir.FlatSymbolRefAttr.get(self.fine.name)
         named = [ir.FlatSymbolRefAttr.get(name) for name in (source, target)]

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.diagnostics import error_at, located
@@ -161,7 +161,9 @@ def _export_grids(module: ir.Operation) -> None:
         if grid is None:
             continue
         if grid.device_ids or not grid.rank:
-            raise refuse(op.location, f"grid @{grid.name}, with devices in an order,", _SHARD)
+            raise refuse(
+                op.location, f"grid {as_symbol(grid.name)}, with devices in an order,", _SHARD
+            )
         with ir.InsertionPoint(op), op.location:
             write_grid(grid, op)
         op.erase()
@@ -369,7 +371,9 @@ class RefuseBeyondMesh(Pass):
                     raise refuse(op.location, f"{name} of '{op.name}' op", _MESH)
             grid = read_grid(op)
             if grid is not None and (grid.axes or grid.device_ids or not grid.rank):
-                raise refuse(op.location, f"grid @{grid.name}, with names or an order,", _MESH)
+                raise refuse(
+                    op.location, f"grid {as_symbol(grid.name)}, with names or an order,", _MESH
+                )
         return UNCHANGED
 
 

@@ -10,50 +10,49 @@ In the distributed form each value's type has its sharding, so that each value c
 halos cropped, partial values reduced. The program runs on the devices, and once more with its
 shardings erased, and the values are compared in the order of the text. A difference inside of a
 loop, branch or callee shows at the op that holds or calls it. Constants and scalars are not
-compared.
+compared. If no value differs, or values have no shardings, since the program is in the local form,
+the values of the program of `--reference` tell which op was edited (`edited.py`).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from shard_dialect.abi.lowered_program import Program, find_function
-from shard_dialect.abi.tensor_types import Array, has_numpy_type
-from shard_dialect.collectives import AllReduce
-from shard_dialect.errors import Diagnostic, ShardError
+from shard_dialect.abi.tensor_types import Array
+from shard_dialect.errors import Diagnostic, ShardError, note
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building import build, reductions
 from shard_dialect.ir.diagnostics import error_at, silent
 from shard_dialect.ir.function import (
-    boundary,
     form_of,
     functions_of,
     refuse_form,
-    returns_of,
-    set_boundary,
-    update_type,
 )
 from shard_dialect.ir.mesh.annotation_ops import manual_computations
-from shard_dialect.ir.mesh.mesh_collectives import write_steps
-from shard_dialect.ir.mesh.mesh_dialect import UPDATE_HALO
-from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.reading.source import Source
-from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.framework.pipeline import run_pipeline, steps_before
 from shard_dialect.processes.progress import counted
 from shard_dialect.runtime.checking.check import Compared, Expected, adds_narrow, compared
+from shard_dialect.runtime.checking.edited import Values, by_judge, culprit, on_threads
 from shard_dialect.runtime.checking.reference import Judge, Reference, judged_by
 from shard_dialect.runtime.checking.tolerance import compare
+from shard_dialect.runtime.checking.values_of_run import AT_ONCE, described, values_of, with_results
 from shard_dialect.runtime.communicators.world import World
-from shard_dialect.runtime.compile import parsed
+from shard_dialect.runtime.compile import local_program, parsed
 from shard_dialect.runtime.dynamic_sizes import Sizes
-from shard_dialect.runtime.local_programs import keep_reached
 
+_ADVICE = (
+    ", where values no longer have shardings: give --bisect an earlier one, or of a local one the "
+    "program that it was made of, as --reference"
+)
+_ANOTHER = "the reference is another program: without shardings they differ, too"
+_NOWHERE = (
+    "every value is one that the program of --reference has, too, as --spmd makes it: no op of "
+    "the local form is to blame"
+)
 _TO_DISTRIBUTED = steps_before("partition", "spmd")
-_AT_ONCE = 128
-"""The number of values that one run returns: later ones need not be computed or kept."""
-_UNWRITTEN = ("bufferization.alloc_tensor", "tensor.empty")
 
 
 @dataclass(frozen=True)
@@ -66,50 +65,82 @@ class Suspect:
     sizes: Sizes
     by: Judge | None = None
     """The judge that runs unsharded programs."""
+    of: Source | None = None
+    """The program that it was made of, if it was edited."""
 
     @classmethod
-    def read(cls, source: Source, entry: str, sizes: Sizes, by: Judge | None = None) -> Suspect:
-        """Raises a located `ShardError` for a program that is past the distributed form."""
+    def read(
+        cls,
+        source: Source,
+        entry: str,
+        sizes: Sizes,
+        by: Judge | None = None,
+        of: Source | None = None,
+    ) -> Suspect:
+        """Raises a located `ShardError` for a program past the distributed form, or the local one.
+
+        In the local form it is compared with the program `of`.
+        """
         with source.file_locations():
             module, _ = parsed(source, entry, sizes)
             with silent():  # what they warn of was shown when the program was compiled
                 run_pipeline(module, ",".join(_TO_DISTRIBUTED))
             function = find_function(module.operation, entry)
-            if form_of(function) != "distributed":
-                advice = ", where values no longer have shardings: give --bisect an earlier one"
-                raise refuse_form(function, advice)
+            if form_of(function) not in ("distributed", "local" if of else ""):
+                raise refuse_form(function, _ADVICE)
             _refuse_manual(module.operation)
-        return cls(source, module, entry, sizes, by)
+        return cls(source, module, entry, sizes, by, of)
 
     def error(
         self, reference: Reference | None, inputs: Sequence[Array], world: World, failure: str
     ) -> ShardError:
         """The error for a check that failed with `failure`, with the op that causes it.
 
-        If no value differs, the process that has the reference, and speaks, reports that.
+        If no value differs, the process that has the reference, and speaks, finds out why.
         """
         with self.module.context, ir.Location.unknown(), self.source.file_locations(), silent():
-            note = Diagnostic("note", failure)
-            count = len(_values(find_function(self.module.operation, self.entry)))
-            for start in counted(range(0, count, _AT_ONCE), "groups of values", "--bisect"):
-                numbers = range(start, min(start + _AT_ONCE, count))
+            failed = note(failure)
+            function = find_function(self.module.operation, self.entry)
+            if self.of and form_of(function) == "local":
+                found = self._edited(self.of, inputs, failed) if reference else None
+                return _shared(found or ShardError(_NOWHERE, None, [failed]), world)
+            count = len(values_of(find_function(self.module.operation, self.entry)))
+            for start in counted(range(0, count, AT_ONCE), "groups of values", "--bisect"):
+                numbers = range(start, min(start + AT_ONCE, count))
                 difference = self._first_difference(numbers, inputs, world)
                 if difference is not None:
                     number, message = difference
                     function = find_function(self.module.operation, self.entry)
-                    value = ir.OpResult(_values(function)[number])
-                    return error_at(value.owner.location, f"{_described(value)} {message}", note)
+                    value = ir.OpResult(values_of(function)[number])
+                    return error_at(value.owner.location, f"{described(value)} {message}", failed)
             where = self._elsewhere(reference, inputs) if reference else failure
-            return ShardError(where, None, [note])
+            found = self._edited(self.of, inputs, failed) if self.of and where == _ANOTHER else None
+            return _shared(found or ShardError(where, None, [failed]), world)
+
+    def _edited(self, of: Source, inputs: Sequence[Array], failed: Diagnostic) -> ShardError | None:
+        """The error at the op that differs from the program `of`, in the same form."""
+        is_local = form_of(find_function(self.module.operation, self.entry)) == "local"
+        run = on_threads(inputs, self.entry) if is_local else None
+        run = run or by_judge(inputs, self.entry, self.by)
+        pipeline = "" if is_local else "import,erase-sharding"
+        module = self.module if is_local else parsed(self.source, self.entry, self.sizes)[0]
+        edited = Values.of(self.source, module, self.entry, run, pipeline)
+        with of.file_locations():
+            make = local_program if is_local else parsed
+            unedited = make(of, self.entry, self.sizes)[0]
+            reference = Values.of(of, unedited, self.entry, run, pipeline)
+        return culprit(edited, reference, failed)
 
     def _first_difference(
         self, numbers: range, inputs: Sequence[Array], world: World
     ) -> tuple[int, str] | None:
         """The first value that differs on any device, by its index, and how."""
-        sharded = world.compile_local(self._with_results(numbers, "partition"), self.entry)
-        unsharded = judged_by(
-            self._with_results(numbers, "erase-sharding").operation, self.entry, self.by
+        partitioned, erased = (
+            with_results(self.module, self.entry, numbers, pipeline)
+            for pipeline in ("partition", "erase-sharding")
         )
+        sharded = world.compile_local(partitioned, self.entry)
+        unsharded = judged_by(erased.operation, self.entry, self.by)
         program = sharded.program
         expected = _expected(unsharded, inputs, program)
         shards = [program.scatter(inputs, rank) for rank in world.ranks]
@@ -127,17 +158,6 @@ class Suspect:
         messages = world.share([str(wrong[first])] if first in wrong else [])
         return numbers[first - own], messages[0]
 
-    def _with_results(self, numbers: range, pipeline: str) -> ir.Module:
-        """The program after `pipeline`, with the values numbered `places` as further results."""
-        module = ir.Module.parse(self.module.operation.get_asm(enable_debug_info=True))
-        keep_reached(module.operation, self.entry)  # callers have its old type
-        function = find_function(module.operation, self.entry)
-        shardings = Shardings.of(module.operation)
-        _add_results(function, [_values(function)[number_] for number_ in numbers], shardings)
-        _write_all(module.operation, shardings)
-        run_pipeline(module, pipeline)
-        return module
-
     def _elsewhere(self, reference: Reference, inputs: Sequence[Array]) -> str:
         """The report if each value is right: a rewriting pass may be wrong."""
         expected = _expected(reference, inputs)
@@ -150,12 +170,20 @@ class Suspect:
                 if compare(output, expected.results[number], expected.allowed[number]).passed:
                     continue
                 if not count:
-                    return "the reference is another program: without shardings they differ, too"
+                    return _ANOTHER
                 return f"--{passes[-1]} makes another program: without shardings they differ, too"
         return (
             "every op's value is the unsharded program's where it is given as a result: the "
             "difference is made after the distributed form, by --partition or --lower"
         )
+
+
+def _shared(error: ShardError, world: World) -> ShardError:
+    """The error of the process that speaks, in every process, since any may show its own."""
+    parts = [[each.message, each.location] for each in error.notes]
+    own = [json.dumps([error.message, error.location, parts])] if world.speaks else []
+    message, location, notes = json.loads(world.share(own)[0])
+    return ShardError(message, location, [note(*each) for each in notes])
 
 
 def _expected(
@@ -177,64 +205,3 @@ def _refuse_manual(module: ir.Operation) -> None:
                 "a manual computation: what values before and after it are on "
                 "whole tensors is not known to --bisect",
             )
-
-
-def _described(value: ir.OpResult) -> str:
-    op = value.owner
-    which = f"result {value.result_number} of " if len(op.results) > 1 else "the result of "
-    return f"{which}'{op.name}' op"
-
-
-def _values(function: ir.Operation) -> list[ir.Value]:
-    """The tensors that ops of the first block define, in order, if they can be returned."""
-    return [
-        result
-        for op in operations(body(function))
-        if not build.is_constant(op) and op.name not in _UNWRITTEN
-        for result in op.results
-        if _can_be_result(result.type)
-    ]
-
-
-def _can_be_result(type_: ir.Type) -> bool:
-    if not isinstance(type_, ir.RankedTensorType) or not type_.has_static_shape:
-        return False
-    return has_numpy_type(type_.element_type)
-
-
-def _add_results(function: ir.Operation, values: Sequence[ir.Value], shardings: Shardings) -> None:
-    """Return `values` as further results, reduced and without halos."""
-    last = operations(body(function))[-1]
-    with ir.InsertionPoint(last), last.location:
-        added = [_settled(value, shardings) for value in values]
-    results = boundary(function, "res_attrs") + [{} for _ in values]
-    for end in returns_of(function):
-        with ir.InsertionPoint(end), end.location:
-            build.create("func.return", [], [*end.operands, *added])
-        end.erase()
-    update_type(function)
-    set_boundary(function, "res_attrs", results)
-
-
-def _settled(value: ir.Value, shardings: Shardings) -> ir.Value:
-    now = shardings.of_type(value.type)
-    if now is not None and now.halos:
-        now = replace(now, halos=(), fill="sum")
-        value = build.create(UPDATE_HALO, [shardings.typed(value.type, now)], [value]).results[0]
-    if now is not None and now.partial:
-        value = write_steps([AllReduce(now.partial, now.reduction)], value, now, shardings)
-    return value
-
-
-def _write_all(module: ir.Operation, shardings: Shardings) -> None:
-    """Initialize every tensor: uninitialized elements differ from device to device."""
-    for op in walk(module):
-        if op.name not in _UNWRITTEN or op.operands or not _can_be_result(op.results[0].type):
-            continue
-        type_ = op.results[0].type
-        sharding = shardings.of_type(type_)
-        reduction = sharding.reduction if sharding is not None and sharding.partial else "sum"
-        with ir.InsertionPoint(op), op.location:
-            constant = reductions.identity_tensor(reduction, type_)
-        op.results[0].replace_all_uses_with(constant)
-        op.erase()

@@ -18,7 +18,7 @@ import numpy as np
 
 from shard_dialect.abi.tensor_types import Array
 from shard_dialect.backends.xla.xla_devices import XlaDevices
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, did_you_mean
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import later_in
 from shard_dialect.processes.code_of_users import of_user
@@ -74,7 +74,10 @@ def devices_of(backend: str | type[LocalExecutor]) -> type[InProcess]:
         return _devices_by(backend, backend.__name__)
     if backend not in backend_names():
         known = ", ".join(backend_names())
-        raise ShardError(f"backend '{backend}' is not known: expected {known}, or a plugin's")
+        nearest = did_you_mean(backend, backend_names())
+        raise ShardError(
+            f"backend '{backend}' is not known: expected {known}, or a plugin's{nearest}"
+        )
     of_others: dict[str, type[InProcess]] = {"xla": XlaDevices, **_REGISTERED}
     return of_others.get(backend, InProcess)
 

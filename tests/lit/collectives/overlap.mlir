@@ -45,3 +45,17 @@ func.func @alone(%x: tensor<4xf32>) -> tensor<4xf32> attributes {mesh.form = "lo
   %2 = arith.addf %1, %1 : tensor<4xf32>
   return %2 : tensor<4xf32>
 }
+
+// What nothing is computed beside does not wait for a later one to be through on the network.
+// CHECK-LABEL: func.func @first_come
+// CHECK-NEXT: shard.all_gather %arg0
+// CHECK-NEXT: "mesh.start"(%arg1)
+// CHECK-NEXT: math.exp
+// CHECK-NEXT: "mesh.done"
+func.func @first_come(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<8xf32> attributes {mesh.form = "local"} {
+  %0 = shard.all_gather %x on @g grid_axes = [0] gather_axis = 0 : tensor<4xf32> -> tensor<8xf32>
+  %1 = math.exp %0 : tensor<8xf32>
+  %2 = shard.all_gather %y on @g grid_axes = [0] gather_axis = 0 : tensor<4xf32> -> tensor<8xf32>
+  %3 = arith.addf %1, %2 : tensor<8xf32>
+  return %3 : tensor<8xf32>
+}

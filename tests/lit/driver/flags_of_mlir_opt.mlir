@@ -16,7 +16,7 @@
 // PASSES: --propagate {{ *}}Complete the annotations
 // PASSES: --cse {{ *}}Eliminate common sub-expressions
 // TREE: Execution time report
-// LIST: error: argument --mlir-timing-display: invalid choice: 'list'
+// LIST: error: argument --mlir-timing-display: the value 'list' is none of
 // STATISTICS: Pass statistics report
 // CHECK: func.func @main
 // USERS: error: --mlir-print-value-users of mlir-opt is not supported: MLIR's Python bindings have no way to ask for it

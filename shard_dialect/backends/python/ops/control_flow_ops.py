@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from shard_dialect.backends.python.writer import Writer
+from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.walk import operations
 
@@ -158,7 +159,7 @@ def call(w: Writer, op: ir.Operation, write: Block) -> None:
     """Write a call of a function."""
     callee = op.attributes["callee"].value
     if callee not in w.functions:
-        raise w.refuse(op, f"@{callee} has no body")
+        raise w.refuse(op, f"{as_symbol(callee)} has no body")
     text = f"{w.functions[callee]}({', '.join(w.uses(op))})"
     if len(op.results) == 1:
         w.define(op.results[0], text, "result")

@@ -20,7 +20,7 @@ from typing import Any
 from shard_dialect.collectives import NOBODY
 from shard_dialect.collectives.collective_table import record_of
 from shard_dialect.collectives.messages import TAG
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.diagnostics import error_at, located
@@ -81,8 +81,8 @@ def _refuse_reserved_names(module: ir.Operation) -> None:
         if "sym_name" in op.attributes and name_of(op) in (BIND, FAILED):
             raise error_at(
                 op.location,
-                f"@{name_of(op)} is there already, which native MPI code is to have: lower all "
-                "functions of a module at once, and call none of them so",
+                f"{as_symbol(name_of(op))} is there already, which native MPI code is to have: "
+                "lower all functions of a module at once, and call none of them so",
             )
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.stablehlo import (
     CAST,
@@ -93,8 +93,8 @@ def _check_all_devices(module: ir.Operation) -> None:
         if DEVICE in function.attributes:
             raise error_at(
                 function.location,
-                f"@{name_of(function)} is the program of one device: as StableHLO, all devices run "
-                "one program",
+                f"{as_symbol(name_of(function))} is the program of one device: as StableHLO, all "
+                "devices run one program",
             )
 
 

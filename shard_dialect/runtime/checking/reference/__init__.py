@@ -7,9 +7,18 @@ the most independent judge that can run the program, unless one is given.
 from shard_dialect.runtime.checking.reference.choose_judge import (
     JUDGES,
     Judge,
+    check_judge,
     judged_by,
     register_judge,
 )
 from shard_dialect.runtime.checking.reference.judge import CannotJudge, Reference
 
-__all__ = ["JUDGES", "CannotJudge", "Judge", "Reference", "judged_by", "register_judge"]
+__all__ = [
+    "JUDGES",
+    "CannotJudge",
+    "Judge",
+    "Reference",
+    "check_judge",
+    "judged_by",
+    "register_judge",
+]

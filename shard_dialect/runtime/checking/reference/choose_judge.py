@@ -14,7 +14,7 @@ import numpy as np
 
 from shard_dialect.abi.lowered_program import find_function
 from shard_dialect.abi.tensor_types import Array
-from shard_dialect.errors import ShardError, check_one_of
+from shard_dialect.errors import ShardError, as_symbol, check_one_of
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, later_in
 from shard_dialect.passes.framework.pipeline import run_pipeline
@@ -84,20 +84,27 @@ def judge_names() -> list[str]:
     return [*JUDGES, *sorted(_REGISTERED)]
 
 
+def check_judge(by: Judge | None) -> None:
+    """Raise a `ShardError` unless it is the name of a judge, or a function that judges."""
+    if by is not None and not callable(by):
+        check_one_of("the judge", by, judge_names())
+
+
 def judged_by(module: ir.Operation, entry: str, by: Judge | None = None) -> Reference:
     """Compile the function `entry` of an unsharded module for a judge, by default the first able.
 
     Raises a `ShardError` if `by` cannot run it, or no judge can. The module is consumed.
     """
     if isinstance(by, str) or not callable(by):
-        if by is not None:
-            check_one_of("the judge", by, judge_names())
+        check_judge(by)
         by = _REGISTERED.get(by or "", by)
     function = find_function(module, entry)
     try:
         arguments, results = boundary_types(function)
     except CannotJudge as error:
-        raise error_at(function.location, f"function @{entry} cannot be checked: {error}") from None
+        raise error_at(
+            function.location, f"function {as_symbol(entry)} cannot be checked: {error}"
+        ) from None
     if callable(by):
         return _by_user(by, module, entry, Reference(_NOBODY, tuple(arguments), tuple(results), ()))
     with ir.Location.unknown(module.context):
@@ -148,8 +155,8 @@ def _by_user(by: UserJudge, module: ir.Operation, entry: str, reference: Referen
         raise ShardError(f"cannot run the unsharded program with {what}: {reasons[0]}")
     if not callable(run):
         raise ShardError(
-            f"{what} returned a {type(run).__name__} for @{entry}: expected a function from its "
-            "arguments, a list of arrays, to the list of its results"
+            f"{what} returned a {type(run).__name__} for {as_symbol(entry)}: expected a function "
+            "from its arguments, a list of arrays, to the list of its results"
         )
 
     count, in_module = len(reference.results), later_in(copy)
@@ -162,7 +169,7 @@ def _by_user(by: UserJudge, module: ir.Operation, entry: str, reference: Referen
         expected = [f"{each.dtype}{list(each.shape)}" for each in reference.results]
         if given != expected:
             raise ShardError(
-                f"{what} returned {', '.join(given) or 'nothing'} for @{entry}: expected "
+                f"{what} returned {', '.join(given) or 'nothing'} for {as_symbol(entry)}: expected "
                 f"{', '.join(expected)}"
             )
         return found
