@@ -271,7 +271,8 @@ def _members(order: Sequence[ir.Operation], kind: str, most: int) -> list[_Membe
         is_static = op.name == kind and is_local(op) and op.operands[0].type.has_static_shape
         if is_static and op.results[0] in first_use and 0 < _bytes(op) <= most:
             ready, needed = defined.get(op.operands[0], -1), first_use[op.results[0]]
-            before, after = (), ()
+            before: Sequence[int] = ()
+            after: Sequence[int] = ()
             if kind == _SCATTER:
                 after = _until_returned(op.results[0], order, defined)
                 needed = len(order) - 1 if after else needed
