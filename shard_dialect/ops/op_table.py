@@ -250,6 +250,17 @@ def rule_of(op: ir.Operation) -> ShardingRule | None:
     return rule
 
 
+_CHEAP = ("elementwise", "pass", "broadcast")
+
+
+def is_cheap(op: ir.Operation) -> bool:
+    """Whether an op may as well be done again, or earlier: a constant, a view, on elements."""
+    if not len(op.operands):
+        return str(op.name).endswith((".constant", ".iota"))
+    rule = rule_of(op)
+    return rule is not None and rule.role in _CHEAP
+
+
 def _function_of(op: ir.Operation) -> RuleFunction | None:
     if RULE in op.attributes:
         text = op.attributes[RULE].value

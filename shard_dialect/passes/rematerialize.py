@@ -27,11 +27,9 @@ from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.numbered_function import Function, Op, read_by, read_function
 from shard_dialect.ir.verify import declares_no_grid
-from shard_dialect.ops import rule_of
+from shard_dialect.ops import is_cheap
 from shard_dialect.passes.framework.base import Pass
 
-_CHEAP = ("elementwise", "pass", "broadcast")
-"""The roles of rules of ops that are cheap to compute again."""
 _LONGEST = 12
 """The most ops that are computed again for one value."""
 _ROUNDS = 16
@@ -148,10 +146,7 @@ class _Peak:
     def _is_cheap(self, op: Op) -> bool:
         if op.blocks or op.captures or op.name in annotation_ops.OPS:
             return False
-        if not op.operands:
-            return op.name.endswith((".constant", ".iota"))
-        rule = rule_of(op.handle)
-        return rule is not None and rule.role in _CHEAP
+        return is_cheap(op.handle)
 
     def _replace(self, value: int, begin: int, chain: list[int]) -> None:
         """Compute a value again in front of the op at `begin`, for all that read it from there."""

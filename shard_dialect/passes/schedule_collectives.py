@@ -52,7 +52,7 @@ Every lowering target of `--lower` supports the two ops.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
@@ -79,7 +79,7 @@ from shard_dialect.ir.shard.local_collectives import (
 )
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Axes, Grid
-from shard_dialect.ops import rule_of
+from shard_dialect.ops import is_cheap, rule_of
 from shard_dialect.passes.framework.base import UNCHANGED, Outcome, Pass, needs
 
 
@@ -199,14 +199,29 @@ class _Member:
     position: int
     ready: int
     needed: int
+    before: Sequence[int] = ()
+    """The positions of the ops that compute the operand of arguments, which may be done earlier."""
+    after: Sequence[int] = ()
+    """Of those that compute of the result what is returned, which may be done later."""
+
+    def feeds(self, other: _Member) -> bool:
+        """Whether the result is the operand of `other`."""
+        return bool(self.op.results[0] == other.op.operands[0])
 
 
 @dataclass
 class Bundle:
-    """Collectives that become one, before `at`, the first op that uses one of them."""
+    """Collectives that become one, before `at`: the first op that uses one of them.
+
+    What scatters is smaller afterwards: that is done as soon as all operands are there.
+    """
 
     members: list[_Member]
     at: ir.Operation
+    before: Sequence[ir.Operation] = ()
+    """Ops that compute operands, and are moved there."""
+    after: Sequence[ir.Operation] = ()
+    """Ops that read results, likewise."""
 
 
 def bundles(function: ir.Operation, kind: str, most: int) -> list[Bundle]:
@@ -236,21 +251,81 @@ def _bundles(block: ir.Block, kind: str, most: int) -> Iterator[Bundle]:
             else:
                 left.append(each)
         if len(bundle) > 1:
-            yield Bundle(bundle, order[needed])
+            at = latest + 1 if kind == _SCATTER else needed
+            before = sorted({each for member in bundle for each in member.before if each >= at})
+            after = sorted(each for member in bundle for each in member.after if each < at)
+            moved = ([order[each] for each in positions] for positions in (before, after))
+            yield Bundle(bundle, order[at], *moved)
+            left = [
+                each
+                for each in left
+                if not any(each.feeds(member) or member.feeds(each) for member in bundle)
+            ]
 
 
 def _members(order: Sequence[ir.Operation], kind: str, most: int) -> list[_Member]:
     """The small collectives of a kind among the ops of a block."""
     defined, first_use = defined_at(order), first_use_at(order)
-    return [
-        _Member(op, position, defined.get(op.operands[0], -1), first_use[op.results[0]])
-        for position, op in enumerate(order)
-        if op.name == kind
-        and is_local(op)
-        and op.operands[0].type.has_static_shape
-        and op.results[0] in first_use
-        and 0 < _bytes(op) <= most
-    ]
+    found = []
+    for position, op in enumerate(order):
+        is_static = op.name == kind and is_local(op) and op.operands[0].type.has_static_shape
+        if is_static and op.results[0] in first_use and 0 < _bytes(op) <= most:
+            ready, needed = defined.get(op.operands[0], -1), first_use[op.results[0]]
+            before: Sequence[int] = ()
+            after: Sequence[int] = ()
+            if kind == _SCATTER:
+                after = _until_returned(op.results[0], order, defined)
+                needed = len(order) - 1 if after else needed
+            else:
+                before = _of_arguments(op.operands[0], order, defined)
+                ready = -1 if before else ready
+            found.append(_Member(op, position, ready, needed, before, after))
+    return found
+
+
+_MOST_MOVED = 8
+"""The most ops that are moved for one collective."""
+
+
+def _of_arguments(
+    value: ir.Value, order: Sequence[ir.Operation], defined: Mapping[ir.Value, int]
+) -> Sequence[int]:
+    """The positions of the few cheap ops that compute a value of arguments; empty if others do."""
+    found, todo = set[int](), [value]
+    while todo:
+        position = defined.get(todo.pop(), -1)
+        if position < 0 or position in found:
+            continue
+        op = order[position]
+        if len(found) == _MOST_MOVED or is_local(op) or not is_cheap(op):
+            return ()
+        found.add(position)
+        todo += op.operands
+    return sorted(found)
+
+
+def _until_returned(
+    value: ir.Value, order: Sequence[ir.Operation], defined: Mapping[ir.Value, int]
+) -> Sequence[int]:
+    """The positions of the few cheap ops between a value and the block's end; empty if others are.
+
+    Their other operands are arguments and constants.
+    """
+    found, todo = set[int](), [value]
+    while todo:
+        value = todo.pop()
+        for use in value.uses:
+            op = use.owner.operation
+            if op == order[-1]:
+                continue
+            others = [defined.get(each, -1) for each in op.operands if each != value]
+            is_alone = all(each < 0 or not len(order[each].operands) for each in others)
+            is_moved = is_alone and op.block == order[-1].block and not is_local(op)
+            if len(found) == _MOST_MOVED or not is_moved or not is_cheap(op):
+                return ()
+            found.add(defined[op.results[0]])
+            todo += op.results
+    return sorted(found)
 
 
 def _key(op: ir.Operation) -> object:
@@ -271,6 +346,8 @@ def _join(bundle: Bundle) -> None:
     along = _axis(ops[0])
     if along:
         attributes[along] = ir.IntegerAttr.get(attributes[along].type, 0)
+    for op in bundle.before:
+        op.move_before(bundle.at)
     with ir.InsertionPoint(bundle.at), ir.Location.fused([op.location for op in ops]):
         rows = [_rows(op) for op in ops]
         last = len(rows[0].type.shape) - 1
@@ -286,6 +363,8 @@ def _join(bundle: Bundle) -> None:
             shard = build.extract_slice(made, start, size, last)
             op.results[0].replace_all_uses_with(_of_rows(op, shard))
             start += size
+    for op in bundle.after:
+        op.move_before(bundle.at)
     for op in ops:
         op.erase()
 

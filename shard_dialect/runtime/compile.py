@@ -16,6 +16,8 @@ from shard_dialect.runtime.program_cache import Cache
 
 NO_SIZES = Sizes()
 """The sizes for programs that leave none open."""
+_BUNDLE = 1 << 20
+"""The bytes that are gathered or scattered at once: copies cost less than ranks that wait."""
 
 
 def parsed(source: Source, entry: str | None, sizes: Sizes) -> tuple[ir.Module, str]:
@@ -54,7 +56,7 @@ def compile_sharded(
     if in_ranks or native_mpi:
         lower = f"check-meetings,{lower}"
     if in_ranks:
-        lower = f"bundle-collectives{{gathers=true}},{lower}"
+        lower = f"bundle-collectives{{gathers=true bytes={_BUNDLE}}},{lower}"
 
     def compile_it() -> Executable:
         with source.file_locations():

@@ -142,7 +142,7 @@ class HeldState:
     def _held(self, name: str, whole: Tensor) -> Tensor:
         if self._ranks is None:
             return whole.clone()
-        return self._ranks.distributed(whole, self._placed[name].dims)
+        return self._ranks.distributed(whole, self._placed[name].sharding)
 
     def complete(self) -> Mapping[str, Tensor]:
         """The tensors. Raises `ShardError` if some of them have no data, and none was loaded."""

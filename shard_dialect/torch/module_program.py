@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -27,7 +27,7 @@ from shard_dialect.torch.graph.forward_and_backward import SAVED, Part
 from shard_dialect.torch.graph.index_checks import IndexCheck
 from shard_dialect.torch.graph.tensor_trees import Leaves, Tensor
 from shard_dialect.torch.lower_module import ENTRY, Backward, LoweredModule, entry_of
-from shard_dialect.torch.plans.placement_lists import Dims, dims_of, named_dims, sharding_of
+from shard_dialect.torch.plans.placement_lists import placements_of, sayable
 from shard_dialect.torch.rank_tensors import PlacedTensor, RankTensors, on_ranks
 
 
@@ -53,7 +53,7 @@ class ModuleProgram:
         """Compile for the ranks of torch.distributed, or for devices of this process."""
         flat, grid = lowered.flat, lowered.grid
         digest = lowered.digest
-        dims = make_sayable(lowered)
+        shardings = make_sayable(lowered)
         text = lowered.module.operation.get_asm(enable_debug_info=True)
         source = Source.of(text, flat.name)
         compiled = CompiledProgram(source, "torch" if on_ranks() else "devices", ENTRY)
@@ -62,8 +62,8 @@ class ModuleProgram:
         boundaries = [*program.arguments, *program.results]
         complex_ = flat.complex_names
         placed = [
-            PlacedTensor.of(name, boundary, own, grid, name in complex_)
-            for name, boundary, own in zip(names, boundaries, dims, strict=True)
+            PlacedTensor(name, boundary, own, placements_of(own, grid), name in complex_)
+            for name, boundary, own in zip(names, boundaries, shardings, strict=True)
         ]
         for each in placed:
             for rank in compiled.world.ranks:
@@ -122,7 +122,7 @@ class ModuleProgram:
         }
 
 
-def make_sayable(lowered: LoweredModule) -> list[Dims]:
+def make_sayable(lowered: LoweredModule) -> list[Sharding]:
     """Propagate, in place; then replace what torch's placements cannot say at the boundary.
 
     Returns what each argument and each result has then, on the user's mesh: the compiler may split
@@ -143,13 +143,12 @@ def make_sayable(lowered: LoweredModule) -> list[Dims]:
                 own = shardings.read(entry[SHARDING], each.rank) if SHARDING in entry else None
                 name = next(names)
                 own = computed.get(name, own)
-                named = named_dims(placed.given.get(name, {}), each.rank)
-                dims = dims_of(own, tuple(each.shape), placed.grid, named)
+                given = placed.given.get(name, {})
+                plain = sayable(own, tuple(each.shape), placed.grid, given)
                 if name in complex_:  # both parts of a number stay together
-                    dims = tuple(None if dim == each.rank - 1 else dim for dim in dims)
-                plain = sharding_of(dims, each.rank, placed.grid)
+                    plain = replace(plain, split_axes=(*plain.split_axes[:-1], ()))
                 entry[SHARDING] = shardings.write(plain)
-                found.append(dims)
+                found.append(plain)
             set_boundary(function, key, entries)
     return found
 

@@ -17,7 +17,7 @@ from shard_dialect.errors import ShardError
 from shard_dialect.model import Grid, Sharding
 from shard_dialect.runtime.shards_of_arrays import like, to_numpy
 from shard_dialect.torch.graph.complex_parts import as_real
-from shard_dialect.torch.plans.placement_lists import Dims, placements_of, sharding_of
+from shard_dialect.torch.plans.placement_lists import placements_of
 
 Tensor = Any
 
@@ -50,18 +50,10 @@ class PlacedTensor:
     boundary: Boundary
     sharding: Sharding
     """On the user's mesh; the program's own may be on a finer grid of the same devices."""
-    dims: Dims
-    """Those of the tensor that each mesh dimension splits."""
+    placements: Sequence[Any]
+    """DTensor's, one for each mesh dimension."""
     is_complex: bool = False
     """Whether the last dimension of the program's tensor has the parts of complex numbers."""
-
-    @classmethod
-    def of(
-        cls, name: str, boundary: Boundary, dims: Dims, grid: Grid, is_complex: bool = False
-    ) -> PlacedTensor:
-        """`dims` are on the user's mesh."""
-        sharding = sharding_of(dims, len(boundary.global_type.shape), grid)
-        return cls(name, boundary, sharding, dims, is_complex)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -76,11 +68,6 @@ class PlacedTensor:
         if not tensor.numel():  # of any strides
             return torch.complex(*tensor.unbind(-1))
         return torch.view_as_complex(tensor.contiguous())
-
-    @property
-    def placements(self) -> Sequence[Any]:
-        """DTensor's, one for each mesh dimension."""
-        return placements_of(self.dims)
 
     def check(self, rank: int, grid: Grid, grids: Mapping[str, Grid]) -> None:
         """Assert that the program holds what the placements say."""
@@ -110,12 +97,11 @@ class RankTensors:
         """Whether it is a DTensor."""
         return isinstance(tensor, DTensor)
 
-    def distributed(self, tensor: Tensor, dims: Dims) -> Tensor:
+    def distributed(self, tensor: Tensor, sharding: Sharding) -> Tensor:
         """The DTensor of a whole tensor that this rank has, in memory of its own."""
-        sharding = sharding_of(dims, tensor.dim(), self.grid)
         own = tensor[sharding.shard(self.rank, tuple(tensor.shape), self.grid)]
         own = own.clone(memory_format=torch.contiguous_format)
-        return self._of_local(own, tensor.shape, placements_of(dims))
+        return self._of_local(own, tensor.shape, placements_of(sharding, self.grid))
 
     def result(self, array: Array, each: PlacedTensor) -> Tensor:
         """The DTensor of a shard that the program has computed."""

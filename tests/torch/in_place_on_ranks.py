@@ -185,6 +185,10 @@ def tensor_parallel_and_fsdp(mesh: Any) -> None:
         split_blocks(module, library.fully_shard, mesh=mesh["dp"])
 
     ours, theirs = compare(mesh, change, parts=2)
+    for (name, a), b in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+        on_both = [*b.placements, R][:2]  # torch leaves out a dimension without a style
+        assert list(a.placements) == on_both, name
+        torch.testing.assert_close(a.to_local(), b.to_local(), rtol=1e-3, atol=1e-4)
     options = StateDictOptions(full_state_dict=True)
     found, expected = (get_model_state_dict(each, options=options) for each in (ours, theirs))
     for name, each in expected.items():

@@ -10,6 +10,7 @@ from torch import nn
 from torch.distributed import fsdp
 from torch.distributed.tensor import Shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel
+from torch.distributed.tensor.placement_types import _StridedShard
 
 import shard_dialect as sd
 from shard_dialect.errors import ShardError
@@ -53,7 +54,7 @@ def test_it_trains_as_the_module_does() -> None:
     assert_close(module.state_dict(), own.state_dict())
     assert all(parameters[name] is each for name, each in module.named_parameters())
     plan = module.plan()
-    assert plan["blocks.0.up.weight"] == [Shard(0), Shard(0)]
+    assert plan["blocks.0.up.weight"] == [_StridedShard(0, split_factor=2), Shard(0)]
     assert plan["blocks.0.down.weight"] == [Shard(0), Shard(1)]
     assert plan["tokens"] == plan["output"] == BATCH
 

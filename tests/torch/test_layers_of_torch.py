@@ -293,3 +293,11 @@ def test_an_op_of_a_user_is_what_he_says() -> None:
     for none in ("scaled", "shard_dialect_tests::none", len):
         with pytest.raises(ShardError, match="is no op of torch: give it as"):
             sd.torch.decompose(none)
+
+
+def test_a_group_norm_stays_within_its_batch() -> None:
+    """torch says it by strides of the statistics."""
+    norm, x = torch.nn.GroupNorm(4, 8).requires_grad_(False), torch.randn(4, 8, 4, 4)
+    f = sd.torch.partition(norm, (x,), {"input": [Shard(0)]}, sd.Grid("mesh", (2,)))
+    torch.testing.assert_close(f(x), norm(x), rtol=1e-4, atol=1e-5)
+    assert not f.compiled.report.bytes_moved

@@ -109,6 +109,19 @@ EQUAL: Mapping[str, tuple[Callable[[Any], Any], Any]] = {
     "masked_scatter of none": (lambda x: x.masked_scatter(X > 9, x[:0]), X),
     "an empty slice": (lambda x: (x[:, 5:2], x[:, 9:3:2], x * 2), X),
     "as_strided": (lambda x: (x.as_strided((2, 3), (1, 2), 1), x.unfold(1, 3, 2)), X),
+    "as_strided of all": (
+        lambda x: tuple(
+            y.as_strided(size, stride)
+            for y in (2 * x, 2 * x.mT)
+            for size, stride in (
+                ((x.numel(),), (1,)),
+                ((1, x.numel(), 1), (7, 1, 1)),
+                ((x.numel() // 2, 2), (1, x.numel() // 2)),
+                ((2, 2, x.numel() // 4), (1, x.numel() // 2, 2)),
+            )
+        ),
+        X,
+    ),
     "fmax": (lambda x: (torch.fmax(x.sqrt(), x), torch.hypot(x, x.sqrt().nan_to_num(2))), X),
     "special": (lambda x: (x.lgamma(), x.digamma(), x.erfc(), (x / 9).erfinv()), X),
     "polygamma": (lambda x: torch.polygamma(1, x.abs()), X),

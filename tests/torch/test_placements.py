@@ -1,15 +1,23 @@
 """Placements are those of the user's mesh, also where the compiler splits the mesh."""
 
+from itertools import permutations
 from typing import Any
 
 import pytest
 import torch
 from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor._utils import _compute_local_shape_and_global_offset
+from torch.distributed.tensor.placement_types import _StridedShard
 
 import shard_dialect as sd
+from shard_dialect.errors import ShardError
 from shard_dialect.model import Axis, Grid, Sharding, SubAxis
-from shard_dialect.torch.plans.placement_lists import Dims, dims_of
+from shard_dialect.torch.plans.placement_lists import (
+    ByAxis,
+    annotation_of,
+    placements_of,
+    sayable,
+)
 from tests.torch.drawn_modules import Drawn, Experts, draw
 from tests.torch.models import assert_close
 
@@ -85,24 +93,49 @@ def test_a_mesh_that_the_compiler_splits(mesh: tuple[int, ...]) -> None:
 
 
 MESH = Grid("mesh", (2, 4, 2))
+S, S4 = Shard(0), _StridedShard(0, split_factor=4)
 
 
 @pytest.mark.parametrize(
-    ("axes", "size", "named", "expected"),
+    ("axes", "size", "given", "expected"),
     [
-        ((0, 1), 8, {}, (0, 0, None)),
-        ((1, 0), 8, {}, (None, 0, None)),
-        ((1, 0), 8, {0: 0}, (0, None, None)),
-        ((1, 0), 8, {1: 0}, (None, 0, None)),
-        ((0, SubAxis(1, 1, 2)), 8, {}, (0, None, None)),
-        ((0, SubAxis(1, 1, 2), 2), 8, {}, (0, None, None)),
-        ((0, 1), 12, {}, (0, None, None)),
-        ((0, 1), 12, {1: 0}, (None, 0, None)),
-        ((), 8, {0: 0, 2: 0}, (0, None, 0)),
-        ((0, 1, 2), 16, {1: None}, (0, None, None)),
+        ((0, 1), 8, {}, (0, 1)),
+        ((1, 0), 8, {}, (1,)),
+        ((1, 0), 8, {0: S}, (0,)),
+        ((1, 0), 8, {1: S}, (1,)),
+        ((1, 0), 8, {0: S4, 1: S}, (1, 0)),
+        ((1, 0, 2), 16, {0: S4, 1: S}, (1, 0, 2)),
+        ((2, 1, 0), 16, {0: S4, 1: S}, (1, 0)),
+        ((0, 1), 8, {0: S4, 1: S}, (1, 0)),
+        ((0, SubAxis(1, 1, 2)), 8, {}, (0,)),
+        ((0, SubAxis(1, 1, 2), 2), 8, {}, (0,)),
+        ((0, 1), 12, {}, (0,)),
+        ((0, 1), 12, {1: S}, (1,)),
+        ((), 8, {0: S, 2: S}, (0, 2)),
+        ((0, 1, 2), 16, {1: R}, (0,)),
     ],
 )
 def test_the_nearest_placements(
-    axes: tuple[Axis, ...], size: int, named: dict[int, int | None], expected: Dims
+    axes: tuple[Axis, ...], size: int, given: ByAxis, expected: tuple[int, ...]
 ) -> None:
-    assert dims_of(Sharding("mesh", (axes,)), (size,), MESH, named) == expected
+    found = sayable(Sharding("mesh", (axes,)), (size,), MESH, given)
+    assert found.split_axes == (expected,)
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_any_order_of_mesh_dimensions(order: tuple[int, ...]) -> None:
+    """As torch splits by the placements."""
+    sharding, mesh = Sharding("mesh", (order,)), (2, 3, 4)
+    grid = Grid("mesh", mesh)
+    placements = placements_of(sharding, grid)
+    found = annotation_of(dict(enumerate(placements)), (24,), grid)
+    assert found.sharding == sharding
+    for rank in range(grid.size):
+        at = list(grid.coordinates(rank))
+        _, offsets = _compute_local_shape_and_global_offset((24,), mesh, at, placements)
+        assert sharding.shard(rank, (24,), grid)[0].start == offsets[0]
+
+
+def test_a_split_factor_that_no_mesh_dimension_has() -> None:
+    with pytest.raises(ShardError, match="into 4 parts, not first into 3"):
+        annotation_of({0: _StridedShard(0, split_factor=3), 1: S}, (24,), MESH)

@@ -110,7 +110,7 @@ def test_a_plan_of_parallelize_module_is_a_plan_for_a_mesh_of_one_dimension() ->
 
 def test_fully_shard_splits_parameters_later_than_the_rest() -> None:
     found = arguments(lowered({"tp": {"up": ColwiseParallel()}, "dp": fully_shard}))
-    assert found["up.weight"] == "[[0, 1], [], {priority = [1, unit]}]"
+    assert found["up.weight"] == "[[1, 0], [], {priority = [1, unit]}]", "as FSDP2 holds it"
     assert found["down.weight"] == "[[0], [], {priority = [1, unit]}]"
     columns = partial(fully_shard, shard_placement_fn=lambda p: Shard(p.dim() - 1))
     found = arguments(lowered({"dp": {"down": columns}}))

@@ -24,6 +24,7 @@ from shard_dialect.model import ShardingError, ShardingRule, Windows
 from shard_dialect.model.rule import Role
 from shard_dialect.ops.factors import Factors, Kind, Query, reshaped
 from shard_dialect.ops.op_record import OpRecord
+from shard_dialect.ops.padding import anything
 from shard_dialect.ops.partial_values import inserts, joins, moves
 from shard_dialect.ops.partitioned_op import PartitionedOp, device_indices
 from shard_dialect.ops.scalar_functions import Trait
@@ -355,6 +356,7 @@ RECORDS: dict[str, OpRecord] = {
         slice_,
         sample=sample("slice_"),
         partition=partition_slice,
+        padding=anything,
         partial=moves,
         lowering=expansion("upstream_workarounds:slice_"),
         python=python("slice_"),

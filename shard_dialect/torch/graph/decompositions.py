@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from math import copysign, pi
+from math import copysign, pi, prod
 from typing import Any
 
 import torch
@@ -458,10 +458,9 @@ def _as_strided_scatter(
     x: Tensor, source: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None
 ) -> Tensor:
     """At the indices of the elements, of which there may be all in order."""
-    with _disable_current_modes():
-        dense = torch.empty(tuple(size), device="meta").stride()
-    if source.numel() == x.numel() and tuple(stride) == dense and not offset:
-        return source.reshape(x.shape)
+    order = _dense_order(size, stride)
+    if order is not None and source.numel() == x.numel() and not offset:
+        return source.permute(order).reshape(x.shape)
     place = _places(size, stride, offset or 0)
     flat = x.reshape(-1).index_put((place.reshape(-1),), source.reshape(-1))
     return flat.reshape(x.shape)
@@ -470,15 +469,27 @@ def _as_strided_scatter(
 def _as_strided(
     x: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None
 ) -> Any:
-    """A lookup of the elements in the order that they have in memory."""
-    order = sorted(range(x.dim()), key=lambda dim: (-x.stride(dim), x.shape[dim] == 1))
-    dense = 1
-    for dim in reversed(order):
-        if x.shape[dim] != 1 and x.stride(dim) != dense:
-            return NotImplemented  # other elements are in between
-        dense *= x.shape[dim]
+    """A view if all elements are read in order; else a lookup in the order of the memory."""
+    order = _dense_order(x.shape, x.stride())
+    if order is None:
+        return NotImplemented  # other elements are in between
+    inner = _dense_order(size, stride)
+    if inner is not None and prod(size) == x.numel() and not offset:
+        found = x.permute(order).reshape([size[dim] for dim in inner])
+        return found.permute([inner.index(dim) for dim in range(len(size))])
     place = _places(size, stride, offset or 0)
     return x.permute(order).reshape(-1)[place.reshape(-1)].reshape(tuple(size))
+
+
+def _dense_order(size: Sequence[int], stride: Sequence[int]) -> list[int] | None:
+    """Dimensions from the outermost one in memory, where no other elements are in between."""
+    order = sorted(range(len(size)), key=lambda dim: (-stride[dim], size[dim] == 1))
+    dense = 1
+    for dim in reversed(order):
+        if size[dim] != 1 and stride[dim] != dense:
+            return None
+        dense *= size[dim]
+    return order
 
 
 def _places(size: Sequence[int], stride: Sequence[int], offset: int) -> Tensor:

@@ -19,6 +19,7 @@ from torch import distributed as dist
 from torch.distributed.tensor import DTensor
 
 from shard_dialect.errors import ShardError
+from shard_dialect.model import Sharding
 from shard_dialect.torch.graph.flat_module import FlatModule
 from shard_dialect.torch.graph.tensor_trees import Leaves, Tensor
 from shard_dialect.torch.in_place.mesh_axes import MeshAxes
@@ -26,7 +27,6 @@ from shard_dialect.torch.in_place.modules import Distributed, FSDPModule
 from shard_dialect.torch.in_place.notes import Note, noted, plan_of
 from shard_dialect.torch.partitioned import class_of
 from shard_dialect.torch.plans.placed_names import PlacedModule
-from shard_dialect.torch.plans.placement_lists import dims_of, named_dims
 from shard_dialect.torch.plans.plan_rules import layouts_of, matches_nothing, matching, rules_of
 from shard_dialect.torch.rank_tensors import RankTensors
 
@@ -77,9 +77,7 @@ def place_parameters(module: Any, axes: MeshAxes, source: int | None = None) -> 
         shape = tuple(each.shape)
         annotation = placed.annotation(name, shape)
         if name in placed.tensors and annotation is not None and ranks is not None:
-            named = named_dims(placed.tensors[name], each.dim())
-            dims = dims_of(annotation.sharding, shape, axes.grid, named)
-            own[id(each)] = _distributed(each, dims, ranks, axes, source)
+            own[id(each)] = _distributed(each, annotation.sharding, ranks, axes, source)
     for inner in module.modules():
         for key, each in inner._parameters.items():
             if id(each) in own:
@@ -87,7 +85,7 @@ def place_parameters(module: Any, axes: MeshAxes, source: int | None = None) -> 
 
 
 def _distributed(
-    each: Tensor, dims: Any, ranks: RankTensors, axes: MeshAxes, source: int | None
+    each: Tensor, sharding: Sharding, ranks: RankTensors, axes: MeshAxes, source: int | None
 ) -> Any:
     """A parameter as a DTensor, with no more data than it has."""
     if each.is_meta:
@@ -99,7 +97,7 @@ def _distributed(
             (axis,) = axes.axes
             group = axes.mesh.get_group(axis)
             dist.broadcast(whole, group=group, group_src=source)
-    return torch.nn.Parameter(ranks.distributed(whole, dims), each.requires_grad)
+    return torch.nn.Parameter(ranks.distributed(whole, sharding), each.requires_grad)
 
 
 def parallelize_module(

@@ -31,6 +31,7 @@ from shard_dialect.torch.plans.placement_lists import (
     annotation_of,
     from_the_front,
     naming,
+    split_last,
 )
 from shard_dialect.torch.plans.plan_rules import (
     NOT_SPLIT,
@@ -60,8 +61,8 @@ class PlacedModule:
     """Placements of parameters, buffers and arguments."""
     results: list[Rule] = field(default_factory=list)
     """The rules that may be about results, whose names are known only after the export."""
-    late: set[str] = field(default_factory=set)
-    """The parameters that `fully_shard` splits."""
+    late: dict[str, set[int]] = field(default_factory=dict)
+    """The parameters that `fully_shard` splits, and the axes that it has placed."""
     inputs: dict[str, list[tuple[int, Layouts]]] = field(default_factory=dict)
     """The layouts of modules' inputs by styles, with the mesh dimension that each is about."""
     outputs: ByName = field(default_factory=dict)
@@ -89,6 +90,9 @@ class PlacedModule:
             placed._apply(rule)
         for name, placements in (arguments or {}).items():
             placed._place(placed.tensors, name, placements)
+        for name, axes in placed.late.items():
+            rank = flat.state[name].dim()
+            placed.tensors[name] = dict(split_last(placed.tensors[name], axes, rank, grid))
         return placed
 
     def _apply(self, rule: Rule) -> None:
@@ -157,8 +161,10 @@ class PlacedModule:
             if parameters[name].is_floating_point():
                 self.flat.types.setdefault(name, getattr(rule.policy, "param_dtype", None))
             if parameters[name].dim():
+                late = self.late.setdefault(name, set())
+                if rule.axis not in self.tensors.get(name, {}):
+                    late.add(rule.axis)
                 self._place(self.tensors, name, {rule.axis: placement or Shard(0)})
-                self.late.add(name)
 
     def annotation(
         self, name: str, shape: Sequence[int], rest: ByAxis | None = None

@@ -4,6 +4,7 @@ For a matrix, on a mesh with the dimensions dp and tp:
 
     [Shard(0), Replicate()]     [[0], []]
     [Shard(0), Shard(0)]        [[0, 1], []]        dp splits first
+    [_StridedShard(0, split_factor=4), Shard(0)]    [[1, 0], []]    tp, of 4, splits first
     [Shard(-1), Partial()]      [[], [0], [1]]
     {tp: Shard(1)}              [[], [1], {open = [0, 1]}]      propagation may use dp
     {tp: Replicate()}           [[], [], {open = [0, 1], replicated = [1]}]
@@ -15,21 +16,20 @@ A `DeviceMesh` of 2x4 ranks whose dimensions are dp and tp is `@mesh(2x4)` with 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
 from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor.placement_types import _StridedShard
 
 from shard_dialect.errors import ShardError
-from shard_dialect.model import Annotation, Axes, Axis, Grid, Reduction, Sharding
+from shard_dialect.model import Annotation, Axis, Grid, Reduction, Sharding
 
 Placement = Any
 """A `torch.distributed.tensor.Placement`."""
 ByAxis = Mapping[int, Placement]
 """The placements along some mesh dimensions."""
-Dims = tuple[int | None, ...]
-"""For each mesh dimension the dimension of a tensor that it splits; `None` where it replicates."""
 
 _REDUCTIONS: Mapping[str, Reduction] = {
     "sum": "sum",
@@ -60,12 +60,11 @@ def annotation_of(
     decides. Raises `ShardError` for placements that the tensor cannot have.
     """
     rank = len(shape)
-    split: list[list[int]] = [[] for _ in shape]
     partial, kinds, replicated = [], set(), []
     for axis, placement in sorted(placements.items()):
-        if type(placement).__name__ == "Shard":
-            split[_dim(placement, rank)].append(axis)
-        elif placement.is_replicate():
+        if _is_shard(placement):
+            continue
+        if placement.is_replicate():
             replicated.append(axis)
         elif placement.is_partial() and may_be_partial:
             partial.append(axis)
@@ -74,6 +73,7 @@ def annotation_of(
             raise ShardError(_why_not(placement))
     if len(kinds) > 1 or not kinds <= _REDUCTIONS.keys():
         raise ShardError(f"one tensor cannot be partial by {' and '.join(sorted(kinds))}")
+    split = _split_axes(placements, rank, grid)
     reduction = _REDUCTIONS[kinds.pop()] if kinds else "sum"
     sharding = Sharding(grid.name, tuple(map(tuple, split)), tuple(partial), reduction)
     _check_even(sharding, shape, grid)
@@ -83,6 +83,10 @@ def annotation_of(
     return Annotation(sharding, opened, numbers, tuple(replicated) if is_open else ())
 
 
+def _is_shard(placement: Placement) -> bool:
+    return type(placement).__name__ in ("Shard", "_StridedShard")
+
+
 def _dim(placement: Placement, rank: int) -> int:
     dim = int(placement.dim)
     if not -rank <= dim < rank:
@@ -90,10 +94,34 @@ def _dim(placement: Placement, rank: int) -> int:
     return dim % rank
 
 
+def _split_axes(placements: ByAxis, rank: int, grid: Grid) -> list[list[int]]:
+    """For each dimension of a tensor the mesh dimensions that split it, major to minor."""
+    split: list[list[int]] = [[] for _ in range(rank)]
+    for axis, placement in sorted(placements.items(), reverse=True):
+        if _is_shard(placement):
+            later = split[_dim(placement, rank)]
+            later.insert(_number_before(placement, later, grid), axis)
+    return split
+
+
+def _number_before(placement: Placement, later: Sequence[int], grid: Grid) -> int:
+    """How many of the later mesh dimensions split before the one of this placement."""
+    factor = getattr(placement, "split_factor", 1)
+    for number in range(len(later) + 1):
+        if grid.axes_size(tuple(later[:number])) == factor:
+            return number
+    raise ShardError(
+        f"{placement!r}: later mesh dimensions split dimension {placement.dim} into "
+        f"{grid.axes_size(tuple(later))} parts, not first into {factor}"
+    )
+
+
 def from_the_front(placements: ByAxis, rank: int) -> ByAxis:
     """Placements of a tensor of this rank that count no dimension from the end."""
     return {
-        axis: Shard(_dim(each, rank)) if each.is_shard() else each
+        axis: _shard(_dim(each, rank), getattr(each, "split_factor", 1))
+        if _is_shard(each)
+        else each
         for axis, each in placements.items()
     }
 
@@ -117,61 +145,84 @@ def _check_even(sharding: Sharding, shape: Sequence[int], grid: Grid) -> None:
             )
 
 
-def dims_of(
-    sharding: Sharding | None, shape: Sequence[int], grid: Grid, named: Mapping[int, int | None]
-) -> Dims:
-    """For each mesh dimension, the dimension of the tensor that it splits, or `None`.
+def sayable(sharding: Sharding | None, shape: Sequence[int], grid: Grid, given: ByAxis) -> Sharding:
+    """The sharding, or the nearest one that torch's placements can say.
 
-    What torch's placements cannot say is left out, and such mesh dimensions replicate: those that
-    split a dimension before a mesh dimension that torch puts first, in parts, or unevenly together
-    with another one. Those of `named`, which the user has placed, are as he has placed them.
+    Mesh dimensions replicate which split a dimension in parts, unevenly together with another one,
+    or before a mesh dimension that torch puts first. Those of `given` are as the user has placed
+    them, in his order.
 
     >>> grid = Grid("g", (2, 2))
-    >>> dims_of(Sharding("g", ((1, 0),)), (8,), grid, {}), dims_of(None, (8,), grid, {0: 0})
-    ((None, 0), (0, None))
+    >>> str(sayable(Sharding("g", ((1, 0),)), (8,), grid, {}))
+    '[[1]]'
+    >>> str(sayable(None, (8,), grid, {0: Shard(0)}))
+    '[[0]]'
     """
-    found: list[int | None] = [named.get(axis) for axis in range(grid.rank)]
+    split = _split_axes(given, len(shape), grid)
     is_ours = sharding is not None and sharding.grid == grid.name
     for dim, axes in enumerate(sharding.split_axes if sharding and is_ours else ()):
-        kept = [axis for axis, at in named.items() if at == dim]
         for axis in axes:
-            if axis in kept:
+            if axis in split[dim]:
                 continue
-            if axis in named or not _may_join(axis, kept, axes, shape[dim], grid):
+            joined = [each for each in axes if each == axis or each in split[dim]]
+            if axis in given or not _may_be(joined, split[dim], shape[dim], grid):
                 break
-            kept.append(cast("int", axis))
-            found[cast("int", axis)] = dim
-    return tuple(found)
-
-
-def _may_join(axis: Axis, kept: Sequence[int], axes: Axes, size: int, grid: Grid) -> bool:
-    """Whether torch's placements say that `axis`, too, splits a dimension that `kept` split."""
-    if not isinstance(axis, int) or (kept and size % grid.axes_size((*kept, axis))):
-        return False
-    in_order = [each for each in axes if each == axis or each in kept]
-    return in_order == sorted({*kept, axis})
-
-
-def sharding_of(dims: Dims, rank: int, grid: Grid) -> Sharding:
-    """The inverse of `dims_of`."""
-    split: list[list[int]] = [[] for _ in range(rank)]
-    for axis, dim in enumerate(dims):
-        if dim is not None:
-            split[dim].append(axis)
+            split[dim] = cast("list[int]", joined)
     return Sharding(grid.name, tuple(map(tuple, split)))
 
 
-def placements_of(dims: Dims) -> list[Placement]:
-    """As torch writes them."""
-    return [Replicate() if dim is None else Shard(dim) for dim in dims]
+def _may_be(joined: Sequence[Axis], before: Sequence[int], size: int, grid: Grid) -> bool:
+    """Whether a plain `Shard` says that one more mesh dimension splits what `before` split."""
+    if len(joined) != len(before) + 1 or not all(isinstance(each, int) for each in joined):
+        return False
+    axes = cast("list[int]", joined)
+    is_even = not before or size % grid.axes_size(tuple(axes)) == 0
+    return is_even and _factors(axes, grid) == _factors(before, grid)
 
 
-def named_dims(placements: ByAxis, rank: int) -> dict[int, int | None]:
-    """The dimensions of placements of shards and whole tensors, as by `dims_of`."""
-    return {
-        axis: _dim(each, rank) if each.is_shard() else None
-        for axis, each in sorted(placements.items())
+def _factors(axes: Sequence[int], grid: Grid) -> dict[int, int]:
+    """Of mesh dimensions that split after later ones, into how many parts these split."""
+    found = {
+        axis: grid.axes_size(tuple(each for each in axes[:number] if each > axis))
+        for number, axis in enumerate(axes)
     }
+    return {axis: factor for axis, factor in found.items() if factor > 1}
+
+
+def placements_of(sharding: Sharding, grid: Grid) -> list[Placement]:
+    """As torch writes a sharding by whole mesh dimensions.
+
+    >>> placements_of(Sharding("g", ((0,), (2, 1))), Grid("g", (2, 2, 2)))
+    [Shard(dim=0), _StridedShard(dim=1, sf=2), Shard(dim=1)]
+    """
+    found: list[Placement] = [Replicate()] * grid.rank
+    for dim, axes in enumerate(sharding.split_axes):
+        own = cast("tuple[int, ...]", axes)
+        factors = _factors(own, grid)
+        for axis in own:
+            found[axis] = _shard(dim, factors.get(axis, 1))
+    return found
+
+
+def _shard(dim: int, factor: int) -> Placement:
+    return Shard(dim) if factor == 1 else _StridedShard(dim, split_factor=factor)
+
+
+def split_last(placements: ByAxis, axes: Collection[int], rank: int, grid: Grid) -> ByAxis:
+    """The placements, where those along `axes` split a dimension after all others.
+
+    So FSDP2 splits what another style has split, and gathers it without a permutation.
+
+    >>> split_last({0: Shard(0), 1: Shard(0)}, {0}, 2, Grid("g", (2, 4)))
+    {0: _StridedShard(dim=0, sf=4), 1: Shard(dim=0)}
+    """
+    split = _split_axes(placements, rank, grid)
+    found = dict(placements)
+    for dim, own in enumerate(split):
+        order = sorted(own, key=lambda axis: axis in axes)
+        factors = _factors(order, grid)
+        found |= {axis: _shard(dim, factors.get(axis, 1)) for axis in order}
+    return found
 
 
 @contextmanager

@@ -69,3 +69,45 @@ func.func @gathers(%a: tensor<2x4xf32>, %b: tensor<6xf32>) -> (tensor<2x8xf32>, 
   %1 = shard.all_gather %b on @g grid_axes = [0] gather_axis = 0 : tensor<6xf32> -> tensor<12xf32>
   return %0, %1 : tensor<2x8xf32>, tensor<12xf32>
 }
+
+// What computes an operand of arguments is done before the bundle.
+// ALL-LABEL: func.func @computed_of_arguments
+// ALL: shard.all_gather {{.*}} tensor<1x8xf32> -> tensor<2x8xf32>
+// ALL-NOT: shard.all_gather
+// ALL: return
+func.func @computed_of_arguments(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<8xf32> attributes {mesh.form = "local"} {
+  %0 = shard.all_gather %a on @g grid_axes = [0] gather_axis = 0 : tensor<4xf32> -> tensor<8xf32>
+  %1 = math.exp %0 : tensor<8xf32>
+  %2 = math.exp %b : tensor<4xf32>
+  %3 = math.sqrt %2 : tensor<4xf32>
+  %4 = shard.all_gather %3 on @g grid_axes = [0] gather_axis = 0 : tensor<4xf32> -> tensor<8xf32>
+  %5 = arith.addf %1, %4 : tensor<8xf32>
+  return %5 : tensor<8xf32>
+}
+
+// Scattered as soon as both operands are there: the whole tensors are not kept until the end.
+// ALL-LABEL: func.func @scattered_soon
+// ALL: shard.reduce_scatter {{.*}} tensor<2x4xf32> -> tensor<1x4xf32>
+// ALL: math.exp
+// ALL: return
+func.func @scattered_soon(%a: tensor<4xf32>, %b: tensor<4xf32>) -> (tensor<2xf32>, tensor<2xf32>, tensor<4xf32>) attributes {mesh.form = "local"} {
+  %0 = math.sqrt %a : tensor<4xf32>
+  %1 = shard.reduce_scatter %0 on @g grid_axes = [0] scatter_axis = 0 : tensor<4xf32> -> tensor<2xf32>
+  %4 = math.sqrt %1 : tensor<2xf32>
+  %2 = shard.reduce_scatter %b on @g grid_axes = [0] scatter_axis = 0 : tensor<4xf32> -> tensor<2xf32>
+  %3 = math.exp %b : tensor<4xf32>
+  return %4, %2, %3 : tensor<2xf32>, tensor<2xf32>, tensor<4xf32>
+}
+
+// What a member of one bundle gives to one of another stays where it is.
+// CHECK-LABEL: func.func @one_feeds_another
+// CHECK: return
+func.func @one_feeds_another(%a: tensor<4xf32>, %b: tensor<4xf32>, %c: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) attributes {mesh.form = "local"} {
+  %0 = shard.all_reduce %a on @g grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
+  %1 = shard.all_reduce %b on @g grid_axes = [1] : tensor<4xf32> -> tensor<4xf32>
+  %2 = shard.all_reduce %0 on @g grid_axes = [1] : tensor<4xf32> -> tensor<4xf32>
+  %3 = math.exp %1 : tensor<4xf32>
+  %4 = math.exp %3 : tensor<4xf32>
+  %5 = shard.all_reduce %c on @g grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
+  return %2, %4, %5 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+}
