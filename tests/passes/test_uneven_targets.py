@@ -86,3 +86,18 @@ def test_at_random_it_means_the_same(seed: int) -> None:
     devices, body = draw.choice([2, 3, 4, 8]), BODIES[draw.choice(list(BODIES))]
     text = padded(devices, devices * draw.randint(2, 9), body, draw.randint(1, 5))
     assert sd.compile(sd.parse(text)).check(seed=seed).passed, text
+
+
+def test_what_is_asked_for_at_both_ends_stays() -> None:
+    """Two rows on four devices: propagation splits them along axis 0 alone, which divides them."""
+    text = """
+    shard.grid @g(shape = 2x2)
+    func.func @main(%x: tensor<2x6x4xf32> {mesh.sharding = #mesh.shard<@g, [[0, 1], [], []]>},
+                    %i: tensor<2x4xi32> {mesh.sharding = #mesh.shard<@g, [[0, 1], []]>})
+        -> (tensor<2x8x4xf32> {mesh.sharding = #mesh.shard<@g, [[0, 1], [], []]>}) {
+      %c = "tosa.const"() {values = dense<2> : tensor<1xi32>} : () -> tensor<1xi32>
+      %r = tosa.row_gather %x, %i, %c
+        : (tensor<2x6x4xf32>, tensor<2x4xi32>, tensor<1xi32>) -> (tensor<2x8x4xf32>)
+      return %r : tensor<2x8x4xf32>
+    }"""
+    assert sd.communication(sd.run_pipeline(sd.parse(text), "spmd")).bytes_moved == 0

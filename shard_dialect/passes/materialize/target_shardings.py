@@ -240,6 +240,7 @@ class _Reader:
         for op in function.ops:
             with located(op.handle):
                 self._read(op)
+        self._take_asked_for()
         self.stages = StageShardings(function, shardings)
         self.of = self.stages.allowed(self.of)
         self._check_grids()
@@ -370,6 +371,23 @@ class _Reader:
         padded = sharding.without_uneven_axes(shape, grid, MOST_PADDING)
         if padded != even:
             self.uneven[value] = padded
+
+    def _take_asked_for(self) -> None:
+        """Let results that an annotation splits unevenly be made so, where that goes further.
+
+        Propagation takes of such a split what devices divide: `[[0, 1]]` of two rows on four
+        devices reaches the op that makes these rows as `[[0]]`.
+        """
+        for end in self.function.returns:
+            for value, asked in zip(end.operands, self.signature.results, strict=True):
+                made, shape = self.of.get(value), self.function.values[value].shape
+                if asked is None or asked.partial or made is None or shape is None:
+                    continue
+                if asked.grid != made.grid or value in self.function.arguments:
+                    continue
+                grid = self.shardings.grid(asked.grid)
+                if asked.bare.without_uneven_axes(shape, grid) == made:
+                    self.of[value] = asked
 
     def _check_grids(self) -> None:
         """Raise unless all shardings are on grids of as many devices."""

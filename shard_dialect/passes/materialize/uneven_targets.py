@@ -74,14 +74,22 @@ class _Priced:
             if _is_computed(op) and kind.rule is not None:
                 loops = self.targets.loops(op, kind.rule)
                 return choices.priced(op, kind, self.targets.grid_of(op), loops)[0]
-            wanted = {value: self._passed(op, value) for value in op.operands if value in of}
-            return sum(choices.resharded.price(value, each) for value, each in wanted.items())
+            wanted = {
+                (value, self._passed(op, number))
+                for number, value in enumerate(op.operands)
+                if value in of
+            }
+            return sum(choices.resharded.price(value, each) for value, each in wanted)
         except (ShardError, ShardingError):
             return inf
 
-    def _passed(self, op: Op, value: int) -> Sharding:
-        """The sharding in which an op passes a value on."""
+    def _passed(self, op: Op, number: int) -> Sharding:
+        """The sharding in which an op passes an operand on."""
+        value = op.operands[number]
         of, shape = self.targets.of, self.targets.function.values[value].shape
+        asked = self.targets.signature.results[number] if op.name == "func.return" else None
+        if asked is not None:
+            return asked
         if op.name in annotation_ops.OPS and op.results:
             return of[op.results[0]]
         sharding = of[value]
