@@ -90,14 +90,16 @@ def test_at_random_it_means_the_same(seed: int) -> None:
 
 def test_what_is_asked_for_at_both_ends_stays() -> None:
     """Two rows on four devices: propagation splits them along axis 0 alone, which divides them."""
-    text = """
+    image, kernel, made = "tensor<2x4x4x4x2xf32>", "tensor<8x1x3x1x2xf32>", "tensor<2x4x4x4x8xf32>"
+    split = "mesh.sharding = #mesh.shard<@g, [[0, 1], [], [], [], []]>"
+    text = f"""
     shard.grid @g(shape = 2x2)
-    func.func @main(%x: tensor<2x6x4xf32> {mesh.sharding = #mesh.shard<@g, [[0, 1], [], []]>},
-                    %i: tensor<2x4xi32> {mesh.sharding = #mesh.shard<@g, [[0, 1], []]>})
-        -> (tensor<2x8x4xf32> {mesh.sharding = #mesh.shard<@g, [[0, 1], [], []]>}) {
-      %c = "tosa.const"() {values = dense<2> : tensor<1xi32>} : () -> tensor<1xi32>
-      %r = tosa.row_gather %x, %i, %c
-        : (tensor<2x6x4xf32>, tensor<2x4xi32>, tensor<1xi32>) -> (tensor<2x8x4xf32>)
-      return %r : tensor<2x8x4xf32>
-    }"""
+    func.func @main(%x: {image} {{{split}}}, %k: {kernel}) -> ({made} {{{split}}}) {{
+      %b = "tosa.const"() {{values = dense<0.0> : tensor<8xf32>}} : () -> tensor<8xf32>
+      %z = "tosa.const"() {{values = dense<0.0> : tensor<1xf32>}} : () -> tensor<1xf32>
+      %r = tosa.conv3d %x, %k, %b, %z, %z {{acc_type = f32, dilation = array<i64: 1, 1, 1>,
+          pad = array<i64: 0, 0, 1, 1, 0, 0>, stride = array<i64: 1, 1, 1>}}
+        : ({image}, {kernel}, tensor<8xf32>, tensor<1xf32>, tensor<1xf32>) -> {made}
+      return %r : {made}
+    }}"""
     assert sd.communication(sd.run_pipeline(sd.parse(text), "spmd")).bytes_moved == 0
