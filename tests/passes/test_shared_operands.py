@@ -39,3 +39,23 @@ def test_the_fewest_bytes_move(count: int) -> None:
     compiled = sd.compile(sd.parse(products(count)))
     assert compiled.report.bytes_moved == min(count * EACH, COMMON)
     assert compiled.check().passed
+
+
+def test_a_transpose_of_what_is_gathered_is_not_gathered_again() -> None:
+    """The gradient of weights reads the transpose of what the product before read."""
+    x, w, g = "tensor<256x64xf32>", "tensor<64x1024xf32>", "tensor<256x1024xf32>"
+    rows, columns = (
+        f"{{mesh.sharding = #mesh.shard<@g, {split}>}}" for split in ("[[0], []]", "[[], [0]]")
+    )
+    text = f"""
+    shard.grid @g(shape = 4)
+    func.func @main(%x: {x} {rows}, %w: {w} {columns}, %g: {g} {columns})
+        -> ({g} {columns}, {w} {columns}) {{
+      %s = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : ({x}, {w}) -> {g}
+      %t = stablehlo.transpose %x, dims = [1, 0] : ({x}) -> tensor<64x256xf32>
+      %r = stablehlo.dot_general %t, %g, contracting_dims = [1] x [0]
+        : (tensor<64x256xf32>, {g}) -> {w}
+      return %s, %r : {g}, {w}
+    }}"""
+    module = sd.run_pipeline(sd.parse(text), "spmd")
+    assert sd.communication(module).bytes_moved == 3 * 64 * 64 * 4

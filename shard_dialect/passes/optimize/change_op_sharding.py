@@ -178,7 +178,35 @@ class Resharder:
         if self._may_be_created(value, target):
             return 0
         source = self._source(op, value, target)
+        if source not in done and self._is_made(op, source, target, done):
+            return 0
         return self.price_between(source, done.get(source) or self.sharding_of(source), target)
+
+    def _is_made(
+        self,
+        op: GraphOp,
+        value: GraphValue,
+        target: Sharding,
+        done: Mapping[GraphValue, Sharding],
+    ) -> bool:
+        """Whether a reshard makes `target` of `value` for an op that stays as it is.
+
+        `share-collectives` joins it with that for `op`.
+
+        %1 = "mesh.all_gather"(%0)      for another op
+        %2 = transpose %0
+        %3 = "mesh.all_gather"(%2)      moves before the transpose, where it costs nothing
+        """
+        return any(
+            each.is_reshard
+            and each.block is op.block
+            and self.sharding_of(each.results[0]) == target
+            and any(
+                reader is not op and not any(result in done for result in reader.results)
+                for reader in self.graph.users(each.results[0])
+            )
+            for each in self.graph.users(value)
+        )
 
     def _source(self, op: GraphOp, value: GraphValue, target: Sharding) -> GraphValue:
         """The value to reshard to `target` for `op`: `value`, or the source of the reshard before.
