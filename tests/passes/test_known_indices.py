@@ -161,6 +161,87 @@ def test_random_lookups(seed: int) -> None:
     assert bytes_moved(text, f"{before},batch-gathers,{after}") <= bytes_moved(text, WITHOUT)
 
 
+class Box:
+    """What JAX makes of `x.at[:, 3:11].add(u)`, or of a `dynamic_slice`, mostly at constants."""
+
+    def __init__(self, seed: int) -> None:
+        rng = random.Random(seed)
+        self.kind = rng.choice((*COMBINERS, "slice"))
+        shape = [rng.choice((4, 6, 8, 12)) for _ in range(rng.randint(1, 3))]
+        indexed = sorted(rng.sample(range(len(shape)), rng.randint(1, len(shape))))
+        box = [rng.randint(1, size) if dim in indexed else size for dim, size in enumerate(shape)]
+        dropped = [d for d in indexed if box[d] == 1 and rng.random() < 0.5]
+        begins = [
+            rng.choice((rng.randint(-1, shape[dim]), rng.randint(0, shape[dim] - box[dim])))
+            for dim in indexed
+        ]
+        is_given = self.kind == "slice" and rng.random() < 0.3
+        lookup = Lookup(seed)
+        lookup.grid = rng.choice(((2,), (4,), (2, 2)))
+        x, u = type_of(shape), type_of([n for d, n in enumerate(box) if d not in dropped])
+        arguments, result = f"%x: {x}{lookup.sharding(shape)}, %i: tensor<i32>", x
+        if self.kind == "slice":
+            all_begins = dict(zip(indexed, begins, strict=True))
+            lines = [
+                f"%c{dim} = stablehlo.constant dense<{all_begins.get(dim, 0)}> : tensor<i32>"
+                for dim in range(len(shape))
+            ]
+            starts = [f"%c{dim}" for dim in range(len(shape))]
+            if is_given:
+                starts[indexed[0]] = "%i"
+            types = ", ".join([x, *["tensor<i32>"] * len(shape)])
+            result = type_of(box)
+            lines.append(
+                f"%r = stablehlo.dynamic_slice %x, {', '.join(starts)}, sizes = {box} : "
+                f"({types}) -> {result}"
+            )
+        else:
+            arguments += f", %u: {u}"
+            body = f"%s = stablehlo.{self.kind} %a, %b : tensor<f32>\nstablehlo.return %s"
+            body = "stablehlo.return %b" if self.kind == "write" else body
+            at = f"tensor<{len(indexed)}xi32>"
+            window = list(range(len(box) - len(dropped)))
+            numbers = (
+                f"update_window_dims = {window}, inserted_window_dims = {dropped}, "
+                f"scatter_dims_to_operand_dims = {indexed}, index_vector_dim = 0"
+            )
+            lines = [
+                f"%at = stablehlo.constant dense<{begins}> : {at}",
+                f'%r = "stablehlo.scatter"(%x, %at, %u) <{{scatter_dimension_numbers = '
+                f"#stablehlo.scatter<{numbers}>, indices_are_sorted = true, "
+                f"unique_indices = true}}> ({{\n^bb0(%a: tensor<f32>, %b: tensor<f32>):\n"
+                f"{body} : tensor<f32>\n}}) : ({x}, {at}, {u}) -> {x}",
+            ]
+        head = f"func.func @main({arguments}) -> {result} {{"
+        grid = f"shard.grid @g(shape = {'x'.join(map(str, lookup.grid))})"
+        self.text = "\n".join([grid, head, *lines, f"return %r : {result}", "}"])
+
+
+@needs("jax")
+@pytest.mark.parametrize("seed", range(40))
+def test_random_boxes(seed: int) -> None:
+    assert sd.compile(sd.parse(Box(seed).text)).check().passed, Box(seed).text
+
+
+def test_an_update_of_some_rows_moves_nothing() -> None:
+    """`x.at[:, 3:11].set(u)`, of which each device has a part."""
+    x, u = "tensor<8x32x4xf32>", "tensor<8x8x4xf32>"
+    text = f"""
+    shard.grid @g(shape = 4)
+    func.func @main(%x: {x} {{mesh.sharding = #mesh.shard<@g, [[], [0], []]>}}, %u: {u}) -> {x} {{
+      %c = stablehlo.constant dense<3> : tensor<1xi32>
+      %r = "stablehlo.scatter"(%x, %c, %u) <{{scatter_dimension_numbers = #stablehlo.scatter<
+          update_window_dims = [0, 1, 2], scatter_dims_to_operand_dims = [1]>}}> ({{
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        stablehlo.return %b : tensor<f32>
+      }}) : ({x}, tensor<1xi32>, {u}) -> {x}
+      return %r : {x}
+    }}"""
+    module = sd.run_pipeline(sd.parse(text), "spmd")
+    assert sd.communication(module).bytes_moved == 0
+    assert "all_gather" not in str(module)
+
+
 def lookup(index: str, count: int = 8) -> str:
     """Rows of a split tensor at indices `%at`, which `index` makes."""
     numbers = "offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0]"

@@ -11,8 +11,9 @@ dimensions correspond, and can be split together.
              operand_batching_dims = [0], start_indices_batching_dims = [1]
 
 A component that is one constant is a slice of %x before it is gathered from. A gather of which no
-component is left is a slice that is broadcast; a scatter of which none is left, and whose updates
-are as large as the operand, is elementwise.
+component is left is a slice that is broadcast. A scatter of which none is left, and whose updates
+are each element of a box of the operand once, is a `dynamic_update_slice`, which splits what it
+updates; of the whole operand it is elementwise. A `dynamic_slice` at constants is a slice.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-_GATHER, _SCATTER = "stablehlo.gather", "stablehlo.scatter"
+_GATHER, _SCATTER, _SLICE = "stablehlo.gather", "stablehlo.scatter", "stablehlo.dynamic_slice"
 _NUMBERS = {_GATHER: "dimension_numbers", _SCATTER: "scatter_dimension_numbers"}
 _ANNOTATIONS = ("mesh.annotate", "sdy.sharding_constraint", "sdy.reshard")
 
 
-@needs(ops=(_GATHER, _SCATTER), forms=("annotated",), grids=1)
+@needs(ops=(_GATHER, _SCATTER, _SLICE), forms=("annotated",), grids=1)
 @dataclass(frozen=True)
 class BatchGathers(Pass):
     """Make batching dimensions of gathers and scatters where indices count along a dimension."""
@@ -52,10 +53,10 @@ class BatchGathers(Pass):
     name = "batch-gathers"
 
     def rewrite(self, module: ir.Operation) -> None:
-        """Rewrite the gathers and scatters of functions in the annotated form."""
+        """Rewrite the gathers, scatters and slices of functions in the annotated form."""
         for function in functions_of(module):
             if form_of(function) == "annotated":
-                for op in [each for each in walk(function) if each.name in _NUMBERS]:
+                for op in [each for each in walk(function) if each.name in (*_NUMBERS, _SLICE)]:
                     with ir.InsertionPoint(op), op.location:
                         _rewrite(op)
 
@@ -261,8 +262,14 @@ class _Plan:
     """The dimensions of size 1 that the slices have for the new ones."""
 
     @classmethod
-    def of(cls, dims: Numbers, op: ir.Operation, spared: int = -1) -> _Plan | None:
-        """The plan that leaves the component `spared`; `None` if all components stay."""
+    def of(
+        cls, dims: Numbers, op: ir.Operation, spared: int = -1, *, any_box: bool = False
+    ) -> _Plan | None:
+        """The plan that leaves the component `spared`; `None` if all components stay.
+
+        A scatter with components that are left writes along the whole of a dimension without one,
+        or with `any_box` anywhere inside.
+        """
         is_gather = op.name == _GATHER
         operand, indices, slices = _parts(op)
         sizes, counts = operand.type.shape, indices.type.shape
@@ -281,7 +288,11 @@ class _Plan:
             ):
                 pairs[dim] = found.dim
                 removed |= {windows[dim]} if dim in windows else set()
-            elif isinstance(found, int) and (is_gather or (found == 0 and size == sizes[dim])):
+            elif isinstance(found, int) and (
+                is_gather
+                or (found == 0 and size == sizes[dim])
+                or (any_box and 0 <= found <= sizes[dim] - size)
+            ):
                 begins[dim] = min(max(found, 0), sizes[dim] - size)
             else:
                 kept.append(number)
@@ -331,18 +342,37 @@ def _rewrite(op: ir.Operation) -> None:
     is_static = all(value.type.has_static_shape for value in (*op.operands, *op.results))
     if RULE in op.attributes or has_loops(op) or not is_static:
         return  # the rule, and what splits its factors, are for the tensors that the op has
+    if op.name == _SLICE:
+        _slice_at_constants(op)
+        return
     dims = Numbers.of_gather(op) if is_gather else Numbers.of_scatter(op)
-    plan = _Plan.of(dims, op)
+    plan = _Plan.of(dims, op, any_box=True)
     if plan is not None and not plan.kept:
-        made = _as_slice(op, plan) if is_gather else _as_elementwise(op, plan)
+        made = _as_slice(op, plan) if is_gather else _as_update(op, plan)
         if made is not None:
             _replace(op, [made])
             return
+    plan = _Plan.of(dims, op)
+    if plan is not None and not plan.kept:
         shape = op.operands[0].type.shape
         spared = min(range(len(dims.indexed)), key=lambda number: shape[dims.indexed[number]])
         plan = _Plan.of(dims, op, spared)
     if plan is not None:
         _replace(op, _gather(op, plan) if is_gather else _scatter(op, plan))
+
+
+def _slice_at_constants(op: ir.Operation) -> None:
+    """Slice along the dimensions in which a `dynamic_slice` begins at a constant."""
+    value, starts = op.operands[0], list(op.operands)[1:]
+    sizes, wholes = integers(op, "slice_sizes"), list(value.type.shape)
+    for dim, (size, whole) in enumerate(zip(sizes, wholes, strict=True)):
+        found = _known(starts[dim]) if size != whole else None
+        if isinstance(found, int):
+            value = hlo.slice_along(value, dim, min(max(found, 0), whole - size), size)
+    if value == op.operands[0]:
+        return
+    is_left = list(value.type.shape) != sizes
+    _replace(op, [hlo.dynamic_slice(value, starts, sizes) if is_left else value])
 
 
 def _sliced_operand(op: ir.Operation, plan: _Plan) -> ir.Value:
@@ -368,32 +398,43 @@ def _as_slice(op: ir.Operation, plan: _Plan) -> ir.Value:
     )
 
 
-def _as_elementwise(op: ir.Operation, plan: _Plan) -> ir.Value | None:
-    """A scatter at places that are all known, if its updates cover the operand once."""
+def _as_update(op: ir.Operation, plan: _Plan) -> ir.Value | None:
+    """A scatter at places that are all known, if it updates each element of a box once."""
     if len(op.results) != 1:
         return None
     operand, indices, updates = op.operands
     shape, sizes = list(operand.type.shape), list(updates.type.shape)
     places = plan.of_slices(len(shape), tuple(indices.type.shape), tuple(sizes))
-    covered = [sizes[places[dim]] if dim in places else 1 for dim in range(len(shape))]
-    if covered != shape or prod(sizes) != prod(shape):
+    box = [sizes[places[dim]] if dim in places else 1 for dim in range(len(shape))]
+    if prod(sizes) != prod(box):
         return None
     first, second = list(body(op).arguments)
     *inner, end = operations(body(op))
-    dims = [dim for dim in range(len(shape)) if dim in places]
-    if end.operands[0] != second and (len(inner) != 1 or inner[0].name not in _COMBINERS):
+    is_written = end.operands[0] == second
+    reads = [] if is_written or not inner else list(inner[0].operands)
+    is_combined = (
+        len(inner) == 1
+        and inner[0].name in _COMBINERS
+        and end.operands[0] == inner[0].results[0]
+        and {*reads} <= {first, second}
+    )
+    if not is_written and not is_combined:
         return None
+    dims = [dim for dim in range(len(shape)) if dim in places]
     kept = sorted(places[dim] for dim in dims)
     value = hlo.reshape(updates, [sizes[dim] for dim in kept])
     order = [kept.index(places[dim]) for dim in dims]
-    value = hlo.reshape(_in_order(value, [order.index(n) for n in range(len(order))]), shape)
-    if end.operands[0] == second:
+    value = hlo.reshape(_in_order(value, [order.index(n) for n in range(len(order))]), box)
+    begins = [plan.begins.get(dim, 0) for dim in range(len(shape))]
+    if is_combined:
+        old = operand
+        for dim, (begin, size) in enumerate(zip(begins, box, strict=True)):
+            old = old if size == shape[dim] else hlo.slice_along(old, dim, begin, size)
+        values = {first: old, second: value}
+        value = create(inner[0].name, [value.type], [values[each] for each in reads]).results[0]
+    if box == shape:
         return value
-    values = {first: operand, second: value}
-    if end.operands[0] != inner[0].results[0] or any(e not in values for e in inner[0].operands):
-        return None
-    read = [values[each] for each in inner[0].operands]
-    return create(inner[0].name, [operand.type], read).results[0]
+    return hlo.dynamic_update(operand, value, [hlo.index(begin) for begin in begins])
 
 
 _COMBINERS = {

@@ -117,15 +117,24 @@ def _source(value: ir.Value) -> ir.Value:
 
 def _writes_over_the_end(op: ir.Operation) -> bool:
     """Whether a window may be partly outside: XLA drops such windows entirely."""
-    indices = op.operands[len(op.results)]
-    if not isinstance(indices.owner, ir.Block) and build.is_constant(indices.owner.operation):
-        return False
     dims = numbers(op, "scatter_dimension_numbers", "ScatterDimensionNumbers")
     inserted = (*dims.inserted_window_dims, *dims.input_batching_dims)
-    kept = [d for d in range(op.results[0].type.rank) if d not in inserted]
+    operand, indices = op.results[0].type.shape, op.operands[len(op.results)]
+    kept = [d for d in range(len(operand)) if d not in inserted]
     shape = op.operands[len(op.results) + 1].type.shape
     sizes = dict(zip(kept, [shape[d] for d in dims.update_window_dims], strict=True))
-    return any(sizes.get(dim, 1) > 1 for dim in dims.scattered_dims_to_operand_dims)
+    wide = [
+        (number, operand[dim] - sizes[dim])
+        for number, dim in enumerate(dims.scattered_dims_to_operand_dims)
+        if sizes.get(dim, 1) > 1
+    ]
+    known = build.constant_value(indices)
+    if known is None or not wide:
+        return bool(wide)
+    at = np.asarray(known).reshape(indices.type.shape)
+    at = at[..., None] if dims.index_vector_dim == at.ndim else at
+    components = [(at.take(number, dims.index_vector_dim), last) for number, last in wide]
+    return any(bool(((each < 0) | (each > last)).any()) for each, last in components)
 
 
 def _draws_no_bits(op: ir.Operation) -> bool:
