@@ -59,3 +59,26 @@ def test_a_transpose_of_what_is_gathered_is_not_gathered_again() -> None:
     }}"""
     module = sd.run_pipeline(sd.parse(text), "spmd")
     assert sd.communication(module).bytes_moved == 3 * 64 * 64 * 4
+
+
+def test_products_of_a_tensor_with_its_transpose_come_to_an_end() -> None:
+    """A step of Newton and Schulz, as the optimizer Muon takes it."""
+    w, split = "tensor<64x64xf32>", "{mesh.sharding = #mesh.shard<@g, [[0], [1]]>}"
+    lines = [
+        f"%t = stablehlo.transpose %w, dims = [1, 0] : ({w}) -> {w}",
+        f"%a = stablehlo.dot_general %w, %t, contracting_dims = [1] x [0] : ({w}, {w}) -> {w}",
+        f"%b = stablehlo.dot_general %a, %a, contracting_dims = [1] x [0] : ({w}, {w}) -> {w}",
+        f"%c = stablehlo.add %a, %b : {w}",
+        f"%d = stablehlo.dot_general %c, %w, contracting_dims = [1] x [0] : ({w}, {w}) -> {w}",
+        f"%r = stablehlo.add %w, %d : {w}",
+    ]
+    text = "\n".join(
+        [
+            "shard.grid @g(shape = 2x4)",
+            f"func.func @main(%w: {w} {split}) -> ({w} {split}) {{",
+            *lines,
+            f"return %r : {w}",
+            "}",
+        ]
+    )
+    assert sd.compile(sd.parse(text)).check().passed

@@ -178,35 +178,32 @@ class Resharder:
         if self._may_be_created(value, target):
             return 0
         source = self._source(op, value, target)
-        if source not in done and self._is_made(op, source, target, done):
+        if source not in done and self._made(op, source, target, done) is not None:
             return 0
         return self.price_between(source, done.get(source) or self.sharding_of(source), target)
 
-    def _is_made(
+    def _made(
         self,
         op: GraphOp,
         value: GraphValue,
         target: Sharding,
-        done: Mapping[GraphValue, Sharding],
-    ) -> bool:
-        """Whether a reshard makes `target` of `value` for an op that stays as it is.
-
-        `share-collectives` joins it with that for `op`.
+        done: Mapping[GraphValue, Sharding] = _NOTHING,
+    ) -> GraphOp | None:
+        """A reshard that makes `target` of `value` for an op that stays as it is.
 
         %1 = "mesh.all_gather"(%0)      for another op
         %2 = transpose %0
         %3 = "mesh.all_gather"(%2)      moves before the transpose, where it costs nothing
         """
-        return any(
-            each.is_reshard
-            and each.block is op.block
-            and self.sharding_of(each.results[0]) == target
-            and any(
+        for each in self.graph.users(value):
+            if not each.is_reshard or each.block is not op.block:
+                continue
+            if self.sharding_of(each.results[0]) == target and any(
                 reader is not op and not any(result in done for result in reader.results)
                 for reader in self.graph.users(each.results[0])
-            )
-            for each in self.graph.users(value)
-        )
+            ):
+                return each
+        return None
 
     def _source(self, op: GraphOp, value: GraphValue, target: Sharding) -> GraphValue:
         """The value to reshard to `target` for `op`: `value`, or the source of the reshard before.
@@ -299,7 +296,14 @@ class Resharder:
         at = InsertionPoint.at(op)
         if value.owner is not None and self._may_be_created(value, target):
             return self.graph.copy_fresh(value.owner, target, at)
-        return self._write(self._source(op, value, target), target, at)
+        source = self._source(op, value, target)
+        made = self._made(op, source, target)
+        if made is not None and made.position < op.position:
+            return made.results[0]
+        new = self._write(source, target, at)
+        if made is not None:  # two that are alike would count twice where they are moved on
+            self.graph.replace_all_uses(made.results[0], new)
+        return new
 
     def _may_be_created(self, value: GraphValue, target: Sharding) -> bool:
         """Whether `value` is an empty or filled tensor that can be created as `target` anew."""

@@ -40,6 +40,9 @@ from shard_dialect.planner import BYTES, Prices
 
 FEW = 4
 """The rounds of a rewrite, or turns of all, after which a graph that comes back is looked for."""
+MOST = 100
+"""The rounds after which a rewrite ends in any case. Each makes a graph cheaper, so that few take
+ten; one whose prices miss something would otherwise let the compiler hang."""
 LARGEST = 16
 """The largest number of users in a region."""
 
@@ -288,7 +291,7 @@ class CollectivePass(Pass):
         """
         ever, again, rounds = False, True, 0
         states: set[int] = set()
-        while again:
+        while again and rounds < MOST:
             again = False
             rounds += 1
             # A snapshot: reshards that a rewrite creates are tried in the next round, and those

@@ -137,6 +137,7 @@ from shard_dialect.passes.optimize.compute_halos import ComputeHalos
 from shard_dialect.passes.optimize.graph import FunctionGraph, GraphOp, InsertionPoint, write_graph
 from shard_dialect.passes.optimize.move_reshard import (
     FEW,
+    MOST,
     CollectivePass,
     move_before,
     move_past,
@@ -400,7 +401,7 @@ def _until_nothing_changes(rewrites: Sequence[CollectivePass], graph: FunctionGr
     states: dict[CollectivePass, set[int]] = {each: set() for each in rewrites}
     for number, each in enumerate(cycle(rewrites)):
         unchanged = 1 if each.improve(graph) else unchanged + 1
-        if unchanged >= len(rewrites):
+        if unchanged >= len(rewrites) or number >= MOST * len(rewrites):
             return
         if unchanged == 1 and number >= FEW * len(rewrites):
             state = graph.state()
