@@ -99,6 +99,8 @@ class RankTensors:
 
     def distributed(self, tensor: Tensor, sharding: Sharding) -> Tensor:
         """The DTensor of a whole tensor that this rank has, in memory of its own."""
+        # The program has one more dimension of complex numbers, their parts, which nothing splits.
+        sharding = Sharding(sharding.grid, sharding.split_axes[: tensor.dim()])
         own = tensor[sharding.shard(self.rank, tuple(tensor.shape), self.grid)]
         own = own.clone(memory_format=torch.contiguous_format)
         return self._of_local(own, tensor.shape, placements_of(sharding, self.grid))

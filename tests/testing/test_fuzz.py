@@ -168,7 +168,8 @@ def test_what_passes_is_counted(tmp_path: Path) -> None:
 
 def test_unknown_ops_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--ops", "tosa.nothing", "--output", str(tmp_path)]) == 1
-    assert capsys.readouterr().err == "error: no op that can be run is called tosa.nothing\n"
+    error = "error: no op that can be run is called tosa.nothing: did you mean 'tosa.sin'?\n"
+    assert capsys.readouterr().err == error
 
 
 def test_a_seed_gives_the_same_programs() -> None:
