@@ -220,3 +220,30 @@ def test_a_zero_keeps_its_sign(name: str, element: str) -> None:
     made = sd.compile(sd.parse(text))(x, np.int32(5))
     assert np.signbit(made.real).all()
     assert dtype is np.float32 or np.signbit(made.imag).all()
+
+
+def test_rows_of_a_cache_are_written_where_they_are() -> None:
+    """`vmap(dynamic_update_slice)(cache, keys, positions)`, the cache split along what is written.
+
+    The update has a dimension of size 1 for the positions, where other lookups have none.
+    """
+    cache, keys = "tensor<8x16x4xf32>", "tensor<8x1x4xf32>"
+    text = f"""
+    shard.grid @g(shape = 2x4)
+    func.func @main(%c: {cache} {{mesh.sharding = #mesh.shard<@g, [[0], [1], []]>}},
+                    %k: {keys} {{mesh.sharding = #mesh.shard<@g, [[0], [], []]>}},
+                    %p: tensor<8x1xi32> {{mesh.sharding = #mesh.shard<@g, [[0], []]>}}) -> {cache} {{
+      %n = stablehlo.constant dense<15> : tensor<8x1xi32>
+      %q = stablehlo.and %p, %n : tensor<8x1xi32>
+      %r = "stablehlo.scatter"(%c, %q, %k) <{{scatter_dimension_numbers = #stablehlo.scatter<
+          update_window_dims = [1, 2], input_batching_dims = [0],
+          scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1],
+          index_vector_dim = 1>}}> ({{
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        stablehlo.return %b : tensor<f32>
+      }}) : ({cache}, tensor<8x1xi32>, {keys}) -> {cache}
+      return %r : {cache}
+    }}"""
+    compiled = sd.compile(sd.parse(text))
+    assert compiled.check().passed
+    assert compiled.report.bytes_moved == 0

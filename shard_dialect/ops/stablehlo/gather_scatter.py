@@ -181,7 +181,9 @@ def scatter(query: Query) -> ShardingRule | None:
             is_moved = of_operand in scatter_dims.indexed
             add(size, of_operand, None, dim, "need_replication" if is_moved else "passed")
         else:
-            add(operand[of_operand], of_operand, None, None, "need_replication")
+            is_one = size == 1 and of_operand in scatter_dims.indexed
+            kind = "passed" if is_one else "need_replication"
+            add(operand[of_operand], of_operand, None, None, kind)
             add(size, None, None, dim, "need_replication")
     for dim in scatter_dims.dropped:
         add(
@@ -268,7 +270,7 @@ def partition_gather(partitioned: PartitionedOp) -> None:
 def partition_scatter(partitioned: PartitionedOp) -> None:
     """Shift indices into the shard: StableHLO ignores updates that are out of its bounds."""
     op, target, dims = partitioned.op, partitioned.result, Numbers.of_scatter(partitioned.op)
-    split = [dim for dim in dims.indexed if dim in dims.dropped and target.is_split(dim)]
+    split = [dim for dim in dims.indexed if target.is_split(dim)]  # updates have one element there
     if not split:
         return
     number = len(op.results)
