@@ -128,7 +128,7 @@ def of_option(option: str) -> Iterator[None]:
         raise named from None
 
 
-def did_you_mean(name: str, known: Iterable[str], otherwise: str = "", prefix: str = "") -> str:
+def did_you_mean(name: object, known: Iterable[str], otherwise: str = "", prefix: str = "") -> str:
     """The end of an error about an unknown name: the nearest of the known ones, or `otherwise`.
 
     >>> did_you_mean("propgate", ["partition", "propagate"])
@@ -138,7 +138,7 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str = "", prefix: s
     """
     import difflib  # for misspelt names only
 
-    similar = difflib.get_close_matches(name, list(known), n=1)
+    similar = difflib.get_close_matches(str(name), list(known), n=1)
     return f": did you mean '{prefix}{similar[0]}'?" if similar else otherwise
 
 
@@ -151,7 +151,7 @@ def check_one_of(what: str, given: object, known: Sequence[str]) -> None:
 mean 'local'?
     """
     if given not in known:
-        nearest = did_you_mean(given, known) if isinstance(given, str) else ""
+        nearest = did_you_mean(given, known)
         raise ShardError(f"{what} {given!r} is none of {', '.join(known)}{nearest}")
 
 

@@ -107,7 +107,7 @@ def test_names_from_a_program_are_text() -> None:
     from shard_dialect.ir.module_html import module_html
 
     assert NAME not in module_html(module)
-    assert texts(module_html(module))[0] == f"@{NAME}, annotated form; grid @g(2)"
+    assert texts(module_html(module))[0] == f'@"{NAME}", annotated form; grid @g(2)'
 
 
 def test_a_module_of_many_constants_and_lines_is_short() -> None:

@@ -232,7 +232,8 @@ def test_rows_of_a_cache_are_written_where_they_are() -> None:
     shard.grid @g(shape = 2x4)
     func.func @main(%c: {cache} {{mesh.sharding = #mesh.shard<@g, [[0], [1], []]>}},
                     %k: {keys} {{mesh.sharding = #mesh.shard<@g, [[0], [], []]>}},
-                    %p: tensor<8x1xi32> {{mesh.sharding = #mesh.shard<@g, [[0], []]>}}) -> {cache} {{
+                    %p: tensor<8x1xi32> {{mesh.sharding = #mesh.shard<@g, [[0], []]>}})
+        -> {cache} {{
       %n = stablehlo.constant dense<15> : tensor<8x1xi32>
       %q = stablehlo.and %p, %n : tensor<8x1xi32>
       %r = "stablehlo.scatter"(%c, %q, %k) <{{scatter_dimension_numbers = #stablehlo.scatter<
