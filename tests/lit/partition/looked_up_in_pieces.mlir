@@ -19,7 +19,7 @@ shard.grid @g(shape = 2x4)
 // CHECK: %[[ROW_IS:.*]] = stablehlo.reshape %[[IS_HERE]] : (tensor<6x1xi1>) -> tensor<6xi1>
 // CHECK: %[[ROWS:.*]] = "stablehlo.gather"(%[[TABLE]], %[[NEAREST]])
 // CHECK: %[[WHERE:.*]] = stablehlo.broadcast_in_dim %[[ROW_IS]], dims = [0]
-// CHECK: %[[ZERO:.*]] = stablehlo.constant dense<0.000000e+00> : tensor<6x4xf32>
+// CHECK: %[[ZERO:.*]] = stablehlo.constant dense<-0.000000e+00> : tensor<6x4xf32>
 // CHECK: %[[KEPT:.*]] = stablehlo.select %[[WHERE]], %[[ROWS]], %[[ZERO]]
 // CHECK: shard.all_reduce %[[KEPT]] on @g grid_axes = [1, 0]
 func.func @gather(%table: tensor<64x4xf32, #mesh.shard<@g, [[1, 0]]>>, %ids: tensor<6x1xi32>)
