@@ -41,9 +41,10 @@ def passes_page() -> str:
     """Each pass with its summary; where there is more, an example of its module and its options."""
     modules = Counter(pass_class(name).__module__ for name in PASSES)
     told = {
-        name: _example(_docstring(pass_class(name).__module__))
+        name: example
         for name in PASSES
         if modules[pass_class(name).__module__] == 1
+        and (example := _example(_docstring(pass_class(name).__module__)))
     }
     classes: dict[str, _Documented] = {**PIPELINES, **{each: pass_class(each) for each in PASSES}}
     shared = _shared_options(classes.values())
@@ -69,7 +70,7 @@ def passes_page() -> str:
 def _example(text: str) -> str:
     """A docstring from its second paragraph to its last example; reasons stay beside the code."""
     paragraphs = text.split("\n\n")[1:]
-    while paragraphs and not paragraphs[-1].startswith(("    ", "* ")):
+    while paragraphs and not paragraphs[-1].startswith("    "):
         paragraphs.pop()
     return "\n\n".join(paragraphs)
 

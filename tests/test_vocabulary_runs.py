@@ -1,4 +1,4 @@
-"""A program for each op of the vocabularies that docs/vocabulary.md names here as one that runs."""
+"""A program for each op of the vocabularies that vocabulary.md names here as one that runs."""
 
 from pathlib import Path
 
@@ -20,4 +20,4 @@ def test_devices_compute_the_unsharded_program(path: Path) -> None:
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
 def test_each_program_is_named_in_the_tables(path: Path) -> None:
-    assert f"`runs/{path.stem}`" in (ROOT / "docs" / "vocabulary.md").read_text()
+    assert f"`runs/{path.stem}`" in (ROOT / "tests" / "vocabulary.md").read_text()

@@ -365,8 +365,8 @@ class StageOptions:
     arguments: str = "0"
     """The numbers of the arguments whose first dimension is the batch, as `0,3`."""
     schedule: Literal["gpipe", "1f1b", "zero-bubble"] = "1f1b"
-    """All forward passes before all backward passes; or one after the other; or so, and gradients
-    of weights where a stage would wait."""
+    """All forward passes before all backward passes; forward and backward passes in turn; or in
+    turn, with the gradients of weights where a stage would wait."""
 
 
 @dataclass(frozen=True)
