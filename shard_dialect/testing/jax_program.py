@@ -434,7 +434,7 @@ def _joined(p: JaxProgram, x: Value) -> str:
 
 
 def _indexed(p: JaxProgram, x: Value) -> str:
-    if not x.rank:
+    if not x.rank or 0 in x.shape:
         return ""
     dim, count = p.dim(x), p.pick(4, 8, 5)
     at = p.argument((count,), "int32")
