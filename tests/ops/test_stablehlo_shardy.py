@@ -74,7 +74,7 @@ STRICTER = {
     "reduce_window": {("passed", "permuted")},
     "reshape": {("passed", "need_replication")},
     "rng_bit_generator": {("passed", "need_replication")},
-    "scatter": {("passed", "need_replication")},
+    "scatter": {("passed", "need_replication"), ("need_replication", "passed")},
 }
 """Where Shardy's kind and ours differ, by op: hers says how shardings pass, ours also what may be
 computed on shards. A window of one element is `passed` to us: it needs nothing of its neighbours.

@@ -60,12 +60,12 @@ def test_random_programs_compute_the_same(seed: int) -> None:
     assert verdict.passed, f"{text}\n{verdict.failure}"
 
 
-@pytest.mark.parametrize(("moves", "share"), [(False, 1 / 2), (True, 1 / 4)])
+@pytest.mark.parametrize(("moves", "share"), [(False, 1 / 3), (True, 1 / 4)])
 def test_random_programs_move_fewer_bytes(moves: bool, share: float) -> None:
     texts = [MergedDims(Random(seed), moves=moves).text() for seed in SEEDS[:30]]
     ratios = [(bytes_moved(text) + 1) / (bytes_moved_with_merges(text) + 1) for text in texts]
     assert sum(ratio < 1 for ratio in ratios) >= len(texts) * share
-    assert sum(ratio > 1 for ratio in ratios) <= len(texts) / 20
+    assert sum(ratio > 1 for ratio in ratios) <= len(texts) / 10
 
 
 def test_a_product_on_strided_rows_gathers_the_weights() -> None:
