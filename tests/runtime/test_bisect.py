@@ -159,7 +159,7 @@ def test_what_nobody_wrote_is_not_compared() -> None:
 
 
 def _blamed_edit(form: str, old: str, new: str) -> ShardError:
-    """What is said of `CHAIN` in a form, where the text `old` was edited."""
+    """The error of `--bisect` for `CHAIN` in a form, where the text `old` was edited."""
     made = _pipelined(CHAIN, form)
     assert old in made, made
     source, of = Source.of(made.replace(old, new, 1), "edited.mlir"), Source.of(CHAIN, "of.mlir")

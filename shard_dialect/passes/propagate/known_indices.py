@@ -347,12 +347,15 @@ def _rewrite(op: ir.Operation) -> None:
         return
     dims = Numbers.of_gather(op) if is_gather else Numbers.of_scatter(op)
     plan = _Plan.of(dims, op, any_box=True)
-    if plan is not None and not plan.kept:
+    if plan is None:
+        return
+    if not plan.kept:
         made = _as_slice(op, plan) if is_gather else _as_update(op, plan)
         if made is not None:
             _replace(op, [made])
             return
-    plan = _Plan.of(dims, op)
+    if not is_gather:
+        plan = _Plan.of(dims, op)
     if plan is not None and not plan.kept:
         shape = op.operands[0].type.shape
         spared = min(range(len(dims.indexed)), key=lambda number: shape[dims.indexed[number]])
