@@ -421,13 +421,17 @@ class OpShardingFinder:
     ) -> OpSharding | None:
         """The sharding of `op` that gives result `number` this `sharding`; `None` if impossible."""
         rule = self._rule_of(op)
-        if rule is None or rule.results[number] is None or sharding.partial:
+        if rule is None or rule.results[number] is None:
             return None
 
         def derive() -> OpSharding | None:
+            # A result stays partial as its operands are, or as a sum over what is split: no sum
+            # becomes one here.
+            operands = [self._sharding_of(value, grid) for value in op.operands]
+            partial = frozenset(i for i, each in enumerate(operands) if each and each.partial)
             try:
                 assignment = self._changed(op, rule, rule.results[number], sharding, grid)
-                op_sharding = self._of(op, rule, assignment, sharding, frozenset(), grid)
+                op_sharding = self._of(op, rule, assignment, sharding, partial, grid)
             except ShardingError:
                 return None
             is_it = op_sharding is not None and op_sharding.results[number] == sharding
@@ -527,13 +531,15 @@ class OpShardingFinder:
         results: tuple[Sharding | None, ...],
         grid: Grid,
     ) -> OpSharding | None:
+        if any(each is not None and each.halos for each in results):
+            return None  # those of operands follow from the windows of the rule
         elements, touched = 0, 0
         values = (*op.operands, *op.results)
         for value, sharding in zip(values, operands + results, strict=True):
             if sharding is not None and value is not None:
                 shape = value.kind.shape
                 assert shape is not None, "a sharding rule relates tensors of static shape"
-                if sharding.uneven_dim(shape, grid) is not None or sharding.halos:
+                if sharding.uneven_dim(shape, grid) is not None:
                     return None
                 if any(isinstance(axis, SubAxis) for axis in sharding.axes):
                     return None  # the distributed form has its sub-axes as grid axes
