@@ -19,6 +19,7 @@ from shard_dialect.ir.bindings import PassManager, ir
 from shard_dialect.ir.diagnostics import from_mlir, from_mlir_in, location_text, reporting
 from shard_dialect.ir.function import record_forms
 from shard_dialect.ir.grids import explaining_grids
+from shard_dialect.ir.walk import walk
 from shard_dialect.passes.framework.base import (
     NamedPipeline,
     Pass,
@@ -349,6 +350,8 @@ class _Builder:
     def _add_upstream(self, manager: PassManager, anchor: str, node: Node) -> None:
         if self.nests and anchor == _MODULE and str(node).partition("{")[0] in _ON_FUNCTIONS:
             node = Group("func.func", (node,))
+        if str(node).partition("{")[0] == "inline" and anchor == _MODULE and not self.described:
+            manager.add(_after_others(_import_regions), name="import", argument="import")
         try:
             manager.add(str(node))
         except ValueError as error:
@@ -386,6 +389,12 @@ def _of_user(callback: _Callback, name: str, verify: bool) -> _Callback:
                 raise from_mlir_in(f"{what} left invalid IR", error, place) from None
 
     return guarded
+
+
+def _import_regions(module: ir.Operation, _: object) -> None:
+    """Import a program that has Shardy's regions: MLIR's inliner crashes on ops that it only parses."""
+    if any(op.name.startswith("sdy.") and len(op.regions) for op in walk(module)):
+        make_pass("import").run(module)
 
 
 def _after_others(callback: _Callback) -> _Callback:

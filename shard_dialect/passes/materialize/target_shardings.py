@@ -99,8 +99,12 @@ class StageShardings:
         return allowed
 
 
-MOST_PADDING = 0.25
-"""The most padding of an uneven dimension that nobody annotated, as a share of its elements."""
+MOST_PADDING = 1.0
+"""The most padding of an uneven dimension that nobody annotated, as a share of its elements.
+
+A device computes no more of it than where fewer devices split it evenly: of nine rows, three of
+twelve on four devices, where none divides nine. With more padding, most devices have nothing.
+"""
 _TURNS = 2
 """The turns of a loop where that is not known: it is there to run more than once."""
 

@@ -58,3 +58,36 @@ func.func @of_others(%x: tensor<4x4xf32>) -> tensor<4x4xf32, #mesh.shard<@g, [[0
   %1 = "mesh.local_split"(%0) {sharding = [[0], []]} : (tensor<4x4xf32>) -> tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>
   return %1 : tensor<4x4xf32, #mesh.shard<@g, [[0], []]>>
 }
+
+shard.grid @h(shape = 2x2)
+
+// What is reduced afterwards is computed on a slice, too.
+// SLICES-LABEL: func.func @sum
+// SLICES-NEXT: mesh.local_split %arg0
+// SLICES-NEXT: stablehlo.dot_general
+// SLICES-NEXT: return
+func.func @sum(%x: tensor<4x8xf32, #mesh.shard<@h, [[], [1]]>>, %y: tensor<8x4xf32, #mesh.shard<@h, [[1], []]>>) -> tensor<4x4xf32, #mesh.shard<@h, [[0], [], [1]]>> {
+  %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0] : (tensor<4x8xf32, #mesh.shard<@h, [[], [1]]>>, tensor<8x4xf32, #mesh.shard<@h, [[1], []]>>) -> tensor<4x4xf32, #mesh.shard<@h, [[], [], [1]]>>
+  %1 = "mesh.local_split"(%0) {sharding = [[0], []]} : (tensor<4x4xf32, #mesh.shard<@h, [[], [], [1]]>>) -> tensor<4x4xf32, #mesh.shard<@h, [[0], [], [1]]>>
+  return %1 : tensor<4x4xf32, #mesh.shard<@h, [[0], [], [1]]>>
+}
+
+// So is what reads a halo of another dimension.
+// SLICES-LABEL: func.func @windows
+// SLICES-NEXT: stablehlo.constant
+// SLICES: mesh.local_split %arg0
+// SLICES: mesh.update_halo
+// SLICES: stablehlo.reduce_window
+// SLICES-NOT: mesh.local_split
+// SLICES: return
+func.func @windows(%x: tensor<4x8xf32, #mesh.shard<@h, [[], [1]]>>) -> tensor<4x8xf32, #mesh.shard<@h, [[0], [1]]>> {
+  %z = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = "mesh.update_halo"(%x) : (tensor<4x8xf32, #mesh.shard<@h, [[], [1]]>>) -> tensor<4x8xf32, #mesh.shard<@h, [[], [1], {halo = [[], [1, 0]]}]>>
+  %1 = "stablehlo.reduce_window"(%0, %z) <{padding = dense<[[0, 0], [1, 0]]> : tensor<2x2xi64>, window_dimensions = array<i64: 1, 2>}> ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %s = stablehlo.add %a, %b : tensor<f32>
+    stablehlo.return %s : tensor<f32>
+  }) : (tensor<4x8xf32, #mesh.shard<@h, [[], [1], {halo = [[], [1, 0]]}]>>, tensor<f32>) -> tensor<4x8xf32, #mesh.shard<@h, [[], [1]]>>
+  %2 = "mesh.local_split"(%1) {sharding = [[0], []]} : (tensor<4x8xf32, #mesh.shard<@h, [[], [1]]>>) -> tensor<4x8xf32, #mesh.shard<@h, [[0], [1]]>>
+  return %2 : tensor<4x8xf32, #mesh.shard<@h, [[0], [1]]>>
+}
