@@ -392,7 +392,7 @@ def _of_user(callback: _Callback, name: str, verify: bool) -> _Callback:
 
 
 def _import_regions(module: ir.Operation, _: object) -> None:
-    """Import a program that has Shardy's regions: MLIR's inliner crashes on ops that it only parses."""
+    """Import Shardy's ops with regions: MLIR's inliner crashes on those that it only parses."""
     if any(op.name.startswith("sdy.") and len(op.regions) for op in walk(module)):
         make_pass("import").run(module)
 
