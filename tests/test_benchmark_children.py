@@ -1,4 +1,4 @@
-"""Programs worked off by child processes: one that ends its process is told, and the next are run."""
+"""Child processes of benchmarks: a program that ends its process is told, and the next are run."""
 
 from pathlib import Path
 
