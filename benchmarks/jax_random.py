@@ -14,29 +14,22 @@ and also in both as XLA counts them: collectives, operations, and the temporary 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
-import signal
-import subprocess
-import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tabulate import tabulate
 
+from benchmarks import children
 from benchmarks.tally import beside, is_more
 from shard_dialect.testing.jax_program import JaxProgram
 
-ROOT = Path(__file__).parent.parent
 SHORT = ("wrong", "refused", "crashed", "unknown", "refuted")
 """Outcomes that are listed."""
-SECONDS = 60
-"""A bound for one program."""
 COSTS = ("collectives", "operations", "bytes of memory")
 """What is compared beside the bytes that a device moves."""
 TOLERANCE = 2e-4
@@ -169,32 +162,20 @@ def _first_line(error: Exception) -> str:
 
 
 def in_children(seeds: range, door: str) -> Iterator[tuple[int, Found]]:
-    """What becomes of each seed; XLA may end the process, and another one goes on."""
-    first = seeds.start
-    while first < seeds.stop:
-        command = [sys.executable, "-m", "benchmarks.jax_random", "--child", "--door", door]
-        command += ["--seed", str(first), "--programs", str(seeds.stop - first)]
-        seconds = SECONDS * (seeds.stop - first)
-        process = subprocess.run(
-            command, cwd=ROOT, stdout=subprocess.PIPE, timeout=seconds, check=False
-        )
-        for line in process.stdout.splitlines():
-            if line.startswith(b"["):
-                seed, found = json.loads(line)
-                yield seed, found
-                first = seed + 1
-        if first < seeds.stop:
-            yield first, {"outcome": "crashed", "why": f"signal {-process.returncode}"}
-            first += 1
+    """What becomes of each seed; XLA may end the process."""
+
+    def crashed(why: str) -> Found:
+        return {"outcome": "crashed", "why": why}
+
+    command = ["benchmarks.jax_random", "--child", "--door", door]
+    return zip(seeds, children.in_children(command, [*map(str, seeds)], crashed), strict=True)
 
 
-def _child(seeds: range, door: str) -> None:
+def _child(door: str) -> None:
     import shard_dialect as sd
 
     warnings.simplefilter("ignore", sd.ShardWarning)
-    for seed in seeds:
-        signal.alarm(SECONDS)  # ends the process, whatever it does
-        print(json.dumps([seed, compared(JaxProgram(seed), door)]), flush=True)
+    children.answer(compared(JaxProgram(int(seed)), door) for seed in children.asked())
 
 
 def main() -> None:
@@ -213,7 +194,7 @@ def main() -> None:
     os.environ |= {"JAX_PLATFORMS": "cpu"}
     seeds = range(options.seed, options.seed + options.programs)
     if options.child:
-        _child(seeds, options.door)
+        _child(options.door)
         return
     found = dict(in_children(seeds, options.door))
     outcomes = Counter(each["outcome"] for each in found.values())

@@ -12,14 +12,9 @@ file.
 from __future__ import annotations
 
 import argparse
-import faulthandler
-import json
-import os
-import subprocess
-import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -27,6 +22,7 @@ import numpy as np
 from tabulate import tabulate
 
 import shard_dialect as sd
+from benchmarks import children
 from shard_dialect.abi.tensor_types import Array
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_shared_context
@@ -37,10 +33,7 @@ from shard_dialect.testing import reference_of
 from shard_dialect.testing.placement import cluster, encoding
 from shard_dialect.testing.random_shardings import any_grid, any_sharding
 
-ROOT = Path(__file__).parent.parent
 FOLDER = "stablehlo/testdata"
-SECONDS = 60
-"""A bound for one program."""
 GRIDS = ((2,), (3,), (4,), (8,), (2, 2), (2, 4), (4, 2), (2, 2, 2))
 TOLERANCES = {"float64": 1e-9, "complex128": 1e-9, "float32": 2e-4, "complex64": 2e-4}
 """Relative to each element, and a tenth of it to the largest; 5e-2 for narrower elements."""
@@ -140,33 +133,9 @@ def outcome(path: Path, seed: int) -> str:
     return "right" if all(is_close(*pair) for pair in pairs) else f"wrong:\n{program}"
 
 
-def in_children(tests: Sequence[Path], seed: int) -> Iterator[tuple[Path, str]]:
-    """The outcome of each test; where one ends the process, another one goes on."""
-    left = list(tests)
-    while left:
-        command = [sys.executable, "-m", "benchmarks.stablehlo_tests", "--child", f"--seed={seed}"]
-        done = subprocess.run(
-            [*command, left[0].parent],
-            input="\n".join(each.name for each in left),
-            text=True,
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            check=False,
-        )
-        for line in done.stdout.splitlines():
-            if line.startswith("["):
-                yield left.pop(0), json.loads(line)[0]
-        if left:
-            yield left.pop(0), f"ended: status {done.returncode}"
-
-
 def _child(folder: Path, seed: int) -> None:
     warnings.simplefilter("ignore", sd.ShardWarning)
-    for name in sys.stdin.read().splitlines():
-        faulthandler.dump_traceback_later(SECONDS, exit=True)
-        print(json.dumps([outcome(folder / name, seed)]), flush=True)
-    faulthandler.cancel_dump_traceback_later()
-    os._exit(0)  # XLA's clients may wait for their threads
+    children.answer(outcome(folder / name, seed) for name in children.asked())
 
 
 def main() -> None:
@@ -181,21 +150,16 @@ def main() -> None:
     if given.child:
         _child(given.stablehlo, given.seed)
         return
-    found = dict(
-        in_children(
-            [
-                each
-                for each in sorted((given.stablehlo / FOLDER).resolve().glob("*.mlir"))
-                if given.only in each.name
-            ],
-            given.seed,
-        )
-    )
+    folder = (given.stablehlo / FOLDER).resolve()
+    names = sorted(path.name for path in folder.glob("*.mlir") if given.only in path.name)
+    command = ["benchmarks.stablehlo_tests", "--child", f"--seed={given.seed}", str(folder)]
+    outcomes = children.in_children(command, names, "ended: {}".format)
+    found = dict(zip(names, outcomes, strict=True))
     counts = Counter(each.partition(":")[0] for each in found.values())
     print(tabulate([["tests", len(found)], *counts.most_common()], tablefmt="plain", intfmt=","))
-    for path, each in found.items() if given.list else ():
+    for name, each in found.items() if given.list else ():
         if each != "right":
-            print(f"{path.name}: {each}")
+            print(f"{name}: {each}")
 
 
 if __name__ == "__main__":

@@ -13,16 +13,12 @@ the reduce-scatter that it is on GPUs. "More" is by more than a tenth and 64 byt
 from __future__ import annotations
 
 import argparse
-import faulthandler
 import json
-import os
 import re
-import subprocess
-import sys
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import prod
@@ -31,12 +27,10 @@ from typing import Any
 
 from tabulate import tabulate
 
+from benchmarks import children
 from benchmarks.tally import beside
 
-ROOT = Path(__file__).parent.parent
 FILE = "xla/service/spmd/spmd_partitioner_test.cc"
-SECONDS = 60
-"""For one step of one test."""
 SMALL = 1 << 17
 """The most elements of a tensor of what is run."""
 FEW_DEVICES = 16
@@ -134,48 +128,30 @@ STEPS: dict[str, Callable[[Test, Path], Found]] = {
 }
 
 
-def run_step(step: str, tests: Sequence[Test], folder: Path) -> None:
-    """Print a line of JSON for each test: its name, and what was found, or why nothing was.
-
-    A process that XLA ends, or that takes too long, has printed the lines of the tests before.
-    """
-    for test in tests:
-        faulthandler.dump_traceback_later(SECONDS, exit=True)
-        try:
-            found = STEPS[step](test, folder)
-        except Exception as error:  # XLA's, MLIR's and ours: each is a line of the table
-            lines = [line for line in str(error).splitlines() if line.strip()]
-            found = {"refused": lines[0] if lines else type(error).__name__}
-        faulthandler.cancel_dump_traceback_later()
-        print(json.dumps([test.name, found]), flush=True)
-    sys.stdout.flush()
-    os._exit(0)  # XLA's clients may wait for their threads
+def found_by(step: str, test: Test, folder: Path) -> Found:
+    """What a step finds of a test, or why it finds nothing."""
+    try:
+        return STEPS[step](test, folder)
+    except Exception as error:  # XLA's, MLIR's and ours: each is a line of the table
+        lines = [line for line in str(error).splitlines() if line.strip()]
+        return {"refused": lines[0] if lines else type(error).__name__}
 
 
-def in_children(step: str, tests: Sequence[Test], path: Path, folder: Path) -> Iterator[Found]:
+def in_children(step: str, tests: Sequence[Test], path: Path, folder: Path) -> list[Found]:
     """What a step finds of each test, by processes of their own."""
-    left = list(tests)
-    while left:
-        command = [sys.executable, "-m", "benchmarks.xla_tests", str(path), "--keep", str(folder)]
-        command += ["--step", step, "--names", *(test.name for test in left)]
-        seconds = SECONDS * len(left) + SECONDS
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=seconds)
-        for line in done.stdout.splitlines():
-            if line.startswith(b"["):
-                name, found = json.loads(line)
-                assert name == left.pop(0).name
-                yield found
-        if left:
-            why = b"Timeout" in done.stderr
-            yield {"refused": f"over {SECONDS} seconds" if why else "the process ended"}
-            left.pop(0)
+
+    def refused(why: str) -> Found:
+        return {"refused": f"the process ended: {why}"}
+
+    command = ["benchmarks.xla_tests", str(path), "--keep", str(folder), "--step", step]
+    return list(children.in_children(command, [test.name for test in tests], refused))
 
 
 def run(step: str, tests: Sequence[Test], path: Path, folder: Path, jobs: int) -> dict[str, Found]:
     """What a step finds of each test, by name."""
     parts = [tests[job::jobs] for job in range(jobs)]
     with ThreadPoolExecutor(jobs) as pool:
-        found = pool.map(lambda part: list(in_children(step, part, path, folder)), parts)
+        found = pool.map(lambda part: in_children(step, part, path, folder), parts)
         return {
             test.name: each
             for part, several in zip(parts, found, strict=True)
@@ -208,13 +184,13 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--without", nargs="*", choices=["peer", "count", "check"], default=[])
     parser.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)
-    parser.add_argument("--names", nargs="*", help=argparse.SUPPRESS)
     given = parser.parse_args()
     path = given.xla / FILE if given.xla.is_dir() else given.xla
     tests, others = tests_of(path.read_text())
     if given.step:
         named = {test.name: test for test in tests}
-        run_step(given.step, [named[name] for name in given.names], given.keep)
+        asked = (named[name] for name in children.asked())
+        children.answer(found_by(given.step, test, given.keep) for test in asked)
         return
     tests = [test for test in tests if given.only in test.name]
     with tempfile.TemporaryDirectory() as temporary:

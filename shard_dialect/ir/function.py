@@ -49,13 +49,11 @@ def name_of(op: ir.Operation) -> str:
     return str(op.attributes["sym_name"].value)
 
 
-def functions_of(module: ir.Operation) -> list[ir.Operation]:
-    """The functions of the module that have a body."""
-    return [
-        op
-        for op in operations(body(module))
-        if op.name == "func.func" and len(op.regions[0].blocks) > 0
-    ]
+def functions_of(module: ir.Operation, *forms: str) -> list[ir.Operation]:
+    """The functions of the module that have a body; only those in one of the forms, if any."""
+    found = operations(body(module))
+    functions = [op for op in found if op.name == "func.func" and len(op.regions[0].blocks) > 0]
+    return [op for op in functions if form_of(op) in forms] if forms else functions
 
 
 def is_private(function: ir.Operation) -> bool:

@@ -23,7 +23,7 @@ from math import prod
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
-from shard_dialect.ir.function import form_of, functions_of
+from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.numbered_function import Function, Op, read_by, read_function
 from shard_dialect.ir.verify import declares_no_grid
@@ -45,8 +45,8 @@ class Rematerialize(Pass):
         """Change the functions in the annotated form that have one block, on some grid."""
         if declares_no_grid(module):
             return
-        for handle in functions_of(module):
-            if form_of(handle) == "annotated" and len(handle.regions[0].blocks) == 1:
+        for handle in functions_of(module, "annotated"):
+            if len(handle.regions[0].blocks) == 1:
                 for _ in range(_ROUNDS):
                     if not _Peak(read_function(handle)).lower():
                         break

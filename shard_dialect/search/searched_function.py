@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.function import form_of, functions_of
+from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Function, read_functions
 from shard_dialect.model import Annotation, Grid
@@ -63,7 +63,7 @@ class SearchedFunction:
 
 def searched(module: ir.Operation) -> list[ir.Operation]:
     """The functions of a module that are not partitioned yet."""
-    return [op for op in functions_of(module) if form_of(op) in ("annotated", "propagated")]
+    return functions_of(module, "annotated", "propagated")
 
 
 def searched_function(module: ir.Module, entry: str) -> SearchedFunction | None:

@@ -251,9 +251,26 @@ def index_along(value: ir.Value, dim: int, index: int) -> ir.Value:
 
 
 def dynamic_slice(value: ir.Value, starts: Sequence[ir.Value], sizes: Sequence[int]) -> ir.Value:
-    """A slice at offsets that are computed, `i64`s of rank 0."""
+    """A slice at offsets that are computed, integers of rank 0."""
     type_ = tensor(sizes, value.type.element_type)
     return stablehlo_op("dynamic_slice", type_, [value, *starts], {"slice_sizes": i64s(sizes)})
+
+
+def slice_at(value: ir.Value, dim: int, start: ir.Value, size: int) -> ir.Value:
+    """The `size` elements along one dimension from an offset on that is computed."""
+    sizes = list(value.type.shape)
+    sizes[dim] = size
+    return dynamic_slice(value, _starts(value, dim, start), sizes)
+
+
+def update_at(value: ir.Value, update: ir.Value, dim: int, start: ir.Value) -> ir.Value:
+    """`value` with `update` written over it from this offset along one dimension on."""
+    return dynamic_update(value, update, _starts(value, dim, start))
+
+
+def _starts(value: ir.Value, dim: int, start: ir.Value) -> list[ir.Value]:
+    zero = number(0, start.type)
+    return [start if each == dim else zero for each in range(value.type.rank)]
 
 
 def dynamic_update(value: ir.Value, update: ir.Value, starts: Sequence[ir.Value]) -> ir.Value:

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.function import form_of, functions_of, is_private, name_of
+from shard_dialect.ir.function import functions_of, is_private, name_of
 from shard_dialect.ir.numbered_function import Block, read_function
 from shard_dialect.ir.verify import declares_no_grid
 from shard_dialect.ir.walk import walk
@@ -55,11 +55,11 @@ class BlockwiseAttention(Pass):
             raise ShardError(f"block-bytes is {self.block_bytes}: expected a positive number")
         if declares_no_grid(module):
             return
-        if not _local(module):
+        if not functions_of(module, "local"):
             raise ShardError("no function is in the local form: put it behind --spmd")
         while _inline_large(module, self.block_bytes):
             pass  # what was inlined may have such calls, too
-        for handle in _local(module):
+        for handle in functions_of(module, "local"):
             compute_kept_again(handle, lambda type_: bytes_of(type_) > self.block_bytes)
             tried: set[ir.Value] = set()
             changed = [True]
@@ -100,13 +100,9 @@ def _blocks(blocks: Sequence[Block]) -> Iterator[Block]:
             yield from _blocks(op.blocks)
 
 
-def _local(module: ir.Operation) -> list[ir.Operation]:
-    return [each for each in functions_of(module) if form_of(each) == "local"]
-
-
 def _inline_large(module: ir.Operation, limit: int) -> bool:
     """Inline the calls that take or make a large tensor, as JAX writes `where` by one."""
-    functions = _local(module)
+    functions = functions_of(module, "local")
     callees = {
         name_of(each): each
         for each in functions

@@ -164,13 +164,8 @@ class _Loop:
                 if tensor is None:
                     return None
                 starts = _starts(place, tensor.type.rank)
-                sizes = ir.DenseI64ArrayAttr.get([1, *tensor.type.shape[1:]])
-                types, operands = [stack.row.type], [tensor, *starts]
-                row = create("stablehlo.dynamic_slice", types, operands, {"slice_sizes": sizes})
-                known[value] = row.results[0]
-                if value.type != stack.row.type:
-                    made = create("stablehlo.reshape", [value.type], [row.results[0]])
-                    known[value] = made.results[0]
+                row = hlo.dynamic_slice(tensor, starts, [1, *tensor.type.shape[1:]])
+                known[value] = hlo.reshape(row, value.type.shape)
         return known
 
 

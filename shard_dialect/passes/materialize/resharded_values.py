@@ -28,6 +28,7 @@ from dataclasses import dataclass, field, replace
 from shard_dialect.collectives import AllSlice, ReshardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
+from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.mesh.annotation_ops import (
     TO_GLOBAL,
@@ -251,8 +252,7 @@ class ReshardedValues:
         with ir.InsertionPoint(before.handle), before.location:
             if reductions.is_unsigned(type_.element_type):  # a fill would hide the identity
                 one = reductions.identity(target.reduction, type_.element_type)
-                attributes = {"value": ir.DenseElementsAttr.get_splat(type_, one)}
-                return build.create("stablehlo.constant", [type_], [], attributes).results[0]
+                return hlo.splat(one, type_)
             identity_value = reductions.identity_value(target.reduction, type_.element_type)
             filled = build.fill(identity_value, build.empty(type_).results[0])
         return filled.results[0]

@@ -15,7 +15,8 @@ and do not say so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -32,6 +33,7 @@ from shard_dialect.ir.function import (
     drop_from_boundary,
     form_of,
     functions_of,
+    name_of,
     set_form,
 )
 from shard_dialect.ir.grids import grids_of, write_grid
@@ -41,16 +43,15 @@ from shard_dialect.ir.mesh.attributes import DEVICE, SHARDING, SHARDINGS, symbol
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.sdy import ops as sdy
 from shard_dialect.ir.shard.local_collectives import read_local
-from shard_dialect.ir.walk import body, walk
+from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Axes, Grid, Reduction
-from shard_dialect.passes.framework.base import Pass, needs
+from shard_dialect.passes.framework.base import UNCHANGED, Outcome, Pass, needs
 from shard_dialect.passes.manual.replica_group_collectives import (
     axes_of_collective,
     is_between_devices,
     is_of_stablehlo,
     write_stablehlo_collectives,
 )
-from shard_dialect.passes.schedule_collectives import collectives_kept, local_functions
 from shard_dialect.passes.specialize.fold_grid_queries import fold_device_positions
 
 _RANK = "shard.process_linear_index"
@@ -75,7 +76,7 @@ class PickDevice(Pass):
                 f"{largest.size - 1}"
             )
         fold_device_positions(module)
-        for handle in local_functions(module):
+        for handle in functions_of(module, "local"):
             for op in walk(handle):
                 record = LOCAL.get(op.name)
                 if op.name == _RANK or (record is not None and record.alone is not None):
@@ -103,6 +104,53 @@ class PickDevice(Pass):
         assert alone is not None, "it does not communicate"
         picked: ir.Value = alone(_OneDevice(op.operands[0], read[1], grid, self.rank))
         return picked
+
+
+@contextmanager
+def collectives_kept(module: ir.Operation) -> Iterator[None]:
+    """Keep the collectives in programs of one device alive meanwhile."""
+    keep_collectives(module)
+    yield
+    release_collectives(module)
+
+
+_KEPT = "mesh_kept_"
+
+
+@needs(forms=("local",))
+def keep_collectives(module: ir.Operation) -> Outcome:
+    """Keep the collectives in programs of one device alive, by calls that use them.
+
+    MLIR drops ops without uses. Where all devices run one program, all of them drop a collective.
+    But in a program of one device it must stay, since the other devices of the group wait for it.
+    """
+    handles = [each for each in functions_of(module) if DEVICE in each.attributes]
+    declared: dict[ir.Type, ir.Operation] = {}
+    for op in [op for handle in handles for op in walk(handle)]:
+        if read_local(op.name, op.attributes) is None:
+            continue
+        type_ = op.results[0].type
+        if type_ not in declared:
+            with ir.InsertionPoint.at_block_begin(body(module)), ir.Location.unknown():
+                name = f"{_KEPT}{len(declared)}"
+                declared[type_] = build.declare(name, ir.FunctionType.get([type_], []))
+        with ir.InsertionPoint.after(op), op.location:
+            build.call(name_of(declared[type_]), [op.results[0]])
+    return None if declared else UNCHANGED
+
+
+def release_collectives(module: ir.Operation) -> Outcome:
+    """Erase the calls that kept collectives alive."""
+    found = operations(body(module))
+    declared = [op for op in found if op.name == "func.func" and name_of(op).startswith(_KEPT)]
+    if not declared:
+        return UNCHANGED
+    for op in walk(module):
+        if op.name == "func.call" and op.attributes["callee"].value.startswith(_KEPT):
+            op.erase()
+    for op in declared:
+        op.erase()
+    return None
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
+from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.mesh.attributes import SHARDINGS
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.passes.pipelining.unroll_loops import (
     UPDATE,
     are_disjoint,
-    integer_constant,
     written,
 )
 
@@ -81,11 +81,9 @@ def _joined(whole: ir.Value, first: list[_Part], second: list[_Part]) -> ir.Valu
     """`whole`, which has the `first` parts, with the `second` put in."""
     if first and whole.owner.name != UPDATE:
         element = reductions.identity("sum", whole.type.element_type)
-        zero = ir.DenseElementsAttr.get_splat(whole.type, element)
-        whole = build.create("stablehlo.constant", [whole.type], [], {"value": zero}).results[0]
+        whole = hlo.splat(element, whole.type)
         second = [*first, *second]
-    number = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
+    index = hlo.tensor([], hlo.integer(32))
     for update, at in second:
-        places = [integer_constant(number, begin) for begin in at]
-        whole = build.create(UPDATE, [whole.type], [whole, update, *places]).results[0]
+        whole = hlo.dynamic_update(whole, update, [hlo.number(begin, index) for begin in at])
     return whole

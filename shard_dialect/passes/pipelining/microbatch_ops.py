@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
+from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.model import Reduction
 from shard_dialect.passes.pipelining.unroll_loops import integer_constant
 
@@ -45,7 +46,7 @@ class MicrobatchOps:
         """The type of numbers."""
         if not self.stablehlo:
             return ir.IndexType.get()
-        return ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
+        return hlo.tensor([], hlo.integer(32))
 
     def number(self, value: int) -> ir.Value:
         """A constant number."""
@@ -62,10 +63,7 @@ class MicrobatchOps:
         other = self.number(b)
         if not self.stablehlo:
             return build.compare("eq" if how == "EQ" else f"s{how.lower()}", a, other)
-        bit = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
-        direction = ir.Attribute.parse(f"#stablehlo<comparison_direction {how}>")
-        attributes = {"comparison_direction": direction}
-        return build.create("stablehlo.compare", [bit], [a, other], attributes).results[0]
+        return hlo.compare(how, a, other)
 
     def select(self, which: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
         """One of two tensors."""
@@ -76,45 +74,32 @@ class MicrobatchOps:
         """Two values, reduced to one element by element."""
         if not self.stablehlo:
             return reductions.combine(reduction, a, b)
-        return build.create(f"stablehlo.{_COMBINE[reduction]}", [a.type], [a, b]).results[0]
+        return hlo.elementwise(_COMBINE[reduction], a, b)
 
     def identity(self, reduction: Reduction, type_: ir.RankedTensorType) -> ir.Value:
         """A tensor filled with the identity of the reduction."""
         if not self.stablehlo:
             value = reductions.identity_value(reduction, type_.element_type)
             return build.fill(value, build.empty(type_).results[0]).results[0]
-        one = reductions.identity(reduction, type_.element_type)
-        attributes = {"value": ir.DenseElementsAttr.get_splat(type_, one)}
-        return build.create("stablehlo.constant", [type_], [], attributes).results[0]
+        return hlo.splat(reductions.identity(reduction, type_.element_type), type_)
 
     def part(self, whole: ir.Value, dim: int, begin: ir.Value, size: int) -> ir.Value:
         """The `size` elements of dimension `dim` from the number `begin` on."""
         if not self.stablehlo:
             return build.extract_slice(whole, begin, size, dim)
-        shape = list(whole.type.shape)
-        shape[dim] = size
-        sizes = {"slice_sizes": ir.DenseI64ArrayAttr.get(shape)}
-        operands = [whole, *self._starts(whole, dim, begin)]
-        type_ = build.resized(whole.type, shape)
-        return build.create("stablehlo.dynamic_slice", [type_], operands, sizes).results[0]
+        return hlo.slice_at(whole, dim, begin, size)
 
     def put(self, whole: ir.Value, part: ir.Value, dim: int, begin: ir.Value) -> ir.Value:
         """`whole` with `part` in the place of the elements of dimension `dim` from `begin` on."""
         if not self.stablehlo:
             return build.insert_slice_at(whole, part, dim, begin)
-        operands = [whole, part, *self._starts(whole, dim, begin)]
-        name = "stablehlo.dynamic_update_slice"
-        return build.create(name, [whole.type], operands).results[0]
-
-    def _starts(self, whole: ir.Value, dim: int, begin: ir.Value) -> list[ir.Value]:
-        zero = self.number(0)
-        return [begin if each == dim else zero for each in range(whole.type.rank)]
+        return hlo.update_at(whole, part, dim, begin)
 
     def row(self, tensor: ir.Value) -> ir.Value:
         """The tensor as a row of one with a dimension more in front."""
         box = build.resized(tensor.type, [1, *tensor.type.shape])
         if self.stablehlo:
-            return build.create("stablehlo.reshape", [box], [tensor]).results[0]
+            return hlo.reshape(tensor, box.shape)
         attributes = build.slice_attributes(box.shape, [0] * box.rank, [1, 1, 0, 0, 0])
         operands = [tensor, build.empty(box).results[0]]
         return build.create("tensor.insert_slice", [box], operands, attributes).results[0]
@@ -124,7 +109,7 @@ class MicrobatchOps:
         box = row.type
         type_ = build.resized(box, list(box.shape)[1:])
         if self.stablehlo:
-            return build.create("stablehlo.reshape", [type_], [row]).results[0]
+            return hlo.reshape(row, type_.shape)
         attributes = build.slice_attributes(box.shape, [0] * box.rank, [1, 0, 0, 0])
         return build.create("tensor.extract_slice", [type_], [row], attributes).results[0]
 
@@ -144,7 +129,7 @@ class MicrobatchOps:
         loop = build.create("stablehlo.while", types, [self.number(begin), *inits], regions=2)
         test, body = (region.blocks.append(*types, arg_locs=places) for region in loop.regions)
         with ir.InsertionPoint(test):
-            build.create("stablehlo.return", [], [self.compare("LT", test.arguments[0], end)])
+            hlo.ends([self.compare("LT", test.arguments[0], end)])
         return loop, body
 
     def end_body(self, body: ir.Block, values: Sequence[ir.Value]) -> None:
@@ -153,7 +138,7 @@ class MicrobatchOps:
             build.create("scf.yield", [], values)
             return
         following = self.of_numbers("add", body.arguments[0], 1)
-        build.create("stablehlo.return", [], [following, *values])
+        hlo.ends([following, *values])
 
     def carried(self, loop: ir.Operation) -> list[ir.Value]:
         """The values that a loop has carried, after it."""

@@ -23,6 +23,7 @@ from operator import add
 
 from shard_dialect.ir.bindings import PassManager, ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.mesh.attributes import SHARDINGS
 from shard_dialect.ir.numbered_function import captured
@@ -96,9 +97,7 @@ def fold_counters(function: ir.Operation) -> None:
 def integer_constant(type_: ir.Type, value: int) -> ir.Value:
     """A constant scalar, or tensor of one integer, of `type_`."""
     if isinstance(type_, ir.RankedTensorType):
-        number = ir.IntegerAttr.get(type_.element_type, value)
-        dense = ir.DenseElementsAttr.get_splat(type_, number)
-        return build.create("stablehlo.constant", [type_], [], {"value": dense}).results[0]
+        return hlo.number(value, type_)
     return build.scalar(ir.IntegerAttr.get(type_, value)).results[0]
 
 

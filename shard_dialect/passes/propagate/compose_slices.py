@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
-from shard_dialect.ir.function import form_of, functions_of
+from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.mesh.annotation_ops import has_loops
 from shard_dialect.ir.mesh.attributes import RULE
 from shard_dialect.ir.walk import walk
@@ -89,9 +89,8 @@ class ComposeSlices(Pass):
 
     def rewrite(self, module: ir.Operation) -> None:
         """Rewrite functions in the annotated form."""
-        for function in functions_of(module):
-            if form_of(function) == "annotated":
-                _Composer([op for op in walk(function) if _is_known(op)]).run()
+        for function in functions_of(module, "annotated"):
+            _Composer([op for op in walk(function) if _is_known(op)]).run()
 
 
 def _is_known(op: ir.Operation) -> bool:

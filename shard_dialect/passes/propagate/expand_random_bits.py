@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.function import form_of, functions_of
+from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.walk import walk
 from shard_dialect.passes.framework.base import Pass, needs
 from shard_dialect.passes.lower.expansions.random_bits import rng_bit_generator
@@ -34,14 +34,13 @@ class ExpandRandomBits(Pass):
 
     def rewrite(self, module: ir.Operation) -> None:
         """Rewrite the generators of functions in the annotated form."""
-        for function in functions_of(module):
-            if form_of(function) == "annotated":
-                for op in [each for each in walk(function) if _is_of_integers(each)]:
-                    with ir.InsertionPoint(op), op.location:
-                        values = rng_bit_generator(op)
-                        for result, value in zip(op.results, values, strict=True):
-                            replace_annotated(ir.OpResult(result), value)
-                    op.erase()
+        for function in functions_of(module, "annotated"):
+            for op in [each for each in walk(function) if _is_of_integers(each)]:
+                with ir.InsertionPoint(op), op.location:
+                    values = rng_bit_generator(op)
+                    for result, value in zip(op.results, values, strict=True):
+                        replace_annotated(ir.OpResult(result), value)
+                op.erase()
 
 
 def _is_of_integers(op: ir.Operation) -> bool:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import create
-from shard_dialect.ir.function import form_of, functions_of
+from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.walk import walk
 from shard_dialect.ops.stablehlo.attribute_reading import integer
 from shard_dialect.passes.framework.base import Pass, needs
@@ -39,11 +39,10 @@ class ExpandTopK(Pass):
 
     def rewrite(self, module: ir.Operation) -> None:
         """Rewrite the calls of functions in the annotated form."""
-        for function in functions_of(module):
-            if form_of(function) == "annotated":
-                for op in [each for each in walk(function) if _is_top_k(each)]:
-                    with ir.InsertionPoint(op), op.location:
-                        _expand(op)
+        for function in functions_of(module, "annotated"):
+            for op in [each for each in walk(function) if _is_top_k(each)]:
+                with ir.InsertionPoint(op), op.location:
+                    _expand(op)
 
 
 def _is_top_k(op: ir.Operation) -> bool:
@@ -59,14 +58,11 @@ def _is_top_k(op: ir.Operation) -> bool:
 def _expand(op: ir.Operation) -> None:
     value = op.operands[0]
     type_, dim = value.type, value.type.rank - 1
-    i64 = ir.IntegerType.get_signless(64)
-    along = ir.IntegerAttr.get(i64, dim)
+    along = hlo.i64(dim)
     users, found = _uses_by_result(op)
-    integer_type = next(
-        (each.type.element_type for each in found[1]), ir.IntegerType.get_signless(32)
-    )
-    places = ir.RankedTensorType.get(type_.shape, integer_type)
-    counted = create("stablehlo.iota", [places], [], {"iota_dimension": along}).results[0]
+    integer_type = next((each.type.element_type for each in found[1]), hlo.integer(32))
+    places = hlo.tensor(type_.shape, integer_type)
+    counted = hlo.stablehlo_op("iota", places, [], {"iota_dimension": along})
     made = create(
         "stablehlo.sort",
         [type_, places],
@@ -74,21 +70,15 @@ def _expand(op: ir.Operation) -> None:
         {"dimension": along, "is_stable": ir.BoolAttr.get(True)},
         regions=1,
     )
-    elements = [ir.RankedTensorType.get([], each.element_type) for each in (type_, places)]
+    elements = [hlo.tensor([], each.element_type) for each in (type_, places)]
     types = [each for each in elements for _ in range(2)]
     block = made.regions[0].blocks.append(*types, arg_locs=[op.location] * 4)
     with ir.InsertionPoint(block):
-        bit = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
-        order = "GT" if _finds_largest(op) else "LT"
-        direction = ir.Attribute.parse(f"#stablehlo<comparison_direction {order}>")
-        attributes = {"comparison_direction": direction}
+        before = hlo.compare("GT" if _finds_largest(op) else "LT", *list(block.arguments)[:2])
         if isinstance(type_.element_type, ir.FloatType):
-            attributes["compare_type"] = ir.Attribute.parse(
-                "#stablehlo<comparison_type TOTALORDER>"
-            )
-        pair = list(block.arguments)[:2]
-        before = create("stablehlo.compare", [bit], pair, attributes).results[0]
-        create("stablehlo.return", [], [before])
+            total = ir.Attribute.parse("#stablehlo<comparison_type TOTALORDER>")
+            before.owner.attributes["compare_type"] = total
+        hlo.ends([before])
     for number, results in found.items():
         for result in results:
             first = hlo.slice_along(made.results[number], dim, 0, result.type.shape[dim])

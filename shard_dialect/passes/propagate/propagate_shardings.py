@@ -104,7 +104,7 @@ class Propagation(PropagationOptions):
         """Propagate in all functions that are not materialized. Raises a located `ShardError`."""
         forms = ("annotated", "propagated")
         shardings = Shardings.of(module)
-        return self.between([op for op in functions_of(module) if form_of(op) in forms], shardings)
+        return self.between(functions_of(module, *forms), shardings)
 
     def between(self, handles: Sequence[ir.Operation], shardings: Shardings) -> Propagated:
         """Propagate in some functions of a module."""

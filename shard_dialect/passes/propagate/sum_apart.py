@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import create
-from shard_dialect.ir.function import form_of, functions_of, name_of
+from shard_dialect.ir.function import functions_of, name_of
 from shard_dialect.ir.grids import erase_cluster
 from shard_dialect.ir.mesh.attributes import RULE
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
@@ -45,8 +45,8 @@ class SumApart(Pass):
         """Rewrite updates of functions in the propagated form; raises a located `ShardError`."""
         found = {
             name_of(function): sums
-            for function in functions_of(module)
-            if form_of(function) == "propagated" and (sums := list(_sums(function)))
+            for function in functions_of(module, "propagated")
+            if (sums := list(_sums(function)))
         }
         if not found:
             return

@@ -22,9 +22,8 @@ from dataclasses import dataclass, replace
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
-from shard_dialect.ir.building.build import create
 from shard_dialect.ir.building.reductions import is_identity
-from shard_dialect.ir.function import boundary, form_of, functions_of, is_private, name_of
+from shard_dialect.ir.function import boundary, functions_of, is_private, name_of
 from shard_dialect.ir.mesh.attributes import RULE, SHARDING, SHARDINGS
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.ops.stablehlo.attribute_reading import integers
@@ -46,7 +45,8 @@ class SumInPlace(Pass):
 
     def rewrite(self, module: ir.Operation) -> None:
         """Rewrite sums of functions in the annotated form."""
-        putting = {name_of(each): each for each in _annotated(module) if _puts_into_zeros(each)}
+        annotated = functions_of(module, "annotated")
+        putting = {name_of(each): each for each in annotated if _puts_into_zeros(each)}
         read = {each for op in _sums(module) for each in op.operands}
         calls = [each.owner.operation for each in read if _is_call(each, putting)]
         called = {callee_of(call) for call in calls}
@@ -57,13 +57,14 @@ class SumInPlace(Pass):
             _rewrite(op)
 
 
-def _annotated(module: ir.Operation) -> list[ir.Operation]:
-    return [each for each in functions_of(module) if form_of(each) == "annotated"]
-
-
 def _sums(module: ir.Operation) -> list[ir.Operation]:
     """The sums of tensors of one type; those of elements stand in the regions of scatters, say."""
-    found = (op for function in _annotated(module) for op in walk(function) if op.name == _ADD)
+    found = (
+        op
+        for function in functions_of(module, "annotated")
+        for op in walk(function)
+        if op.name == _ADD
+    )
     return [op for op in found if _is_plain(op)]
 
 
@@ -184,11 +185,8 @@ def _updated(total: ir.Value, put: _Put) -> ir.Value:
     _, part, *starts = put.op.operands
     part = hlo.transpose(part, put.permutation)
     starts = [starts[each] for each in put.permutation]
-    sizes = ir.DenseI64ArrayAttr.get(part.type.shape)
-    operands, attributes = [total, *starts], {"slice_sizes": sizes}
-    before = create("stablehlo.dynamic_slice", [part.type], operands, attributes)
-    summed = create(_ADD, [part.type], [before.results[0], part])
-    return create(_UPDATE, [total.type], [total, summed.results[0], *starts]).results[0]
+    before = hlo.dynamic_slice(total, starts, part.type.shape)
+    return hlo.dynamic_update(total, hlo.elementwise("add", before, part), starts)
 
 
 def _scattered(total: ir.Value, put: _Put) -> ir.Value:

@@ -34,7 +34,7 @@ from functools import cached_property
 from math import prod
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.function import form_of, functions_of
+from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import ShardingError
 from shard_dialect.model.sharding import Shape
@@ -72,9 +72,8 @@ class SinkReshapes(Pass):
 
     def rewrite(self, module: ir.Operation) -> None:
         """Sink the reshapes of the functions in the annotated form."""
-        for function in functions_of(module):
-            if form_of(function) == "annotated":
-                _sink(function)
+        for function in functions_of(module, "annotated"):
+            _sink(function)
 
 
 def _sink(function: ir.Operation) -> None:

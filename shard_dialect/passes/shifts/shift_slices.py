@@ -136,8 +136,8 @@ class ShiftSlices(Pass):
         inline_views(module)
         functions = [
             function
-            for function in functions_of(module)
-            if form_of(function) == "propagated" and any(map(_may_change, walk(function)))
+            for function in functions_of(module, "propagated")
+            if any(map(_may_change, walk(function)))
         ]
         if not functions:
             return

@@ -264,8 +264,8 @@ class ShiftBuilder:
         if shifts.base is None:
             result = self._filled(value.type)
         elif shifts.is_rolled:
-            along = {"tensor_axis": _number(self.dim), "by": _number(shifts.base)}
-            return self._create("mesh.roll", value.type, [value], along)
+            along = {"tensor_axis": hlo.i64(self.dim), "by": hlo.i64(shifts.base)}
+            return self._annotated(create("mesh.roll", [value.type], [value], along).results[0])
         else:
             result = self.shifted_by(value, shifts.base)
         for each in shifts.near:
@@ -287,26 +287,22 @@ class ShiftBuilder:
             if span.start is None:
                 parts.append(self._filled(type_))
                 continue
-            begins, ends = [0] * len(shape), list(shape)
-            begins[self.dim], ends[self.dim] = span.start, span.start + span.size
-            bounds = {"start_indices": begins, "limit_indices": ends, "strides": [1] * len(shape)}
-            parts.append(self._create("stablehlo.slice", type_, [value], _lists(bounds)))
-        if len(parts) == 1:
-            return parts[0]
-        shape[self.dim] = sum(span.size for span in spans)
-        along = {"dimension": _number(self.dim)}
-        return self._create("stablehlo.concatenate", resized(value.type, shape), parts, along)
+            starts, limits = [0] * len(shape), list(shape)
+            starts[self.dim], limits[self.dim] = span.start, span.start + span.size
+            lists = (starts, limits, [1] * len(shape))
+            names = ("start_indices", "limit_indices", "strides")
+            bounds = dict(zip(names, map(hlo.i64s, lists), strict=True))
+            parts.append(self._annotated(hlo.stablehlo_op("slice", type_, [value], bounds)))
+        return parts[0] if len(parts) == 1 else self._annotated(hlo.concatenate(parts, self.dim))
 
     def shifted_by(self, value: ir.Value, by: int) -> ir.Value:
         """`value` with its elements `by` further; the fill, or zero, where none come from."""
         if not by:
             return value
-        ends = [[0] * value.type.rank for _ in range(3)]
-        ends[0][self.dim], ends[1][self.dim] = by, -by
-        names = ("edge_padding_low", "edge_padding_high", "interior_padding")
+        low, high, between = ([0] * value.type.rank for _ in range(3))
+        low[self.dim], high[self.dim] = by, -by
         padding = self._padding_element(value.type)
-        attributes = _lists(dict(zip(names, ends, strict=True)))
-        return self._create("stablehlo.pad", value.type, [value, padding], attributes)
+        return self._annotated(hlo.pad(value, padding, low, high, between))
 
     def _padding_element(self, type_: ir.RankedTensorType) -> ir.Value:
         """The fill if it is an identity, which halos can hold; else zero."""
@@ -325,8 +321,7 @@ class ShiftBuilder:
 
     def _filled(self, type_: ir.RankedTensorType) -> ir.Value:
         assert self.fill is not None, "padding has an element to pad with"
-        none = {"broadcast_dimensions": ir.DenseI64ArrayAttr.get([])}
-        return self._create("stablehlo.broadcast_in_dim", type_, [self.fill], none)
+        return self._annotated(hlo.broadcast(self.fill, type_.shape))
 
     def filled_outside(self, value: ir.Value, begin: int, end: int) -> ir.Value:
         """`value` from `begin` to `end`, and the fill elsewhere."""
@@ -337,7 +332,7 @@ class ShiftBuilder:
         where = self.between(outside.type.shape, placed.at, placed.at + placed.span.size)
         if where is None:
             return inside
-        return self._create("stablehlo.select", outside.type, [where, inside, outside])
+        return self._annotated(hlo.select(where, inside, outside))
 
     def between(
         self, shape: Sequence[int], begin: int, end: int, also: ir.Value | None = None
@@ -348,67 +343,41 @@ class ShiftBuilder:
         if not conditions:
             return also
         # The comparisons are on one dimension alone, and repeated along the others.
-        line = [shape[self.dim]]
-        counted = ir.RankedTensorType.get(line, ir.IntegerType.get_signless(64))
-        at = self._along("stablehlo.iota", counted, [], iota_dimension=_number(0))
+        at = self._along(hlo.iota([shape[self.dim]], 0))
         where = None
         for direction, number in conditions:
-            each = self._compare(at, direction, number)
-            if where is not None:
-                each = self._along("stablehlo.and", each.type, [where, each])
-            where = each
+            than = self._along(hlo.broadcast(hlo.index(number), at.type.shape))
+            each = self._along(hlo.compare(direction, at, than))
+            where = each if where is None else self._along(hlo.elementwise("and", where, each))
         assert where is not None, "there are conditions"
-        type_ = ir.RankedTensorType.get(list(shape), where.type.element_type)
-        along = {"broadcast_dimensions": ir.DenseI64ArrayAttr.get([self.dim])}
-        where = self._create("stablehlo.broadcast_in_dim", type_, [where], along)
-        return self._create("stablehlo.and", type_, [also, where]) if also is not None else where
-
-    def _compare(self, at: ir.Value, direction: str, number: int) -> ir.Value:
-        bits = ir.RankedTensorType.get(at.type.shape, ir.IntegerType.get_signless(1))
-        than = self._along(
-            "stablehlo.broadcast_in_dim",
-            at.type,
-            [hlo.number(number, ir.RankedTensorType.get([], at.type.element_type))],
-            broadcast_dimensions=ir.DenseI64ArrayAttr.get([]),
-        )
-        kind = ir.Attribute.parse(f"#stablehlo<comparison_direction {direction}>")
-        return self._along("stablehlo.compare", bits, [at, than], comparison_direction=kind)
+        type_, along = hlo.tensor(shape, hlo.integer(1)), hlo.i64s([self.dim])
+        attributes = {"broadcast_dimensions": along}
+        where = self._annotated(hlo.stablehlo_op("broadcast_in_dim", type_, [where], attributes))
+        return where if also is None else self._annotated(hlo.elementwise("and", also, where))
 
     def _update(self, placed: Placed, value: ir.Value, result: ir.Value) -> ir.Value:
         """`result` with the elements of `value` in `placed`, which every device gets."""
+        assert placed.span.start is not None, "padding is no edge"
         shape = list(value.type.shape)
         shape[self.dim] = placed.span.size
-        assert placed.span.start is not None, "padding is no edge"
-        edge = create(
-            "stablehlo.dynamic_slice",
-            [resized(value.type, shape)],
-            [value, *self._indices(value.type.rank, placed.span.start)],
-            _lists({"slice_sizes": shape}) | {SHARDINGS: ir.ArrayAttr.get([self.edge_sharding])},
-        ).results[0]
-        indices = self._indices(value.type.rank, placed.at)
-        return self._create("stablehlo.dynamic_update_slice", result.type, [result, edge, *indices])
+        edge = hlo.dynamic_slice(value, self._indices(len(shape), placed.span.start), shape)
+        self._annotated(edge, self.edge_sharding)
+        return self._annotated(
+            hlo.dynamic_update(result, edge, self._indices(len(shape), placed.at))
+        )
 
     def _indices(self, rank: int, at: int) -> list[ir.Value]:
-        scalar = ir.RankedTensorType.get([], ir.IntegerType.get_signless(64))
-        zero, index = hlo.number(0, scalar), hlo.number(at, scalar)
+        zero, index = hlo.index(0), hlo.index(at)
         return [index if dim == self.dim else zero for dim in range(rank)]
 
-    def _along(
-        self, name: str, type_: ir.Type, operands: Sequence[ir.Value], **attributes: ir.Attribute
-    ) -> ir.Value:
-        """An op on tensors of the one dimension."""
-        return self._create(name, type_, operands, attributes, self.line_sharding)
+    def _along(self, value: ir.Value) -> ir.Value:
+        """The result of an op on tensors of the one dimension, which is annotated."""
+        return self._annotated(value, self.line_sharding)
 
-    def _create(
-        self,
-        name: str,
-        type_: ir.Type,
-        operands: Sequence[ir.Value],
-        attributes: dict[str, ir.Attribute] | None = None,
-        sharding: ir.Attribute | None = None,
-    ) -> ir.Value:
-        listed = {SHARDINGS: ir.ArrayAttr.get([sharding or self.sharding])}
-        return create(name, [type_], operands, (attributes or {}) | listed).results[0]
+    def _annotated(self, value: ir.Value, sharding: ir.Attribute | None = None) -> ir.Value:
+        """The result of the op just made, which is annotated."""
+        value.owner.attributes[SHARDINGS] = ir.ArrayAttr.get([sharding or self.sharding])
+        return value
 
 
 def may_shift(type_: ir.RankedTensorType) -> bool:
@@ -419,11 +388,3 @@ def may_shift(type_: ir.RankedTensorType) -> bool:
 def is_identity(fill: ir.Value | None) -> bool:
     """Whether a padding value is the identity of a reduction, which halos can hold."""
     return fill is not None and reduction_with_identity(fill) is not None
-
-
-def _lists(lists: dict[str, list[int]]) -> dict[str, ir.Attribute]:
-    return {name: ir.DenseI64ArrayAttr.get(each) for name, each in lists.items()}
-
-
-def _number(number: int) -> ir.Attribute:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)

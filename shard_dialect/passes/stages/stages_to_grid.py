@@ -29,7 +29,6 @@ from shard_dialect.ir.diagnostics import located, warn
 from shard_dialect.ir.function import (
     BOUNDARY,
     boundary,
-    form_of,
     functions_of,
     name_of,
     set_boundary,
@@ -87,20 +86,14 @@ def stages_to_grid(module: ir.Operation) -> None:
     shardings = Shardings.of(module)
     sub_clusters = sub_clusters_of(module)
     staged = set()
-    for function in functions_of(module):
+    for function in functions_of(module, "annotated"):
         with located(function):
-            if form_of(function) == "annotated" and sub_clusters.keys() & set(
-                grids_in(function, shardings)
-            ):
+            if sub_clusters.keys() & set(grids_in(function, shardings)):
                 staged.add(name_of(function))
     # A device that is not of a stage could not return the stage's tensors from a call (`calls`).
     inline_where_called(module, staged)
-    functions = [
-        each
-        for each in functions_of(module)
-        if form_of(each) == "annotated" and not has_stages(each)  # else it is done already
-    ]
-    for function in functions:
+    annotated = functions_of(module, "annotated")
+    for function in [each for each in annotated if not has_stages(each)]:  # else it is done already
         with located(function):
             shardings = Shardings.of(module)
             names = set(grids_in(function, shardings))

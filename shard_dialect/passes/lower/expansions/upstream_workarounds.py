@@ -45,8 +45,7 @@ def widen_unsigned(op: ir.Operation) -> Sequence[ir.Value]:
     for number, each in enumerate(op.operands):
         source = each.type.element_type
         if isinstance(source, ir.IntegerType) and source.is_unsigned and source != target:
-            wide = ir.RankedTensorType.get(each.type.shape, target)
-            op.operands[number] = build.create("stablehlo.convert", [wide], [each]).results[0]
+            op.operands[number] = hlo.convert(each, target)
     return list(op.results)
 
 
@@ -70,10 +69,8 @@ def iota(op: ir.Operation) -> Sequence[ir.Value]:
     element, dim = type_.element_type, integer(op, "iota_dimension")
     if not isinstance(element, ir.FloatType) or element.width >= 32 or type_.shape[dim] < 128:
         return list(op.results)
-    counted = ir.RankedTensorType.get(type_.shape, ir.IntegerType.get_signless(32))
-    attribute = {"iota_dimension": op.attributes["iota_dimension"]}
-    counts = build.create("stablehlo.iota", [counted], [], attribute).results[0]
-    return build.create("stablehlo.convert", [type_], [counts]).results
+    counted, along = hlo.tensor(type_.shape, hlo.integer(32)), {"iota_dimension": hlo.i64(dim)}
+    return [hlo.convert(hlo.stablehlo_op("iota", counted, [], along), element)]
 
 
 def slice_(op: ir.Operation) -> Sequence[ir.Value]:
@@ -154,14 +151,15 @@ def _mapped(op: ir.Operation, operands: Sequence[ir.Value], number: int) -> ir.V
     (block,) = copied.regions[0].blocks
     end = operations(block)[-1]
     type_ = op.results[number].type
-    dims = {"dimensions": ir.DenseI64ArrayAttr.get(list(range(type_.rank)))}
-    map_op = build.create("stablehlo.map", [type_], operands, dims, regions=1)
+    mapped = hlo.stablehlo_op(
+        "map", type_, operands, {"dimensions": hlo.i64s(range(type_.rank))}, 1
+    )
     with ir.InsertionPoint(end), end.location:
-        build.create("stablehlo.return", [], [end.operands[number]])
+        hlo.ends([end.operands[number]])
     end.erase()
-    block.append_to(map_op.regions[0])
+    block.append_to(mapped.owner.regions[0])
     copied.erase()
-    return map_op.results[0]
+    return mapped
 
 
 _LOOPS = ("linalg.generic", "linalg.map")
@@ -245,15 +243,8 @@ class _Features:
         """The sum of each feature's elements."""
         if not self.others:
             return value
-        scalar = build.resized(self.full_type, [])
-        along = {"dimensions": ir.DenseI64ArrayAttr.get(self.others)}
-        zero = hlo.number(0, scalar)
-        reduced = build.create("stablehlo.reduce", [self.vector], [value, zero], along, regions=1)
-        block = reduced.regions[0].blocks.append(scalar, scalar, arg_locs=[reduced.location] * 2)
-        with ir.InsertionPoint(block):
-            total = hlo.elementwise("add", block.arguments[0], block.arguments[1])
-            build.create("stablehlo.return", [], [total])
-        return reduced.results[0]
+        zero = hlo.number(0, build.resized(self.full_type, []))
+        return hlo.reduce(value, "add", zero, self.others)
 
     def mean(self, value: ir.Value) -> ir.Value:
         """The mean of each feature's elements."""
@@ -262,7 +253,7 @@ class _Features:
     def deviation(self, variance: ir.Value) -> ir.Value:
         """The square root of the variance plus epsilon, broadcast."""
         shifted = hlo.elementwise("add", self.wide(variance), self.epsilon)
-        return build.create("stablehlo.sqrt", [self.full_type], [shifted]).results[0]
+        return hlo.elementwise("sqrt", shifted)
 
 
 def inference(op: ir.Operation) -> Sequence[ir.Value]:

@@ -1,4 +1,4 @@
-"""Schedule the collectives of the local form: bundle them, do them in chunks, overlap them.
+"""Join collectives of the local form: what is bundled is started once, and waited for once.
 
 `bundle-collectives` joins small all-reduces that do not depend on each other into one.
 
@@ -21,71 +21,25 @@ bytes:
     %a = the slices of %0 for each device of both axes, in a dimension of their own
     %b = shard.all_to_all %a along axes 0, 1  each sends 7/8
     %2 = the slices of %b in their places
-
-`chunk-products` decomposes an all-gather and its product shard by shard; products and
-reduce-scatters likewise.
-
-    %1 = shard.all_gather %0                      (8x4 on each of 2 devices to 16x4)
-    %2 = stablehlo.dot_general %1, %w
-      becomes
-    %a = stablehlo.dot_general %0, %w             this device's rows, inserted in the result
-    %1 = "mesh.collective_permute"(%0)            the next device's rows
-    %b = stablehlo.dot_general %1, %w             inserted in the result
-
-The bytes moved are the same, in one permutation for each other device of the group. Each can run
-during the product of the rows before (`--overlap-collectives`): "collective matmul" (Overlap
-Communication with Dependent Computation via Decomposition, ASPLOS 2023). The pass is optional,
-since it makes more and smaller products. It rewrites StableHLO's products in the local form, unless
-the product contracts the gathered dimension or the gathered tensor has other users.
-
-`overlap-collectives` starts collectives as soon as their operand is available, and waits for them
-before the first use.
-
-    %1 = shard.all_reduce %0                  %s = "mesh.start"(%0) {collective = {...}}
-    %2 = math.exp %x                          %2 = math.exp %x
-    %3 = arith.addf %1, %2                    %1 = "mesh.done"(%s)
-                                              %3 = arith.addf %1, %2
-
-The ops in between overlap with the communication. If there are none, a collective stays one op.
-Every lowering target of `--lower` supports the two ops.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 
-from shard_dialect.collectives import (
-    AllGather,
-    AllSlice,
-    AllToAll,
-    Permute,
-    ReduceScatter,
-)
+from shard_dialect.collectives import AllToAll
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
-from shard_dialect.ir.function import form_of, functions_of, name_of
-from shard_dialect.ir.mesh.attributes import DEVICE
+from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import itemsize
 from shard_dialect.ir.reading.spelling import spelled
-from shard_dialect.ir.shard.local_collectives import (
-    described,
-    is_local,
-    read_local,
-    write_local,
-)
-from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.model import Axes, Grid
-from shard_dialect.ops import is_cheap, rule_of
-from shard_dialect.passes.framework.base import UNCHANGED, Outcome, Pass, needs
-
-
-def local_functions(module: ir.Operation) -> Iterator[ir.Operation]:
-    """The functions that are in the local form."""
-    return (handle for handle in functions_of(module) if form_of(handle) == "local")
+from shard_dialect.ir.shard.local_collectives import is_local, read_local, write_local
+from shard_dialect.ir.walk import operations, walk
+from shard_dialect.ops import is_cheap
+from shard_dialect.passes.framework.base import Pass, needs
 
 
 def blocks_of(
@@ -114,53 +68,6 @@ def first_use_at(order: Sequence[ir.Operation]) -> dict[ir.Value, int]:
     return needed
 
 
-@contextmanager
-def collectives_kept(module: ir.Operation) -> Iterator[None]:
-    """Keep the collectives in programs of one device alive meanwhile."""
-    keep_collectives(module)
-    yield
-    release_collectives(module)
-
-
-_KEPT = "mesh_kept_"
-
-
-@needs(forms=("local",))
-def keep_collectives(module: ir.Operation) -> Outcome:
-    """Keep the collectives in programs of one device alive, by calls that use them.
-
-    MLIR drops ops without uses. Where all devices run one program, all of them drop a collective.
-    But in a program of one device it must stay, since the other devices of the group wait for it.
-    """
-    handles = [each for each in functions_of(module) if DEVICE in each.attributes]
-    declared: dict[ir.Type, ir.Operation] = {}
-    for op in [op for handle in handles for op in walk(handle)]:
-        if read_local(op.name, op.attributes) is None:
-            continue
-        type_ = op.results[0].type
-        if type_ not in declared:
-            with ir.InsertionPoint.at_block_begin(body(module)), ir.Location.unknown():
-                name = f"{_KEPT}{len(declared)}"
-                declared[type_] = build.declare(name, ir.FunctionType.get([type_], []))
-        with ir.InsertionPoint.after(op), op.location:
-            build.call(name_of(declared[type_]), [op.results[0]])
-    return None if declared else UNCHANGED
-
-
-def release_collectives(module: ir.Operation) -> Outcome:
-    """Erase the calls that kept collectives alive."""
-    found = operations(body(module))
-    declared = [op for op in found if op.name == "func.func" and name_of(op).startswith(_KEPT)]
-    if not declared:
-        return UNCHANGED
-    for op in walk(module):
-        if op.name == "func.call" and op.attributes["callee"].value.startswith(_KEPT):
-            op.erase()
-    for op in declared:
-        op.erase()
-    return None
-
-
 _GATHER, _SCATTER, _REDUCE = "shard.all_gather", "shard.reduce_scatter", "shard.all_reduce"
 _ALL = (_SCATTER, _REDUCE, "mesh.collective_permute", _GATHER)
 """In an order in which what one makes is often the operand of a later one."""
@@ -183,7 +90,7 @@ class BundleCollectives(Pass):
     def rewrite(self, module: ir.Operation) -> None:
         """Bundle the collectives of each function in the local form."""
         shardings = Shardings.of(module)
-        for handle in local_functions(module):
+        for handle in functions_of(module, "local"):
             for op in [each for each in walk(handle) if each.name == _EXCHANGE]:
                 _join_exchanges(op, shardings)
             for kind in _ALL if self.gathers else (_REDUCE,):
@@ -486,251 +393,3 @@ def _transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:
         return value
     type_ = build.resized(value.type, [value.type.shape[dim] for dim in order])
     return build.transpose(value, build.empty(type_).results[0], order).results[0]
-
-
-_PRODUCT = "stablehlo.dot_general"
-
-
-@needs(forms=("local",))
-@dataclass(frozen=True)
-class ChunkProducts(Pass):
-    """Decompose gathers with products, and products with reduce-scatters, shard by shard."""
-
-    name = "chunk-products"
-
-    devices: int = 8
-    """The largest group: one product becomes as many as the group has devices."""
-
-    def rewrite(self, module: ir.Operation) -> None:
-        """Decompose the products of each function in the local form."""
-        shardings = Shardings.of(module)
-        for handle in local_functions(module):
-            for op in walk(handle):
-                if op.name not in ("shard.all_gather", "shard.reduce_scatter"):
-                    continue
-                read = read_local(op.name, op.attributes)
-                assert read is not None, f"{op.name} is a step"
-                grid, step = shardings.grid(read[0]), read[1]
-                if not 1 < grid.axes_size(step.axes) <= self.devices:
-                    continue
-                if isinstance(step, AllGather):
-                    _gather_by_chunks(op, step, grid)
-                elif isinstance(step, ReduceScatter) and step.reduction == "sum":
-                    _scatter_by_chunks(op, step, grid)
-
-
-def _gather_by_chunks(op: ir.Operation, step: AllGather, grid: Grid) -> None:
-    uses = list(op.results[0].uses)
-    if len(uses) != 1 or uses[0].owner.operation.name != _PRODUCT:
-        return
-    product, number = uses[0].owner.operation, uses[0].operand_number
-    dim = _result_dim(product, number, step.dim)
-    if dim is None or product.block != op.block:
-        return
-    ring = _Ring(grid, step.axes)
-    with ir.InsertionPoint(product), product.location:
-        shard = op.operands[0]
-        size = shard.type.shape[step.dim]
-        result = build.empty(product.results[0].type).results[0]
-        for turn in range(ring.count):
-            chunk = _product_of(product, number, shard, dim)
-            start = ring.number([(at - turn) % ring.count * size for at in range(ring.count)])
-            result = _put(result, chunk, dim, start)
-            if turn < ring.count - 1:
-                shard = ring.sent_to_next(shard)
-    product.results[0].replace_all_uses_with(result)
-    product.erase()
-    op.erase()
-
-
-def _scatter_by_chunks(op: ir.Operation, step: ReduceScatter, grid: Grid) -> None:
-    owner = op.operands[0].owner
-    if isinstance(owner, ir.Block) or owner.name != _PRODUCT:
-        return
-    product = owner.operation
-    operand_and_dim = _operand_dim(product, step.dim)
-    if (
-        operand_and_dim is None
-        or product.block != op.block
-        or len(list(product.results[0].uses)) != 1
-    ):
-        return
-    number, dim = operand_and_dim
-    ring = _Ring(grid, step.axes)
-    full = product.operands[number]
-    size = full.type.shape[dim] // ring.count
-    total: ir.Value | None = None
-    with ir.InsertionPoint(op), op.location:
-        for turn in range(ring.count):
-            received = None if total is None else ring.sent_to_next(total)
-            positions = range(ring.count)
-            start = ring.number([(at - 1 - turn) % ring.count * size for at in positions])
-            chunk = _product_of(product, number, _slice_at(full, dim, start, size), step.dim)
-            total = chunk
-            if received is not None:
-                total = build.create("stablehlo.add", [chunk.type], [received, chunk]).results[0]
-    assert total is not None, "a group has devices"
-    op.results[0].replace_all_uses_with(total)
-    op.erase()
-    product.erase()
-
-
-@dataclass(frozen=True)
-class _Ring:
-    """The devices of a group; each sends to the next."""
-
-    grid: Grid
-    axes: Axes
-
-    @property
-    def count(self) -> int:
-        return self.grid.axes_size(self.axes)
-
-    def sent_to_next(self, shard: ir.Value) -> ir.Value:
-        """The `shard` of the previous device."""
-        permutation = tuple((at + 1) % self.count for at in range(self.count))
-        return write_local(Permute(self.axes, permutation), self.grid.name, shard, shard.type)
-
-    def number(self, by_position: Sequence[int]) -> ir.Value:
-        """Of numbers by position in the group, this device's, as a tensor without dimensions."""
-        i64 = ir.IntegerType.get_signless(64)
-        numbers = [ir.IntegerAttr.get(i64, each) for each in by_position]
-        table = ir.DenseElementsAttr.get(numbers, ir.RankedTensorType.get([self.count], i64))
-        constant = build.create("stablehlo.constant", [table.type], [], {"value": table})
-        one = ir.RankedTensorType.get([1], i64)
-        own_position = write_local(AllSlice(0, self.axes), self.grid.name, constant.results[0], one)
-        scalar = ir.RankedTensorType.get([], i64)
-        return build.create("stablehlo.reshape", [scalar], [own_position]).results[0]
-
-
-def _product_of(product: ir.Operation, number: int, shard: ir.Value, dim: int) -> ir.Value:
-    """The product with `shard` as an operand, which determines dimension `dim` of the result."""
-    operands = list(product.operands)
-    operands[number] = shard
-    shape = list(product.results[0].type.shape)
-    full = product.operands[number].type
-    gone = [a // b for a, b in zip(full.shape, shard.type.shape, strict=True)]
-    shape[dim] //= max(gone)
-    type_ = ir.RankedTensorType.get(shape, product.results[0].type.element_type)
-    attributes = {name: product.attributes[name] for name in product.attributes}
-    return build.create(_PRODUCT, [type_], operands, attributes).results[0]
-
-
-def _starts(rank: int, dim: int, start: ir.Value) -> list[ir.Value]:
-    zero = ir.DenseElementsAttr.get_splat(
-        start.type, ir.IntegerAttr.get(start.type.element_type, 0)
-    )
-    none = build.create("stablehlo.constant", [start.type], [], {"value": zero}).results[0]
-    return [start if each == dim else none for each in range(rank)]
-
-
-def _put(into: ir.Value, chunk: ir.Value, dim: int, start: ir.Value) -> ir.Value:
-    starts = _starts(into.type.rank, dim, start)
-    name = "stablehlo.dynamic_update_slice"
-    return build.create(name, [into.type], [into, chunk, *starts]).results[0]
-
-
-def _slice_at(full: ir.Value, dim: int, start: ir.Value, size: int) -> ir.Value:
-    shape = list(full.type.shape)
-    shape[dim] = size
-    type_ = ir.RankedTensorType.get(shape, full.type.element_type)
-    sizes = {"slice_sizes": ir.DenseI64ArrayAttr.get(shape)}
-    operands = [full, *_starts(len(shape), dim, start)]
-    return build.create("stablehlo.dynamic_slice", [type_], operands, sizes).results[0]
-
-
-def _result_dim(product: ir.Operation, number: int, dim: int) -> int | None:
-    """The result dimension that only dimension `dim` of operand `number` determines, or `None`."""
-    rule = rule_of(product)
-    if rule is None or rule.results[0] is None:
-        return None
-    factors = (rule.operands[number] or ())[dim]
-    others = rule.operands[1 - number] or ()
-    if any(factors == each for each in others):
-        return None  # a batch
-    return next((at for at, each in enumerate(rule.results[0]) if each == factors != ()), None)
-
-
-def _operand_dim(product: ir.Operation, dim: int) -> tuple[int, int] | None:
-    """The operand number and the dimension that alone determine dimension `dim` of the result."""
-    for number in (0, 1):
-        for at in range(product.operands[number].type.rank):
-            if _result_dim(product, number, at) == dim:
-                return number, at
-    return None
-
-
-_IDLE = (*build.CONSTANTS, "tensor.empty", "mesh.start", "mesh.done")
-"""Ops that do no work to overlap with."""
-
-
-@needs(forms=("local",))
-@dataclass(frozen=True)
-class OverlapCollectives(Pass):
-    """Split collectives into start and done, around the ops that can run meanwhile."""
-
-    name = "overlap-collectives"
-
-    def rewrite(self, module: ir.Operation) -> None:
-        """Split the collectives of each function in the local form."""
-        for handle in local_functions(module):
-            for block in blocks_of(handle, _communicates):
-                _overlap(block)
-
-
-def _communicates(op: ir.Operation) -> bool:
-    if op.name == "mesh.start" or not op.operands:
-        return False
-    read = read_local(op.name, op.attributes)
-    if read is None or read[1].is_message or read[1].is_computed:
-        return False
-    return read[1].communicates
-
-
-def _overlap(block: ir.Block) -> None:
-    ops = list(operations(block))
-    order: list[ir.Operation | None] = [*ops]
-    after = {value: at + 1 for value, at in defined_at(ops).items()}
-    needed = first_use_at(ops)
-    for at, op in enumerate(ops):
-        if not _communicates(op):
-            continue
-        begin, end = after.get(op.operands[0], 0), needed.get(op.results[0], 0)
-        begin = _after_waits(order[:at], begin)
-        if not any(_is_work(each) for each in order[begin:end]):
-            continue
-        order[at] = None  # later collectives start before the next op that is left
-        first, user = next(filter(None, order[begin:])), order[end]
-        assert user is not None, "a user is split only after its operands"
-        done = _split(op, first, user)
-        after[done] = end
-
-
-def _after_waits(order: Sequence[ir.Operation | None], begin: int) -> int:
-    """The place after the collectives that follow on `begin` and that devices wait for.
-
-    What starts before these makes them wait for the network, and hides behind no work there.
-    """
-    for at, op in enumerate(order[begin:], begin):
-        if _is_work(op):
-            break
-        begin = at + 1 if op is not None and _communicates(op) else begin
-    return begin
-
-
-def _is_work(op: ir.Operation | None) -> bool:
-    return op is not None and op.name not in _IDLE and not _communicates(op)
-
-
-def _split(op: ir.Operation, first: ir.Operation, user: ir.Operation) -> ir.Value:
-    """Start `op` before `first`, wait for it before `user`, and return the result."""
-    type_ = op.results[0].type
-    with op.location:
-        with ir.InsertionPoint(first):
-            what = {"collective": described(op)}
-            started = build.create("mesh.start", [type_], [op.operands[0]], what).results[0]
-        with ir.InsertionPoint(user):
-            done = build.create("mesh.done", [type_], [started]).results[0]
-    op.results[0].replace_all_uses_with(done)
-    op.erase()
-    return done
