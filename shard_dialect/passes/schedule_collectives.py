@@ -310,7 +310,7 @@ def _delay_uses(block: ir.Block, kind: str, most: int) -> None:
 def _uses_before(last: ir.Operation, group: Sequence[ir.Operation]) -> list[ir.Operation] | None:
     """The ops before `last` that depend on a group; none if they cannot come after it."""
     order = list(operations(last.block))
-    known = {group[0].results[0]}
+    known, most = {group[0].results[0]}, _MOST_MOVED * len(group)
     found = []
     for op in order[order.index(group[0]) + 1 : order.index(last) + 1]:
         uses = not known.isdisjoint(each for inner in (op, *walk(op)) for each in inner.operands)
@@ -319,7 +319,7 @@ def _uses_before(last: ir.Operation, group: Sequence[ir.Operation]) -> list[ir.O
         elif uses:
             known |= {*op.results}
             found.append(op)
-            if len(found) > _MOST_MOVED or op == last or not _may_wait(op):
+            if len(found) > most or op == last or not _may_wait(op):
                 return None
     return found
 
