@@ -183,7 +183,7 @@ class BundleCollectives(Pass):
     bytes: int = 65536
     """The largest number of bytes of one bundle."""
     gathers: bool = False
-    """Join gathers, reduce-scatters and permutations, too. It takes copies, and pays where devices
+    """Join gathers, all-to-alls and the like, too. It takes copies, and pays where devices
     are processes, which wait for each other at each collective."""
 
     def rewrite(self, module: ir.Operation) -> None:
