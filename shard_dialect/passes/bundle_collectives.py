@@ -10,8 +10,9 @@
     %2, %3 = slices of %b, in their shapes
 
 The bytes moved are the same, and latency is saved. With `gathers`, permutations are joined
-likewise, and so are all-gathers and reduce-scatters, whichever dimensions they are along: in a
-bundle, the elements for each device of the group are a row. Two all-to-alls that follow on each
+likewise, and so are all-gathers, reduce-scatters and all-to-alls, whichever dimensions they are
+along: in a bundle, the elements for each device of the group are a row. A few ops that use one of
+them are moved after the others. Two all-to-alls that follow on each
 other, along other axes, become one among the devices along all of these axes, which moves fewer
 bytes:
 
@@ -69,9 +70,14 @@ def first_use_at(order: Sequence[ir.Operation]) -> dict[ir.Value, int]:
 
 
 _GATHER, _SCATTER, _REDUCE = "shard.all_gather", "shard.reduce_scatter", "shard.all_reduce"
-_ALL = (_SCATTER, _REDUCE, "mesh.collective_permute", _GATHER)
+_EXCHANGE = "shard.all_to_all"
+_ALL = (_SCATTER, _REDUCE, "mesh.collective_permute", _EXCHANGE, _GATHER)
 """In an order in which what one makes is often the operand of a later one."""
-_ALONG = {_GATHER: "gather_axis", _SCATTER: "scatter_axis"}
+_ALONG = {
+    _GATHER: ("gather_axis",),
+    _SCATTER: ("scatter_axis",),
+    _EXCHANGE: ("split_axis", "concat_axis"),
+}
 
 
 @needs(forms=("local",))
@@ -84,7 +90,7 @@ class BundleCollectives(Pass):
     bytes: int = 65536
     """The largest number of bytes of one bundle."""
     gathers: bool = False
-    """Join gathers, reduce-scatters and permutations, too. It takes copies, and pays where devices
+    """Join gathers, all-to-alls and the like, too. It takes copies, and pays where devices
     are processes, which wait for each other at each collective."""
 
     def rewrite(self, module: ir.Operation) -> None:
@@ -94,6 +100,8 @@ class BundleCollectives(Pass):
             for op in [each for each in walk(handle) if each.name == _EXCHANGE]:
                 _join_exchanges(op, shardings)
             for kind in _ALL if self.gathers else (_REDUCE,):
+                for block in blocks_of(handle, lambda op: op.name in _ALL) if self.gathers else ():
+                    _delay_uses(block, kind, self.bytes)
                 for bundle in bundles(handle, kind, self.bytes):
                     _join(bundle)
 
@@ -175,8 +183,7 @@ def _members(order: Sequence[ir.Operation], kind: str, most: int) -> list[_Membe
     defined, first_use = defined_at(order), first_use_at(order)
     found = []
     for position, op in enumerate(order):
-        is_static = op.name == kind and is_local(op) and op.operands[0].type.has_static_shape
-        if is_static and op.results[0] in first_use and 0 < _bytes(op) <= most:
+        if op.name == kind and op.results[0] in first_use and _may_join(op, most):
             ready, needed = defined.get(op.operands[0], -1), first_use[op.results[0]]
             before: Sequence[int] = ()
             after: Sequence[int] = ()
@@ -192,6 +199,36 @@ def _members(order: Sequence[ir.Operation], kind: str, most: int) -> list[_Membe
 
 _MOST_MOVED = 8
 """The most ops that are moved for one collective."""
+
+
+def _delay_uses(block: ir.Block, kind: str, most: int) -> None:
+    """Move the few ops that use collectives of a kind after the next ones that can join them."""
+    group: list[ir.Operation] = []
+    for op in [each for each in operations(block) if each.name == kind and _may_join(each, most)]:
+        fits = sum(map(_bytes, (*group, op))) <= most
+        moved = _uses_before(op, group) if group and fits and _key(op) == _key(group[0]) else None
+        if moved is None:
+            group = []
+        for each in reversed(moved or ()):
+            each.move_after(op)
+        group.append(op)
+
+
+def _uses_before(last: ir.Operation, group: Sequence[ir.Operation]) -> list[ir.Operation] | None:
+    """The ops before `last` that depend on a group; none if they cannot come after it."""
+    order = list(operations(last.block))
+    known, most = {group[0].results[0]}, _MOST_MOVED * len(group)
+    found = []
+    for op in order[order.index(group[0]) + 1 : order.index(last) + 1]:
+        uses = not known.isdisjoint(each for inner in (op, *walk(op)) for each in inner.operands)
+        if op in group:
+            known |= {*op.results}
+        elif uses:
+            known |= {*op.results}
+            found.append(op)
+            if len(found) > most or op == last or not _may_wait(op):
+                return None
+    return found
 
 
 def _of_arguments(
@@ -235,9 +272,21 @@ def _until_returned(
     return sorted(found)
 
 
+def _may_wait(op: ir.Operation) -> bool:
+    """Whether it can be done later: no collective, and nothing that may hold one."""
+    return not (is_local(op) or len(op.regions) or op.name.endswith("call"))
+
+
+def _may_join(op: ir.Operation, most: int) -> bool:
+    """Whether a collective is one of rows, and small."""
+    is_static = is_local(op) and op.operands[0].type.has_static_shape
+    dims = [int(op.attributes[each].value) for each in _axes(op)]
+    return is_static and len({*dims}) == len(dims) and 0 < _bytes(op) <= most
+
+
 def _key(op: ir.Operation) -> object:
-    along = _axis(op)
-    attributes = {name: str(op.attributes[name]) for name in op.attributes if name != along}
+    along = _axes(op)
+    attributes = {name: str(op.attributes[name]) for name in op.attributes if name not in along}
     return tuple(sorted(attributes.items())), str(op.operands[0].type.element_type)
 
 
@@ -250,8 +299,7 @@ def _bytes(op: ir.Operation) -> int:
 def _join(bundle: Bundle) -> None:
     ops = [member.op for member in bundle.members]
     attributes = {name: ops[0].attributes[name] for name in ops[0].attributes}
-    along = _axis(ops[0])
-    if along:
+    for along in _axes(ops[0]):
         attributes[along] = ir.IntegerAttr.get(attributes[along].type, 0)
     for op in bundle.before:
         op.move_before(bundle.at)
@@ -260,7 +308,7 @@ def _join(bundle: Bundle) -> None:
         last = len(rows[0].type.shape) - 1
         joined = _concatenated(rows, last)
         shape = list(joined.type.shape)
-        if along:
+        if ops[0].name in (_GATHER, _SCATTER):
             shape[0] = _group(ops[0]) if ops[0].name == _GATHER else 1
         type_ = build.resized(joined.type, shape)
         made = build.create(ops[0].name, [type_], [joined], attributes).results[0]
@@ -284,18 +332,24 @@ def _concatenated(rows: Sequence[ir.Value], dim: int) -> ir.Value:
     return build.create("tensor.concat", [type_], rows, along).results[0]
 
 
-def _axis(op: ir.Operation) -> str:
-    """The attribute with the dimension that it gathers or scatters; empty if it does neither."""
-    return spelled(_ALONG[op.name]) if op.name in _ALONG else ""
+def _axes(op: ir.Operation) -> list[str]:
+    """The attributes with the dimensions that it cuts, and then that it joins."""
+    return [spelled(each) for each in _ALONG.get(op.name, ())]
 
 
-def _along(op: ir.Operation) -> int:
-    return int(op.attributes[_axis(op)].value)
+def _cut(op: ir.Operation) -> int:
+    """The dimension of which each device gets a part."""
+    return int(op.attributes[_axes(op)[0]].value)
+
+
+def _joined(op: ir.Operation) -> int:
+    """The dimension in which what devices have sent is put together."""
+    return int(op.attributes[_axes(op)[-1]].value)
 
 
 def _group(op: ir.Operation) -> int:
     """How many devices gather, or scatter."""
-    sizes = [each.type.shape[_along(op)] for each in (op.operands[0], op.results[0])]
+    sizes = [each.type.shape[_cut(op)] for each in (op.operands[0], op.results[0])]
     return int(max(sizes) // min(sizes))
 
 
@@ -305,8 +359,8 @@ def _rows(op: ir.Operation) -> ir.Value:
     if op.name not in _ALONG:
         return build.flat(value)
     shape, count = list(value.type.shape), 1
-    if op.name == _SCATTER:
-        dim, count = _along(op), _group(op)
+    if op.name != _GATHER:
+        dim, count = _cut(op), _group(op)
         parts = [*shape[:dim], count, shape[dim] // count, *shape[dim + 1 :]]
         order = [dim, *(number for number in range(len(parts)) if number != dim)]
         value = _transposed(build.unflatten(build.flat(value), parts), order)
@@ -315,16 +369,13 @@ def _rows(op: ir.Operation) -> ir.Value:
 
 def _of_rows(op: ir.Operation, rows: ir.Value) -> ir.Value:
     """The result, of the rows from all devices."""
-    shape = list(op.operands[0].type.shape)
-    if op.name == _GATHER:
-        dim = _along(op)
-        parts = build.unflatten(build.flat(rows), [_group(op), *shape])
+    if op.name in (_GATHER, _EXCHANGE):
+        shape, dim, count = list(op.results[0].type.shape), _joined(op), _group(op)
+        shape[dim] //= count
+        parts = build.unflatten(build.flat(rows), [count, *shape])
         order = [*range(1, dim + 1), 0, *range(dim + 1, len(shape) + 1)]
         rows = _transposed(parts, order)
     return build.unflatten(build.flat(rows), list(op.results[0].type.shape))
-
-
-_EXCHANGE = "shard.all_to_all"
 
 
 def _join_exchanges(second: ir.Operation, shardings: Shardings) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,7 @@ from shard_dialect.ir.mesh.attributes import SHARDING
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import body
-from shard_dialect.model import Grid
+from shard_dialect.model import Grid, Sharding
 from shard_dialect.search.auto import AutoOptions, auto
 from shard_dialect.torch.graph.decisions import UNKNOWN, Foreseen
 from shard_dialect.torch.graph.decompositions import instead_of
@@ -44,8 +44,15 @@ class Backward:
     placed: PlacedModule
     marks: Sequence[Mark]
 
-    def lowered(self, placements: Mapping[str, Sequence[Placement]]) -> LoweredModule:
-        """The module, with `placements` of what the forward program takes and returns."""
+    def lowered(
+        self, placements: Mapping[str, Sequence[Placement]], saved: Mapping[str, Sharding]
+    ) -> LoweredModule:
+        """The module, with `placements` of what the forward program takes and returns.
+
+        Those are what propagation starts from. What the forward program has `saved` in another
+        sharding comes in that one, from which propagation would split more than anybody asked for:
+        each product of a part of the batch makes the gradients of weights partial sums.
+        """
         tensors = {name: dict(enumerate(each)) for name, each in placements.items()}
         results = list(self.placed.flat.result.tensors) if self.placed.flat.result else []
         tensors |= {
@@ -57,7 +64,7 @@ class Backward:
         found = _named(self.text, placed, self.part)
         with found.context, ir.Location.unknown():
             _annotate(found.operation, placed, self.part, self.marks)
-        return LoweredModule(found, placed, self.part)
+        return LoweredModule(found, placed, self.part, saved=saved)
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,8 @@ class LoweredModule:
     part: Part
     backward: Backward | None = None
     """Of a module that derives."""
+    saved: Mapping[str, Sharding] = field(default_factory=dict)
+    """By name, how arguments come that propagation takes to be sharded otherwise."""
 
     @property
     def flat(self) -> FlatModule:

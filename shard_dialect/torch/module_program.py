@@ -47,13 +47,15 @@ class ModuleProgram:
     results: Sequence[PlacedTensor]
     derivative: Backward | None
     """What it is differentiated by."""
+    propagated: Mapping[str, Sharding]
+    """By name, the shardings that propagation chose for what is saved in others."""
 
     @classmethod
     def of(cls, lowered: LoweredModule, states: dict[State, Attributes]) -> ModuleProgram:
         """Compile for the ranks of torch.distributed, or for devices of this process."""
         flat, grid = lowered.flat, lowered.grid
         digest = lowered.digest
-        shardings = make_sayable(lowered)
+        shardings, propagated = make_sayable(lowered)
         text = lowered.module.operation.get_asm(enable_debug_info=True)
         source = Source.of(text, flat.name)
         compiled = CompiledProgram(source, "torch" if on_ranks() else "devices", ENTRY)
@@ -70,15 +72,27 @@ class ModuleProgram:
                 each.check(rank, grid, program.grids)
         cut = len(program.arguments)
         arguments, results = placed[:cut], placed[cut:]
-        backward = lowered.backward
-        return cls(flat, lowered.part, states, digest, compiled, arguments, results, backward)
+        return cls(
+            flat,
+            lowered.part,
+            states,
+            digest,
+            compiled,
+            arguments,
+            results,
+            lowered.backward,
+            propagated,
+        )
 
     @cached_property
     def backward(self) -> ModuleProgram:
         """The program of the gradients of a program that derives, compiled when it is asked for."""
         assert self.derivative is not None, "has derivatives"
         placed = {each.name: each.placements for each in (*self.arguments, *self.results)}
-        return ModuleProgram.of(self.derivative.lowered(placed), {})
+        grid = self.derivative.placed.grid
+        saved = {each.name: each.sharding for each in self.results if each.name in self.propagated}
+        placed |= {name: placements_of(each, grid) for name, each in self.propagated.items()}
+        return ModuleProgram.of(self.derivative.lowered(placed, saved), {})
 
     def takes(self, arguments: Leaves, state: State | None, shapes: bool) -> bool:
         """Whether it is for such arguments; without `shapes`, ones of other shapes, too.
@@ -122,35 +136,45 @@ class ModuleProgram:
         }
 
 
-def make_sayable(lowered: LoweredModule) -> list[Sharding]:
+def make_sayable(lowered: LoweredModule) -> tuple[list[Sharding], dict[str, Sharding]]:
     """Propagate, in place; then replace what torch's placements cannot say at the boundary.
 
     Returns what each argument and each result has then, on the user's mesh: the compiler may split
-    the dimensions of the mesh, and say the same by these.
+    the dimensions of the mesh, and say the same by these. What is saved as it is computed comes by
+    name, too, as propagation chose it.
     """
-    placed, found = lowered.placed, []
+    found: list[Sharding] = []
+    propagated: dict[str, Sharding] = {}
     names = iter((*lowered.part.names, *lowered.part.result_names))
-    complex_ = lowered.flat.complex_names
     with lowered.module.context, ir.Location.unknown():
         run_pipeline(lowered.module, "sink-reshapes,batch-gathers,compose-slices,propagate")
         shardings = Shardings.of(lowered.module.operation)
         function = entry_of(lowered.module.operation)
-        computed = _where_computed(lowered)
+        stored = lowered.saved or _where_computed(lowered)
         type_ = function.attributes["function_type"].value
         for key, types in zip(BOUNDARY, (type_.inputs, type_.results), strict=True):
             entries = boundary(function, key)
             for entry, each in zip(entries, types, strict=True):
                 own = shardings.read(entry[SHARDING], each.rank) if SHARDING in entry else None
                 name = next(names)
-                own = computed.get(name, own)
-                given = placed.given.get(name, {})
-                plain = sayable(own, tuple(each.shape), placed.grid, given)
-                if name in complex_:  # both parts of a number stay together
-                    plain = replace(plain, split_axes=(*plain.split_axes[:-1], ()))
+                plain = _said(lowered, name, own, tuple(each.shape))
+                if name in stored:
+                    propagated[name] = plain
+                    plain = _said(lowered, name, stored[name], tuple(each.shape))
                 entry[SHARDING] = shardings.write(plain)
                 found.append(plain)
             set_boundary(function, key, entries)
-    return found
+    return found, propagated
+
+
+def _said(
+    lowered: LoweredModule, name: str, own: Sharding | None, shape: Sequence[int]
+) -> Sharding:
+    """The nearest sharding of an argument or a result that torch's placements can say."""
+    plain = sayable(own, shape, lowered.grid, lowered.placed.given.get(name, {}))
+    if name in lowered.flat.complex_names:  # both parts of a number stay together
+        return replace(plain, split_axes=(*plain.split_axes[:-1], ()))
+    return plain
 
 
 def _where_computed(lowered: LoweredModule) -> dict[str, Sharding]:

@@ -23,19 +23,30 @@ KINDS = {
         x, axes, [(i, (i + dim + 1) % (2 if axes == "a" else 4)) for i in range(2)]
     ),
     "all_reduce": lambda x, dim, axes: lax.psum(x, axes),
+    "all_to_all": lambda x, dim, axes: lax.all_to_all(x, axes, dim, (dim + 1) % x.ndim, tiled=True),
 }
 
 
 def drawn(kind: str, draw: Random) -> tuple[Any, list[np.ndarray]]:
-    """A function of shards that calls three to six collectives of a kind along one axis."""
+    """A function of shards that calls three to six collectives of a kind along one axis.
+
+    Some results are used before the next collective is called.
+    """
     axes, count = draw.choice(["a", "b"]), draw.randint(3, 6)
     shift = draw.randrange(3)
-    shapes = [[draw.choice((4, 8)) for _ in range(draw.randint(1, 3))] for _ in range(count)]
+    least = 2 if kind == "all_to_all" else 1
+    shapes = [[draw.choice((4, 8)) for _ in range(draw.randint(least, 3))] for _ in range(count)]
+    at_once = [draw.random() < 0.5 for _ in range(count)]
     dims = [shift if kind == "collective_permute" else draw.randrange(len(s)) for s in shapes]
 
     def function(*shards: jax.Array) -> tuple[jax.Array, ...]:
-        made = [KINDS[kind](x, dim, axes) for x, dim in zip(shards, dims, strict=True)]
-        return tuple(jnp.tanh(each) for each in made)
+        made = []
+        for x, dim, used in zip(shards, dims, at_once, strict=True):
+            found = KINDS[kind](jnp.sinh(x), dim, axes)
+            made.append(jnp.tanh(found) if used else found)
+        return tuple(
+            each if used else jnp.tanh(each) for each, used in zip(made, at_once, strict=True)
+        )
 
     # Eight shards after one another: each device has one of its own.
     values = [

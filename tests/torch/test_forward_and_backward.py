@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 from torch.utils.checkpoint import checkpoint
 
 import shard_dialect as sd
@@ -222,3 +224,29 @@ def test_beside_a_loss_other_results_are_differentiated_once_somebody_does() -> 
             module(batch())["loss"].backward()
         equal_gradients(f, own)
     assert len(f._engine.programs) == 2
+
+
+def test_gradients_are_summed_along_the_batch_and_not_along_what_is_saved_in_parts() -> None:
+    """The second layer's input is saved as the first one's sum is scattered: along `tp`, too."""
+
+    class Residual(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.mlp, self.norm = Layers(), nn.LayerNorm(8)
+            self.heads = nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
+
+        def forward(self, x: Any) -> Any:
+            y = self.norm(x + self.mlp(x))
+            return sum(torch.tanh(each(y)) for each in self.heads)
+
+    own = Residual()
+    tp = {"mlp.up": ColwiseParallel(), "mlp.down": RowwiseParallel()}
+    plan = {"x": BATCH, "tp": tp, "dp": fully_shard}
+    f = sd.torch.partition(own, (batch(),), plan, MESH)
+    equal_steps(f, own)
+    (program,) = f._engine.programs
+    backward = sd.communication(sd.parse(program.backward.compiled.text("local")))
+    reduced = [each for each in backward.entries if each.kind in ("reduce_scatter", "all_reduce")]
+    assert reduced
+    assert not any("tp" in str(each.axes) for each in reduced), program.backward.compiled.report
