@@ -30,17 +30,20 @@ from jax.sharding import PartitionSpec as P
 
 import shard_dialect as sd
 
-AXES = ("data", "stage", "tensor")
+AXES = ("data", "stage", "context", "tensor")
+TOKENS = ("context", "tensor")
+"""The axes along which positions are split, between the halves of a layer."""
 
 Weights = dict[str, jax.Array]
 Layers = Callable[["Decoder", jax.Array, Weights], jax.Array]
 State = tuple[Weights, Weights, Weights]
 Carried = tuple[jax.Array, jax.Array]
+Saved = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
 
 
 @dataclass(frozen=True)
 class Decoder:
-    """A decoder, and how it is trained on a grid of data, stages and tensor."""
+    """A decoder, and how it is trained on a grid of data, stages, context and tensor."""
 
     layers: int
     hidden: int
@@ -50,7 +53,7 @@ class Decoder:
     words: int
     length: int
     microbatches: int
-    grid: tuple[int, int, int]
+    grid: tuple[int, int, int, int]
     dtype: Any = jnp.float32
     sequences: int = 1  # of a microbatch on each replica
     chunk: int = 1  # layers that a stage computes in one turn
@@ -58,7 +61,7 @@ class Decoder:
     splits_length: bool = True  # along the tensor axis, between the halves of a layer
     splits_state: bool = True  # the weights and moments along the data axis
     keeps: tuple[str, ...] | None = ()  # what the backward pass finds of a layer, or None for all
-    queries: int | None = None  # that attend at once; all if None
+    block: tuple[int, int] | None = None  # of queries and keys that attend at once; all if None
 
     @property
     def rounds(self) -> int:
@@ -104,7 +107,7 @@ class Decoder:
     @property
     def between(self) -> P:
         """How [batch, length, hidden] is split between the halves of a layer."""
-        return P("data", "tensor" if self.splits_length else None, None)
+        return P("data", TOKENS if self.splits_length else "context", None)
 
 
 def normalized(x: jax.Array, w: Weights, number: int) -> jax.Array:
@@ -117,38 +120,145 @@ def normalized(x: jax.Array, w: Weights, number: int) -> jax.Array:
     return y + w[f"shift{number}"] if f"shift{number}" in w else y
 
 
-def attended(query: jax.Array, key: jax.Array, value: jax.Array, first: jax.Array) -> jax.Array:
-    """Causal attention of [batch, queries, heads, width], the first of which is at a position."""
-    grouped = query.reshape(*query.shape[:2], key.shape[2], -1, key.shape[3])
-    scores = jnp.einsum("bsngd,btngd->bngst", grouped, key[:, :, :, None]) * key.shape[3] ** -0.5
-    positions = first + jnp.arange(query.shape[1])
-    scores = jnp.where(positions[:, None] >= jnp.arange(key.shape[1]), scores, -1e9)
-    weights = jax.nn.softmax(scores.astype(jnp.float32)).astype(query.dtype)
-    return jnp.einsum("bngst,btnd->bsngd", weights, value).reshape(query.shape)
-
-
 def attention(decoder: Decoder, query: jax.Array, key: jax.Array, value: jax.Array) -> jax.Array:
-    """Of all queries at once, or of a block of them after another, whose scores are not kept."""
-    if decoder.queries is None:
-        return attended(query, key, value, jnp.int32(0))
-    batch, length, heads, width = query.shape
-    blocks = query.reshape(batch, -1, decoder.queries, heads, width)
+    """Causal attention of [batch, length, heads, width], of all queries at once or in blocks.
 
-    def turn(_: None, given: tuple[jax.Array, jax.Array]) -> tuple[None, jax.Array]:
-        block, first = given
-        return None, jax.checkpoint(attended)(block, key, value, first)
+    Each part of the sequence attends to the keys and values of all parts.
+    """
+    batch, length, groups, width = key.shape
+    key, value = (
+        lax.with_sharding_constraint(each, P("data", None, "tensor", None)) for each in (key, value)
+    )
+    grouped = query.reshape(batch, decoder.grid[2], -1, groups, decoder.heads // groups, width)
+    if decoder.block is not None:
+        mixed = attended_in_blocks(decoder.block, grouped, key, value)
+    else:
+        positions = jnp.arange(length)
+        scores = scored(grouped, key, positions.reshape(decoder.grid[2], -1), positions)
+        mixed = mixed_by(jax.nn.softmax(scores), value)
+    return mixed.astype(query.dtype).reshape(query.shape)
 
-    firsts = jnp.arange(0, length, decoder.queries)
-    _, mixed = lax.scan(turn, None, (jnp.moveaxis(blocks, 1, 0), firsts))
-    return jnp.moveaxis(mixed, 0, 1).reshape(query.shape)
+
+def scored(query: jax.Array, key: jax.Array, at: jax.Array, key_at: jax.Array) -> jax.Array:
+    """The scores [batch, part, queries, groups, heads, keys] of queries and keys at positions."""
+    scores = jnp.einsum("bpqngd,bknd->bpqngk", query, key).astype(jnp.float32)
+    hidden = jnp.where(at[:, :, None, None, None] >= key_at, 0.0, -1e9)
+    return scores * key.shape[-1] ** -0.5 + hidden
+
+
+def mixed_by(weights: jax.Array, value: jax.Array) -> jax.Array:
+    """The values, mixed by these weights."""
+    return jnp.einsum("bpqngk,bknd->bpqngd", weights.astype(value.dtype), value)
+
+
+def in_blocks(x: jax.Array, axis: int, size: int) -> jax.Array:
+    """Blocks of this size of an axis, one after another."""
+    shape = (*x.shape[:axis], -1, size, *x.shape[axis + 1 :])
+    return jnp.moveaxis(x.reshape(shape), axis, 0)
+
+
+def joined(blocks: jax.Array, axis: int) -> jax.Array:
+    """What `in_blocks` has taken apart."""
+    x = jnp.moveaxis(blocks, 0, axis)
+    return x.reshape(*x.shape[:axis], -1, *x.shape[axis + 2 :])
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def attended_in_blocks(
+    block: tuple[int, int], query: jax.Array, key: jax.Array, value: jax.Array
+) -> jax.Array:
+    """Attention in blocks of so many queries and keys, whose scores are never stored.
+
+    Source: Dao and others, FlashAttention, 2022.
+    """
+    return _attended(block, query, key, value)[0]
+
+
+def _attended(
+    block: tuple[int, int], query: jax.Array, key: jax.Array, value: jax.Array
+) -> tuple[jax.Array, Saved]:
+    queries, keys = _queries(block[0], query), _keys(block[1], key, value)
+
+    def of_queries(_: None, given: tuple[jax.Array, jax.Array]) -> tuple[None, Any]:
+        query, at = given
+
+        def of_keys(carried: Any, given: tuple[jax.Array, jax.Array, jax.Array]) -> Any:
+            most, total, mixed = carried
+            key, value, key_at = given
+            scores = scored(query, key, at, key_at)
+            new = jnp.maximum(most, jnp.max(scores, -1))
+            weights, less = jnp.exp(scores - new[..., None]), jnp.exp(most - new)
+            total = total * less + jnp.sum(weights, -1)
+            return (new, total, mixed * less[..., None] + mixed_by(weights, value)), None
+
+        zeros = jnp.zeros(query.shape, jnp.float32)
+        start = jnp.full(query.shape[:-1], -jnp.inf), zeros[..., 0], zeros
+        (most, total, mixed), _ = lax.scan(of_keys, start, keys)
+        return None, ((mixed / total[..., None]).astype(query.dtype), most + jnp.log(total))
+
+    _, (mixed, logs) = lax.scan(of_queries, None, queries)
+    mixed = joined(mixed, 2)
+    return mixed, (query, key, value, mixed, logs)
+
+
+def _gradients(
+    block: tuple[int, int], saved: Saved, gradient: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    query, key, value, mixed, logs = saved
+    keys = _keys(block[1], key, value)
+    own = jnp.sum(mixed.astype(jnp.float32) * gradient, -1)
+    given = in_blocks(gradient, 2, block[0]), in_blocks(own, 2, block[0]), logs
+
+    def of_queries(carried: Any, given: Any) -> tuple[Any, jax.Array]:
+        (query, at), (gradient, own, logs) = given
+
+        def of_keys(of_query: jax.Array, given: tuple[jax.Array, jax.Array, jax.Array]) -> Any:
+            key, value, key_at = given
+            weights = jnp.exp(scored(query, key, at, key_at) - logs[..., None])
+            of_value = jnp.einsum("bpqngk,bpqngd->bknd", weights.astype(key.dtype), gradient)
+            of_weights = jnp.einsum("bpqngd,bknd->bpqngk", gradient, value)
+            of_scores = (weights * (of_weights - own[..., None])).astype(key.dtype)
+            of_scores *= key.shape[-1] ** -0.5
+            of_key = jnp.einsum("bpqngk,bpqngd->bknd", of_scores, query)
+            return of_query + mixed_by(of_scores, key), (of_key, of_value)
+
+        of_query, more = lax.scan(of_keys, jnp.zeros(query.shape, jnp.float32), keys)
+        return jax.tree.map(jnp.add, carried, more), of_query.astype(query.dtype)
+
+    zeros = jnp.zeros(keys[0].shape, jnp.float32)
+    turns = _queries(block[0], query), given
+    (of_key, of_value), of_query = lax.scan(of_queries, (zeros, zeros), turns)
+    of_key, of_value = (joined(each, 1).astype(key.dtype) for each in (of_key, of_value))
+    return joined(of_query, 2), of_key, of_value
+
+
+def _queries(size: int, query: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Blocks of the queries of each part, and their positions.
+
+    The barrier keeps JAX from storing the masks of all blocks before the loop over ticks, since
+    they are the same in each.
+    """
+    positions = jnp.arange(query.shape[1] * query.shape[2]).reshape(query.shape[1:3])
+    query, positions = lax.optimization_barrier((query, positions))
+    return in_blocks(query, 2, size), in_blocks(positions, 1, size)
+
+
+def _keys(size: int, key: jax.Array, value: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Blocks of the keys and values, and their positions."""
+    key, positions = lax.optimization_barrier((key, jnp.arange(key.shape[1])))
+    return in_blocks(key, 1, size), in_blocks(value, 1, size), in_blocks(positions, 0, size)
+
+
+attended_in_blocks.defvjp(_attended, _gradients)
 
 
 def layer(decoder: Decoder, x: jax.Array, w: Weights) -> jax.Array:
     """One layer on tokens of [batch, length, hidden]."""
-    by_head, by_column = P("data", None, "tensor", None), P("data", None, "tensor")
+    by_head, by_column = P("data", "context", "tensor", None), P("data", "context", "tensor")
 
     def kept(name: str, value: jax.Array, spec: P) -> jax.Array:
-        return checkpoint_name(lax.with_sharding_constraint(value, spec), name)
+        named = checkpoint_name(lax.with_sharding_constraint(value, spec), name)
+        return lax.with_sharding_constraint(named, spec)  # so it is kept
 
     def biased(name: str, value: jax.Array) -> jax.Array:
         return value + w[f"{name}_bias"] if f"{name}_bias" in w else value
@@ -192,7 +302,7 @@ def layers_in_stages(decoder: Decoder, x: jax.Array, w: Weights) -> jax.Array:
         turn = jnp.clip(tick - stage, 0, turns - 1) // count
         first = (turn * stages + stage) * decoder.chunk
         for number in range(decoder.chunk):
-            kept = lax.with_sharding_constraint(x, P("data", "tensor", None))
+            kept = lax.with_sharding_constraint(x, P("data", TOKENS, None))
             x = one(kept, w, first, turn, number)
         return x
 
@@ -212,7 +322,7 @@ def layers_in_stages(decoder: Decoder, x: jax.Array, w: Weights) -> jax.Array:
         return (in_stages(state), waiting), None
 
     waiting = jnp.broadcast_to(x, (stages, *x.shape))
-    waiting = lax.with_sharding_constraint(waiting, P("stage", None, "data", "tensor", None))
+    waiting = lax.with_sharding_constraint(waiting, P("stage", None, "data", TOKENS, None))
     state = in_stages(jnp.zeros((stages, *x.shape[1:]), x.dtype))
     (state, waiting), _ = lax.scan(turn, (state, waiting), jnp.arange(turns + stages - 1))
     come = jnp.arange(count) == (turns - 1) % count
@@ -222,7 +332,7 @@ def layers_in_stages(decoder: Decoder, x: jax.Array, w: Weights) -> jax.Array:
 
 def in_stages(state: jax.Array) -> jax.Array:
     """What each stage works on, split among the stages."""
-    return lax.with_sharding_constraint(state, P("stage", "data", "tensor", None))
+    return lax.with_sharding_constraint(state, P("stage", "data", TOKENS, None))
 
 
 def layers_in_a_row(decoder: Decoder, x: jax.Array, w: Weights) -> jax.Array:
@@ -243,13 +353,11 @@ def loss(
         whole = P(*(None if axis == "data" else axis for axis in spec))
         weights[name] = lax.with_sharding_constraint(weights[name], whole)
     x = lax.with_sharding_constraint(
-        weights.pop("embedding")[tokens], P(None, "data", "tensor", None)
+        weights.pop("embedding")[tokens], P(None, "data", TOKENS, None)
     )
     head = weights.pop("head")
     x = layers(decoder, x, weights)
-    x = lax.with_sharding_constraint(
-        x, P("stage", "data", "tensor", None)
-    )  # all stages have a share
+    x = lax.with_sharding_constraint(x, P("stage", "data", TOKENS, None))  # all stages have a share
     logits = (x @ head).astype(jnp.float32)
     chosen = jnp.take_along_axis(logits, targets[..., None], -1)[..., 0]
     return jnp.mean(jax.nn.logsumexp(logits, -1) - chosen)
@@ -267,7 +375,7 @@ def step(
     return (jax.tree.map(jnp.subtract, weights, change), first, second), value
 
 
-SMALL = Decoder(7, 16, 4, 2, 32, 64, 8, 4, (2, 2, 2), sequences=2)
+SMALL = Decoder(7, 16, 4, 2, 32, 64, 8, 4, (2, 2, 1, 2), sequences=2, block=(2, 4))
 PRODUCTS = ("query", "key", "value", "mixed", "middle", "up", "gate")
 LLAMA_405B = Decoder(
     126,
@@ -278,10 +386,10 @@ LLAMA_405B = Decoder(
     128256,
     8192,
     16,  # microbatches of one sequence: 2,048 sequences a step
-    (128, 16, 8),
+    (128, 16, 1, 8),
     jnp.bfloat16,
     keeps=PRODUCTS,
-    queries=32,
+    block=(128, 2048),
 )
 
 
@@ -290,27 +398,27 @@ def batch_of(decoder: Decoder) -> tuple[int, int, int]:
     return decoder.microbatches, decoder.grid[0] * decoder.sequences, decoder.length
 
 
-def compare() -> None:
-    """The small step on eight devices, and on one."""
+def compare(decoder: Decoder) -> None:
+    """A small step on eight devices, and on one."""
     jax.config.update("jax_num_cpu_devices", 8)
-    mesh = jax.make_mesh(SMALL.grid, AXES, axis_types=(AxisType.Auto,) * 3)
+    mesh = jax.make_mesh(decoder.grid, AXES, axis_types=(AxisType.Auto,) * 4)
     rng = np.random.default_rng(0)
-    shapes = SMALL.weights()
+    shapes = decoder.weights()
     weights = {k: rng.normal(size=shape).astype("f") / 4 for k, (shape, _) in shapes.items()}
     zeros = {k: np.zeros_like(v) for k, v in weights.items()}
-    tokens, targets = rng.integers(0, SMALL.words, (2, *batch_of(SMALL)))
+    tokens, targets = rng.integers(0, decoder.words, (2, *batch_of(decoder)))
     specs = {k: spec for k, (_, spec) in shapes.items()}
-    by_batch = P(None, "data")
+    by_batch = P(None, "data", "context")
     pipelined = sd.jax.jit(
-        partial(step, SMALL, layers_in_stages),
+        partial(step, decoder, layers_in_stages),
         mesh=mesh,
         in_shardings=((specs,) * 3, by_batch, by_batch),
         out_shardings=((specs,) * 3, P()),
     )
     arguments = ((weights, zeros, zeros), tokens, targets)
     print(sd.communication(pipelined.lower(*arguments)))
-    with jax.set_mesh(jax.make_mesh((1, 1, 1), AXES, axis_types=(AxisType.Auto,) * 3)):
-        expected = jax.jit(partial(step, SMALL, layers_in_a_row))(*arguments)
+    with jax.set_mesh(jax.make_mesh((1, 1, 1, 1), AXES, axis_types=(AxisType.Auto,) * 4)):
+        expected = jax.jit(partial(step, decoder, layers_in_a_row))(*arguments)
     jax.tree.map(
         partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-4), pipelined(*arguments), expected
     )
@@ -319,7 +427,7 @@ def compare() -> None:
 
 def write(decoder: Decoder, path: Path) -> None:
     """Write the step of a decoder that no computer at hand could run."""
-    mesh = AbstractMesh(decoder.grid, AXES, axis_types=(AxisType.Auto,) * 3)
+    mesh = AbstractMesh(decoder.grid, AXES, axis_types=(AxisType.Auto,) * 4)
 
     def described(shape: tuple[int, ...], dtype: Any, spec: P) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(mesh, spec))
@@ -327,7 +435,7 @@ def write(decoder: Decoder, path: Path) -> None:
     weights = {
         k: described(shape, jnp.float32, spec) for k, (shape, spec) in decoder.weights().items()
     }
-    tokens = described(batch_of(decoder), jnp.int32, P(None, "data"))
+    tokens = described(batch_of(decoder), jnp.int32, P(None, "data", "context"))
     with jax.sharding.use_abstract_mesh(mesh):
         traced = jax.jit(partial(step, decoder, layers_in_stages)).trace(
             (weights,) * 3, tokens, tokens
@@ -339,8 +447,12 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="A decoder in pipeline stages.")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write Llama 3 405B's step")
     parser.add_argument("--small", action="store_true", help="write the small one's")
+    parser.add_argument(
+        "--context", action="store_true", help="the small one, with parts of sequences"
+    )
     parser.add_argument("--at-once", action="store_true", help="attend from all queries at once")
     given = parser.parse_args()
-    decoder = SMALL if given.small else LLAMA_405B
-    decoder = replace(decoder, queries=None) if given.at_once else decoder
-    write(decoder, given.write) if given.write else compare()
+    decoder = LLAMA_405B if given.write and not given.small else SMALL
+    decoder = replace(decoder, grid=(1, 2, 2, 2)) if given.context else decoder
+    decoder = replace(decoder, block=None) if given.at_once else decoder
+    write(decoder, given.write) if given.write else compare(decoder)

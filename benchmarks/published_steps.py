@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -26,7 +27,7 @@ import jax.numpy as jnp
 from tabulate import tabulate
 
 import shard_dialect as sd
-from benchmarks.pipelined_decoder import LLAMA_405B, Decoder, write
+from benchmarks.pipelined_decoder import AXES, LLAMA_405B, Decoder, write
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,7 @@ class Row:
     @property
     def seconds(self) -> float:
         """What a step took."""
-        data, stages, tensor = self.decoder.grid
-        return self.flops / (data * stages * tensor * self.teraflops * 1e12)
+        return self.flops / (prod(self.decoder.grid) * self.teraflops * 1e12)
 
     @property
     def bubble(self) -> float:
@@ -72,7 +72,7 @@ def megatron(
     layers: int,
     hidden: int,
     heads: int,
-    grid: tuple[int, int, int],
+    grid: tuple[int, int, int, int],
     batch: int,
     sequences: int,
     chunk: int,
@@ -103,20 +103,21 @@ def megatron(
 
 
 ROWS = (
-    megatron("1.7B", 24, 2304, 24, (32, 1, 1), 512, 16, 1, 137, is_calibrated=True),
-    megatron("3.6B", 30, 3072, 32, (32, 1, 2), 512, 16, 1, 138),
-    megatron("7.5B", 36, 4096, 32, (32, 1, 4), 512, 16, 1, 142),
-    megatron("18.4B", 40, 6144, 48, (32, 1, 8), 1024, 8, 1, 135, is_calibrated=True),
-    megatron("39.1B", 48, 8192, 64, (32, 2, 8), 1536, 4, 24, 138),
-    megatron("76.1B", 60, 10240, 80, (32, 4, 8), 1792, 2, 5, 140),
-    megatron("145.6B", 80, 12288, 96, (24, 8, 8), 2304, 2, 5, 148),
-    megatron("310.1B", 96, 16384, 128, (15, 16, 8), 2160, 1, 3, 155),
-    megatron("529.6B", 105, 20480, 128, (9, 35, 8), 2520, 1, 1, 163),
-    megatron("1T", 128, 25600, 160, (6, 64, 8), 3072, 1, 2, 163, is_calibrated=True),
+    megatron("1.7B", 24, 2304, 24, (32, 1, 1, 1), 512, 16, 1, 137, is_calibrated=True),
+    megatron("3.6B", 30, 3072, 32, (32, 1, 1, 2), 512, 16, 1, 138),
+    megatron("7.5B", 36, 4096, 32, (32, 1, 1, 4), 512, 16, 1, 142),
+    megatron("18.4B", 40, 6144, 48, (32, 1, 1, 8), 1024, 8, 1, 135, is_calibrated=True),
+    megatron("39.1B", 48, 8192, 64, (32, 2, 1, 8), 1536, 4, 24, 138),
+    megatron("76.1B", 60, 10240, 80, (32, 4, 1, 8), 1792, 2, 5, 140),
+    megatron("145.6B", 80, 12288, 96, (24, 8, 1, 8), 2304, 2, 5, 148),
+    megatron("310.1B", 96, 16384, 128, (15, 16, 1, 8), 2160, 1, 3, 155),
+    megatron("529.6B", 105, 20480, 128, (9, 35, 1, 8), 2520, 1, 1, 163),
+    megatron("1T", 128, 25600, 160, (6, 64, 1, 8), 3072, 1, 2, 163, is_calibrated=True),
     Row(
-        "405B-8k", replace(LLAMA_405B, grid=(64, 16, 8), microbatches=32), "h100", 430
+        "405B-8k", replace(LLAMA_405B, grid=(64, 16, 1, 8), microbatches=32), "h100", 430
     ),  # on 8,192 devices
     Row("405B", LLAMA_405B, "h100", 400),
+    Row("405B-128k", replace(LLAMA_405B, length=131072, grid=(8, 16, 16, 8)), "h100", 380),
 )
 
 
@@ -132,11 +133,10 @@ def reported(row: Row, device_model: str | None) -> sd.Report:
 def line(row: Row, device_model: str | None) -> dict[str, object]:
     """A line of the table."""
     report = reported(row, device_model)
-    data, stages, tensor = row.decoder.grid
     modelled = report.schedule.total
     return {
         "step": row.name + " *" * row.is_calibrated,
-        "data x stage x tensor": f"{data} x {stages} x {tensor}",
+        " x ".join(AXES): " x ".join(map(str, row.decoder.grid)),
         "TFLOP/s": row.teraflops,
         "seconds": round(row.seconds, 2),
         "modelled": round(modelled, 2),

@@ -1,3 +1,4 @@
+// REQUIRES: jaxlib
 // MLIR's inliner crashes on an op with a region that it only parses, where the callee comes later,
 // as in all programs of JAX: what Shardy's regions are here is imported before.
 // RUN: shard-opt %s --inline | filecheck %s
