@@ -60,6 +60,7 @@ class Decoder:
     is_gpt: bool = False  # layer norms, biases, an MLP with GELU; else a Llama
     splits_length: bool = True  # along the tensor axis, between the halves of a layer
     splits_state: bool = True  # the weights and moments along the data axis
+    gathers_layers: bool = False  # the weights of a layer where it is computed, not all at first
     keeps: tuple[str, ...] | None = ()  # what the backward pass finds of a layer, or None for all
     block: tuple[int, int] | None = None  # of queries and keys that attend at once; all if None
 
@@ -286,11 +287,15 @@ def layers_in_stages(decoder: Decoder, x: jax.Array, w: Weights) -> jax.Array:
     """All layers on microbatches of [microbatches, batch, length, hidden]."""
     count, stages = decoder.microbatches, decoder.grid[1]
     turns = count * decoder.rounds
+    whole = {k: unsplit(spec) for k, (_, spec) in decoder.weights().items() if k in w}
 
     def one(x: jax.Array, w: Weights, first: jax.Array, turn: jax.Array, number: int) -> jax.Array:
         """The layer of this number in a chunk."""
         at = turn * decoder.chunk + number
         mine = {k: lax.dynamic_index_in_dim(v, at, keepdims=False) for k, v in w.items()}
+        if decoder.gathers_layers:
+            for name, spec in whole.items():
+                mine[name] = lax.with_sharding_constraint(mine[name], P(*spec[2:]))
         return jnp.where(first + number < decoder.layers, layer(decoder, x, mine), x)
 
     if decoder.keeps is not None:
@@ -330,6 +335,11 @@ def layers_in_stages(decoder: Decoder, x: jax.Array, w: Weights) -> jax.Array:
     return jnp.sum(jnp.where((stage == 0)[:, None, None, None, None], waiting, 0), 0)
 
 
+def unsplit(spec: P) -> P:
+    """The sharding of a weight that is gathered along the data axis."""
+    return P(*(None if axis == "data" else axis for axis in spec))
+
+
 def in_stages(state: jax.Array) -> jax.Array:
     """What each stage works on, split among the stages."""
     return lax.with_sharding_constraint(state, P("stage", "data", TOKENS, None))
@@ -350,8 +360,8 @@ def loss(
     """The mean loss on tokens of [microbatches, batch, length]."""
     weights = {k: v.astype(decoder.dtype) for k, v in weights.items()}
     for name, (_, spec) in decoder.weights().items():  # gathered once, from where they are kept
-        whole = P(*(None if axis == "data" else axis for axis in spec))
-        weights[name] = lax.with_sharding_constraint(weights[name], whole)
+        if not (decoder.gathers_layers and "stage" in spec):
+            weights[name] = lax.with_sharding_constraint(weights[name], unsplit(spec))
     x = lax.with_sharding_constraint(
         weights.pop("embedding")[tokens], P(None, "data", TOKENS, None)
     )
@@ -437,7 +447,7 @@ def write(decoder: Decoder, path: Path) -> None:
     }
     tokens = described(batch_of(decoder), jnp.int32, P(None, "data", "context"))
     with jax.sharding.use_abstract_mesh(mesh):
-        traced = jax.jit(partial(step, decoder, layers_in_stages)).trace(
+        traced = jax.jit(partial(step, decoder, layers_in_stages), donate_argnums=0).trace(
             (weights,) * 3, tokens, tokens
         )
     path.write_text(traced.lower(lowering_platforms=("cuda",)).as_text())

@@ -40,7 +40,10 @@ _PROPAGATE = _PASSES.index("propagate") + 1
 _UNTIL_COMPLETE = ",".join(["import", "inline{default-pipeline=}", *_PASSES[:_PROPAGATE]])
 """Functions of JAX are inlined, as XLA does: each call has shardings of its own."""
 _LOCAL = _PASSES.index("partition")
-_FROM_COMPLETE = ",".join([*_PASSES[_PROPAGATE:_LOCAL], "join-pieces", *_PASSES[_LOCAL:]])
+_FROM_COMPLETE = ",".join(
+    [*_PASSES[_PROPAGATE:_LOCAL], "join-pieces", "partition", "cse", *_PASSES[_LOCAL + 1 :]]
+)
+"""XLA does not merge equal collectives, so that equal ops are merged before it sees them."""
 _ENTRY = "main"
 _DEVICES = "shard_dialect.devices"
 

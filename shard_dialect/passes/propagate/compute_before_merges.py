@@ -161,9 +161,9 @@ def _rule_of(op: ir.Operation) -> ShardingRule | None:
 def _can_take_apart(name: str, rule: ShardingRule, parts: _Parts) -> bool:
     tensors = (*rule.operands, *rule.results)
     # A sort along a merged dimension is not a sort along each of its parts, nor is a reversal or a
-    # window: factors along which positions matter stay merged. A contraction or a reduction does
-    # not depend on the order.
-    special = rule.need_replication | rule.permuted | rule.windowed_factors
+    # window, or a slice of one element, which is a sum over shards: factors along which positions
+    # matter stay merged. A contraction or a reduction does not depend on the order.
+    special = rule.need_replication | rule.permuted | rule.windowed_factors | {*rule.reduction_of}
     if name not in _OF_SEVERAL and not special.isdisjoint(parts):
         return False
     return all(
