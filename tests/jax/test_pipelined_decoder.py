@@ -22,8 +22,9 @@ TURNS = 16 * 8 + 16 - 1
 """Of 16 microbatches, which go 8 times through 16 stages."""
 
 
-def test_a_small_one_equals_the_plain_step() -> None:
-    done = run_child(COMMAND, 300)
+@pytest.mark.parametrize("options", [[], ["--context"], ["--at-once"]])
+def test_a_small_one_equals_the_plain_step(options: list[str]) -> None:
+    done = run_child([*COMMAND, *options], 300)
     assert done.returncode == 0, done.stderr
     assert "equal to the step without stages" in done.stdout
 
@@ -39,7 +40,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_llama_405b_on_16384_devices(path: Path) -> None:
     """Gradients are reduced once, each turn passes activations on once, and 80 GB are enough."""
-    assert len(path.read_text().splitlines()) < 2000
+    assert len(path.read_text().splitlines()) < 2500
     report = sd.report(sd.parse(path))
     in_the_loop = [each for each in report.communication if each.times == TURNS]
     assert not [each for each in in_the_loop if "data" in each.axes]

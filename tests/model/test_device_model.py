@@ -36,7 +36,7 @@ def test_packaged_models_are_right_and_have_sources(name: str) -> None:
 
 
 def test_names() -> None:
-    assert device_model_names() == ["a100", "cpu-ethernet", "h100", "tpu-v4", "tpu-v5e"]
+    assert device_model_names() == ["a100", "cpu-ethernet", "h100", "tpu-v4", "tpu-v5e", "tpu-v5p"]
 
 
 def test_a_file_of_the_user(tmp_path: Path) -> None:

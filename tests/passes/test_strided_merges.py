@@ -68,6 +68,20 @@ def test_random_programs_move_fewer_bytes(moves: bool, share: float) -> None:
     assert sum(ratio > 1 for ratio in ratios) <= len(texts) / 10
 
 
+def test_a_slice_of_one_element_stays_merged() -> None:
+    """It is a sum over shards, but the element has its place in the merged dimension."""
+    text = """
+    shard.grid @g(shape = 2x2)
+    func.func @main(%x: tensor<24x8xf32> {mesh.sharding = #mesh.shard<@g, [[0], [1]]>})
+        -> tensor<1xf32> {
+      %0 = stablehlo.reshape %x : (tensor<24x8xf32>) -> tensor<192xf32>
+      %1 = stablehlo.exponential %0 : tensor<192xf32>
+      %2 = stablehlo.slice %1 [42:43] : (tensor<192xf32>) -> tensor<1xf32>
+      return %2 : tensor<1xf32>
+    }"""
+    assert sd.compile(sd.parse(text)).check().passed
+
+
 def test_a_product_on_strided_rows_gathers_the_weights() -> None:
     assert bytes_moved(FREE) == 128 * 64 * 4 * 3 // 4
     assert bytes_moved_with_merges(FREE) > 4 * bytes_moved(FREE)

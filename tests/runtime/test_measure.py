@@ -27,7 +27,7 @@ def test_threads(tmp_path: Path) -> None:
     assert sd.report(sd.parse(MLP), device_model=str(file)).schedule.total > 0
 
 
-@pytest.mark.parametrize("name", ["a100", "h100", "tpu-v4", "tpu-v5e", "cpu-ethernet"])
+@pytest.mark.parametrize("name", ["a100", "h100", "tpu-v4", "tpu-v5e", "tpu-v5p", "cpu-ethernet"])
 def test_the_text_of_a_model_is_the_model(name: str) -> None:
     model = DeviceModel.read(name)
     assert DeviceModel.parse(model.to_toml()) == model

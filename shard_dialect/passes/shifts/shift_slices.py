@@ -36,9 +36,10 @@ from shard_dialect.ir.function import form_of, functions_of, is_private
 from shard_dialect.ir.grids import erase_cluster
 from shard_dialect.ir.mesh.attributes import RULE, SHARDINGS
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.numbered_function import read_functions
+from shard_dialect.ir.numbered_function import Op, read_functions
 from shard_dialect.ir.walk import body, walk
 from shard_dialect.model import Annotation, Sharding, Windows
+from shard_dialect.ops.op_kinds import OpKinds
 from shard_dialect.passes.framework.base import Pass, needs
 from shard_dialect.passes.materialize.target_shardings import TargetShardings, read_target_shardings
 from shard_dialect.passes.shifts.compute_in_place import PartsInPlace
@@ -176,6 +177,7 @@ class _Function:
     def __init__(self, targets: TargetShardings, shardings: Shardings, declared: Set[str]) -> None:
         self.targets = targets
         self.shardings = shardings
+        self.kinds = OpKinds()
         self.declared = declared
         """The names of the grids that the module declares; `shardings` may have finer ones."""
         self.ops = [op.handle.operation for op in targets.function.ops]
@@ -209,7 +211,7 @@ class _Function:
 
     @cached_property
     def stays_split(self) -> set[ir.Value]:
-        """The values of which something is made that is returned in shards.
+        """The values of which something is made that is returned in shards, or summed up in them.
 
         What becomes of others is gathered somewhere: best before it is moved about.
         """
@@ -219,9 +221,24 @@ class _Function:
             if op.name == "func.return":
                 wanted = zip(op.operands, results, strict=True)
                 found.update(value for value, each in wanted if each and any(each.split_axes))
-            elif not op.results or not found.isdisjoint(op.results):
+            elif not op.results or not found.isdisjoint(op.results) or self._sums_up(op):
                 found.update(op.operands)
         return {function.values[value].handle for value in found}
+
+    def _sums_up(self, op: Op) -> bool:
+        """Whether an op reduces along dimensions that its operands split."""
+        rule = self.kinds.kind_in(self.targets.function.values, op).rule
+        if rule is None or not rule.reduction_of:
+            return False
+        return any(
+            number in self.targets.of
+            and any(
+                axes and not rule.reduction_of.keys().isdisjoint(dim)
+                for dim, axes in zip(dims, self.targets.of[number].split_axes, strict=True)
+            )
+            for number, dims in zip(op.operands, rule.operands, strict=True)
+            if dims is not None
+        )
 
     def rewrite(self) -> None:
         """Compute parts in place, replace the views whose shifts are near, and drop the rest."""
