@@ -89,6 +89,18 @@ def test_the_compiled_program_has_our_collectives(mesh: Mesh) -> None:
     assert "all-gather(" not in hlo
 
 
+def test_equal_collectives_are_one_in_what_xla_compiles(mesh: Mesh) -> None:
+    """Both reversals, of the value and of its tangent, exchange the same shards."""
+
+    def function(x: jax.Array) -> jax.Array:
+        return jax.jvp(lambda v: jnp.sin(jnp.flip(v, 0)), (x,), (x,))[1]
+
+    spec = P("a", None)
+    jitted = sd.jax.jit(function, mesh=mesh, in_shardings=spec, out_shardings=spec)
+    text = jitted.lower(jax.ShapeDtypeStruct((64, 64), np.float32)).compile().as_text()
+    assert text.count(" collective-permute(") == 1
+
+
 def test_arguments_that_are_sharded_already(mesh: Mesh) -> None:
     w_named = {name: NamedSharding(mesh, spec) for name, spec in SPECS[1].items()}
     named = NamedSharding(mesh, SPECS[0]), w_named

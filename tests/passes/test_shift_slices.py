@@ -181,3 +181,25 @@ def test_a_padded_roll_that_is_gathered_still_exchanges_one_row() -> None:
       return %r : {joined}
     }}"""  # noqa: E501
     assert bytes_moved(text, "spmd") <= (12 * 11 + 16) * 4
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_padded_tensor_that_is_summed_up_exchanges_a_few_rows(seed: int) -> None:
+    rng = random.Random(seed)
+    rows, low, high = 4 * rng.randint(3, 6), rng.randint(0, 2), rng.randint(1, 2)
+    whole, padded = f"tensor<{rows}x64xf32>", f"tensor<{rows + low + high}x64xf32>"
+    text = f"""
+    shard.grid @g(shape = 4)
+    func.func @main(%x: {whole} {{mesh.sharding = #mesh.shard<@g, [[0], []]>}}) -> tensor<64xf32> {{
+      %z = stablehlo.constant dense<0.0> : tensor<f32>
+      %two = stablehlo.constant dense<2.0> : tensor<f32>
+      %p = stablehlo.pad %x, %two, low = [{low}, 0], high = [{high}, 0], interior = [0, 0]
+          : ({whole}, tensor<f32>) -> {padded}
+      %e = stablehlo.exponential %p : {padded}
+      %r = stablehlo.reduce(%e init: %z) applies stablehlo.add across dimensions = [0]
+          : ({padded}, tensor<f32>) -> tensor<64xf32>
+      return %r : tensor<64xf32>
+    }}"""
+    gathered = 3 * rows // 4 * 64 * 4
+    assert bytes_moved(text, "spmd") < gathered
+    assert sd.compile(sd.parse(text)).check().passed
