@@ -204,30 +204,34 @@ _MOST_MOVED = 8
 def _delay_uses(block: ir.Block, kind: str, most: int) -> None:
     """Move the few ops that use collectives of a kind after the next ones that can join them."""
     group: list[ir.Operation] = []
-    for op in [each for each in operations(block) if each.name == kind and _may_join(each, most)]:
+    since: list[ir.Operation] = []  # the ops from the group's first collective on, in order
+    for op in list(operations(block)):
+        if op.name != kind or not _may_join(op, most):
+            since.append(op)
+            continue
         fits = sum(map(_bytes, (*group, op))) <= most
-        moved = _uses_before(op, group) if group and fits and _key(op) == _key(group[0]) else None
+        moved = _uses(group, since, op) if group and fits and _key(op) == _key(group[0]) else None
         if moved is None:
-            group = []
-        for each in reversed(moved or ()):
+            group, since, moved = [], [], []
+        for each in reversed(moved):
             each.move_after(op)
         group.append(op)
+        since = [*(each for each in since if each not in moved), op, *moved]
 
 
-def _uses_before(last: ir.Operation, group: Sequence[ir.Operation]) -> list[ir.Operation] | None:
+def _uses(
+    group: Sequence[ir.Operation], since: Sequence[ir.Operation], last: ir.Operation
+) -> list[ir.Operation] | None:
     """The ops before `last` that depend on a group; none if they cannot come after it."""
-    order = list(operations(last.block))
-    known, most = {group[0].results[0]}, _MOST_MOVED * len(group)
-    found = []
-    for op in order[order.index(group[0]) + 1 : order.index(last) + 1]:
-        uses = not known.isdisjoint(each for inner in (op, *walk(op)) for each in inner.operands)
-        if op in group:
-            known |= {*op.results}
-        elif uses:
-            known |= {*op.results}
-            found.append(op)
-            if len(found) > most or op == last or not _may_wait(op):
-                return None
+    known = {result for op in group for result in op.results}
+    found: list[ir.Operation] = []
+    for op in (*since, last):
+        if known.isdisjoint(each for inner in (op, *walk(op)) for each in inner.operands):
+            continue
+        found.append(op)
+        if len(found) > _MOST_MOVED * len(group) or op == last or not _may_wait(op):
+            return None
+        known |= {*op.results}
     return found
 
 
