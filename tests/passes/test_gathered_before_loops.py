@@ -111,3 +111,16 @@ def test_the_sum_of_all_rows_is_carried() -> None:
     compiled = sd.compile(sd.parse(scan(str(ROWS), row(ROWS) + add)))
     assert compiled.report.bytes_moved <= 2 * 64 * 4
     assert compiled.check().passed
+
+
+@pytest.mark.parametrize("kind", ["each row", "in a function", "in a loop inside"])
+def test_rows_that_are_needed_in_parts_are_exchanged(kind: str) -> None:
+    """The state is split along columns, and so is each row that is multiplied by it."""
+    split = "tensor<64xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}"
+    text = GATHERS[kind].replace(
+        "%h: tensor<64xf32>) -> tensor<64xf32>", f"%h: {split}) -> ({split})"
+    )
+    compiled = sd.compile(sd.parse(text))
+    assert [each.kind for each in compiled.report.entries] == ["all_to_all"]
+    assert compiled.report.bytes_moved == GATHERED // 4
+    assert compiled.check().passed

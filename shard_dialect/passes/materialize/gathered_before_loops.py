@@ -1,4 +1,4 @@
-"""Gather what a loop reads piece by piece once, before the loop, where fewer bytes move then.
+"""Gather, or exchange, what a loop reads piece by piece once, before it, if fewer bytes move then.
 
     %r:2 = while(%x = %xs, ...)                       %xs is split along its rows
       %row = dynamic_slice %x, %i                     a row of one device: a partial sum
@@ -7,16 +7,17 @@
 A loop often goes over the rows of a tensor that it carries unchanged, as `jax.lax.scan` does. If
 these are split, each turn takes a row from one device to all others, and an all-reduce moves it
 twice: all turns together move twice what gathering the tensor moves, in as many collectives as
-there are turns. What loops use from outside without carrying it, `choose_op_sharding` weighs.
+there are turns. Where the turns need their rows split along columns, the tensor is exchanged so.
+What loops use from outside without carrying it, `choose_op_sharding` weighs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shard_dialect.ir.numbered_function import LOOPS, Flow, Op, flows_through
-from shard_dialect.model import Sharding
+from shard_dialect.model import Sharding, ShardingError
 from shard_dialect.ops.op_kinds import OpKinds
 from shard_dialect.passes.materialize.carried_sums import Axes, Node, Program
 from shard_dialect.passes.materialize.target_shardings import TargetShardings, without_axes
@@ -26,16 +27,16 @@ from shard_dialect.planner import Prices
 def gather_before_loops(
     targets: Sequence[TargetShardings], kinds: OpKinds, prices: Prices
 ) -> list[TargetShardings]:
-    """The same target shardings, but whole where loops are to read what was gathered before."""
+    """The same target shardings, but such that loops read what was gathered or exchanged before."""
     if not any(op.name in LOOPS for each in targets for op in each.function.ops):
         return list(targets)
     program = Program({each.function.name: each for each in targets}, kinds, prices)
-    gathered = _Reads(program).worth_gathering()
+    moved = _Reads(program).worth_moving()
 
-    def whole(node: Node, sharding: Sharding) -> Sharding:
-        return without_axes(sharding, gathered.get(node, ()))
+    def before(node: Node, sharding: Sharding) -> Sharding:
+        return moved.get(node, sharding)
 
-    return [program.changed(each, whole) for each in targets] if gathered else list(targets)
+    return [program.changed(each, before) for each in targets] if moved else list(targets)
 
 
 def _is_unchanged(flow: Flow) -> bool:
@@ -50,9 +51,9 @@ class _Reads:
 
     program: Program
 
-    def worth_gathering(self) -> dict[Node, Axes]:
-        """The axes along which values are to be gathered before a loop, the outermost one."""
-        found: dict[Node, Axes] = {}
+    def worth_moving(self) -> dict[Node, Sharding]:
+        """The values to gather or exchange before a loop, the outermost one, and into what."""
+        found: dict[Node, Sharding] = {}
         for name, each in self.program.targets.items():
             for op in each.function.ops:  # each before those inside it
                 for flow in flows_through(op) if op.name in LOOPS else ():
@@ -60,10 +61,11 @@ class _Reads:
                     if _is_unchanged(flow) and carried not in found:
                         nodes, reads = self._within(name, flow)
                         axes = self._axes(carried, reads)
-                        if axes and self._price_before(name, op, flow, axes) < sum(
+                        as_read = self._as_read(reads, axes) if axes else None
+                        if as_read and self._price_before(name, op, flow, as_read) < sum(
                             self._price_inside(node, reader, axes) for node, reader in reads
                         ):
-                            found |= dict.fromkeys(nodes, axes)
+                            found |= dict.fromkeys(nodes, as_read)
         return found
 
     def _within(self, name: str, flow: Flow) -> tuple[set[Node], list[tuple[Node, Op]]]:
@@ -97,6 +99,38 @@ class _Reads:
         axes = [self._summed(node, op) for node, op in reads]
         return frozenset().union(*axes) if self.program.target(carried) else frozenset()
 
+    def _as_read(self, reads: Sequence[tuple[Node, Op]], axes: Axes) -> Sharding | None:
+        """The sharding of the tensor of which all readers make what they are to make alone."""
+        wanted = {self._read_as(node, op, axes) for node, op in reads if op.results}
+        if len(wanted) == 1:
+            return wanted.pop()
+        node, _ = reads[0]
+        sharding = self.program.target(node)
+        return None if sharding is None else without_axes(sharding, axes)
+
+    def _read_as(self, node: Node, op: Op, axes: Axes) -> Sharding | None:
+        """The sharding without `axes`, but where the result of a reader is split along them."""
+        sharding = self.program.target(node)
+        if sharding is None or not self._summed(node, op):
+            return None if sharding is None else without_axes(sharding, axes)
+        values = self.program.targets[node[0]].function.values
+        rule = self.program.kinds.kind_in(values, op).rule
+        assert rule is not None, "it is summed up by its rule"
+        dims, made = rule.operands[op.operands.index(node[1])], rule.results[0]
+        assert dims is not None, "it is a tensor"
+        assert made is not None, "it is a tensor"
+        target = self._of(node)[op.results[0]]
+        by_factor = dict(zip(made, target.split_axes, strict=True))
+        kept = without_axes(sharding, axes)
+        split = (
+            old or tuple(axis for axis in by_factor.get(dim, ()) if axis in axes)
+            for dim, old in zip(dims, kept.split_axes, strict=True)
+        )
+        try:
+            return replace(kept, split_axes=tuple(split))
+        except ShardingError:
+            return kept
+
     def _summed(self, node: Node, op: Op) -> Axes:
         sharding = self.program.target(node)
         if sharding is None or len(op.results) != 1 or op.results[0] not in self._of(node):
@@ -124,13 +158,11 @@ class _Reads:
         price = self.program.price((node[0], op.results[0]), made, target)
         return price * self.program.runs_of(node[0], op)
 
-    def _price_before(self, name: str, op: Op, flow: Flow, axes: Axes) -> int:
-        """What it takes to gather the tensor before the loop, more than to have it there at all."""
+    def _price_before(self, name: str, op: Op, flow: Flow, as_read: Sharding) -> int:
+        """What it takes to move the tensor before the loop, more than to have it there at all."""
         init = (name, op.operands[flow.sources[0][1]])
         source, target = self.program.target(init), self.program.target((name, flow.targets[0]))
         assert source is not None, "it flows into the loop"
         assert target is not None, "it has axes"
-        here, whole = (
-            self.program.price(init, source, each) for each in (target, without_axes(target, axes))
-        )
-        return (whole - here) * self.program.runs_of(name, op)
+        here, moved = (self.program.price(init, source, each) for each in (target, as_read))
+        return (moved - here) * self.program.runs_of(name, op)
