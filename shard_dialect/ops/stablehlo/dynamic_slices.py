@@ -3,17 +3,21 @@
     dynamic_slice 2 of [4, 8]            ([a, c], [], []) -> ([a, b]) reduction={c: sum} whole={b}
     dynamic_update_slice of [4, 8] by 2  ([a, b], [a, c], [], []) -> ([a, b]) whole={c}
 
-Where a sliced dimension is split, the slice may span several shards, or lie outside this one. So a
-shard is padded by the size of the slice at both ends, and the offset is clamped to it:
+Where a sliced dimension is split, the slice may span several shards, or lie outside this one. A
+device reads the nearest slice in its shard, as large as the one that is asked for, and moves it to
+its place:
 
-    shard      . . . . a b c d . . . .       padded for a slice of 4
-    offsets    0       4       8             further offsets are clamped
+    shard        a b c d e f
+    at 4         . . . . e f . .     reads c d e f, which is 2 too early
+    moved            e f . .         with zeros for what others have
 
-A device then reads its part of the slice, and zeros elsewhere. An update writes its part to the
-shard, and the rest to the padding, which is dropped.
+An update is moved the other way, and what it leaves of the slice in the shard stays. So nothing is
+copied but slices: a shard may be the cache of all that a model has read.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
@@ -56,50 +60,89 @@ def dynamic_update_slice(query: Query) -> ShardingRule | None:
 
 
 def partition_dynamic_slice(partitioned: PartitionedOp) -> None:
-    """Set local sizes, and read from a padded shard where it is sliced."""
-    partitioned.op.attributes["slice_sizes"] = ir.DenseI64ArrayAttr.get(
-        list(partitioned.result.shape)
-    )
-    _make_room(partitioned, partitioned.result, first=1)
+    """Set local sizes; where a dimension is split, move what is read to its place."""
+    op, shape = partitioned.op, partitioned.result.shape
+    op.attributes["slice_sizes"] = ir.DenseI64ArrayAttr.get(list(shape))
+    moves = _read_near(partitioned, partitioned.result, first=1)
+    if not moves:
+        return
+    read = op.results[0]
+    with ir.InsertionPoint.after(op), op.location:
+        zero = hlo.additive_identity(hlo.tensor((), read.type.element_type))
+        room = _with_room(read, moves, zero)
+        moved = _moved(room, moves, shape)
+    read.replace_all_uses_except(moved, room.owner.operation)
 
 
 def partition_dynamic_update_slice(partitioned: PartitionedOp) -> None:
-    """Update a padded shard where it is sliced, and drop the padding."""
-    op, update, result = partitioned.op, partitioned.operand(1), partitioned.op.results[0]
-    roomy = _make_room(partitioned, update, first=2)
-    if not roomy:
+    """Where a dimension is split, move the update, and keep what it does not reach."""
+    op, shape = partitioned.op, partitioned.operand(1).shape
+    moves = _read_near(partitioned, partitioned.operand(1), first=2)
+    if not moves:
         return
-    result.set_type(op.operands[0].type)
+    with ir.InsertionPoint(op), op.location:
+        back = {dim: hlo.elementwise("negate", move) for dim, move in moves.items()}
+        element, boolean = op.operands[0].type.element_type, hlo.integer(1)
+        zero = hlo.additive_identity(hlo.tensor((), element))
+        everywhere = hlo.number(1, hlo.tensor(shape, boolean))
+        nowhere = hlo.number(0, hlo.tensor((), boolean))
+        new, is_new = (
+            _moved(_with_room(value, moves, outside), back, shape)
+            for value, outside in ((op.operands[1], zero), (everywhere, nowhere))
+        )
+        old = hlo.dynamic_slice(op.operands[0], list(op.operands)[2:], shape)
+        op.operands[1] = hlo.select(is_new, new, old)
+    result, local = op.results[0], partitioned.result.shape
+    if result.type.shape == op.operands[0].type.shape:
+        return
+    result.set_type(op.operands[0].type)  # the slice is larger than the shard
     with ir.InsertionPoint.after(op), op.location:
-        slices = [result]
-        for dim in roomy:
-            start, size = update.shape[dim], partitioned.result.shape[dim]
-            slices.append(hlo.slice_along(slices[-1], dim, start, size))
-    result.replace_all_uses_except(slices[-1], slices[1].owner.operation)
+        none = [0] * len(local)
+        cut = hlo.slice_(result, none, local, [1] * len(local))
+    result.replace_all_uses_except(cut, cut.owner.operation)
 
 
-def _make_room(partitioned: PartitionedOp, slices: Shard, first: int) -> list[int]:
-    """Pad a shard by the slice's size in dimensions that are split and sliced; returns these.
+def _read_near(partitioned: PartitionedOp, slices: Shard, first: int) -> dict[int, ir.Value]:
+    """Let the op read or write the slice in the shard that is nearest to the one asked for.
 
-    The operands from `first` on are the offsets, which become offsets in the padded shard.
+    The operands from `first` on are the offsets. Returns how far from it the one asked for begins,
+    by dimension that is split and sliced; at most the slice's size, where they have nothing in
+    common. A shard that is smaller than the slice is padded to its size.
     """
-    op, shard = partitioned.op, partitioned.operand(0)
+    op, shard, moves = partitioned.op, partitioned.operand(0), dict[int, ir.Value]()
     sizes = list(enumerate(slices.global_shape))
     split = [dim for dim, size in sizes if shard.is_split(dim) and size != shard.global_shape[dim]]
     if not split:
-        return []
+        return {}
     with ir.InsertionPoint(op), op.location:
-        rooms = [size if dim in split else 0 for dim, size in sizes]
+        more = [max(0, size - shard.shape[dim]) if dim in split else 0 for dim, size in sizes]
+        none = [0] * len(sizes)
         zero = hlo.additive_identity(hlo.tensor((), op.operands[0].type.element_type))
-        op.operands[0] = hlo.pad(op.operands[0], zero, rooms, rooms, [0] * len(rooms))
+        if any(more):
+            op.operands[0] = hlo.pad(op.operands[0], zero, none, more, none)
         for dim, size in sizes:
             begin = _clamped(op.operands[first + dim], shard.global_shape[dim] - size)
             if dim in split:
                 here = hlo.elementwise("subtract", begin, hlo.reshape(shard.begin(dim), []))
-                begin = hlo.elementwise("add", here, hlo.number(size, here.type))
-                begin = _clamped(begin, shard.shape[dim] + size)
+                begin = _clamped(here, shard.shape[dim] + more[dim] - size)
+                low, high = (hlo.number(each, here.type) for each in (-size, size))
+                moves[dim] = hlo.clamp(low, hlo.elementwise("subtract", here, begin), high)
             op.operands[first + dim] = begin
-    return split
+    return moves
+
+
+def _with_room(value: ir.Value, dims: Collection[int], outside: ir.Value) -> ir.Value:
+    """A slice with as much again on both sides of these dimensions."""
+    rooms = [size if dim in dims else 0 for dim, size in enumerate(value.type.shape)]
+    return hlo.pad(value, outside, rooms, rooms, [0] * len(rooms))
+
+
+def _moved(room: ir.Value, moves: Mapping[int, ir.Value], shape: Sequence[int]) -> ir.Value:
+    """The slice in a room, from so many elements after its own beginning on."""
+    starts = [hlo.index(0)] * len(shape)
+    for dim, move in moves.items():
+        starts[dim] = hlo.elementwise("add", move, hlo.number(shape[dim], move.type))
+    return hlo.dynamic_slice(room, starts, shape)
 
 
 def _clamped(begin: ir.Value, last: int) -> ir.Value:
