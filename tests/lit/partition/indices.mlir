@@ -29,11 +29,9 @@ func.func @read_in_a_body(%x: tensor<6xindex> {mesh.sharding = #mesh.shard<@g, [
 
 // A cache is written where it lies.
 // CHECK-LABEL: func.func @written
-// CHECK: stablehlo.pad
-// CHECK: %[[WRITTEN:.*]] = stablehlo.dynamic_update_slice {{.*}} -> tensor<8xf32>
-// CHECK: stablehlo.slice %[[WRITTEN]] [2:6]
-// CHECK-NOT: shard.all_gather
-// CHECK: return
+// CHECK: %[[NEW:.*]] = stablehlo.select {{.*}} tensor<2xf32>
+// CHECK: stablehlo.dynamic_update_slice %arg0, %[[NEW]], {{.*}} -> tensor<4xf32>
+// CHECK-NEXT: return
 func.func @written(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}, %y: tensor<2xf32>, %at: tensor<i32>)
     -> (tensor<8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) {
   %0 = stablehlo.dynamic_update_slice %x, %y, %at : (tensor<8xf32>, tensor<2xf32>, tensor<i32>) -> tensor<8xf32>
@@ -43,7 +41,8 @@ func.func @written(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}, %
 // What is read is in one shard, or in two.
 // CHECK-LABEL: func.func @read
 // CHECK: %[[PART:.*]] = stablehlo.dynamic_slice {{.*}} -> tensor<2xf32>
-// CHECK: shard.all_reduce %[[PART]]
+// CHECK: %[[MOVED:.*]] = stablehlo.dynamic_slice {{.*}}6xf32>{{.*}} -> tensor<2xf32>
+// CHECK: shard.all_reduce %[[MOVED]]
 func.func @read(%x: tensor<8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}, %at: tensor<i32>)
     -> (tensor<2xf32> {mesh.sharding = #mesh.shard<@g, [[]]>}) {
   %0 = stablehlo.dynamic_slice %x, %at, sizes = [2] : (tensor<8xf32>, tensor<i32>) -> tensor<2xf32>
