@@ -231,6 +231,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=10, help="of each")
     parser.add_argument("--port", type=int, default=29511)
     given = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun does: ranks share the cores
     print("| ms | ours, least | DTensor, least | ours, median | DTensor, median | ratios | |")
     print("|---|---|---|---|---|---|---|", flush=True)
     torch.multiprocessing.spawn(
