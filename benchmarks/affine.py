@@ -11,56 +11,32 @@ read counts as the reduce-scatter that it is on GPUs. "More" is by more than a t
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from tabulate import tabulate
 
-from benchmarks import ours
+from benchmarks import children, ours
 from benchmarks.tally import beside, is_more
 from shard_dialect.testing.affine_program import AffineProgram
 
-ROOT = Path(__file__).parent.parent
-SECONDS_A_PROGRAM = 30
-
 
 def by_xla(seeds: range, partitioner: str) -> Iterator[tuple[int, int | None]]:
-    """Each seed with the bytes of XLA's partition; `None` where it has none.
-
-    XLA may end the process in which it compiles: another one goes on with the next seed.
-    """
-    first = seeds.start
-    while first < seeds.stop:
-        command = [sys.executable, "-m", "benchmarks.affine", "--peer", partitioner]
-        command += ["--seed", str(first), "--programs", str(seeds.stop - first)]
-        seconds = SECONDS_A_PROGRAM * (seeds.stop - first)
-        try:
-            done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=seconds)
-            printed = done.stdout
-        except subprocess.TimeoutExpired as error:
-            printed = error.stdout or b""
-        found = [json.loads(line) for line in printed.splitlines() if line.startswith(b"[")]
-        yield from ((seed, moved) for seed, moved in found)
-        first = found[-1][0] + 1 if found else first
-        if first < seeds.stop:
-            yield first, None
-            first += 1
+    """Each seed with the bytes of XLA's partition; `None` where it has none."""
+    command = ["benchmarks.affine", "--peer", partitioner]
+    found = children.in_children(command, [*map(str, seeds)], lambda _: None)
+    return zip(seeds, found, strict=True)
 
 
-def _print_peer(seeds: range, partitioner: str) -> None:
+def _bytes_of_peer(seed: str, partitioner: str) -> int | None:
     from benchmarks import hlo, xla_peer
 
-    for seed in seeds:
-        try:
-            moved = hlo.tally_of(xla_peer.compiled(AffineProgram(seed).text(), partitioner))
-        except (ValueError, RuntimeError):
-            print(json.dumps([seed, None]), flush=True)
-        else:
-            print(json.dumps([seed, moved.bytes_moved]), flush=True)
+    try:
+        moved = hlo.tally_of(xla_peer.compiled(AffineProgram(int(seed)).text(), partitioner))
+    except (ValueError, RuntimeError):
+        return None
+    return moved.bytes_moved
 
 
 def main() -> None:
@@ -74,7 +50,7 @@ def main() -> None:
     options = parser.parse_args()
     seeds = range(options.seed, options.seed + options.programs)
     if options.peer:
-        _print_peer(seeds, options.peer)
+        children.answer(_bytes_of_peer(each, options.peer) for each in children.asked())
         return
     theirs = dict(by_xla(seeds, options.partitioner))
     mine: dict[int, int] = {}

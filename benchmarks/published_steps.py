@@ -146,7 +146,9 @@ def maxtext(
         keeps=kept,
         block=(512, 512),
     )
-    return Row(f"70B-{chip}", decoder, f"tpu-{chip}", teraflops, True, chip == "v5e")
+    calibrated = chip == "v5e"
+    model = f"tpu-{chip}"
+    return Row(f"70B-{chip}", decoder, model, teraflops, overlaps=True, is_calibrated=calibrated)
 
 
 PRODUCTS_BUT_MLP = ("query", "key", "value", "middle")

@@ -30,7 +30,7 @@ from shard_dialect.model.factor_projection import (
     sub_axes_of,
     unproject,
 )
-from shard_dialect.model.grid import Axes, Grid, axes_text
+from shard_dialect.model.grid import Axes, Axis, Grid, axes_text
 from shard_dialect.model.sharding import Reduction, Shape, Sharding, ShardingError, Sizes
 from shard_dialect.model.windows import Reading, Windows
 
@@ -256,6 +256,17 @@ class ShardingRule:
                     window.dim, halo, window.windows.fill or sharding.fill
                 )
         return sharding
+
+    def summed_axes(self, index: int, sharding: Sharding) -> frozenset[Axis]:
+        """The axes by which operand `index`, sharded so, makes the results partial.
+
+        >>> product = ShardingRule((4, 8), (((0,), (1,)), ((1,),)), (((0,),),), ((1, "sum"),))
+        >>> sorted(product.summed_axes(0, Sharding("g", ((0,), (1,)))))
+        [1]
+        """
+        pairs = zip(self.operands[index] or (), sharding.split_axes, strict=True)
+        reduced = self.reduction_of.keys()
+        return frozenset(axis for dim, axes in pairs if reduced & set(dim) for axis in axes)
 
     def exchanged(
         self, operand: int, held: Sharding, shape: Shape, assignment: Assignment, grid: Grid

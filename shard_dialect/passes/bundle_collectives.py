@@ -100,10 +100,11 @@ class BundleCollectives(Pass):
             for op in [each for each in walk(handle) if each.name == _EXCHANGE]:
                 _join_exchanges(op, shardings)
             for kind in _ALL if self.gathers else (_REDUCE,):
-                for block in blocks_of(handle, lambda op: op.name in _ALL) if self.gathers else ():
-                    _delay_uses(block, kind, self.bytes)
-                for bundle in bundles(handle, kind, self.bytes):
-                    _join(bundle)
+                for block in _blocks_with(handle, kind):
+                    if self.gathers:
+                        _delay_uses(block, kind, self.bytes)
+                    for bundle in list(_bundles(block, kind, self.bytes)):
+                        _join(bundle)
 
 
 @dataclass(frozen=True)
@@ -139,14 +140,15 @@ class Bundle:
     """Ops that read results, likewise."""
 
 
-def bundles(function: ir.Operation, kind: str, most: int) -> list[Bundle]:
-    """The collectives of `function` that can become one, in bundles of up to `most` bytes."""
-    blocks = blocks_of(function, lambda op: op.name == kind)
-    return [bundle for block in blocks for bundle in _bundles(block, kind, most)]
+def _blocks_with(function: ir.Operation, kind: str) -> list[ir.Block]:
+    return blocks_of(function, lambda op: op.name == kind)
 
 
 def _bundles(block: ir.Block, kind: str, most: int) -> Iterator[Bundle]:
-    """Greedily add to each collective the later ones that are ready before the bundle is needed."""
+    """The collectives of a block that can become one, in bundles of up to `most` bytes.
+
+    Greedily add to each collective the later ones that are ready before the bundle is needed.
+    """
     order = list(operations(block))
     left = _members(order, kind, most)
     while left:

@@ -116,9 +116,9 @@ def _read_near(partitioned: PartitionedOp, slices: Shard, first: int) -> dict[in
         return {}
     with ir.InsertionPoint(op), op.location:
         more = [max(0, size - shard.shape[dim]) if dim in split else 0 for dim, size in sizes]
-        none = [0] * len(sizes)
-        zero = hlo.additive_identity(hlo.tensor((), op.operands[0].type.element_type))
         if any(more):
+            none = [0] * len(sizes)
+            zero = hlo.additive_identity(hlo.tensor((), op.operands[0].type.element_type))
             op.operands[0] = hlo.pad(op.operands[0], zero, none, more, none)
         for dim, size in sizes:
             begin = _clamped(op.operands[first + dim], shard.global_shape[dim] - size)

@@ -100,16 +100,16 @@ class _Reads:
         return frozenset().union(*axes) if self.program.target(carried) else frozenset()
 
     def _as_read(self, reads: Sequence[tuple[Node, Op]], axes: Axes) -> Sharding | None:
-        """The sharding of the tensor of which all readers make what they are to make alone."""
-        wanted = {self._read_as(node, op, axes) for node, op in reads if op.results}
-        if len(wanted) == 1:
-            return wanted.pop()
+        """The sharding in which no reader has to move its result; the whole, if they differ."""
+        shardings = {self._read_as(node, op, axes) for node, op in reads if op.results}
+        if len(shardings) == 1:
+            return shardings.pop()
         node, _ = reads[0]
         sharding = self.program.target(node)
         return None if sharding is None else without_axes(sharding, axes)
 
     def _read_as(self, node: Node, op: Op, axes: Axes) -> Sharding | None:
-        """The sharding without `axes`, but where the result of a reader is split along them."""
+        """The target sharding without `axes`, but where a reader's result is split along them."""
         sharding = self.program.target(node)
         if sharding is None or not self._summed(node, op):
             return None if sharding is None else without_axes(sharding, axes)
@@ -137,12 +137,10 @@ class _Reads:
             return frozenset()
         values = self.program.targets[node[0]].function.values
         rule = self.program.kinds.kind_in(values, op).rule
-        dims = None if rule is None else rule.operands[op.operands.index(node[1])]
-        if rule is None or dims is None:
+        number = op.operands.index(node[1])
+        if rule is None or rule.operands[number] is None:
             return frozenset()
-        pairs = zip(dims, sharding.split_axes, strict=True)
-        reduced = rule.reduction_of
-        return frozenset(a for dim, axes in pairs if reduced.keys() & set(dim) for a in axes)
+        return rule.summed_axes(number, sharding)
 
     def _of(self, node: Node) -> Mapping[int, Sharding]:
         return self.program.targets[node[0]].of

@@ -151,8 +151,7 @@ class Resharder:
             # A reshard that only `op` uses is dropped, so its price is gained.
             reshard = reshard_before(op, value)
             if reshard is not None and self.graph.is_only_for(value, op):
-                is_dropped = all(self._source(op, value, each) is not value for each in targets)
-                extra -= self.price_of(reshard) if is_dropped else 0
+                extra -= self.price_of(reshard)
             extra += sum(self.price_for(op, value, target, done) for target in targets)
         return self.inside(now, then).plus(Change(extra))
 
@@ -213,7 +212,7 @@ class Resharder:
         """
         reshard = reshard_before(op, value)
         source = reshard.operands[0] if reshard is not None else None
-        if source is None or not self._may_have_halos(source, target):
+        if source is None:
             return value
         # Other users keep the reshard, so that both its ends are there to start from.
         if not self.graph.is_only_for(value, op):
@@ -221,10 +220,6 @@ class Resharder:
             there = self.price_between(source, self.sharding_of(source), target)
             source = value if here < there else source
         return self._cheapest_behind(op, source, target) if target.halos else source
-
-    def _may_have_halos(self, value: GraphValue, target: Sharding) -> bool:
-        """Whether a value can be resharded to `target`: a partial sum has no halos."""
-        return not (target.halos and self.sharding_of(value).partial)
 
     def _cheapest_behind(self, op: GraphOp, value: GraphValue, target: Sharding) -> GraphValue:
         """Of `value` and the tensors that it is a reshard of, one from which halos cost least.
@@ -235,8 +230,6 @@ class Resharder:
         while (reshard := reshard_before(op, found[-1])) is not None:
             source = reshard.operands[0]
             assert source is not None, "a reshard has one operand, a tensor"
-            if not self._may_have_halos(source, target):
-                break
             found.append(source)
         return min(found, key=lambda each: self.price_between(each, self.sharding_of(each), target))
 

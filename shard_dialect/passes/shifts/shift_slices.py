@@ -227,17 +227,10 @@ class _Function:
 
     def _sums_up(self, op: Op) -> bool:
         """Whether an op reduces along dimensions that its operands split."""
-        rule = self.kinds.kind_in(self.targets.function.values, op).rule
-        if rule is None or not rule.reduction_of:
-            return False
-        return any(
-            number in self.targets.of
-            and any(
-                axes and not rule.reduction_of.keys().isdisjoint(dim)
-                for dim, axes in zip(dims, self.targets.of[number].split_axes, strict=True)
-            )
-            for number, dims in zip(op.operands, rule.operands, strict=True)
-            if dims is not None
+        rule, of = self.kinds.kind_in(self.targets.function.values, op).rule, self.targets.of
+        return rule is not None and any(
+            value in of and dims is not None and rule.summed_axes(number, of[value])
+            for number, (value, dims) in enumerate(zip(op.operands, rule.operands, strict=True))
         )
 
     def rewrite(self) -> None:
