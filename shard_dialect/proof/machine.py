@@ -117,7 +117,10 @@ class Unproven(ShardError):
 
 
 class Torn(Unproven):
-    """A collective that some devices of a group reach and others do not: they wait for ever."""
+    """A collective that some devices of a group reach and others do not: they wait for ever.
+
+    Of a run in Python also: ranks that have different copies of a result.
+    """
 
 
 class Undefined(Unproven):

@@ -27,6 +27,7 @@ from shard_dialect.ops.op_table import has_own_lowering
 from shard_dialect.passes.lower.expansions import expand_registered_ops
 from shard_dialect.proof.family import elements
 from shard_dialect.proof.fitting import check_unsharded
+from shard_dialect.proof.machine import Torn
 from shard_dialect.proof.prove import Proof, prove
 from shard_dialect.proof.reading import Program, read_program
 from shard_dialect.proof.written.session import Session
@@ -136,7 +137,10 @@ def confirmed_proof_of_python(unsharded: Unsharded, path: str, entry: str | None
             expected = Expected.of(reference, inputs)
         dtypes = [str(each.dtype) for each in inputs]
         given = [each.astype(np.float32) if each.dtype.kind == "V" else each for each in inputs]
-        _, found = session.ask({"kind": "numbers", "dtypes": dtypes}, given)
+        try:
+            _, found = session.ask({"kind": "numbers", "dtypes": dtypes}, given)
+        except Torn as error:
+            return error.message
         triples = zip(found, expected.results, expected.allowed, strict=True)
         for number, (result, wanted, allowed) in enumerate(triples):
             a, b = (each.astype(np.complex128) for each in (result, wanted))

@@ -29,6 +29,10 @@ class NotKnown(Exception):
     """What the prover does not know, by name."""
 
 
+class Differing(Exception):
+    """Ranks have different numbers as copies of one part of a result."""
+
+
 @dataclass
 class Setting:
     """What the arrays of one evaluation share."""
@@ -219,11 +223,16 @@ class Array:
             data = np.broadcast_to(value.data, self.data[key].shape)
             differs = self.written[key] & (self.data[key] != data)
             self.written[key] = True
-            wild = self.data[key] + data + data  # is neither one rank's nor the other's
-            wild = wild if is_number(self.dtype) else self.s.machine.field.reduced(wild)
-            self.data[key] = np.where(differs, wild, data)
+            self.data[key] = np.where(differs, self._neither(self.data[key], data), data)
             return
         self.data[key] = value.data
+
+    def _neither(self, one: Data, other: Data) -> Data:
+        """Elements, each another one than either rank's, where those differ."""
+        if is_number(self.dtype):
+            return other + 2 * (other - one)
+        field = self.s.machine.field
+        return field.reduced(3 * other + 2 * (np.uint64(field.prime) - one))
 
     def __array_ufunc__(self, ufunc: Any, method: str, *given: Any, **more: Any) -> Array:
         only(not more or set(more) <= {"axis", "dtype"}, f"np.{ufunc.__name__} with {list(more)}")
@@ -281,9 +290,10 @@ class Kept(np.ndarray[Any, Any]):
             self.written = np.zeros(self.shape, bool)
         data = np.broadcast_to(np.asarray(new).astype(self.dtype), own[key].shape)
         near = np.isclose(own[key], data, rtol=_NEAR, atol=_NEAR, equal_nan=True)
-        differs = self.written[key] & ~near
+        if np.any(self.written[key] & ~near):
+            raise Differing
         self.written[key] = True
-        own[key] = np.where(differs, own[key] + data + data + data.dtype.type(1), data)
+        own[key] = data
 
 
 _NEAR = 1e-3

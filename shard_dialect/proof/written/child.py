@@ -129,6 +129,8 @@ class Run:
             return None
         except Waiting:
             return Refused("torn", "all ranks wait for each other", self._line())
+        except arrays.Differing:
+            return Refused("torn", "ranks have different copies of a result", self._line())
         except SystemExit as error:
             match = re.search(r"start (\d+) ranks", str(error.code))
             started = int(match[1]) if match else 0
