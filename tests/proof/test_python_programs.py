@@ -16,7 +16,7 @@ from shard_dialect.proof.prove import Proof
 from shard_dialect.runtime.confirmed_proof import Unsharded, proof_of_emitted
 from shard_dialect.testing.random_program import Program, any_program
 from tests.conftest import ROOT, run_child
-from tests.extras import missing, skip_without
+from tests.extras import missing, needs, skip_without
 from tests.slow import seed_of
 from tests.testing.python_faults import emitted, faults_in, give_the_same, proof_of
 
@@ -136,6 +136,15 @@ def test_what_is_written_by_hand(change: "tuple[str, str, str, str]", tmp_path: 
     proof = proof_of(SUM, BY_HAND.replace(before, after, 1) if before else BY_HAND, tmp_path)
     assert proof.answer == answer, proof
     assert said in str(proof)
+
+
+@needs("torch")
+def test_a_difference_of_bf16_is_confirmed(tmp_path: Path) -> None:
+    program = Program(SUM.text.replace("xf32", "xbf16").replace("<f32", "<bf16"), ())
+    python = emitted(program.text, "torch")
+    assert python is not None
+    proof = proof_of(program, python.replace("torch.tanh", "torch.sin"), tmp_path)
+    assert "a run on random inputs confirms it" in str(proof)
 
 
 def test_the_command_says_it(tmp_path: Path) -> None:
