@@ -48,9 +48,7 @@ def reduced_problem(
         uneven.append(not even)
     if not any(uneven):
         kept |= set(source.partial) & set(target.partial)
-    # Devices of two stages differ along these axes: no reshard may use them for itself.
-    barred = {*grid.stage_axes} - {*source.axes, *target.axes}
-    axes = tuple(axis for axis in range(grid.rank) if axis not in {*kept, *barred})
+    axes = tuple(axis for axis in _axes_of_use(source, target, grid) if axis not in kept)
     numbers = {axis: number for number, axis in enumerate(axes)}
     devices = grid.axes_size(axes)
     small = tuple(
@@ -79,12 +77,25 @@ def reduced_problem(
     return problem, axes, prod(sizes) // prod(small)
 
 
+def _axes_of_use(source: Sharding, target: Sharding, grid: Grid) -> AxisNumbers:
+    """The grid's axes, but for those that a reshard has no use for unless its ends have them.
+
+    Along an axis of one device nothing moves. Devices of two stages differ along their axes: no
+    reshard may use these for itself.
+    """
+    used = {*source.axes, *target.axes}
+    return tuple(
+        axis
+        for axis, size in enumerate(grid.shape)
+        if axis in used or (size != 1 and axis not in grid.stage_axes)
+    )
+
+
 def whole_problem(
     source: Sharding, target: Sharding, shape: Shape, grid: Grid
 ) -> tuple[Problem, AxisNumbers]:
     """The search problem with all axes and sizes, and the grid axes that its axes stand for."""
-    barred = {*grid.stage_axes} - {*source.axes, *target.axes}
-    axes = tuple(axis for axis in range(grid.rank) if axis not in barred)
+    axes = _axes_of_use(source, target, grid)
     numbers = {axis: number for number, axis in enumerate(axes)}
 
     def layout(sharding: Sharding) -> Layout:

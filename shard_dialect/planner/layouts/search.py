@@ -119,17 +119,22 @@ def cheapest_with_permute(
     `first` and `second` are one problem, or the same tensor on two grids of the same size. `None`
     if every such path moves more than `most`. Raises `SearchTooLong` past `limit` layouts.
     """
-    # The least that any permutation moves: a shard on all devices. Paths are cut off by it.
-    smallest = prod(first.shard(dim, first.unit) for dim in range(len(first.shape))) * first.unit
-    from_source = reachable(first, first.source, forward, most, smallest, limit, _Shards(first))
+    # A device receives all that it holds after the permutation, and then what it holds more at the
+    # end: together at least what it holds at any layout from there on. Paths are cut off by it.
+    needed = second.elements(second.target) * second.unit
+    if most is not None and needed > most:
+        return None
+    from_source = reachable(
+        first, first.source, forward, most, limit, _Shards(first), lambda _: needed
+    )
     from_target = reachable(
         second,
         second.target,
         backward,
         most,
-        smallest,
         limit,
         _Shards(second),
+        lambda layout: second.elements(layout) * second.unit,
         is_backward=True,
     )
     best: SplitPath | None = None
@@ -160,9 +165,9 @@ def cheapest_without_move(
     It changes grids at two layouts for which `held_first` and `held_second` are equal: each device
     holds the same shard. `None` if there are none. Raises `SearchTooLong` past `limit` layouts.
     """
-    from_source = reachable(first, first.source, forward, None, 0, limit, Layouts(first))
+    from_source = reachable(first, first.source, forward, None, limit, Layouts(first))
     from_target = reachable(
-        second, second.target, backward, None, 0, limit, Layouts(second), is_backward=True
+        second, second.target, backward, None, limit, Layouts(second), is_backward=True
     )
     ends = {held_second(layout): (layout, after) for layout, after in from_target.values()}
     best: SplitPath | None = None
@@ -219,16 +224,17 @@ def reachable(
     start: Layout,
     moves: _Moves,
     most: int | None,
-    smallest: int,
     limit: int,
     classes: _Shards,
+    besides: Callable[[Layout], int] = lambda _: 0,
     *,
     is_backward: bool = False,
 ) -> dict[object, tuple[Layout, Path]]:
     """For each `end`, the cheapest layout that steps lead to from `start`, and the path.
 
     `moves` has the steps from a layout, or, if it `is_backward`, those to it: then the paths lead
-    from the layout to `start`. Paths that cost more than `most` with `smallest` are left out.
+    from the layout to `start`. Paths that cost more than `most` are left out, with what other steps
+    cost at least `besides` those to or from a layout.
     """
     reached: dict[object, tuple[Layout, Path]] = {}
     done = set()
@@ -249,7 +255,7 @@ def reachable(
             reached[end] = (layout, path)
         possible = moves(problem, layout, classes.labels)
         for step, after, new in _with_costs(problem, layout, cost, possible):
-            if most is not None and new[0] + smallest > most:
+            if most is not None and new[0] + besides(after) > most:
                 continue
             key = classes.key(after)
             if key not in done and (key not in best or new < best[key]):
@@ -403,13 +409,13 @@ def fastest(timed: TimedProblem, most: int, limit: int) -> TimedPath:
     """
     problem = timed.problem
     classes = Layouts(problem)
-    from_source = reachable(problem, problem.source, timed.forward, most, 0, limit, classes)
+    from_source = reachable(problem, problem.source, timed.forward, most, limit, classes)
     best: TimedPath | None = None
     if problem.target in from_source:
         _, path = from_source[problem.target]
         best, most = TimedPath(path.steps, path.cost), path.cost[0]
     from_target = reachable(
-        problem, problem.target, timed.backward, most, 0, limit, classes, is_backward=True
+        problem, problem.target, timed.backward, most, limit, classes, is_backward=True
     )
     by_counts: dict[object, list[tuple[Layout, Path]]] = defaultdict(list)
     for layout, after in from_target.values():
