@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache, lru_cache, reduce
 
 from shard_dialect.collectives import (
     AllReduce,
@@ -225,10 +225,12 @@ class _Planner:
 
         Or the plan that treats them like other axes, if it has fewer steps.
         """
+        bare_source, bare_target = (_without_ones(each, self.grid) for each in (source, target))
+        between = self._between(bare_source, bare_target, self.shape, sub_axes)
+        if between.grid == self.grid and _leads(between.steps, source, target):
+            return between
         best, _ = self._on_full_axes(source, target)
         grid = self.grid
-        bare_source, bare_target = _without_ones(source, grid), _without_ones(target, grid)
-        between = self._between(bare_source, bare_target, self.shape, sub_axes)
         fine = Refinement.finest(grid) if between.grid != grid else None
         if fine is not None:
             grid, source, target = fine.fine, fine.refined(source), fine.refined(target)
@@ -345,6 +347,14 @@ class _Planner:
         except SearchTooLong:
             return replace(known, exact=False)
         return self._planned(steps_on_grid(path.steps, source, target, kind, axes, grid), source)
+
+
+def _leads(steps: Sequence[Step], source: Sharding, target: Sharding) -> bool:
+    """Whether the steps lead from `source` to `target` as they are."""
+    try:
+        return reduce(lambda now, step: step.after(now), steps, source) == target
+    except ShardingError:
+        return False
 
 
 def _without_ones(sharding: Sharding, grid: Grid) -> Sharding:
