@@ -64,8 +64,10 @@ class WindowDimension:
     def over(self, size: int, count: int, fill: Reduction | None) -> Windows | None:
         """`count` windows over `size` elements, with the identity of `fill` in the padding.
 
-        `None` where windows read padding and `fill` is `None`.
+        `None` where windows read padding and `fill` is `None`, and where there are no windows.
         """
+        if count == 0:
+            return None
         return inside(Windows(size, count, self.stride, self.extent, self.low, self.base, fill))
 
 

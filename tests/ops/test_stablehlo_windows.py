@@ -5,6 +5,7 @@ Each against the unsharded op; and nothing is gathered where shards and their ha
 
 import random
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
@@ -34,7 +35,7 @@ class Along:
     @property
     def made(self) -> int:
         reach = (self.window - 1) * self.dilation + 1
-        return (self.size + sum(self.pad) - reach) // self.stride + 1
+        return max((self.size + sum(self.pad) - reach) // self.stride + 1, 0)
 
     def __str__(self) -> str:
         low, high = self.pad
@@ -196,6 +197,18 @@ def test_what_is_outside_is_not_exchanged() -> None:
 
 def test_what_reads_all_of_it_is_gathered() -> None:
     check(convolution("4", Along(24, 25, pad=(12, 12))), {"all_gather", "local_split"})
+
+
+@pytest.mark.parametrize(
+    "along", [Along(4, 5), Along(4, 9, 2), Along(8, 3, 2, 5), Along(8, 3, pad=(-3, -4))], ids=str
+)
+@pytest.mark.parametrize(
+    "draw", [convolution, lambda grid, each: pooling(grid, "add", "0.0", each)]
+)
+def test_a_window_that_fits_nowhere_is_not_split(draw: Callable[..., str], along: Along) -> None:
+    assert along.made == 0
+    verdict = run_and_check(draw("2", along), "spmd", "lower")
+    assert verdict.passed, verdict.failure
 
 
 def test_an_init_may_be_repeated_by_a_broadcast() -> None:

@@ -358,7 +358,7 @@ RECORDS: dict[str, OpRecord] = {
         partition=partition_slice,
         padding=anything,
         partial=moves,
-        lowering=expansion("upstream_workarounds:slice_"),
+        lowering=expansion("upstream_workarounds:without_elements"),
         python=python("slice_"),
         traits=Trait.SLICES,
     ),

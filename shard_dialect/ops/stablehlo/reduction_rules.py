@@ -229,7 +229,7 @@ def select_and_scatter(query: Query) -> ShardingRule | None:
         elif along.divide(size, windows):
             factors.add(windows, (dim, dim), (dim,))
             factors.add(along.stride, (dim,), (dim,), "need_replication")
-        elif along.is_padded or joined is None:
+        elif along.is_padded or joined is None or windows == 0:
             factors.add(windows, (None, dim), (), "need_replication")
             factors.add(size, (dim,), (dim,), "permuted")
         else:
@@ -292,6 +292,7 @@ RECORDS: dict[str, OpRecord] = {
         reduce_window,
         sample=sample("reduce_window", file="stablehlo_window"),
         partition=partition_reduce_window,
+        lowering=expansion("upstream_workarounds:without_elements"),
         operations=arithmetic.reduce_window,
         python=python("reduce_window"),
         traits=Trait.BY_NEIGHBOURS,

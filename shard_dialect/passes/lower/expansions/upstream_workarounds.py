@@ -73,8 +73,8 @@ def iota(op: ir.Operation) -> Sequence[ir.Value]:
     return [hlo.convert(hlo.stablehlo_op("iota", counted, [], along), element)]
 
 
-def slice_(op: ir.Operation) -> Sequence[ir.Value]:
-    """Replace a slice without elements by an empty tensor; upstream gives it invalid offsets."""
+def without_elements(op: ir.Operation) -> Sequence[ir.Value]:
+    """Replace an op without elements by an empty tensor; upstream gives it invalid bounds."""
     is_empty = 0 in op.results[0].type.shape
     return build.empty(op.results[0].type).results if is_empty else list(op.results)
 
