@@ -461,8 +461,11 @@ if __name__ == "__main__":
         "--context", action="store_true", help="the small one, with parts of sequences"
     )
     parser.add_argument("--at-once", action="store_true", help="attend from all queries at once")
+    parser.add_argument("--replicas", type=int, help="the size of the data axis")
     given = parser.parse_args()
     decoder = LLAMA_405B if given.write and not given.small else SMALL
     decoder = replace(decoder, grid=(1, 2, 2, 2)) if given.context else decoder
     decoder = replace(decoder, block=None) if given.at_once else decoder
+    if given.replicas:
+        decoder = replace(decoder, grid=(given.replicas, *decoder.grid[1:]))
     write(decoder, given.write) if given.write else compare(decoder)
