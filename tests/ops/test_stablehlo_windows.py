@@ -163,8 +163,13 @@ def test_what_past_the_ends_changes_nothing(kind: str, init: str, element: str) 
 
 
 def test_a_sum_that_starts_from_something_is_computed_whole() -> None:
-    text = pooling("2", "add", "1.0", Along(24, 3, pad=(1, 1)))
+    text = pooling("2", "add", "2.0", Along(24, 3, pad=(1, 1)))
     check(text, {"all_gather", "local_split"})
+
+
+@pytest.mark.parametrize(("kind", "init"), [("add", "1.0"), ("maximum", "0.0"), ("power", "1.0")])
+def test_halos_have_an_init_that_changes_nothing_elsewhere(kind: str, init: str) -> None:
+    check(pooling("2", kind, init, Along(24, 3, pad=(1, 1))), EXCHANGED)
 
 
 def test_where_nothing_is_padded_the_init_may_be_anything() -> None:

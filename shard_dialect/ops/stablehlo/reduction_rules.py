@@ -23,7 +23,7 @@ from typing import Literal
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
-from shard_dialect.ir.building.reductions import is_identity
+from shard_dialect.ir.building.reductions import is_identity, reduction_with_identity
 from shard_dialect.ir.scalar_expressions import Term, commuted, yielded_terms
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import Reduction, ShardingRule, Windows
@@ -177,21 +177,24 @@ def reduce(query: Query) -> ShardingRule | None:
 def reduce_window(query: Query) -> ShardingRule | None:
     """Dimensions with windows are permuted, and read in windows.
 
-    Beyond the ends of the operand windows read the init. A halo replaces it, so the init must be
-    the identity of the reduction.
+    Beyond the ends of the operand windows read the init. A halo has an identity of some reduction
+    in its place, so the init must be one, or change nothing under the op's own reduction.
     """
     factors = Factors(query)
     count = len(factors.results)
     joined = combiner(query.op, count)
-    inits = list(query.op.operands)[count:]
-    fill = joined if joined and may_repeat_inits(joined, inits) else None
+    fills = [
+        joined if joined and may_repeat_inits(joined, [init]) else reduction_with_identity(init)
+        for init in list(query.op.operands)[count:]
+    ]
     for dim, along in enumerate(_windows(query.op)):
         size, result_size = factors.operands[0][dim], factors.results[0][dim]
         if along.are_elements:
             factors.add_to_all(dim, result_size)
         else:
-            read = along.over(size, result_size, fill)
-            factors.add_to_all(dim, result_size, "permuted", windows=[read] * count)
+            read = [along.over(size, result_size, fill) for fill in fills]
+            windows = [] if None in read else read
+            factors.add_to_all(dim, result_size, "permuted", windows=windows)
     return factors.rule()
 
 

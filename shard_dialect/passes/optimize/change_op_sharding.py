@@ -47,7 +47,7 @@ class Change(NamedTuple):
     work: float = 0
     """The price of the arithmetic of products."""
     elements: int = 0
-    """The elements that ops compute."""
+    """The elements that ops read and make."""
 
     def plus(self, other: Change) -> Change:
         """The sum of the costs of both rewrites."""
@@ -547,7 +547,7 @@ class OpShardingFinder:
                 if any(isinstance(axis, SubAxis) for axis in sharding.axes):
                     return None  # the distributed form has its sub-axes as grid axes
                 held = sharding.local_elements(shape, grid)
-                elements, touched = max(elements, held), touched + held * value.kind.itemsize
+                elements, touched = elements + held, touched + held * value.kind.itemsize
         work = 0.0
         if rule.is_product:
             flops = rule.flops(tuple(assignment), grid)

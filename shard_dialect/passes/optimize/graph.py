@@ -129,7 +129,7 @@ class OpSharding:
     work: float
     """The price of the arithmetic of one device; 0 for an op that is not a product."""
     elements: int
-    """The elements that one device computes: of the largest operand or result."""
+    """The elements of one device's operands and results."""
     sent: int = 0
     """The price of what one device sends of the operands as a part of the op."""
     rounds: int = 0
