@@ -134,14 +134,14 @@ def _padded(value: ir.Value, window: Window, outside: tuple[int, int]) -> ir.Val
 
 
 def padding_of(
-    partitioned: PartitionedOp, operand: int, dim: int, global_padding: tuple[int, int]
+    partitioned: PartitionedOp, dim: int, global_padding: tuple[int, int]
 ) -> tuple[int, int]:
-    """The padding before and after the elements of dimension `dim` that a device's windows read.
+    """The padding around what a device's windows read in dimension `dim` of the first operand.
 
-    `global_shape` is the padding of the global op, for a dimension that is not split.
+    `global_padding` is the padding of the global op, for a dimension that is not split.
     """
     for window in partitioned.rule.windows:
-        if (window.operand, window.dim) == (operand, dim):
+        if (window.operand, window.dim) == (0, dim):
             reading = _reading(partitioned, window)
             return (reading.lead, reading.trail) if reading else global_padding
     return global_padding

@@ -198,7 +198,7 @@ def reduce_window(query: Query) -> ShardingRule | None:
 def partition_reduce_window(partitioned: PartitionedOp) -> None:
     """Set the padding of a shard; where the dimension is split, halos hold the padding."""
     padding = [
-        padding_of(partitioned, 0, dim, (along.low, along.high))
+        padding_of(partitioned, dim, (along.low, along.high))
         for dim, along in enumerate(_windows(partitioned.op))
     ]
     write_padding(partitioned.op, padding)
