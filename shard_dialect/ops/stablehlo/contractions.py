@@ -228,7 +228,7 @@ _WIDENED = expansion("upstream_workarounds:widen_unsigned")
 RECORDS: dict[str, OpRecord] = {
     "convolution": OpRecord(
         convolution,
-        sample=sample("convolution", file="stablehlo_window"),
+        sample=sample("convolution"),
         partition=partition_convolution,
         padding=identities,
         partial=scales,

@@ -290,7 +290,7 @@ RECORDS: dict[str, OpRecord] = {
     ),
     "reduce_window": OpRecord(
         reduce_window,
-        sample=sample("reduce_window", file="stablehlo_window"),
+        sample=sample("reduce_window"),
         partition=partition_reduce_window,
         operations=arithmetic.reduce_window,
         python=python("reduce_window"),
@@ -298,7 +298,7 @@ RECORDS: dict[str, OpRecord] = {
     ),
     "select_and_scatter": OpRecord(
         select_and_scatter,
-        sample=sample("select_and_scatter", file="stablehlo_window"),
+        sample=sample("select_and_scatter"),
         partition=partition_select_and_scatter,
         lowering=expansion("gather_scatter_loops:keep"),
         loops=expansion("gather_scatter_loops:select_and_scatter"),
