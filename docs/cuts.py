@@ -132,6 +132,7 @@ def cuts_page(notice: str) -> str:
     for op in sorted(SAMPLES):
         rows.setdefault("; ".join(_cells(op)), []).append(op)
     lines = [notice, "", "# How ops are cut", "", _HEAD.strip(), ""]
+    rows.pop("passed yes")
     for cells, ops in sorted(rows.items(), key=lambda row: -len(row[1])):
         lines.append(f"* **{cells}**: {' '.join(f'`{op}`' for op in ops)}")
     return "\n".join(lines) + "\n"
@@ -162,6 +163,7 @@ op (a factor of its rule) is
 * *whole*: the operands are gathered along it.
 
 `yes` is for shards of equal and of unequal sizes, `even` for equal ones only, `some evenly` where
-it depends on the loop; whatever is not `yes` has its reason. The list is read off the samples of
-`shard_dialect.testing`, which the tests cut in these ways and run ([testing](testing.md)).
+it depends on the loop; whatever is not `yes` has its reason. Ops that are not listed, as all
+elementwise ones, are *passed yes*. The list is read off the samples of `shard_dialect.testing`,
+which the tests cut in these ways and run ([testing](testing.md)).
 """

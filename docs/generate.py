@@ -31,6 +31,8 @@ IR = DOCS.parent / "shard_dialect" / "ir"
 _OPERATION = re.compile(
     r"((?:^ *//[^\n]*\n)+) *irdl\.operation @(\w+) \{(.*?)^  \}", re.MULTILINE | re.DOTALL
 )
+_RUNTIMES = re.compile("runtime function|native code|^In the lowered form")
+"""In what is said of an attribute that only who runs lowered code reads."""
 NOTICE = "<!-- Written by docs/generate.py: edit the code that it reads, not this file. -->"
 
 
@@ -44,17 +46,19 @@ def passes_page() -> str:
         name: example
         for name in PASSES
         if modules[pass_class(name).__module__] == 1
+        and name not in _inner()
         and (example := _example(_docstring(pass_class(name).__module__)))
     }
     classes: dict[str, _Documented] = {**PIPELINES, **{each: pass_class(each) for each in PASSES}}
     shared = _shared_options(classes.values())
-    sections = {name for name, cls in classes.items() if name in told or documented_options(cls)}
+    sections = {name for name, cls in classes.items() if name in told or [*_section(cls, shared)]}
     sections |= set(PIPELINES)
     lines = [NOTICE, "", "# Passes", "", _PASSES_HEAD.strip(), ""]
     for name, cls in classes.items():
         code = f"`--{name}`"
         cell = f"[{code}](#--{name})" if name in sections else f'<a id="--{name}"></a>{code}'
-        lines.append(f"* {cell}: {cls.summary()}")
+        if name not in _inner():
+            lines.append(f"* {cell}: {cls.summary()}")
     lines += ["", "## Shared options", "", *_options(shared.values())]
     for name, cls in classes.items():
         if name in sections:
@@ -63,16 +67,35 @@ def passes_page() -> str:
             lines += _section(cls, shared)
         if name in PIPELINES:
             steps = [each for each in PIPELINES[name]().steps() if each in classes]
-            lines += ["", "Passes: " + ", ".join(f"[`{each}`](#--{each})" for each in steps)]
+            links = (each not in _inner() and f"[`{each}`](#--{each})" for each in steps)
+            named = (link or f"`{step}`" for step, link in zip(steps, links, strict=True))
+            lines += ["", "Passes: " + ", ".join(named)]
     return "\n".join(lines) + "\n"
 
 
+def _inner() -> set[str]:
+    """The steps that a user has no reason to look at alone, without those that have options."""
+    outer = {"import", "check-members", "check-meetings", "partition", "bundle-collectives"}
+    return {
+        step
+        for name in PIPELINES
+        if name not in ("spmd", "specialize", "pipeline", "optimize-collectives")
+        for step in PIPELINES[name]().steps()
+    } - outer
+
+
 def _example(text: str) -> str:
-    """A docstring from its second paragraph to its last example; reasons stay beside the code."""
+    """A docstring's first example, with what it becomes; reasons stay beside the code."""
     paragraphs = text.split("\n\n")[1:]
-    while paragraphs and not paragraphs[-1].startswith("    "):
-        paragraphs.pop()
-    return "\n\n".join(paragraphs)
+    if not (shown := [n for n, each in enumerate(paragraphs) if each.startswith("    ")]):
+        return ""
+    last = shown[0]
+    for number in shown[1:]:
+        if number - last <= 2 and (number - last == 1 or "becomes" in paragraphs[last + 1]):
+            last = number
+        else:
+            break
+    return "\n\n".join(paragraphs[: last + 1])
 
 
 def _shared_options(classes: Iterable[_Documented]) -> dict[str, Option]:
@@ -85,7 +108,7 @@ def _shared_options(classes: Iterable[_Documented]) -> dict[str, Option]:
 def _section(cls: _Documented, shared: dict[str, Option]) -> Iterator[str]:
     options = documented_options(cls)
     common = [each for each in options if shared.get(each.name) == each]
-    if common:
+    if common and cls.name in PIPELINES:
         yield ""
         yield "[Shared options](#shared-options): " + ", ".join(f"`{each.name}`" for each in common)
     own = [each for each in options if each not in common]
@@ -102,9 +125,9 @@ def _options(options: Iterable[Option]) -> Iterator[str]:
 
 _PASSES_HEAD = """
 Each pass is a flag of `opt` and an element of its pipelines, between any of upstream's passes. The
-first are pipelines, whose passes run in a row; the others stand in the order of the
-[forms](forms.md). Those with a link have an example or options below. Brackets behind an option
-have its type and its default.
+first are pipelines, whose passes run in a row, with their options; the others stand in the order of
+the [forms](forms.md). Those with a link have an example or options below, with types and defaults
+in brackets. `shard-opt --help=passes` has all options of each, and a line for each step.
 """
 
 
@@ -164,6 +187,8 @@ def _constants(source: str) -> Iterator[str]:
             continue
         value, text = statement.value, following.value
         if isinstance(value, ast.Constant) and isinstance(text, ast.Constant):
+            if _RUNTIMES.search(str(text.value)):
+                continue
             yield f"* `{value.value}`: {' '.join(str(text.value).split())}"
 
 

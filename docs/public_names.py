@@ -22,22 +22,26 @@ MODULES = {
     "shard_dialect.testing": ("testing", "`from shard_dialect import testing`"),
 }
 """Each public module, with how users write it."""
+_TAUGHT = {"shard_dialect.testing": "[Testing](testing.md) shows how to use these"}
+"""Modules whose names are listed alone."""
+_SHOWN = 5
+"""At most so many fields of a class are listed: `help` has those of a class with more."""
 _HEAD = """
 What stands here, and the command lines of `shard-opt`, `shard-run`, `shard-report` and
-`shard-prove`, is public: it changes by the rules below. Everything else in the package
-may change at any time. [As a library](library.md), [from JAX](jax.md), [from PyTorch](torch.md) and
-[testing](testing.md) show how these names are used; `help(sd.run)` has types and errors.
-The parameters of a class are its fields.
+`shard-prove`, is public; everything else in the package may change at any time.
+[As a library](library.md), [from JAX](jax.md), [from PyTorch](torch.md) and [testing](testing.md)
+show how these names are used; `help(sd.run)` has types and errors. The parameters of a class are
+its fields.
 
-**Versions.** Before 1.0 the second number of a version is raised where anything public changes so
-that a program that worked would not, the third by additions and mends; from 1.0 on these are the
-first and the others. Each change of what is public has a line in the `CHANGELOG.md`.
+**Versions.** Before 1.0 the second number of a version is raised where a program that worked would
+not, the third by additions and mends; from 1.0 on these are the first and the others. Each change
+of what is public has a line in the `CHANGELOG.md`.
 
-**Deprecations.** What is public is deprecated before it goes or changes its meaning: for one
-version, that is one second number, it still works, gives a `DeprecationWarning` that names what to
-use in its place, and stands under "Deprecated" in the `CHANGELOG.md`. Three things do not wait:
-results that were wrong, the text of messages, and what numbers a model of costs gives. Saved
-programs and `to_json` are read by the version that wrote them; for `--json`, see its `schema`.
+**Deprecations.** Before it goes or changes its meaning, what is public still works for one version
+(one second number), with a `DeprecationWarning` that names what to use in its place. Three things
+do not wait: results that were wrong, the text of messages, and what numbers a model of costs
+gives. Saved programs and `to_json` are read by the version that wrote them; for `--json`, see its
+`schema`.
 """
 
 
@@ -46,6 +50,10 @@ def public_page(notice: str) -> str:
     lines = [notice, "", "# Public names", "", _HEAD.strip()]
     for module, (short, title) in MODULES.items():
         lines += ["", f"## {title}", ""]
+        if module in _TAUGHT:
+            names = ", ".join(f"`{each}`" for each in sorted(_public(module), key=str.lower))
+            lines.append(f"{_TAUGHT[module]}: {names}")
+            continue
         for name in sorted(_public(module), key=str.lower):
             found, summary = _defined(module, name)
             signature, methods = _signature(found), _methods(found)
@@ -88,8 +96,8 @@ def _signature(node: ast.stmt) -> str:
     if not _is_dataclass(node):
         return ""
     own = _functions(node).get("__init__")
-    fields = _parameters(own) if own else ", ".join(_fields(node))
-    return f"({fields})" if fields else ""
+    fields = _parameters(own).split(", ") if own else list(_fields(node))
+    return f"({', '.join(fields) if len(fields) <= _SHOWN else '...'})" if fields else ""
 
 
 def _parameters(function: ast.FunctionDef) -> str:

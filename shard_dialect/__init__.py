@@ -20,152 +20,9 @@ if TYPE_CHECKING:
 
     from shard_dialect import jax as jax
     from shard_dialect import torch as torch
-    from shard_dialect.api import (
-        AUTO,
-        AutoOptions,
-        AutoResult,
-        Boundary,
-        CannotJudge,
-        Comparison,
-        CompiledProgram,
-        Costs,
-        DeviceModel,
-        Diagnostic,
-        DrawnSharding,
-        Efficiency,
-        Grid,
-        Instruments,
-        LocalOp,
-        Mutation,
-        NetworkLevel,
-        PartitionedOp,
-        Pass,
-        Program,
-        ProgramReport,
-        Proof,
-        Query,
-        Report,
-        ShardError,
-        Sharding,
-        ShardingRule,
-        ShardWarning,
-        Site,
-        annotate,
-        auto,
-        built_in,
-        communication,
-        compare,
-        compile,  # noqa: A004
-        error_at,
-        explain,
-        form,
-        gather,
-        join_shards,
-        listening,
-        load,
-        load_plugin,
-        make_context,
-        mutate,
-        mutations,
-        note_at,
-        parse,
-        plan_reshard,
-        prove,
-        read_collective,
-        read_program,
-        register_backend,
-        register_device_model,
-        register_dialect,
-        register_judge,
-        register_objective,
-        register_pass,
-        report,
-        report_html,
-        run,
-        run_pipeline,
-        scatter,
-        sharding_of,
-        sharding_rule,
-        show,
-        to_text,
-        warn,
-        what_if,
-    )
+    from shard_dialect.api import *  # noqa: F403
 
 __version__ = "0.2.0"
-
-__all__ = [
-    "AUTO",
-    "AutoOptions",
-    "AutoResult",
-    "Boundary",
-    "CannotJudge",
-    "Comparison",
-    "CompiledProgram",
-    "Costs",
-    "DeviceModel",
-    "Diagnostic",
-    "DrawnSharding",
-    "Efficiency",
-    "Grid",
-    "Instruments",
-    "LocalOp",
-    "Mutation",
-    "NetworkLevel",
-    "PartitionedOp",
-    "Pass",
-    "Program",
-    "ProgramReport",
-    "Proof",
-    "Query",
-    "Report",
-    "ShardError",
-    "ShardWarning",
-    "Sharding",
-    "ShardingRule",
-    "Site",
-    "annotate",
-    "auto",
-    "built_in",
-    "communication",
-    "compare",
-    "compile",
-    "error_at",
-    "explain",
-    "form",
-    "gather",
-    "join_shards",
-    "listening",
-    "load",
-    "load_plugin",
-    "make_context",
-    "mutate",
-    "mutations",
-    "note_at",
-    "parse",
-    "plan_reshard",
-    "prove",
-    "read_collective",
-    "read_program",
-    "register_backend",
-    "register_device_model",
-    "register_dialect",
-    "register_judge",
-    "register_objective",
-    "register_pass",
-    "report",
-    "report_html",
-    "run",
-    "run_pipeline",
-    "scatter",
-    "sharding_of",
-    "sharding_rule",
-    "show",
-    "to_text",
-    "warn",
-    "what_if",
-]
-
 
 _MODULES = ("jax", "torch")
 """Imported on first use: packages for the users of other frameworks."""
@@ -187,9 +44,13 @@ _WITHOUT_MLIR = {
 
 
 def _of_api(name: str) -> Any:
+    """What `api.__all__` names, or this list itself."""
     from importlib import import_module
 
-    return getattr(import_module(f"shard_dialect.{_WITHOUT_MLIR.get(name, 'api')}"), name)
+    module = import_module(f"shard_dialect.{_WITHOUT_MLIR.get(name, 'api')}")
+    if name not in (*_WITHOUT_MLIR, "__all__", *getattr(module, "__all__", ())):
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    return getattr(module, name)
 
 
 class _Package(ModuleType):
@@ -210,17 +71,21 @@ if not TYPE_CHECKING:  # to which a name that is not imported above is an error
 
     def __getattr__(name: str) -> object:
         from importlib import import_module
+        from importlib.util import find_spec
 
         if name in _MODULES:
             return import_module(f"shard_dialect.{name}")
-        if name not in __all__:
+        # Importers ask whether a module of the package is an attribute, and for names of their own:
+        # neither needs MLIR.
+        is_special = name.startswith("_") and name != "__all__"
+        if is_special or find_spec(f"shard_dialect.{name}") is not None:
             raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
         globals()[name] = value = _of_api(name)
         return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted({*globals(), *_of_api("__all__")})
 
 
 def _show_modules_in_notebooks() -> None:

@@ -129,7 +129,7 @@ def _check_op(op: ir.Operation, shardings: Shardings) -> None:
 
 def _check_annotation(op: ir.Operation, shardings: Shardings) -> None:
     type_ = op.operands[0].type
-    sharding = annotation_ops.annotation_in(op, "sharding", type_, shardings).sharding
+    sharding = annotation_ops.annotation_in(op, type_, shardings).sharding
     unknown = sum(size is None for each in (*sharding.halos, *sharding.offsets) for size in each)
     if unknown != len(op.operands) - 1:
         raise ShardingError(
@@ -160,7 +160,7 @@ def _check_sub_cluster(op: ir.Operation, shardings: Shardings) -> None:
 
 
 def _check_grid_query(op: ir.Operation, shardings: Shardings) -> None:
-    grid = shardings.grid(annotation_ops.grid_named_by(op, "cluster"))
+    grid = shardings.grid(annotation_ops.grid_named_by(op))
     for axis in named_axes(op) or ():
         if axis >= grid.rank:
             raise ShardingError(f"asks for axis {axis}, which is not in grid {grid}")
@@ -259,7 +259,7 @@ def _check_manual(op: ir.Operation, shardings: Shardings) -> None:
     from_local = op.name == "mesh.to_global"
     source, target = op.operands[0].type, op.results[0].type
     local, full = (source, target) if from_local else (target, source)
-    annotation = annotation_ops.annotation_in(op, "sharding", full, shardings)
+    annotation = annotation_ops.annotation_in(op, full, shardings)
     grid = shardings.grid(annotation.grid)
     manual = _axes_of(i64_array(ints(op.attributes["manual_axes"])), grid)
     _check_is_in_computation(op)

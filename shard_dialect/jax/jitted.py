@@ -25,7 +25,7 @@ from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import walk
 from shard_dialect.jax.jax_internals import Partition, on_mesh, partitioned_by, pjit_of_jax
 from shard_dialect.jax.partition_module import partition_module, partition_read, read_module
-from shard_dialect.jax.proven_partition import Proven, proven_by
+from shard_dialect.jax.proving import Proven, proven_by
 from shard_dialect.proof.prove import Proof
 from shard_dialect.search.auto import AutoOptions, AutoResult, auto
 

@@ -5,6 +5,17 @@ A concatenation on shards is one, too: each device selects the elements of its s
     %r = concat(%x, %y)           of 5 and 3 elements: the second device has elements 4 to 7
     %a, %b                        %x and %y with halos, each as large as the shard of the result
     %r = where index < 1 %a, elsewhere %b
+
+What lies further away is exchanged, in rounds of boxes:
+
+    rounds: keep [0:3]; device 1 sends its first element to device 0, which puts it at 3
+      becomes, on all devices
+    %whole = zeros, with room behind what is read
+    %kept = extract %x[0] [3]                 %0 = insert %kept into %whole[0]
+    %sent = extract %x[0] [1]
+    %got = "mesh.collective_permute"(%sent) {permutation = [-1, 0]}
+    %1 = insert %got into %0[%at]             at 3, or in the room
+    %read = extract %1[0] [4]
 """
 
 from __future__ import annotations
@@ -13,16 +24,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from shard_dialect.collectives import NOBODY
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.building.loops_and_masks import as_index, switch_at
-from shard_dialect.ir.building.reductions import identity_value
+from shard_dialect.ir.building.reductions import identity_tensor, identity_value
 from shard_dialect.model import Reduction, ShardingRule, Window, Windows
 from shard_dialect.model.rule import Role
-from shard_dialect.model.windows import Reading
-from shard_dialect.ops.exchanges import exchanged
+from shard_dialect.model.windows import Reading, Round
 from shard_dialect.ops.factors import Factors, Kind, Query
-from shard_dialect.ops.partitioned_op import PartitionedOp, device_indices
+from shard_dialect.ops.partitioned_op import PartitionedOp, Shard, device_indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +147,14 @@ def _padded(value: ir.Value, window: Window, outside: tuple[int, int]) -> ir.Val
 
 
 def padding_of(
-    partitioned: PartitionedOp, operand: int, dim: int, global_padding: tuple[int, int]
+    partitioned: PartitionedOp, dim: int, global_padding: tuple[int, int]
 ) -> tuple[int, int]:
-    """The padding before and after the elements of dimension `dim` that a device's windows read.
+    """The padding around what a device's windows read in dimension `dim` of the first operand.
 
-    `global_shape` is the padding of the global op, for a dimension that is not split.
+    `global_padding` is the padding of the global op, for a dimension that is not split.
     """
     for window in partitioned.rule.windows:
-        if (window.operand, window.dim) == (operand, dim):
+        if (window.operand, window.dim) == (0, dim):
             reading = _reading(partitioned, window)
             return (reading.lead, reading.trail) if reading else global_padding
     return global_padding
@@ -202,3 +213,37 @@ def partition_joined(partitioned: PartitionedOp, dim: int) -> None:
             value = switch_at(value, operand, dim, at)
     op.results[0].replace_all_uses_with(value)
     op.erase()
+
+
+def exchanged(
+    value: ir.Value,
+    shard: Shard,
+    dim: int,
+    rounds: Sequence[Round],
+    count: int,
+    *,
+    fill: Reduction = "sum",
+) -> ir.Value:
+    """The `count` elements of dimension `dim` that this device reads, from the shards `value`.
+
+    A box may begin before what is read, or end after it, and a device that gets none puts what it
+    has in its place behind all, so there is room on both sides. Where boxes overlap, the later one
+    holds. What no box has is the identity of `fill`.
+    """
+    devices = shard.devices[dim]
+    first = max((-box.put_at for each in rounds for box in each.boxes), default=0)
+    first, room = max(first, 0), max((each.size for each in rounds), default=0)
+    shape = list(value.type.shape)
+    shape[dim] = first + count + room
+    whole = identity_tensor(fill, build.resized(value.type, shape))
+    for each in rounds:
+        taken, put, to = [0] * devices, [first + count] * devices, [NOBODY] * devices
+        for box in each.boxes:
+            taken[box.sender], to[box.sender] = box.taken_at, box.receiver
+            put[box.receiver] = first + box.put_at
+        sent = build.extract_slice(value, shard.index(dim, taken), each.size, dim)
+        moved = sent if each.stays else shard.permuted(dim, to, sent)
+        if len(rounds) == 1 and each.size == count and set(put) == {first}:
+            return moved  # it is all that is read
+        whole = build.insert_slice_at(whole, moved, dim, shard.index(dim, put))
+    return build.extract_slice(whole, first, count, dim)

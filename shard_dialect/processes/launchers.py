@@ -142,15 +142,15 @@ def launched_by(
     return next((each for each in alike if each.job), found[0] if found else None)
 
 
-def end_job(environment: Environment = os.environ) -> None:
+def end_job() -> None:
     """Ask the launcher, if there is a way, to end every rank, and itself with status 1.
 
     Hydra ends the others when one has ended, and exits with the status that it ended them with. A
     message as of MPI_Abort makes that 1.
     """
-    if not ends_by_itself(environment) and environment.get("PMI_FD", "").isdecimal():
+    if not ends_by_itself() and os.environ.get("PMI_FD", "").isdecimal():
         with suppress(OSError):  # it may be ending already
-            os.write(int(environment["PMI_FD"]), b"cmd=abort exitcode=1\n")
+            os.write(int(os.environ["PMI_FD"]), b"cmd=abort exitcode=1\n")
 
 
 def ends_by_itself(environment: Environment = os.environ) -> bool:

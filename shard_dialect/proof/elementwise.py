@@ -692,9 +692,7 @@ def _drawn(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     key = m.field.key("function", op.function)
     arguments = [m.elements(each) for each in m.aligned(values)]
     drawn = m.field.drawn(key, *arguments)
-    if op.type.is_float:
-        return Value(drawn, True)
-    if op.type.is_bit:
+    if op.type.is_float or op.type.is_bit:
         return Value(drawn, True)
     return Value(m.as_integers(drawn, op.type, 16), False)
 

@@ -411,7 +411,7 @@ def _reduce_window(family: Family, op: Op) -> None:
     for a, b in zip(given, made, strict=False):
         family.same(given[0], a)
         family.same(made[0], b)
-    along = _relate_windows(family, op, given[0], made[0], "window_dilations")
+    along = _relate_windows(family, op, given[0], made[0])
     _relate_sum(family, op, 0, len(op.types) == 1 and combiner(op.body) == "add", along)
 
 
@@ -419,14 +419,14 @@ def _reduce_window(family: Family, op: Op) -> None:
 def _select_and_scatter(family: Family, op: Op) -> None:
     (given, source, _), (made,) = family.operands(op), family.results(op)
     family.same(given, made)
-    _relate_windows(family, op, given, source, "window_dilations")
+    _relate_windows(family, op, given, source)
 
 
-def _relate_windows(family: Family, op: Op, given: Dims, made: Dims, dilation: str) -> list[Term]:
+def _relate_windows(family: Family, op: Op, given: Dims, made: Dims) -> list[Term]:
     """The same for windows that an attribute has."""
     sizes = listed(op, "window_dimensions", [1] * len(given))
     windows = [family.factors.new(size) for size in sizes]
-    shapes = _shapes(op, "base_dilations", dilation, len(given))
+    shapes = _shapes(op, "base_dilations", "window_dilations", len(given))
     family.change_numbers(op, "window_dimensions", list(zip(sizes, windows, strict=True)))
     return [
         _relate_window(family, *each) for each in zip(given, windows, made, shapes, strict=True)

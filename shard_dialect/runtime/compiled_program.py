@@ -34,8 +34,8 @@ Backend = Literal["devices", "mpi", "mpi4py", "torch", "xla"] | type[LocalExecut
 Form = Literal["annotated", "propagated", "distributed", "local", "lowered", "stablehlo"]
 _PIPELINES: dict[Form, str] = {
     "annotated": "import",
-    "propagated": ",".join(steps_before("split-reductions", "spmd")),
-    "distributed": ",".join(steps_before("partition", "spmd")),
+    "propagated": ",".join(steps_before("split-reductions")),
+    "distributed": ",".join(steps_before("partition")),
     "local": "spmd",
     "lowered": "spmd,lower",
     "stablehlo": "spmd,lower{target=stablehlo}",

@@ -19,15 +19,15 @@ def any_grid(rng: Random, shapes: Sequence[Shape] = GRIDS) -> Grid:
     return Grid("g", rng.choice(shapes))
 
 
-def any_grids(rng: Random, shapes: Sequence[Shape] = GRIDS) -> list[Grid]:
+def any_grids(rng: Random) -> list[Grid]:
     """A grid `@g`, sometimes a grid `@h` of fewer devices, or of all in another shape or order."""
-    first = any_grid(rng, shapes)
+    first = any_grid(rng)
     if not chance(rng, 0.4):
         return [first]
-    smaller = [each for each in shapes if prod(each) < first.size]
+    smaller = [each for each in GRIDS if prod(each) < first.size]
     if smaller and chance(rng, 0.4):
         return [first, Grid("h", rng.choice(smaller))]
-    shape = rng.choice([each for each in shapes if prod(each) == first.size])
+    shape = rng.choice([each for each in GRIDS if prod(each) == first.size])
     devices = rng.sample(range(first.size), first.size) if chance(rng, 0.4) else ()
     return [first, Grid("h", shape, device_ids=tuple(devices))]
 

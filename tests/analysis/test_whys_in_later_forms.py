@@ -120,7 +120,7 @@ def test_both_sides_of_a_local_collective_are_followed(tmp_path: Path) -> None:
 def inferred_beside_typed(text: str) -> Iterator[tuple[object, object]]:
     """For each collective the sharding of its operand: as the local form tells, and as it was."""
     module = sd.parse(text)
-    sd.run_pipeline(module, steps_before("partition", "spmd"))
+    sd.run_pipeline(module, steps_before("partition"))
     typed = {}
     with module.context:
         for number, op in enumerate(walk(module.operation)):

@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 
 import shard_dialect as sd
 from shard_dialect.errors import ShardError
-from shard_dialect.jax.xla_partition import xla_partition
+from shard_dialect.jax.proving import xla_partition
 
 
 def mesh() -> Mesh:

@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 import shard_dialect as sd
 from shard_dialect.jax import jitted
 from shard_dialect.jax.partition_module import partition_module
-from shard_dialect.jax.proven_partition import Proven
+from shard_dialect.jax.proving import Proven
 
 X, W1, W2 = (
     np.random.default_rng(0).random(shape, np.float32) for shape in ((8, 16), (16, 64), (64, 16))

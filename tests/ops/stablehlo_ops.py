@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from shard_dialect.testing.samples.stablehlo_text import joining
+from shard_dialect.testing.samples.stablehlo_samples import joining
 
 Shape = Sequence[int]
 SIZES = (1, 2, 3, 4, 6)

@@ -115,7 +115,7 @@ func.func @main(%x: tensor<8x6xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>}
 
 
 def test_a_bundle_computes_the_same() -> None:
-    apart, _ = passed(MOMENTS, ",".join(steps_before("bundle-collectives", "spmd")))
+    apart, _ = passed(MOMENTS, ",".join(steps_before("bundle-collectives")))
     bundled, _ = passed(MOMENTS, "spmd")
     assert [text.count("shard.all_reduce") for text in (apart, bundled)] == [3, 1]
     assert run_and_check(MOMENTS, "spmd,lower").passed

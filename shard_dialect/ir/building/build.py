@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import prod
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir, linalg_queries
+from shard_dialect.ir.walk import operations
 
 
 def create(
@@ -35,6 +36,37 @@ def redirect(uses: Sequence[ir.OpOperand], value: ir.Value) -> None:
     """Replace the operands in `uses` by `value`."""
     for use in uses:
         use.owner.operands[use.operand_number] = value
+
+
+def without_carried(
+    loop: ir.Operation, dropped: Collection[int], inits: Sequence[ir.Value]
+) -> ir.Operation:
+    """Write a loop anew in front of it, which does not carry the values of these numbers.
+
+    `inits` are the operands of `loop`, which is left without blocks. Nothing in it but its end
+    reads what is dropped. The last operands, arguments of blocks, and results are what it carries.
+    """
+    count = len(loop.results)
+
+    def kept(values: Sequence[ir.Value]) -> list[ir.Value]:
+        first = len(values) - count
+        return [value for at, value in enumerate(values) if at - first not in dropped]
+
+    types = [result.type for result in kept(loop.results)]
+    attributes = {each.name: each.attr for each in loop.attributes}
+    with ir.InsertionPoint(loop), loop.location:
+        new = create(loop.name, types, kept(inits), attributes, len(loop.regions))
+    end = operations(loop.regions[len(loop.regions) - 1].blocks[0])[-1]
+    with ir.InsertionPoint(end), end.location:
+        create(end.name, [], kept(end.operands))
+    end.erase()
+    for old, region in zip(list(loop.regions), new.regions, strict=True):
+        block = old.blocks[0]
+        first = len(block.arguments) - count
+        for number in sorted(dropped, reverse=True):
+            block.erase_argument(first + number)
+        block.append_to(region)
+    return new
 
 
 def annotate(

@@ -68,7 +68,7 @@ def read_annotation(op: ir.Operation, shardings: Shardings) -> AnnotationOp | No
     """The annotation of `op`, or `None` if it is no annotation op. Raises `ShardingError`."""
     if op.name not in OPS:
         return None
-    annotation = annotation_in(op, "sharding", op.operands[0].type, shardings)
+    annotation = annotation_in(op, op.operands[0].type, shardings)
     if len(op.operands) > 1:
         annotation = _with_constants(annotation, list(op.operands)[1:])
     if op.name == "mesh.reshard":
@@ -125,9 +125,9 @@ def binds(op: ir.Operation) -> Literal["value", "users"] | None:
     return "value" if is_of_value else "users"
 
 
-def annotation_in(op: ir.Operation, key: str, type_: ir.Type, shardings: Shardings) -> Annotation:
-    """The annotation in attribute `key`, for a value of `type_`. Raises `ShardingError`."""
-    attribute = op.attributes[key]
+def annotation_in(op: ir.Operation, type_: ir.Type, shardings: Shardings) -> Annotation:
+    """The annotation in the op's `sharding`, for a value of `type_`. Raises `ShardingError`."""
+    attribute = op.attributes["sharding"]
     if is_sharding(attribute):
         return shardings.read_annotation(attribute, rank_of(type_))
     annotation = read_notation(default_grid(op), attribute, rank_of(type_))
@@ -188,9 +188,9 @@ def cluster_name(function: ir.Operation) -> str:
     return symbol(function.attributes["mesh_cluster"])
 
 
-def grid_named_by(op: ir.Operation, key: str) -> str:
-    """The grid that the op's attribute `key` names, or the default."""
-    return symbol(op.attributes[key]) if key in op.attributes else default_grid(op)
+def grid_named_by(op: ir.Operation) -> str:
+    """The grid that the op's `cluster` names, or the default."""
+    return symbol(op.attributes["cluster"]) if "cluster" in op.attributes else default_grid(op)
 
 
 def default_grid(op: ir.Operation) -> str:
@@ -243,7 +243,7 @@ def outside_value(op: ir.Operation) -> ir.Value:
 
 def boundary_of(op: ir.Operation, shardings: Shardings) -> ManualBoundary:
     """The manual boundary of a boundary op. Raises `ShardingError`."""
-    annotation = annotation_in(op, "sharding", outside_value(op).type, shardings)
+    annotation = annotation_in(op, outside_value(op).type, shardings)
     return ManualBoundary(
         annotation, tuple(ints(op.attributes["manual_axes"])), shardings.grid(annotation.grid)
     )

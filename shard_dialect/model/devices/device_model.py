@@ -327,7 +327,7 @@ def _check(data: Mapping[str, Any]) -> None:
     levels = data.get("network", [])
     are_tables = isinstance(levels, list) and all(isinstance(each, dict) for each in levels)
     _expect(are_tables, "'network'", "a list of tables", levels)
-    _expect_text(data, "name", where)
+    _expect_name(data, where)
     for each in data["flops"]:
         _expect_positive(data["flops"], each, "[flops]")
     _expect_positive(memory, "bytes", "[memory]")
@@ -348,7 +348,7 @@ def _check_level(data: Mapping[str, Any], where: str) -> None:
     is_count = devices is None or (type(devices) is int and devices > 0)
     _expect(is_count, f"'devices' of {where}", "a positive integer", devices)
     _expect(isinstance(ring, bool), f"'ring' of {where}", "true or false", ring)
-    _expect_text(data, "name", where)
+    _expect_name(data, where)
     _expect_positive(data, "bytes_per_second", where)
     _expect_positive(data, "latency", where, least=0)
 
@@ -385,8 +385,8 @@ def _expect(holds: bool, what: str, expected: str, found: object) -> None:
         raise ShardError(f"{what} must be {expected}, found {value_text(found)}")
 
 
-def _expect_text(data: Mapping[str, Any], key: str, where: str) -> None:
-    _expect(isinstance(data[key], str), f"'{key}' of {where}", "a string", data[key])
+def _expect_name(data: Mapping[str, Any], where: str) -> None:
+    _expect(isinstance(data["name"], str), f"'name' of {where}", "a string", data["name"])
 
 
 def _expect_positive(

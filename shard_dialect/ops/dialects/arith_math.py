@@ -103,7 +103,7 @@ ARITH: dict[str, OpRecord] = {
     ),
     "constant": _record(
         "constant",
-        Later("testing.samples.arith_math_samples:constant"),
+        Later("testing.samples.elementwise_samples:constant"),
         python=_CONSTANT,
         stablehlo=_stablehlo("constant_of"),
     ),
@@ -152,7 +152,7 @@ ARITH: dict[str, OpRecord] = {
         "f32 f8E8M0FNU -> f4E2M1FN | %0, %1 : $0, $1 to $r", "", not_run=_UPSTREAM
     ),
     "select": _record(
-        "select", Later("testing.samples.arith_math_samples:select"), partial=chooses
+        "select", Later("testing.samples.elementwise_samples:select"), partial=chooses
     ),
     "shli": _record("left", "i32 3", stablehlo=_stablehlo("on_unsigned", "shift_left")),
     "shrsi": _record("right", "i32 3"),

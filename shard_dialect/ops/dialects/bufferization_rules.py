@@ -19,24 +19,24 @@ def materialize_in_destination(query: Query) -> ShardingRule | None:
 
 
 def _global(name: str) -> OpRecord:
-    sample = Later("testing.samples.bufferization_samples:global_", (name,))
+    sample = Later("testing.samples.tensor_samples:global_", (name,))
     return OpRecord(no_factors, sample=sample, not_run="nothing lowers globals of tensors")
 
 
 def _buffer(name: str) -> OpRecord:
-    sample = Later("testing.samples.bufferization_samples:buffer", (name,))
+    sample = Later("testing.samples.tensor_samples:buffer", (name,))
     return OpRecord(no_factors, sample=sample, not_run="a program is lowered from tensors alone")
 
 
 RECORDS: dict[str, OpRecord] = {
     "bufferization.alloc_tensor": OpRecord(
         elementwise,
-        sample=Later("testing.samples.bufferization_samples:alloc_tensor"),
+        sample=Later("testing.samples.tensor_samples:alloc_tensor"),
         stablehlo=Later("passes.lower.to_stablehlo.stablehlo_slices:allocated"),
     ),
     "bufferization.materialize_in_destination": OpRecord(
         materialize_in_destination,
-        sample=Later("testing.samples.bufferization_samples:materialize"),
+        sample=Later("testing.samples.tensor_samples:materialize"),
         lowering=Later("passes.lower.expansions.upstream_workarounds:materialize"),
         stablehlo=Later("passes.lower.to_stablehlo.stablehlo_slices:same"),
         traits=Trait.MOVES,

@@ -110,7 +110,7 @@ RECORDS: dict[str, OpRecord] = {
             for name, loops_of in _CONTRACTIONS.items()
         },
         **{
-            name: _record(sample=Later("testing.samples.linalg_window_samples:windowed", (name,)))
+            name: _record(sample=Later("testing.samples.linalg_samples:windowed", (name,)))
             for name in (*_CONVOLUTIONS, *_POOLINGS)
         },
         **{

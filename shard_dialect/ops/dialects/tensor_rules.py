@@ -138,8 +138,7 @@ def partition_pad(partitioned: PartitionedOp) -> None:
     """Set the padding of a shard; where the dimension is split, halos hold the padding."""
     low, high = (_static(partitioned.op, f"static_{end}") for end in ("low", "high"))
     ends = [
-        padding_of(partitioned, 0, dim, each)
-        for dim, each in enumerate(zip(low, high, strict=True))
+        padding_of(partitioned, dim, each) for dim, each in enumerate(zip(low, high, strict=True))
     ]
     for name, padding in zip(("low", "high"), zip(*ends, strict=True), strict=False):
         partitioned.op.attributes[f"static_{name}"] = ir.DenseI64ArrayAttr.get(list(padding))

@@ -81,7 +81,7 @@ def partition_pad(partitioned: PartitionedOp) -> None:
     padding = shape_in(partitioned.op.operands[1])
     if padding:
         pairs = list(zip(padding[::2], padding[1::2], strict=True))
-        ends = [padding_of(partitioned, 0, dim, each) for dim, each in enumerate(pairs)]
+        ends = [padding_of(partitioned, dim, each) for dim, each in enumerate(pairs)]
         set_shape(partitioned.op, 1, [size for each in ends for size in each])
 
 

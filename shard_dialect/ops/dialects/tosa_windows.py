@@ -171,7 +171,7 @@ def partition_padding(partitioned: PartitionedOp) -> None:
     after: list[int] = []
     for number in range(len(before) // 2):
         low, high = before[2 * number : 2 * number + 2]
-        after += padding_of(partitioned, 0, number + 1, (low, high))
+        after += padding_of(partitioned, number + 1, (low, high))
     partitioned.op.attributes["pad"] = ir.DenseI64ArrayAttr.get(after)
 
 

@@ -212,7 +212,7 @@ def _partition_windows(partitioned: PartitionedOp, dims: Any) -> None:
         size = partitioned.result.global_shape[count]
         kind = _spatial_kind(along, left.global_shape[dim], size, is_reversed=is_reversed)
         here = right.shape[dims.kernel_spatial_dimensions[at]]
-        padding.append(padding_of(partitioned, 0, dim, (along.low, along.high)))
+        padding.append(padding_of(partitioned, dim, (along.low, along.high)))
         strides.append(max(here - 1, 1) if kind == "batch" else along.stride)
         bases.append(here if kind == "batch" else along.base)
         if kind == "kernel":
@@ -228,7 +228,7 @@ _WIDENED = expansion("upstream_workarounds:widen_unsigned")
 RECORDS: dict[str, OpRecord] = {
     "convolution": OpRecord(
         convolution,
-        sample=sample("convolution", file="stablehlo_window"),
+        sample=sample("convolution"),
         partition=partition_convolution,
         padding=identities,
         partial=scales,

@@ -279,8 +279,7 @@ def partition_pad(partitioned: PartitionedOp) -> None:
     """Set the padding of a shard; where the dimension is split, halos hold the padding."""
     lows, highs = (integers(partitioned.op, name) for name in _PADDING[:2])
     ends = [
-        padding_of(partitioned, 0, dim, each)
-        for dim, each in enumerate(zip(lows, highs, strict=True))
+        padding_of(partitioned, dim, each) for dim, each in enumerate(zip(lows, highs, strict=True))
     ]
     for name, padding in zip(_PADDING, zip(*ends, strict=True), strict=False):
         partitioned.op.attributes[name] = ir.DenseI64ArrayAttr.get(list(padding))

@@ -158,7 +158,7 @@ _SIGNED_STARTS = expansion("gather_scatter_loops:signed_starts")
 RECORDS: dict[str, OpRecord] = {
     "dynamic_slice": OpRecord(
         dynamic_slice,
-        sample=sample("dynamic_slice", file="stablehlo_indexing"),
+        sample=sample("dynamic_slice"),
         partition=partition_dynamic_slice,
         padding=identities,
         partial=moves,
@@ -168,7 +168,7 @@ RECORDS: dict[str, OpRecord] = {
     ),
     "dynamic_update_slice": OpRecord(
         dynamic_update_slice,
-        sample=sample("dynamic_update_slice", file="stablehlo_indexing"),
+        sample=sample("dynamic_update_slice"),
         partition=partition_dynamic_update_slice,
         partial=inserts,
         lowering=_SIGNED_STARTS,

@@ -214,7 +214,7 @@ _SIGNED_STARTS = expansion("gather_scatter_loops:signed_starts")
 RECORDS: dict[str, OpRecord] = {
     "gather": OpRecord(
         gather,
-        sample=sample("gather", file="stablehlo_indexing"),
+        sample=sample("gather"),
         partition=Later("ops.stablehlo.gather_scatter:partition_gather"),
         padding=anything,
         partial=moves,
@@ -224,7 +224,7 @@ RECORDS: dict[str, OpRecord] = {
     ),
     "scatter": OpRecord(
         scatter,
-        sample=sample("scatter", file="stablehlo_indexing"),
+        sample=sample("scatter"),
         partition=Later("ops.stablehlo.gather_scatter:partition_scatter"),
         padding=identities_of_updates,
         partial=combines,

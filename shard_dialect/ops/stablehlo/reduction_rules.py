@@ -201,7 +201,7 @@ def reduce_window(query: Query) -> ShardingRule | None:
 def partition_reduce_window(partitioned: PartitionedOp) -> None:
     """Set the padding of a shard; where the dimension is split, halos hold the padding."""
     padding = [
-        padding_of(partitioned, 0, dim, (along.low, along.high))
+        padding_of(partitioned, dim, (along.low, along.high))
         for dim, along in enumerate(_windows(partitioned.op))
     ]
     write_padding(partitioned.op, padding)
@@ -293,7 +293,7 @@ RECORDS: dict[str, OpRecord] = {
     ),
     "reduce_window": OpRecord(
         reduce_window,
-        sample=sample("reduce_window", file="stablehlo_window"),
+        sample=sample("reduce_window"),
         partition=partition_reduce_window,
         lowering=expansion("upstream_workarounds:without_elements"),
         operations=arithmetic.reduce_window,
@@ -302,7 +302,7 @@ RECORDS: dict[str, OpRecord] = {
     ),
     "select_and_scatter": OpRecord(
         select_and_scatter,
-        sample=sample("select_and_scatter", file="stablehlo_window"),
+        sample=sample("select_and_scatter"),
         partition=partition_select_and_scatter,
         lowering=expansion("gather_scatter_loops:keep"),
         loops=expansion("gather_scatter_loops:select_and_scatter"),

@@ -22,7 +22,7 @@ from math import prod
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
-from shard_dialect.ir.building.build import create, is_constant, splat_value
+from shard_dialect.ir.building.build import is_constant, splat_value, without_carried
 from shard_dialect.ir.reading.constants import counter_of
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.ops import rule_of
@@ -248,28 +248,17 @@ def _drop_carried(loop: ir.Operation, numbers: set[int]) -> None:
 
 def _without(loop: ir.Operation, numbers: set[int]) -> None:
     """Replace a loop by one that does not carry these of its operands, which it only passes on."""
-    kept = [number for number in range(len(loop.operands)) if number not in numbers]
-    inits = [loop.operands[number] for number in sorted(numbers)]
-    with ir.InsertionPoint(loop), loop.location:
-        types = [loop.results[number].type for number in kept]
-        operands = [loop.operands[number] for number in kept]
-        new = create(_WHILE, types, operands, regions=2)
     body = loop.regions[1].blocks[0]
     *_, end = operations(body)
-    dropped = [end.operands[number] for number in sorted(numbers)]
-    with ir.InsertionPoint(end), end.location:
-        create(end.name, [], [end.operands[number] for number in kept])
-    end.erase()
-    for value in dropped:
+    for number in numbers:
+        value, end.operands[number] = end.operands[number], body.arguments[number]
         if not isinstance(value.owner, ir.Block):
             value.owner.operation.erase()
-    for old, region in zip(list(loop.regions), new.regions, strict=True):
-        block = old.blocks[0]
-        for number in sorted(numbers, reverse=True):
-            block.erase_argument(number)
-        block.append_to(region)
-    for result, number in zip(new.results, kept, strict=True):
-        loop.results[number].replace_all_uses_with(result)
+    inits = [loop.operands[number] for number in sorted(numbers)]
+    new = without_carried(loop, numbers, list(loop.operands))
+    kept = (result for number, result in enumerate(loop.results) if number not in numbers)
+    for old, result in zip(kept, new.results, strict=True):
+        old.replace_all_uses_with(result)
     loop.erase()
     for value in inits:
         is_made = not isinstance(value.owner, ir.Block)

@@ -175,9 +175,9 @@ def steps_of(pipeline: Steps) -> tuple[str, ...]:
     return tuple(map(str, _read(pipeline, Instruments())[0]))
 
 
-def steps_before(last: str, pipeline: str) -> tuple[str, ...]:
-    """The passes of a pipeline that run before the pass `last`."""
-    return tuple(takewhile(lambda step: step.partition("{")[0] != last, steps_of(pipeline)))
+def steps_before(last: str) -> tuple[str, ...]:
+    """The passes of `spmd` that run before the pass `last`."""
+    return tuple(takewhile(lambda step: step.partition("{")[0] != last, steps_of("spmd")))
 
 
 def _read(pipeline: Steps, instruments: Instruments) -> tuple[tuple[Node, ...], bool]:

@@ -191,7 +191,7 @@ def write_device_collective(
         return
     with ir.InsertionPoint(op), op.location:
         if op.name == "mesh.idx":
-            grid = shardings.grid(grid_named_by(op, "cluster"))
+            grid = shardings.grid(grid_named_by(op))
             results = [_index(queried_axes(op, grid), grid)]
         elif op.name == "stablehlo.partition_id":
             results = [_rank(op.results[0].type, grid)]

@@ -112,28 +112,12 @@ class _Sharing:
 
     def rebuild(self) -> None:
         """Write the loop anew, without the values that are carried no more."""
-        loop = self.loop
-        dropped = {self._at(number, self.inits) for number in self.kept}
+        new = build.without_carried(self.loop, self.kept, self.inits)
         stays = [number for number in range(self.count) if number not in self.kept]
-        inits = [v for at, v in enumerate(self.inits) if at not in dropped]
-        types = [loop.results[number].type for number in stays]
-        attributes = {each.name: each.attr for each in loop.attributes}
-        with ir.InsertionPoint(loop), loop.location:
-            new = build.create(loop.name, types, inits, attributes, len(self.blocks))
-        for block, region in zip(self.blocks, new.regions, strict=True):
-            count = len(block.arguments)
-            for number in sorted(self.kept, reverse=True):
-                block.erase_argument(count - self.count + number)
-            block.append_to(region)
-        gone = {self._at(number, self.end.operands) for number in self.kept}
-        with ir.InsertionPoint(self.end), self.end.location:
-            ends = [value for at, value in enumerate(self.end.operands) if at not in gone]
-            build.create(self.end.name, [], ends)
-        self.end.erase()
-        for number, result in enumerate(loop.results):
+        for number, result in enumerate(self.loop.results):
             stands = self.kept.get(number, number)
             result.replace_all_uses_with(new.results[stays.index(stands)])
-        loop.erase()
+        self.loop.erase()
 
 
 @dataclass(frozen=True)

@@ -8,5 +8,4 @@ annotations_on_stages  annotations, moved from the grid to the stages
 timetable              when each stage works on each microbatch
 write_loops            loops over ticks, in which all stages work
 microbatch_ops         the ops that take a batch apart, and put it together
-join_parts             sums of parts of one tensor, as updates of it
 """

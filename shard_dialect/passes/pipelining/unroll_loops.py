@@ -163,16 +163,11 @@ def _to_slice(op: ir.Operation) -> None:
         if not are_disjoint(at, update.type.shape, starts, sizes):
             break
         source = source.owner.operands[0]
-    attributes = {
-        "start_indices": ir.DenseI64ArrayAttr.get(starts),
-        "limit_indices": ir.DenseI64ArrayAttr.get(list(map(add, starts, sizes))),
-        "strides": ir.DenseI64ArrayAttr.get([1] * len(starts)),
-    }
-    if SHARDINGS in op.attributes:
-        attributes[SHARDINGS] = op.attributes[SHARDINGS]
     with ir.InsertionPoint(op), op.location:
-        made = build.create("stablehlo.slice", [op.results[0].type], [source], attributes)
-    op.results[0].replace_all_uses_with(made.results[0])
+        made = hlo.slice_(source, starts, sizes, [1] * len(starts))
+    if made is not source and SHARDINGS in op.attributes:
+        made.owner.attributes[SHARDINGS] = op.attributes[SHARDINGS]
+    op.results[0].replace_all_uses_with(made)
     op.erase()
 
 

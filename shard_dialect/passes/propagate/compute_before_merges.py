@@ -288,12 +288,12 @@ def _listing(name: str) -> _Renumber:
     return renumber
 
 
-def _naming(name: str, read: Callable[[ir.Operation], int] | None = None) -> _Renumber:
-    """For an attribute that is the number of a dimension of the first operand, as `read` says."""
+def _dimension(read: Callable[[ir.Operation], int]) -> _Renumber:
+    """For `dimension`, the number of a dimension of the first operand, as `read` says."""
 
     def renumber(op: ir.Operation, operands: Sequence[_Dims], _: Sequence[_Dims]) -> _Attributes:
-        (dim,) = operands[0].of_dim(read(op) if read else integer(op, name))
-        return {name: ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)}
+        (dim,) = operands[0].of_dim(read(op))
+        return {"dimension": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)}
 
     return renumber
 
@@ -343,14 +343,14 @@ _ONE_ELEMENT = _for_each(
     window_dimensions=1, window_strides=1, base_dilations=1, window_dilations=1
 )
 _ATTRIBUTES: Mapping[str, _Renumber] = {
-    "stablehlo.concatenate": _naming("dimension"),
+    "stablehlo.concatenate": _dimension(lambda op: integer(op, "dimension")),
     "stablehlo.dot_general": _dot_general,
     "stablehlo.pad": _for_each(edge_padding_low=0, edge_padding_high=0, interior_padding=0),
     "stablehlo.reduce": _listing("dimensions"),
     "stablehlo.reduce_window": _reduce_window,
     "stablehlo.reverse": _listing("dimensions"),
     "stablehlo.slice": _for_each(start_indices=0, limit_indices=None, strides=1),
-    "stablehlo.sort": _naming("dimension", sorted_dim),
+    "stablehlo.sort": _dimension(sorted_dim),
     "stablehlo.transpose": _listing("permutation"),
     _BROADCAST: _broadcast_in_dim,
 }

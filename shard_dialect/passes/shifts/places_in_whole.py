@@ -92,10 +92,9 @@ class FramedOps:
         type_: ir.Type | None = None,
     ) -> ir.Value:
         """An op of one result, which has the type `type_`, or that of the first operand."""
-        listed = {SHARDINGS: ir.ArrayAttr.get([self._attribute(frame)])}
         type_ = type_ if type_ is not None else operands[0].type
-        op = create(name, [type_], operands, {**(attributes or {}), **listed})
-        return self._known(op.results[0], frame)
+        op = create(name, [type_], operands, {**(attributes or {})})
+        return self._annotated(op.results[0], frame)
 
     def copied(
         self,
@@ -109,16 +108,13 @@ class FramedOps:
         for number, operand in enumerate(operands):
             new.operands[number] = operand
         new.results[0].set_type(resized(op.results[0].type, frame.shape))
-        listed = {SHARDINGS: ir.ArrayAttr.get([self._attribute(frame)])}
-        for name, attribute in {**attributes, **listed}.items():
+        for name, attribute in attributes.items():
             new.attributes[name] = attribute
-        return self._known(new.results[0], frame)
+        return self._annotated(new.results[0], frame)
 
     def constant(self, value: ir.Value, frame: Frame) -> ir.Value:
         """The constant that repeats the element of `value`."""
-        result = constant_like(value, resized(value.type, frame.shape))
-        result.owner.attributes[SHARDINGS] = ir.ArrayAttr.get([self._attribute(frame)])
-        return self._known(result, frame)
+        return self._annotated(constant_like(value, resized(value.type, frame.shape)), frame)
 
     def shifted(self, value: ir.Value, shifts: Iterable[tuple[int, int]], frame: Frame) -> ir.Value:
         """`value` moved along each dimension by a number of elements."""
@@ -141,22 +137,23 @@ class FramedOps:
             where = self._builder(dim, frame).between(frame.shape, first, end, where)
         if where is None:
             return inside
-        return self.create("stablehlo.select", frame, [where, inside, outside], None, inside.type)
+        return self._annotated(hlo.select(where, inside, outside), frame)
 
     def padded(
         self, value: ir.Value, low: Sequence[int], high: Sequence[int], frame: Frame
     ) -> ir.Value:
         """`value` between zeros, `low` before it and `high` after it."""
         zero = hlo.number(0, ir.RankedTensorType.get([], value.type.element_type))
-        lists = {"edge_padding_low": low, "edge_padding_high": high}
-        lists["interior_padding"] = [0] * len(low)
-        widths = {name: ir.DenseI64ArrayAttr.get(list(each)) for name, each in lists.items()}
-        type_ = resized(value.type, frame.shape)
-        return self.create("stablehlo.pad", frame, [value, zero], widths, type_)
+        return self._annotated(hlo.pad(value, zero, low, high, [0] * len(low)), frame)
 
     def _builder(self, dim: int, frame: Frame) -> ShiftBuilder:
         attribute, line = self._attribute(frame), self._attribute(frame.of_dims([dim]))
         return ShiftBuilder(dim, attribute, attribute, line, None)
+
+    def _annotated(self, made: ir.Value, frame: Frame) -> ir.Value:
+        """The result of a new op, which gets its annotation."""
+        made.owner.attributes[SHARDINGS] = ir.ArrayAttr.get([self._attribute(frame)])
+        return self._known(made, frame)
 
     def _known(self, value: ir.Value, frame: Frame) -> ir.Value:
         self.of[value] = frame.sharding

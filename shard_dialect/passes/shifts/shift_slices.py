@@ -31,7 +31,7 @@ from math import prod
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
-from shard_dialect.ir.building.build import create, resized
+from shard_dialect.ir.building.build import create
 from shard_dialect.ir.function import form_of, functions_of, is_private
 from shard_dialect.ir.grids import erase_cluster
 from shard_dialect.ir.mesh.attributes import RULE, SHARDINGS
@@ -406,22 +406,15 @@ class _Function:
             return
         (attribute,) = op.attributes[SHARDINGS]
         annotation = _without(self.shardings.read_annotation(attribute, len(counts)), dim)
-        shardings = {SHARDINGS: ir.ArrayAttr.get([self.shardings.write(annotation)])}
+        shardings = ir.ArrayAttr.get([self.shardings.write(annotation)])
         with ir.InsertionPoint(op), op.location:
             index = ir.RankedTensorType.get([], ir.IntegerType.get_signless(64))
             starts = [hlo.number(begin, index) for begin in begins]
-            lengths = {"slice_sizes": ir.DenseI64ArrayAttr.get(counts), **shardings}
-            type_ = resized(result.type, counts)
-            found = create("stablehlo.dynamic_slice", [type_], [value, *starts], lengths).results[0]
+            found = hlo.dynamic_slice(value, starts, counts)
+            found.owner.attributes[SHARDINGS] = shardings
             if counts != list(picked):
-                bounds = ([0] * len(counts), counts, strides)
-                names = ("start_indices", "limit_indices", "strides")
-                attributes = {
-                    name: ir.DenseI64ArrayAttr.get(each)
-                    for name, each in zip(names, bounds, strict=True)
-                }
-                operands, attributes = [found], {**attributes, **shardings}
-                found = create("stablehlo.slice", [result.type], operands, attributes).results[0]
+                found = hlo.slice_(found, [0] * len(counts), picked, strides)
+                found.owner.attributes[SHARDINGS] = shardings
         self._replace(op, found)
         self.unused[result] = op
 

@@ -99,7 +99,7 @@ def _replace(module: ir.Operation, by: Mapping[str, _Replacement]) -> None:
 def _grid_of(op: ir.Operation) -> str:
     """The name of the grid that an op asks about."""
     if op.name in GRID_QUERIES:
-        return grid_named_by(op, "cluster")
+        return grid_named_by(op)
     return grid_name(_sharding_op(op) if op.name == _SHARD_SHAPE else op)
 
 

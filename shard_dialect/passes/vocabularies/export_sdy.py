@@ -289,15 +289,13 @@ class _Exporter:
     def _crossing(self, op: ir.Operation, side: int) -> str:
         """The annotation that a `to_local` or `to_global` has for the global tensor."""
         global_type = (op.operands[0] if side == 0 else op.results[0]).type
-        return self._text(annotation_in(op, "sharding", global_type, self.shardings))
+        return self._text(annotation_in(op, global_type, self.shardings))
 
     def _manual_axes(self, crossings: Sequence[ir.Operation], axes: Sequence[int]) -> ir.Attribute:
         names = []
         for op in crossings:
             global_type = (op.operands[0] if op.name == "mesh.to_local" else op.results[0]).type
-            grid = self.shardings.grid(
-                annotation_in(op, "sharding", global_type, self.shardings).grid
-            )
+            grid = self.shardings.grid(annotation_in(op, global_type, self.shardings).grid)
             if grid.rank:
                 names = [grid.axis_name(axis) for axis in axes]
                 break

@@ -52,7 +52,7 @@ _NOWHERE = (
     "every value is one that the program of --reference has, too, as --spmd makes it: no op of "
     "the local form is to blame"
 )
-_TO_DISTRIBUTED = steps_before("partition", "spmd")
+_TO_DISTRIBUTED = steps_before("partition")
 
 
 @dataclass(frozen=True)

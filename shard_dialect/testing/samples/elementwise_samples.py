@@ -6,7 +6,7 @@
     f32 f32 -> i1 | olt, %0, %1 : $0 | text of ops before
 
 What follows `|` stands behind the name of the op, or is its attributes; of ops of your own dialect
-the generic form is written.
+the generic form is written. Two ops of `arith` are no text of their records.
 """
 
 from __future__ import annotations
@@ -91,3 +91,23 @@ _DIALECTS: dict[str, tuple[Callable[[_Types, Draws], Sample], int]] = {
     "tosa": (_tosa, 1),
 }
 """The function that writes the ops of a dialect, and their least rank."""
+
+
+def select(draws: Draws) -> Sample:
+    x = draws.any()
+    if draws.chance(0.3):
+        text = "%p = tensor.extract %0[] : $0\n%r = arith.select %p, %1, %2 : $r"
+        return Sample.of("arith.select", [Tensor((), "i1"), x, x], text, [x])
+    text = "%r = arith.select %0, %1, %2 : $0, $r"
+    return Sample.of("arith.select", [x.of("i1"), x, x], text, [x])
+
+
+def constant(draws: Draws) -> Sample:
+    rows, columns = (draws.size() for _ in range(2))
+    values = (
+        "2.0"
+        if draws.chance(0.3)
+        else [[float(row * columns + column) for column in range(columns)] for row in range(rows)]
+    )
+    result = Tensor((rows, columns))
+    return Sample.of("arith.constant", [], f"%r = arith.constant dense<{values}> : $r", [result])

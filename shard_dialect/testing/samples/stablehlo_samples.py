@@ -1,14 +1,58 @@
-"""Samples of StableHLO's ops; those with windows or indices have files of their own."""
+"""Samples of StableHLO's ops, as text in the generic form."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
 from shard_dialect.testing.random_draws import Draws, listed
 from shard_dialect.testing.sample import Sample, Tensor
-from shard_dialect.testing.samples.stablehlo_text import IDENTITIES, compare, hlo, joining
+
+
+def hlo(
+    name: str,
+    operands: Sequence[Tensor],
+    results: Sequence[Tensor],
+    attributes: str = "",
+    region: str = "",
+    constants: Mapping[int, str] | None = None,
+) -> Sample:
+    """A sample of `"stablehlo.name"` in generic form; `constants` replaces some operands."""
+    return Sample.generic(f"stablehlo.{name}", operands, results, attributes, region, constants)
+
+
+IDENTITIES = {
+    ("add", "f32"): "0.0", ("multiply", "f32"): "1.0", ("maximum", "f32"): "0xFF800000",
+    ("minimum", "f32"): "0x7F800000", ("add", "i32"): "0", ("multiply", "i32"): "1",
+    ("maximum", "i32"): "-2147483648", ("minimum", "i32"): "2147483647", ("and", "i1"): "true",
+    ("or", "i1"): "false", ("add", "ui32"): "0", ("multiply", "ui8"): "1", ("maximum", "ui32"): "0",
+    ("minimum", "ui16"): "65535", ("minimum", "ui64"): "18446744073709551615", ("or", "ui32"): "0",
+    ("add", "complex<f32>"): "(0.0, 0.0)", ("multiply", "complex<f64>"): "(1.0, 0.0)",
+}  # fmt: skip
+"""By ops and elements, what changes nothing."""
+
+
+def joining(name: str, element: str = "f32", count: int = 1) -> str:
+    """A region that joins its arguments in pairs, by the op `name`."""
+    type_ = f"tensor<{element}>"
+    arguments = ", ".join(f"%x{number}: {type_}" for number in range(2 * count))
+    lines = "\n".join(
+        f"%y{number} = stablehlo.{name} %x{number}, %x{number + count} : {type_}"
+        for number in range(count)
+    )
+    result = ", ".join(f"%y{number}" for number in range(count))
+    types = ", ".join([type_] * count)
+    return f"\n^bb0({arguments}):\n{lines}\nstablehlo.return {result} : {types}\n"
+
+
+def compare(direction: str, element: str = "f32", count: int = 1) -> str:
+    """A region that compares the first of its pairs of arguments."""
+    arguments = ", ".join(f"%x{number}: tensor<{element}>" for number in range(2 * count))
+    return (
+        f"\n^bb0({arguments}):\n%p = stablehlo.compare {direction}, %x0, %x1 : "
+        f"(tensor<{element}>, tensor<{element}>) -> tensor<i1>\nstablehlo.return %p : tensor<i1>\n"
+    )
 
 
 def arithmetic(name: str, *others: Any) -> Sample:
@@ -331,3 +375,139 @@ def custom_call(draws: Draws) -> Sample:
     x = Tensor((draws.size(), 4, 4))
     target = draws.pick("annotate_device_placement", "mhlo.erf", "Cholesky", "MoveToHost")
     return hlo("custom_call", [x], [x], f'call_target_name = "{target}"')
+
+
+_KINDS = ((3, 1, 1, 1), (2, 2, 0, 0), (1, 1, 0, 0), (3, 2, 1, 0), (1, 2, 0, 0))
+"""A window's size, its stride, and the padding in front and behind."""
+
+
+def _read(result: int, window: int, stride: int, low: int, high: int) -> int:
+    """The size that windows go over to make `result`."""
+    return (result - 1) * stride + window - low - high
+
+
+def _padding(pads: list[tuple[int, int]]) -> str:
+    return f"padding = dense<{[list(each) for each in pads]}> : tensor<{len(pads)}x2xi64>"
+
+
+def convolution(draws: Draws) -> Sample:
+    """In any layout, of one or two dimensions in space."""
+    space = [draws.pick(*_KINDS) for _ in range(draws.number(1, 2))]
+    letters = [str(number) for number in range(len(space))]
+    result_type = {letter: draws.size() for letter in letters}
+    groups = draws.pick(1, 1, 2)
+    batch, inputs, outputs = draws.pick(2, 4, 3), draws.pick(4, 3), groups * draws.pick(4, 3)
+    tensors = [
+        {"b": batch, "f": groups * inputs},
+        {"i": inputs, "o": outputs},
+        {"b": batch, "f": outputs} | result_type,
+    ]
+    for letter, kind in zip(letters, space, strict=True):
+        tensors[0][letter] = _read(result_type[letter], *kind)
+        tensors[1][letter] = kind[0]
+    layouts = [[list(each)[number] for number in draws.order(len(each))] for each in tensors]
+    element = draws.pick("f32", "f32", "i32", "ui32", "complex<f32>")
+    x, kernel, result = (
+        Tensor(tuple(sizes[letter] for letter in layout), element)
+        for sizes, layout in zip(tensors, layouts, strict=True)
+    )
+    names = [f"[{', '.join(layout)}]" for layout in layouts]
+    attributes = (
+        f"dimension_numbers = #stablehlo.conv<{names[0]}x{names[1]}->{names[2]}>, "
+        f"window_strides = {listed(kind[1] for kind in space)}, "
+        f"{_padding([kind[2:] for kind in space])}, "
+        f"batch_group_count = 1 : i64, feature_group_count = {groups} : i64"
+    )
+    return hlo("convolution", [x, kernel], [result], attributes)
+
+
+def reduce_window(draws: Draws) -> Sample:
+    kinds = [draws.pick(*_KINDS, (1, 1, 0, 0)) for _ in range(draws.number(1, 3))]
+    result = Tensor(tuple(draws.size() for _ in kinds))
+    x = Tensor(tuple(_read(size, *kind) for size, kind in zip(result.shape, kinds, strict=True)))
+    (name, element), start = draws.pick(*IDENTITIES.items())
+    if draws.chance(0.3):
+        name, element, start = "add", "f32", "1.0"
+    attributes = (
+        f"window_dimensions = {listed(kind[0] for kind in kinds)}, "
+        f"window_strides = {listed(kind[1] for kind in kinds)}, "
+        f"{_padding([kind[2:] for kind in kinds])}"
+    )
+    operands, region = [x.of(element), Tensor((), element)], joining(name, element)
+    return hlo("reduce_window", operands, [result.of(element)], attributes, region, {1: start})
+
+
+def select_and_scatter(draws: Draws) -> Sample:
+    kinds = [
+        draws.pick((2, 2, 0, 0), (1, 1, 0, 0), (3, 1, 0, 0), (1, 2, 0, 0), (3, 2, 0, 0))
+        for _ in range(draws.number(1, 2))
+    ]
+    source = Tensor(tuple(draws.size() for _ in kinds))
+    dims = zip(source.shape, kinds, strict=True)
+    x = Tensor(tuple(max(_read(size, *kind), size * kind[1]) for size, kind in dims))
+    attributes = (
+        f"window_dimensions = {listed(kind[0] for kind in kinds)}, "
+        f"window_strides = {listed(kind[1] for kind in kinds)}"
+    )
+    regions = compare("GE") + "}, {" + joining("add")
+    return hlo("select_and_scatter", [x, source, Tensor(())], [x], attributes, regions, {2: "0.0"})
+
+
+_SECOND = "\n^bb0(%x: tensor<f32>, %y: tensor<f32>):\nstablehlo.return %y : tensor<f32>\n"
+
+
+def _table(draws: Draws) -> tuple[Tensor, Tensor, int, int, Tensor]:
+    """A table, indices into a dimension of it, which one, how many at once, and the result."""
+    table = draws.any(least=1)
+    dim = draws.dim(table)
+    batch = [draws.size() for _ in range(draws.number(1, 1 if len(table.shape) > 2 else 2))]
+    count = draws.pick(1, 1, 1, min(2, table.shape[dim]))
+    read = table.sized(dim, count) if count > 1 else table.without(dim)
+    return table, Tensor((*batch, 1), "i32"), dim, count, Tensor((*batch, *read.shape))
+
+
+def gather(draws: Draws) -> Sample:
+    table, indices, dim, count, result = _table(draws)
+    batch = len(indices.shape) - 1
+    window = list(range(batch, len(result.shape)))
+    attributes = (
+        f"dimension_numbers = #stablehlo.gather<offset_dims = {window}, "
+        f"collapsed_slice_dims = {[dim] if count == 1 else []}, start_index_map = [{dim}], "
+        f"index_vector_dim = {batch}>, slice_sizes = {listed(table.sized(dim, count).shape)}"
+    )
+    return hlo("gather", [table, indices], [result], attributes)
+
+
+def scatter(draws: Draws) -> Sample:
+    table, indices, dim, count, update = _table(draws)
+    batch = len(indices.shape) - 1
+    attributes = (
+        "scatter_dimension_numbers = #stablehlo.scatter<"
+        f"update_window_dims = {list(range(batch, len(update.shape)))}, "
+        f"inserted_window_dims = {[dim] if count == 1 else []}, "
+        f"scatter_dims_to_operand_dims = [{dim}], index_vector_dim = {batch}>"
+    )
+    name, element = draws.pick(*IDENTITIES)
+    region = joining(name, element)
+    if draws.chance(0.3):
+        region, element = _SECOND, "f32"
+    table, update = table.of(element), update.of(element)
+    return hlo("scatter", [table, indices, update], [table], attributes, region)
+
+
+def _slice_of(draws: Draws) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """A tensor, one that is a part of it, and where it begins."""
+    x = draws.any(least=1)
+    slice_ = Tensor(tuple(draws.pick(size, draws.number(1, size)) for size in x.shape))
+    return x, slice_, [Tensor((), "i32")] * len(x.shape)
+
+
+def dynamic_slice(draws: Draws) -> Sample:
+    x, slice_, positions = _slice_of(draws)
+    attributes = f"slice_sizes = {listed(slice_.shape)}"
+    return hlo("dynamic_slice", [x, *positions], [slice_], attributes)
+
+
+def dynamic_update_slice(draws: Draws) -> Sample:
+    x, slice_, positions = _slice_of(draws)
+    return hlo("dynamic_update_slice", [x, slice_, *positions], [x])
