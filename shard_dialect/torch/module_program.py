@@ -27,7 +27,7 @@ from shard_dialect.torch.graph.forward_and_backward import SAVED, Part
 from shard_dialect.torch.graph.index_checks import IndexCheck
 from shard_dialect.torch.graph.tensor_trees import Leaves, Tensor
 from shard_dialect.torch.lower_module import ENTRY, Backward, LoweredModule, entry_of
-from shard_dialect.torch.plans.placement_lists import placements_of, sayable
+from shard_dialect.torch.plans.placement_lists import ByAxis, placements_of, sayable
 from shard_dialect.torch.rank_tensors import PlacedTensor, RankTensors, on_ranks
 
 
@@ -157,10 +157,11 @@ def make_sayable(lowered: LoweredModule) -> tuple[list[Sharding], dict[str, Shar
             for entry, each in zip(entries, types, strict=True):
                 own = shardings.read(entry[SHARDING], each.rank) if SHARDING in entry else None
                 name = next(names)
-                plain = _said(lowered, name, own, tuple(each.shape))
+                given = lowered.placed.given.get(name, {})
+                plain = _said(lowered, name, own, tuple(each.shape), given)
                 if name in stored:
                     propagated[name] = plain
-                    plain = _said(lowered, name, stored[name], tuple(each.shape))
+                    plain = _said(lowered, name, stored[name], tuple(each.shape), {})
                 entry[SHARDING] = shardings.write(plain)
                 found.append(plain)
             set_boundary(function, key, entries)
@@ -168,10 +169,10 @@ def make_sayable(lowered: LoweredModule) -> tuple[list[Sharding], dict[str, Shar
 
 
 def _said(
-    lowered: LoweredModule, name: str, own: Sharding | None, shape: Sequence[int]
+    lowered: LoweredModule, name: str, own: Sharding | None, shape: Sequence[int], given: ByAxis
 ) -> Sharding:
     """The nearest sharding of an argument or a result that torch's placements can say."""
-    plain = sayable(own, shape, lowered.grid, lowered.placed.given.get(name, {}))
+    plain = sayable(own, shape, lowered.grid, given)
     if name in lowered.flat.complex_names:  # both parts of a number stay together
         return replace(plain, split_axes=(*plain.split_axes[:-1], ()))
     return plain

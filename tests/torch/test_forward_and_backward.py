@@ -250,3 +250,7 @@ def test_gradients_are_summed_along_the_batch_and_not_along_what_is_saved_in_par
     reduced = [each for each in backward.entries if each.kind in ("reduce_scatter", "all_reduce")]
     assert reduced
     assert not any("tp" in str(each.axes) for each in reduced), program.backward.compiled.report
+    held = {each.name: each.placements for each in program.results if each.name.startswith(SAVED)}
+    read = {each.name: each.placements for each in program.backward.arguments}
+    assert {name: read[name] for name in held} == held  # else ranks gather them between the two
+    assert [Shard(0), Shard(0)] in held.values()
