@@ -203,7 +203,7 @@ def _timed(step: Callable[[], Any]) -> float:
 def _rank(rank: int, port: int, names: Sequence[str], steps: int) -> None:
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
+    torch.set_num_threads(1)  # as torchrun does: ranks share the cores
     dist.init_process_group("gloo", rank=rank, world_size=RANKS)
     mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
     for name in names:
@@ -231,7 +231,6 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=10, help="of each")
     parser.add_argument("--port", type=int, default=29511)
     given = parser.parse_args()
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun does: ranks share the cores
     print("| ms | ours, least | DTensor, least | ours, median | DTensor, median | ratios | |")
     print("|---|---|---|---|---|---|---|", flush=True)
     torch.multiprocessing.spawn(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from shard_dialect.abi.tensor_types import Array, TensorType
+from shard_dialect.backends.cpu.products import ONE_THREAD
 from shard_dialect.backends.xla.xla_devices import XlaExecutable
 from shard_dialect.errors import ShardError, as_symbol, check_one_of
 from shard_dialect.ir.context import make_context
@@ -203,12 +205,18 @@ class CompiledProgram:
     def _drawn(self, seed: int) -> list[Array]:
         return drawn_inputs(self._source, self.program, seed)
 
+    def share_memory(self, other: CompiledProgram) -> None:
+        """Compute in the memory of the other program, where they do not run at the same time."""
+        if isinstance(self._executable, Executable) and isinstance(other._executable, Executable):
+            self._executable.share_memory(other._executable)
+
     def run_shards(self, shards: Sequence[Sequence[Array]]) -> list[list[Array]]:
         """The shards of the results, for those of the arguments, of each device of this process.
 
         Shards have the local shapes of `program`: where a sharding is uneven, they are padded.
         """
-        return self.world.run(self._executable, shards)
+        with ONE_THREAD if self.program.devices > 1 else nullcontext():
+            return self.world.run(self._executable, shards)
 
     def _run(self, inputs: Sequence[Array]) -> list[list[Array]]:
         return self.run_shards([self.program.scatter(inputs, rank) for rank in self.world.ranks])

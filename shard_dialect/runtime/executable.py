@@ -55,17 +55,34 @@ class Results:
         return np.frombuffer(memoryview(holder), self._type.dtype).reshape(self._type.shape)
 
 
+class Arenas:
+    """The memory that programs compute in, of which each device has one."""
+
+    def __init__(self) -> None:
+        self._free: list[Array] = []
+
+    def take(self, size: int) -> Array:
+        """Memory of this many bytes at least; a larger one takes the place of one too small."""
+        with suppress(IndexError):  # another thread may take the last one
+            memory = self._free.pop()
+            if len(memory) >= size:
+                return memory
+        return _aligned(size)
+
+    def give_back(self, memory: Array) -> None:
+        """Take it again for another run."""
+        self._free.append(memory)
+
+
 class Frame:
     """The arguments of one call: pointers to the buffers, and behind them that to the arena."""
 
-    def __init__(self, count: int, arena: int) -> None:
-        self._arena = _aligned(arena)
+    def __init__(self, count: int) -> None:
         self._pointers = np.zeros(count + 1, np.int64)
         # The engine calls with pointers to the arguments; the only one is the pointer to pointers.
         self._argument = np.array([self._pointers.ctypes.data], np.int64)
         self._slots = np.array([self._argument.ctypes.data], np.int64)
         self.address = self._slots.ctypes.data
-        self._pointers[count] = _address_of(self._arena)
 
     def point_at(self, arrays: Sequence[Array]) -> None:
         """Let the code compute on these arrays."""
@@ -132,6 +149,7 @@ class Executable:
         self.program = code.program
         self._results = [Results(each.local) for each in self.program.results]
         self._frames: list[Frame] = []
+        self._arenas = Arenas()
         self._is_bound = not self.program.handles
         self._device = threading.local()
         rank = ctypes.CFUNCTYPE(ctypes.c_int64)(lambda: self._device.communicator.rank)
@@ -162,11 +180,13 @@ class Executable:
         outputs = [each.take() for each in self._results]
         frame = self._free_frame()
         arrays = [np.ascontiguousarray(array) for array in inputs]
-        frame.point_at([*arrays, *outputs])
+        arena = self._arenas.take(self.code.arena)
+        frame.point_at([*arrays, *outputs, arena])
         self._device.communicator = communicator
         self._device.error = None
         self._entry(frame.address)
         self._frames.append(frame)
+        self._arenas.give_back(arena)
         if self._device.error is not None:
             raise self._device.error
         return outputs
@@ -175,7 +195,11 @@ class Executable:
         with suppress(IndexError):  # another thread may take the last one
             return self._frames.pop()
         count = len(self.program.arguments) + len(self.program.results)
-        return Frame(count, self.code.arena)
+        return Frame(count)
+
+    def share_memory(self, other: Executable) -> None:
+        """Compute in the memory of the other program, which runs before or after this one."""
+        self._arenas = other._arenas
 
     def answer(self, work: Callable[[CallingCommunicator], None]) -> None:
         """Do what the code calls back for; an exception must not leave a C callback."""

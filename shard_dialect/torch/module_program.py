@@ -27,7 +27,7 @@ from shard_dialect.torch.graph.forward_and_backward import SAVED, Part
 from shard_dialect.torch.graph.index_checks import IndexCheck
 from shard_dialect.torch.graph.tensor_trees import Leaves, Tensor
 from shard_dialect.torch.lower_module import ENTRY, Backward, LoweredModule, entry_of
-from shard_dialect.torch.plans.placement_lists import placements_of, sayable
+from shard_dialect.torch.plans.placement_lists import ByAxis, placements_of, sayable
 from shard_dialect.torch.rank_tensors import PlacedTensor, RankTensors, on_ranks
 
 
@@ -92,7 +92,9 @@ class ModuleProgram:
         grid = self.derivative.placed.grid
         saved = {each.name: each.sharding for each in self.results if each.name in self.propagated}
         placed |= {name: placements_of(each, grid) for name, each in self.propagated.items()}
-        return ModuleProgram.of(self.derivative.lowered(placed, saved), {})
+        found = ModuleProgram.of(self.derivative.lowered(placed, saved), {})
+        found.compiled.share_memory(self.compiled)
+        return found
 
     def takes(self, arguments: Leaves, state: State | None, shapes: bool) -> bool:
         """Whether it is for such arguments; without `shapes`, ones of other shapes, too.
@@ -157,10 +159,11 @@ def make_sayable(lowered: LoweredModule) -> tuple[list[Sharding], dict[str, Shar
             for entry, each in zip(entries, types, strict=True):
                 own = shardings.read(entry[SHARDING], each.rank) if SHARDING in entry else None
                 name = next(names)
-                plain = _said(lowered, name, own, tuple(each.shape))
+                given = lowered.placed.given.get(name, {})
+                plain = _said(lowered, name, own, tuple(each.shape), given)
                 if name in stored:
                     propagated[name] = plain
-                    plain = _said(lowered, name, stored[name], tuple(each.shape))
+                    plain = _said(lowered, name, stored[name], tuple(each.shape), {})
                 entry[SHARDING] = shardings.write(plain)
                 found.append(plain)
             set_boundary(function, key, entries)
@@ -168,10 +171,10 @@ def make_sayable(lowered: LoweredModule) -> tuple[list[Sharding], dict[str, Shar
 
 
 def _said(
-    lowered: LoweredModule, name: str, own: Sharding | None, shape: Sequence[int]
+    lowered: LoweredModule, name: str, own: Sharding | None, shape: Sequence[int], given: ByAxis
 ) -> Sharding:
     """The nearest sharding of an argument or a result that torch's placements can say."""
-    plain = sayable(own, shape, lowered.grid, lowered.placed.given.get(name, {}))
+    plain = sayable(own, shape, lowered.grid, given)
     if name in lowered.flat.complex_names:  # both parts of a number stay together
         return replace(plain, split_axes=(*plain.split_axes[:-1], ()))
     return plain

@@ -5,7 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
+import shard_dialect as sd
 from shard_dialect.backends.cpu import products
+from shard_dialect.runtime.communicators.world import InProcess
 from tests.runtime.alone import run_on
 
 SIZES = {"b": 2, "c": 3, "m": 4, "n": 5, "k": 6, "l": 2, "p": 3}
@@ -75,3 +77,34 @@ def test_numpy_carries_a_blas_here() -> None:
     assert products.gemm("f32")
     assert products.gemm("f64")
     assert products.gemm("i32") is None
+
+
+@pytest.mark.parametrize("said", ["", "2"])
+def test_devices_do_not_compete_by_threads_of_products(
+    said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless the environment says otherwise; the caller's own products are as before."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    if said:
+        monkeypatch.setenv("OMP_NUM_THREADS", said)
+    threads, found = products._threads, []
+    before = threads("get")()
+    monkeypatch.setattr(InProcess, "run", lambda *_: found.append(threads("get")()))
+    text = """
+shard.grid @mesh(shape = 2)
+func.func @main(%x: tensor<4xf32> {mesh.sharding = #mesh.shard<@mesh, [[0]]>}) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
+}
+"""
+    program = sd.compile(sd.parse(text))
+    threads("set")(2)
+    try:
+        program.run_shards([])
+        with products.ONE_THREAD:
+            program.run_shards([])
+            found.append(threads("get")())
+        assert threads("get")() == 2
+    finally:
+        threads("set")(before)
+    assert found == [2 if said else 1] * 3

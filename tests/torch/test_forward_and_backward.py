@@ -250,3 +250,19 @@ def test_gradients_are_summed_along_the_batch_and_not_along_what_is_saved_in_par
     reduced = [each for each in backward.entries if each.kind in ("reduce_scatter", "all_reduce")]
     assert reduced
     assert not any("tp" in str(each.axes) for each in reduced), program.backward.compiled.report
+    held = {each.name: each.placements for each in program.results if each.name.startswith(SAVED)}
+    read = {each.name: each.placements for each in program.backward.arguments}
+    assert {name: read[name] for name in held} == held  # else ranks gather them between the two
+    assert [Shard(0), Shard(0)] in held.values()
+
+
+def test_all_programs_of_a_module_compute_in_the_memory_of_the_largest() -> None:
+    own = Layers()
+    f = partitioned(own)
+    equal_steps(f, own)
+    (program,) = f._engine.programs
+    found = [each.compiled._executable for each in (program, program.backward)]
+    sizes = [each.code.arena for each in found]
+    assert found[0]._arenas is found[1]._arenas
+    assert all(len(each) >= max(sizes) for each in found[0]._arenas._free)
+    assert len(found[0]._arenas._free) <= MESH.size

@@ -16,12 +16,14 @@ adding to it:
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache, cmp_to_key
 from math import prod
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 
@@ -99,11 +101,13 @@ def _only_reads(op: ir.Operation, value: ir.Value) -> bool:
 _ROW_MAJOR, _NO_TRANSPOSE, _TRANSPOSE = 101, 111, 112
 _LETTERS = {"f32": "s", "f64": "d"}
 _THREADS = (
-    "scipy_openblas_set_num_threads64_",
-    "openblas_set_num_threads64_",
-    "scipy_openblas_set_num_threads",
-    "openblas_set_num_threads",
+    "scipy_openblas_{}_num_threads64_",
+    "openblas_{}_num_threads64_",
+    "scipy_openblas_{}_num_threads",
+    "openblas_{}_num_threads",
 )
+_SAID = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"
+"""Where the user says how many threads a product has."""
 _SYMBOLS = ("scipy_cblas_{}gemm64_", "cblas_{}gemm64_", "scipy_cblas_{}gemm", "cblas_{}gemm")
 
 
@@ -117,16 +121,46 @@ def _library() -> ctypes.CDLL | None:
     return None
 
 
+def _threads(verb: str) -> Callable[..., int]:
+    """OpenBLAS's function that gets or sets the number of threads of a product."""
+    found = (getattr(_library(), name.format(verb), None) for name in _THREADS)
+    return next(filter(None, found), lambda *_: 1)
+
+
 def use_one_thread() -> None:
     """Run products on the calling thread, in the whole process.
 
     Devices are threads, or processes beside each other, so more threads would only compete.
     """
-    for name in _THREADS:
-        function = getattr(_library(), name, None)
-        if function is not None:
-            function(1)
-            return
+    _threads("set")(1)
+
+
+class OneThread(AbstractContextManager[None]):
+    """Within `with`, products are as after `use_one_thread`, unless the environment says how many.
+
+    Several threads may be within it: the last one to leave restores what was.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._before = Lock(), 0, 1
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._before = _threads("get")()
+                if not any(name in os.environ for name in _SAID):
+                    use_one_thread()
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                _threads("set")(self._before)
+
+
+ONE_THREAD = OneThread()
+"""Of this process, which has one BLAS."""
 
 
 @cache
