@@ -64,7 +64,7 @@ def count(path: Path) -> Ours:
 
 
 def _count(module: ir.Module) -> Ours:
-    before = steps_before("partition", "spmd")
+    before = steps_before("partition")
     unsharded = _products(module)
     devices = 1
     try:

@@ -62,7 +62,7 @@ class Decoder:
     splits_state: bool = True  # the weights and moments along the data axis
     gathers_layers: bool = False  # the weights of a layer where it is computed, not all at first
     keeps: tuple[str, ...] | None = ()  # what the backward pass finds of a layer, or None for all
-    block: tuple[int, int] | None = None  # of queries and keys that attend at once; all if None
+    block: int | None = None  # of tokens that attend at once; all if None
 
     @property
     def rounds(self) -> int:
@@ -134,120 +134,185 @@ def attention(decoder: Decoder, query: jax.Array, key: jax.Array, value: jax.Arr
     if decoder.block is not None:
         mixed = attended_in_blocks(decoder.block, grouped, key, value)
     else:
-        positions = jnp.arange(length)
-        scores = scored(grouped, key, positions.reshape(decoder.grid[2], -1), positions)
-        mixed = mixed_by(jax.nn.softmax(scores), value)
+        at = jnp.arange(length)
+        scores = jnp.einsum("bpqngd,bknd->bpqngk", grouped, key).astype(jnp.float32)
+        hidden = at.reshape(decoder.grid[2], -1, 1, 1, 1) < at
+        weights = jax.nn.softmax(jnp.where(hidden, -1e9, scores * width**-0.5)).astype(value.dtype)
+        mixed = jnp.einsum("bpqngk,bknd->bpqngd", weights, value)
     return mixed.astype(query.dtype).reshape(query.shape)
 
 
-def scored(query: jax.Array, key: jax.Array, at: jax.Array, key_at: jax.Array) -> jax.Array:
-    """The scores [batch, part, queries, groups, heads, keys] of queries and keys at positions."""
-    scores = jnp.einsum("bpqngd,bknd->bpqngk", query, key).astype(jnp.float32)
-    hidden = jnp.where(at[:, :, None, None, None] >= key_at, 0.0, -1e9)
-    return scores * key.shape[-1] ** -0.5 + hidden
+def order_of(parts: int, length: int, block: int) -> np.ndarray:
+    """The blocks of the sequence as the parts hold them: [parts, pairs, 2].
+
+    A block of the first half of the sequence is beside one of the second, so that each pair attends
+    to as many blocks: 0 and 7 to 1 and 8, 1 and 6 to 2 and 7.
+    """
+    count = length // block
+    first = np.arange(count // 2).reshape(parts, -1)
+    return np.stack([first, count - 1 - first], -1)
 
 
-def mixed_by(weights: jax.Array, value: jax.Array) -> jax.Array:
-    """The values, mixed by these weights."""
-    return jnp.einsum("bpqngk,bknd->bpqngd", weights.astype(value.dtype), value)
-
-
-def in_blocks(x: jax.Array, axis: int, size: int) -> jax.Array:
-    """Blocks of this size of an axis, one after another."""
-    shape = (*x.shape[:axis], -1, size, *x.shape[axis + 1 :])
-    return jnp.moveaxis(x.reshape(shape), axis, 0)
-
-
-def joined(blocks: jax.Array, axis: int) -> jax.Array:
-    """What `in_blocks` has taken apart."""
-    x = jnp.moveaxis(blocks, 0, axis)
-    return x.reshape(*x.shape[:axis], -1, *x.shape[axis + 2 :])
+def in_parts(decoder: Decoder, tokens: jax.Array) -> jax.Array:
+    """Tokens [..., length] in the order in which attention in blocks has them."""
+    if decoder.block is None:
+        return tokens
+    order = order_of(decoder.grid[2], decoder.length, decoder.block).ravel()
+    blocks = tokens.reshape(*tokens.shape[:-1], -1, decoder.block)
+    return blocks[..., order, :].reshape(tokens.shape)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def attended_in_blocks(
-    block: tuple[int, int], query: jax.Array, key: jax.Array, value: jax.Array
-) -> jax.Array:
-    """Attention in blocks of so many queries and keys, whose scores are never stored.
+def attended_in_blocks(block: int, query: jax.Array, key: jax.Array, value: jax.Array) -> jax.Array:
+    """Attention in blocks of so many tokens in the order of `order_of`; scores are never stored.
 
-    Source: Dao and others, FlashAttention, 2022.
+    Blocks of keys that are hidden from all queries of a block are not computed. Source: Dao and
+    others, FlashAttention, 2022; the order is that of Llama 3's context parallelism (2024).
     """
     return _attended(block, query, key, value)[0]
 
 
+@dataclass(frozen=True)
+class Turn:
+    """Which blocks of queries and keys the parts compute with at once, each with its own."""
+
+    half: jax.Array
+    """Which block of the pair has the queries, for each part."""
+    keys: jax.Array
+    """Which block has the keys, in their order, for each part."""
+    hidden: jax.Array
+    """What is added to scores: [parts, 1, queries, 1, 1, keys]."""
+
+    @classmethod
+    def of(cls, first: jax.Array, number: jax.Array, count: int, block: int) -> Turn:
+        """The turn of this number, where the parts have pairs that begin with these blocks."""
+        half = jnp.where(number <= first, 0, 1)
+        queries = jnp.where(half == 0, first, count - 1 - first)
+        keys = jnp.where(half == 0, number, number - first - 1)
+        places = jnp.where(keys < count // 2, 2 * keys, 2 * (count - 1 - keys) + 1)
+        at, ahead = jnp.arange(block), (queries - keys) * block
+        is_hidden = ahead.reshape(-1, 1, 1, 1, 1, 1) + at.reshape(-1, 1, 1, 1) < at
+        return cls(half, places, jnp.where(is_hidden, -1e9, 0.0))
+
+    def scores(self, query: jax.Array, key: jax.Array) -> jax.Array:
+        """The scores [parts, batch, queries, groups, heads, keys]."""
+        scores = jnp.einsum("pbqngd,pbknd->pbqngk", query, key).astype(jnp.float32)
+        return scores * key.shape[-1] ** -0.5 + self.hidden
+
+
+@jax.vmap
+def taken(blocks: jax.Array, at: jax.Array) -> jax.Array:
+    """Of [parts, blocks, ...] the block of each part."""
+    return lax.dynamic_index_in_dim(blocks, at, keepdims=False)
+
+
+@jax.vmap
+def put(blocks: jax.Array, at: jax.Array, new: jax.Array) -> jax.Array:
+    """[parts, blocks, ...] with another block of each part."""
+    return lax.dynamic_update_index_in_dim(blocks, new, at, 0)
+
+
+def _mixed_by(weights: jax.Array, value: jax.Array) -> jax.Array:
+    """The values of blocks of keys, mixed by these weights."""
+    return jnp.einsum("pbqngk,pbknd->pbqngd", weights.astype(value.dtype), value)
+
+
 def _attended(
-    block: tuple[int, int], query: jax.Array, key: jax.Array, value: jax.Array
+    block: int, query: jax.Array, key: jax.Array, value: jax.Array
 ) -> tuple[jax.Array, Saved]:
-    queries, keys = _queries(block[0], query), _keys(block[1], key, value)
+    pairs, first = _pairs(block, query)
+    keys, values = (_blocks(block, each) for each in (key, value))
+    count = len(keys)
 
-    def of_queries(_: None, given: tuple[jax.Array, jax.Array]) -> tuple[None, Any]:
-        query, at = given
+    def of_pair(_: None, given: tuple[jax.Array, jax.Array]) -> tuple[None, Any]:
+        query, first = given
 
-        def of_keys(carried: Any, given: tuple[jax.Array, jax.Array, jax.Array]) -> Any:
-            most, total, mixed = carried
-            key, value, key_at = given
-            scores = scored(query, key, at, key_at)
+        def turn(carried: tuple[jax.Array, ...], number: jax.Array) -> Any:
+            now = Turn.of(first, number, count, block)
+            most, total, mixed = (taken(each, now.half) for each in carried)
+            scores = now.scores(taken(query, now.half), keys[now.keys])
             new = jnp.maximum(most, jnp.max(scores, -1))
             weights, less = jnp.exp(scores - new[..., None]), jnp.exp(most - new)
             total = total * less + jnp.sum(weights, -1)
-            return (new, total, mixed * less[..., None] + mixed_by(weights, value)), None
+            mixed = mixed * less[..., None] + _mixed_by(weights, values[now.keys])
+            made = zip(carried, (new, total, mixed), strict=True)
+            return tuple(put(each, now.half, new) for each, new in made), None
 
         zeros = jnp.zeros(query.shape, jnp.float32)
         start = jnp.full(query.shape[:-1], -jnp.inf), zeros[..., 0], zeros
-        (most, total, mixed), _ = lax.scan(of_keys, start, keys)
+        (most, total, mixed), _ = lax.scan(turn, start, jnp.arange(count + 1))
         return None, ((mixed / total[..., None]).astype(query.dtype), most + jnp.log(total))
 
-    _, (mixed, logs) = lax.scan(of_queries, None, queries)
-    mixed = joined(mixed, 2)
+    _, (mixed, logs) = lax.scan(of_pair, None, (pairs, first))
+    mixed = _joined(mixed)
     return mixed, (query, key, value, mixed, logs)
 
 
 def _gradients(
-    block: tuple[int, int], saved: Saved, gradient: jax.Array
+    block: int, saved: Saved, gradient: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     query, key, value, mixed, logs = saved
-    keys = _keys(block[1], key, value)
+    pairs, first = _pairs(block, query)
+    keys, values = (_blocks(block, each) for each in (key, value))
+    count = len(keys)
     own = jnp.sum(mixed.astype(jnp.float32) * gradient, -1)
-    given = in_blocks(gradient, 2, block[0]), in_blocks(own, 2, block[0]), logs
+    given = pairs, first, _pairs(block, gradient)[0], _pairs(block, own)[0], logs
 
-    def of_queries(carried: Any, given: Any) -> tuple[Any, jax.Array]:
-        (query, at), (gradient, own, logs) = given
+    def of_pair(sums: tuple[jax.Array, jax.Array], given: Any) -> Any:
+        query, first, *others = given
 
-        def of_keys(of_query: jax.Array, given: tuple[jax.Array, jax.Array, jax.Array]) -> Any:
-            key, value, key_at = given
-            weights = jnp.exp(scored(query, key, at, key_at) - logs[..., None])
-            of_value = jnp.einsum("bpqngk,bpqngd->bknd", weights.astype(key.dtype), gradient)
-            of_weights = jnp.einsum("bpqngd,bknd->bpqngk", gradient, value)
+        def turn(carried: tuple[jax.Array, jax.Array, jax.Array], number: jax.Array) -> Any:
+            of_query, of_key, of_value = carried
+            now = Turn.of(first, number, count, block)
+            mine, gradient, own, logs = (taken(each, now.half) for each in (query, *others))
+            key = keys[now.keys]
+            weights = jnp.exp(now.scores(mine, key) - logs[..., None])
+            of_weights = jnp.einsum("pbqngd,pbknd->pbqngk", gradient, values[now.keys])
             of_scores = (weights * (of_weights - own[..., None])).astype(key.dtype)
             of_scores *= key.shape[-1] ** -0.5
-            of_key = jnp.einsum("bpqngk,bpqngd->bknd", of_scores, query)
-            return of_query + mixed_by(of_scores, key), (of_key, of_value)
+            more = taken(of_query, now.half) + _mixed_by(of_scores, key)
+            of_query = put(of_query, now.half, more)
+            more = jnp.einsum("pbqngk,pbqngd->pbknd", of_scores, mine)
+            of_key = put(of_key, now.keys, taken(of_key, now.keys) + more)
+            more = jnp.einsum("pbqngk,pbqngd->pbknd", weights.astype(key.dtype), gradient)
+            return (
+                of_query,
+                of_key,
+                put(of_value, now.keys, taken(of_value, now.keys) + more),
+            ), None
 
-        of_query, more = lax.scan(of_keys, jnp.zeros(query.shape, jnp.float32), keys)
-        return jax.tree.map(jnp.add, carried, more), of_query.astype(query.dtype)
+        start = jnp.zeros(query.shape, jnp.float32), *sums
+        (of_query, *sums), _ = lax.scan(turn, start, jnp.arange(count + 1))
+        return tuple(sums), of_query.astype(query.dtype)
 
-    zeros = jnp.zeros(keys[0].shape, jnp.float32)
-    turns = _queries(block[0], query), given
-    (of_key, of_value), of_query = lax.scan(of_queries, (zeros, zeros), turns)
-    of_key, of_value = (joined(each, 1).astype(key.dtype) for each in (of_key, of_value))
-    return joined(of_query, 2), of_key, of_value
+    zeros = jnp.zeros((query.shape[1], *keys.shape), jnp.float32)
+    sums, of_query = lax.scan(of_pair, (zeros, zeros), given)
+    of_key, of_value = (jnp.moveaxis(jnp.sum(each, 0), 0, 1).reshape(key.shape) for each in sums)
+    return _joined(of_query), of_key.astype(key.dtype), of_value.astype(key.dtype)
 
 
-def _queries(size: int, query: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Blocks of the queries of each part, and their positions.
+def _pairs(block: int, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """[pairs, parts, 2, batch, queries of a block, ...] of [batch, parts, queries, ...].
 
-    The barrier keeps JAX from storing the masks of all blocks before the loop over ticks, since
-    they are the same in each.
+    And the first block of each pair. The barrier keeps JAX from storing the masks of all blocks
+    before the loop over ticks, since they are the same in each.
     """
-    positions = jnp.arange(query.shape[1] * query.shape[2]).reshape(query.shape[1:3])
-    query, positions = lax.optimization_barrier((query, positions))
-    return in_blocks(query, 2, size), in_blocks(positions, 1, size)
+    batch, parts, queries = x.shape[:3]
+    first = jnp.asarray(order_of(parts, parts * queries, block)[..., 0])
+    x, first = lax.optimization_barrier((x, first))
+    pairs = x.reshape(batch, parts, -1, 2, block, *x.shape[3:])
+    return jnp.moveaxis(pairs, (2, 1, 3, 0), (0, 1, 2, 3)), first.T
 
 
-def _keys(size: int, key: jax.Array, value: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Blocks of the keys and values, and their positions."""
-    key, positions = lax.optimization_barrier((key, jnp.arange(key.shape[1])))
-    return in_blocks(key, 1, size), in_blocks(value, 1, size), in_blocks(positions, 0, size)
+def _joined(pairs: jax.Array) -> jax.Array:
+    """What `_pairs` has taken apart."""
+    x = jnp.moveaxis(pairs, (0, 1, 2, 3), (2, 1, 3, 0))
+    return x.reshape(*x.shape[:2], -1, *x.shape[5:])
+
+
+def _blocks(block: int, x: jax.Array) -> jax.Array:
+    """[blocks, batch, keys of a block, ...] of [batch, length, ...]."""
+    return jnp.moveaxis(x.reshape(x.shape[0], -1, block, *x.shape[2:]), 1, 0)
 
 
 attended_in_blocks.defvjp(_attended, _gradients)
@@ -385,7 +450,7 @@ def step(
     return (jax.tree.map(jnp.subtract, weights, change), first, second), value
 
 
-SMALL = Decoder(7, 16, 4, 2, 32, 64, 8, 4, (2, 2, 1, 2), sequences=2, block=(2, 4))
+SMALL = Decoder(7, 16, 4, 2, 32, 64, 8, 4, (2, 2, 1, 2), sequences=2, block=2)
 PRODUCTS = ("query", "key", "value", "mixed", "middle", "up", "gate")
 LLAMA_405B = Decoder(
     126,
@@ -399,7 +464,7 @@ LLAMA_405B = Decoder(
     (128, 16, 1, 8),
     jnp.bfloat16,
     keeps=PRODUCTS,
-    block=(128, 2048),
+    block=512,
 )
 
 
@@ -425,10 +490,12 @@ def compare(decoder: Decoder) -> None:
         in_shardings=((specs,) * 3, by_batch, by_batch),
         out_shardings=((specs,) * 3, P()),
     )
-    arguments = ((weights, zeros, zeros), tokens, targets)
+    state = (weights, zeros, zeros)
+    arguments = (state, in_parts(decoder, tokens), in_parts(decoder, targets))
     print(sd.communication(pipelined.lower(*arguments)))
+    plain = replace(decoder, block=None)
     with jax.set_mesh(jax.make_mesh((1, 1, 1, 1), AXES, axis_types=(AxisType.Auto,) * 4)):
-        expected = jax.jit(partial(step, decoder, layers_in_a_row))(*arguments)
+        expected = jax.jit(partial(step, plain, layers_in_a_row))(state, tokens, targets)
     jax.tree.map(
         partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-4), pipelined(*arguments), expected
     )

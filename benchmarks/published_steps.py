@@ -122,7 +122,12 @@ ROWS: tuple[Row, ...] = (
         "405B-8k", replace(LLAMA_405B, grid=(64, 16, 1, 8), microbatches=32), "h100", 430
     ),  # on 8,192 devices
     Row("405B", LLAMA_405B, "h100", 400),
-    Row("405B-128k", replace(LLAMA_405B, length=131072, grid=(8, 16, 16, 8)), "h100", 380),
+    Row(
+        "405B-128k",
+        replace(LLAMA_405B, length=131072, grid=(8, 16, 16, 8), block=1024),
+        "h100",
+        380,
+    ),
 )
 
 
@@ -144,7 +149,7 @@ def maxtext(
         sequences=sequences,
         gathers_layers=True,
         keeps=kept,
-        block=(512, 512),
+        block=512,
     )
     calibrated = chip == "v5e"
     model = f"tpu-{chip}"

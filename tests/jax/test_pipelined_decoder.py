@@ -40,7 +40,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_llama_405b_on_16384_devices(path: Path) -> None:
     """Gradients are reduced once, each turn passes activations on once, and 80 GB are enough."""
-    assert len(path.read_text().splitlines()) < 2500
+    assert len(path.read_text().splitlines()) < 3500
     report = sd.report(sd.parse(path))
     in_the_loop = [each for each in report.communication if each.times == TURNS]
     assert not [each for each in in_the_loop if "data" in each.axes]
