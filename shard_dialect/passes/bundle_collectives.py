@@ -22,10 +22,14 @@ bytes:
     %a = the slices of %0 for each device of both axes, in a dimension of their own
     %b = shard.all_to_all %a along axes 0, 1  each sends 7/8
     %2 = the slices of %b in their places
+
+Permutations that do not depend on each other share rounds (`shared_rounds`), which moves fewer
+bytes where devices are free in some of them.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -41,6 +45,7 @@ from shard_dialect.ir.shard.local_collectives import is_local, read_local, write
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.ops import is_cheap
 from shard_dialect.passes.framework.base import Pass, needs
+from shard_dialect.passes.shared_rounds import Group
 
 
 def blocks_of(
@@ -70,8 +75,8 @@ def first_use_at(order: Sequence[ir.Operation]) -> dict[ir.Value, int]:
 
 
 _GATHER, _SCATTER, _REDUCE = "shard.all_gather", "shard.reduce_scatter", "shard.all_reduce"
-_EXCHANGE = "shard.all_to_all"
-_ALL = (_SCATTER, _REDUCE, "mesh.collective_permute", _EXCHANGE, _GATHER)
+_EXCHANGE, _PERMUTE = "shard.all_to_all", "mesh.collective_permute"
+_ALL = (_SCATTER, _REDUCE, _PERMUTE, _EXCHANGE, _GATHER)
 """In an order in which what one makes is often the operand of a later one."""
 _ALONG = {
     _GATHER: ("gather_axis",),
@@ -83,7 +88,7 @@ _ALONG = {
 @needs(forms=("local",))
 @dataclass(frozen=True)
 class BundleCollectives(Pass):
-    """Join small all-reduces of one kind and group, and all-to-alls that follow on each other."""
+    """Join small all-reduces, and all-to-alls that follow on each other; share permutations' rounds."""
 
     name = "bundle-collectives"
 
@@ -99,6 +104,8 @@ class BundleCollectives(Pass):
         for handle in functions_of(module, "local"):
             for op in [each for each in walk(handle) if each.name == _EXCHANGE]:
                 _join_exchanges(op, shardings)
+            for block in _blocks_with(handle, _PERMUTE):
+                _share_rounds(block)
             for kind in _ALL if self.gathers else (_REDUCE,):
                 for block in _blocks_with(handle, kind):
                     if self.gathers:
@@ -144,20 +151,23 @@ def _blocks_with(function: ir.Operation, kind: str) -> list[ir.Block]:
     return blocks_of(function, lambda op: op.name == kind)
 
 
-def _bundles(block: ir.Block, kind: str, most: int) -> Iterator[Bundle]:
+def _bundles(
+    block: ir.Block, kind: str, most: int, key_of: Callable[[ir.Operation], object] | None = None
+) -> Iterator[Bundle]:
     """The collectives of a block that can become one, in bundles of up to `most` bytes.
 
-    Greedily add to each collective the later ones that are ready before the bundle is needed.
+    Those of one bundle have one key, by default that of collectives that may be joined. Greedily
+    add to each collective the later ones that are ready before the bundle is needed.
     """
-    order = list(operations(block))
+    order, key_of = list(operations(block)), key_of or _key
     left = _members(order, kind, most)
     while left:
         first, *rest = left
         bundle, size, needed, left = [first], _bytes(first.op), first.needed, []
-        latest, key = first.ready, _key(first.op)
+        latest, key = first.ready, key_of(first.op)
         for each in rest:
             soonest = min(needed, each.needed)
-            joins = size + _bytes(each.op) <= most and _key(each.op) == key
+            joins = size + _bytes(each.op) <= most and key_of(each.op) == key
             # The bundle runs right before the first use of any member: by then all operands must be
             # there, and none is another member's result.
             reduced = any(member.position == each.ready for member in bundle)
@@ -300,6 +310,28 @@ def _bytes(op: ir.Operation) -> int:
     """Of the operand or of the result, whichever has more."""
     types = op.operands[0].type, op.results[0].type
     return max(prod(each.shape) for each in types) * itemsize(types[0].element_type)
+
+
+def _share_rounds(block: ir.Block) -> None:
+    """Let permutations that may be done at once share rounds."""
+    for bundle in list(_bundles(block, _PERMUTE, sys.maxsize, _key_of_rounds)):
+        ops = [member.op for member in bundle.members]
+        group = Group.of(ops)
+        if not group.saves:
+            continue
+        for op in bundle.before:
+            op.move_before(bundle.at)
+        with ir.InsertionPoint(bundle.at), ir.Location.fused([op.location for op in ops]):
+            group.share()
+        for op in ops:
+            op.erase()
+
+
+def _key_of_rounds(op: ir.Operation) -> object:
+    """Equal for permutations of tensors of one type along the same axes."""
+    attributes = (str(op.attributes[name]) for name in op.attributes if name != "permutation")
+    type_ = op.operands[0].type
+    return (*attributes, str(type_), None if type_.shape else op)
 
 
 def _join(bundle: Bundle) -> None:

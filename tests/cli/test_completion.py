@@ -52,7 +52,7 @@ def completed(line: str, tmp_path: Path) -> list[str]:
         ("shard-run --inputs=examples/mlp_1d_", ["--inputs=examples/mlp_1d_mesh.mlir"]),
         ("shard-run --seed ", []),
         ("shard-report --allocator ", ["unfused", "arena", "xla"]),
-        ("shard-report --device-model tpu-v5", ["tpu-v5e"]),
+        ("shard-report --device-model tpu-v5", ["tpu-v5e", "tpu-v5p"]),
         ("shard-report --explorer-data exam", ["examples/"]),
         ("shard-prove examples/mlp_1d.mlir examples/mlp_1d_", ["examples/mlp_1d_mesh.mlir"]),
         ("shard-prove --ent", ["--entry"]),
