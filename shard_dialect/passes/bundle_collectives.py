@@ -88,7 +88,7 @@ _ALONG = {
 @needs(forms=("local",))
 @dataclass(frozen=True)
 class BundleCollectives(Pass):
-    """Join small all-reduces, and all-to-alls that follow on each other, and rounds of permutations."""
+    """Join small all-reduces, all-to-alls that follow on each other, and permutations."""
 
     name = "bundle-collectives"
 
