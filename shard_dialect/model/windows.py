@@ -249,7 +249,9 @@ def _reading(over: Windows, devices: int) -> Reading | None:
     trail = positions - lead - (count - 1) * over.base - 1
     # Of two devices each has one neighbour, and sends one of the two halos.
     most = halo_low + halo_high if devices > 2 else max(halo_low, halo_high)
-    rounds = _rounds(over, firsts, devices, less_than=most)
+    # Halos of several devices are rounds, too, and those of boxes may be shared by other tensors.
+    beyond = max(halo_low, halo_high) > shard
+    rounds = _rounds(over, firsts, devices, less_than=most + beyond)
     if rounds:
         whole = (0,) * devices
         return Reading((0, 0), (0, 0), count, whole, lead, trail, skips, rounds, tuple(firsts))

@@ -344,7 +344,7 @@ def _join(bundle: Bundle) -> None:
     with ir.InsertionPoint(bundle.at), ir.Location.fused([op.location for op in ops]):
         rows = [_rows(op) for op in ops]
         last = len(rows[0].type.shape) - 1
-        joined = _concatenated(rows, last)
+        joined = build.concatenated(rows, last)
         shape = list(joined.type.shape)
         if ops[0].name in (_GATHER, _SCATTER):
             shape[0] = _group(ops[0]) if ops[0].name == _GATHER else 1
@@ -360,14 +360,6 @@ def _join(bundle: Bundle) -> None:
         op.move_before(bundle.at)
     for op in ops:
         op.erase()
-
-
-def _concatenated(rows: Sequence[ir.Value], dim: int) -> ir.Value:
-    shape = list(rows[0].type.shape)
-    shape[dim] = sum(each.type.shape[dim] for each in rows)
-    type_ = build.resized(rows[0].type, shape)
-    along = {"dim": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)}
-    return build.create("tensor.concat", [type_], rows, along).results[0]
 
 
 def _axes(op: ir.Operation) -> list[str]:

@@ -21,7 +21,8 @@ from itertools import count
 from shard_dialect.collectives import Permute
 from shard_dialect.collectives.step import NOBODY
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.loops_and_masks import as_index, switch_at
+from shard_dialect.ir.building import build
+from shard_dialect.ir.building.loops_and_masks import as_index
 from shard_dialect.ir.building.reductions import identity_tensor
 from shard_dialect.ir.shard.local_collectives import read_local, write_local
 from shard_dialect.passes.partition.partition_collectives import own_number
@@ -152,9 +153,9 @@ class Group:
         return found
 
     def _on(self, devices: set[int], value: ir.Value, other: ir.Value) -> ir.Value:
-        """A value on some devices of each group, another one elsewhere."""
+        """A value on some devices of each group, another one elsewhere; a copy, no arithmetic."""
         size = value.type.shape[0]
-        sizes = [size if device in devices else 0 for device in range(self.devices)]
-        return switch_at(
-            value, other, 0, as_index(own_number(sizes, self.steps[0].axes, self.grid))
-        )
+        both = build.concatenated([value, other], 0)
+        starts = [0 if device in devices else size for device in range(self.devices)]
+        start = as_index(own_number(starts, self.steps[0].axes, self.grid))
+        return build.extract_slice(both, start, size, 0)

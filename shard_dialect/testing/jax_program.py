@@ -374,7 +374,7 @@ def _reshape(p: JaxProgram, x: Value) -> str:
 def _slice(p: JaxProgram, x: Value) -> str:
     bounds = []
     for size in x.shape:
-        begin = p.random.randrange(size)
+        begin = p.random.randrange(max(size, 1))
         bounds.append(
             p.pick(
                 *(":", ":", f"{begin}:", f":{begin + 1}", "::2", "::-1", f"{-1 - begin // 2}:"),

@@ -208,6 +208,14 @@ def _all(rank: int) -> ir.ArrayAttr:
     return ir.ArrayAttr.get([dims] if rank else [])
 
 
+def concatenated(values: Sequence[ir.Value], dim: int) -> ir.Value:
+    """The tensors one after another along `dim`."""
+    shape = list(values[0].type.shape)
+    shape[dim] = sum(each.type.shape[dim] for each in values)
+    along = {"dim": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)}
+    return create("tensor.concat", [resized(values[0].type, shape)], values, along).results[0]
+
+
 def extract_slice(value: ir.Value, start: int | ir.Value, size: int, dim: int = 0) -> ir.Value:
     """The slice of `size` elements along `dim` from `start` on, an integer or an index value."""
     shape = list(value.type.shape)
