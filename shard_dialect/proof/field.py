@@ -190,8 +190,12 @@ class Field:
         return self.reduced(a * b)
 
     def div(self, a: Elements, b: Elements) -> Elements:
-        """The quotient; that by zero is zero."""
-        return self.mul(a, self._inverse(b))
+        """The quotient; one by zero is a number like no other, which depends on `a`."""
+        quotient, is_zero = self.mul(a, self._inverse(b)), b == 0
+        if not np.any(is_zero):
+            return quotient
+        factor, none = (element(self.key(each) % self.prime) for each in ("over zero", "no number"))
+        return np.where(is_zero, self.add(self.mul(a, factor), none), quotient)
 
     def _inverse(self, a: Elements) -> Elements:
         """What gives 1 with `a`; of zero it is zero.

@@ -159,6 +159,21 @@ def test_choices_at_other_bounds_are_not_proven(bounds: "tuple[str, str]", of: s
         assert sd.prove(one, other).answer != "proven"
 
 
+def divided_by_zero(above: str, then: str = "%q") -> str:
+    """A quotient that is no number, or infinite."""
+    return function(f"%x: {ROW}", ROW, f"""
+    %c = stablehlo.constant dense<0.0> : {ROW}
+    %q = stablehlo.divide {above}, %c : {ROW}
+    %r = stablehlo.add {then}, %x : {ROW}""")  # fmt: skip
+
+
+@pytest.mark.parametrize("above", ["%x", "%c"])
+def test_quotients_by_zero_are_no_zeros(above: str) -> None:
+    one, other = (sd.parse(divided_by_zero(above, then)) for then in ("%q", "%c"))
+    assert sd.prove(one, other).answer != "proven"
+    assert sd.prove(one, one).answer == "proven"
+
+
 @pytest.mark.parametrize("bound", NEVER)
 def test_a_choice_at_a_fraction_is_not_always_the_same(bound: str) -> None:
     for made in ("%a", "%b"):
