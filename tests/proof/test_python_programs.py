@@ -369,6 +369,15 @@ def test_what_is_written_through_a_view_of_torch_shows(shared: str, tmp_path: Pa
 
 
 @needs("torch")
+def test_what_another_library_does_than_the_prover_knows_is_unknown(tmp_path: Path) -> None:
+    """The sum of a number of no dimensions and an array has the array's type."""
+    wide = "wide = torch.zeros(3).to(torch.int8) + torch.tensor(200)"
+    text = IN_TORCH.replace(PART, f"{wide}\n{PART}")
+    own = text.replace("(part + come)", "((part + come) * wide[0].to(torch.float32) / 200)")
+    assert "a run on random inputs does" in str(proof_of(SUM, own, tmp_path))
+
+
+@needs("torch")
 def test_what_torch_copies_is_a_copy(tmp_path: Path) -> None:
     text = IN_TORCH.replace(PART, f"other = torch.flip(x, (0,))\nother[...] = 0\n{PART}")
     assert proof_of(SUM, text, tmp_path).answer == "proven"
