@@ -166,7 +166,9 @@ def _padding_read(op: ir.Operation, _: Mapping[str, Grid]) -> Iterator[Change]:
 
 def _other_number(op: ir.Operation, _: Mapping[str, Grid]) -> Iterator[Change]:
     """A float that is half as large again, or a half where it was zero."""
-    if not build.is_constant(op) or not isinstance(op.results[0].type, ir.RankedTensorType):
+    if not build.is_constant(op) or op.name == "tosa.const":  # it may be a zero point
+        return
+    if not isinstance(op.results[0].type, ir.RankedTensorType):
         return
     name, type_ = build.CONSTANTS[op.name], op.results[0].type
     given = op.attributes[name]
