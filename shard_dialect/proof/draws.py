@@ -21,8 +21,12 @@ def integers(
     shape: tuple[int, ...],
     sizes: Sequence[int],
     trial: int,
+    bounds: Sequence[int] = (),
 ) -> Data:
-    """Integers for a trial; `sizes` are those of tensors in which one may be a position."""
+    """Integers for a trial; `sizes` are those of tensors in which one may be a position.
+
+    Programs may choose at `bounds`, too.
+    """
     most = max(sizes)
     if not shape and trial < POSITIONS - 1:
         return np.array(trial)  # it may choose a branch: try each
@@ -34,7 +38,7 @@ def integers(
     whole = generator.integers(-(1 << 63), (1 << 63) - 1, shape, np.int64, endpoint=True)
     if kind == POSITIONS:
         near = generator.integers(-most, 2 * most, shape)
-        edges = generator.choice(_edges(type_, sizes), shape)
+        edges = generator.choice(_edges(type_, [*sizes, *bounds]), shape)
         which = generator.integers(0, 4, shape)
         whole = np.choose(which, [positions, near, edges, whole])
     return wrapped(whole, type_)

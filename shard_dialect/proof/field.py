@@ -48,6 +48,8 @@ _MOST_TERMS = 1 << 16
 """So many products with halves of elements have a sum of 64 bits."""
 _MOST_AT_ONCE = 1 << 7
 """So many of which one factor is around 0 have a sum that is exact in doubles."""
+_DIGITS = (0, 7, 14)
+"""Numbers of digits after the binary point, by which elements are put in an order."""
 _FEW = 8
 """So many elements are inverted one by one."""
 
@@ -140,11 +142,32 @@ class Field:
         return (self._shift - 1) % self.prime
 
     def ranks(self, a: Elements) -> Integers:
-        """Numbers by which elements are in an order: small integers are, and the infinities."""
+        """Numbers by which elements are in an order: small integers are, and the infinities.
+
+        So are small fractions, of more digits with some seeds. The first one that is not is at an
+        end, as half is where integers alone are in order, so that no number drawn would pass it.
+        """
         half = self.prime // 2
-        signed = np.where(a > half, a.astype(np.int64) - self.prime, a.astype(np.int64))
+        scaled = self.mul(a, element(1 << self._digits))
+        signed = np.where(
+            scaled > half, scaled.astype(np.int64) - self.prime, scaled.astype(np.int64)
+        )
         signed = np.where(a == self.infinity, half + 1, signed)
         return np.where(a == self.prime - self.infinity, -half - 1, signed)
+
+    def of_ranks(self, numbers: Elements) -> Elements:
+        """The elements that have these ranks, those below zero as elements."""
+        return self.div(numbers, element(1 << self._digits))
+
+    def rank_of(self, number: float) -> int:
+        """About the rank of a number that is not negative; of one that is not in order it is 0."""
+        rank = min(number * (1 << self._digits), self.prime)
+        return round(rank) if rank < self.prime // 4 else 0
+
+    @property
+    def _digits(self) -> int:
+        """After the binary point, of the fractions that are in order."""
+        return _DIGITS[self.seed % len(_DIGITS)]
 
     @cached_property
     def _shift(self) -> int:
@@ -167,8 +190,12 @@ class Field:
         return self.reduced(a * b)
 
     def div(self, a: Elements, b: Elements) -> Elements:
-        """The quotient; that by zero is zero."""
-        return self.mul(a, self._inverse(b))
+        """The quotient; one by zero is a number like no other, which depends on `a`."""
+        quotient, is_zero = self.mul(a, self._inverse(b)), b == 0
+        if not np.any(is_zero):
+            return quotient
+        factor, none = (element(self.key(each) % self.prime) for each in ("over zero", "no number"))
+        return np.where(is_zero, self.add(self.mul(a, factor), none), quotient)
 
     def _inverse(self, a: Elements) -> Elements:
         """What gives 1 with `a`; of zero it is zero.

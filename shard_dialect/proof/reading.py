@@ -168,6 +168,10 @@ class Part:
     sizes: tuple[int, ...]
 
 
+_SOME = 16
+"""Numbers of an array that are among those by which a program may choose."""
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """A module: its functions, its grids, and the parts of these."""
@@ -183,16 +187,31 @@ class Program:
         public = [key for key, each in self.functions.items() if not each.is_private]
         return self.functions[choose_function(name, public, list(self.functions))]
 
-    def names(self) -> set[str]:
-        """The names of all ops."""
+    def ops(self) -> Iterator[Op]:
+        """All ops of all functions."""
 
-        def within(block: Block) -> Iterator[str]:
+        def within(block: Block) -> Iterator[Op]:
             for op in block.ops:
-                yield op.name
+                yield op
                 for region in op.regions:
                     yield from within(region)
 
-        return {name for each in self.functions.values() for name in within(each.body)}
+        for each in self.functions.values():
+            yield from within(each.body)
+
+    def names(self) -> set[str]:
+        """The names of all ops."""
+        return {op.name for op in self.ops()}
+
+    def constants(self) -> set[float]:
+        """Finite numbers that ops have as attributes, a few of each array."""
+        found = set[float]()
+        for op in self.ops():
+            array = np.asarray(op.attributes.get("value", op.attributes.get("values")))
+            if array.dtype.kind in "iuf":
+                some = array.reshape(-1)[:_SOME].astype(np.float64)
+                found.update(some[np.isfinite(some)].tolist())
+        return found
 
     @property
     def grid(self) -> Grid:

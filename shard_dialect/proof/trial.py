@@ -41,6 +41,8 @@ _OFTEN = 3
 """Integer arguments of programs with so few elements are drawn so many times as often."""
 _MOST_CHOICES = 1 << 21
 """Elements of all points beyond these, at which each element is the largest once."""
+_LARGEST_BOUND = 28
+"""The digits of the largest rank near which numbers are drawn, where no constant says one."""
 _BITS = (None, 0, 1)
 """Which of them bits mostly are, in a trial."""
 
@@ -93,6 +95,11 @@ class Pair:
     def has_integers(self) -> bool:
         """Whether there are arguments that are drawn, and not all that they can be."""
         return any(type_.is_integer and not type_.is_bit for type_ in self.unsharded.body.types)
+
+    @cached_property
+    def bounds(self) -> list[float]:
+        """Numbers of the programs, at which they may choose."""
+        return sorted({0.0} | self.whole.constants() | self.own.constants())
 
     @property
     def count(self) -> int:
@@ -277,7 +284,8 @@ class Trial:
         # A function that is parallel by hand may rely on what its integers are.
         is_by_hand = self.pair.local.form != "local"
         number = self.field.seed % POSITIONS if is_by_hand else self.field.seed
-        drawn = integers(m.generator, type_, type_.shape, self._sizes(), number)
+        bounds = [round(each) for each in self.pair.bounds if abs(each) < 1 << 62]
+        drawn = integers(m.generator, type_, type_.shape, self._sizes(), number, bounds)
         return Value(m.scalar(drawn), False)
 
     def _bits(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Data:
@@ -295,13 +303,30 @@ class Trial:
         if not self.chooses:
             return drawn
         if seed >= CHOICES:
-            return self._with_extremes(m.generator, drawn)
-        if seed < TRIALS or seed % 4 == 1:
+            return f.of_ranks(self._with_extremes(m.generator, drawn))
+        if seed % 4 == 1:
+            return self._near_bounds(m.generator, drawn)
+        if seed < TRIALS:
             return drawn
         if seed % 4 == 0:  # some are equal
             return f.of_integers(m.generator.integers(-_ALIKE, _ALIKE + 1, drawn.shape))
         is_other = (drawn > f.prime // 2) == (seed % 4 == 2)
-        return np.where(is_other, f.neg(drawn), drawn)  # all have one sign
+        return f.of_ranks(np.where(is_other, f.neg(drawn), drawn))  # all have one sign
+
+    def _near_bounds(self, generator: np.random.Generator, drawn: Data) -> Data:
+        """Numbers as large as one at which the programs may choose, and half of them next to one.
+
+        Those of all the field are hardly ever between two constants.
+        """
+        f, listed = self.field, np.array(self.pair.bounds)
+        bound = abs(float(generator.choice(listed)))
+        most = f.rank_of(bound) if generator.integers(0, 2) else 0
+        most = most or 1 << int(generator.integers(1, _LARGEST_BOUND))
+        around = generator.integers(-2 * most, 2 * most + 1, drawn.shape)
+        near = f.of_floats(generator.choice(listed, drawn.shape), np.inf)
+        step = f.of_ranks(f.of_integers(generator.integers(-1, 2, drawn.shape)))
+        is_near = generator.integers(0, 2, drawn.shape) == 1
+        return np.where(is_near, f.add(near, step), f.of_ranks(f.of_integers(around)))
 
     def _with_extremes(self, generator: np.random.Generator, drawn: Data) -> Data:
         """The numbers, of which those of one diagonal are the largest, and another's the least.

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import isfinite
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
@@ -163,6 +164,59 @@ def _padding_read(op: ir.Operation, _: Mapping[str, Grid]) -> Iterator[Change]:
         )
 
 
+def _other_number(op: ir.Operation, _: Mapping[str, Grid]) -> Iterator[Change]:
+    """A float that is half as large again, or a half where it was zero."""
+    if not build.is_constant(op) or op.name == "tosa.const":  # it may be a zero point
+        return
+    if not isinstance(op.results[0].type, ir.RankedTensorType):
+        return
+    name, type_ = build.CONSTANTS[op.name], op.results[0].type
+    given = op.attributes[name]
+    if not isinstance(given, ir.DenseFPElementsAttr) or not given.is_splat:
+        return
+    number = given.get_splat_value().value
+    if isfinite(number):
+        with op.location:
+            other = ir.FloatAttr.get(type_.element_type, 1.5 * number or 0.5)
+        splat = ir.DenseElementsAttr.get_splat(type_, other)
+        yield lambda: op.attributes.__setitem__(name, splat)
+
+
+_OTHER_DIRECTION = {"LT": "LE", "LE": "LT", "GT": "GE", "GE": "GT", "EQ": "NE", "NE": "EQ"}
+
+
+def _other_comparison(op: ir.Operation, _: Mapping[str, Grid]) -> Iterator[Change]:
+    """Less in place of less or equal, and the like."""
+    name = "comparison_direction"
+    if op.name != "stablehlo.compare":
+        return
+    text = str(op.attributes[name])
+    before = next(each for each in _OTHER_DIRECTION if f" {each}" in text)
+    other = text.replace(f" {before}", f" {_OTHER_DIRECTION[before]}")
+    yield lambda: op.attributes.__setitem__(name, ir.Attribute.parse(other))
+
+
+def _other_places(op: ir.Operation, _: Mapping[str, Grid]) -> Iterator[Change]:
+    """Two devices that send to each other's, and one that sends to none."""
+    name = "permutation"
+    if op.name != "mesh.collective_permute" or name not in op.attributes:
+        return
+    before = [int(each) for each in op.attributes[name]]
+    for at in range(len(before)):
+        places = [*before[:at], -1, *before[at + 1 :]]
+        if before[at] >= 0:
+            yield partial(_set_places, op, name, places)
+    yield partial(_set_places, op, name, [*before[1::-1], *before[2:]])
+
+
+def _set_places(op: ir.Operation, name: str, places: Sequence[int]) -> None:
+    i64 = ir.IntegerType.get_signless(64)
+    listed = [ir.IntegerAttr.get(i64, each) for each in places]
+    is_dense = isinstance(op.attributes[name], ir.DenseI64ArrayAttr)
+    dense = ir.DenseI64ArrayAttr.get(list(places)) if is_dense else ir.ArrayAttr.get(listed)
+    op.attributes[name] = dense
+
+
 def _listed(op: ir.Operation) -> list[int] | None:
     """Of a slice of a constant, which says for each device a number, these numbers."""
     if op.name != "shard.all_slice" or isinstance(op.operands[0].owner, ir.Block):
@@ -205,4 +259,7 @@ _KINDS: Mapping[str, Callable[[ir.Operation, Mapping[str, Grid]], Iterator[Chang
     "a slice is at another index": _other_slice,
     "a halo is off by one": _halo_off_by_one,
     "an element of padding is read": _padding_read,
+    "a number is another one": _other_number,
+    "a comparison is another one": _other_comparison,
+    "a message goes elsewhere": _other_places,
 }

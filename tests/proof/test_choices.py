@@ -110,6 +110,29 @@ def resource(then: str) -> str:
     return f'{body}\n{{-# dialect_resources: {{ builtin: {{ k: "{digits}" }} }} #-}}'
 
 
+def chosen_at(bound: str, kind: str = "GT", of: str = "%x") -> str:
+    """One of two numbers, by how another one compares with a constant."""
+    return function(f"%x: {ROW}, %a: {ROW}, %b: {ROW}", ROW, f"""
+    %c = stablehlo.constant dense<{bound}> : {ROW}
+    %d = stablehlo.subtract %x, %a : {ROW}
+    %m = stablehlo.compare {kind}, {of}, %c : ({ROW}, {ROW}) -> tensor<8xi1>
+    %r = stablehlo.select %m, %a, %b : tensor<8xi1>, {ROW}""")  # fmt: skip
+
+
+def integers_below(bound: int) -> str:
+    bits = "tensor<4xi1>"
+    return function(f"%x: {WORDS}", bits, f"""
+    %c = stablehlo.constant dense<{bound}> : {WORDS}
+    %r = stablehlo.compare LT, %x, %c : ({WORDS}, {WORDS}) -> {bits}""")  # fmt: skip
+
+
+BOUNDS = [
+    *(("0.0", each) for each in ("0.5", "1.0e-5", "-0.5", "3.0")), ("0.5", "0.25"),
+    *(("10.0", each) for each in ("20.0", "11.0", "-10.0")), ("100.0", "1000.0"), ("0.1", "0.2"),
+]  # fmt: skip
+NEVER = ["0.5", "1.5", "-0.5", "-1.5", "-2.5", "100.5", "0.00390625", "0.000030517578125", "0.1"]
+
+
 PAIRS = {
     "the first element is left out": (largest(128), largest(128, 1)),
     "of equal elements another is chosen": (largest(8), largest(8, compare="GE")),
@@ -126,6 +149,45 @@ PAIRS = {
     "which is less": (compared("LT"), compared("GT")),
     "elements of a resource": (resource("minimum"), resource("maximum")),
 }
+
+
+@pytest.mark.parametrize("of", ["%x", "%d"])
+@pytest.mark.parametrize("bounds", BOUNDS, ids="_".join)
+def test_choices_at_other_bounds_are_not_proven(bounds: "tuple[str, str]", of: str) -> None:
+    for kind in ("GT", "LE"):
+        one, other = (sd.parse(chosen_at(each, kind, of)) for each in bounds)
+        assert sd.prove(one, other).answer != "proven"
+
+
+def divided_by_zero(above: str, then: str = "%q") -> str:
+    """A quotient that is no number, or infinite."""
+    return function(f"%x: {ROW}", ROW, f"""
+    %c = stablehlo.constant dense<0.0> : {ROW}
+    %q = stablehlo.divide {above}, %c : {ROW}
+    %r = stablehlo.add {then}, %x : {ROW}""")  # fmt: skip
+
+
+@pytest.mark.parametrize("above", ["%x", "%c"])
+def test_quotients_by_zero_are_no_zeros(above: str) -> None:
+    one, other = (sd.parse(divided_by_zero(above, then)) for then in ("%q", "%c"))
+    assert sd.prove(one, other).answer != "proven"
+    assert sd.prove(one, one).answer == "proven"
+
+
+@pytest.mark.parametrize("bound", NEVER)
+def test_a_choice_at_a_fraction_is_not_always_the_same(bound: str) -> None:
+    for made in ("%a", "%b"):
+        arguments = f"%x: {ROW}, %a: {ROW}, %b: {ROW}"
+        always = f"func.func @main({arguments}) -> {ROW} {{ return {made} : {ROW} }}"
+        assert sd.prove(sd.parse(chosen_at(bound)), sd.parse(always)).answer != "proven"
+
+
+def test_integers_at_other_bounds_are_not_proven() -> None:
+    one, other = map(integers_below, (100, 101))
+    grid = "shard.grid @g(shape = 1)\n"
+    local = grid + other.replace("> {", '> attributes {mesh.form = "local"} {', 1)
+    one, other = sd.parse(grid + one), sd.parse(local)
+    assert sd.prove(one, other).answer != "proven"
 
 
 @pytest.mark.parametrize("what", PAIRS)

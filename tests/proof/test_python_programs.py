@@ -156,6 +156,66 @@ def test_the_command_says_it(tmp_path: Path) -> None:
         assert done.returncode == status, done.stderr
 
 
+OTHER_COPIES = {
+    "of which a sum is the right one": ("-2 * total", "-total"),
+    "of which a difference is": ("3 * total", "7 * total / 3"),
+    "one of them zero": ("-total / 2", "0 * total"),
+    "no number": ("total", "total * np.float32(np.nan)"),
+    "above a half": ("total", "np.where(total > 0.5, total, 0)"),
+    "above ten": ("np.where(total > 10, total, 0)", "np.where(total > 20, total, 0)"),
+}
+
+
+@pytest.mark.parametrize("copies", OTHER_COPIES.values(), ids=OTHER_COPIES)
+def test_ranks_whose_copies_differ_are_not_proven(
+    copies: "tuple[str, str]", tmp_path: Path
+) -> None:
+    one, other = copies
+    change = f"total = ({other}) if world.rank else ({one})\ncopies = "
+    proof = proof_of(SUM, BY_HAND.replace("copies = ", change), tmp_path)
+    assert proof.answer != "proven"
+
+
+VIEWS = {
+    "asarray of a transpose": "np.asarray(x.T)",
+    "asarray of what is none of its own": "np.asarray(x.T, np.float32)[1:]",
+    "no copy": "x.astype(np.float32, copy=False)",
+    "the real part": "x.real",
+    "the real part by a function": "np.real(x)",
+    "a view": "np.moveaxis(x, 0, 1)",
+}
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+def test_what_is_written_through_a_view_shows(view: str, tmp_path: Path) -> None:
+    written = BY_HAND.replace("own = ", f"other = {view}\nother[...] = 0\nown = ")
+    assert proof_of(SUM, written, tmp_path).answer == "refuted"
+
+
+def test_what_is_written_to_a_copy_does_not_show(tmp_path: Path) -> None:
+    for made in ("np.array(x)", "x.astype(np.float32)", "np.asarray(x.T, order='C')", "np.conj(x)"):
+        written = BY_HAND.replace("own = ", f"other = {made}\nother[...] = 0\nown = ")
+        assert proof_of(SUM, written, tmp_path).answer == "proven", made
+
+
+IN_SUM = "world.Allreduce(part, total, MPI.SUM)"
+OTHER_BUFFERS = [
+    "world.Allreduce(part.astype(np.float64), total)",
+    "world.Allreduce(part.astype(np.int32), total)",
+    "world.Allreduce(part if world.rank else part[:1], total)",
+    "world.Allreduce(total, total)",
+    "both = np.zeros(8, np.float32)\n"
+    "world.Allgather(np.zeros(6, np.float32) if world.rank else part[:2], both)",
+    "one = np.empty(4, np.float16)\n"
+    "world.Sendrecv(part, 1 - world.rank, 0, one, 1 - world.rank)\ntotal = part + one",
+]
+
+
+@pytest.mark.parametrize("call", OTHER_BUFFERS)
+def test_buffers_that_do_not_fit_are_not_proven(call: str, tmp_path: Path) -> None:
+    assert proof_of(SUM, BY_HAND.replace(IN_SUM, call), tmp_path).answer != "proven"
+
+
 TALK = """
 import argparse
 import numpy as np
@@ -212,6 +272,12 @@ TALKS = {
         "request.Wait()\ncome = early",
         "refuted",
         "",
+    ),
+    "what has come is written by its sender before it waits": (
+        "request = world.Isend(part, other)\nworld.Recv(come, other)\nworld.Barrier()\n"
+        "part += 1\nrequest.Wait()\npart -= 1",
+        "unknown",
+        "written to before it is received",
     ),
     "it is written too early": (
         "request = world.Irecv(come, other)\ncome += 1\nworld.Send(part, other)\nrequest.Wait()",
@@ -284,6 +350,45 @@ if rank == 0:
         result[:] = each
     np.savez(options.outputs, result0=result)
 """
+
+
+PART = "part = torch"
+SHARED = [
+    "flat = x.reshape(-1)\none = flat[3]\nflat[3] = 0\nflat[3] = one",
+    "other = x.to(torch.float32)\nother[0] = 0",
+    "other = torch.real(x)\nother[0] = 0",
+    "for row in x: row[0] = 0",
+]
+
+
+@needs("torch")
+@pytest.mark.parametrize("shared", SHARED)
+def test_what_is_written_through_a_view_of_torch_shows(shared: str, tmp_path: Path) -> None:
+    text = IN_TORCH.replace(PART, f"{shared}\n{PART}")
+    assert proof_of(SUM, text, tmp_path).answer == "refuted"
+
+
+@needs("torch")
+def test_what_another_library_does_than_the_prover_knows_is_unknown(tmp_path: Path) -> None:
+    """The sum of a number of no dimensions and an array has the array's type."""
+    wide = "wide = torch.zeros(3).to(torch.int8) + torch.tensor(200)"
+    text = IN_TORCH.replace(PART, f"{wide}\n{PART}")
+    own = text.replace("(part + come)", "((part + come) * wide[0].to(torch.float32) / 200)")
+    assert "a run on random inputs does" in str(proof_of(SUM, own, tmp_path))
+
+
+@needs("torch")
+def test_what_torch_copies_is_a_copy(tmp_path: Path) -> None:
+    text = IN_TORCH.replace(PART, f"other = torch.flip(x, (0,))\nother[...] = 0\n{PART}")
+    assert proof_of(SUM, text, tmp_path).answer == "proven"
+
+
+@needs("torch")
+def test_a_rank_is_the_one_that_its_variables_say(tmp_path: Path) -> None:
+    own = IN_TORCH.replace("rank = dist.get_rank()", "import os\nrank = int(os.environ['RANK'])")
+    assert proof_of(SUM, own, tmp_path).answer == "proven"
+    other = BY_HAND.replace("own = ", "import os\nos.environ.get('RANK', 0)\nown = ")
+    assert "the variable RANK of the environment" in str(proof_of(SUM, other, tmp_path))
 
 
 @pytest.mark.parametrize(("before", "answer"), [("", "proven"), ("work.wait()\n", "refuted")])

@@ -1,4 +1,4 @@
-"""Faults in emitted Python programs, one at a time: another op, group, slice, or no collective.
+"""Faults in emitted Python programs, one at a time: another op, group, number, copy, ...
 
     python -m tests.testing.python_faults --programs 100
 
@@ -31,6 +31,11 @@ from shard_dialect.testing.random_program import Program, any_program
 
 _OTHER = {ast.Add: ast.Sub(), ast.Sub: ast.Add(), ast.Mult: ast.Add(), ast.Div: ast.Mult()}
 _NAMES = {"maximum": "minimum", "minimum": "maximum", "sum": "max", "exp": "tanh", "tanh": "exp"}
+_COMPARISONS = {ast.Lt: ast.LtE(), ast.LtE: ast.Lt(), ast.Gt: ast.GtE(), ast.GtE: ast.Gt(),
+                ast.Eq: ast.NotEq(), ast.NotEq: ast.Eq()}  # fmt: skip
+_NARROWER = {"int64": "int16", "int32": "int8", "uint32": "uint8", "float32": "int32"}
+_COPIES = ("{} * (rank != 0)", "{} * (1 - 2 * (rank == 1))", "{} + {} * (rank == 1)", "{}[::-1]")
+"""What one rank has in place of a result."""
 _DROPPED = ("all_reduce", "permute", "update_halo", "mask", "broadcast_from", "reduce_to")
 
 
@@ -66,23 +71,53 @@ _AROUND = ("main", "take", "put", "shard_slices", "draw", "join")
 
 def _changes(node: ast.AST, groups: "list[str]") -> "Iterator[tuple[str, ast.AST, str, Any]]":
     """Kinds of faults at a node: which field of what is another one."""
+    yield from _other_words(node)
+    yield from _other_numbers(node)
+    yield from _other_calls(node)
+    match node:
+        case ast.Name(id=name) if name in groups:
+            yield from (("another group", node, "id", each) for each in groups if each != name)
+        case ast.Return(value=ast.Tuple(elts=[first, *rest])):
+            for form in _COPIES:
+                own = ast.unparse(first)
+                other = ast.parse(form.format(own, own), mode="eval").body
+                yield "another copy", node, "value", ast.Tuple([other, *rest], ast.Load())
+
+
+def _other_words(node: ast.AST) -> "Iterator[tuple[str, ast.AST, str, Any]]":
     match node:
         case ast.BinOp(op=op) if type(op) in _OTHER:
             yield "another op", node, "op", _OTHER[type(op)]
+        case ast.Compare(ops=[compared]) if type(compared) in _COMPARISONS:
+            yield "another comparison", node, "ops", [_COMPARISONS[type(compared)]]
         case ast.Attribute(attr=name) if name in _NAMES:
             yield "another function", node, "attr", _NAMES[name]
+        case ast.Attribute(attr=name) if name in _NARROWER:
+            yield "a narrower type", node, "attr", _NARROWER[name]
         case ast.Attribute(attr="rank"):
             yield "another rank", node, "attr", "size"
-        case ast.Name(id=name) if name in groups:
-            yield from (("another group", node, "id", each) for each in groups if each != name)
-        case ast.Assign(value=ast.Call(func=ast.Name(id=name), args=[first, *_])) if (
-            name in _DROPPED
-        ):
-            yield "no collective", node, "value", first
+
+
+def _other_numbers(node: ast.AST) -> "Iterator[tuple[str, ast.AST, str, Any]]":
+    match node:
         case ast.Slice(lower=ast.Constant(value=int(low)) as end):
             yield "a slice off by one", end, "value", low + 1
         case ast.Constant(value=float(number)):
             yield "another number", node, "value", number + 0.5
+        case ast.Constant(value=int(number)) if not isinstance(number, bool):
+            yield "off by one", node, "value", number + 1
+
+
+def _other_calls(node: ast.AST) -> "Iterator[tuple[str, ast.AST, str, Any]]":
+    match node:
+        case ast.Assign(value=ast.Call(func=ast.Name(id=name), args=[first, *_])) if (
+            name in _DROPPED
+        ):
+            yield "no collective", node, "value", first
+        case ast.Call(func=ast.Name(id="range"), args=[*args, last]):
+            yield "a turn less", node, "args", [*args, ast.BinOp(last, ast.Sub(), ast.Constant(1))]
+        case ast.Expr(value=ast.Call(func=ast.Attribute(attr="wait" | "Wait" | "Waitall"))):
+            yield "no wait", node, "value", ast.Constant(None)
 
 
 def _assigned(tree: ast.Module) -> "list[str]":

@@ -17,7 +17,7 @@ import numpy as np
 
 from shard_dialect.proof.contractions import Over, contracted
 from shard_dialect.proof.elementwise import combined, reduced
-from shard_dialect.proof.field import ONE
+from shard_dialect.proof.field import ONE, mixed
 from shard_dialect.proof.machine import OPS, Data, Machine, Value
 from shard_dialect.proof.reading import Op, Type
 
@@ -100,11 +100,11 @@ class Array:
 
     @property
     def real(self) -> Array:
-        return called(self.s, ["real", "re"], [self], _part(self.dtype))
+        return part(self, "real") if self.dtype.kind == "c" else self
 
     @property
     def imag(self) -> Array:
-        return called(self.s, ["imag", "im"], [self], _part(self.dtype))
+        return part(self, "imag")
 
     @property
     def value(self) -> Value:
@@ -160,7 +160,7 @@ class Array:
     def astype(self, dtype: Any, copy: bool = True) -> Array:
         dtype = np.dtype(dtype)
         if dtype == self.dtype:
-            return self.copy()
+            return self.copy() if copy else self
         op = _op(self.s, "stablehlo.convert", [self.type], [type_of(dtype, self.shape)])
         return as_array(self.s, OPS[op.name](self.s.machine, op, [self.value]), dtype)
 
@@ -210,11 +210,17 @@ class Array:
     def __iter__(self) -> Iterator[Array]:
         return (self[each] for each in range(len(self)))
 
+    def __copy__(self) -> Array:
+        return self.copy()
+
+    def __deepcopy__(self, _: Any) -> Array:
+        return self.copy()
+
     def __getitem__(self, key: Any) -> Array:
         return self.with_data(np.asarray(self.data[as_index(key)]))
 
     def __setitem__(self, key: Any, new: Any) -> None:
-        only(not self.is_read_only, "a write through a view of other bits")
+        only(not self.is_read_only, "a write through a view of parts, or of other bits")
         value = of(self.s, new, self.dtype)
         key = as_index(key)
         if self.s.assembles():
@@ -228,11 +234,10 @@ class Array:
         self.data[key] = value.data
 
     def _neither(self, one: Data, other: Data) -> Data:
-        """Elements, each another one than either rank's, where those differ."""
-        if is_number(self.dtype):
-            return other + 2 * (other - one)
+        """Elements that are drawn for each pair: no sum of two is another one than all numbers."""
         field = self.s.machine.field
-        return field.reduced(3 * other + 2 * (np.uint64(field.prime) - one))
+        drawn = mixed(field.key("differs"), one.astype(np.uint64), other.astype(np.uint64))
+        return drawn.astype(np.int64) if is_number(self.dtype) else field.reduced(drawn)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *given: Any, **more: Any) -> Array:
         only(not more or set(more) <= {"axis", "dtype"}, f"np.{ufunc.__name__} with {list(more)}")
@@ -333,6 +338,13 @@ def as_index(key: Any) -> Any:
 
 def _wrapped(data: Data, dtype: np.dtype[Any]) -> Data:
     return data.astype(dtype).astype(np.int64)
+
+
+def part(x: Array, name: str) -> Array:
+    """The real or the imaginary part, which is a view: it may be read only."""
+    made = called(x.s, FUNCTIONS[name].split(), [x], _part(x.dtype))
+    made.is_read_only = True
+    return made
 
 
 def _part(dtype: np.dtype[Any]) -> np.dtype[Any]:

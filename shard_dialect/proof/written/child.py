@@ -99,7 +99,7 @@ class Run:
         library = self.library(rank, load, save, lambda: world.gathered)
         module = ModuleType("mpi4py")
         vars(module)["MPI"] = mpi
-        own = {"numpy": library, "mpi4py": module, "mpi4py.MPI": mpi}
+        own = {"numpy": library, "mpi4py": module, "mpi4py.MPI": mpi, "os": self._os(rank)}
         distributed = torch_arrays.Distributed(meeting, world)
         own["torch"] = own["torch.distributed"] = self.torch(library, distributed)
 
@@ -119,6 +119,19 @@ class Run:
         if failure is not None:
             self.failures.append(failure)
         meeting.leave(is_failed=failure is not None)
+
+    def _os(self, rank: int) -> ModuleType:
+        """A module `os` whose variables are a rank's, as `torchrun` sets them on one host.
+
+        Others are the prover's own, which say nothing of a rank.
+        """
+        numbers = {"RANK": rank, "LOCAL_RANK": rank}
+        numbers |= {"WORLD_SIZE": self.size, "LOCAL_WORLD_SIZE": self.size}
+        known = {name: str(number) for name, number in numbers.items()} if self.is_torch else {}
+        environ = _Variables(known)
+        module = ModuleType("os")
+        vars(module).update({**vars(os), "environ": environ, "getenv": environ.get})
+        return module
 
     def _failure(self, run: Callable[[], None]) -> Refused | None:
         """Run by one rank; what stands in the way, if anything does."""
@@ -147,6 +160,20 @@ class Run:
         frames = traceback.extract_tb(sys.exc_info()[2])
         lines = [each.lineno for each in frames if each.filename == self.path]
         return (lines[-1] or 0) if lines else 0
+
+
+class _Variables(dict[str, str]):
+    """Variables of the environment, of which only some are known."""
+
+    def __contains__(self, name: object) -> bool:
+        arrays.only(super().__contains__(name), f"the variable {name} of the environment")
+        return True
+
+    def __getitem__(self, name: str) -> str:
+        return super().__getitem__(name) if name in self else ""
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name]
 
 
 class _File(dict[str, Any]):

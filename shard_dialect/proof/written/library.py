@@ -82,6 +82,7 @@ class Ufunc:
 
     def at(self, x: Array, index: Any, new: Any) -> None:
         """One element after the other, those of one place in rounds."""
+        only(not x.is_read_only, "a write through a view of parts, or of other bits")
         places = np.arange(x.size).reshape(x.shape)[as_index(index)]
         value = np.broadcast_to(of(self.s, new, x.dtype).data, places.shape).reshape(-1)
         flat, targets = x.data.reshape(-1), places.reshape(-1)
@@ -129,6 +130,8 @@ class Library:
     def __getattr__(self, name: str) -> Any:
         if name in _SAME:
             return getattr(np, name)
+        if name in ("real", "imag"):
+            return lambda x: getattr(of(self.setting, x), name)
         if name in _UFUNCS:
             return Ufunc(self.setting, name)
         if name in _VIEWS:
@@ -176,13 +179,13 @@ class Library:
         only(order in ("C", "K"), "an order of memory")
         return of(self.setting, x, None if dtype is None else np.dtype(dtype)).copy()
 
-    def asarray(self, x: Any, dtype: Any = None, order: str = "C") -> Array:
+    def asarray(self, x: Any, dtype: Any = None, order: str = "K") -> Array:
         only(order in ("C", "K"), "an order of memory")
         found = of(self.setting, x, None if dtype is None else np.dtype(dtype))
-        return found if found.data.flags.c_contiguous else found.copy()
+        return found if order == "K" or found.data.flags.c_contiguous else found.copy()
 
     def ascontiguousarray(self, x: Any) -> Array:
-        return self.asarray(x)
+        return self.asarray(x, order="C")
 
     def frombuffer(self, data: Any, dtype: Any) -> Array:
         return of(self.setting, np.frombuffer(data, dtype))

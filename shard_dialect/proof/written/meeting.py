@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,12 +38,11 @@ class Letter:
     is_taken: bool = False
     """Whether a receive has asked for it."""
 
-    def complete(self) -> None:
-        """The sender may write to the buffer from now on."""
+    def check(self) -> None:
+        """Raise unless what has come is what the sender's buffer still holds."""
         if self.buffer is not None:
             same = np.array_equal(contents(self.buffer), self.data, equal_nan=True)
             only(same, "a message that is written to before it is received")
-        self.buffer = None
 
 
 @dataclass(eq=False)
@@ -149,6 +148,12 @@ class Meeting:
         self.mail[box].remove(letter)
         slot.letter, letter.is_taken = letter, True
 
+    def complete(self, letter: Letter) -> None:
+        """The sender has waited: it may write to the buffer from now on."""
+        with self.changed:
+            letter.check()
+            letter.buffer = None
+
     def taken(self, rank: int, box: Hashable, slot: Slot) -> Any:
         """The message that was asked for, when it has come."""
 
@@ -167,14 +172,43 @@ class Meeting:
                 self._deliver(box)
                 self.changed.notify_all()
             assert slot.letter is not None, "it has come"
-            slot.letter.complete()
+            slot.letter.check()
             return slot.letter.data
 
 
-def contents(buffer: Any) -> Any:
+class Sent(np.ndarray[Any, Any]):
+    """Elements that are sent, with the type that they have in the sender's buffer."""
+
+    kind: Any = None
+
+    def __array_finalize__(self, of: Any) -> None:
+        self.kind = getattr(of, "kind", None)
+
+
+def contents(buffer: Any) -> Sent:
     """A copy of what is sent: elements, or their bytes."""
     array = array_of(buffer)
-    return (array.data if isinstance(array, Array) else _plain(array)).reshape(-1).copy()
+    data = array.data if isinstance(array, Array) else _plain(array)
+    sent = data.reshape(-1).copy().view(Sent)
+    sent.kind = array.dtype
+    return sent
+
+
+def alike(listed: Sequence[Sent], received: Any) -> list[Any]:
+    """What members give: equally many elements of the type of the buffer that receives them."""
+    kind = array_of(received).dtype
+    only(len({each.size for each in listed}) == 1, "buffers of several sizes in one call")
+    only(all(each.kind == kind for each in listed), "buffers of several types in one call")
+    return [each.view(np.ndarray) for each in listed]
+
+
+def check_apart(sent: Any, received: Any) -> None:
+    """Raise if a call would write to what it reads."""
+    one, other = (
+        each.data if isinstance(each, Array) else _plain(each)
+        for each in map(array_of, (sent, received))
+    )
+    only(not np.shares_memory(one, other), "a call that receives into what it sends")
 
 
 def array_of(buffer: Any) -> Any:
@@ -202,8 +236,10 @@ def receive(buffer: Any, data: Any) -> None:
     flat = target.reshape(-1)
     if not np.shares_memory(flat, target) and target.size:
         raise NotKnown("a buffer that is not contiguous")
-    if flat.size != data.size or flat.dtype != data.dtype:
-        raise ValueError(f"a message of {data.size} elements into a buffer of {flat.size}")
+    kind = getattr(data, "kind", None) or array.dtype
+    if flat.size != data.size or flat.dtype != data.dtype or kind != array.dtype:
+        buffer = f"a buffer of {flat.size} of {array.dtype}"
+        raise ValueError(f"a message of {data.size} elements of {kind} into {buffer}")
     flat[...] = data
 
 

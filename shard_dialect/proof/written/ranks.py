@@ -18,7 +18,9 @@ from shard_dialect.proof.written.meeting import (
     Letter,
     Meeting,
     Slot,
+    alike,
     array_of,
+    check_apart,
     contents,
     copied,
     make_wild,
@@ -68,7 +70,7 @@ class Request:
 
     def Test(self) -> bool:
         only(self._is_sent or self._is_done, "whether a message has come")
-        return True
+        return self.Wait()
 
     is_completed = Test
 
@@ -127,20 +129,26 @@ class Comm:
         return Comm(self._meeting, (self._name, self._turn, color), ranks, self._own)
 
     def Allgather(self, sent: Any, received: Any) -> None:
-        receive(received, np.concatenate(self.meet("allgather", contents(sent))))
+        check_apart(sent, received)
+        listed = alike(self.meet("allgather", contents(sent)), received)
+        receive(received, np.concatenate(listed))
 
     def Alltoall(self, sent: Any, received: Any) -> None:
-        listed = self.meet("alltoall", contents(sent))
+        check_apart(sent, received)
+        listed = alike(self.meet("alltoall", contents(sent)), received)
         parts = [np.split(each, self.size)[self.rank] for each in listed]
         receive(received, np.concatenate(parts))
 
     def Allreduce(self, sent: Any, received: Any, op: Reduction = SUM) -> None:
-        sent = received if sent is IN_PLACE else sent
-        listed = self.meet(("allreduce", op), contents(sent))
+        if sent is not IN_PLACE:
+            check_apart(sent, received)
+        given = contents(received if sent is IN_PLACE else sent)
+        listed = alike(self.meet(("allreduce", op), given), received)
         receive(received, op.of(listed, received).reshape(-1))
 
     def Reduce_scatter_block(self, sent: Any, received: Any, op: Reduction = SUM) -> None:
-        listed = self.meet(("reduce_scatter", op), contents(sent))
+        check_apart(sent, received)
+        listed = alike(self.meet(("reduce_scatter", op), contents(sent)), received)
         parts = [np.split(each, self.size)[self.rank] for each in listed]
         receive(received, op.of(parts, received).reshape(-1))
 
@@ -148,7 +156,7 @@ class Comm:
         sent = received if sent is IN_PLACE and self.rank == root else sent
         listed = self.meet(("reduce", op, root), contents(sent))
         if self.rank == root:
-            receive(received, op.of(listed, received).reshape(-1))
+            receive(received, op.of(alike(listed, received), received).reshape(-1))
 
     def Bcast(self, buffer: Any, root: int = 0) -> None:
         own = contents(buffer) if self.rank == root else None
@@ -157,7 +165,7 @@ class Comm:
     def Gather(self, sent: Any, received: Any, root: int = 0) -> None:
         listed = self.meet(("gather", root), contents(sent))
         if self.rank == root:
-            receive(received, np.concatenate(listed))
+            receive(received, np.concatenate(alike(listed, received)))
 
     def Scatter(self, sent: Any, received: Any, root: int = 0) -> None:
         own = contents(sent) if self.rank == root else None
@@ -217,7 +225,7 @@ class Comm:
 
     def Isend(self, sent: Any, dest: int, tag: int = 0) -> Request:
         letter = self._sent("elements", dest, tag, contents(sent), sent)
-        return Request(letter.complete, is_sent=True)
+        return Request(lambda: self._meeting.complete(letter), is_sent=True)
 
     def Send(self, sent: Any, dest: int, tag: int = 0) -> None:
         self._wait_for(self._sent("elements", dest, tag, contents(sent)))
@@ -255,8 +263,10 @@ class Comm:
         *,
         recvbuf: Any = None,
     ) -> None:
+        received = recvbuf if received is None else received
+        check_apart(sent, received)
         self._sent("elements", dest, sendtag, contents(sent))
-        self.Recv(recvbuf if received is None else received, source, recvtag)
+        self.Recv(received, source, recvtag)
 
     def isend(self, given: Any, dest: int, tag: int = 0) -> Request:
         self._sent("objects", dest, tag, copied(given))

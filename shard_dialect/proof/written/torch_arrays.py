@@ -27,8 +27,8 @@ from shard_dialect.proof.written.arrays import (
     type_of,
 )
 from shard_dialect.proof.written.library import Library, order_keys
-from shard_dialect.proof.written.meeting import Meeting, contents, make_wild, receive
-from shard_dialect.proof.written.ranks import SUM, Comm, Reduction, Request
+from shard_dialect.proof.written.meeting import Meeting, alike, contents, make_wild, receive
+from shard_dialect.proof.written.ranks import IN_PLACE, SUM, Comm, Reduction, Request
 
 
 class Tensor(Array):
@@ -72,7 +72,14 @@ class Tensor(Array):
         return self.with_data(np.moveaxis(seen, 0, dim))
 
     def to(self, what: Any) -> Array:
-        return self if what == "cpu" else self.astype(what)
+        return self if what == "cpu" else self.astype(what, copy=False)
+
+    def __getitem__(self, key: Any) -> Array:
+        """A view also where it has no dimensions, unless an index is an array."""
+        found = super().__getitem__(key)
+        if found.ndim or np.shares_memory(found.data, self.data):
+            return found
+        return super().__getitem__((*(key if isinstance(key, tuple) else (key,)), ...))
 
     def cpu(self) -> Array:
         return self
@@ -150,7 +157,9 @@ class Torch:
             return partial(self._reduced, _REDUCTIONS[name])
         if name.startswith("__"):
             raise AttributeError(name)
-        known = ("broadcast_to", "flip", "real", "imag", "frombuffer")
+        if name == "flip":
+            return lambda x, dims: self._np.flip(x, dims).clone()
+        known = ("broadcast_to", "real", "imag", "frombuffer")
         found = getattr(self._np, _NAMES.get(name, name))
         if hasattr(found, "at") or name in known:
             return found
@@ -285,9 +294,11 @@ class Distributed:
 
     def new_group(self, ranks: Sequence[int], timeout: Any = None) -> Comm | None:
         self._groups += 1
+        listed = sorted(map(int, ranks))
+        said = self._world.meet("new_group", listed)
+        only(all(each == listed for each in said), "a group that not all ranks make")
         if self._world.rank not in ranks:
             return None
-        listed = sorted(map(int, ranks))
         return Comm(self._meeting, ("group", self._groups), listed, self._world.rank)
 
     def _of(self, group: Any) -> Comm:
@@ -298,11 +309,11 @@ class Distributed:
 
     def all_gather(self, received: Sequence[Any], sent: Any, group: Any = None) -> None:
         listed = self._of(group).meet("all_gather", contents(sent))
-        for buffer, data in zip(received, listed, strict=True):
+        for buffer, data in zip(received, alike(listed, sent), strict=True):
             receive(buffer, data)
 
     def all_reduce(self, x: Any, op: Any = ReduceOp.SUM, group: Any = None) -> None:
-        self._of(group).Allreduce(x, x, op)
+        self._of(group).Allreduce(IN_PLACE, x, op)
 
     def reduce(self, x: Any, dst: int, op: Any = ReduceOp.SUM, group: Any = None) -> None:
         group = self._of(group)
@@ -315,7 +326,8 @@ class Distributed:
     ) -> None:
         group = self._of(group)
         listed = group.meet(("reduce_scatter", op), [contents(each) for each in sent])
-        receive(received, op.of([each[group.rank] for each in listed], received).reshape(-1))
+        parts = alike([each[group.rank] for each in listed], received)
+        receive(received, op.of(parts, received).reshape(-1))
 
     def all_to_all_single(self, received: Any, sent: Any, group: Any = None) -> None:
         self._of(group).Alltoall(sent, received)
@@ -326,7 +338,7 @@ class Distributed:
 
     def gather(self, sent: Any, received: Any, dst: int, group: Any = None) -> None:
         group = self._of(group)
-        listed = group.meet(("gather", dst), contents(sent))
+        listed = alike(group.meet(("gather", dst), contents(sent)), sent)
         for buffer, data in zip(received or [], listed, strict=received is not None):
             receive(buffer, data)
 
