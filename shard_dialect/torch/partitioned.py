@@ -14,7 +14,7 @@ from shard_dialect.errors import ShardError, first_line_of
 from shard_dialect.runtime.compiled_program import CompiledProgram
 from shard_dialect.search.auto import AutoOptions
 from shard_dialect.torch.engine import Engine, is_tracing
-from shard_dialect.torch.graph.flat_module import attribute_tensors
+from shard_dialect.torch.graph.flat_module import attribute_tensors, derived_items
 from shard_dialect.torch.graph.random_draws import Rng
 from shard_dialect.torch.graph.tensor_trees import Tensor
 from shard_dialect.torch.plans.plan_rules import Plan
@@ -49,6 +49,8 @@ def partition(
     for each in attribute_tensors(module).values():
         if not each.is_leaf:  # torch copies no others
             memo.setdefault(id(each), each.detach())
+    for each in derived_items(module).values():  # stays one that a trace does without
+        memo.setdefault(id(each), each.detach().requires_grad_(each.requires_grad).view_as(each))
     try:
         own = copy.deepcopy(module, memo)
     except Exception as error:  # any of the user's classes

@@ -456,3 +456,66 @@ def test_what_calls_before_have_kept_is_not_read() -> None:
         f(x)
     with pytest.raises(sd.ShardError, match="kept in the attribute h"):
         both(Carries(torch.ones(4)), x)
+
+
+class Caches(torch.nn.Module):
+    """In eval mode it caches what `computed` says: of parameters alone, if that is 0."""
+
+    def __init__(self, computed: float = 0.0) -> None:
+        super().__init__()
+        self.bias, self.linear = torch.nn.Parameter(torch.randn(3, 4)), torch.nn.Linear(4, 4)
+        self.register_buffer("index", torch.tensor([2, 0]))
+        self.computed, self.cache = computed, dict[str, Any]()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        cache = {} if self.training else self.cache
+        if x.device.type not in cache:
+            of_x = self.computed * x.sum() if self.computed else 0
+            cache[x.device.type] = self.bias[self.index].sum(0) + of_x
+        return self.linear(x) + cache[x.device.type]
+
+
+@pytest.mark.parametrize("was_called", [False, True])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_cache_of_parameters_is_computed_in_each_call(was_called: bool, in_place: bool) -> None:
+    module, x = Caches().eval(), torch.randn(4, 4)
+    plain = copy.deepcopy(module)
+    if was_called:
+        module(x)
+    if in_place:
+        f = sd.torch.fully_shard(module, mesh=MESH["dp"])
+    else:
+        f = sd.torch.partition(module, (x,), {"x": [Shard(0), Replicate()]}, MESH)
+    for _ in range(3):
+        plain.cache.clear()
+        torch.testing.assert_close(f(x), plain(x))
+        for each in (f, plain):
+            each.zero_grad()
+            each(x).square().sum().backward()
+            with torch.no_grad():
+                for parameter in each.parameters():
+                    parameter -= 0.1 * parameter.grad
+            each.cache.clear() if each is plain else None
+        torch.testing.assert_close(f.state_dict(), plain.state_dict())
+    assert len(f.cache) == was_called
+
+
+@pytest.mark.parametrize("was_called", [False, True])
+def test_a_cache_of_arguments_is_refused(was_called: bool) -> None:
+    module, x = Caches(computed=1.0).eval(), torch.randn(4, 4)
+    if was_called:
+        module(x)
+    with pytest.raises(sd.ShardError, match=r"keeps a tensor in the attribute cache|has gradients"):
+        sd.torch.partition(module, (x,), {"x": [Shard(0), Replicate()]}, MESH)
+
+
+def test_a_cache_that_is_not_filled_again_is_refused() -> None:
+    class Overrides(Caches):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.linear(x) + self.cache.get("own", self.bias[0])
+
+    module, x = Overrides(), torch.randn(4, 4)
+    module.cache["own"] = module.bias[1] * 2
+    with pytest.raises(sd.ShardError, match="has gradients"):
+        sd.torch.partition(module, (x,), {"x": [Shard(0), Replicate()]}, MESH)
+    assert set(module.cache) == {"own"}

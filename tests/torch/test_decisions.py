@@ -126,3 +126,22 @@ def test_ranks_agree_outside_of_the_python_dispatcher() -> None:
     )
     assert inside
     assert not any(inside)
+
+
+def test_tensors_made_of_lists_with_tensors() -> None:
+    class Makes(torch.nn.Module):
+        def forward(self, x: torch.Tensor, n: torch.Tensor) -> list[torch.Tensor]:
+            return [
+                x.reshape(torch.cat([torch.tensor([n[0] * 2]), torch.as_tensor([-1])]).tolist()),
+                torch.tensor([[n[0], 2], [3, n[1]]]),
+                torch.as_tensor((n[0], 2.5)),
+                torch.tensor([n[:1], 5, n[1].view(1, 1)]),
+                torch.tensor(data=[x[0, 0].half(), 2]),
+                torch.tensor([x[0, 1].detach(), 2], dtype=torch.float64),
+                torch.tensor([n[0] > 1, True]),
+            ]
+
+    module, x = Makes(), torch.randn(4, 4)
+    f = sd.torch.partition(module, (x, torch.tensor([1, 2])), {}, MESH)
+    for n in (torch.tensor([1, 2]), torch.tensor([2, 5])):
+        torch.testing.assert_close(f(x, n), module(x, n))

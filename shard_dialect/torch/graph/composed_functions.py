@@ -15,12 +15,13 @@ adaptive_max_pool2d     ->   max of windows, as long as the longest one
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import torch
 from torch._decomp import decompositions as _decompositions
 from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 
 from shard_dialect.errors import ShardError
 from shard_dialect.torch.graph.tensor_trees import Tensor
@@ -430,8 +431,31 @@ def _least_squares(
     )
 
 
+def _made_of(function: Any) -> Callable[..., Any]:
+    """`torch.tensor` and the like, also of lists in which there are tensors."""
+
+    def composed(data: Any, dtype: Any = None, requires_grad: bool = False, **options: Any) -> Any:
+        leaves = pytree.tree_leaves(data) if isinstance(data, (list, tuple)) else []
+        if not any(isinstance(each, torch.Tensor) for each in leaves):
+            more = {"requires_grad": True} if requires_grad else {}
+            return function(data, dtype=dtype, **more, **options)
+        types = [each.dtype for each in map(torch.as_tensor, leaves)]
+        found = _stacked(data, dtype or reduce(torch.promote_types, types))
+        return found.requires_grad_() if requires_grad else found
+
+    return composed
+
+
+def _stacked(data: Any, dtype: Any) -> Tensor:
+    if isinstance(data, (list, tuple)):
+        return torch.stack([_stacked(each, dtype) for each in data])
+    return torch.as_tensor(data).detach().to(dtype).reshape(())  # torch's, for one element only
+
+
 _OURS: Mapping[Any, Callable[..., Any]] = {
     torch.linalg.lstsq: _least_squares,
+    torch.tensor: _made_of(torch.tensor),
+    torch.as_tensor: _made_of(torch.as_tensor),
     torch.Tensor.__int__: _int,
     torch.multinomial: _multinomial,
     torch.Tensor.multinomial: _multinomial,

@@ -7,12 +7,13 @@ tensor inside one: "past.0.key"), and "output" with the path inside the result: 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils import _pytree as pytree
 
@@ -79,6 +80,8 @@ class FlatModule:
     """By the names of modules, the attributes that a call sets to numbers and the like."""
     kept: Sequence[tuple[str, str]] = ()
     """The modules' attributes that a call sets to tensors: these are results behind the others."""
+    cached: Set[tuple[str, str, Any]] = frozenset()
+    """The modules, attributes and keys of the dicts in which a call caches what it computes."""
     constants: Sequence[Tensor] = ()
     """Tensors that it reads, and that are no state."""
     depends: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -211,9 +214,10 @@ class FlatModule:
         used = {name: each.to(types.get(name) or each.dtype) for name, each in state.items()}
         given = [own[name] for name in self.arguments.tensors]
         args, kwargs, targets = self.arguments.with_tensors(given)
+        computed = Computed([*state.values()], given)
         with (
             _cast_in_tables(),
-            attributes_kept(self.module) as self.attributes,
+            attributes_kept(self.module, computed) as self.attributes,
             _reparametrize_module(self.module, used, tie_weights=True),
         ):
             average_from_the_first(self.module)
@@ -223,6 +227,7 @@ class FlatModule:
                 found = self.loss(found, *targets)
             held = {**state, **_held_now(self.module, state)}
             after = [*(held[name] for name in self.state), *given]
+            computed.end(after)
             self.result = Leaves.of(found, LOSS if self.loss else OUTPUT)
             refuse_odd(self.result)
             set_ = attribute_tensors(self.module)
@@ -234,6 +239,7 @@ class FlatModule:
             if self.derives:  # a checkpoint runs parts again, later, which may change more
                 after = [each.clone() for each in after]
             gradients = self._gradients(found, [own[name] for name in self.trained])
+        self.cached = computed.kept
         return (*self.result.tensors.values(), *gradients, *after)
 
     def keep_changed(self, is_changed: Sequence[bool]) -> None:
@@ -357,12 +363,12 @@ def _held_now(module: Any, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 @contextmanager
-def attributes_kept(module: Any) -> Iterator[dict[str, dict[str, Any]]]:
+def attributes_kept(module: Any, computed: Computed) -> Iterator[dict[str, dict[str, Any]]]:
     """Within a `with` block, a trace may set attributes of modules; they are as before after it.
 
     What it yields has, after the block, by the names of modules the attributes that have other
     numbers, strings and the like. Raises `ShardError` if a collection in one of them would keep a
-    tensor, which torch's own call would.
+    tensor, which torch's own call would; a dict may cache what is `computed` of the state alone.
     """
     changed: dict[str, dict[str, Any]] = {}
     before = [(name, each, dict(vars(each))) for name, each in module.named_modules()]
@@ -382,7 +388,8 @@ def attributes_kept(module: Any) -> Iterator[dict[str, dict[str, Any]]]:
                 if isinstance(value, torch.Tensor):
                     continue  # is a result
                 kept = _tensors_in(contents.get(key))  # an LSTM's list of its parameters
-                if key not in _TABLES and _tensors_in(value) > kept:
+                is_cache = key in contents and computed.fills(name, key, contents[key], value)
+                if key not in _TABLES and not is_cache and _tensors_in(value) > kept:
                     found = f"{name}.{key}" if name else key
                 elif key not in _TABLES and is_plain(value):
                     changed.setdefault(name, {})[key] = copy.deepcopy(value)
@@ -393,10 +400,93 @@ def attributes_kept(module: Any) -> Iterator[dict[str, dict[str, Any]]]:
                 own.clear()
                 own.update(content) if isinstance(own, dict) else own.extend(content)
     if found:
-        raise ShardError(
-            f"forward keeps a tensor in the attribute {found}, which is no buffer: register it "
-            "with register_buffer, or return it"
-        )
+        raise keeps(found)
+
+
+def keeps(attribute: str) -> ShardError:
+    """The error of a module that keeps a tensor in an attribute, which a program cannot."""
+    return ShardError(
+        f"forward keeps a tensor in the attribute {attribute}, which is no buffer: register it "
+        "with register_buffer, or return it"
+    )
+
+
+class Computed:
+    """Tells which tensors a trace computes of the state alone, as it is before the call.
+
+    A cache of them is filled again in each call, and is the same. `kept` has the names of modules
+    and attributes, and the keys, of those in dicts.
+    """
+
+    def __init__(self, state: Sequence[Tensor], given: Sequence[Tensor]) -> None:
+        self.kept: set[tuple[str, str, Any]] = set()
+        self._start = [_node_of(each) for each in (*state, *given)]
+        self._outside = set(self._start[len(state) :])
+
+    def end(self, after: Sequence[Tensor]) -> None:
+        """Tell what the state and the arguments are after the call: what changes is outside."""
+        pairs = zip(self._start, after, strict=True)
+        self._outside |= {node for node, each in pairs if _node_of(each) is not node}
+
+    def fills(self, name: str, key: str, before: Any, after: Any) -> bool:
+        """Whether a call has only put such tensors into a dict; they are `kept`."""
+        if not isinstance(after, dict) or any(after.get(k) is not v for k, v in before.items()):
+            return False
+        new = {each: value for each, value in after.items() if each not in before}
+        if not all(self._is_of_state(value) for value in new.values()):
+            return False
+        self.kept |= {(name, key, each) for each in new}
+        return bool(new)
+
+    def _is_of_state(self, value: Any) -> bool:
+        leaves = pytree.tree_leaves(value)
+        waiting = [_node_of(each) for each in leaves if isinstance(each, torch.Tensor)]
+        seen = set[Any]()
+        while waiting:
+            node = waiting.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            tags = getattr(getattr(node, "target", None), "tags", ())
+            if node is None or node in self._outside or torch.Tag.nondeterministic_seeded in tags:
+                return False
+            waiting += node.all_input_nodes
+        return all(isinstance(each, torch.Tensor) or is_plain(each) for each in leaves)
+
+
+def _node_of(tensor: Tensor) -> Any:
+    """What computes a tensor in the graph that is traced now, if something does."""
+    mode = get_proxy_mode()
+    slot = get_proxy_slot(tensor, mode.tracer, None) if mode is not None else None
+    return slot.proxy.node if slot is not None else None
+
+
+def derived_items(module: Any) -> dict[tuple[str, str, Any], Tensor]:
+    """What dicts in attributes cache of parameters: by modules, attributes and keys."""
+    return {
+        (name, key, each): tensor
+        for name, own in module.named_modules()
+        for key, value in vars(own).items()
+        if type(value) is dict and key not in (*_TABLES, "_modules")
+        for each, tensor in value.items()
+        if isinstance(tensor, torch.Tensor) and not tensor.is_leaf
+    }
+
+
+@contextmanager
+def without_items(module: Any, items: Mapping[tuple[str, str, Any], Tensor]) -> Iterator[None]:
+    """Within a `with` block, dicts in attributes lack these items."""
+    own = {name: vars(each) for name, each in module.named_modules()}
+    tables = {(name, key): own[name][key] for name, key, _ in items}
+    before = [(table, dict(table)) for table in tables.values()]
+    for name, key, each in items:
+        tables[name, key].pop(each, None)  # of one that several modules share
+    try:
+        yield
+    finally:
+        for table, contents in before:
+            table.clear()
+            table.update(contents)
 
 
 _TABLES = ("_parameters", "_buffers")

@@ -19,7 +19,7 @@ import traceback
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -45,7 +45,7 @@ from shard_dialect.torch.graph.decisions import (
     other_than,
 )
 from shard_dialect.torch.graph.decompositions import of_users, table
-from shard_dialect.torch.graph.flat_module import FlatModule
+from shard_dialect.torch.graph.flat_module import FlatModule, derived_items, keeps, without_items
 from shard_dialect.torch.graph.index_checks import IndexCheck, checks_of, wrapped
 from shard_dialect.torch.graph.module_paths import naming_modules
 from shard_dialect.torch.graph.random_draws import (
@@ -82,7 +82,7 @@ def trace(flat: FlatModule, more: Mapping[Any, Any] | None = None) -> Any:
     with warnings.catch_warnings(), _composed_attention():
         warnings.simplefilter("ignore")  # torch's, of itself
         with refusing_replays() as replays:
-            first = _first(flat, examples)
+            first = _without_caches(flat, examples) or _first(flat, examples)
         flat.constants = _constants(first)
         _refuse_hidden_state(first, flat)
         _refuse_sizes(first)
@@ -111,6 +111,20 @@ def trace(flat: FlatModule, more: Mapping[Any, Any] | None = None) -> Any:
     _drop_unchanged(graph, flat)
     _end_inside(graph)
     return graph
+
+
+def _without_caches(flat: FlatModule, examples: Sequence[Tensor]) -> Any:
+    """As `_first`, of a module that fills what a call before has cached of parameters again.
+
+    It is nothing of one that does not, whose own values it would lack.
+    """
+    items = derived_items(flat.module)
+    if not items:
+        return None
+    with without_items(flat.module, items), suppress(ShardError):
+        graph = _first(flat, examples)
+        return graph if items.keys() <= flat.cached else None
+    return None
 
 
 def _first(flat: FlatModule, examples: Sequence[Tensor]) -> Any:
@@ -147,6 +161,8 @@ def _first(flat: FlatModule, examples: Sequence[Tensor]) -> Any:
             drop_scalars(graph.graph)
             _raise_in_calls(graph.graph)
             flat.path, flat.checks = tuple(mode.path), mode.decisions
+            if flat.path and flat.cached:  # it may be computed of the elements that decide
+                raise keeps(".".join(filter(None, next(iter(flat.cached))[:2])))
             return graph
     assert found is not None, "both have failed"
     raise found
