@@ -249,9 +249,8 @@ def _reading(over: Windows, devices: int) -> Reading | None:
     trail = positions - lead - (count - 1) * over.base - 1
     # Of two devices each has one neighbour, and sends one of the two halos.
     most = halo_low + halo_high if devices > 2 else max(halo_low, halo_high)
-    # Halos of several devices are rounds, too, and those of boxes may be shared by other tensors.
-    beyond = max(halo_low, halo_high) > shard
-    rounds = _rounds(over, firsts, devices, less_than=most + beyond)
+    is_wide = max(halo_low, halo_high) > shard
+    rounds = _rounds(over, firsts, devices, most, or_equal=is_wide)
     if rounds:
         whole = (0,) * devices
         return Reading((0, 0), (0, 0), count, whole, lead, trail, skips, rounds, tuple(firsts))
@@ -275,9 +274,13 @@ class _Piece:
 
 
 def _rounds(
-    over: Windows, firsts: Sequence[int], devices: int, less_than: int
+    over: Windows, firsts: Sequence[int], devices: int, less_than: int, *, or_equal: bool
 ) -> tuple[Round, ...]:
-    """The rounds in which devices get what they read; () if they send as much as `less_than`."""
+    """The rounds in which devices get what they read; () if they send as much as `less_than`.
+
+    They may send as much with `or_equal` if some device receives nothing: it is free for another
+    tensor, with which rounds may be shared.
+    """
     if not less_than:
         return ()
     shard = -(-over.size // devices)
@@ -286,6 +289,7 @@ def _rounds(
     for each in pieces:
         if each.sender != each.receiver:
             lacking[each.receiver] = lacking.get(each.receiver, 0) + each.end - each.begin
+    less_than += or_equal and len(lacking) < devices
     if max(lacking.values(), default=0) >= less_than:  # rounds never send less than that
         return ()
     kept = [each for each in pieces if each.sender == each.receiver]
