@@ -32,7 +32,7 @@ _OPERATION = re.compile(
     r"((?:^ *//[^\n]*\n)+) *irdl\.operation @(\w+) \{(.*?)^  \}", re.MULTILINE | re.DOTALL
 )
 _RUNTIMES = re.compile("runtime function|native code|^In the lowered form")
-"""In what is said of an attribute that only who runs lowered code reads."""
+"""Sentences about an attribute that are for readers of lowered code alone."""
 NOTICE = "<!-- Written by docs/generate.py: edit the code that it reads, not this file. -->"
 
 

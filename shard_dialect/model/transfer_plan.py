@@ -22,9 +22,9 @@ from math import prod
 
 from shard_dialect.model.grid import Axes, Grid
 from shard_dialect.model.grid_refinement import Refinement
+from shard_dialect.model.message_rounds import in_rounds
 from shard_dialect.model.sharding import Shape, Sharding
 from shard_dialect.model.sub_cluster import Place
-from shard_dialect.model.windows import in_rounds
 
 _Box = tuple[tuple[int, int], ...]
 """The bounds of a box of a tensor: begin and end in each dimension."""

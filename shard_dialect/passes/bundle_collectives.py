@@ -110,7 +110,7 @@ class BundleCollectives(Pass):
                 for block in _blocks_with(handle, kind):
                     if self.gathers:
                         _delay_uses(block, kind, self.bytes)
-                    for bundle in list(_bundles(block, kind, self.bytes)):
+                    for bundle in list(_bundles(block, kind, self.bytes, _key)):
                         _join(bundle)
 
 
@@ -152,14 +152,14 @@ def _blocks_with(function: ir.Operation, kind: str) -> list[ir.Block]:
 
 
 def _bundles(
-    block: ir.Block, kind: str, most: int, key_of: Callable[[ir.Operation], object] | None = None
+    block: ir.Block, kind: str, most: int, key_of: Callable[[ir.Operation], object]
 ) -> Iterator[Bundle]:
     """The collectives of a block that can become one, in bundles of up to `most` bytes.
 
-    Those of one bundle have one key, by default that of collectives that may be joined. Greedily
-    add to each collective the later ones that are ready before the bundle is needed.
+    Those of one bundle have one key. Greedily add to each collective the later ones that are ready
+    before the bundle is needed.
     """
-    order, key_of = list(operations(block)), key_of or _key
+    order = list(operations(block))
     left = _members(order, kind, most)
     while left:
         first, *rest = left

@@ -7,16 +7,16 @@
     %b = permute %1                                     1 to 3
     %2, %3 = what each device has got of them
 
-Messages between devices are the edges of a bipartite graph, from those that send to those that
-receive, and rounds are its colors: as many are enough as the busiest device sends or receives
-(Kőnig, 1916). So concatenations of split tensors, say, move half the bytes.
+As many rounds are enough as the busiest device sends or receives messages. So concatenations of
+split tensors, say, move half the bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from functools import cached_property
+from typing import NamedTuple
 
 from shard_dialect.collectives import Permute
 from shard_dialect.collectives.step import NOBODY
@@ -25,63 +25,32 @@ from shard_dialect.ir.building import build
 from shard_dialect.ir.building.loops_and_masks import as_index
 from shard_dialect.ir.building.reductions import identity_tensor
 from shard_dialect.ir.shard.local_collectives import read_local, write_local
+from shard_dialect.model.message_rounds import in_rounds
 from shard_dialect.passes.partition.partition_collectives import own_number
 
-Edge = tuple[int, int, int]
-"""A device that sends, the one that receives, and the number of the permutation."""
+
+class Message(NamedTuple):
+    """What a device sends to another one in the permutation of this number."""
+
+    sender: int
+    receiver: int
+    number: int
 
 
-def rounds_of(permutations: Sequence[Sequence[int]]) -> list[list[Edge]]:
+def rounds_of(permutations: Sequence[Sequence[int]]) -> list[list[Message]]:
     """The messages of the permutations in as few rounds as there can be.
 
     Without those that devices send to themselves.
 
-    >>> rounds_of([(-1, 0, 1, -1), (-1, 3, -1, 2)])
-    [[(1, 0, 0), (2, 1, 0), (3, 2, 1)], [(1, 3, 1)]]
+    >>> [[tuple(each) for each in messages] for messages in rounds_of([(-1, 0, 1), (2, -1, 1)])]
+    [[(0, 2, 1), (1, 0, 0), (2, 1, 0)], [(2, 1, 1)]]
     """
-    senders: dict[tuple[int, int], Edge] = {}  # by device and round
-    receivers: dict[tuple[int, int], Edge] = {}
-    edges = (
-        (source, target, number)
+    return in_rounds(
+        Message(sender, receiver, number)
         for number, each in enumerate(permutations)
-        for source, target in enumerate(each)
-        if target not in (NOBODY, source)
+        for sender, receiver in enumerate(each)
+        if receiver not in (NOBODY, sender)
     )
-    for edge in edges:
-        source, target, _ = edge
-        here = next(each for each in count() if (source, each) not in senders)
-        there = next(each for each in count() if (target, each) not in receivers)
-        if (target, here) in receivers and (source, there) in senders:
-            # Exchange both rounds on the path that begins with the target's message of `here`:
-            # it cannot end at the source.
-            path = list(_path(target, here, there, senders, receivers))
-            for each, color in path:
-                del senders[each[0], color], receivers[each[1], color]
-            for each, color in path:
-                other = there if color == here else here
-                senders[each[0], other] = receivers[each[1], other] = each
-        color = here if (target, here) not in receivers else there
-        senders[source, color] = receivers[target, color] = edge
-    colors = sorted({color for _, color in senders})
-    return [
-        [edge for (_, color), edge in sorted(senders.items()) if color == each] for each in colors
-    ]
-
-
-def _path(
-    target: int,
-    here: int,
-    there: int,
-    senders: Mapping[tuple[int, int], Edge],
-    receivers: Mapping[tuple[int, int], Edge],
-) -> Iterator[tuple[Edge, int]]:
-    """The messages on the path from `target` whose rounds alternate, and their rounds."""
-    device, color, is_receiver = target, here, True
-    while (edge := (receivers if is_receiver else senders).get((device, color))) is not None:
-        yield edge, color
-        device = edge[0] if is_receiver else edge[1]
-        color = there if color == here else here
-        is_receiver = not is_receiver
 
 
 @dataclass(frozen=True)
@@ -100,8 +69,8 @@ class Group:
         found = [(grid, step) for grid, step in filter(None, reads) if isinstance(step, Permute)]
         return cls(ops, [step for _, step in found], found[0][0], len(found[0][1].permutation))
 
-    @property
-    def rounds(self) -> list[list[Edge]]:
+    @cached_property
+    def rounds(self) -> list[list[Message]]:
         """The rounds that they share."""
         return rounds_of([step.permutation for step in self.steps])
 
@@ -116,34 +85,31 @@ class Group:
 
     def share(self) -> None:
         """Write them in the rounds, at the insertion point."""
-        rounds = self.rounds
-        made = [self._moved(edges) for edges in rounds]
+        made = [self._moved(messages) for messages in self.rounds]
         for number, op in enumerate(self.ops):
-            op.results[0].replace_all_uses_with(self._result(number, rounds, made))
+            op.results[0].replace_all_uses_with(self._result(number, made))
 
-    def _moved(self, edges: Sequence[Edge]) -> ir.Value:
+    def _moved(self, messages: Sequence[Message]) -> ir.Value:
         """What devices receive in a round."""
         sent: ir.Value | None = None
-        for number in sorted({number for *_, number in edges}):
+        for number in sorted({each.number for each in messages}):
             own = self.ops[number].operands[0]
-            here = {source for source, _, each in edges if each == number}
+            here = {each.sender for each in messages if each.number == number}
             sent = own if sent is None else self._on(here, own, sent)
         assert sent is not None, "a round has messages"
         to = [NOBODY] * self.devices
-        for source, target, _ in edges:
-            to[source] = target
+        for each in messages:
+            to[each.sender] = each.receiver
         step = replace(self.steps[0], permutation=tuple(to))
         return write_local(step, self.grid, sent, sent.type)
 
-    def _result(
-        self, number: int, rounds: Sequence[Sequence[Edge]], made: Sequence[ir.Value]
-    ) -> ir.Value:
+    def _result(self, number: int, made: Sequence[ir.Value]) -> ir.Value:
         """The result of a permutation; who gets nothing has zeros."""
         operand, step = self.ops[number].operands[0], self.steps[number]
         found: ir.Value | None = None
-        for edges, value in zip(rounds, made, strict=True):
-            here = {target for _, target, each in edges if each == number}
-            if here and found is None and len(here) == len(edges):
+        for messages, value in zip(self.rounds, made, strict=True):
+            here = {each.receiver for each in messages if each.number == number}
+            if here and found is None and len(here) == len(messages):
                 found = value
             elif here:
                 found = self._on(here, value, found or identity_tensor("sum", operand.type))

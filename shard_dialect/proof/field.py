@@ -144,8 +144,8 @@ class Field:
     def ranks(self, a: Elements) -> Integers:
         """Numbers by which elements are in an order: small integers are, and the infinities.
 
-        So are small fractions, of more digits with some seeds. The first one that is not is at an
-        end, as half is where integers alone are in order, so that no number drawn would pass it.
+        So are small fractions, of more digits with some seeds. A fraction of more digits has a rank
+        near an end, as 1/2 has where only integers are in order: hardly any number is beyond it.
         """
         half = self.prime // 2
         scaled = self.mul(a, element(1 << self._digits))

@@ -132,8 +132,7 @@ def _turn(op: ir.Operation) -> None:
             build.extract_slice(value, count, size - count, dim),
             build.extract_slice(value, 0, count, dim),
         ]
-        along = {"dim": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)}
-        op.operands[0] = build.create("tensor.concat", [value.type], slices, along).results[0]
+        op.operands[0] = build.concatenated(slices, dim)
 
 
 def _halo_off_by_one(op: ir.Operation, _: Mapping[str, Grid]) -> Iterator[Change]:

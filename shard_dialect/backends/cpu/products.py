@@ -121,6 +121,7 @@ def _library() -> ctypes.CDLL | None:
     return None
 
 
+@cache
 def _threads(verb: str) -> Callable[..., int]:
     """OpenBLAS's function that gets or sets the number of threads of a product."""
     found = (getattr(_library(), name.format(verb), None) for name in _THREADS)

@@ -93,7 +93,7 @@ class FramedOps:
     ) -> ir.Value:
         """An op of one result, which has the type `type_`, or that of the first operand."""
         type_ = type_ if type_ is not None else operands[0].type
-        op = create(name, [type_], operands, {**(attributes or {})})
+        op = create(name, [type_], operands, dict(attributes or {}))
         return self._annotated(op.results[0], frame)
 
     def copied(

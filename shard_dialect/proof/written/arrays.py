@@ -234,7 +234,7 @@ class Array:
         self.data[key] = value.data
 
     def _neither(self, one: Data, other: Data) -> Data:
-        """Elements that are drawn for each pair: no sum of two is another one than all numbers."""
+        """Elements drawn for each pair, since a sum of the two could be what is expected."""
         field = self.s.machine.field
         drawn = mixed(field.key("differs"), one.astype(np.uint64), other.astype(np.uint64))
         return drawn.astype(np.int64) if is_number(self.dtype) else field.reduced(drawn)
