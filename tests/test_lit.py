@@ -12,7 +12,7 @@ from lit.discovery import find_tests_for_inputs
 from lit.LitConfig import LitConfig
 from lit.worker import _execute
 
-from shard_dialect.ir.reading.source import edits_without_jaxlib
+from shard_dialect.ir.sdy.sdy_spelling import pretty_edits
 from tests import extras
 from tests.forks import TORCHRUN, WITH_TORCH, Forks
 from tests.runtime.launching import launches
@@ -92,7 +92,7 @@ def test_a_file_passes(path: Path, suite: Suite) -> None:
 def test_files_that_jaxlib_reads_say_so() -> None:
     for path in FILES:
         text = path.read_text()
-        is_read_by_it = edits_without_jaxlib(text) is None or "--backend=xla" in text
+        is_read_by_it = pretty_edits(text) is None or "--backend=xla" in text
         assert is_read_by_it == ("jaxlib" in required(path)), path
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import cache
 
 from shard_dialect.errors import FAILURES, ShardError, brief, raised_in
-from shard_dialect.ir.bindings import ir, irdl, submodule
+from shard_dialect.ir.bindings import PassManager, ir, irdl, submodule
 from shard_dialect.ir.diagnostics import NOT_REGISTERED, error_at
 from shard_dialect.ir.mesh import mesh_dialect
 from shard_dialect.ir.mesh.check_mesh_ops import mesh_checks
@@ -158,6 +158,7 @@ def available_dialects() -> list[str]:
 
 _SHARDY = "sdy"
 STABLEHLO = ("stablehlo", "chlo")
+_USES_CHLO = "builtin.module(func.func(convert-torch-to-stablehlo))"
 
 
 def load_dialects_of(text: str | bytes, context: ir.Context) -> None:
@@ -176,10 +177,17 @@ def load_dialects_of(text: str | bytes, context: ir.Context) -> None:
 
 
 def load_stablehlo(context: ir.Context) -> None:
-    """Load StableHLO and CHLO, if the bindings have them."""
-    if not context.is_dialect_loaded(STABLEHLO[0]):
-        with suppress(ImportError):
-            submodule("_mlir_libs._stablehlo").register_dialect(context, load=True)
+    """Load StableHLO and CHLO, if the bindings have them.
+
+    The bindings register no CHLO: it is loaded with what it is made from in a pass of torch-mlir's.
+    """
+    if context.is_dialect_loaded(STABLEHLO[0]):
+        return
+    with suppress(ImportError):
+        submodule("_mlir_libs._stablehlo").register_dialect(context, load=True)
+        submodule("_mlir_libs._torchMlir")  # it registers the pass
+        with context:
+            PassManager.parse(_USES_CHLO).run(ir.Module.parse("").operation)
 
 
 def refuse_unregistered(module: ir.Operation) -> None:

@@ -65,12 +65,16 @@ class ScalarFunction:
     python: str = ""
     """The template of an expression; numpy's where torch has another one. Empty: there is none."""
     stablehlo: str = ""
-    """StableHLO's op."""
+    """StableHLO's op; CHLO's with its dialect, as `chlo.erf`."""
     traits: Trait = NO_TRAIT
     torch: str = ""
     result: str = ""
     """The name of a result in Python, where it is not the function's."""
     operations: int = 1
+
+    def python_of(self, is_torch: bool) -> str:
+        """The template for torch, or for numpy; empty if there is none."""
+        return (is_torch and self.torch) or self.python
 
 
 _STEEP, _EXACT = Trait.STEEP, Trait.EXACT
@@ -108,7 +112,9 @@ FUNCTIONS: dict[str, ScalarFunction] = {
     "select": ScalarFunction("{m}.where({0}, {1}, {2})", "select", Trait.MOVES, result="selected"),
     "compare": ScalarFunction(traits=_EXACT),
     "isfinite": ScalarFunction("{m}.isfinite({0})", "is_finite"),
-    "isinf": ScalarFunction(),
+    "isinf": ScalarFunction("{m}.isinf({0})"),
+    "is_neg_inf": ScalarFunction("{m}.isneginf({0})", traits=_EXACT),
+    "is_pos_inf": ScalarFunction("{m}.isposinf({0})", traits=_EXACT),
     "isnan": ScalarFunction("{m}.isnan({0})"),
     "isnormal": ScalarFunction(),
     "abs": ScalarFunction("{m}.abs({0})", "abs", _EXACT, result="magnitude"),
@@ -150,8 +156,8 @@ FUNCTIONS: dict[str, ScalarFunction] = {
                 "sin": "sine",
                 "cos": "cosine",
                 "tanh": "tanh",
-                "sinh": "",
-                "cosh": "",
+                "sinh": "chlo.sinh",
+                "cosh": "chlo.cosh",
             },
             _ROUGH: {
                 "log": "log",
@@ -165,7 +171,9 @@ FUNCTIONS: dict[str, ScalarFunction] = {
         for name, stablehlo in stablehlo_names.items()
     },
     **{
-        name: ScalarFunction(f"np.{numpy}({{0}})", "", traits, torch=f"torch.{name}({{0}})")
+        name: ScalarFunction(
+            f"np.{numpy}({{0}})", f"chlo.{name}", traits, torch=f"torch.{name}({{0}})"
+        )
         for name, numpy, traits in (
             ("asin", "arcsin", _ROUGH),
             ("acos", "arccos", _ROUGH),
@@ -176,8 +184,21 @@ FUNCTIONS: dict[str, ScalarFunction] = {
         )
     },
     "cbrt": ScalarFunction("", "cbrt", _ROUGH),
-    "erf": ScalarFunction(traits=_SMOOTH),
-    "erfc": ScalarFunction(traits=_SMOOTH),
+    "erf": ScalarFunction("", "chlo.erf", _SMOOTH, torch="torch.erf({0})"),
+    "erfc": ScalarFunction("", "chlo.erfc", _SMOOTH, torch="torch.erfc({0})"),
+    **{  # functions without a template: the operations are those of StableHLO's decompositions
+        name: ScalarFunction("", f"chlo.{name}", _ROUGH, operations=operations)
+        for name, operations in {
+            "bessel_i1e": 88,
+            "digamma": 76,
+            "erf_inv": 39,
+            "lgamma": 57,
+            "polygamma": 280,
+            "zeta": 133,
+        }.items()
+    },
+    "next_after": ScalarFunction("", "chlo.next_after", _EXACT | _STEEP, operations=24),
+    "square": ScalarFunction("{m}.square({0})", "chlo.square"),
     "identity": ScalarFunction(traits=Trait.MOVES, operations=0),
     "convert": ScalarFunction(traits=Trait.CONVERTS, operations=0),
     "narrowed": ScalarFunction(traits=_STEEP, operations=0),

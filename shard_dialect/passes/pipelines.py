@@ -185,6 +185,8 @@ class Lower(NamedPipeline):
     MPI, or a compiler of StableHLO, for which tensors stay tensors."""
     devices: Literal["replicas", "partitions"] = "replicas"
     """The kind of StableHLO's processes that devices become."""
+    chlo: bool = False
+    """Keep CHLO's functions, such as `chlo.erf`, in StableHLO, as compilers read them."""
     copy_before_write: bool = False
     """Copy before every write: slower, but correct whatever the buffer analysis overlooks."""
 
@@ -206,6 +208,7 @@ class Lower(NamedPipeline):
             "generalize-linalg",
             "lower-affine-ops",
             self.with_options("convert-to-stablehlo", "devices"),
+            *(() if self.chlo else ("decompose-chlo",)),
             "cse",
         )
 
@@ -223,6 +226,7 @@ class Lower(NamedPipeline):
             "pack-collectives",
             "branches-to-scf",
             "keep-endless-loops",
+            "decompose-chlo",
             "expand-ops",
             "refuse-custom-calls",
             "stablehlo-to-linalg",

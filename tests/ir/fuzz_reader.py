@@ -24,7 +24,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Literal, get_args
 
-from shard_dialect.ir.reading.source import edits_without_jaxlib
+from shard_dialect.ir.sdy.sdy_spelling import pretty_edits
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = (
@@ -65,7 +65,7 @@ def corpus(kind: Kind = "plain") -> list[str]:
         for part in path.read_text().split("// -----")
     ]
     right = [part for part in parts if part.strip() and "expected-error" not in part]
-    return [part for part in right if (edits_without_jaxlib(part) is None) == (kind == "pretty")]
+    return [part for part in right if (pretty_edits(part) is None) == (kind == "pretty")]
 
 
 def mutated(text: str, rng: random.Random, words: list[str]) -> str:

@@ -1,17 +1,12 @@
 """What jaxlib reads for us, and what is said where it is not there."""
 
-import math
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
-from shard_dialect.errors import ShardError
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source, to_generic
-from shard_dialect.runtime.executable import Alone
-from shard_dialect.testing import compile_unsharded
 from tests.conftest import ROOT
 from tests.extras import needs
 
@@ -33,7 +28,7 @@ def test_pretty_text_without_jaxlib_says_what_to_install() -> None:
     done = without_jaxlib("sdy.return\n")
     assert done.returncode == 1
     assert done.stdout == ""
-    assert done.stderr.startswith("error: jaxlib, which reads text of Shardy and CHLO,")
+    assert done.stderr.startswith("error: jaxlib, which reads text of Shardy,")
     assert "pip install" in done.stderr
     assert done.stderr.count("\n") == 1
 
@@ -85,52 +80,6 @@ def test_a_word_in_a_comment_is_no_pretty_text() -> None:
     assert done.returncode == 0, done.stderr
 
 
-CHLO = """
-func.func @main(%x: tensor<4x5xf32>) -> (tensor<4x5xf32>, tensor<4x3xf32>, tensor<4x3xi32>) {
-  %0 = chlo.erf %x : tensor<4x5xf32> -> tensor<4x5xf32>
-  %values, %places = chlo.top_k(%x, k = 3) : tensor<4x5xf32> -> (tensor<4x3xf32>, tensor<4x3xi32>)
-  return %0, %values, %places : tensor<4x5xf32>, tensor<4x3xf32>, tensor<4x3xi32>
-}
-"""
-
-
-@with_jaxlib
-def test_chlo_is_taken_apart() -> None:
-    x = np.random.default_rng(0).permutation(20).reshape(4, 5).astype(np.float32) / 10 - 1
-    erf, values, places = compile_unsharded(CHLO).run([x], Alone())
-    np.testing.assert_allclose(erf, np.vectorize(math.erf)(x), rtol=1e-5)
-    order = np.argsort(-x, axis=1)[:, :3]
-    np.testing.assert_array_equal(places, order)
-    np.testing.assert_array_equal(values, np.take_along_axis(x, order, axis=1))
-
-
-@with_jaxlib
-def test_chlo_in_generic_text_is_taken_apart() -> None:
-    text = """
-    func.func @main(%x: tensor<4x5xf32>) -> tensor<4x5xf32> {
-      %0 = "chlo.square"(%x) : (tensor<4x5xf32>) -> tensor<4x5xf32>
-      return %0 : tensor<4x5xf32>
-    }"""
-    with make_context():
-        found = str(Source.of(text).parse())
-    assert "stablehlo.multiply" in found
-    assert "chlo" not in found
-
-
-@with_jaxlib
-def test_chlo_that_is_wrong_is_so_in_its_place() -> None:
-    wrong = CHLO.replace("k = 3) :", "k = 9) :")
-    with make_context(), pytest.raises(ShardError) as caught:
-        Source.of(wrong, "in.mlir").parse()
-    assert str(caught.value).startswith("in.mlir:4:22: error: ")
-
-
-@with_jaxlib
-def test_chlo_beside_shard_says_what_to_write_instead() -> None:
-    with make_context(), pytest.raises(ShardError, match="by 'sdy' or 'mesh' attributes"):
-        Source.of(f"shard.grid @g(shape = 2)\n{CHLO}").parse()
-
-
 @pytest.mark.parametrize("name", ["chlo.0", "chlo.top_k", "sdy.mesh", "sdy.reshard"])
 def test_a_name_like_an_op_is_none(name: str) -> None:
     text = f"""
@@ -141,9 +90,3 @@ def test_a_name_like_an_op_is_none(name: str) -> None:
     }}"""
     with make_context():
         assert "shard.grid" in str(Source.of(text).parse())
-
-
-def test_chlo_without_jaxlib_says_what_to_install() -> None:
-    done = without_jaxlib(CHLO)
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: jaxlib, which reads text of Shardy and CHLO,")

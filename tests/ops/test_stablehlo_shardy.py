@@ -98,7 +98,7 @@ WITHOUT = {"batch_norm_grad", "batch_norm_training", "iota", "map", "rng"}
 def shardys(name: str, text: str) -> ShardingRule | None:
     from jaxlib.mlir.passmanager import PassManager
 
-    ir, _ = source._bindings()
+    ir = source._bindings()
     context = source._context()
     with context:
         module = ir.Module.parse(text)
@@ -197,6 +197,6 @@ def test_no_difference_is_listed_that_there_is_not() -> None:
 
 
 def test_every_op_of_the_table_is_compared() -> None:
-    assert {f"stablehlo.{op}" for op, _ in TEXTS.values()} >= set(RECORDS) - {
-        "stablehlo.constant",
-    }
+    known_to_shardy = {name for name in RECORDS if not name.startswith("chlo.")}
+    compared = {f"stablehlo.{op}" for op, _ in TEXTS.values()}
+    assert compared >= known_to_shardy - {"stablehlo.constant"}

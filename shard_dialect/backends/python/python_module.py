@@ -44,6 +44,7 @@ from shard_dialect.ir.shard.local_collectives import one_by_one
 from shard_dialect.ir.verify import declares_no_grid
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.model import Grid
+from shard_dialect.passes.decompose_chlo import decompose_where
 from shard_dialect.passes.lower.check_meetings import check_meetings
 from shard_dialect.passes.lower.computed_members import check_members
 from shard_dialect.passes.lower.conversions import expand_matmuls, refuse_custom_calls
@@ -253,7 +254,7 @@ class EmittedFunctions:
 def emit_python(module: ir.Module, target: Target) -> str:
     """Return the program of a module as the text of a Python file. The module is consumed."""
     root = module.operation
-    shardings, entry = _prepared(root, None)
+    shardings, entry = _prepared(root, None, target)
     w = _written(root, target, shardings, entry)
     lines = [*w.lines, "", "", *main(w, root, entry, shardings)]
     return "\n".join([*_head(w, entry), "", *_file(w, "\n".join(lines))]) + "\n"
@@ -262,13 +263,15 @@ def emit_python(module: ir.Module, target: Target) -> str:
 def emit_functions(module: ir.Module, target: Target, entry: str) -> EmittedFunctions:
     """Return the program that starts at the function `entry`. The module is consumed."""
     root = module.operation
-    shardings, function = _prepared(root, entry)
+    shardings, function = _prepared(root, entry, target)
     w = _written(root, target, shardings, function)
     imports, _, body = _file(w, "\n".join(w.lines))
     return EmittedFunctions(imports, body + "\n", w.functions[entry])
 
 
-def _prepared(root: ir.Operation, name: str | None) -> tuple[Shardings, ir.Operation]:
+def _prepared(
+    root: ir.Operation, name: str | None, target: Target
+) -> tuple[Shardings, ir.Operation]:
     """Simplify a module to ops that are written; return its shardings and its entry."""
     functions = functions_of(root)
     no_grid = declares_no_grid(root)  # then all forms are one
@@ -292,6 +295,7 @@ def _prepared(root: ir.Operation, name: str | None) -> tuple[Shardings, ir.Opera
         if op.name == "shard.update_halo":
             one_by_one(op)
     try:
+        decompose_where(root, lambda op: not elementwise.has_template(op, target == "torch"))
         expand_registered_ops(root, "python")
         refuse_custom_calls(root)
         expand_matmuls(walk(root))

@@ -260,6 +260,6 @@ class PartitionedFunction:
 
 def as_partitions(module: ir.Module) -> str:
     """Lower a module in the local form to StableHLO whose devices are partitions; its text."""
-    run_pipeline(module, "lower{target=stablehlo devices=partitions}")
+    run_pipeline(module, "lower{target=stablehlo devices=partitions chlo}")
     text: str = module.operation.get_asm(print_generic_op_form=True, enable_debug_info=True)
     return text

@@ -79,8 +79,9 @@ def stablehlo_op(
     attributes: dict[str, ir.Attribute] | None = None,
     regions: int = 0,
 ) -> ir.Value:
-    """The result of `stablehlo.<name>`."""
-    return create(f"stablehlo.{name}", [type_], operands, attributes, regions).results[0]
+    """The result of `stablehlo.<name>`, or of `name` if that names a dialect."""
+    whole = name if "." in name else f"stablehlo.{name}"
+    return create(whole, [type_], operands, attributes, regions).results[0]
 
 
 def of_own_op(value: ir.Value) -> ir.Value:

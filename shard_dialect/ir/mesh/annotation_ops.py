@@ -16,13 +16,13 @@ propagated function attributes hold all shardings; its annotation ops remain, bu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import annotate, create
 from shard_dialect.ir.context import is_of_users
 from shard_dialect.ir.diagnostics import error_at, located, location_text
 from shard_dialect.ir.function import boundary, form_of, location_of_argument
@@ -112,6 +112,23 @@ def write_annotation(op: ir.Operation, annotation: Annotation, shardings: Shardi
         known = create(op.name, [op.results[0].type], [op.operands[0]], attributes)
     op.results[0].replace_all_uses_with(known.results[0])
     op.erase()
+
+
+def annotate_results_after(op: ir.Operation, chosen: Callable[[ir.OpResult], bool]) -> None:
+    """Turn the annotations in the op's attribute, of tensors that are `chosen`, to ops after it."""
+    if SHARDINGS not in op.attributes:
+        return
+    annotations = list(op.attributes[SHARDINGS])
+    for number, result in enumerate(op.results):
+        is_annotated = not isinstance(annotations[number], ir.UnitAttr)
+        if is_annotated and isinstance(result.type, ir.RankedTensorType) and chosen(result):
+            with ir.InsertionPoint.after(op), op.location:
+                annotated = annotate(result, annotations[number], as_result=True)
+            result.replace_all_uses_except(annotated, annotated.owner.operation)
+            annotations[number] = ir.UnitAttr.get()
+    op.attributes[SHARDINGS] = ir.ArrayAttr.get(annotations)
+    if all(isinstance(each, ir.UnitAttr) for each in annotations):
+        del op.attributes[SHARDINGS]
 
 
 def binds(op: ir.Operation) -> Literal["value", "users"] | None:

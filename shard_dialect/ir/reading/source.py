@@ -11,7 +11,7 @@ they are mapped to those of the user's file, columns included.
 The parser reads from the left. For text that ends before the error, it reports the end of the text.
 So the error is at the last token of the shortest prefix that it rejects without a message.
 
-Shardy's pretty text and CHLO (as StableHLO) are read by jaxlib's bindings, since others cannot.
+Most of Shardy's pretty text is read by jaxlib's bindings, since others cannot.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from shard_dialect.ir.diagnostics import (
     showing_locations,
 )
 from shard_dialect.ir.function import functions_of
-from shard_dialect.ir.reading.edits import Edit, edited
+from shard_dialect.ir.reading.edits import edited
 from shard_dialect.ir.reading.spelling import code_of, edits
 from shard_dialect.ir.sdy.sdy_spelling import edits as sdy_edits
 from shard_dialect.ir.sdy.sdy_spelling import numbered_reductions, pretty_edits
@@ -96,33 +96,18 @@ def _is_refused_silently(text: str) -> bool:
     return False
 
 
-_CHLO = re.compile(r'(?<![#\w.@"])chlo\.\w|(?<!@)(?<!loc\()"chlo\.[\w.]+"\s*\(')
-"""An op in pretty or generic form; not a symbol, a string or a name of a location."""
-_DECOMPOSED = "builtin.module(func.func(chlo-legalize-to-stablehlo))"
 _JAXLIB_LOCATION = re.compile(r'"-":(\d+):(\d+)')
 
 
-def edits_without_jaxlib(text: str) -> list[Edit] | None:
-    """The edits of Shardy's pretty ops that make `text` parse.
-
-    `None` if it has ops that only jaxlib reads: CHLO, and most of Shardy's in pretty form.
-    """
-    if "chlo." in text and _CHLO.search(code_of(text)) is not None:
-        return None
-    return pretty_edits(text)
-
-
 def to_generic(text: str, name: str, lines_before: int) -> str:
-    """The module in generic text, with locations in `text`, and StableHLO instead of CHLO.
+    """The module in generic text, as jaxlib reads it, with locations in `text`.
 
     Raises a located `ShardError` for text that does not parse, `MissingExtra` without jaxlib.
     """
-    bindings, pass_manager = _bindings()
+    bindings = _bindings()
     context = _context()
     try:
         module = bindings.Module.parse(edited(text, numbered_reductions(text)), context)
-        if "chlo." in text:
-            pass_manager.parse(_DECOMPOSED, context).run(module.operation)
     except bindings.MLIRError as error:
         start = f"{name}:{lines_before + 1}:1"
         for diagnostic in error.error_diagnostics:
@@ -130,15 +115,11 @@ def to_generic(text: str, name: str, lines_before: int) -> str:
             at = f"{name}:{int(match[1]) + lines_before}:{match[2]}" if match else start
             raise ShardError(_named(diagnostic.message), at) from None
         raise ShardError(str(error), start) from None
-    generic: str = module.operation.get_asm(print_generic_op_form=True, enable_debug_info=True)
-    return generic
+    return generic_text(module)
 
 
 def generic_text(module: Any) -> str:
-    """A module of jaxlib's bindings in generic text, with StableHLO instead of CHLO, in place."""
-    _, pass_manager = _bindings()
-    with module.context:
-        pass_manager.parse(_DECOMPOSED).run(module.operation)
+    """A module of jaxlib's bindings in generic text, with its locations."""
     text: str = module.operation.get_asm(print_generic_op_form=True, enable_debug_info=True)
     return text
 
@@ -147,23 +128,20 @@ def _named(message: str) -> str:
     if "Dialect `shard' not found" not in message:
         return message
     return (
-        "ops of 'shard' stand beside those of 'sdy' or 'chlo', which only jaxlib reads: it does "
+        "ops of 'shard' stand beside those of 'sdy', which only jaxlib reads: it does "
         "not know them; annotate shardings by 'sdy' or 'mesh' attributes"
     )
 
 
 @cache
-def _bindings() -> tuple[Any, Any]:
-    """Jaxlib's `ir` and `PassManager`, which knows StableHLO's passes."""
+def _bindings() -> Any:
+    """Jaxlib's `ir`."""
     without_notices()
     try:
         from jaxlib.mlir import ir
-        from jaxlib.mlir.dialects import stablehlo
-        from jaxlib.mlir.passmanager import PassManager
     except ImportError:
-        raise MissingExtra("jaxlib, which reads text of Shardy and CHLO,", "jax") from None
-    stablehlo.register_stablehlo_passes()
-    return ir, PassManager
+        raise MissingExtra("jaxlib, which reads text of Shardy,", "jax") from None
+    return ir
 
 
 def _context() -> Any:
@@ -269,7 +247,7 @@ class Source:
 
         try:
             with during(PARSER, f"{name}:{lines_before + 1}:1"):
-                pretty_ops = edits_without_jaxlib(text)
+                pretty_ops = pretty_edits(text)
                 if pretty_ops is None:
                     generic = to_generic(text, name, lines_before)
                     spelled = edited(generic, sdy_edits(generic))

@@ -33,9 +33,12 @@ _FAMILIES = (
     linear_algebra,
     reduction_rules,
 )
-RECORDS = of_dialect(
-    "stablehlo", {name: record for each in _FAMILIES for name, record in each.RECORDS.items()}
-)
+RECORDS = {
+    **of_dialect(
+        "stablehlo", {name: record for each in _FAMILIES for name, record in each.RECORDS.items()}
+    ),
+    **of_dialect("chlo", elementwise_ops.CHLO),
+}
 WITHOUT_RULE: dict[str, OpRecord] = {
     **{
         f"stablehlo.{name}": OpRecord(operations=0, traits=traits)
@@ -53,8 +56,4 @@ WITHOUT_RULE: dict[str, OpRecord] = {
         shapes=Later("passes.specialize.shape_rules:in_pairs"),
         traits=Trait.EXACT,
     ),
-    **{
-        f"chlo.{name}": OpRecord(function=name)
-        for name in "acos acosh asin asinh atan atanh conj cosh erf erfc sinh tan".split()
-    },
 }

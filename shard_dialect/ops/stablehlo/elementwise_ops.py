@@ -1,4 +1,4 @@
-"""The records of StableHLO's elementwise ops."""
+"""The records of StableHLO's elementwise ops, and of those of CHLO."""
 
 from __future__ import annotations
 
@@ -84,3 +84,19 @@ RECORDS: dict[str, OpRecord] = {
     "tanh": _each("tanh", "f32"),
     "xor": _each("xor", "i32 i32"),
 }
+
+CHLO: dict[str, OpRecord] = {
+    **{
+        name: _each(name, "f32")
+        for name in (
+            "acos acosh asin asinh atan atanh bessel_i1e cosh digamma erf erf_inv erfc lgamma sinh "
+            "square tan"
+        ).split()
+    },
+    **{name: _each(name, "f32 f32") for name in ("next_after", "polygamma", "zeta")},
+    "conj": _each("conj", "complex<f32>"),
+    "is_inf": _each("isinf", "f32 -> i1"),
+    "is_neg_inf": _each("is_neg_inf", "f32 -> i1"),
+    "is_pos_inf": _each("is_pos_inf", "f32 -> i1"),
+}
+"""The functions of CHLO, which stay one op until they are lowered; importing decomposes others."""

@@ -72,6 +72,7 @@ PASSES = {
     "pack-collectives": "lower.lower_collectives:pack_collectives",
     "branches-to-scf": "lower.conversions:branches_to_scf",
     "keep-endless-loops": "lower.control_flow:keep_endless_loops",
+    "decompose-chlo": "decompose_chlo:decompose_chlo",
     "expand-ops": "lower.expansions:expand_ops",
     "refuse-custom-calls": "lower.conversions:refuse_custom_calls",
     "stablehlo-to-linalg": "lower.conversions:stablehlo_to_linalg",

@@ -23,7 +23,7 @@ from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes
 from shard_dialect.ir.building import build
 from shard_dialect.ir.diagnostics import error_at, from_mlir
 from shard_dialect.ir.function import is_private, name_of, returns_of, update_type
-from shard_dialect.ir.mesh.attributes import SHARDINGS
+from shard_dialect.ir.mesh.annotation_ops import annotate_results_after
 from shard_dialect.ir.walk import body, has_own_body, operations, walk
 from shard_dialect.passes.calls import Calls, callee_of
 from shard_dialect.passes.framework.base import UNCHANGED, Outcome, Pass
@@ -105,19 +105,8 @@ def _annotations_to_ops(module: ir.Operation) -> None:
     An op that MLIR replaces loses its attributes.
     """
     for op in walk(module):
-        if SHARDINGS not in op.attributes or op.name == "func.func":
-            continue
-        annotations = list(op.attributes[SHARDINGS])
-        for number, result in enumerate(op.results):
-            is_annotated = not isinstance(annotations[number], ir.UnitAttr)
-            if is_annotated and is_ranked(result) and not result.type.has_static_shape:
-                with ir.InsertionPoint.after(op), op.location:
-                    annotated = build.annotate(result, annotations[number], as_result=True)
-                result.replace_all_uses_except(annotated, annotated.owner.operation)
-                annotations[number] = ir.UnitAttr.get()
-        op.attributes[SHARDINGS] = ir.ArrayAttr.get(annotations)
-        if all(isinstance(each, ir.UnitAttr) for each in annotations):
-            del op.attributes[SHARDINGS]
+        if op.name != "func.func":
+            annotate_results_after(op, lambda each: not each.type.has_static_shape)
 
 
 def _run(pipeline: str, module: ir.Operation) -> None:

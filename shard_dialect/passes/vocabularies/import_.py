@@ -32,6 +32,7 @@ from shard_dialect.ir.shard.sharding_ops import Layout, grid_name, sharding_behi
 from shard_dialect.ir.verify import check_agreement
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation, ShardingError
+from shard_dialect.passes.decompose_chlo import keep_functions
 from shard_dialect.passes.framework.base import UNCHANGED, Outcome, Pass, facts_of, known
 from shard_dialect.passes.vocabularies.import_mesh import import_mesh
 from shard_dialect.passes.vocabularies.import_sdy import import_sdy
@@ -256,6 +257,9 @@ def import_annotations(module: ir.Operation) -> set[str]:
         if import_one(module, ops):
             ops = walk(module)
     names = {op.name for op in ops}  # `import_mesh` drops some of them
+    if any(name.startswith("chlo.") for name in names):
+        keep_functions(module)
+        names = {op.name for op in walk(module)}
     import_mesh(module)
     if _DYNAMIC_IOTA in names:
         _make_iotas(module)

@@ -33,6 +33,7 @@ _CHECK = "torch-verify-stablehlo-backend-contract"
 _TO_TORCH = (
     "func.func(torch-match-quantized-custom-ops),torchdynamo-export-to-torch-backend-pipeline"
 )
+_DECOMPOSE_CHLO = ",func.func(chlo-legalize-to-stablehlo)"
 _TO_STABLEHLO = "builtin.module(torch-backend-to-stablehlo-backend-pipeline)"
 
 
@@ -77,7 +78,8 @@ def _converted(graph: Any, entry: str) -> str:
         know_stablehlo_passes()
         convert, check, simplify = str(PassManager.parse(_TO_STABLEHLO)).partition(f",{_CHECK},")
         _run(module, f"builtin.module({_TO_TORCH})")
-        _run(module, f"{convert.replace('static-shape=false', 'static-shape=true')})")
+        convert = convert.replace("static-shape=false", "static-shape=true")
+        _run(module, f"{convert.replace(_DECOMPOSE_CHLO, '')})")
         if called:
             _custom_calls(module.operation, called)
         _run(module, f"builtin.module({check.strip(',')},{simplify}")

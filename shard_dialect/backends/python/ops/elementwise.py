@@ -108,7 +108,7 @@ def _text(w: Writer, op: ir.Operation, operation: str, element: ir.Type) -> str:
     if op.name == "stablehlo.shift_right_arithmetic" and is_unsigned(element):
         raise w.refuse(op, "of unsigned integers")
     function = FUNCTIONS[operation]
-    text = (w.is_torch and function.torch) or function.python
+    text = function.python_of(w.is_torch)
     operands = operands_of(w, op, is_operator=text.startswith("{0} ") or not w.is_torch)
     if not w.is_torch and operation == "complex":  # numpy's 1j is wide, or narrow
         wide = w.kept("wide", text.format(*operands))
@@ -136,6 +136,14 @@ _WITH_MORE = ("linalg.", "tosa.")
 """Their elementwise ops have more operands: destinations, zero points. They are lowered before."""
 
 
+def has_template(op: ir.Operation, is_torch: bool) -> bool:
+    """Whether the function that the op applies to each element has one of the target."""
+    function = FUNCTIONS.get(function_of(op))
+    if function is None or op.name.startswith(_WITH_MORE):
+        return False
+    return bool(function.python_of(is_torch))
+
+
 def write(w: Writer, op: ir.Operation) -> None:
     """Write an op; raises for an op that has no Python."""
     record = record_of(op)
@@ -151,12 +159,7 @@ def write(w: Writer, op: ir.Operation) -> None:
             message = f"template '{template}' of '{op.name}' op: {brief(error)}"
             raise error_at(op.location, message) from None
         w.define(op.results[0], text)
-    elif (
-        record
-        and record.scalar_function
-        and record.scalar_function.python
-        and not op.name.startswith(_WITH_MORE)
-    ):
+    elif has_template(op, w.is_torch):
         simple(w, op)
     else:
         raise w.refuse(op)

@@ -10,10 +10,10 @@ becomes
     func.func @main(%x: tensor<4x4xf32>) -> tensor<4x8xf32> {
       %1 = "stablehlo.all_gather"(%x) {all_gather_dim = 1, replica_groups = [[0, 2], [1, 3]]}
 
-Nothing but `func` and `stablehlo` is left, so that every compiler of StableHLO takes the text:
-jaxlib's, IREE's, StableHLO's interpreter. The devices are replicas, in the order of their ranks, or
-partitions. Other dialects that programs may hold (`arith`, `math`, `tensor`, `linalg`, `tosa`,
-`scf`) are written as StableHLO, too.
+Nothing but `func` and `stablehlo` is left, and functions of CHLO, which the next step decomposes,
+so that every compiler of StableHLO takes the text: jaxlib's, IREE's, StableHLO's interpreter. The
+devices are replicas, in the order of their ranks, or partitions. Other dialects that programs may
+hold (`arith`, `math`, `tensor`, `linalg`, `tosa`, `scf`) are written as StableHLO, too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from shard_dialect.ir.building.stablehlo import (
     tensor_type,
     tensors_of,
 )
-from shard_dialect.ir.context import load_dialects_of
+from shard_dialect.ir.context import STABLEHLO, load_dialects_of
 from shard_dialect.ir.diagnostics import error_at, from_mlir_in, located
 from shard_dialect.ir.function import BOUNDARY, functions_of, name_of
 from shard_dialect.ir.grids import grids_of
@@ -58,6 +58,7 @@ from shard_dialect.passes.lower.to_stablehlo.stablehlo_elementwise import (
     listed,
 )
 
+_WORDS = tuple(f"{dialect}." for dialect in STABLEHLO)
 _RANK = "shard.process_linear_index"
 _PARTLY_REACHED = "partly_reached"
 """Attribute of a collective, until it is converted."""
@@ -153,7 +154,7 @@ class _Conversion:
         return last
 
     def _convert(self, op: ir.Operation) -> None:
-        if op.name.startswith("stablehlo."):
+        if op.name.startswith(_WORDS):
             for region in op.regions:
                 for block in region.blocks:
                     self.convert_block(block)
@@ -236,7 +237,7 @@ def _check_words(module: ir.Operation) -> None:
             op.erase()
     for op in walk(module):
         with located(op):
-            is_known = op.name.startswith(("func.", "stablehlo.")) or op.name == "shard.grid"
+            is_known = op.name.startswith(("func.", *_WORDS)) or op.name == "shard.grid"
             if not is_known and op.parent != module:
                 raise _no_words(op)
 

@@ -54,6 +54,7 @@ from shard_dialect.ir.diagnostics import from_mlir
 from shard_dialect.ir.function import boundary, functions_of, returns_of, set_boundary, update_type
 from shard_dialect.ir.numbered_function import itemsize
 from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.passes.decompose_chlo import decompose_chlo
 from shard_dialect.runtime.checking.reference.judge import CannotJudge, Compiled, boundary_types
 
 _LONG = 1024
@@ -306,6 +307,7 @@ def compile_by_upstream(module: ir.Operation, entry: str, count: int) -> Compile
 def _to_llvm(module: ir.Module, entry: str, count: int) -> None:
     op = module.operation
     _keep_alone(op, entry)
+    decompose_chlo(op)
     if any(inner.name.startswith("stablehlo.") for inner in walk(op)):
         know_stablehlo_passes()
         _run(_FROM_STABLEHLO, op)
