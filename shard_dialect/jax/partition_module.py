@@ -125,11 +125,14 @@ class _Written:
             callee, types = add_functions(made, text, _ENTRY)
             stacked = list(map(bool, unreduced_axes(old.operation)))
             results = self.program.results
+            # XLA drops empty operands, and refuses a manual computation that had no others.
+            no_elements = all(0 in jax_ir.RankedTensorType(each).shape for each in types.inputs)
             with jax_ir.InsertionPoint(entry.add_entry_block()):
+                operands = [] if no_elements else list(entry.arguments)
                 manual = sdy.ManualComputationOp(
                     list(old.type.results),
-                    list(entry.arguments),
-                    self._shardings(declared, self.program.arguments, stacked),
+                    operands,
+                    self._shardings(declared, self.program.arguments[: len(operands)], stacked),
                     self._shardings(declared, results, [False] * len(results)),
                     sdy.ManualAxesAttr.get([jax_ir.StringAttr.get(name) for name in self.names]),
                 )
@@ -140,10 +143,13 @@ class _Written:
                 _line(each) if first else each
                 for each, first in zip(types.inputs, stacked, strict=True)
             ]
-            block = manual.body.blocks.append(*local)
+            block = manual.body.blocks.append(*local[: len(operands)])
             with jax_ir.InsertionPoint(block):
-                pairs = zip(block.arguments, types.inputs, strict=True)
-                arguments = [stablehlo.reshape(type_, each) for each, type_ in pairs]
+                pairs = zip(block.arguments, types.inputs, strict=not no_elements)
+                arguments = [stablehlo.reshape(type_, each) for each, type_ in pairs] or [
+                    stablehlo.constant(jax_ir.Attribute.parse(f"dense<> : {type_}"))
+                    for type_ in types.inputs
+                ]
                 call = func.CallOp(types.results, callee, arguments)
                 sdy.ReturnOp(list(call.results))
             custom_calls.run_once(made)

@@ -236,3 +236,13 @@ def test_what_jit_gives_can_be_copied(mesh: Mesh) -> None:
     searched = sd.jax.jit(constrained, mesh=mesh, in_shardings=sd.AutoOptions(plans=3))
     assert_equal(copy.deepcopy(jitted)(x, w), jitted(x, w))
     assert_equal(copy.deepcopy(searched)(x), searched(x))
+
+
+def test_a_function_of_nothing_but_empty_arrays(mesh: Mesh) -> None:
+    empty = np.zeros((8, 0), np.float32), np.zeros((0, 4), np.float32)
+    rows = NamedSharding(mesh, P(("a", "b")))
+    result = sd.jax.jit(lambda a, b: a @ b + 1, in_shardings=(rows, NamedSharding(mesh, P())))(
+        *empty
+    )
+    np.testing.assert_array_equal(result, np.ones((8, 4), np.float32))
+    assert result.sharding.is_equivalent_to(rows, 2)
