@@ -42,6 +42,29 @@ Saved = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
 
 
 @dataclass(frozen=True)
+class Experts:
+    """A layer's mixture of experts, split among the replicas, beside one that all tokens take."""
+
+    count: int
+    chosen: int  # for each token
+    inner: int
+    room: int = 1  # the slots of an expert, over those that it needs if tokens choose all alike
+
+
+@dataclass(frozen=True)
+class Latent:
+    """Latent attention: keys and values are made of one narrow vector a token, queries of another.
+
+    Source: DeepSeek-V2, 2024.
+    """
+
+    query: int
+    key: int
+    position: int  # of a key, beside what each head has of its own
+    width: int  # of a head's values, and of what a key has of its own
+
+
+@dataclass(frozen=True)
 class Decoder:
     """A decoder, and how it is trained on a grid of data, stages, context and tensor."""
 
@@ -63,6 +86,10 @@ class Decoder:
     gathers_layers: bool = False  # the weights of a layer where it is computed, not all at first
     keeps: tuple[str, ...] | None = ()  # what the backward pass finds of a layer, or None for all
     block: int | None = None  # of tokens that attend at once; all if None
+    experts: Experts | None = None
+    latent: Latent | None = None
+    narrow: Any = None  # the type of products' operands, and of what is sent to experts
+    halves: int = 1  # of a microbatch, each computed by itself, while the other communicates
 
     @property
     def rounds(self) -> int:
@@ -71,12 +98,15 @@ class Decoder:
 
     def weights(self) -> dict[str, tuple[tuple[int, ...], P]]:
         """The shape and the sharding of each weight; of layers, by stage and number in it."""
-        width, stages = self.hidden // self.heads, self.grid[1]
-        data = "data" if self.splits_state else None
+        stages, data = self.grid[1], "data" if self.splits_state else None
+        width, query, key = self.hidden // self.heads, self.hidden, self.hidden
+        if self.latent:
+            width, query, key = self.latent.width, self.latent.query, self.latent.key
+        own = width + (self.latent.position if self.latent else 0)
         layer: dict[str, tuple[tuple[int, ...], tuple[str | None, ...]]] = {
-            "query": ((self.hidden, self.heads, width), (data, "tensor", None)),
-            "key": ((self.hidden, self.groups, width), (data, "tensor", None)),
-            "value": ((self.hidden, self.groups, width), (data, "tensor", None)),
+            "query": ((query, self.heads, own), (data, "tensor", None)),
+            "key": ((key, self.groups, width), (data, "tensor", None)),
+            "value": ((key, self.groups, width), (data, "tensor", None)),
             "out": ((self.heads, width, self.hidden), ("tensor", None, data)),
             "up": ((self.hidden, self.inner), (data, "tensor")),
             "down": ((self.inner, self.hidden), ("tensor", data)),
@@ -95,6 +125,15 @@ class Decoder:
                 layer[f"{name}_bias"] = ((heads, width), ("tensor", None))
         else:
             layer["gate"] = layer["up"]
+        if self.latent:
+            layer["to_query"] = ((self.hidden, query), (data, None))
+            layer["to_key"] = ((self.hidden, key + self.latent.position), (data, None))
+        if self.experts:
+            count, inner = self.experts.count, self.experts.inner
+            layer["router"] = ((self.hidden, count), (data, None))
+            layer["up_experts"] = ((count, self.hidden, inner), ("data", None, "tensor"))
+            layer["gate_experts"] = layer["up_experts"]
+            layer["down_experts"] = ((count, inner, self.hidden), ("data", "tensor", None))
         stacked = {
             name: ((stages, self.rounds * self.chunk, *shape), P("stage", None, *spec))
             for name, (shape, spec) in layer.items()
@@ -139,7 +178,7 @@ def attention(decoder: Decoder, query: jax.Array, key: jax.Array, value: jax.Arr
         hidden = at.reshape(decoder.grid[2], -1, 1, 1, 1) < at
         weights = jax.nn.softmax(jnp.where(hidden, -1e9, scores * width**-0.5)).astype(value.dtype)
         mixed = jnp.einsum("bpqngk,bknd->bpqngd", weights, value)
-    return mixed.astype(query.dtype).reshape(query.shape)
+    return mixed.astype(query.dtype).reshape(*query.shape[:-1], -1)
 
 
 def order_of(parts: int, length: int, block: int) -> np.ndarray:
@@ -238,7 +277,7 @@ def _attended(
             made = zip(carried, (new, total, mixed), strict=True)
             return tuple(put(each, now.half, new) for each, new in made), None
 
-        zeros = jnp.zeros(query.shape, jnp.float32)
+        zeros = jnp.zeros((*query.shape[:-1], value.shape[-1]), jnp.float32)
         start = jnp.full(query.shape[:-1], -jnp.inf), zeros[..., 0], zeros
         (most, total, mixed), _ = lax.scan(turn, start, jnp.arange(count + 1))
         return None, ((mixed / total[..., None]).astype(query.dtype), most + jnp.log(total))
@@ -285,9 +324,12 @@ def _gradients(
         (of_query, *sums), _ = lax.scan(turn, start, jnp.arange(count + 1))
         return tuple(sums), of_query.astype(query.dtype)
 
-    zeros = jnp.zeros((query.shape[1], *keys.shape), jnp.float32)
-    sums, of_query = lax.scan(of_pair, (zeros, zeros), given)
-    of_key, of_value = (jnp.moveaxis(jnp.sum(each, 0), 0, 1).reshape(key.shape) for each in sums)
+    zeros = [jnp.zeros((query.shape[1], *each.shape), jnp.float32) for each in (keys, values)]
+    sums, of_query = lax.scan(of_pair, tuple(zeros), given)
+    of_key, of_value = (
+        jnp.moveaxis(jnp.sum(each, 0), 0, 1).reshape(like.shape)
+        for each, like in zip(sums, (key, value), strict=True)
+    )
     return _joined(of_query), of_key.astype(key.dtype), of_value.astype(key.dtype)
 
 
@@ -318,9 +360,107 @@ def _blocks(block: int, x: jax.Array) -> jax.Array:
 attended_in_blocks.defvjp(_attended, _gradients)
 
 
+@partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def product(narrow: Any, spec: str, x: jax.Array, w: jax.Array) -> jax.Array:
+    """`jnp.einsum` with operands of the type `narrow`, also in the backward pass."""
+    x, w = (each.astype(narrow) for each in (x, w))
+    return jnp.einsum(spec, x, w, preferred_element_type=jnp.bfloat16)
+
+
+def _product(narrow: Any, spec: str, x: jax.Array, w: jax.Array) -> Any:
+    return product(narrow, spec, x, w), (x.astype(narrow), w)
+
+
+def _of_product(narrow: Any, spec: str, saved: Any, gradient: jax.Array) -> Any:
+    x, w = saved
+    a, b, c = spec.replace("->", ",").split(",")
+    of_x = product(narrow, f"{c},{b}->{a}", gradient, w)
+    return of_x, product(narrow, f"{a},{c}->{b}", x, gradient).astype(w.dtype)
+
+
+product.defvjp(_product, _of_product)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def to_experts(narrow: Any, x: jax.Array) -> jax.Array:
+    """Send [replicas, experts, slots, hidden] from replicas to experts; gradients back as wide."""
+    sent = lax.with_sharding_constraint(x.astype(narrow or x.dtype), P(None, "data", None, None))
+    return sent.astype(x.dtype)
+
+
+to_experts.defvjp(
+    lambda narrow, x: (to_experts(narrow, x), None),
+    lambda _, __, gradient: (to_replicas(gradient),),
+)
+
+
+def to_replicas(x: jax.Array) -> jax.Array:
+    """Send what experts have made back to the replicas of the tokens."""
+    x = lax.with_sharding_constraint(x, P(None, "data", None, None))
+    return lax.with_sharding_constraint(x, P("data", None, None, None))
+
+
+def mixture(decoder: Decoder, experts: Experts, y: jax.Array, w: Weights) -> jax.Array:
+    """What the chosen experts make of tokens [batch, length, hidden].
+
+    Each replica has so many slots for each expert, and drops the last of what is more. So what is
+    sent has a size that is known.
+    """
+    tokens = y.reshape(decoder.grid[0], -1, decoder.hidden)
+    tokens = lax.with_sharding_constraint(tokens, P("data", None, None))
+    count = experts.count
+    slots = experts.room * tokens.shape[1] * experts.chosen // count
+    scores = jax.nn.sigmoid(jnp.einsum("dth,he->dte", tokens, w["router"]).astype(jnp.float32))
+    weight, expert = lax.top_k(scores, experts.chosen)
+    weight /= jnp.sum(weight, -1, keepdims=True)
+
+    def placed(expert: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """The slot of each choice, past the last one where it has none; the token of each slot."""
+        is_chosen = jax.nn.one_hot(expert.ravel(), count, dtype=jnp.int32)
+        before = jnp.sum((jnp.cumsum(is_chosen, 0) - is_chosen) * is_chosen, -1)
+        slot = jnp.where(before < slots, expert.ravel() * slots + before, count * slots)
+        token = jnp.arange(slot.size) // experts.chosen
+        none = jnp.full(count * slots, len(token), jnp.int32)
+        return slot, none.at[slot].set(token, mode="drop")
+
+    slot, token = jax.vmap(placed)(expert)
+    take = jax.vmap(partial(jnp.take, axis=0, mode="fill", fill_value=0))
+    given = take(tokens, token).reshape(-1, count, slots, decoder.hidden)
+    given = lax.with_sharding_constraint(given, P("data", None, None, None))
+    given = to_experts(decoder.narrow, given)
+    multiply = multiplied(decoder)
+    gate = jax.nn.silu(multiply("desh,ehi->desi", given, w["gate_experts"]))
+    inner = gate * multiply("desh,ehi->desi", given, w["up_experts"])
+    made = to_replicas(multiply("desi,eih->desh", inner, w["down_experts"]))
+    chosen = take(made.reshape(len(made), -1, decoder.hidden), slot)
+    chosen = chosen.reshape(*expert.shape, -1) * weight[..., None].astype(y.dtype)
+    return jnp.sum(chosen, 2).reshape(y.shape)
+
+
+def multiplied(decoder: Decoder) -> Callable[[str, jax.Array, jax.Array], jax.Array]:
+    """The product of the decoder's layers, of an einsum's text."""
+    return jnp.einsum if decoder.narrow is None else partial(product, decoder.narrow)
+
+
+def queries(decoder: Decoder, y: jax.Array, w: Weights) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Queries, keys and values [batch, length, heads, width] of tokens [batch, length, hidden]."""
+    multiply, by_head = multiplied(decoder), "bsh,hnd->bsnd"
+    if decoder.latent is None:
+        query, key, value = (multiply(by_head, y, w[name]) for name in ("query", "key", "value"))
+        return query, key, value
+    latent = decoder.latent
+    narrow = multiply("bsh,hd->bsd", y, w["to_key"])
+    own, position = narrow[..., : latent.key], narrow[..., None, latent.key :]
+    query = multiply(by_head, multiply("bsh,hd->bsd", y, w["to_query"]), w["query"])
+    key, value = (multiply(by_head, own, w[name]) for name in ("key", "value"))
+    position = jnp.broadcast_to(position, (*key.shape[:-1], latent.position))
+    return query, jnp.concatenate([key, position], -1), value
+
+
 def layer(decoder: Decoder, x: jax.Array, w: Weights) -> jax.Array:
     """One layer on tokens of [batch, length, hidden]."""
     by_head, by_column = P("data", "context", "tensor", None), P("data", "context", "tensor")
+    multiply = multiplied(decoder)
 
     def kept(name: str, value: jax.Array, spec: P) -> jax.Array:
         named = checkpoint_name(lax.with_sharding_constraint(value, spec), name)
@@ -332,20 +472,36 @@ def layer(decoder: Decoder, x: jax.Array, w: Weights) -> jax.Array:
     x = lax.with_sharding_constraint(x, decoder.between)
     y = normalized(x, w, 1)
     query, key, value = (
-        kept(name, biased(name, jnp.einsum("bsh,hnd->bsnd", y, w[name])), by_head)
-        for name in ("query", "key", "value")
+        kept(name, biased(name, made), by_head)
+        for name, made in zip(("query", "key", "value"), queries(decoder, y, w), strict=True)
     )
     mixed = kept("mixed", attention(decoder, query, key, value), by_head)
-    x += biased("out", jnp.einsum("bsnd,ndh->bsh", mixed, w["out"]))
+    x += biased("out", multiply("bsnd,ndh->bsh", mixed, w["out"]))
     x = kept("middle", x, decoder.between)
     y = normalized(x, w, 2)
-    inner = kept("up", biased("up", y @ w["up"]), by_column)
+    inner = kept("up", biased("up", multiply("bsh,hi->bsi", y, w["up"])), by_column)
     if decoder.is_gpt:
         inner = jax.nn.gelu(inner)
     else:
-        inner *= jax.nn.silu(kept("gate", y @ w["gate"], by_column))
+        inner *= jax.nn.silu(kept("gate", multiply("bsh,hi->bsi", y, w["gate"]), by_column))
     inner = lax.with_sharding_constraint(inner, by_column)
-    return lax.with_sharding_constraint(x + biased("down", inner @ w["down"]), decoder.between)
+    x += biased("down", multiply("bsi,ih->bsh", inner, w["down"]))
+    if decoder.experts:
+        x += mixture(decoder, decoder.experts, y, w)
+    return lax.with_sharding_constraint(x, decoder.between)
+
+
+def layer_in_halves(decoder: Decoder, x: jax.Array, w: Weights) -> jax.Array:
+    """One layer on tokens of [batch, length, hidden], a part of each replica's after another."""
+    if decoder.halves == 1:
+        return layer(decoder, x, w)
+    parts = x.reshape(decoder.grid[0], decoder.halves, -1, *x.shape[1:])
+    made = [
+        layer(decoder, parts[:, number].reshape(-1, *x.shape[1:]), w)
+        for number in range(decoder.halves)
+    ]
+    joined = [each.reshape(decoder.grid[0], -1, *x.shape[1:]) for each in made]
+    return lax.with_sharding_constraint(jnp.stack(joined, 1).reshape(x.shape), decoder.between)
 
 
 def layers_in_stages(decoder: Decoder, x: jax.Array, w: Weights) -> jax.Array:
@@ -361,7 +517,8 @@ def layers_in_stages(decoder: Decoder, x: jax.Array, w: Weights) -> jax.Array:
         if decoder.gathers_layers:
             for name, spec in whole.items():
                 mine[name] = lax.with_sharding_constraint(mine[name], P(*spec[2:]))
-        return jnp.where(first + number < decoder.layers, layer(decoder, x, mine), x)
+        made = layer_in_halves(decoder, x, mine)
+        return jnp.where(first + number < decoder.layers, made, x)
 
     if decoder.keeps is not None:
         policy = jax.checkpoint_policies.save_only_these_names(*decoder.keeps)
@@ -415,7 +572,7 @@ def layers_in_a_row(decoder: Decoder, x: jax.Array, w: Weights) -> jax.Array:
     assert decoder.chunk == 1
     in_order = {k: jnp.swapaxes(v, 0, 1).reshape(-1, *v.shape[2:]) for k, v in w.items()}
     rows = {k: v[: decoder.layers] for k, v in in_order.items()}
-    step = jax.vmap(partial(layer, decoder), (0, None))
+    step = jax.vmap(partial(layer_in_halves, decoder), (0, None))
     return lax.scan(lambda x, w: (step(x, w), None), x, rows)[0]
 
 
@@ -451,6 +608,9 @@ def step(
 
 
 SMALL = Decoder(7, 16, 4, 2, 32, 64, 8, 4, (2, 2, 1, 2), sequences=2, block=2)
+SMALL_MIXTURE = replace(
+    SMALL, experts=Experts(8, 2, 16, room=4), latent=Latent(8, 8, 2, 4), groups=4, halves=2
+)
 PRODUCTS = ("query", "key", "value", "mixed", "middle", "up", "gate")
 LLAMA_405B = Decoder(
     126,
@@ -527,10 +687,12 @@ if __name__ == "__main__":
     parser.add_argument(
         "--context", action="store_true", help="the small one, with parts of sequences"
     )
+    parser.add_argument("--experts", action="store_true", help="the small one, with experts")
     parser.add_argument("--at-once", action="store_true", help="attend from all queries at once")
     parser.add_argument("--replicas", type=int, help="the size of the data axis")
     given = parser.parse_args()
     decoder = LLAMA_405B if given.write and not given.small else SMALL
+    decoder = SMALL_MIXTURE if given.experts else decoder
     decoder = replace(decoder, grid=(1, 2, 2, 2)) if given.context else decoder
     decoder = replace(decoder, block=None) if given.at_once else decoder
     if given.replicas:

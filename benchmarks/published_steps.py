@@ -30,7 +30,7 @@ import jax.numpy as jnp
 from tabulate import tabulate
 
 import shard_dialect as sd
-from benchmarks.pipelined_decoder import AXES, LLAMA_405B, Decoder, write
+from benchmarks.pipelined_decoder import AXES, LLAMA_405B, Decoder, Experts, Latent, write
 
 
 @dataclass(frozen=True)
@@ -156,6 +156,27 @@ def maxtext(
     return Row(f"70B-{chip}", decoder, model, teraflops, overlaps=True, is_calibrated=calibrated)
 
 
+DEEPSEEK_V3 = Decoder(
+    61,
+    7168,
+    128,
+    128,
+    2048,  # the shared expert
+    129280,
+    4096,
+    60,
+    (128, 16, 1, 1),
+    jnp.bfloat16,
+    sequences=2,
+    chunk=2,
+    gathers_layers=False,
+    keeps=("middle",),
+    block=512,
+    experts=Experts(256, 8, 2048),
+    latent=Latent(1536, 512, 64, 128),
+    narrow=jnp.float8_e4m3fn,
+    halves=2,
+)
 PRODUCTS_BUT_MLP = ("query", "key", "value", "middle")
 ROWS += (
     maxtext("v5p", 64, 4, 4096, PRODUCTS_BUT_MLP, 0.65 * 459),

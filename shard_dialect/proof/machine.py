@@ -123,6 +123,10 @@ class Torn(Unproven):
     """
 
 
+class Raised(Unproven):
+    """Code in Python that ends with an error."""
+
+
 class Undefined(Unproven):
     """An op that says nothing of its result for the operands that were drawn."""
 

@@ -27,7 +27,7 @@ from shard_dialect.ops.op_table import has_own_lowering
 from shard_dialect.passes.lower.expansions import expand_registered_ops
 from shard_dialect.proof.family import elements
 from shard_dialect.proof.fitting import check_unsharded
-from shard_dialect.proof.machine import Torn
+from shard_dialect.proof.machine import Raised, Torn
 from shard_dialect.proof.prove import Proof, prove
 from shard_dialect.proof.reading import Program, read_program
 from shard_dialect.proof.written.session import Session
@@ -250,11 +250,13 @@ def confirmed(proof: Proof, run: Callable[[], str | None]) -> Proof:
 
 
 def _checked(proof: Proof, run: Callable[[], str | None]) -> Proof:
-    """A proof of a file, unless a run differs: a library may do other things than the prover's."""
+    """A proof of a file, unless a run differs or raises: a library may do more than the prover's."""
     if any(op.name in _OTHER_EACH_TIME for op in proof.boxes):
         return proof
     try:
         failure = run()
+    except Raised as error:
+        failure = error.message
     except ShardError:
         return proof
     if failure is None:

@@ -378,6 +378,15 @@ def test_what_another_library_does_than_the_prover_knows_is_unknown(tmp_path: Pa
 
 
 @needs("torch")
+def test_what_raises_when_it_is_run_is_not_proven(tmp_path: Path) -> None:
+    """Of a shape, numpy takes any negative number for the one that is left open."""
+    text = IN_TORCH.replace(PART, f"other = x.view(-2)\n{PART}")
+    proof = proof_of(SUM, text, tmp_path)
+    assert proof.answer == "unknown"
+    assert "it raises RuntimeError: invalid shape dimension -2" in str(proof)
+
+
+@needs("torch")
 def test_what_torch_copies_is_a_copy(tmp_path: Path) -> None:
     text = IN_TORCH.replace(PART, f"other = torch.flip(x, (0,))\nother[...] = 0\n{PART}")
     assert proof_of(SUM, text, tmp_path).answer == "proven"

@@ -153,7 +153,12 @@ class Run:
         except (arrays.NotKnown, Unproven) as error:
             return Refused("refused", f"{error} is not known to the prover", self._line())
         except BaseException as error:
-            return Refused("raised", f"it raises {type(error).__name__}: {error}", self._line())
+            is_missing = isinstance(error, ImportError)
+            return Refused(
+                "refused" if is_missing else "raised",
+                f"it raises {type(error).__name__}: {error}",
+                self._line(),
+            )
         return None
 
     def _line(self) -> int:

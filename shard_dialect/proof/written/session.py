@@ -15,11 +15,12 @@ import numpy as np
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
-from shard_dialect.proof.machine import Data, Machine, Torn, Unproven, Value, means
+from shard_dialect.proof.machine import Data, Machine, Raised, Torn, Unproven, Value, means
 from shard_dialect.proof.reading import Block, Function, Op, Program, Type
 from shard_dialect.proof.written.messages import read_message, write_message
 
 _NAME = "python.program"
+_KINDS = {"torn": Torn, "raised": Raised}
 _MOST_SECONDS = 600
 """For one evaluation."""
 
@@ -35,7 +36,7 @@ class Session:
     _child: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     def ask(self, request: dict[str, Any], given: Sequence[Data]) -> tuple[Any, list[Data]]:
-        """The answer. Raises `Unproven`, `Torn` or `ShardError`."""
+        """The answer. Raises `ShardError`, or `Unproven`, which may be `Torn` or `Raised`."""
         child = self._started()
         limit = Timer(_MOST_SECONDS, child.kill)
         limit.start()
@@ -51,7 +52,7 @@ class Session:
             raise Unproven(what, self.at(1))
         message, found = answer
         if not message["ok"]:
-            kind = Torn if message["kind"] == "torn" else Unproven
+            kind = _KINDS.get(message["kind"], Unproven)
             raise kind(message["what"], self.at(message["line"] or 1))
         return message, found
 
