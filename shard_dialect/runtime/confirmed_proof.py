@@ -250,7 +250,7 @@ def confirmed(proof: Proof, run: Callable[[], str | None]) -> Proof:
 
 
 def _checked(proof: Proof, run: Callable[[], str | None]) -> Proof:
-    """A proof of a file, unless a run differs or raises: a library may do more than the prover's."""
+    """A proof of a file, unless a run differs or raises: the libraries are not the prover's."""
     if any(op.name in _OTHER_EACH_TIME for op in proof.boxes):
         return proof
     try:
