@@ -300,11 +300,13 @@ def _parser() -> Parser:
         help="draw how a tensor lies on the devices: an argument or result, named as for "
         "--what-if, a value of the file, or %%3 as --propagate prints it",
     )
+    from shard_dialect.model.devices.device_model import device_model_names
+
     parser.add_argument(
         "--device-model",
         default="h100",
         metavar="NAME",
-        help="what prices communication: a100, cpu-ethernet, h100, tpu-v4, tpu-v5e, or a file.toml "
+        help=f"what prices communication: {', '.join(device_model_names())}, or a file.toml "
         "(default: h100)",
     )
     parser.add_argument(

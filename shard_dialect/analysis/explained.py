@@ -99,8 +99,8 @@ def drawn(
     """The shardings of the arguments, results and ops of a function whose name matches.
 
     The name is that of the argument or result, as for `what_if`, that of a value in the file, whose
-    text is `file_text`, or `%3` as `--propagate` prints it. The module, in the annotated or propagated form, is not changed. Raises `ShardError` if
-    nothing has the name.
+    text is `file_text`, or `%3` as `--propagate` prints it. The module, in the annotated or
+    propagated form, is not changed. Raises `ShardError` if nothing has the name.
     """
     name = choose_entry(module.operation, entry)
     text = module.operation.get_asm(enable_debug_info=True)
