@@ -123,6 +123,10 @@ class Torn(Unproven):
     """
 
 
+class Raised(Unproven):
+    """An error that a program in Python raises."""
+
+
 class Undefined(Unproven):
     """An op that says nothing of its result for the operands that were drawn."""
 

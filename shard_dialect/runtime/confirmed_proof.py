@@ -27,7 +27,7 @@ from shard_dialect.ops.op_table import has_own_lowering
 from shard_dialect.passes.lower.expansions import expand_registered_ops
 from shard_dialect.proof.family import elements
 from shard_dialect.proof.fitting import check_unsharded
-from shard_dialect.proof.machine import Torn
+from shard_dialect.proof.machine import Raised, Torn
 from shard_dialect.proof.prove import Proof, prove
 from shard_dialect.proof.reading import Program, read_program
 from shard_dialect.proof.written.session import Session
@@ -255,6 +255,9 @@ def _checked(proof: Proof, run: Callable[[], str | None]) -> Proof:
         return proof
     try:
         failure = run()
+    except Raised as error:
+        is_missing = ModuleNotFoundError.__name__ in error.message
+        failure = None if is_missing else error.message
     except ShardError:
         return proof
     if failure is None:

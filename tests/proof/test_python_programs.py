@@ -125,6 +125,12 @@ CHANGES = {
     "a loop that runs on": ("part = ", "while True: own += 1\npart = ", "unknown", "a loop"),
     "the end of its process": ("part = ", "__import__('os')._exit(3)\npart = ", "unknown", "ended"),
     "an error": ("part = ", "part = 1 / 0 + ", "unknown", "ZeroDivisionError"),
+    "an error of numpy's alone": (
+        "part = ",
+        'x.copy("X")\npart = ',
+        "unknown",
+        "it raises ValueError",
+    ),
     "no text": ("import argparse", "import argparse :", "unknown", "invalid syntax"),
 }
 

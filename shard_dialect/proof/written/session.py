@@ -15,7 +15,7 @@ import numpy as np
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
-from shard_dialect.proof.machine import Data, Machine, Torn, Unproven, Value, means
+from shard_dialect.proof.machine import Data, Machine, Raised, Torn, Unproven, Value, means
 from shard_dialect.proof.reading import Block, Function, Op, Program, Type
 from shard_dialect.proof.written.messages import read_message, write_message
 
@@ -51,7 +51,7 @@ class Session:
             raise Unproven(what, self.at(1))
         message, found = answer
         if not message["ok"]:
-            kind = Torn if message["kind"] == "torn" else Unproven
+            kind = {"torn": Torn, "raised": Raised}.get(message["kind"], Unproven)
             raise kind(message["what"], self.at(message["line"] or 1))
         return message, found
 
