@@ -333,12 +333,12 @@ def mutate(module: ir.Module, *what: int | str, entry: str | None = None) -> ir.
 def show(module: ir.Module, name: str, entry: str | None = None) -> DrawnSharding:
     """Return a drawing of how a tensor lies on the devices: text, or in a notebook HTML.
 
-    `name` is an argument's in the file or framework, `result0`, or `%3` as `--propagate` prints it;
-    with `*`, the first that fits. Raises `ShardError` if there is none.
+    `name` is that of an argument or value in the file or framework, `result0`, or `%3` as
+    `--propagate` prints it; with `*`, the first that fits. Raises `ShardError` if there is none.
     """
     module = _ready(module)
     with module.context, _file_locations(module):
-        return drawn(module, name, entry)[0]
+        return drawn(module, name, entry, _file_text(module))[0]
 
 
 def compile(  # noqa: A001

@@ -410,7 +410,7 @@ def _by_line(name: str, source: Source) -> str:
     """The line on which the file defines a value, whose name there MLIR does not keep."""
     from shard_dialect.ir.reading.names_of_file import lines_defining
 
-    lines = lines_defining(name, source.file_text or "")
+    lines = lines_defining(f"%{name.removeprefix('%')}", source.file_text or "")
     return str(lines[0] + source.lines_before) if len(lines) == 1 else name
 
 

@@ -202,7 +202,7 @@ def _show(options: argparse.Namespace) -> int:
         with _of_entry(options):
             choose_entry(module.operation, options.entry)
         with of_option(f"--show={options.show}"):
-            found = drawn(module, options.show, options.entry)
+            found = drawn(module, options.show, options.entry, source.file_text)
     in_terminal = options.output == STDOUT and sys.stdout.isatty()
     text = "\n".join(each.to_terminal() if in_terminal else str(each) for each in found)
     _write(text, options.output)
@@ -298,13 +298,15 @@ def _parser() -> Parser:
         "--show",
         metavar="NAME",
         help="draw how a tensor lies on the devices: an argument or result, named as for "
-        "--what-if, or %%3 as --propagate prints it",
+        "--what-if, a value of the file, or %%3 as --propagate prints it",
     )
+    from shard_dialect.model.devices.device_model import device_model_names
+
     parser.add_argument(
         "--device-model",
         default="h100",
         metavar="NAME",
-        help="what prices communication: a100, cpu-ethernet, h100, tpu-v4, tpu-v5e, or a file.toml "
+        help=f"what prices communication: {', '.join(device_model_names())}, or a file.toml "
         "(default: h100)",
     )
     parser.add_argument(

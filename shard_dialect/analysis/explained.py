@@ -93,29 +93,32 @@ def _is_at(location: str | None, what: str) -> bool:
     return is_in and asked["column"] in (None, place["column"])
 
 
-def drawn(module: ir.Module, pattern: str, entry: str | None = None) -> list[DrawnSharding]:
+def drawn(
+    module: ir.Module, pattern: str, entry: str | None = None, file_text: str | None = None
+) -> list[DrawnSharding]:
     """The shardings of the arguments, results and ops of a function whose name matches.
 
-    The name is that of the argument or result, as for `what_if`, or `%3` as `--propagate` prints
-    it. The module, in the annotated or propagated form, is not changed. Raises `ShardError` if
-    nothing has the name.
+    The name is that of the argument or result, as for `what_if`, that of a value in the file, whose
+    text is `file_text`, or `%3` as `--propagate` prints it. The module, in the annotated or
+    propagated form, is not changed. Raises `ShardError` if nothing has the name.
     """
     name = choose_entry(module.operation, entry)
     text = module.operation.get_asm(enable_debug_info=True)
     copy = imported(text)
     run_pipeline(copy, "propagate")
-    named = [(each, each.names) for each in named_shardings(copy.operation, name, printed_as(text))]
-    found = [
-        DrawnSharding(each.name, each.shape, each.sharding, each.grid)
-        for each in called(pattern, named)
+    tensors = list(named_shardings(copy.operation, name, printed_as(text)))
+    lines = map(str, lines_defining(f"%{pattern.removeprefix('%')}", file_text or ""))
+    chosen = called(pattern, ((each, each.names) for each in tensors)) or [
+        each for line in lines for each in tensors if _is_at(each.location, line)
     ]
+    found = [DrawnSharding(each.name, each.shape, each.sharding, each.grid) for each in chosen]
     if not found and not grids_of(module.operation):
         raise no_grid()
     if not found:
-        known = ", ".join(names[-1] for _, names in named if not names[-1].startswith("%"))
+        known = ", ".join(each.name for each in tensors if not each.name.startswith("%"))
         raise ShardError(
             f"there is no value '{pattern}' with a sharding in {as_symbol(name)}: give the name "
-            f"of an argument or result ({known}), or that of a value as --propagate prints it, "
-            "as in %3"
+            f"of an argument or result ({known}), or that of a value in the file or as --propagate "
+            "prints it, as in %3"
         )
     return found

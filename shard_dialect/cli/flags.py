@@ -180,6 +180,18 @@ class Parser(argparse.ArgumentParser):
         """As `argparse`, but with the `=` of values that may be left out."""
         return _behind_equals(super().format_help())
 
+    def _match_argument(self, action: argparse.Action, arg_strings_pattern: str) -> int:
+        """As `argparse`, with what may follow."""
+        try:
+            return super()._match_argument(action, arg_strings_pattern)
+        except argparse.ArgumentError:
+            value = (
+                "|".join(map(str, action.choices or [])) or action.metavar or action.dest.upper()
+            )
+            flag = action.option_strings[-1]
+            example = f"{flag}{'=' if flag.startswith('--') else ' '}{value}"
+            raise argparse.ArgumentError(action, f"expected a value: {example}") from None
+
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
         """As `argparse`, whose error would name our function, and repeat a long text whole."""
         try:

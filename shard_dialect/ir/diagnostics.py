@@ -333,12 +333,18 @@ _UNREGISTERED = re.compile(
 )
 
 
-_NO_NUMBER = "custom op 'shard.sharding' expected integer value"
+_ADDED = {
+    "custom op 'shard.sharding' expected integer value": (
+        "its axes are numbers, also where the grid names them"
+    ),
+    "grid axis duplicated": "name each axis once, in the list of one dimension",
+}
+"""What upstream's messages leave out."""
 
 
 def _in_our_words(message: str) -> str:
-    if message == _NO_NUMBER:
-        return f"{message}: its axes are numbers, also where the grid names them"
+    if message in _ADDED:
+        return f"{message}: {_ADDED[message]}"
     return _UNREGISTERED.sub(f"operation {NOT_REGISTERED}", message)
 
 

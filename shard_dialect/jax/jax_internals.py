@@ -74,9 +74,13 @@ def on_mesh(function: Callable[..., Any], mesh: Any) -> Callable[..., Any]:
     jax = jax_of_user()
     if mesh is None or set(mesh.axis_types) != {jax.sharding.AxisType.Auto}:
         return function
-    made: dict[Any, Callable[..., Any]] = (
-        vars(function).setdefault(_ON_MESH, {}) if isinstance(function, FunctionType) else {}
-    )
+    made: dict[Any, Callable[..., Any]] = {}
+    if isinstance(function, FunctionType):
+        # What `functools.wraps` makes of a function, as `jax.grad` does, has its attributes, too.
+        owner, made = vars(function).get(_ON_MESH, (None, made))
+        if owner is not function:
+            made = {}
+            vars(function)[_ON_MESH] = function, made
     if mesh not in made:
 
         @wraps(function)

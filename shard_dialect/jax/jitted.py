@@ -63,7 +63,7 @@ class FoundShardings:
             in_shardings, grid=tuple(mesh.devices.shape), devices=None, axis_names=names
         )
         self._known: dict[Any, _Known] = {}
-        update_wrapper(self, function)
+        update_wrapper(self, function, updated=())
 
     def __call__(self, *arguments: Any) -> Any:
         """The results, as arrays on the mesh's devices."""

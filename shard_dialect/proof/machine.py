@@ -124,7 +124,7 @@ class Torn(Unproven):
 
 
 class Raised(Unproven):
-    """Code in Python that ends with an error."""
+    """An error that a program in Python raises."""
 
 
 class Undefined(Unproven):

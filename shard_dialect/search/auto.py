@@ -203,8 +203,8 @@ class AutoResult:
             return text
         if found.gap < PROVEN:
             return f"{text}, and no other is better"
-        if found.gap >= 0.9995:  # a bound of nothing: what has to be computed takes no time
-            return f"{text}, and how much better another may be is not known"
+        if found.gap >= 0.9995:  # what has to be computed takes no time
+            return f"{text}, and the lower bound of all plans is next to nothing"
         return f"{text}, and no other is better by more than {found.gap:.1%}"
 
     _repr_pretty_ = print_text

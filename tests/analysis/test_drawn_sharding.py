@@ -59,9 +59,10 @@ def test_in_a_notebook_and_by_name() -> None:
     module = sd.parse(
         "shard.grid @g(shape = 2)\n"
         "func.func @main(%x: tensor<4xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>})"
-        " -> tensor<4xf32> {\n  %0 = math.exp %x : tensor<4xf32>\n  return %0 : tensor<4xf32>\n}"
+        " -> tensor<4xf32> {\n  %e = math.exp %x : tensor<4xf32>\n  return %e : tensor<4xf32>\n}"
     )
-    assert sd.show(module, "arg0").sharding == sd.show(module, "%0").sharding
+    for name in ("%0", "%e", "e"):
+        assert sd.show(module, name).sharding == sd.show(module, "arg0").sharding
     assert "0..2" in sd.show(module, "result0")._repr_html_()
     with pytest.raises(sd.ShardError, match="there is no value 'y'"):
         sd.show(module, "y")

@@ -65,6 +65,18 @@ def test_an_argument_has_each_of_its_names_at_every_door(
     assert "remark: %arg1 is sharded as" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["silu", "%silu", "%2"])
+def test_a_value_has_each_of_its_names_at_every_door(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opt = import_module("shard_dialect.opt")
+    for flag in (f"--explain={name}", f"--show={name}"):
+        assert COMMAND.main([str(SLOW), flag]) == 0
+        assert "%2" in capsys.readouterr().out
+    assert opt.main([str(SLOW), "--propagate", f"--explain-sharding={name}"]) == 0
+    assert "remark: %2 is" in capsys.readouterr().err
+
+
 BRACKETS = """
 sdy.mesh @mesh = <["tp"=2]>
 func.func @main(

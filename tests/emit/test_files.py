@@ -108,6 +108,27 @@ def test_an_argument_that_the_file_lacks_is_named(target: Target, tmp_path: Path
     assert "KeyError" not in done.stderr
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (np.zeros(3, np.float32), "f4 [3]"),
+        (np.zeros(1, np.float32), "f4 [1]"),
+        (np.zeros((2, 1), np.float32), "f4 [2, 1]"),
+        (np.zeros(2), "f8 [2]"),
+        (np.zeros(2, np.int32), "i4 [2]"),
+    ],
+)
+def test_an_array_of_another_type_or_shape_is_refused(
+    target: Target, given: np.ndarray, found: str, tmp_path: Path
+) -> None:
+    """Shards could be cut of it, with results of the expected shape."""
+    np.savez(tmp_path / "in.npz", x=given)
+    done = run_emitted(target, NAMED, 1, tmp_path, f"--inputs={tmp_path}/in.npz")
+    assert done.returncode != 0
+    assert f"error: '{tmp_path}/in.npz': x is {found}, expected f4 [2]\n" in done.stderr
+
+
 def test_without_torchrun_the_error_names_it(tmp_path: Path) -> None:
     launch_of("torch")  # skips without torch
     program = tmp_path / "program.py"

@@ -187,3 +187,15 @@ def test_a_header_of_the_users_stays(
     assert "'x.h' is no header of an object, and would be written over" in capsys.readouterr().err
     assert Path("x.h").read_text() == "int mine;\n"
     assert not Path("x.o").exists()
+
+
+def test_the_header_says_what_a_shard_is_as_the_file_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "examples" / "slow_ffn.mlir").read_text()
+    Path("in.mlir").write_text(text.replace('[{"model"}, {}]', "[{}, {}]", 1))
+    assert main(["in.mlir", "--spmd", "--emit-object", "-o", "layer.o"]) == 0
+    header = Path("layer.h").read_text()
+    assert " *   gate: 256x1024xf32, whole\n" in header
+    assert ' *   down: 1024x64xf32, a shard of 1024x256xf32, [[], ["model"]] on @mesh\n' in header

@@ -2,6 +2,8 @@
 
 import copy
 import warnings
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import jax
@@ -227,6 +229,36 @@ def test_one_trace_is_kept_of_a_function_on_a_mesh(mesh: Mesh) -> None:
     for _ in range(3):
         sd.jax.jit(counted, mesh=mesh)(jnp.ones((8, 4)))
     assert len(traces) == 1
+
+
+def _decorated(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def decorated(*arguments: Any) -> Any:
+        return -function(*arguments)
+
+    return decorated
+
+
+@pytest.mark.parametrize("made", [_decorated, jax.grad, jax.value_and_grad, jax.vmap, jax.hessian])
+def test_what_is_made_of_a_function_is_another_function(
+    made: Callable[[Any], Any], mesh: Mesh
+) -> None:
+    """`functools.wraps`, as JAX uses it, also copies what was noted on the function."""
+
+    def cubes(x: Any) -> Any:
+        return (x**3).sum()
+
+    options: dict[str, Any] = {"mesh": mesh, "in_shardings": P("a")}
+    assert_equal(sd.jax.jit(cubes, **options)(X), cubes(X))
+    assert_equal(sd.jax.jit(made(cubes), **options)(X), made(cubes)(X))
+
+
+def test_a_function_around_one_whose_shardings_are_found(mesh: Mesh) -> None:
+    searched = sd.jax.jit(jnp.tanh, mesh=mesh, in_shardings=sd.AutoOptions(plans=3))
+    around = sd.jax.jit(
+        wraps(searched)(lambda x: jnp.cos(x)), mesh=mesh, in_shardings=sd.AutoOptions(plans=3)
+    )
+    assert_equal(around(X), jnp.cos(X))
 
 
 def test_what_jit_gives_can_be_copied(mesh: Mesh) -> None:

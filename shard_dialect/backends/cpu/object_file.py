@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from shard_dialect.abi.lowered_program import Boundary, Handle, choose_entry, find_function
+from shard_dialect.abi.lowered_program import Boundary, Handle, Program, choose_entry, find_function
 from shard_dialect.backends.cpu.machine_code import BIND, Code, Engine, to_llvm
 from shard_dialect.errors import ShardError, as_symbol, shown
 from shard_dialect.ir.bindings import ir
@@ -140,7 +140,7 @@ def _header(code: Code, name: str) -> str:
         " *",
         f" * Each rank of a communicator of {program.devices} calls {name}_start, once, then",
         f" * {name}_run as often as it likes, with its own shards, one call at a time.",
-        *_described(parameters, program.arguments, program.results),
+        *_described(parameters, program),
         f" * The arena is {code.arena} bytes, aligned to 64, which {name}_run may write to.",
         " */",
         f"#ifndef {guard}",
@@ -191,16 +191,13 @@ def _parameters(
     return found
 
 
-def _described(
-    parameters: Mapping[str, str], arguments: Sequence[Boundary], results: Sequence[Boundary]
-) -> Iterator[str]:
-    for name, each in zip(parameters, (*arguments, *results), strict=True):
-        split = (
-            "whole"
-            if each.sharding is None
-            else f"{each.sharding} on {as_symbol(each.sharding.grid)}"
-        )
-        yield f" *   {name}: {each.local}, a shard of {each.global_type}, {_in_comment(split)}"
+def _described(parameters: Mapping[str, str], program: Program) -> Iterator[str]:
+    for name, each in zip(parameters, (*program.arguments, *program.results), strict=True):
+        text, sharding = f"{each.local}, whole", each.sharding
+        if sharding is not None:
+            split = f"{sharding.text(program.grids[sharding.grid])} on {as_symbol(sharding.grid)}"
+            text = f"{each.local}, a shard of {each.global_type}, {_in_comment(split)}"
+        yield f" *   {name}: {text}"
 
 
 def _in_comment(text: str) -> str:

@@ -13,6 +13,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from shard_dialect.abi.lowered_program import choose_entry, find_function
 from shard_dialect.backends.python import shared_functions
 from shard_dialect.backends.python.element_types import numpy_name
@@ -95,6 +97,7 @@ def main(w: Writer, module: ir.Operation, entry: ir.Operation, shardings: Shardi
         "                raise SystemExit(text)",
         "            numbered = enumerate(names)",
         '            inputs = [file[n if n in file else f"arg{i}"] for i, n in numbered]',
+        *_checked(given),
         *read,
         "    else:",
         "        generator = "
@@ -160,6 +163,20 @@ def _read(w: Writer, elements: Sequence[str]) -> list[str]:
     return [
         "        pairs = zip(inputs, arguments, strict=True)",
         f"        inputs = [{how} for x, each in pairs]",
+    ]
+
+
+def _checked(elements: Sequence[str]) -> list[str]:
+    """The lines that refuse arrays of other types and shapes, of which shards could be cut, too."""
+    types = [np.dtype("V2" if each == "bf16" else numpy_name(each)) for each in elements]
+    kinds = ", ".join(f'"{each.kind}{each.itemsize}"' for each in types)
+    return [
+        f"        kinds = [{kinds}]  # of elements, and their bytes",
+        "        for name, x, each, kind in zip(names, inputs, arguments, kinds, strict=True):",
+        '            found, shape = f"{x.dtype.kind}{x.dtype.itemsize}", list(x.shape)',
+        "            if (found, shape) != (kind, each[2]):",
+        '                text = f"{name} is {found} {shape}, expected {kind} {each[2]}"',
+        "                raise SystemExit(f\"error: '{options.inputs}': {text}\")",
     ]
 
 

@@ -141,8 +141,13 @@ class Instruments:
             stop_after=self.stop_after, skip=self.skip, insert_after=self.insert_after
         )
 
-    def check_edits(self, names: Iterable[str]) -> None:
-        """Raise `ShardError` for edits at passes and pipelines that are not among the `names`."""
+    def check_edits(
+        self, names: Iterable[str], steps_of: Callable[[str], Iterable[str]] = lambda _: ()
+    ) -> None:
+        """Raise `ShardError` for edits at passes and pipelines that are not among the `names`.
+
+        `steps_of` has the steps of a pipeline by its name, which may all be among them.
+        """
         known = list(dict.fromkeys(names))
         places = []
         for text in self.insert_after:
@@ -156,7 +161,10 @@ class Instruments:
         for name in (*self.skip, *filter(None, [self.stop_after]), *places):
             if name not in known:
                 listed = f": it has {', '.join(known) or 'none'}"
+                steps = list(steps_of(name))
                 hint = did_you_mean(name, known, listed)
+                if steps and set(steps) <= set(known):
+                    hint = f", but its steps are: {', '.join(steps)}"
                 raise ShardError(f"no pass '{name}' is in the pipeline{hint}")
 
     def check(self, nodes: tuple[Node, ...]) -> None:

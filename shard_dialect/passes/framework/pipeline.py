@@ -200,7 +200,7 @@ def _read(pipeline: Steps, instruments: Instruments) -> tuple[tuple[Node, ...], 
     nests = not (len(nodes) == 1 and isinstance(nodes[0], Group) and nodes[0].anchor == _MODULE)
     if not nests:
         nodes = cast("Group", nodes[0]).inside
-    instruments.check_edits(_names(nodes, instruments))
+    instruments.check_edits(_names(nodes, instruments), _steps_by_name)
     return tuple(_Expansion().of(nodes, instruments)), nests
 
 
@@ -211,6 +211,12 @@ def _names(nodes: Sequence[Node], instruments: Instruments) -> Iterator[str]:
         if element.name in PIPELINES:
             yield from _names(_steps(instruments.with_settings(element)), instruments)
         yield from _names(instruments.inserted(element), Instruments())
+
+
+def _steps_by_name(name: str) -> tuple[str, ...]:
+    """The names of a pipeline's steps; none if there is no such pipeline."""
+    steps = _steps(Element(name)) if name in PIPELINES else ()
+    return tuple(each.name for each in elements_of(steps))
 
 
 def _steps(element: Element) -> tuple[Node, ...]:

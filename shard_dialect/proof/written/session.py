@@ -20,7 +20,6 @@ from shard_dialect.proof.reading import Block, Function, Op, Program, Type
 from shard_dialect.proof.written.messages import read_message, write_message
 
 _NAME = "python.program"
-_KINDS = {"torn": Torn, "raised": Raised}
 _MOST_SECONDS = 600
 """For one evaluation."""
 
@@ -52,7 +51,7 @@ class Session:
             raise Unproven(what, self.at(1))
         message, found = answer
         if not message["ok"]:
-            kind = _KINDS.get(message["kind"], Unproven)
+            kind = {"torn": Torn, "raised": Raised}.get(message["kind"], Unproven)
             raise kind(message["what"], self.at(message["line"] or 1))
         return message, found
 

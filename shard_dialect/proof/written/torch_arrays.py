@@ -41,6 +41,13 @@ class Tensor(Array):
             return super().view(shape[0])
         return self.reshape(*shape)
 
+    def reshape(self, *shape: Any, order: str = "C") -> Array:
+        """As numpy's, for which each size below zero is the one that is left open."""
+        listed = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+        if any(size < -1 for size in listed):
+            raise RuntimeError(f"invalid shape dimension in {list(listed)}")
+        return super().reshape(*shape, order=order)
+
     def contiguous(self) -> Array:
         return self if self.data.flags.c_contiguous else self.clone()
 

@@ -46,7 +46,7 @@ func.func @axis_negative() {
 
 shard.grid @g(shape = 2x2)
 func.func @axis_twice() {
-  // expected-error@+1 {{grid axis duplicated}}
+  // expected-error@+1 {{grid axis duplicated: name each axis once}}
   %0 = shard.sharding @g split_axes = [[0], [0]] : !shard.sharding
   return
 }
