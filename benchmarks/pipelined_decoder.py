@@ -1,6 +1,7 @@
 """A decoder's training step in pipeline stages, from JAX: a loop over ticks (docs/pipeline.md).
 
     python -m benchmarks.pipelined_decoder                       a small one, beside the plain step
+    python -m benchmarks.pipelined_decoder --experts             one with experts, as DeepSeek-V3
     python -m benchmarks.pipelined_decoder --write llama.mlir    Llama 3 405B's, on 16,384 devices
     shard-report llama.mlir
 
