@@ -203,3 +203,66 @@ def test_a_padded_tensor_that_is_summed_up_exchanges_a_few_rows(seed: int) -> No
     gathered = 3 * rows // 4 * 64 * 4
     assert bytes_moved(text, "spmd") < gathered
     assert sd.compile(sd.parse(text)).check().passed
+
+
+class Cuts:
+    """A slice of a split tensor in several dimensions, and the same in two slices."""
+
+    def __init__(self, seed: int) -> None:
+        rng = random.Random(seed)
+        self.shape = tuple(rng.choice([8, 12, 16]) for _ in range(3))
+        self.split = rng.randrange(3)
+        self.devices = rng.choice([2, 4])
+        self.cuts = [
+            (
+                begin := rng.randrange(3),
+                rng.randrange(begin + 3, size + 1),
+                rng.choice([1, 1, 2, 3]),
+            )
+            for size in self.shape
+        ]
+
+    def sizes(self, dims: set[int]) -> tuple[int, ...]:
+        return tuple(
+            -(-(end - begin) // by) if dim in dims else size
+            for dim, (size, (begin, end, by)) in enumerate(zip(self.shape, self.cuts, strict=True))
+        )
+
+    def line(self, result: str, value: str, before: set[int], after: set[int]) -> str:
+        bounds = ", ".join(
+            f"{begin}:{end}:{by}" if dim in after - before else f"0:{size}"
+            for dim, (size, (begin, end, by)) in enumerate(
+                zip(self.sizes(before), self.cuts, strict=True)
+            )
+        )
+        types = [f"tensor<{'x'.join(map(str, self.sizes(dims)))}xf32>" for dims in (before, after)]
+        return f"  {result} = stablehlo.slice {value} [{bounds}] : ({types[0]}) -> {types[1]}"
+
+    def text(self, first: set[int]) -> str:
+        """With a slice of the dimensions `first` before that of the others."""
+        dims = [[0] if dim == self.split else [] for dim in range(3)]
+        every = {0, 1, 2}
+        types = [f"tensor<{'x'.join(map(str, self.sizes(each)))}xf32>" for each in (set(), every)]
+        lines = [self.line("%0", "%x", set(), first)] if first else []
+        lines.append(self.line("%1", "%0" if first else "%x", first, every))
+        return "\n".join(
+            [
+                f"shard.grid @g(shape = {self.devices})",
+                f"func.func @main(%x: {types[0]} {{mesh.sharding = #mesh.shard<@g, {dims}>}})",
+                f"    -> {types[1]} {{",
+                *lines,
+                f"  return %1 : {types[1]}",
+                "}",
+            ]
+        )
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_is_not_read_is_not_moved(seed: int) -> None:
+    cuts = Cuts(seed)
+    others = {0, 1, 2} - {cuts.split}
+    at_once, apart = (sd.parse(cuts.text(first)) for first in (set(), others))
+    compiled = sd.compile(at_once)
+    compiled.check()
+    most = sd.communication(sd.run_pipeline(apart, "spmd")).bytes_moved
+    assert compiled.report.bytes_moved <= most

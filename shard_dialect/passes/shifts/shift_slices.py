@@ -24,7 +24,7 @@ be more than a quarter of a shard, all views of that tensor stay, as they may sh
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -36,10 +36,12 @@ from shard_dialect.ir.function import form_of, functions_of, is_private
 from shard_dialect.ir.grids import erase_cluster
 from shard_dialect.ir.mesh.attributes import RULE, SHARDINGS
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.mesh.value_shardings import sharding_of
 from shard_dialect.ir.numbered_function import Op, read_functions
 from shard_dialect.ir.walk import body, walk
 from shard_dialect.model import Annotation, Sharding, Windows
 from shard_dialect.ops.op_kinds import OpKinds
+from shard_dialect.ops.stablehlo.attribute_reading import integers
 from shard_dialect.passes.framework.base import Pass, needs
 from shard_dialect.passes.materialize.target_shardings import TargetShardings, read_target_shardings
 from shard_dialect.passes.shifts.compute_in_place import PartsInPlace
@@ -57,6 +59,9 @@ from shard_dialect.passes.shifts.shifts import (
 )
 
 _MOVING = VIEWS | {"stablehlo.reverse"}
+_SLICE, _BOUNDS = "stablehlo.slice", ("start_indices", "limit_indices", "strides")
+_Cut = tuple[int, int, int]
+"""The start, the number of elements and the stride of a slice along a dimension."""
 _INLINED = _MOVING | {
     "stablehlo.add",  # of paddings, in gradients
     "stablehlo.broadcast_in_dim",
@@ -252,6 +257,7 @@ class _Function:
                 op = value.owner.operation
                 self._replace(op, self._make(op, root, shifted), shifted.sharding)
         self._drop(reversed(views))
+        self._slice_whole_dims_first()
         for op in self.ops:
             is_ours = op.name in _ALONE and SHARDINGS in op.attributes and RULE not in op.attributes
             if is_ours and op.results[0] not in self.unused:
@@ -376,6 +382,49 @@ class _Function:
                 held = sharding.local_shape(shape, grid)
                 moved += prod(held) // held[dim] * min(shifts.moved, held[dim])
         return _Shifted(view, found, sharding, moved) if found else None
+
+    def _slice_whole_dims_first(self) -> None:
+        """Slice along dimensions that are not split before those along which elements are moved.
+
+            slice %x [0:2, ::2] of 8x64 elements, split in dimension 1
+            slice %x [0:2, 0:64], then its [0:2, ::2]            devices send of 2 rows, not of 8
+
+        Slices of one tensor that take other parts of these dimensions share what is sent of all.
+        """
+        slices: dict[ir.Value, list[ir.Operation]] = {}
+        for op in self.ops:
+            is_ours = op.name == _SLICE and SHARDINGS in op.attributes and RULE not in op.attributes
+            if is_ours and op.results[0] not in self.unused:
+                slices.setdefault(op.operands[0], []).append(op)
+        for value, ops in slices.items():
+            source = self.of.get(value)
+            if source is None or source != source.bare or source.partial or source.offsets:
+                continue
+            whole = [(0, size, 1) for size in value.type.shape]
+            split = [bool(axes) for axes in source.split_axes]
+            moving = [op for op in ops if _chosen(_cuts(op), split, whole) != whole]
+            firsts = {tuple(_chosen(whole, split, _cuts(op))) for op in moving}
+            if len(firsts) == 1 and whole != (first := [*firsts.pop()]):
+                self._slice_first(value, first, source, moving)
+
+    def _slice_first(
+        self, value: ir.Value, cuts: Sequence[_Cut], source: Sharding, ops: Sequence[ir.Operation]
+    ) -> None:
+        """Let `ops` slice what these cuts take of `value`, along the other dimensions."""
+        with _after(value), ops[0].location:
+            first = hlo.slice_(value, *zip(*cuts, strict=True))
+        self.of[first] = source
+        annotated = self.shardings.write(sharding_of(value) or source)
+        first.owner.attributes[SHARDINGS] = ir.ArrayAttr.get([annotated])
+        is_split = [bool(axes) for axes in source.split_axes]
+        for op in ops:
+            shape = first.type.shape
+            rest = _chosen(_cuts(op), is_split, [(0, size, 1) for size in shape])
+            starts, _, strides = zip(*rest, strict=True)
+            op.operands[0] = first
+            ends = [a + (n - 1) * by + 1 if n else a for a, n, by in rest]
+            for name, values in zip(_BOUNDS, (starts, ends, strides), strict=True):
+                op.attributes[name] = hlo.i64s(values)
 
     def _look_up(self, op: ir.Operation) -> None:
         """Let the devices add up what each has of a slice, where its halos would be larger.
@@ -508,6 +557,24 @@ _ALONE: dict[str, Callable[[_Function, ir.Operation], None]] = {
     "stablehlo.slice": _Function._look_up,
 }
 """Rewrites of an op by itself."""
+
+
+def _cuts(op: ir.Operation) -> list[_Cut]:
+    starts, _, strides = (integers(op, name) for name in _BOUNDS)
+    return list(zip(starts, op.results[0].type.shape, strides, strict=True))
+
+
+def _chosen(cuts: Sequence[_Cut], split: Sequence[bool], others: Sequence[_Cut]) -> list[_Cut]:
+    """The cuts of the dimensions that are split, and those of `others` for the rest."""
+    return [a if is_split else b for a, is_split, b in zip(cuts, split, others, strict=True)]
+
+
+def _after(value: ir.Value) -> ir.InsertionPoint:
+    """Where `value` is known."""
+    owner = value.owner
+    if isinstance(owner, ir.Block):
+        return ir.InsertionPoint.at_block_begin(owner)
+    return ir.InsertionPoint.after(owner.operation)
 
 
 def _without(annotation: Annotation, dim: int) -> Annotation:
