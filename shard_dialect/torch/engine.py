@@ -239,7 +239,6 @@ class Engine:
                 return each
         program = ModuleProgram.of(lowered, {state: flat.attributes})
         self.programs.append(program)
-        program.compiled.share_memory(self.programs[0].compiled)
         if len(self.programs) > _MOST_PROGRAMS:
             del self.programs[1]  # the first one is for looking at
         if len(self.programs) > 1:

@@ -92,9 +92,7 @@ class ModuleProgram:
         grid = self.derivative.placed.grid
         saved = {each.name: each.sharding for each in self.results if each.name in self.propagated}
         placed |= {name: placements_of(each, grid) for name, each in self.propagated.items()}
-        found = ModuleProgram.of(self.derivative.lowered(placed, saved), {})
-        found.compiled.share_memory(self.compiled)
-        return found
+        return ModuleProgram.of(self.derivative.lowered(placed, saved), {})
 
     def takes(self, arguments: Leaves, state: State | None, shapes: bool) -> bool:
         """Whether it is for such arguments; without `shapes`, ones of other shapes, too.
