@@ -28,7 +28,7 @@ import re
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -303,16 +303,12 @@ def _group_size(args: Sequence[Any]) -> int:
 def _counted(step: Step) -> Tally:
     with Counting() as counting:
         step()
-    for program in _programs(step.module):
-        counting.tally.flops += local_flops(program.compiled)
+    engine = getattr(step.module, "_engine", None)
+    if engine is not None:
+        program = engine._latest
+        for each in (program, program.backward):
+            counting.tally.flops += local_flops(each.compiled)
     return counting.tally
-
-
-def _programs(module: Any) -> Iterator[Any]:
-    """Ours, of forward and backward."""
-    engine = getattr(module, "_engine", None)
-    for program in engine.programs if engine else ():
-        yield from (program, program.backward)
 
 
 _LIBC = ctypes.CDLL(None)
