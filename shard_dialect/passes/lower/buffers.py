@@ -73,7 +73,8 @@ def _is_broadcast(op: ir.Operation) -> bool:
     if not (small.has_static_shape and large.has_static_shape):
         return False
     block = op.regions[0].blocks[0]
-    is_copy = block.operations[0].operands[0] == block.arguments[0]
+    first = block.operations[0].operation
+    is_copy = first.name == "linalg.yield" and first.operands[0] == block.arguments[0]
     return is_copy and prod(small.shape) < prod(large.shape)
 
 
