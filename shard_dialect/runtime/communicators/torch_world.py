@@ -137,8 +137,8 @@ class _Group:
 
     def all_gather(self, send: Array, into: Array) -> None:
         if self._is_gloo:
-            blocks = into.reshape(self.size, -1)
-            blocks[self.index] = send.reshape(-1)
+            blocks = list(into.reshape(self.size, -1))
+            blocks[self.index][...] = send.reshape(-1)
             self._swap([send] * self.size, blocks)
             return
         sent = self._bytes(send)
@@ -164,7 +164,7 @@ class _Group:
 
     def reduce_scatter(self, send: Array, into: Array, reduction: Reduction) -> None:
         if self._is_gloo:
-            blocks = send.reshape(self.size, -1)
+            blocks = list(send.reshape(self.size, -1))
             found = [np.empty_like(each) for each in blocks[1:]]
             found.insert(self.index, blocks[self.index])
             self._swap(blocks, found)
