@@ -4,16 +4,16 @@
 
 Both train the same module by the same calls: `parallelize_module` along the second dimension of a
 mesh of 2x2, `fully_shard` along the first. A step is forward and backward, without an optimizer.
-All is measured of both in the same processes, and is that of the rank with the most:
+All is that of the rank with the most; what follows the times is measured in other processes:
 
 * **ms**: steps of both alternate, after one of each that is not counted; the least, and the median.
 * **MB sent**: the collectives that torch runs in a step, by the cost model of `benchmarks.tally`.
 * **Mflop**: of matrix products, convolutions and attention. DTensor's are those of the ops that it
   calls on shards, by torch's formulas; ours those in the local form of both programs.
 * **MB held** and **at the peak**: the resident memory of the process after forward, and the most in
-  the step, beyond that before it, when there are parameters and no gradients. The allocator gives
-  back at once what is freed then, so that all is counted which is not: tensors, workspaces, and
-  buffers of collectives.
+  the step, beyond that before it, when there are parameters and no gradients. The allocator of
+  these processes gives back at once what is freed, so that all is counted which is not: tensors,
+  workspaces, and buffers of collectives.
 """
 
 from __future__ import annotations
@@ -335,14 +335,35 @@ def _memory(step: Step) -> tuple[float, float]:
     return _most(held), _most(_resident("VmHWM") - before)
 
 
-def _rank(rank: int, port: int, names: Sequence[str], steps: int) -> None:
+def _times(both: Sequence[Step], steps: int) -> list[str]:
+    times = [list(map(_timed, both)) for _ in range(steps)]
+    least, middle = (
+        [each(column) for column in zip(*times, strict=True)] for each in (min, statistics.median)
+    )
+    return [f"{a:.0f}, {b:.0f}" for a, b in zip(least, middle, strict=True)]
+
+
+def _costs(both: Sequence[Step]) -> list[str]:
+    tallies = [_counted(each) for each in both]
+    memory = [[_memory(each) for each in both] for _ in range(5)]
+    values = [each.bytes_moved / 1e6 for each in tallies]
+    values += [each.flops / 1e6 for each in tallies]
+    for at in range(2):
+        values += [min(each[at] for each in column) for column in zip(*memory, strict=True)]
+    return [f"{_most(each):.2f}" for each in values]
+
+
+def _rank(rank: int, port: int, names: Sequence[str], steps: int, found: Any) -> None:
+    """Without steps, the costs; they are not in one process with times, which they change."""
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     warnings.simplefilter("ignore")
     logging.disable()
     torch.set_num_threads(1)  # as torchrun does: ranks share the cores
+    if not steps:
+        _LIBC.mallopt(_MAPPED_FROM, 16384)
+        _LIBC.mallopt(_TRIMMED_FROM, 0)
     dist.init_process_group("gloo", rank=rank, world_size=RANKS)
     mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
-    measured: dict[str, tuple[list[Step], list[str]]] = {}
     for name in names:
         torch.manual_seed(0)
         trained = MODULES[name]()
@@ -352,39 +373,28 @@ def _rank(rank: int, port: int, names: Sequence[str], steps: int) -> None:
         ]
         for a, b in zip(*map(_gradients, both), strict=True):
             torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5)
-        times = [list(map(_timed, both)) for _ in range(steps)]
-        least, middle = (
-            [each(column) for column in zip(*times, strict=True)]
-            for each in (min, statistics.median)
-        )
-        measured[name] = both, [f"{a:.0f}, {b:.0f}" for a, b in zip(least, middle, strict=True)]
-    _LIBC.mallopt(_MAPPED_FROM, 16384)  # after the times, since it takes time
-    _LIBC.mallopt(_TRIMMED_FROM, 0)
-    for name, (both, cells) in measured.items():
-        for value in (lambda each: each.bytes_moved / 1e6, lambda each: each.flops / 1e6):
-            cells += [f"{_most(value(_counted(each))):.2f}" for each in both]
-        memory = [[_memory(each) for each in both] for _ in range(5)]
-        for at in range(2):
-            cells += [
-                f"{min(each[at] for each in column):.2f}" for column in zip(*memory, strict=True)
-            ]
+        cells = _times(both, steps) if steps else _costs(both)
         if not rank:
-            print(f"| {name} | {' | '.join(cells)} |", flush=True)
+            found.put(cells)
     dist.destroy_process_group()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("names", nargs="*", help=", ".join(MODULES))
-    parser.add_argument("--steps", type=int, default=10, help="of each")
+    parser.add_argument("--steps", type=int, default=10, help="of each; 0 takes no times")
     parser.add_argument("--port", type=int, default=29511)
     given = parser.parse_args()
-    columns = ("ms", "MB sent", "Mflop", "MB held", "MB at the peak")
+    names = given.names or [*MODULES]
+    rows = [f"| {name} |" for name in names]
+    for steps in (given.steps, 0) if given.steps else (0,):
+        found = torch.multiprocessing.get_context("spawn").SimpleQueue()
+        torch.multiprocessing.spawn(_rank, (given.port, names, steps, found), nprocs=RANKS)
+        rows = [f"{row} {' | '.join(found.get())} |" for row in rows]
+    columns = (["ms"] if given.steps else []) + ["MB sent", "Mflop", "MB held", "MB at the peak"]
     print(f"| | {' | '.join(f'{each}: ours | DTensor' for each in columns)} |")
-    print("|---" * (1 + 2 * len(columns)) + "|", flush=True)
-    torch.multiprocessing.spawn(
-        _rank, (given.port, given.names or [*MODULES], given.steps), nprocs=RANKS
-    )
+    print("|---" * (1 + 2 * len(columns)) + "|")
+    print("\n".join(rows))
 
 
 if __name__ == "__main__":
