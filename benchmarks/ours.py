@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import shard_dialect as sd
 from benchmarks.tally import Tally
@@ -184,3 +185,10 @@ def _is_generic_product(op: ir.Operation) -> bool:
         return False
     names = {inner.name for inner in walk(op)}
     return len(op.operands) == 3 and bool(names & {"arith.mulf", "arith.muli"})
+
+
+def local_flops(program: Any) -> int:
+    """Of the products of a program of `sd.compile`, on one device."""
+    module = sd.parse(program.text("local"))
+    with module.context, ir.Location.unknown():
+        return tally_of(module).flops

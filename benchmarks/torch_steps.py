@@ -1,33 +1,54 @@
-"""The time of a step on four ranks of gloo, beside that of torch's own DTensor and FSDP2.
+"""What a step costs on four ranks of gloo, beside torch's own DTensor and FSDP2.
 
     python -m benchmarks.torch_steps [llama vit ...] [--steps 10] > table.md
 
 Both train the same module by the same calls: `parallelize_module` along the second dimension of a
 mesh of 2x2, `fully_shard` along the first. A step is forward and backward, without an optimizer.
-Steps of both alternate, after one of each that is not counted; the time is that of the last rank.
+All is that of the rank with the most; what follows the times is measured in other processes:
+
+* **ms**: steps of both alternate, after one of each that is not counted; the least, and the median.
+* **MB sent**: the collectives that torch runs in a step, by the cost model of `benchmarks.tally`.
+* **Mflop**: of matrix products, convolutions and attention. DTensor's are those of the ops that it
+  calls on shards, by torch's formulas; ours those in the local form of both programs.
+* **MB held** and **at the peak**: the resident memory of the process after forward, and the most in
+  the step, beyond that before it, when there are parameters and no gradients. The allocator of
+  these processes gives back at once what is freed, so that all is counted which is not: tensors,
+  workspaces, and buffers of collectives.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import ctypes
+import gc
+import logging
 import os
+import re
 import statistics
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.multiprocessing
 from torch import distributed as dist
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributed import fsdp
+from torch.distributed.distributed_c10d import _resolve_process_group
 from torch.distributed.tensor import DTensor, parallel
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
+from torch.utils import _pytree as pytree
+from torch.utils import flop_counter
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import shard_dialect as sd
+from benchmarks.ours import local_flops
+from benchmarks.tally import COSTS, Tally
 
 RANKS, BATCH = 4, 8
 
@@ -160,8 +181,21 @@ def _resnet() -> Trained:
 MODULES = {"llama": _llama, "vit": _vit, "t5": _t5, "moe": _moe, "resnet": _resnet}
 
 
-def _step(trained: Trained, library: Any, styles: Any, mesh: Any) -> Callable[[], Any]:
-    """A step of this rank, by torch's functions or ours."""
+@dataclass(frozen=True)
+class Step:
+    """A step of this rank."""
+
+    module: Any
+    forward: Callable[[], Any]
+    """Gives the loss."""
+
+    def __call__(self) -> None:
+        self.module.zero_grad()
+        self.forward().backward()
+
+
+def _step(trained: Trained, library: Any, styles: Any, mesh: Any) -> Step:
+    """By torch's functions or ours."""
     module, own = copy.deepcopy(trained.module), mesh["dp"].get_local_rank()
     if trained.plan:
         styles.parallelize_module(module, mesh["tp"], copy.deepcopy(dict(trained.plan)))
@@ -172,70 +206,195 @@ def _step(trained: Trained, library: Any, styles: Any, mesh: Any) -> Callable[[]
     values = list(arguments.values()) if [*arguments] == ["input"] else []
     keywords = {} if values else arguments
 
-    def step() -> Any:
-        module.zero_grad()
+    def forward() -> Any:
         found = module(*values, **keywords)
         found = found if isinstance(found, torch.Tensor) else found[0]
         loss = found.to_local() if isinstance(found, DTensor) else found
-        loss.square().mean().backward()
-        return module
+        return loss.square().mean()
 
-    return step
+    return Step(module, forward)
 
 
-def _gradients(module: Any) -> list[Any]:
+def _gradients(step: Step) -> list[Any]:
+    step()
     return [
         each.grad.full_tensor()
-        for _, each in sorted(module.named_parameters())
+        for _, each in sorted(step.module.named_parameters())
         if each.grad is not None
     ]
 
 
-def _timed(step: Callable[[], Any]) -> float:
+def _timed(step: Step) -> float:
     dist.barrier()
     before = time.perf_counter()
     step()
-    took = torch.tensor(time.perf_counter() - before)
-    dist.all_reduce(took, dist.ReduceOp.MAX)
-    return float(took)
+    return 1e3 * _most(time.perf_counter() - before)
 
 
-def _rank(rank: int, port: int, names: Sequence[str], steps: int) -> None:
+def _most(value: float) -> float:
+    """Of all ranks."""
+    found = torch.tensor(value, dtype=torch.float64)
+    dist.all_reduce(found, dist.ReduceOp.MAX)
+    return float(found)
+
+
+_COLLECTIVES = {
+    "c10d.allgather_": ("all_gather", 1),
+    "c10d._allgather_base_": ("all_gather", 1),
+    "c10d.allreduce_": ("all_reduce", 0),
+    "c10d.alltoall_base_": ("all_to_all", 1),
+    "c10d.reduce_scatter_": ("reduce_scatter", 1),
+    "c10d._reduce_scatter_base_": ("reduce_scatter", 1),
+    "c10d.send": ("collective_permute", 0),
+    "_c10d_functional.all_gather_into_tensor": ("all_gather", 0),
+    "_c10d_functional.all_reduce": ("all_reduce", 0),
+    "_c10d_functional.all_to_all_single": ("all_to_all", 0),
+    "_c10d_functional.reduce_scatter_tensor": ("reduce_scatter", 0),
+}
+"""The kind, and which argument is the operand."""
+_QUIET = {"c10d.recv_", "_c10d_functional.wait_tensor", "_c10d_functional._wrap_tensor_autograd"}
+_aten = torch.ops.aten
+_FORMULAS = flop_counter.flop_registry | {
+    _aten._scaled_dot_product_flash_attention_for_cpu: lambda q, k, v, *_, **__: (
+        flop_counter.sdpa_flop_count(q.shape, k.shape, v.shape)
+    ),
+    _aten._scaled_dot_product_flash_attention_for_cpu_backward: lambda made, q, k, v, *_, **__: (
+        flop_counter.sdpa_backward_flop_count(made.shape, q.shape, k.shape, v.shape)
+    ),
+}
+
+
+class Counting(TorchDispatchMode):  # type: ignore[misc]
+    """Counts the collectives of a step, and the products of torch's ops on plain tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tally = Tally()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if any(issubclass(each, DTensor) for each in types):
+            return NotImplemented
+        made = func(*args, **(kwargs or {}))
+        if any(issubclass(each, FakeTensor) for each in types):
+            return made  # DTensor asks for the shape of a global result
+        name = str(func._overloadpacket)
+        if name in _COLLECTIVES:
+            kind, at = _COLLECTIVES[name]
+            operand = sum(each.nbytes for each in pytree.tree_leaves(args[at]))
+            self.tally.add(kind, COSTS[kind](_group_size(args), operand))
+        elif "c10d" in name and name not in _QUIET:
+            raise ValueError(f"{name} is not counted")
+        elif func._overloadpacket in _FORMULAS:
+            if func._overloadpacket in flop_counter.flop_registry:
+                kwargs = {**(kwargs or {}), "out_val": made}
+            self.tally.flops += _FORMULAS[func._overloadpacket](*args, **(kwargs or {}))
+        return made
+
+
+def _group_size(args: Sequence[Any]) -> int:
+    for each in args:
+        if isinstance(each, torch.ScriptObject) and "ProcessGroup" in str(each._type()):
+            return dist.ProcessGroup.unbox(each).size()
+    return _resolve_process_group(next(each for each in args[::-1] if isinstance(each, str))).size()
+
+
+def _counted(step: Step) -> Tally:
+    with Counting() as counting:
+        step()
+    engine = getattr(step.module, "_engine", None)
+    if engine is not None:
+        program = engine._latest
+        for each in (program, program.backward):
+            counting.tally.flops += local_flops(each.compiled)
+    return counting.tally
+
+
+_LIBC = ctypes.CDLL(None)
+_MAPPED_FROM, _TRIMMED_FROM = -3, -1
+"""Options of `mallopt`: from which size on memory is mapped and unmapped, and is given back."""
+
+
+def _resident(name: str) -> float:
+    """In MB."""
+    gc.collect()
+    _LIBC.malloc_trim(0)
+    (found,) = re.findall(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return int(found) * 1024 / 1e6
+
+
+def _memory(step: Step) -> tuple[float, float]:
+    """Held after forward, and at the peak."""
+    step.module.zero_grad()
+    before = _resident("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    loss = step.forward()
+    held = _resident("VmRSS") - before
+    loss.backward()
+    return _most(held), _most(_resident("VmHWM") - before)
+
+
+def _times(both: Sequence[Step], steps: int) -> list[str]:
+    times = [list(map(_timed, both)) for _ in range(steps)]
+    least, middle = (
+        [each(column) for column in zip(*times, strict=True)] for each in (min, statistics.median)
+    )
+    return [f"{a:.0f}, {b:.0f}" for a, b in zip(least, middle, strict=True)]
+
+
+def _costs(both: Sequence[Step]) -> list[str]:
+    tallies = [_counted(each) for each in both]
+    memory = [[_memory(each) for each in both] for _ in range(5)]
+    values = [each.bytes_moved / 1e6 for each in tallies]
+    values += [each.flops / 1e6 for each in tallies]
+    for at in range(2):
+        values += [min(each[at] for each in column) for column in zip(*memory, strict=True)]
+    return [f"{_most(each):.2f}" for each in values]
+
+
+def _rank(rank: int, port: int, names: Sequence[str], steps: int, found: Any) -> None:
+    """Without steps, the costs; they are not in one process with times, which they change."""
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     warnings.simplefilter("ignore")
+    logging.disable()
     torch.set_num_threads(1)  # as torchrun does: ranks share the cores
+    if not steps:
+        _LIBC.mallopt(_MAPPED_FROM, 16384)
+        _LIBC.mallopt(_TRIMMED_FROM, 0)
     dist.init_process_group("gloo", rank=rank, world_size=RANKS)
     mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
     for name in names:
         torch.manual_seed(0)
         trained = MODULES[name]()
-        ours = _step(trained, sd.torch, sd.torch, mesh)
-        theirs = _step(trained, fsdp, parallel, mesh)
-        for a, b in zip(_gradients(ours()), _gradients(theirs()), strict=True):
+        both = [
+            _step(trained, sd.torch, sd.torch, mesh),
+            _step(trained, fsdp, parallel, mesh),
+        ]
+        for a, b in zip(*map(_gradients, both), strict=True):
             torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5)
-        times = [(_timed(ours), _timed(theirs)) for _ in range(steps)]
+        cells = _times(both, steps) if steps else _costs(both)
         if not rank:
-            least, middle = (
-                [each(column) * 1e3 for column in zip(*times, strict=True)]
-                for each in (min, statistics.median)
-            )
-            cells = [f"{each:.0f}" for each in (*least, *middle)]
-            ratios = [f"{each[0] / each[1]:.2f}" for each in (least, middle)]
-            print(f"| {name} | {' | '.join((*cells, *ratios))} |", flush=True)
+            found.put(cells)
     dist.destroy_process_group()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("names", nargs="*", help=", ".join(MODULES))
-    parser.add_argument("--steps", type=int, default=10, help="of each")
+    parser.add_argument("--steps", type=int, default=10, help="of each; 0 takes no times")
     parser.add_argument("--port", type=int, default=29511)
     given = parser.parse_args()
-    print("| ms | ours, least | DTensor, least | ours, median | DTensor, median | ratios | |")
-    print("|---|---|---|---|---|---|---|", flush=True)
-    torch.multiprocessing.spawn(
-        _rank, (given.port, given.names or [*MODULES], given.steps), nprocs=RANKS
-    )
+    names = given.names or [*MODULES]
+    rows = [f"| {name} |" for name in names]
+    for steps in (given.steps, 0) if given.steps else (0,):
+        found = torch.multiprocessing.get_context("spawn").SimpleQueue()
+        torch.multiprocessing.spawn(_rank, (given.port, names, steps, found), nprocs=RANKS)
+        rows = [f"{row} {' | '.join(found.get())} |" for row in rows]
+    columns = (["ms"] if given.steps else []) + ["MB sent", "Mflop", "MB held", "MB at the peak"]
+    print(f"| | {' | '.join(f'{each}: ours | DTensor' for each in columns)} |")
+    print("|---" * (1 + 2 * len(columns)) + "|")
+    print("\n".join(rows))
 
 
 if __name__ == "__main__":

@@ -205,11 +205,6 @@ class CompiledProgram:
     def _drawn(self, seed: int) -> list[Array]:
         return drawn_inputs(self._source, self.program, seed)
 
-    def share_memory(self, other: CompiledProgram) -> None:
-        """Compute in the memory of the other program, where they do not run at the same time."""
-        if isinstance(self._executable, Executable) and isinstance(other._executable, Executable):
-            self._executable.share_memory(other._executable)
-
     def run_shards(self, shards: Sequence[Sequence[Array]]) -> list[list[Array]]:
         """The shards of the results, for those of the arguments, of each device of this process.
 

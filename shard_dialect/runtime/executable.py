@@ -3,14 +3,14 @@
 The compiled code calls back for each collective, with its buffers. A `Communicator`, one for each
 device, is passed to `Executable.run` and answers.
 
-The memory that runs write to is kept between runs, since new memory would be paged in.
+The memory that a run writes to is allocated for it, and freed: the next run may get the same from
+the allocator, and so may others in between.
 """
 
 from __future__ import annotations
 
 import ctypes
 import threading
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -28,50 +28,6 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.passes.lower.mpi.mpi_code import BIND, FUNCTIONS
 from shard_dialect.runtime.torch_calls import call_torch
-
-_KEPT = 65536
-"""The size in bytes from which on a result's memory is reused."""
-
-
-class Results:
-    """Arrays for one result; memory is reused once nothing refers to its array."""
-
-    def __init__(self, type_: TensorType) -> None:
-        self._type = type_
-        self._bytes = int(np.prod(type_.shape)) * type_.dtype.itemsize
-        self._free: list[Array] = []
-
-    def take(self) -> Array:
-        """An array for the result, with old content."""
-        if self._bytes < _KEPT:
-            return np.empty(self._type.shape, self._type.dtype)
-        try:  # devices are threads: another may take the last one
-            memory = self._free.pop()
-        except IndexError:
-            memory = _aligned(self._bytes)
-        # All views of the array refer to this object: numpy shortens chains of arrays.
-        holder = (ctypes.c_char * self._bytes).from_buffer(memory.data)
-        weakref.finalize(holder, self._free.append, memory).atexit = False
-        return np.frombuffer(memoryview(holder), self._type.dtype).reshape(self._type.shape)
-
-
-class Arenas:
-    """The memory that programs compute in, of which each device has one."""
-
-    def __init__(self) -> None:
-        self._free: list[Array] = []
-
-    def take(self, size: int) -> Array:
-        """Memory of this many bytes at least; a larger one takes the place of one too small."""
-        with suppress(IndexError):  # another thread may take the last one
-            memory = self._free.pop()
-            if len(memory) >= size:
-                return memory
-        return _aligned(size)
-
-    def give_back(self, memory: Array) -> None:
-        """Take it again for another run."""
-        self._free.append(memory)
 
 
 class Frame:
@@ -92,6 +48,11 @@ class Frame:
 
 def _address_of(array: Array) -> int:
     return int(array.__array_interface__["data"][0])
+
+
+def _empty(type_: TensorType) -> Array:
+    """An array for a result."""
+    return _aligned(prod(type_.shape) * type_.dtype.itemsize).view(type_.dtype).reshape(type_.shape)
 
 
 def _aligned(size: int) -> Array:
@@ -147,9 +108,7 @@ class Executable:
     def _start(self, code: Code, library: Library) -> None:
         self.code, self.library = code, library
         self.program = code.program
-        self._results = [Results(each.local) for each in self.program.results]
         self._frames: list[Frame] = []
-        self._arenas = Arenas()
         self._is_bound = not self.program.handles
         self._device = threading.local()
         rank = ctypes.CFUNCTYPE(ctypes.c_int64)(lambda: self._device.communicator.rank)
@@ -177,16 +136,15 @@ class Executable:
         """
         if not self._is_bound:
             raise ShardError("the program calls MPI itself: run it by MPI, with --backend=mpi")
-        outputs = [each.take() for each in self._results]
+        outputs = [_empty(each.local) for each in self.program.results]
         frame = self._free_frame()
         arrays = [np.ascontiguousarray(array) for array in inputs]
-        arena = self._arenas.take(self.code.arena)
+        arena = _aligned(self.code.arena)
         frame.point_at([*arrays, *outputs, arena])
         self._device.communicator = communicator
         self._device.error = None
         self._entry(frame.address)
         self._frames.append(frame)
-        self._arenas.give_back(arena)
         if self._device.error is not None:
             raise self._device.error
         return outputs
@@ -196,10 +154,6 @@ class Executable:
             return self._frames.pop()
         count = len(self.program.arguments) + len(self.program.results)
         return Frame(count)
-
-    def share_memory(self, other: Executable) -> None:
-        """Compute in the memory of the other program, which runs before or after this one."""
-        self._arenas = other._arenas
 
     def answer(self, work: Callable[[CallingCommunicator], None]) -> None:
         """Do what the code calls back for; an exception must not leave a C callback."""

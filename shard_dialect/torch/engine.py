@@ -56,6 +56,7 @@ from shard_dialect.torch.rank_tensors import (
     PlacedTensor,
     RankTensors,
     device_mesh,
+    local_of,
     on_ranks,
     value_of_first,
 )
@@ -239,7 +240,6 @@ class Engine:
                 return each
         program = ModuleProgram.of(lowered, {state: flat.attributes})
         self.programs.append(program)
-        program.compiled.share_memory(self.programs[0].compiled)
         if len(self.programs) > _MOST_PROGRAMS:
             del self.programs[1]  # the first one is for looking at
         if len(self.programs) > 1:
@@ -540,7 +540,7 @@ class _Run:
                 names = [each for each in program.part.result_names if each.startswith(SAVED)]
                 values = {**known, **dict(zip(names, saved, strict=True))}
                 used = (values[name] for name in backward.part.names)
-                given = [(each() if callable(each) else each).detach() for each in used]
+                given = [each() if callable(each) else each for each in used]
                 found = backward.run(given, self.engine.ranks)
             except OtherPathError as other:
                 if foreseen.known == other.known:
@@ -552,7 +552,7 @@ class _Run:
                 return {name: each for name, each in named if name in reached}
 
     def _results(self, program: ModuleProgram, tensors: Sequence[Tensor]) -> list[Tensor]:
-        return program.run([each.detach() for each in (*tensors, *self.drawn)], self.engine.ranks)
+        return program.run([*tensors, *self.drawn], self.engine.ranks)
 
     def differentiable(self) -> list[bool]:
         """Of each result, whether it may have a derivative, if any does."""
@@ -593,9 +593,11 @@ class _Differentiated(torch.autograd.Function):  # type: ignore[misc]
         names = [*call.program.flat.state, *call.given.tensors]
         tensors, saved = ctx.saved_tensors[: len(names)], ctx.saved_tensors[len(names) :]
         found, scales = call.gradients(tensors, saved, gradients), call.engine.scales()
-        scaled = {name: each * scales.get(name, 1.0) for name, each in found.items()}
+        for name, each in found.items():
+            if scales.get(name, 1.0) != 1.0:
+                local_of(each).mul_(scales[name])  # nothing else has it yet
         pairs = zip(names, tensors, strict=True)
-        return (None, *(_like(tensor, scaled.get(name)) for name, tensor in pairs))
+        return (None, *(_like(tensor, found.get(name)) for name, tensor in pairs))
 
 
 def _like(tensor: Tensor, gradient: Any) -> Any:

@@ -27,7 +27,7 @@ from shard_dialect.torch.graph.import_graph import RefusedOp, marks_of, stablehl
 from shard_dialect.torch.graph.random_draws import Rng
 from shard_dialect.torch.graph.split_merged_dims import split_merged_dims
 from shard_dialect.torch.graph.tensor_trees import Tensor
-from shard_dialect.torch.graph.trace_graph import hooked, trace, without_hooks
+from shard_dialect.torch.graph.trace_graph import hooked, merge_marks, trace, without_hooks
 from shard_dialect.torch.plans.placed_names import Mark, Marker, PlacedModule
 from shard_dialect.torch.plans.placement_lists import ByAxis, Placement, grid_of
 from shard_dialect.torch.plans.plan_rules import Plan, rules_of
@@ -174,7 +174,9 @@ def _stablehlo_texts(flat: FlatModule, marker: Marker) -> list[tuple[Part, str]]
     more: dict[Any, Any] = {}
     while True:
         with without_hooks(flat.module), hooked(list(marker.hooks())):
-            part = flat.whole(trace(flat, more))
+            graph = trace(flat, more)
+        merge_marks(graph, marker.marks)
+        part = flat.whole(graph)
         parts = split(part, GRADIENT) if flat.derives else (part, None)
         try:
             return [

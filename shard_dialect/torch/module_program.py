@@ -92,9 +92,7 @@ class ModuleProgram:
         grid = self.derivative.placed.grid
         saved = {each.name: each.sharding for each in self.results if each.name in self.propagated}
         placed |= {name: placements_of(each, grid) for name, each in self.propagated.items()}
-        found = ModuleProgram.of(self.derivative.lowered(placed, saved), {})
-        found.compiled.share_memory(self.compiled)
-        return found
+        return ModuleProgram.of(self.derivative.lowered(placed, saved), {})
 
     def takes(self, arguments: Leaves, state: State | None, shapes: bool) -> bool:
         """Whether it is for such arguments; without `shapes`, ones of other shapes, too.
@@ -105,9 +103,12 @@ class ModuleProgram:
         return is_like and (state is None or state in self.states)
 
     def run(self, tensors: Sequence[Tensor], ranks: RankTensors | None) -> list[Tensor]:
-        """The results for tensors of all names. Raises `IndexOutOfRange` for a wrong index."""
+        """The results for tensors of all names. Raises `IndexOutOfRange` for a wrong index.
+
+        On ranks what is saved for another program is no DTensor, but as the program has it.
+        """
         if ranks is None:
-            found = self.compiled(*map(as_real, tensors)) if tensors else self.compiled()
+            found = self.compiled(*(as_real(each.detach()) for each in tensors))
             results = list(found if isinstance(found, tuple) else (found,))
             count = len(results) - len(self.part.checks)
             self._check([to_numpy(each) for each in results[count:]])

@@ -17,6 +17,7 @@ from shard_dialect.errors import ShardError
 from shard_dialect.model import Grid, Sharding
 from shard_dialect.runtime.shards_of_arrays import like, to_numpy
 from shard_dialect.torch.graph.complex_parts import as_real
+from shard_dialect.torch.graph.forward_and_backward import SAVED
 from shard_dialect.torch.plans.placement_lists import placements_of
 
 Tensor = Any
@@ -32,6 +33,12 @@ def value_of_first(value: Any) -> Any:
     held = [value]
     dist.broadcast_object_list(held, 0)
     return held[0]
+
+
+def local_of(tensor: Tensor) -> Tensor:
+    """This rank's part of a DTensor, in the same memory; another tensor as it is."""
+    with torch.no_grad():
+        return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def device_mesh(mesh: Any, grid: Grid) -> Any:
@@ -106,7 +113,9 @@ class RankTensors:
         return self._of_local(own, tensor.shape, placements_of(sharding, self.grid))
 
     def result(self, array: Array, each: PlacedTensor) -> Tensor:
-        """The DTensor of a shard that the program has computed."""
+        """The DTensor of a shard that the program has computed; a plain tensor if it is saved."""
+        if each.name.startswith(SAVED):
+            return like(array, torch.empty(0))
         own = each.of_program(like(self.own(array, each), torch.empty(0)))
         return self._of_local(own, each.shape, each.placements)
 
@@ -147,9 +156,10 @@ class RankTensors:
     def _of_local(self, own: Tensor, sizes: Sequence[int], placements: Sequence[Any]) -> Tensor:
         shape = torch.Size(sizes)
         stride = torch.empty(shape, device="meta").stride()
-        return DTensor.from_local(
-            own, self.mesh, placements, run_check=False, shape=shape, stride=stride
-        )
+        with torch.no_grad():  # else it is a call in autograd's graph
+            return DTensor.from_local(
+                own, self.mesh, placements, run_check=False, shape=shape, stride=stride
+            )
 
     def shard(self, tensor: Tensor, each: PlacedTensor) -> Array:
         """This rank's padded shard of a DTensor, a whole tensor, or the shard itself.
@@ -157,15 +167,19 @@ class RankTensors:
         Raises `ShardError` for a tensor of another shape or type.
         """
         name, whole, local = each.name, each.shape, each.boundary.local
+        if name.startswith(SAVED):
+            return to_numpy(tensor)
         if isinstance(tensor, DTensor):
             if tensor.device_mesh != self.mesh:
                 raise ShardError(f"is on {tensor.device_mesh}: expected {self.mesh}", name)
             _check_shape(tensor, [whole], name)
-            own = tensor.redistribute(self.mesh, each.placements).to_local()
+            if tuple(tensor.placements) != tuple(each.placements):
+                tensor = tensor.redistribute(self.mesh, each.placements)
+            own = local_of(tensor)
         else:
             _check_shape(tensor, [whole, self.held_shape(each)], name)
             own = tensor[self.slices(each)] if tuple(tensor.shape) == whole else tensor
-        array = to_numpy(as_real(own))
+        array = to_numpy(as_real(own.detach()))
         if array.dtype != local.dtype:
             raise ShardError(f"is of {array.dtype}: expected {local.dtype}", name)
         if array.shape == local.shape:

@@ -4,7 +4,7 @@
     ... last use of %a                       ->   ...
     %b = memref.alloc() : memref<32xf32>          %b = memref.view %arena[0][]
 
-The caller passes the arena, and keeps it from run to run: new memory would be paged in at each run.
+The caller passes the arena.
 """
 
 from __future__ import annotations

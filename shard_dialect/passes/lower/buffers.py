@@ -9,6 +9,14 @@ At each op, it compares all pairs of values that may share memory. So its time i
 length of a chain of ops that each write in place over the previous result, and in the number of
 users of one empty tensor (a thousand additions took minutes).
 
+A broadcast is computed again for each op that reads it, in whose loop it needs no buffer:
+
+    %b = linalg.generic ins(%row) : 64x32         %a = linalg.generic ins(%row) : 64x32
+    %2 = linalg.exp ins(%b)                       %2 = linalg.exp ins(%a)
+    ...                                     ->    ...
+    %9 = linalg.add ins(%8, %b)                   %b = linalg.generic ins(%row) : 64x32
+                                                  %9 = linalg.add ins(%8, %b)
+
 `free-buffers` frees buffers at the end of their block, after bufferization.
 
     %a = memref.alloc() : memref<64xf32>
@@ -22,6 +30,8 @@ hands on.
 """
 
 from __future__ import annotations
+
+from math import prod
 
 from shard_dialect.ir.bindings import PassManager, ir
 from shard_dialect.ir.building import build
@@ -39,7 +49,10 @@ _EMPTY = ("bufferization.alloc_tensor", "tensor.empty")
 
 @needs(forms=NOT_LOWERED)
 def separate_buffers(module: ir.Operation) -> None:
-    """Start a new buffer after a long chain, and clone an empty tensor for each user."""
+    """Start a new buffer after a long chain; clone empty tensors and broadcasts for each user."""
+    for op in walk(module):
+        if _is_broadcast(op):
+            _repeat(op)
     length: dict[ir.Value, int] = {}
     for op in walk(module):
         if op.name in _EMPTY and not len(op.operands):
@@ -50,6 +63,32 @@ def separate_buffers(module: ir.Operation) -> None:
             if before == _LONGEST:
                 op.operands[number] = _separate(op, number)
             length[result] = before % _LONGEST + 1
+
+
+def _is_broadcast(op: ir.Operation) -> bool:
+    """Whether it only repeats the elements of a smaller tensor."""
+    if op.name != "linalg.generic" or len(op.operands) != 2 or len(op.results) != 1:
+        return False
+    small, large = (each.type for each in op.operands)
+    if not (small.has_static_shape and large.has_static_shape):
+        return False
+    block = op.regions[0].blocks[0]
+    first = block.operations[0].operation
+    is_copy = first.name == "linalg.yield" and first.operands[0] == block.arguments[0]
+    return is_copy and prod(small.shape) < prod(large.shape)
+
+
+def _repeat(op: ir.Operation) -> None:
+    """Compute it right before each op of its block that reads it."""
+    uses = list(op.results[0].uses)
+    for use in uses if len(uses) > 1 else ():
+        reader = use.owner.operation
+        if reader.block == op.block and reader.name == "linalg.generic":
+            with ir.InsertionPoint(reader):
+                copy = op.clone().operation
+            reader.operands[use.operand_number] = copy.results[0]
+    if not any(True for _ in op.results[0].uses):
+        op.erase()
 
 
 def _written(op: ir.Operation) -> list[tuple[int, ir.Value]]:

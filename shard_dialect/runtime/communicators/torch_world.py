@@ -18,6 +18,7 @@ from shard_dialect.errors import MissingExtra, ShardError
 from shard_dialect.model import Axes, Grid, Reduction
 from shard_dialect.runtime.communicators.join_shards import (
     all_reduce_in_chunks,
+    join,
     reduce_by_rows,
     reduce_scatter_in_chunks,
 )
@@ -130,10 +131,16 @@ class _Group:
         self._group = group
         self._ranks = ranks
         self._device = device
+        self._is_gloo = device.type == "cpu"
         self._sent: list[tuple[dist.Work, torch.Tensor]] = []
         self._position_of = [ranks.index(each) for each in sorted(ranks)]
 
     def all_gather(self, send: Array, into: Array) -> None:
+        if self._is_gloo:
+            blocks = list(into.reshape(self.size, -1))
+            blocks[self.index][...] = send.reshape(-1)
+            self._swap([send] * self.size, blocks)
+            return
         sent = self._bytes(send)
         slices_by_member = self._by_member(into)
         dist.all_gather(
@@ -142,7 +149,12 @@ class _Group:
         self._fill(into, slices_by_member)
 
     def all_reduce(self, send: Array, into: Array, reduction: Reduction) -> None:
-        if not _knows(send, reduction):
+        if self._is_gloo and self.size == 2:
+            received = np.empty_like(send)
+            self._swap([send, send], [received, received])
+            join((send, received) if self.index == 0 else (received, send), into, reduction)
+            return
+        if self._is_gloo or not _knows(send, reduction):
             all_reduce_in_chunks(self, send, into, reduction)
             return
         into[...] = send
@@ -151,6 +163,13 @@ class _Group:
         self._fill(into, tensor)
 
     def reduce_scatter(self, send: Array, into: Array, reduction: Reduction) -> None:
+        if self._is_gloo:
+            blocks = list(send.reshape(self.size, -1))
+            found = [np.empty_like(each) for each in blocks[1:]]
+            found.insert(self.index, blocks[self.index])
+            self._swap(blocks, found)
+            join(found, into.reshape(-1), reduction)
+            return
         if not _knows(send, reduction):
             reduce_scatter_in_chunks(self, send, into, reduction)
             return
@@ -169,6 +188,20 @@ class _Group:
             dist.all_to_all_single(received, sent[self._position_of], group=self._group)
             slices_by_member[self._position_of] = received
         self._fill(into, slices_by_member)
+
+    def _swap(self, send: Sequence[Array], into: Sequence[Array]) -> None:
+        """Send each other member its block of `send`, and receive its own.
+
+        Of gloo's collectives, all but this one copy what is sent or received once more, and its
+        reductions take many times as long as adding what is received.
+        """
+        talk = []
+        for position in (*range(self.index + 1, self.size), *range(self.index)):
+            rank = self._ranks[position]
+            for do, array in ((dist.isend, send[position]), (dist.irecv, into[position])):
+                talk.append(dist.P2POp(do, self._bytes(array), rank, group=self._group))
+        for work in dist.batch_isend_irecv(talk) if talk else ():
+            work.wait()
 
     def permute(self, send: Array, into: Array, to: int | None, source: int | None) -> None:
         if to == self.index:

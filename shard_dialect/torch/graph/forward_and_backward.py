@@ -104,7 +104,7 @@ def split(part: Part, gradient: str) -> tuple[Part, Part | None]:
     given = {node: name for node, name in inputs.items() if node in needed or node in again}
     given |= kept
     given |= {node: f"{COTANGENT}{node.args[1]}" for node in nodes if _is_cotangent(node)}
-    then = [each for each in nodes if each in used & late or each in again or each in unmerged]
+    then = [each for each in nodes if each in used & late]
     backward = _part(part.graph, given, then, gradients, behind, unmerged)
     return forward, replace(backward, before=forward.path)
 
@@ -117,19 +117,31 @@ def _part(
     checks: Sequence[tuple[tuple[str, Node], IndexCheck | Decision]],
     unmerged: Mapping[Node, Node] = MappingProxyType({}),
 ) -> Part:
-    """The part that computes `nodes` from those that are `given`, or from views of them."""
+    """The part that computes `nodes` from those that are `given`, or from views of them.
+
+    What these need besides is computed right before it is used first, and is held no longer.
+    """
     found, copies = torch.fx.Graph(), dict[Node, Node]()
     for node in given:
         copies[node] = found.placeholder(node.name)
         copies[node].meta = dict(node.meta)
-    for node in nodes:
-        if node not in copies and node in unmerged:
-            shape = list(node.meta["val"].shape)
-            copies[node] = found.call_function(aten.view.default, (copies[unmerged[node]], shape))
-            copies[node].meta = dict(node.meta)
-        elif node not in copies:
+
+    def copy(node: Node) -> None:
+        merged = unmerged.get(node)
+        for each in node.all_input_nodes if merged is None else ():
+            if each not in copies:
+                copy(each)
+        if merged is None:
             copies[node] = found.node_copy(node, copies.__getitem__)
+        else:
+            shape = list(node.meta["val"].shape)
+            copies[node] = found.call_function(aten.view.default, (copies[merged], shape))
+            copies[node].meta = dict(node.meta)
+
     outputs = [*results, *(each for each, _ in checks)]
+    for node in (*nodes, *(each for _, each in outputs)):
+        if node not in copies:
+            copy(node)
     found.output(tuple(copies[node] for _, node in outputs))
     found.eliminate_dead_code()
     return Part(

@@ -113,6 +113,18 @@ def trace(flat: FlatModule, more: Mapping[Any, Any] | None = None) -> Any:
     return graph
 
 
+def merge_marks(graph: Any, marks: Sequence[Any]) -> None:
+    """Equal marks of one value are one, so that it is one value to save for the gradients."""
+    known: dict[tuple[Any, int], Any] = {}
+    for node in graph.graph.nodes:
+        if node.target is torch.ops.shard_dialect.mark.default:
+            value, number = node.args
+            first = known.setdefault((value, marks.index(marks[number])), node)
+            if first is not node:
+                node.replace_all_uses_with(first)
+    graph.graph.eliminate_dead_code()
+
+
 def _without_caches(flat: FlatModule, examples: Sequence[Tensor]) -> Any:
     """As `_first`, of a module that fills what a call before has cached of parameters again.
 
@@ -489,7 +501,10 @@ def _refuse_random(graph: Any) -> None:
 
 
 def _drop_copies(graph: Any) -> None:
-    """Copies are values of their own only where something is written in place."""
+    """Copies are values of their own only where something is written in place.
+
+    So are products with one, by which torch decomposes what may be scaled.
+    """
     aten = torch.ops.aten
     same = {
         aten.clone.default,
@@ -500,8 +515,16 @@ def _drop_copies(graph: Any) -> None:
         aten.contiguous.default,
     }
     for node in graph.graph.nodes:
-        if node.target in same and node.args[0].op != "get_attr":
+        is_same = node.target in same or _is_by_one(node)
+        if is_same and node.args[0].op != "get_attr":
             node.replace_all_uses_with(node.args[0])
+
+
+def _is_by_one(node: Any) -> bool:
+    if node.target is not torch.ops.aten.mul.Tensor or node.args[1] != 1:
+        return False
+    is_number = isinstance(node.args[1], int | float)
+    return is_number and node.args[0].meta["val"].dtype == node.meta["val"].dtype
 
 
 def _drop_unchanged(graph: Any, flat: FlatModule) -> None:
