@@ -278,3 +278,18 @@ def test_a_function_of_nothing_but_empty_arrays(mesh: Mesh) -> None:
     )
     np.testing.assert_array_equal(result, np.ones((8, 4), np.float32))
     assert result.sharding.is_equivalent_to(rows, 2)
+
+
+def test_a_fourier_transform_of_what_has_another_layout(mesh: Mesh) -> None:
+    """XLA:CPU makes the result of a convolution in a layout for which it has no transform."""
+    rng = np.random.default_rng(0)
+    image = rng.normal(size=(4, 8, 16, 8)).astype(np.float32)
+    kernel = rng.normal(size=(8, 4, 1, 1)).astype(np.float32)
+
+    def transformed(x: Any, w: Any) -> Any:
+        made = jax.lax.conv_general_dilated(x, w, [1, 1], "VALID", feature_group_count=2)
+        return jnp.fft.rfft(jax.lax.cummax(made**2, axis=0), axis=3).real
+
+    split = [NamedSharding(mesh, spec) for spec in (P(None, "b", None, "a"), P("a"))]
+    found = sd.jax.jit(transformed, in_shardings=split)(image, kernel)
+    np.testing.assert_allclose(found, transformed(image, kernel), rtol=1e-4, atol=1e-3)

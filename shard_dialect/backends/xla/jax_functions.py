@@ -96,6 +96,7 @@ def add_functions(module: Any, text: str, entry: str) -> tuple[Any, Any]:
     from jaxlib.mlir import ir
 
     source = ir.Module.parse(text)
+    _keep_layouts_of_fft(source)
     prefix = f"shard_dialect.{next(_numbers)}"
     functions = [op.operation for op in source.body.operations]
     types: Any = None
@@ -111,6 +112,43 @@ def add_functions(module: Any, text: str, entry: str) -> tuple[Any, Any]:
     for function in functions:
         function.clone(ip=ir.InsertionPoint.at_block_begin(module.body))
     return ir.FlatSymbolRefAttr.get(f"{prefix}.{entry}"), types
+
+
+def _keep_layouts_of_fft(module: Any) -> None:
+    """Constrain what Fourier transforms read and make to the layout that XLA:CPU has code for.
+
+    XLA gives them the layouts of the ops around (a transpose, say), and then ends with an error.
+    """
+    from jaxlib.mlir import ir
+    from jaxlib.mlir.dialects import stablehlo
+
+    def constrained(value: Any) -> Any:
+        rank = value.type.rank
+        layout = f"dense<{[*range(rank)][::-1]}> : tensor<{rank}xindex>"
+        layouts = ir.ArrayAttr.get([ir.Attribute.parse(layout)])
+        return stablehlo.CustomCallOp(
+            [value.type],
+            [value],
+            call_target_name="LayoutConstraint",
+            api_version=ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 1),
+            operand_layouts=layouts,
+            result_layouts=layouts,
+        ).results[0]
+
+    found: list[Any] = []
+
+    def visit(op: Any) -> Any:
+        if op.name == "stablehlo.fft":
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    for op in found:
+        with ir.InsertionPoint(op), op.location:
+            op.operands[0] = constrained(op.operands[0])
+        with ir.InsertionPoint.after(op), op.location:
+            made = constrained(op.results[0])
+        op.results[0].replace_all_uses_except(made, [made.owner.operation])
 
 
 @dataclass(frozen=True)
