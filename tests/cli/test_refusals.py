@@ -416,7 +416,11 @@ def test_a_misspelt_flag_has_the_nearest_one(run: Program) -> None:
         ("opt", ["--spmd", "--skip=lower"], "no pass 'lower' is in the pipeline: it has spmd, "),
         ("report", ["--device-model=h10"], "ends in .toml: did you mean 'h100'?"),
         ("run", ["--backend=mp"], "or a plugin's: did you mean 'mpi'?"),
-        ("run", ["--reference-by=xl"], "is none of xla, upstream, self: did you mean 'xla'?"),
+        (
+            "run",
+            ["--check", "--reference-by=xl"],
+            "is none of xla, upstream, self: did you mean 'xla'?",
+        ),
         ("run", ["--entry=mian"], "there are @main: did you mean 'main'?"),
         ("prove", ["examples/mlp_1d.mlir", "--boundary=x"], "error: --boundary=x: cannot read"),
     ],
