@@ -29,7 +29,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shard_dialect import __version__, plugins
-from shard_dialect.cli.flags import STDIN, STDOUT, Parser, add_debug, complete, seconds_above_0
+from shard_dialect.cli.flags import (
+    STDIN,
+    STDOUT,
+    Parser,
+    add_debug,
+    check_needed,
+    complete,
+    seconds_above_0,
+)
 from shard_dialect.cli.printing import guarded, write_output, write_page
 from shard_dialect.errors import ShardError, cannot, of_option, say
 from shard_dialect.processes.atomic_files import Output
@@ -43,6 +51,10 @@ if TYPE_CHECKING:
     from shard_dialect.ir.bindings import ir
     from shard_dialect.ir.reading.source import Source
     from shard_dialect.runtime.confirmed_proof import Unsharded
+
+
+_NEEDS = {"suggest_seconds": ("suggest",), "backend": ("measure",), "devices": ("measure",)}
+"""The options that an option is for."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -102,16 +114,19 @@ def _refuse_refuted(report: ProgramReport | Comparison) -> None:
 
 def _check(options: argparse.Namespace) -> None:
     """Raise for flags that exclude each other, and for files that may not be written."""
+    check_needed(options, _NEEDS)
     alone = ("what_if", "compare", "suggest", "show", "measure")
     given = [flag for flag in alone if getattr(options, flag)]
     if given and given != ["suggest"]:
         others = ["trace", "explorer_data", "measured", "explain", "prove"]
-        others += ["html"] if {"show", "measure"} & {*given} else []
+        others += ["html", "json"] if {"show", "measure"} & {*given} else []
         given += [flag for flag in others if getattr(options, flag) not in (None, False)]
     if options.explain is not None and (options.json or options.prove):
         given = ["json" if options.json else "prove", "explain"]
     if options.explorer_data is not None and options.allocator == "arena":
         given = ["explorer_data", "allocator=arena"]  # its buffers are not those of single ops
+    if options.measure is not None and options.input != STDIN:
+        raise ShardError(f"--measure reads no program: leave out '{options.input}'")
     if len(given) > 1:
         first, second = (f"--{flag.replace('_', '-')}" for flag in given[:2])
         raise ShardError(f"{first} is given together with {second}: use one of them")
@@ -150,7 +165,7 @@ def _report(options: argparse.Namespace) -> ProgramReport | Comparison:
             module,
             options.entry,
             suggest=options.suggest,
-            suggest_seconds=options.suggest_seconds,
+            suggest_seconds=options.suggest_seconds or 30.0,
             device_model=options.device_model,
             allocator=options.allocator,
             measured=options.measured,
@@ -218,14 +233,15 @@ def _measure(options: argparse.Namespace) -> int:
         raise ShardError(
             f"--measure={options.measure}: a device model is a file whose name ends in .toml"
         )
-    if options.backend == "devices" and options.devices > MAX_DEVICES:
+    backend, devices = options.backend or "devices", options.devices or os.cpu_count() or 1
+    if backend == "devices" and devices > MAX_DEVICES:
         raise ShardError(
-            f"--devices={options.devices}: in one process there can be at most {MAX_DEVICES:,}"
+            f"--devices={devices}: in one process there can be at most {MAX_DEVICES:,}"
         )
-    joining = world_of(options.backend)
+    joining = world_of(backend)
     ranks = joining() if joining else None
     try:
-        model = measured_model(ranks, options.devices)
+        model = measured_model(ranks, devices)
     except BaseException as error:
         if ranks is not None:
             ranks.fail(error)  # which ends the others, too
@@ -273,7 +289,6 @@ def _parser() -> Parser:
     parser.add_argument(
         "--suggest-seconds",
         type=seconds_above_0,
-        default=30.0,
         metavar="N",
         help="how long --suggest may look; it says what it has not tried (default: 30)",
     )
@@ -336,14 +351,12 @@ def _parser() -> Parser:
     parser.add_argument(
         "--backend",
         choices=("devices", "mpi4py", "torch"),
-        default="devices",
         help="what --measure measures: threads of this process, or the ranks that mpiexec or "
         "torchrun has started",
     )
     parser.add_argument(
         "--devices",
         type=_count,
-        default=os.cpu_count() or 1,
         metavar="N",
         help="how many threads --measure measures (default: as many as cores)",
     )

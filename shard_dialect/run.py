@@ -27,7 +27,7 @@ import sys
 from collections.abc import Sequence
 
 from shard_dialect import __version__, plugins
-from shard_dialect.cli.flags import Parser, add_debug, complete, seconds_above_0, seed
+from shard_dialect.cli.flags import Parser, add_debug, check_needed, complete, seconds_above_0, seed
 from shard_dialect.cli.printing import guarded
 from shard_dialect.errors import ShardError
 from shard_dialect.processes.atomic_files import Output, OutputFolder
@@ -38,6 +38,8 @@ from shard_dialect.processes.watch import can_watch, end, watched
 from shard_dialect.runtime.communicators.launched_world import BACKENDS
 
 STDIN = "-"
+_NEEDS = {"reference": ("check", "bisect", "prove"), "reference_by": ("check", "bisect")}
+"""The options that an option is for."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,6 +60,7 @@ def _main(arguments: Sequence[str] | None) -> int:
         )
     if options.torch_compile and options.compiler != "torch":
         raise ShardError("--torch-compile is for --compiler=torch")
+    check_needed(options, _NEEDS)
     rank = launched_by(BACKENDS.get(options.backend, ()))
     output = _output(options.outputs) if options.outputs else None
     try:

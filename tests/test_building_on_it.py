@@ -12,6 +12,8 @@ import pytest
 
 import shard_dialect as sd
 from shard_dialect.bindings import PassManager, ir
+from shard_dialect.errors import ShardError
+from shard_dialect.ir.walk import walk
 from shard_dialect.ops import op_table
 from shard_dialect.passes.framework import pass_table
 from tests.conftest import ROOT
@@ -382,3 +384,12 @@ def test_plans_of_reshards() -> None:
     ):
         with pytest.raises(sd.ShardError, match=expected):
             sd.plan_reshard(source, [[], []], (8, 8), grid)
+
+
+def test_a_collective_of_the_distributed_form_is_not_taken_for_another_op() -> None:
+    module = sd.parse(TEXT)
+    sd.run_pipeline(module, "propagate,materialize")
+    found = [op for op in walk(module.operation) if op.name == "mesh.all_reduce"]
+    assert found
+    with pytest.raises(ShardError, match=r"'mesh\.all_reduce' op is of the distributed form"):
+        sd.read_collective(found[0])

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from shard_dialect.abi.lowered_program import choose_entry, find_function
 from shard_dialect.analysis.changes.patterns import called
-from shard_dialect.analysis.changes.what_if_question import Question
+from shard_dialect.analysis.changes.what_if_question import read_each
 from shard_dialect.errors import ShardError, of_option
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import name_in
@@ -46,9 +46,8 @@ def declare_boundary(
     (grid,) = shardings.grids.values()
     names, types = _boundary_of(*functions)
     given = [Sharding.replicated(grid.name, each.rank) for each in types]
-    for text in texts:
+    for text, question in read_each(texts, "boundary"):
         with of_option(f"--boundary={text}"):
-            question = Question.read(text)
             found = called(question.pattern, enumerate(names))
             if not found:
                 known = ", ".join(each[-1] for each in names)

@@ -6,8 +6,9 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from shard_dialect import __version__, plugins
 from shard_dialect.cli.printing import write_output
@@ -69,6 +70,14 @@ _REFUSED = {
 """Flags of `mlir-opt` that are not there, and why."""
 
 
+_EMITTED = ("emit_python", "emit_object", "emit_stablehlo", "emit_bytecode")
+"""What may be written instead of a module's text, one at a time."""
+_NEEDS = {
+    "entry": "auto list_mutations mutate prove prove_each report emit_object".split(),
+}
+"""The options that an option is for."""
+
+
 def parse_arguments(arguments: Sequence[str], description: str) -> tuple[argparse.Namespace, str]:
     """Return the options, and the pipeline that `--pass-pipeline` or the passes' flags give."""
     parser = _parser(description)
@@ -84,6 +93,11 @@ def parse_arguments(arguments: Sequence[str], description: str) -> tuple[argpars
     if options.list_mutations and (options.prove is not None or options.prove_each):
         given = "--prove" if options.prove is not None else "--prove-each"
         raise ShardError(f"--list-mutations, which runs no passes, is given together with {given}")
+    written = [each for each in _EMITTED if getattr(options, each) not in (None, False)]
+    if len(written) > 1 and written != ["emit_stablehlo", "emit_bytecode"]:
+        first, second = (f"--{each.replace('_', '-')}" for each in written[:2])
+        raise ShardError(f"{first} is given together with {second}: use one of them")
+    check_needed(options, _NEEDS)
     if others := [each for each in rest if not each.startswith("-")]:
         bare = [each for each in named if parser.may_lack_value(each)]
         hint = f"; a value of {bare[-1]} stands behind '='" if bare else ""
@@ -144,6 +158,8 @@ class Parser(argparse.ArgumentParser):
     lists_options = "--help"
     given: Sequence[str] = ()
     """What is parsed."""
+    valued: set[str]
+    """The options whose values were found."""
     is_completing = False
     """Whether a shell asks: its last argument may be an option whose value is not there yet."""
 
@@ -164,6 +180,7 @@ class Parser(argparse.ArgumentParser):
         argument for the value.
         """
         actions = self._option_string_actions
+        self.valued = set()
         self.given = [
             f"{each}={actions[each].const}" if self.may_lack_value(each) else each
             for each in (sys.argv[1:] if args is None else args)
@@ -213,9 +230,16 @@ class Parser(argparse.ArgumentParser):
                 raise argparse.ArgumentError(action, error.message) from None
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
-        """As `argparse`, which would make an empty list of `--option=--`."""
+        """As `argparse`, which would make an empty list of `--option=--`.
+
+        Of an option that is given twice it would take the last value.
+        """
         if action.option_strings and arg_strings == ["--"]:
             raise argparse.ArgumentError(action, "'--' is no value")
+        if isinstance(action, argparse._StoreAction) and action.option_strings:
+            if action.dest in self.valued and not self.is_completing:
+                raise argparse.ArgumentError(action, "is given twice")
+            self.valued.add(action.dest)
         return super()._get_values(action, arg_strings)
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
@@ -225,9 +249,25 @@ class Parser(argparse.ArgumentParser):
             super()._print_message(message, file)
 
 
+def check_needed(options: argparse.Namespace, needs: Mapping[str, Sequence[str]]) -> None:
+    """Raise for an option that was given without any of those that it is for."""
+    for flag, others in needs.items():
+        given = [at for at in others if getattr(options, at) not in (None, False, [])]
+        if getattr(options, flag) is not None and not given:
+            *named, last = [f"--{each.replace('_', '-')}" for each in (flag, *others)]
+            for_ = " or ".join(filter(None, (", ".join(named[1:]), last)))
+            raise ShardError(f"{named[0]} is of no use here: it is for {for_}")
+
+
 def _behind_equals(text: str) -> str:
     """Help with `--prove[=FILE]` for `--prove [FILE]`."""
     return re.sub(r"(--[\w-]+) \[([^\]\s]+)\]", r"\1[=\2]", text)
+
+
+def _plugins_among(arguments: Sequence[str]) -> list[str]:
+    """The values of `--load-plugin`, wherever they stand."""
+    joined = [each.partition("=")[2] for each in arguments if each.startswith("--load-plugin=")]
+    return joined + [b for a, b in pairwise(arguments) if a == "--load-plugin"]
 
 
 class _Help(argparse.Action):
@@ -255,7 +295,7 @@ class _Help(argparse.Action):
         else:
             from shard_dialect.cli.passes_help import pass_help, passes_help
 
-            plugins.load(namespace.load_plugin)
+            plugins.load(_plugins_among(cast("Parser", parser).given))
             write_output(f"{passes_help() if what == 'passes' else pass_help(str(what))}\n")
         parser.exit()
 

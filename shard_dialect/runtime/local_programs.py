@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from shard_dialect.abi.lowered_program import Boundary, Program, Site, find_function, read_boundary
 from shard_dialect.abi.tensor_types import TensorType, dtype_of
+from shard_dialect.collectives.collective_table import DISTRIBUTED
 from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
@@ -115,13 +116,21 @@ def _site(op: ir.Operation, shardings: Shardings) -> Site | None:
 def read_collective(op: ir.Operation) -> Site | None:
     """The collective that an op of the local form is; `None` for any other op.
 
-    Raises a located `ShardError` for a collective without a meaning.
+    Raises a located `ShardError` for a collective without a meaning, and for one of the distributed
+    form, since what it sends is decided later.
     """
     module = op.operation
     while module.parent is not None:
         module = module.parent
     with located(op):
-        return _site(op.operation, Shardings.of(module))
+        site = _site(op.operation, Shardings.of(module))
+    if site is None and op.operation.name in DISTRIBUTED:
+        raise error_at(
+            op.location,
+            f"'{op.operation.name}' op is of the distributed form: what it sends is read in the "
+            "local form, which --partition makes",
+        )
+    return site
 
 
 _Named = Mapping[str, set[str]]

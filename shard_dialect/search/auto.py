@@ -77,7 +77,7 @@ class AutoOptions:
         >>> options.grid, options.objective, options.memory_limit
         ((2, 4), 'bytes', 17179869184)
         """
-        options = cls()
+        options, given = cls(), set[str]()
         for each in text.strip("{}").replace(",", " ").split():
             name, _, value = each.partition("=")
             if name not in _READERS:
@@ -86,10 +86,15 @@ class AutoOptions:
                 if name.isdecimal():
                     known += "; sizes of a grid are written 2x4"
                 raise ShardError(f"--auto has no option '{name}': expected {known}")
+            if name in given:
+                raise ShardError(f"--auto: {name} is given twice")
+            given.add(name)
             try:
                 options = replace(options, **{name.replace("-", "_"): _READERS[name](value)})
             except ValueError:
                 raise ShardError(f"--auto: cannot read {name}={value}") from None
+        if {"plans", "seconds"} <= given:
+            raise ShardError("--auto: plans is given together with seconds: use one of them")
         if "grid=auto" in text and options.devices is None:
             raise ShardError("--auto: grid=auto needs devices=N, the number of devices")
         return options

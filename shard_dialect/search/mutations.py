@@ -25,7 +25,7 @@ from shard_dialect.analysis.changes.annotations import (
     with_axes,
     without_axes,
 )
-from shard_dialect.analysis.changes.what_if_question import Question, edits_for, names_of
+from shard_dialect.analysis.changes.what_if_question import edits_for, names_of, read_each
 from shard_dialect.analysis.reasons.explained_passes import imported
 from shard_dialect.errors import ShardError, of_option
 from shard_dialect.ir.bindings import ir
@@ -133,20 +133,20 @@ def mutated(module: ir.Module, what: Sequence[str], entry: str | None = None) ->
     there is not.
     """
     name = choose_entry(module.operation, entry)
-    text = module.operation.get_asm(enable_debug_info=True)
-    changed = imported(text)
+    asm = module.operation.get_asm(enable_debug_info=True)
+    changed = imported(asm)
     numbers = [int(each) for each in what if each.isdecimal()]
-    changes = _changes(text, name) if numbers else []
+    changes = _changes(asm, name) if numbers else []
     for number in numbers:
-        if number >= len(changes) or not _is_listed(changes[number], text, name):
+        if number >= len(changes) or not _is_listed(changes[number], asm, name):
             raise ShardError(
                 f"--mutate={number}: there is no such mutation: --list-mutations lists them"
             )
-    for each in what:
-        if not each.isdecimal():
-            with of_option(f"--mutate={each}"):
-                for edit in edits_for(changed.operation, name, Question.read(each)):
-                    apply_edit(changed.operation, edit)
+    texts = [each for each in what if not each.isdecimal()]
+    for text, question in read_each(texts, "mutate"):
+        with of_option(f"--mutate={text}"):
+            for edit in edits_for(changed.operation, name, question):
+                apply_edit(changed.operation, edit)
     # Later ops first, so that inserted ops do not move those that are still to be changed.
     for number in sorted(numbers, reverse=True):
         changes[number].apply(changed)

@@ -152,3 +152,19 @@ func.func @main(%x: tensor<4x8xf32, #mesh.shard<@g, [[0]]>>) -> tensor<4x8xf32> 
             warnings.simplefilter("error")
             run_pipeline(module, "propagate,materialize")
         assert "mesh.all_gather" not in str(module)
+
+
+def test_help_of_a_pass_of_a_plugin_that_is_named_after_it(opt: Program, tmp_path: Path) -> None:
+    plugin = tmp_path / "later.py"
+    plugin.write_text(
+        "import shard_dialect as sd\n"
+        "@sd.register_pass\n"
+        "class Later(sd.Pass):\n"
+        '    """Do nothing, later."""\n'
+        '    name = "do-nothing-later"\n'
+        "    def rewrite(self, module):\n"
+        "        pass\n"
+    )
+    for flags in (["--load-plugin", plugin], [f"--load-plugin={plugin}"]):
+        done = opt("--help=do-nothing-later", *flags)
+        assert "Do nothing, later." in done.stdout, done.stderr

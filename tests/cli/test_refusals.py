@@ -416,7 +416,11 @@ def test_a_misspelt_flag_has_the_nearest_one(run: Program) -> None:
         ("opt", ["--spmd", "--skip=lower"], "no pass 'lower' is in the pipeline: it has spmd, "),
         ("report", ["--device-model=h10"], "ends in .toml: did you mean 'h100'?"),
         ("run", ["--backend=mp"], "or a plugin's: did you mean 'mpi'?"),
-        ("run", ["--reference-by=xl"], "is none of xla, upstream, self: did you mean 'xla'?"),
+        (
+            "run",
+            ["--check", "--reference-by=xl"],
+            "is none of xla, upstream, self: did you mean 'xla'?",
+        ),
         ("run", ["--entry=mian"], "there are @main: did you mean 'main'?"),
         ("prove", ["examples/mlp_1d.mlir", "--boundary=x"], "error: --boundary=x: cannot read"),
     ],
@@ -470,3 +474,37 @@ def test_types_that_are_nested_too_deep_are_refused_before_they_are_read(
     file = tmp_path / "in.mlir"
     file.write_text(f"func.func @main(%x: {'tuple<' * 20_000}i32{'>' * 20_000}) {{ return }}")
     assert_refused(opt(file), f"{file}:1:26: error: types are nested more than 1,000 deep")
+
+
+@pytest.mark.parametrize(
+    ("program", "flags", "message"),
+    [
+        ("opt", ["-o", "a", "-o", "b"], "argument -o: is given twice"),
+        ("opt", ["--emit-python=torch", "--emit-stablehlo"], "--emit-python is given together"),
+        ("opt", ["--entry=other", "--spmd"], "--entry is of no use here: it is for --auto, "),
+        ("opt", ["--spmd=device-model=h10"], "'device-model' is for objective=time"),
+        ("opt", ["--auto=plans=2,plans=3"], "--auto: plans is given twice"),
+        ("opt", ["--auto=plans=2,seconds=3"], "--auto: plans is given together with seconds"),
+        ("opt", ["--mutate=x=[[0]]", "--mutate=x=[[]]"], "asked about before, by x=[[0]]"),
+        ("opt", ["--specialize=grid=4"], "no grid can have the shape 4: there is @g(2)"),
+        ("run", ["--reference=o.mlir"], "it is for --check, --bisect or --prove"),
+        ("run", ["--reference-by=self"], "it is for --check or --bisect"),
+        ("run", ["--inputs=a.npz", "--inputs", "b.npz"], "argument --inputs: is given twice"),
+        ("report", ["--devices=2"], "--devices is of no use here: it is for --measure"),
+        ("report", ["--suggest-seconds=2"], "it is for --suggest"),
+        ("report", ["--show=x", "--json"], "--show is given together with --json"),
+        ("report", ["--measure=m.toml"], "--measure reads no program: leave out"),
+        ("report", ["--what-if=x=[[0]]", "--what-if=x=[[]]"], "asked about before, by x=[[0]]"),
+    ],
+)
+def test_what_would_have_no_effect_is_refused(
+    program: str,
+    flags: list[str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "in.mlir"
+    path.write_text(upstream("[[0], []]"))
+    found = import_module(f"shard_dialect.{program}").main([str(path), *flags])
+    assert (found, message in capsys.readouterr().err) == (1, True)

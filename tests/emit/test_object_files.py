@@ -199,3 +199,5 @@ def test_the_header_says_what_a_shard_is_as_the_file_does(
     header = Path("layer.h").read_text()
     assert " *   gate: 256x1024xf32, whole\n" in header
     assert ' *   down: 1024x64xf32, a shard of 1024x256xf32, [[], ["model"]] on @mesh\n' in header
+    ranks = '@mesh: 2 along ["data"] by 4 along ["model"], ranks in order, the last axis fastest.'
+    assert f" * {ranks}\n" in header

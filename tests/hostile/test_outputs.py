@@ -167,6 +167,7 @@ def test_nothing_that_a_run_reads_is_written_over(
     done = run(
         files["program"],
         f"--inputs={files['inputs']}",
+        "--check",
         f"--reference={files['reference']}",
         f"--load-plugin={files['plugin']}",
         "--load-plugin=module_plug",

@@ -12,13 +12,13 @@ from tests.conftest import ROOT
 from tests.programs.annotated import random_program
 
 FOR_TIME = "spmd{objective=time device-model=%s},lower"
-LOCAL = "spmd{objective=%s device-model=%s}"
+LOCAL = {"bytes": "spmd", "time": "spmd{objective=time device-model=MODEL}"}
 
 
 def microseconds(path: Path, objective: str, model: str) -> float:
     """The modelled time of the collectives."""
     module = sd.parse(path)
-    sd.run_pipeline(module, LOCAL % (objective, model))
+    sd.run_pipeline(module, LOCAL[objective].replace("MODEL", model))
     return sd.report(module, device_model=model).communication_seconds * 1e6
 
 
@@ -55,7 +55,7 @@ def test_a_reshard_is_planned_for_the_network(tmp_path: Path) -> None:
     kinds = {}
     for objective in ("bytes", "time"):
         module = sd.parse(program)
-        sd.run_pipeline(module, LOCAL % (objective, "tpu-v4"))
+        sd.run_pipeline(module, LOCAL[objective].replace("MODEL", "tpu-v4"))
         kinds[objective] = [each.kind for each in sd.report(module).communication]
     assert kinds == {"bytes": ["collective_permute"], "time": ["all_gather"]}
     assert microseconds(program, "time", "tpu-v4") < microseconds(program, "bytes", "tpu-v4")

@@ -199,3 +199,40 @@ def test_a_collective_left_out_of_a_local_program_is_told() -> None:
 def test_no_op_of_a_right_local_program_is_blamed() -> None:
     error = _blamed_edit("spmd", "math.tanh", "math.tanh")
     assert error.message.startswith("every value is one that the program of --reference has"), error
+
+
+PADDED = """
+shard.grid @g(shape = 2)
+func.func @main(%x: tensor<7x3xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>})
+    -> tensor<7x3xf32> {
+  %m = stablehlo.constant dense<0xFF800000> : tensor<f32>
+  %r = stablehlo.reduce(%x init: %m) applies stablehlo.maximum across dimensions = [1]
+    : (tensor<7x3xf32>, tensor<f32>) -> tensor<7xf32>
+  %b = stablehlo.broadcast_in_dim %r, dims = [0] : (tensor<7xf32>) -> tensor<7x3xf32>
+  %d = stablehlo.subtract %x, %b : tensor<7x3xf32>
+  %0 = math.exp %d : tensor<7x3xf32>
+  %1 = math.tanh %0 : tensor<7x3xf32>
+  return %1 : tensor<7x3xf32>
+}
+"""
+GATHERED_ON_THE_WAY = """
+    %g = shard.all_gather EXP on @g grid_axes = [0] gather_axis = 0
+      : tensor<4x3xf32> -> tensor<8x3xf32>
+    %w = tensor.extract_slice %g[0, 0] [7, 3] [1, 1] : tensor<8x3xf32> to tensor<7x3xf32>
+    %z = arith.constant dense<0.0> : tensor<8x3xf32>
+    %p = tensor.insert_slice %w into %z[0, 0] [7, 3] [1, 1] : tensor<7x3xf32> into tensor<8x3xf32>
+    %s = shard.all_slice %p on @g grid_axes = [0] slice_axis = 0
+      : tensor<8x3xf32> -> tensor<4x3xf32>
+"""
+
+
+def test_what_padding_holds_is_not_blamed() -> None:
+    local = _pipelined(PADDED, "spmd")
+    old = next(each for each in local.splitlines() if "math.tanh" in each)
+    exp = old.split()[3]
+    new = GATHERED_ON_THE_WAY.replace("EXP", exp) + old.replace(f"math.tanh {exp}", "math.sin %s")
+    with patch(f"{__name__}.CHAIN", PADDED):
+        error = _blamed_edit("spmd", old, new)
+    assert error.message.startswith(
+        "the result of 'math.sin' op is another than that of 'math.tanh' op"
+    ), error

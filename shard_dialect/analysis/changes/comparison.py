@@ -10,7 +10,7 @@ from tabulate import tabulate
 
 from shard_dialect.abi.lowered_program import choose_entry
 from shard_dialect.analysis.changes.annotations import apply_edit
-from shard_dialect.analysis.changes.what_if_question import Question, edits_for
+from shard_dialect.analysis.changes.what_if_question import edits_for, read_each
 from shard_dialect.analysis.program_costs import micro, signed_micro
 from shard_dialect.analysis.program_report import DEVICE_MODEL, ProgramReport, report_on
 from shard_dialect.analysis.reasons.explained_passes import imported
@@ -100,9 +100,9 @@ def what_if(
     asm = module.operation.get_asm(enable_debug_info=True)
     name = choose_entry(module.operation, entry)
     changed = imported(asm)
-    for question in questions:
-        with of_option(f"--what-if={question}"):
-            for edit in edits_for(changed.operation, name, Question.read(question)):
+    for text, question in read_each(questions, "what-if"):
+        with of_option(f"--what-if={text}"):
+            for edit in edits_for(changed.operation, name, question):
                 apply_edit(changed.operation, edit)
     before = report_on(imported(asm), name, device_model=device_model)
     return Comparison(before, report_on(changed, name, device_model=device_model))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from shard_dialect.analysis.changes.annotations import Edit, Placed, Site, annotations_in
 from shard_dialect.analysis.changes.patterns import called
-from shard_dialect.errors import ShardError, as_symbol
+from shard_dialect.errors import ShardError, as_symbol, of_option
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import functions_of, name_of
 from shard_dialect.ir.grids import grids_of
@@ -48,6 +48,21 @@ class Question:
                 "dimension"
             )
         return cls(pattern.strip(), tuple(tuple(map(_axis, _listed(each))) for each in dims))
+
+
+def read_each(texts: Sequence[str], flag: str) -> Iterator[tuple[str, Question]]:
+    """Each question, after its text, a value of `flag`.
+
+    Raises `ShardError` also for two about one name: the first would be without effect.
+    """
+    read: dict[str, str] = {}
+    for text in texts:
+        with of_option(f"--{flag}={text}"):
+            question = Question.read(text)
+            first = read.setdefault(question.pattern, text)
+            if first is not text:
+                raise ShardError(f"the same was asked about before, by {first}: give one of them")
+        yield text, question
 
 
 def edits_for(module: ir.Operation, entry: str, question: Question) -> list[Edit]:

@@ -198,6 +198,14 @@ def _described(parameters: Mapping[str, str], program: Program) -> Iterator[str]
             split = f"{sharding.text(program.grids[sharding.grid])} on {as_symbol(sharding.grid)}"
             text = f"{each.local}, a shard of {each.global_type}, {_in_comment(split)}"
         yield f" *   {name}: {text}"
+    used = {each.sharding.grid for each in (*program.arguments, *program.results) if each.sharding}
+    for grid in (grid for name, grid in program.grids.items() if name in used):
+        axes = " by ".join(
+            f"{size} along {grid.axes_text([axis])}" for axis, size in enumerate(grid.shape)
+        )
+        order = f"in the order {list(grid.device_ids)}" if grid.device_ids else "in order"
+        text = f"{as_symbol(grid.name)}: {axes or 'no axes'}, ranks {order}, the last axis fastest"
+        yield f" * {_in_comment(text)}."
 
 
 def _in_comment(text: str) -> str:

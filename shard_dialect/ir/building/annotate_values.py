@@ -66,6 +66,13 @@ def _module_of(block: ir.Block) -> ir.Operation:
     return op
 
 
+def _told(grid: Grid) -> str:
+    """A grid with all in which two of one name may differ."""
+    axes = f" of axes {', '.join(grid.axes)}" if grid.axes else ""
+    order = f" in the order {list(grid.device_ids)}" if grid.device_ids else ""
+    return f"{grid}{axes or ' of axes without names'}{order}"
+
+
 def _declared(module: ir.Operation, grid: Grid) -> dict[str, Grid]:
     """The module's grids, with this one among them."""
     grids = grids_of(module)
@@ -75,6 +82,7 @@ def _declared(module: ir.Operation, grid: Grid) -> dict[str, Grid]:
         grids[grid.name] = grid
     elif grids[grid.name] != grid:
         raise ShardError(
-            f"the module has another grid {as_symbol(grid.name)}: {grids[grid.name]}, not {grid}"
+            f"the module has another grid {as_symbol(grid.name)}: "
+            f"{_told(grids[grid.name])}, not {_told(grid)}"
         )
     return grids

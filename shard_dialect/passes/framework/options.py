@@ -330,6 +330,13 @@ class ObjectiveOptions:
     device_model: str = "h100"
     """The device model for `objective=time`: its name, or a file that ends in .toml."""
 
+    def __post_init__(self) -> None:
+        """Raise `ShardError` for a device model that would have no effect."""
+        if self.objective != "time" and self.device_model != ObjectiveOptions.device_model:
+            raise ShardError(
+                f"option 'device-model' is for objective=time, not for objective={self.objective}"
+            )
+
     def prices(self) -> Prices:
         """The prices of reshards and work. Raises `ShardError` for an unknown device model."""
         from shard_dialect.model.devices.device_model import DeviceModel

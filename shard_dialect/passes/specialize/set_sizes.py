@@ -88,8 +88,11 @@ def _read(text: str, option: str) -> tuple[int, ...]:
 def _size_grid(module: ir.Operation, sizes: tuple[int, ...]) -> None:
     grid_ops = [op for op in operations(body(module)) if op.name in GRIDS]
     open_ = [(op, grid) for op in grid_ops if (grid := read_grid(op)) and not grid.is_static]
+    if not open_:
+        known = ", ".join(str(read_grid(op)) for op in grid_ops) or "none"
+        raise ShardError(f"no grid can have the shape {written(sizes)}: there is {known}")
     if len(open_) != 1:
-        names = ", ".join(as_symbol(grid.name) for _, grid in open_) or "none"
+        names = ", ".join(as_symbol(grid.name) for _, grid in open_)
         raise ShardError(f"one grid is to have the shape {written(sizes)}, of {names}")
     op, grid = open_[0]
     if not _agree(grid.shape, sizes) or not 0 < prod(sizes) <= MOST_DEVICES:

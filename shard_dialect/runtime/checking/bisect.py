@@ -122,13 +122,14 @@ class Suspect:
         is_local = form_of(find_function(self.module.operation, self.entry)) == "local"
         run = on_threads(inputs, self.entry) if is_local else None
         run = run or by_judge(inputs, self.entry, self.by)
+        otherwise = on_threads(inputs, self.entry, pads_otherwise=True) if is_local else None
         pipeline = "" if is_local else "import,erase-sharding"
         module = self.module if is_local else parsed(self.source, self.entry, self.sizes)[0]
         edited = Values.of(self.source, module, self.entry, run, pipeline)
         with of.file_locations():
             make = local_program if is_local else parsed
             unedited = make(of, self.entry, self.sizes)[0]
-            reference = Values.of(of, unedited, self.entry, run, pipeline)
+            reference = Values.of(of, unedited, self.entry, run, pipeline, otherwise)
         return culprit(edited, reference, failed)
 
     def _first_difference(

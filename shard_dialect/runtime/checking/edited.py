@@ -14,16 +14,19 @@ From a wrong result the search goes back through values that the reference does 
 first of these, in the order of the text, is the op that is named, with what the reference does with
 its operands. A program in the local form runs on threads, a device each, and its values are
 shards; earlier forms run without their shardings, and their values are whole tensors.
+
+Padding holds anything, and an edit may change what. So the reference runs once more with other
+numbers in the padding of its arguments: what these change, but no result, is not compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from shard_dialect.abi.lowered_program import find_function
+from shard_dialect.abi.lowered_program import Boundary, find_function
 from shard_dialect.abi.tensor_types import Array
 from shard_dialect.errors import Diagnostic, ShardError
 from shard_dialect.ir.bindings import ir
@@ -31,6 +34,7 @@ from shard_dialect.ir.diagnostics import error_at, note_at
 from shard_dialect.ir.function import returns_of
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.model import Grid
 from shard_dialect.processes.progress import counted
 from shard_dialect.runtime.checking.reference import Judge, judged_by
 from shard_dialect.runtime.checking.tolerance import own_error
@@ -57,10 +61,36 @@ class Values:
     shards: list[Shards]
     results: list[Shards]
     source: Source
+    otherwise: list[Shards]
+    """The same of each value where padding holds other numbers."""
 
     @classmethod
-    def of(cls, source: Source, module: ir.Module, entry: str, run: Run, pipeline: str) -> Values:
-        """Run the program that was made of `source`, after `pipeline`, in groups of values."""
+    def of(
+        cls,
+        source: Source,
+        module: ir.Module,
+        entry: str,
+        run: Run,
+        pipeline: str,
+        otherwise: Run | None = None,
+    ) -> Values:
+        """Run the program that was made of `source`, after `pipeline`, in groups of values.
+
+        `otherwise` runs it with other numbers in the padding of arguments.
+        """
+        values, shards, results = cls._computed(module, entry, run, pipeline)
+        found = shards
+        if otherwise is not None:
+            _, found, others = cls._computed(module, entry, otherwise, pipeline)
+            if not all(map(_are_same, others, results)):
+                found = shards  # what is in the padding is read
+        return cls(find_function(module.operation, entry), values, shards, results, source, found)
+
+    @staticmethod
+    def _computed(
+        module: ir.Module, entry: str, run: Run, pipeline: str
+    ) -> tuple[list[ir.Value], list[Shards], list[Shards]]:
+        """The values, and what devices have of each, and of each result."""
         function = find_function(module.operation, entry)
         values = values_of(function)
         computed: list[Shards] = []
@@ -71,8 +101,7 @@ class Values:
             given, found = run(with_results(module, entry, numbers, pipeline))
             own = len(found) - len(numbers)
             results, computed = found[:own], computed + found[own:]
-        values = [*body(function).arguments, *values]
-        return cls(function, values, [*given, *computed], results, source)
+        return [*body(function).arguments, *values], [*given, *computed], results
 
     def names(self) -> dict[ir.Value, int]:
         """The number of each value."""
@@ -94,18 +123,45 @@ class Values:
         return {reader.name for value in op.results for reader in self.readers(value)}
 
 
-def on_threads(inputs: Sequence[Array], entry: str) -> Run:
-    """Run a program in the local form, each device in a thread."""
+def on_threads(inputs: Sequence[Array], entry: str, *, pads_otherwise: bool = False) -> Run:
+    """Run a program in the local form, each device in a thread.
+
+    Of its own results it gives what is no padding.
+    """
 
     def run(module: ir.Module) -> tuple[list[Shards], list[Shards]]:
         executable = InProcess.compile_local(module, entry)
         program = executable.program
         world = InProcess(program.devices)
         shards = [program.scatter(inputs, rank) for rank in world.ranks]
-        outputs = world.run(executable, shards)
+        for rank in world.ranks if pads_otherwise else ():
+            shards[rank] = [
+                _padded_otherwise(each, shard, rank, program.grids)
+                for each, shard in zip(program.arguments, shards[rank], strict=True)
+            ]
+        outputs = [
+            [
+                each.own(array, rank, program.grids)
+                for each, array in zip(program.results, made, strict=True)
+            ]
+            for rank, made in zip(world.ranks, world.run(executable, shards), strict=True)
+        ]
         return list(zip(*shards, strict=True)), list(zip(*outputs, strict=True))
 
     return run
+
+
+def _padded_otherwise(
+    boundary: Boundary, shard: Array, rank: int, grids: Mapping[str, Grid]
+) -> Array:
+    """A shard whose padding holds no zeros, but NaN, which spreads; a halo's own zeros are read."""
+    if boundary.sharding is None or boundary.sharding.halos:
+        return shard
+    is_exact = shard.dtype.kind in "biu"
+    drawn = np.random.default_rng(rank).integers(1, 5, shard.shape)
+    other = np.asarray(drawn if is_exact else drawn * np.nan, shard.dtype)
+    boundary.own(other, rank, grids)[...] = boundary.own(shard, rank, grids)
+    return other
 
 
 def by_judge(inputs: Sequence[Array], entry: str, by: Judge | None) -> Run:
@@ -157,8 +213,8 @@ class _Search:
         """The first value of the reference that is the edited program's value `number`."""
         if number not in self.known:
             own = self.edited.shards[number]
-            others = enumerate(self.reference.shards)
-            self.known[number] = next((at for at, it in others if _are_same(own, it)), None)
+            others = enumerate(zip(self.reference.shards, self.reference.otherwise, strict=True))
+            self.known[number] = next((at for at, it in others if _are_same(own, *it)), None)
         return self.known[number]
 
     def first_unknown(self, value: ir.Value) -> int | None:
@@ -188,9 +244,10 @@ class _Search:
             for other in filter(numbers.__contains__, op.results):
                 shards = self.reference.shards[numbers[other]]
                 if _are_alike(own, shards):
+                    otherwise = self.reference.otherwise[numbers[other]]
                     message = (
                         f"{described(value)} is another than that of '{op.name}' op in the program "
-                        f"of --reference: {_difference(own, shards)}"
+                        f"of --reference: {_difference(own, shards, otherwise)}"
                     )
                     return error_at(value.owner.location, message, self._there(op), failure)
         message = (
@@ -232,9 +289,21 @@ def _are_alike(own: Shards, other: Shards) -> bool:
     return types[0] == types[1]
 
 
-def _are_same(own: Shards, other: Shards) -> bool:
-    """Whether all devices have the same, up to rounding."""
-    return _are_alike(own, other) and all(map(_is_same, own, other))
+def _are_same(own: Shards, other: Shards, otherwise: Shards | None = None) -> bool:
+    """Whether all devices have the same, up to rounding, but for what is not so `otherwise`."""
+    if not _are_alike(own, other):
+        return False
+    if otherwise is None or otherwise is other:
+        return all(map(_is_same, own, other))
+    kept = [_equal(*each) for each in zip(other, otherwise, strict=True)]
+    pairs = zip(own, other, kept, strict=True)
+    return any(each.any() for each in kept) and all(_is_same(a[at], b[at]) for a, b, at in pairs)
+
+
+def _equal(one: Array, other: Array) -> Array:
+    """Where two arrays are equal, or both not a number."""
+    found: Array = (one == other) | ((one != one) & (other != other))
+    return found
 
 
 def _is_same(own: Array, other: Array) -> bool:
@@ -244,15 +313,16 @@ def _is_same(own: Array, other: Array) -> bool:
     return is_float and not own_error(own, other)[0]
 
 
-def _difference(own: Shards, other: Shards) -> str:
-    """The largest difference of two values."""
+def _difference(own: Shards, other: Shards, otherwise: Shards) -> str:
+    """The largest difference of two values, where they are compared."""
     worst = ("", -1.0)
-    for device, (mine, expected) in enumerate(zip(own, other, strict=True)):
+    for device, (mine, expected, changed) in enumerate(zip(own, other, otherwise, strict=True)):
         if not mine.size:
             continue
         with np.errstate(all="ignore"):
             wide = [np.asarray(each, np.complex128) for each in (mine, expected)]
             apart = np.nan_to_num(np.abs(wide[0] - wide[1]), nan=np.inf)
+            apart = np.where(_equal(expected, changed), apart, 0)
         at = np.unravel_index(int(np.argmax(apart)), mine.shape)
         if apart[at] > worst[1]:
             place = f"on device {device} at {[int(each) for each in at]}"
