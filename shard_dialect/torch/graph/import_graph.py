@@ -23,6 +23,7 @@ from shard_dialect.ir.function import functions_of, name_of
 from shard_dialect.ir.mesh.attributes import RULE
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.ops.stablehlo.custom_call import CUSTOM_CALL, TORCH_TARGET
+from shard_dialect.passes.decompose_chlo import keep_functions
 from shard_dialect.torch.graph.module_paths import layer_of
 from shard_dialect.torch.graph.single_ops import alone_with_types, is_node, location_of
 from shard_dialect.torch.graph.torch_calls import CALL, call_of
@@ -33,7 +34,7 @@ _CHECK = "torch-verify-stablehlo-backend-contract"
 _TO_TORCH = (
     "func.func(torch-match-quantized-custom-ops),torchdynamo-export-to-torch-backend-pipeline"
 )
-_DECOMPOSE_CHLO = ",func.func(chlo-legalize-to-stablehlo)"
+_DECOMPOSE_CHLO = ",func.func(chlo-legalize-to-stablehlo),"
 _TO_STABLEHLO = "builtin.module(torch-backend-to-stablehlo-backend-pipeline)"
 
 
@@ -78,8 +79,10 @@ def _converted(graph: Any, entry: str) -> str:
         know_stablehlo_passes()
         convert, check, simplify = str(PassManager.parse(_TO_STABLEHLO)).partition(f",{_CHECK},")
         _run(module, f"builtin.module({_TO_TORCH})")
-        convert = convert.replace("static-shape=false", "static-shape=true")
-        _run(module, f"{convert.replace(_DECOMPOSE_CHLO, '')})")
+        convert, rest = convert.split(_DECOMPOSE_CHLO)
+        _run(module, f"{convert.replace('static-shape=false', 'static-shape=true')})")
+        keep_functions(module.operation)
+        _run(module, f"builtin.module({rest})")
         if called:
             _custom_calls(module.operation, called)
         _run(module, f"builtin.module({check.strip(',')},{simplify}")
