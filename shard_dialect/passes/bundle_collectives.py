@@ -44,6 +44,8 @@ from shard_dialect.ir.reading.spelling import spelled
 from shard_dialect.ir.shard.local_collectives import is_local, read_local, write_local
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.ops import is_cheap
+from shard_dialect.ops.op_table import traits_of
+from shard_dialect.ops.scalar_functions import Trait
 from shard_dialect.passes.framework.base import Pass, needs
 from shard_dialect.passes.shared_rounds import Group
 
@@ -257,7 +259,8 @@ def _of_arguments(
         if position < 0 or position in found:
             continue
         op = order[position]
-        if len(found) == _MOST_MOVED or is_local(op) or not is_cheap(op):
+        moves = is_cheap(op) or Trait.MOVES in traits_of(op.name)
+        if len(found) == _MOST_MOVED or is_local(op) or not moves:
             return ()
         found.add(position)
         todo += op.operands

@@ -66,17 +66,22 @@ def ambient_state(module: Any, codes: Codes, kept: Container[tuple[str, str]] = 
         torch.get_autocast_dtype(each) if torch.is_autocast_enabled(each) else None
         for each in _DEVICES
     )
+    named = list(module.named_modules())
     tensors = tuple(
-        (name, each.dtype, each.shape)
-        for named in (module.named_parameters(), module.named_buffers())
-        for name, each in named
+        (number, key, value.dtype, value.shape)
+        for number, (_, each) in enumerate(named)
+        for table in (each._parameters, each._buffers)
+        for key, value in table.items()
+        if value is not None
     )
-    code = _code_of(module, codes)
+    code = _code_of([each for _, each in named], codes)
     look = _Look(code.names)
-    look.seen |= {id(each): _OPAQUE for each in module.parameters()}  # in an LSTM's list of them
+    look.seen |= {  # in an LSTM's list of them
+        id(value): _OPAQUE for _, each in named for value in each._parameters.values()
+    }
     modules = tuple(
         (name, _attributes(name, each, look, kept), *((type(each), *_hooks(each)) if name else ()))
-        for name, each in module.named_modules()
+        for name, each in named
     )
     around = tuple(code.values(look)), tuple(tuple(each) for each in _EVERYWHERE)
     return (*autocast, torch.get_default_dtype(), around, modules, tensors)
@@ -135,14 +140,17 @@ def changed_around(before: State, after: State) -> Iterator[str]:
 def _attributes(
     name: str, module: Any, look: _Look, kept: Container[tuple[str, str]]
 ) -> tuple[Any, ...]:
-    own = ((key, value) for key, value in vars(module).items() if key not in _OF_TORCH)
-    pairs = (
-        (key, (value.shape, value.dtype))
-        if isinstance(value, torch.Tensor) and (name, key) in kept
-        else (key, look.at(value, look.reads(key)))
-        for key, value in own
-    )
-    return tuple((key, each) for key, each in pairs if each is not _OPAQUE)
+    found = []
+    for key, value in vars(module).items():
+        if key in _OF_TORCH:
+            continue
+        if (name, key) in kept and isinstance(value, torch.Tensor):
+            each: Any = value.shape, value.dtype
+        else:
+            each = look.at(value, look.reads(key))
+        if each is not _OPAQUE:
+            found.append((key, each))
+    return tuple(found)
 
 
 @dataclasses.dataclass
@@ -155,17 +163,23 @@ class _Look:
 
     def reads(self, name: str) -> bool:
         """Whether some code may read an attribute of this name."""
-        return name in self.names or "getattr" in self.names
+        return name in self.names or self.reads_any
+
+    @functools.cached_property
+    def reads_any(self) -> bool:
+        """Whether names are computed."""
+        return "getattr" in self.names
 
     def at(self, value: Any, is_read: bool = True) -> Any:
         """Plain values, and what consists of them; tensors and other objects where they are."""
         kind = type(value)
         if kind in _COMPARED:
             return (kind, value) if value == value else (kind, "nan")
-        if id(value) not in self.seen:
-            self.seen[id(value)] = _OPAQUE  # of one that is inside of itself
-            self.seen[id(value)] = self._inside(value, kind, is_read)
-        return self.seen[id(value)]
+        number = id(value)
+        if number not in self.seen:
+            self.seen[number] = _OPAQUE  # of one that is inside of itself
+            self.seen[number] = self._inside(value, kind, is_read)
+        return self.seen[number]
 
     def _inside(self, value: Any, kind: Any, is_read: bool) -> Any:
         if kind in (list, tuple) or (is_read and isinstance(value, (list, tuple, deque, range))):
@@ -290,10 +304,10 @@ Codes = dict[Any, _Code]
 """What was found in a module's code, by the types and functions in it: of the latest call."""
 
 
-def _code_of(module: Any, codes: Codes) -> _Code:
+def _code_of(modules: Iterable[Any], codes: Codes) -> _Code:
     kinds: dict[Any, None] = {}
     functions: dict[Any, None] = {}
-    for each in module.modules():
+    for each in modules:
         kinds[type(each)] = None
         own = vars(each)
         hooks = (hook for kind in _HOOKS for hook in own[kind].values())

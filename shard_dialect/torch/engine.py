@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -103,7 +103,7 @@ class Engine:
         """
         self.module, self.plan, self.mesh, self.loss, self.rng = module, plan, mesh, loss, rng
         self.arguments: Mapping[str, ByAxis] = arguments or {}
-        self.scales: Callable[[], Mapping[str, float]] = dict
+        self.scales: Callable[[Iterable[str]], Mapping[str, float]] = lambda _: {}
         """What gradients of parameters are multiplied by, by their names; asked for each time."""
         self.programs: list[ModuleProgram] = []
         self._derived: set[Any] = set()
@@ -247,27 +247,35 @@ class Engine:
         return program
 
     @_disable_dynamo  # type: ignore[untyped-decorator]  # torch.compile would go through all of it
-    def __call__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def __call__(
+        self,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        agree: Callable[[], None] = lambda: None,
+    ) -> Any:
         """The module's result. For arguments of another kind, a first call compiles a program.
 
         In one process, tensors are whole. On ranks, arguments are DTensors, whole tensors, or this
         rank's shards, and results are DTensors. With a loss, its targets follow the positional
         arguments, and the result is the loss and a dict of gradients by the parameters' names.
+        `agree`, which may wait for other ranks and raise, is called before anything is run.
         Raises `IndexOutOfRange`, an `IndexError`, where torch refuses an index.
         """
         cut = len(args) - self._target_count
         parts = args[:cut], kwargs, args[cut:]
         given = arguments_of(self.module, parts[0], kwargs, self.loss, parts[2])
         state = self._state_of(self.module)
-        trained = self._wants_derivative({**self.state.tensors, **given.tensors}, state)
+        own = self.state.tensors
+        trained = self._wants_derivative({**own, **given.tensors}, state)
         program = self._program(given, trained, state)
+        agree()
         program = program or self._compiled(_whole(parts), trained, state)
         self._notice_whole(program, given)
         before = torch.get_rng_state()
         tried = [program]
         while True:
             try:
-                found = self._run(program, given, state)
+                found = self._run(program, given, state, own)
             except OtherPathError as other:
                 torch.set_rng_state(before)
                 program = self._of_path(program, given, state, other)
@@ -365,9 +373,15 @@ class Engine:
             stacklevel=2,
         )
 
-    def _run(self, program: ModuleProgram, given: Leaves, state: State) -> Any:
-        """Raises `OtherPathError`, before anything has changed, for a call of another path."""
-        tensors = [*self.state.complete().values(), *given.tensors.values()]
+    def _run(
+        self, program: ModuleProgram, given: Leaves, state: State, own: Mapping[str, Tensor]
+    ) -> Any:
+        """Raises `OtherPathError`, before anything has changed, for a call of another path.
+
+        `own` are the module's tensors.
+        """
+        self.state.check_complete(own)
+        tensors = [*own.values(), *given.tensors.values()]
         drawn = program.flat.drawn()
         if self.ranks is not None:
             drawn = [self.ranks.of_first(each) for each in drawn]
@@ -379,7 +393,7 @@ class Engine:
             return flat.returned(found, self.module), dict(
                 zip(flat.trained, gradients, strict=True)
             )
-        trained = self._trained({**self.state.tensors, **given.tensors})
+        trained = self._trained({**own, **given.tensors})
         if trained and call.differentiable():
             call.deriving = lambda *args: self._differentiated(
                 program, given, state, trained, *args
@@ -590,9 +604,10 @@ class _Differentiated(torch.autograd.Function):  # type: ignore[misc]
     def backward(ctx: Any, *gradients: Any) -> Any:
         """Of the call nothing, and of each tensor the gradient if it has one."""
         call: _Run = ctx.call
-        names = [*call.program.flat.state, *call.given.tensors]
+        own = call.program.flat.state
+        names = [*own, *call.given.tensors]
         tensors, saved = ctx.saved_tensors[: len(names)], ctx.saved_tensors[len(names) :]
-        found, scales = call.gradients(tensors, saved, gradients), call.engine.scales()
+        found, scales = call.gradients(tensors, saved, gradients), call.engine.scales(own)
         for name, each in found.items():
             if scales.get(name, 1.0) != 1.0:
                 local_of(each).mul_(scales[name])  # nothing else has it yet

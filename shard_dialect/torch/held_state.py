@@ -144,9 +144,8 @@ class HeldState:
             return whole.clone()
         return self._ranks.distributed(whole, self._placed[name].sharding)
 
-    def complete(self) -> Mapping[str, Tensor]:
-        """The tensors. Raises `ShardError` if some of them have no data, and none was loaded."""
-        tensors = self.tensors
+    def check_complete(self, tensors: Mapping[str, Tensor]) -> None:
+        """Raise `ShardError` if some of our tensors have no data, and none was loaded."""
         missing = self._missing or {name for name, each in tensors.items() if each.is_meta}
         if missing:
             names = ", ".join(sorted(missing)[:3])
@@ -155,7 +154,6 @@ class HeldState:
                 f"({names}, ...) have no data: use load_state_dict or load_safetensors; of a "
                 "module changed in place, to_empty and what sets its parameters"
             )
-        return tensors
 
     def update(self, values: Mapping[str, Tensor]) -> None:
         """Set tensors to values, on ranks DTensors; a buffer may get another shape or type."""
@@ -173,7 +171,8 @@ class HeldState:
 
     def state_dict(self, full: bool) -> dict[str, Tensor]:
         """The module's state; of ranks DTensors unless `full`, which all of them must ask for."""
-        tensors, aliases = self.complete(), self._aliases
+        tensors, aliases = self.tensors, self._aliases
+        self.check_complete(tensors)
         found = {name: tensors[aliases[name]].detach() for name in self._saved}
         if self._ranks is None or not full:
             return found

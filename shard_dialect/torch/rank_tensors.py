@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -37,8 +38,7 @@ def value_of_first(value: Any) -> Any:
 
 def local_of(tensor: Tensor) -> Tensor:
     """This rank's part of a DTensor, in the same memory; another tensor as it is."""
-    with torch.no_grad():
-        return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    return tensor._local_tensor if isinstance(tensor, DTensor) else tensor
 
 
 def device_mesh(mesh: Any, grid: Grid) -> Any:
@@ -49,7 +49,7 @@ def device_mesh(mesh: Any, grid: Grid) -> Any:
     return dist.init_device_mesh(kind, tuple(grid.shape), mesh_dim_names=grid.axes or None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PlacedTensor:
     """An argument or a result of the program, as torch says how it is split."""
 
@@ -93,11 +93,25 @@ class RankTensors:
     mesh: Any
     grid: Grid
     rank: int
+    _held: Any = field(default_factory=WeakKeyDictionary, init=False, repr=False, compare=False)
+    """What `held` has found."""
+    _specs: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What DTensor knows of tensors of a shape, with placements and a type."""
+
+    def held(self, each: PlacedTensor) -> tuple[tuple[slice, ...], tuple[int, ...]]:
+        """The part of the whole tensor that this rank holds, and its shape."""
+        found: Any = self._held.get(each)
+        if found is None:
+            whole = each.boundary.global_type.shape
+            slices = each.sharding.shard(self.rank, whole, self.grid)[: len(each.shape)]
+            sizes = zip(slices, each.shape, strict=True)
+            shape = tuple(len(range(*part.indices(size))) for part, size in sizes)
+            found = self._held[each] = slices, shape
+        return found
 
     def slices(self, each: PlacedTensor) -> tuple[slice, ...]:
         """The part of the whole tensor that this rank holds."""
-        whole = each.boundary.global_type.shape
-        return each.sharding.shard(self.rank, whole, self.grid)[: len(each.shape)]
+        return self.held(each)[0]
 
     @staticmethod
     def is_distributed(tensor: Any) -> bool:
@@ -150,16 +164,20 @@ class RankTensors:
 
     def held_shape(self, each: PlacedTensor) -> tuple[int, ...]:
         """The shape of this rank's shard."""
-        sizes = zip(self.slices(each), each.shape, strict=True)
-        return tuple(len(range(*part.indices(size))) for part, size in sizes)
+        return self.held(each)[1]
 
     def _of_local(self, own: Tensor, sizes: Sequence[int], placements: Sequence[Any]) -> Tensor:
+        key = (*sizes, *placements, own.dtype)
+        if key in self._specs and own.device.type == self.mesh.device_type:
+            return DTensor(own, self._specs[key], requires_grad=False)
         shape = torch.Size(sizes)
         stride = torch.empty(shape, device="meta").stride()
         with torch.no_grad():  # else it is a call in autograd's graph
-            return DTensor.from_local(
+            found = DTensor.from_local(
                 own, self.mesh, placements, run_check=False, shape=shape, stride=stride
             )
+        self._specs[key] = found._spec
+        return found
 
     def shard(self, tensor: Tensor, each: PlacedTensor) -> Array:
         """This rank's padded shard of a DTensor, a whole tensor, or the shard itself.
@@ -179,7 +197,7 @@ class RankTensors:
         else:
             _check_shape(tensor, [whole, self.held_shape(each)], name)
             own = tensor[self.slices(each)] if tuple(tensor.shape) == whole else tensor
-        array = to_numpy(as_real(own.detach()))
+        array = to_numpy(as_real(own))
         if array.dtype != local.dtype:
             raise ShardError(f"is of {array.dtype}: expected {local.dtype}", name)
         if array.shape == local.shape:

@@ -72,3 +72,32 @@ def test_a_bundle_of_any_kind_computes_the_same(kind: str, seed: int) -> None:
         sd.compile(module)(*values), jax.jit(function)(*values), strict=True
     ):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+MOVES = {
+    "reversed": lambda w: lax.rev(w, (0, 1)),
+    "sliced": lambda w: w[:, 1:4],
+    "turned": lambda w: jnp.roll(w.T, 1, 0).T,
+    "padded": lambda w: jnp.pad(w, 1)[1:-1],
+}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_only_moves_elements_of_arguments_is_gathered_at_once(seed: int) -> None:
+    draw = Random(seed)
+    moves = [draw.choice([*MOVES]) for _ in range(4)]
+
+    def function(x: jax.Array, *shards: jax.Array) -> jax.Array:
+        for move, w in zip(moves, shards, strict=True):
+            x = jnp.tanh(x * jnp.sum(lax.all_gather(MOVES[move](w), "b", tiled=True)))
+        return x
+
+    specs = tuple(P(("a", "b")) for _ in range(5))
+    mapped = jax.shard_map(function, mesh=MESH, in_specs=specs, out_specs=specs[0], check_vma=False)
+    values = [np.random.default_rng(n).normal(size=(32, 6)).astype(np.float32) for n in range(5)]
+    text = jax.jit(mapped).lower(*values).as_text()
+    module = sd.parse(text)
+    sd.run_pipeline(module, BUNDLED)
+    kinds = [entry.kind for entry in sd.communication(module).entries]
+    assert kinds.count("all_gather") == 1, (moves, kinds)
+    np.testing.assert_allclose(sd.compile(module)(*values), jax.jit(mapped)(*values), rtol=1e-4)

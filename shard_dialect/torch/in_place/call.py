@@ -14,9 +14,9 @@ losses along these dimensions.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import torch
@@ -54,8 +54,10 @@ class Call:
         placed = self._placements()
         if self.ranks is None:
             return self._engine(placed, self.args, self.kwargs)(self.args, self.kwargs)
-        self._agree()
+        agree = self._agreement()
         args, kwargs = self._distributed(placed)
+        if self.module._engine is None:
+            agree()
         if self.module._engine is None and self._has_split_inputs():
             # What a style says of an argument of the whole module is known once it is traced.
             vars(self.module)["_given"] = self._by_styles(placed, args, kwargs)
@@ -64,7 +66,8 @@ class Call:
         engine = self._engine(placed, args, kwargs)
         leaves = pytree.tree_leaves((args, kwargs))
         sizes = {each.shape[0] for each in leaves if isinstance(each, DTensor) and each.dim()}
-        return pytree.tree_map(lambda each: self._local(each, sizes), engine(args, kwargs))
+        found = engine(args, kwargs, agree)
+        return pytree.tree_map(lambda each: self._local(each, sizes), found)
 
     def _engine(self, placed: Mapping[str, ByAxis], args: Any, kwargs: Any) -> Engine:
         engine: Engine | None = self.module._engine
@@ -75,11 +78,12 @@ class Call:
                 self.module, plan, self.mesh, None, example, "counter", placed, in_place=True
             )
             if self.ranks is not None:
-                engine.scales = partial(_scales, self.module, self.notes, self.grid, self.data)
+                engine.scales = partial(_scales, self.notes, self.grid, self.data)
             vars(self.module)["_engine"] = engine
         engine.arguments = placed
         return engine
 
+    @cached_property
     def _tensors(self) -> dict[str, Tensor]:
         return arguments_of(self.module, self.args, self.kwargs, None, ()).tensors
 
@@ -88,7 +92,7 @@ class Call:
         found: dict[str, ByAxis] = {}
         count = size_along(self.grid, self.data)
         given: Mapping[str, ByAxis] = vars(self.module).get("_given", {})
-        for name, each in self._tensors().items():
+        for name, each in self._tensors.items():
             if isinstance(each, DTensor):
                 found[name] = dict(enumerate(each.placements))
             elif each.dim() and (self.ranks is not None or not each.shape[0] % count):
@@ -97,7 +101,7 @@ class Call:
 
     def _distributed(self, placed: Mapping[str, ByAxis]) -> tuple[Any, Any]:
         """The arguments as DTensors."""
-        names = iter(self._tensors())
+        names = iter(self._tensors)
 
         def one(each: Any) -> Any:
             if not isinstance(each, torch.Tensor):
@@ -130,7 +134,7 @@ class Call:
             lowered = lower_module(
                 self.module, args, kwargs, plan, self.mesh, None, (), arguments=placed
             )
-        return {name: lowered.placed.given.get(name, {}) for name in self._tensors()}
+        return {name: lowered.placed.given.get(name, {}) for name in self._tensors}
 
     def _local(self, result: Any, sizes: set[int]) -> Any:
         """A result as torch's module would give it to this rank."""
@@ -141,7 +145,8 @@ class Call:
             is_batch = result.dim() and result.shape[0] in sizes
             if placements[axis].is_replicate() and is_batch:
                 placements[axis] = Shard(0)
-        result = result.redistribute(self.mesh, placements)
+        if placements != list(result.placements):
+            result = result.redistribute(self.mesh, placements)
         gradients = [
             Partial() if each.is_replicate() and axis in self.data else each
             for axis, each in enumerate(placements)
@@ -167,8 +172,11 @@ class Call:
             stride=stride,
         )
 
-    def _agree(self) -> None:
-        """Raise on all ranks if they do not call one module with arguments of one kind."""
+    def _agreement(self) -> Callable[[], None]:
+        """Ask the other ranks, and return what waits for them: it raises on all of them alike.
+
+        They must call one module, with arguments of one kind, before anything runs or compiles.
+        """
         leaves = pytree.tree_leaves((self.args, dict(sorted(self.kwargs.items()))))
         plain = (bool, int, float, str)
         kinds = [
@@ -180,27 +188,34 @@ class Call:
         said = repr((type(self.module).__name__, sorted(self.module._parameters), kinds))
         number = int.from_bytes(hashlib.sha256(said.encode()).digest()[:7], "big")
         both = torch.tensor([number, -number], device=self.mesh.device_type)
-        dist.all_reduce(both, dist.ReduceOp.MAX)
-        if both[0] != -both[1]:
-            shapes = ", ".join(str(list(each[0])) for each in kinds if isinstance(each, tuple))
-            raise ShardError(
-                f"the ranks call {type(self.module).__name__} with other shapes, types or "
-                f"constants (here {shapes}): it is one program, so give all of them the same; "
-                "drop or fill the last batch"
-            )
+        work = dist.all_reduce(both, dist.ReduceOp.MAX, async_op=True)
+
+        @cache
+        def agree() -> None:
+            work.wait()
+            if both[0] != -both[1]:
+                shapes = ", ".join(str(list(each[0])) for each in kinds if isinstance(each, tuple))
+                raise ShardError(
+                    f"the ranks call {type(self.module).__name__} with other shapes, types or "
+                    f"constants (here {shapes}): it is one program, so give all of them the same; "
+                    "drop or fill the last batch"
+                )
+
+        return agree
 
 
 def _scales(
-    root: Any, notes: Sequence[tuple[str, Any, Note]], grid: Grid, data: Sequence[int]
+    notes: Sequence[tuple[str, Any, Note]], grid: Grid, data: Sequence[int], names: Iterable[str]
 ) -> dict[str, float]:
     """What each parameter's gradient is multiplied by: the innermost module decides."""
-    default = 1 / size_along(grid, data)
-    found: dict[str, float] = {}
+    scales: dict[str, float] = {}
     for name, module, note in notes:
         if note.style is None:
             own = vars(module).get("_divide_factor")
             scale = 1 / own if own else 1 / size_along(grid, note.axes.axes)
-            for key, _ in module.named_parameters():
-                found.setdefault(f"{name}.{key}" if name else key, scale)
-    names = [name for name, _ in (*root.named_parameters(), *root.named_buffers())]
-    return {name: found.get(name, default) for name in names}
+            scales.setdefault(f"{name}." if name else "", scale)
+    default = 1 / size_along(grid, data)
+    return {
+        name: next((scale for start, scale in scales.items() if name.startswith(start)), default)
+        for name in names
+    }
