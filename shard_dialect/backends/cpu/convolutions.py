@@ -383,10 +383,15 @@ def _offset(terms: Terms, loop_indices: Mapping[int, ir.Value]) -> ir.Value | No
     return total
 
 
+def _may_be_product(name: str) -> bool:
+    return name.startswith("linalg.") and name != "linalg.yield"
+
+
 def call_blas(module: ir.Operation, kernels: Kernels) -> list[str]:
     """Replace products by calls; return the names of the called functions."""
     called: list[str] = []
-    for op in walk(module):
+    # Not the ops in their bodies, which are erased with a product.
+    for op in [each for each in walk(module) if _may_be_product(each.name)]:
         product = products.read(op) or read(op)
         gemm = Gemm.of(product.element) if product else None
         if product is None or gemm is None:

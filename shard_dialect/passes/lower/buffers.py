@@ -50,9 +50,8 @@ _EMPTY = ("bufferization.alloc_tensor", "tensor.empty")
 @needs(forms=NOT_LOWERED)
 def separate_buffers(module: ir.Operation) -> None:
     """Start a new buffer after a long chain; clone empty tensors and broadcasts for each user."""
-    for op in walk(module):
-        if _is_broadcast(op):
-            _repeat(op)
+    for op in [each for each in walk(module) if _is_broadcast(each)]:
+        _repeat(op)
     length: dict[ir.Value, int] = {}
     for op in walk(module):
         if op.name in _EMPTY and not len(op.operands):
