@@ -482,7 +482,7 @@ def test_an_internal_error_names_the_stage_of_a_run(
 def test_nothing_that_was_freed_is_read(tmp_path: Path) -> None:
     """With what is freed overwritten at once, a reading of it shows."""
     command = [sys.executable, "-m", "shard_dialect.run", "examples/training_step.mlir", "--check"]
-    environment = {**os.environ, "MALLOC_PERTURB_": "165", "XDG_CACHE_HOME": str(tmp_path)}
+    environment = {**os.environ, "MALLOC_PERTURB_": "165", "SHARD_DIALECT_CACHE": str(tmp_path)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "check passed" in done.stdout
