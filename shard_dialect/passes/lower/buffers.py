@@ -69,7 +69,9 @@ def _is_broadcast(op: ir.Operation) -> bool:
     if op.name != "linalg.generic" or len(op.operands) != 2 or len(op.results) != 1:
         return False
     small, large = (each.type for each in op.operands)
-    if not (small.has_static_shape and large.has_static_shape):
+    if not all(
+        isinstance(each, ir.RankedTensorType) and each.has_static_shape for each in (small, large)
+    ):
         return False
     block = op.regions[0].blocks[0]
     first = block.operations[0].operation
