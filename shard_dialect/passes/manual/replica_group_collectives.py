@@ -167,9 +167,7 @@ def _as_tensor(index: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
 def write_stablehlo_collectives(function: ir.Operation, shardings: Shardings) -> None:
     """Replace StableHLO's collectives in a function of the local form by those of this form."""
     names = sorted(shardings.grids)
-    for op in walk(function):
-        if not is_of_stablehlo(op.name):
-            continue
+    for op in [each for each in walk(function) if is_of_stablehlo(each.name)]:
         with located(op):
             if "mesh_cluster" not in function.attributes and len(names) != 1:
                 raise ShardingError(
