@@ -34,6 +34,7 @@ from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.function import form_of, functions_of, is_private
 from shard_dialect.ir.grids import erase_cluster
+from shard_dialect.ir.mesh.annotation_ops import has_loops
 from shard_dialect.ir.mesh.attributes import RULE, SHARDINGS
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.mesh.value_shardings import sharding_of
@@ -394,7 +395,8 @@ class _Function:
         slices: dict[ir.Value, list[ir.Operation]] = {}
         for op in self.ops:
             is_ours = op.name == _SLICE and SHARDINGS in op.attributes and RULE not in op.attributes
-            if is_ours and op.results[0] not in self.unused:
+            # Loops that are annotated are those of the slice as it is.
+            if is_ours and not has_loops(op) and op.results[0] not in self.unused:
                 slices.setdefault(op.operands[0], []).append(op)
         for value, ops in slices.items():
             source = self.of.get(value)
