@@ -266,3 +266,14 @@ def test_what_is_not_read_is_not_moved(seed: int) -> None:
     compiled.check()
     most = sd.communication(sd.run_pipeline(apart, "spmd")).bytes_moved
     assert compiled.report.bytes_moved <= most
+
+
+def test_a_stride_over_one_element_takes_it() -> None:
+    text = """
+    shard.grid @g(shape = 2)
+    func.func @main(%x: tensor<12x1xf32> {mesh.sharding = #mesh.shard<@g, [[0], []]>})
+        -> tensor<8x1xf32> {
+      %0 = stablehlo.slice %x [1:9, 0:1:2] : (tensor<12x1xf32>) -> tensor<8x1xf32>
+      return %0 : tensor<8x1xf32>
+    }"""
+    assert sd.compile(sd.parse(text)).check().passed

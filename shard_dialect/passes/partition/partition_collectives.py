@@ -224,8 +224,10 @@ def _few_have_a_part(
     """
     is_plain = before.split_axes[step.dim] == step.axes and not before.offsets and not before.halos
     may_add = str(type_.element_type) != "i1"
-    gathered = value.type.shape[step.dim] * grid.axes_size(step.axes)
-    return is_plain and may_add and 2 * type_.shape[step.dim] < gathered
+    count = grid.axes_size(step.axes)
+    added = AllReduce(step.axes).bytes_moved(count, tuple(type_.shape), 1)
+    gathered = step.bytes_moved(count, tuple(value.type.shape), 1)
+    return is_plain and may_add and added < gathered
 
 
 def _added_up(step: AllGather, grid: Grid, value: ir.Value, type_: ir.RankedTensorType) -> ir.Value:

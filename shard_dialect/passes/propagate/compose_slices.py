@@ -49,6 +49,11 @@ class Cut:
         """The index of the last element."""
         return self.start + (self.count - 1) * self.stride
 
+    @property
+    def end(self) -> int:
+        """The index behind the last element; the start if there is none."""
+        return max(self.start, self.last + 1)
+
     def within(self, begin: int, end: int) -> Cut:
         """Those from index `begin` to `end`, counted from `begin`.
 
@@ -69,12 +74,13 @@ class Cut:
         return Cut(other.start + self.start * other.stride, self.count, stride)
 
 
-def _whole(size: int) -> Cut:
+def whole(size: int) -> Cut:
+    """All elements of a dimension."""
     return Cut(0, size, 1)
 
 
-def _cuts(op: ir.Operation) -> list[Cut]:
-    """What a slice takes of each dimension."""
+def cuts_of(op: ir.Operation) -> list[Cut]:
+    """What a `stablehlo.slice` takes of each dimension."""
     starts, strides = integers(op, "start_indices"), integers(op, "strides")
     counts = op.results[0].type.shape
     return [Cut(*each) for each in zip(starts, counts, strides, strict=True)]
@@ -173,7 +179,7 @@ class _Composer:
 
     def slice(self, op: ir.Operation) -> ir.Value | None:
         """A slice of what another op makes, or of all."""
-        value, cuts = op.operands[0], _cuts(op)
+        value, cuts = op.operands[0], cuts_of(op)
         if value.type == op.results[0].type:
             return value
         source = self._maker(value, _SOURCES, op)
@@ -185,7 +191,7 @@ class _Composer:
         # What several read is moved once; of a sort, the first elements of each shard are enough.
         if is_first or len(self.readers(source)) > 1:
             return None
-        inner = _cuts(source)
+        inner = cuts_of(source)
         return self.sliced(
             source.operands[0], [each.of(of) for each, of in zip(cuts, inner, strict=True)]
         )
@@ -210,10 +216,10 @@ class _Composer:
             begin = each.start - lows[dim]
             if not between[dim] and begin >= 0 and each.last - lows[dim] < size:
                 inner.append(Cut(begin, each.count, each.stride))
-                outer.append(_whole(each.count))
+                outer.append(whole(each.count))
                 lows[dim] = highs[dim] = 0
             else:
-                inner.append(_whole(size))
+                inner.append(whole(size))
                 outer.append(each)
         is_smaller = [each.count for each in inner] != list(value.type.shape)
         is_padded = any((*lows, *highs, *between))
@@ -232,7 +238,7 @@ class _Composer:
         if len(parts) > 1 and (len(readers) > 1 or not is_cut):
             return None
         # Slices of neighbours stay slices of one tensor, as those of a stencil on a padded image.
-        others = [_cuts(each)[dim] for each in readers if each.name == _SLICE]
+        others = [cuts_of(each)[dim] for each in readers if each.name == _SLICE]
         if any(len(_parts(source, dim, each)) > 1 for each in others) and len(readers) > 1:
             return None
         taken = [self.sliced(value, [*cuts[:dim], own, *cuts[dim + 1 :]]) for value, own in parts]
@@ -292,7 +298,7 @@ class _Composer:
         one, other = (self._maker(value, (_SLICE,), op) for value in (first, second))
         if one is None or other is None or one.operands[0] != other.operands[0]:
             return None
-        cuts, following = _cuts(one), _cuts(other)
+        cuts, following = cuts_of(one), cuts_of(other)
         a, b = cuts[dim], following[dim]
         cuts[dim] = Cut(a.start, a.count + b.count, a.stride)
         following[dim] = cuts[dim]

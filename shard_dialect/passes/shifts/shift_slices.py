@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import cached_property
 from math import prod
 
@@ -42,9 +42,9 @@ from shard_dialect.ir.numbered_function import Op, read_functions
 from shard_dialect.ir.walk import body, walk
 from shard_dialect.model import Annotation, Sharding, Windows
 from shard_dialect.ops.op_kinds import OpKinds
-from shard_dialect.ops.stablehlo.attribute_reading import integers
 from shard_dialect.passes.framework.base import Pass, needs
 from shard_dialect.passes.materialize.target_shardings import TargetShardings, read_target_shardings
+from shard_dialect.passes.propagate.compose_slices import Cut, cuts_of, whole
 from shard_dialect.passes.shifts.compute_in_place import PartsInPlace
 from shard_dialect.passes.shifts.joined_paddings import join_paddings
 from shard_dialect.passes.shifts.placed_parts import ASSEMBLIES, MOVING
@@ -60,9 +60,7 @@ from shard_dialect.passes.shifts.shifts import (
 )
 
 _MOVING = VIEWS | {"stablehlo.reverse"}
-_SLICE, _BOUNDS = "stablehlo.slice", ("start_indices", "limit_indices", "strides")
-_Cut = tuple[int, int, int]
-"""The start, the number of elements and the stride of a slice along a dimension."""
+_SLICE = "stablehlo.slice"
 _INLINED = _MOVING | {
     "stablehlo.add",  # of paddings, in gradients
     "stablehlo.broadcast_in_dim",
@@ -402,31 +400,30 @@ class _Function:
             source = self.of.get(value)
             if source is None or source != source.bare or source.partial or source.offsets:
                 continue
-            whole = [(0, size, 1) for size in value.type.shape]
+            every = [whole(size) for size in value.type.shape]
             split = [bool(axes) for axes in source.split_axes]
-            moving = [op for op in ops if _chosen(_cuts(op), split, whole) != whole]
-            firsts = {tuple(_chosen(whole, split, _cuts(op))) for op in moving}
-            if len(firsts) == 1 and whole != (first := [*firsts.pop()]):
+            moving = [op for op in ops if _chosen(cuts_of(op), split, every) != every]
+            firsts = {tuple(_chosen(every, split, cuts_of(op))) for op in moving}
+            first = firsts.pop() if len(firsts) == 1 else every
+            if [each.count for each in first] != list(value.type.shape):
                 self._slice_first(value, first, source, moving)
 
     def _slice_first(
-        self, value: ir.Value, cuts: Sequence[_Cut], source: Sharding, ops: Sequence[ir.Operation]
+        self, value: ir.Value, cuts: Sequence[Cut], source: Sharding, ops: Sequence[ir.Operation]
     ) -> None:
         """Let `ops` slice what these cuts take of `value`, along the other dimensions."""
         with _after(value), ops[0].location:
-            first = hlo.slice_(value, *zip(*cuts, strict=True))
+            first = hlo.slice_(value, *zip(*map(astuple, cuts), strict=True))
         self.of[first] = source
         annotated = self.shardings.write(sharding_of(value) or source)
         first.owner.attributes[SHARDINGS] = ir.ArrayAttr.get([annotated])
         is_split = [bool(axes) for axes in source.split_axes]
         for op in ops:
-            shape = first.type.shape
-            rest = _chosen(_cuts(op), is_split, [(0, size, 1) for size in shape])
-            starts, _, strides = zip(*rest, strict=True)
+            rest = _chosen(cuts_of(op), is_split, [whole(size) for size in first.type.shape])
             op.operands[0] = first
-            ends = [a + (n - 1) * by + 1 if n else a for a, n, by in rest]
-            for name, values in zip(_BOUNDS, (starts, ends, strides), strict=True):
-                op.attributes[name] = hlo.i64s(values)
+            op.attributes["start_indices"] = hlo.i64s([each.start for each in rest])
+            op.attributes["limit_indices"] = hlo.i64s([each.end for each in rest])
+            op.attributes["strides"] = hlo.i64s([each.stride for each in rest])
 
     def _look_up(self, op: ir.Operation) -> None:
         """Let the devices add up what each has of a slice, where its halos would be larger.
@@ -561,12 +558,7 @@ _ALONE: dict[str, Callable[[_Function, ir.Operation], None]] = {
 """Rewrites of an op by itself."""
 
 
-def _cuts(op: ir.Operation) -> list[_Cut]:
-    starts, _, strides = (integers(op, name) for name in _BOUNDS)
-    return list(zip(starts, op.results[0].type.shape, strides, strict=True))
-
-
-def _chosen(cuts: Sequence[_Cut], split: Sequence[bool], others: Sequence[_Cut]) -> list[_Cut]:
+def _chosen(cuts: Sequence[Cut], split: Sequence[bool], others: Sequence[Cut]) -> list[Cut]:
     """The cuts of the dimensions that are split, and those of `others` for the rest."""
     return [a if is_split else b for a, is_split, b in zip(cuts, split, others, strict=True)]
 
