@@ -181,7 +181,7 @@ def load_stablehlo(context: ir.Context) -> None:
 
     The bindings register no CHLO: it is loaded with what it is made from in a pass of torch-mlir's.
     """
-    if context.is_dialect_loaded(STABLEHLO[0]):
+    if all(map(context.is_dialect_loaded, STABLEHLO)):
         return
     with suppress(ImportError):
         submodule("_mlir_libs._stablehlo").register_dialect(context, load=True)
