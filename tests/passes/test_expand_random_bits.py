@@ -13,17 +13,23 @@ LAST = 2**64 - 3
 
 
 def drawn(
-    algorithm: str, words: int, shape: tuple[int, ...], element: str, split: str = "[[0], [1]]"
+    algorithm: str,
+    words: int,
+    shape: tuple[int, ...],
+    element: str,
+    split: str = "[[0], [1]]",
+    state: str = "ui64",
 ) -> str:
     result = "x".join(map(str, (*shape, element)))
+    sharding = f"mesh.sharding = #mesh.shard<@g, {split}>"
     return f"""
     shard.grid @g(shape = 2x2)
-    func.func @main(%s: tensor<{words}xui64>)
-        -> (tensor<{words}xui64>, tensor<{result}> {{mesh.sharding = #mesh.shard<@g, {split}>}}) {{
+    func.func @main(%s: tensor<{words}x{state}>)
+        -> (tensor<{words}x{state}>, tensor<{result}> {{{sharding}}}) {{
       %n, %b = "stablehlo.rng_bit_generator"(%s)
           {{rng_algorithm = #stablehlo<rng_algorithm {algorithm}>}}
-          : (tensor<{words}xui64>) -> (tensor<{words}xui64>, tensor<{result}>)
-      return %n, %b : tensor<{words}xui64>, tensor<{result}>
+          : (tensor<{words}x{state}>) -> (tensor<{words}x{state}>, tensor<{result}>)
+      return %n, %b : tensor<{words}x{state}>, tensor<{result}>
     }}"""
 
 
@@ -65,3 +71,33 @@ def test_a_device_computes_its_part_and_is_proven(
     assert f"tensor<{shard}x{element}>" in sd.to_text(local)
     assert "x".join(map(str, shape)) not in sd.to_text(local).split("attributes", 1)[1]
     assert sd.prove(module, local).answer == "proven"
+
+
+@needs("jax")
+@pytest.mark.parametrize("state", ["ui32", "i32", "i64"])
+@pytest.mark.parametrize(("algorithm", "words"), [("THREE_FRY", 2), ("PHILOX", 2), ("DEFAULT", 3)])
+def test_a_state_of_other_integers_has_the_same_bits(
+    state: str, algorithm: str, words: int
+) -> None:
+    given = np.array([7, LAST, 2**33 + 1][:words], np.uint64)
+    expected = sd.compile(sd.parse(drawn(algorithm, words, (4, 6), "ui32")))(given)
+    other = given.view(state.replace("u", "").replace("i", "uint" if state[0] == "u" else "int"))
+    text = drawn(algorithm, len(other), (4, 6), "ui32", state=state)
+    made = sd.compile(sd.parse(text))(other)
+    for ours, theirs in zip(made, expected, strict=True):
+        assert (np.asarray(ours).view(np.uint32) == np.asarray(theirs).view(np.uint32)).all()
+    assert sd.compile(sd.parse(text)).check(other).passed
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "words", "state"),
+    [
+        ("THREE_FRY", 4, "ui64"),
+        ("PHILOX", 1, "ui64"),
+        ("THREE_FRY", 3, "ui32"),
+        ("PHILOX", 4, "ui16"),
+    ],
+)
+def test_a_state_of_another_size_is_refused(algorithm: str, words: int, state: str) -> None:
+    with pytest.raises(sd.ShardError, match=f"the state of .*{algorithm}.* where it takes 128"):
+        sd.run_pipeline(sd.parse(drawn(algorithm, words, (4, 6), "ui32", state=state)), "spmd")

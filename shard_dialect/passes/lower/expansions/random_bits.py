@@ -13,6 +13,7 @@ from math import gcd, prod
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
+from shard_dialect.ir.diagnostics import error_at
 
 
 def rng_bit_generator(op: ir.Operation) -> Sequence[ir.Value]:
@@ -21,13 +22,33 @@ def rng_bit_generator(op: ir.Operation) -> Sequence[ir.Value]:
     shape, element = list(bits.shape), bits.element_type
     if not isinstance(element, ir.IntegerType):
         return list(op.results)
-    words = [hlo.index_along(state, 0, at) for at in range(state.type.shape[0])]
     draw = _threefry if "THREE_FRY" in str(op.attributes["rng_algorithm"]) else _philox
-    after, drawn = draw(words, shape, 64 if element.width == 64 else 32)
+    after, drawn = draw(_words(op, draw), shape, 64 if element.width == 64 else 32)
     if element.width < 32:
         drawn = hlo.convert(drawn, _unsigned(element.width))
+    if state.type.element_type.width == 32:
+        after = [half for word in after for half in _halves(word)]
     made = hlo.concatenate([hlo.reshape(each, [1]) for each in after])
     return [hlo.bitcast(made, state.type.element_type), hlo.bitcast(drawn, element)]
+
+
+def _words(op: ir.Operation, draw: object) -> list[ir.Value]:
+    """The state as scalars of type `ui64`; of 32 bits, two elements are one, the lower first."""
+    state = op.operands[0]
+    width, size = state.type.element_type.width, state.type.shape[0]
+    known = (2,) if draw is _threefry else (2, 3)
+    if width not in (32, 64) or size * width not in [64 * count for count in known]:
+        bits_known = " or ".join(str(64 * count) for count in known)
+        raise error_at(
+            op.location,
+            f"the state of {op.attributes['rng_algorithm']} has {size * width} bits in elements of "
+            f"{width}, where it takes {bits_known}, in elements of 32 or 64",
+        )
+    bits = hlo.bitcast(state, _unsigned(width))
+    parts = [hlo.index_along(bits, 0, at) for at in range(size)]
+    if width == 64:
+        return parts
+    return [_whole(*pair) for pair in zip(parts[::2], parts[1::2], strict=True)]
 
 
 # Philox: each count makes four words of 32 bits, or two of 64.
