@@ -17,7 +17,13 @@ from torch._decomp import decomposition_table
 from torch.utils._python_dispatch import _disable_current_modes
 
 from shard_dialect.errors import ShardError
-from shard_dialect.torch.graph import orders, reducing_scatters, special_functions, torch_calls
+from shard_dialect.torch.graph import (
+    orders,
+    reducing_scatters,
+    special_functions,
+    strided_views,
+    torch_calls,
+)
 from shard_dialect.torch.graph.composed_functions import grouped_mm
 from shard_dialect.torch.graph.tensor_trees import Tensor
 
@@ -454,52 +460,6 @@ def _index_put(x: Tensor, indices: Sequence[Any], value: Tensor, accumulate: boo
     return found.permute([order.index(dim) for dim in range(x.dim())])
 
 
-def _as_strided_scatter(
-    x: Tensor, source: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None
-) -> Tensor:
-    """At the indices of the elements, of which there may be all in order."""
-    order = _dense_order(size, stride)
-    if order is not None and source.numel() == x.numel() and not offset:
-        return source.permute(order).reshape(x.shape)
-    place = _places(size, stride, offset or 0)
-    flat = x.reshape(-1).index_put((place.reshape(-1),), source.reshape(-1))
-    return flat.reshape(x.shape)
-
-
-def _as_strided(
-    x: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None
-) -> Any:
-    """A view if all elements are read in order; else a lookup in the order of the memory."""
-    order = _dense_order(x.shape, x.stride())
-    if order is None:
-        return NotImplemented  # other elements are in between
-    inner = _dense_order(size, stride)
-    if inner is not None and prod(size) == x.numel() and not offset:
-        found = x.permute(order).reshape([size[dim] for dim in inner])
-        return found.permute([inner.index(dim) for dim in range(len(size))])
-    place = _places(size, stride, offset or 0)
-    return x.permute(order).reshape(-1)[place.reshape(-1)].reshape(tuple(size))
-
-
-def _dense_order(size: Sequence[int], stride: Sequence[int]) -> list[int] | None:
-    """Dimensions from the outermost one in memory, where no other elements are in between."""
-    order = sorted(range(len(size)), key=lambda dim: (-stride[dim], size[dim] == 1))
-    dense = 1
-    for dim in reversed(order):
-        if size[dim] != 1 and stride[dim] != dense:
-            return None
-        dense *= size[dim]
-    return order
-
-
-def _places(size: Sequence[int], stride: Sequence[int], offset: int) -> Tensor:
-    """`[*size]`: where each element is in memory."""
-    place = torch.zeros((), dtype=torch.int64) + offset
-    for dim, (count, step) in enumerate(zip(size, stride, strict=True)):
-        place = place + (torch.arange(count) * step).view([-1] + [1] * (len(size) - dim - 1))
-    return place
-
-
 def _remainder(x: Any, y: Any) -> Tensor:
     """Of the sign of `y`; StableHLO's is of that of `x`, as torch's `fmod`."""
     x, y = _of_one_type(x, y)
@@ -664,13 +624,11 @@ _OURS: dict[Any, Decomposition] = {
     aten.index_put.default: _index_put,
     aten._is_all_true.default: torch.all,
     aten._is_any_true.default: torch.any,
-    aten.as_strided.default: _as_strided,
     aten.remainder.Tensor: _remainder,
     aten.remainder.Scalar: _remainder,
     aten.remainder.Scalar_Tensor: _remainder,
     aten.eq.Tensor: _equal,
     aten.var_mean.correction: _var_mean,
-    aten.as_strided_scatter.default: _as_strided_scatter,
     aten.diagonal.default: _diagonal,
     aten.diagonal_copy.default: _diagonal,
     aten.diagonal_scatter.default: _diagonal_scatter,
@@ -698,6 +656,7 @@ _OURS: dict[Any, Decomposition] = {
     **orders.DECOMPOSITIONS,
     **reducing_scatters.DECOMPOSITIONS,
     **special_functions.DECOMPOSITIONS,
+    **strided_views.DECOMPOSITIONS,
     **torch_calls.DECOMPOSITIONS,
     aten.take.default: _take,
     **{op: partial(_compared, op) for op in _COMPARISONS},

@@ -56,6 +56,7 @@ from shard_dialect.torch.graph.random_draws import (
 )
 from shard_dialect.torch.graph.repeated_decompositions import traced_once
 from shard_dialect.torch.graph.single_ops import is_of_user, location_of, without_elements
+from shard_dialect.torch.graph.strided_views import is_written_to, view_owners
 from shard_dialect.torch.graph.tensor_trees import Tensor
 from shard_dialect.torch.graph.torch_calls import torch_call
 
@@ -83,6 +84,7 @@ def trace(flat: FlatModule, more: Mapping[Any, Any] | None = None) -> Any:
         warnings.simplefilter("ignore")  # torch's, of itself
         with refusing_replays() as replays:
             first = _without_caches(flat, examples) or _first(flat, examples)
+        view_owners(first.graph)
         flat.constants = _constants(first)
         _refuse_hidden_state(first, flat)
         _refuse_sizes(first)
@@ -354,6 +356,8 @@ class _Second(torch.fx.Interpreter):  # type: ignore[misc]
             if self._flat.rng == "torch":
                 return finish(self._random[self._draws - 1])
             return finish(draw.by_counter(self._random[0], self._draws))
+        if target is torch.ops.aten.as_strided.default and not args[0].is_contiguous():
+            raise RuntimeError("it writes to a tensor that has other strides here")
         if target in _VIEWS:
             return self._viewed(target, args, kwargs)
         if _is_pure(target) and _has_no_elements(value):
@@ -373,7 +377,7 @@ class _Second(torch.fx.Interpreter):  # type: ignore[misc]
         try:
             return super().call_function(target, args, kwargs)
         except (RuntimeError, ValueError):
-            if _is_written_to(self._now):
+            if is_written_to(self._now):
                 raise
             return args[0].reshape(args[1])
 
@@ -412,18 +416,6 @@ def _at_least_1d(each: Any) -> Any:
 
 
 _VIEWS = {torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default}
-
-
-def _is_written_to(node: Any) -> bool:
-    """Whether some op writes to the value in place, perhaps through a view of it."""
-    for user in node.users:
-        schema = getattr(user.target, "_schema", None)
-        if schema is None or schema.is_mutable:
-            return True
-        is_view = any(each.alias_info is not None for each in schema.returns)
-        if is_view and _is_written_to(user):
-            return True
-    return False
 
 
 def _constants(graph: Any) -> list[Tensor]:

@@ -1,0 +1,89 @@
+"""`as_strided` counts in the memory of what it views, whatever views lie in between."""
+
+import random
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.distributed.tensor import Replicate, Shard
+
+import shard_dialect as sd
+
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
+MESH = sd.Grid("mesh", (2, 2), ("a", "b"))
+
+
+class Called(nn.Module):  # type: ignore[misc]
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(x)
+
+
+def any_view(rng: random.Random, x: Any) -> Any:
+    """One of the views that torch has of a tensor."""
+    kinds = ["slice", "narrow", "select", "permute", "unsqueeze", "view", "diagonal", "unfold"]
+    dim = rng.randrange(x.dim()) if x.dim() else 0
+    size = x.shape[dim] if x.dim() else 1
+    kind = rng.choice(kinds if x.dim() > 1 else ["unsqueeze"])
+    if kind == "slice":
+        return x[(slice(None),) * dim + (slice(rng.randrange(size), None, rng.choice((1, 2))),)]
+    if kind == "narrow":
+        start = rng.randrange(size)
+        return x.narrow(dim, start, rng.randint(1, size - start))
+    if kind == "select":
+        return x.select(dim, rng.randrange(size))
+    if kind == "permute":
+        return x.permute(rng.sample(range(x.dim()), x.dim()))
+    if kind == "view" and x.is_contiguous():
+        return x.view(-1, x.shape[-1])
+    if kind == "diagonal":
+        return x.diagonal(rng.choice((0, 1)), *rng.sample(range(x.dim()), 2))
+    if kind == "unfold":
+        return x.unfold(dim, rng.randint(1, size), rng.choice((1, 2)))
+    return x.unsqueeze(dim)
+
+
+def any_strides(rng: random.Random, memory: int) -> tuple[list[int], list[int], int]:
+    """A size, strides and the first element of a view in so many elements."""
+    offset = rng.randrange(memory)
+    left, size, stride = memory - 1 - offset, list[int](), list[int]()
+    for _ in range(rng.choice((1, 2, 2, 3))):
+        step = rng.choice((0, 1, 1, 2, 4, 5))
+        count = rng.randint(1, min(4, 1 + left // step) if step else 3)
+        size.append(count)
+        stride.append(step)
+        left -= (count - 1) * step
+    return size, stride, offset
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_view_of_views_equals_torchs(seed: int) -> None:
+    computed, writes = seed % 2 == 1, seed % 4 >= 2
+
+    def f(x: Any) -> Any:
+        rng = random.Random(seed)
+        x = x * 2 if computed else x
+        memory = x.numel()
+        for _ in range(rng.randint(0, 3)):
+            x = any_view(rng, x)
+        size, stride, offset = any_strides(rng, memory)
+        if writes and x.numel() == memory and x.is_contiguous():
+            source = torch.arange(1.0, prod(size) + 1).view(size)
+            return x.as_strided_scatter(source, size, source.stride(), memory - prod(size))
+        return x.as_strided(size, stride, None if x.numel() == memory and seed % 3 else offset)
+
+    ours, theirs = (torch.arange(24.0).view(2, 3, 4).requires_grad_() for _ in range(2))
+    partitioned = sd.torch.partition(Called(f), (ours,), {"x": [Shard(0), Replicate()]}, MESH)
+    found, expected = partitioned(ours), f(theirs)
+    torch.testing.assert_close(found, expected)
+    for result in (found, expected):
+        if result.requires_grad:
+            (result * torch.arange(1.0, result.numel() + 1).view(result.shape)).sum().backward()
+    torch.testing.assert_close(ours.grad, theirs.grad)
