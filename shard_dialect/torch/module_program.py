@@ -8,6 +8,8 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
+import torch
+
 from shard_dialect.abi.tensor_types import Array
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import BOUNDARY, boundary, returns_of, set_boundary
@@ -18,7 +20,7 @@ from shard_dialect.ir.reading.source import Source
 from shard_dialect.model import Sharding
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.runtime.compiled_program import CompiledProgram
-from shard_dialect.runtime.shards_of_arrays import to_numpy
+from shard_dialect.runtime.shards_of_arrays import like, to_numpy
 from shard_dialect.torch.ambient_state import Attributes, State
 from shard_dialect.torch.graph.complex_parts import as_real
 from shard_dialect.torch.graph.decisions import Decision, check_path
@@ -110,6 +112,8 @@ class ModuleProgram:
         if ranks is None:
             found = self.compiled(*(as_real(each.detach()) for each in tensors))
             results = list(found if isinstance(found, tuple) else (found,))
+            if not tensors:  # the results are numpy's
+                results = [like(each, torch.empty(0)) for each in results]
             count = len(results) - len(self.part.checks)
             self._check([to_numpy(each) for each in results[count:]])
             return [a.of_program(b) for a, b in zip(self.results, results[:count], strict=False)]

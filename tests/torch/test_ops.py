@@ -194,6 +194,11 @@ def test_equal_elements_keep_their_order() -> None:
         assert a.equal(b)
 
 
+def test_a_module_without_tensors_returns_some() -> None:
+    f = sd.torch.partition(Called(lambda size: torch.eye(size)), (3,), {}, MESH)
+    torch.testing.assert_close(f(3), torch.eye(3))
+
+
 def test_draws_by_counter_have_their_distribution() -> None:
     def draw(x: Any) -> Any:
         e = torch.empty_like

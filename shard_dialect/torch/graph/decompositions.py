@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from math import copysign, pi, prod
+from math import copysign, pi
 from typing import Any
 
 import torch
