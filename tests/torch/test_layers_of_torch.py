@@ -100,6 +100,8 @@ MODULES: dict[str, Callable[[], tuple[nn.Module, Any]]] = {
     "dilated": lambda: convolution("Conv2d", 4, 6, 3, 9, 8, dilation=2, stride=(1, 2)),
     "volume": lambda: convolution("Conv3d", 2, 4, 3, 5, 6, 4, padding=1),
     "grouped volume": lambda: convolution("Conv3d", 4, 6, 3, 5, 6, 4, padding=1, groups=2),
+    "valid": lambda: convolution("Conv2d", 4, 6, 3, 9, 8, padding="valid"),
+    "same": lambda: convolution("Conv3d", 2, 4, 2, 5, 6, 4, padding="same"),
     "transposed": lambda: convolution(
         "ConvTranspose2d", 8, 4, 3, 5, 6, stride=2, padding=1, output_padding=1, groups=2
     ),

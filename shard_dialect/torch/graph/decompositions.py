@@ -168,7 +168,7 @@ def _convolution_backward(
     """
     space = tuple(range(2, gradient.dim()))
     of_x = of_weight = of_bias = None
-    args = stride, padding, dilation
+    args = _of_each_dim(len(space), stride, padding, dilation)
     if output_mask[0]:
         of_x = _gradient_of_input(gradient, x, weight, *args, transposed, groups)
     if output_mask[1]:
@@ -177,6 +177,11 @@ def _convolution_backward(
     if output_mask[2]:
         of_bias = gradient.sum((0, *space))
     return of_x, of_weight, of_bias
+
+
+def _of_each_dim(rank: int, *numbers: Sequence[int]) -> list[list[int]]:
+    """Lists in which one number may stand for all dimensions, with one for each."""
+    return [list(each) * (rank if len(each) == 1 else 1) for each in numbers]
 
 
 def _gradient_of_input(
@@ -393,9 +398,7 @@ def _averages(
 ) -> Iterator[tuple[int, Tensor]]:
     """The dimensions of the windows, and `[before, after]` of each; sums if there is a divisor."""
     rank = max(map(len, (kernel, stride, padding)))
-    kernel, stride, padding = (
-        list(each) * (rank if len(each) == 1 else 1) for each in (kernel, stride or kernel, padding)
-    )
+    kernel, stride, padding = _of_each_dim(rank, kernel, stride or kernel, padding)
     for number in range(rank):
         dim = number - rank
         size = x.shape[dim]
