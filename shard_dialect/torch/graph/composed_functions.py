@@ -24,6 +24,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from shard_dialect.errors import ShardError
+from shard_dialect.torch.graph import higher_order_ops
 from shard_dialect.torch.graph.tensor_trees import Tensor
 
 
@@ -60,6 +61,9 @@ class ComposedFunctions(TorchFunctionMode):  # type: ignore[misc]
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """As the base class does."""
+        if func in higher_order_ops.FUNCTIONS:
+            with ComposedFunctions():  # in the functions that it is given, too
+                return higher_order_ops.FUNCTIONS[func](*args, **(kwargs or {}))
         ours = _OURS.get(func)
         if ours is None:
             return func(*args, **(kwargs or {}))

@@ -168,7 +168,8 @@ def _convolution_backward(
     """
     space = tuple(range(2, gradient.dim()))
     of_x = of_weight = of_bias = None
-    args = _of_each_dim(len(space), stride, padding, dilation)
+    stride, padding, dilation = _of_each_dim(len(space), stride, padding, dilation)
+    args = stride, padding, dilation
     if output_mask[0]:
         of_x = _gradient_of_input(gradient, x, weight, *args, transposed, groups)
     if output_mask[1]:

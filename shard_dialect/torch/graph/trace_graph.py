@@ -153,6 +153,7 @@ def _first(flat: FlatModule, examples: Sequence[Tensor]) -> Any:
             mode = Deciding(foreseen, examples)
             try:
                 with (
+                    torch.compiler.set_stance("force_eager"),  # of functions inside
                     _compiling(is_compiled),
                     _checkpoints_in_graphs(),
                     ComposedFunctions(),
