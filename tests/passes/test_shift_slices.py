@@ -8,6 +8,8 @@ import random
 import pytest
 
 import shard_dialect as sd
+from shard_dialect.testing.placement import cluster, encoding
+from shard_dialect.testing.random_shardings import any_grid, any_sharding
 from tests.extras import needs
 
 WITHOUT = "sink-reshapes,propagate,split-reductions,materialize,optimize-collectives,partition"
@@ -277,3 +279,35 @@ def test_a_stride_over_one_element_takes_it() -> None:
       return %0 : tensor<8x1xf32>
     }"""
     assert sd.compile(sd.parse(text)).check().passed
+
+
+def padded(seed: int) -> str:
+    """A padding whose operand and result may begin at any offsets."""
+    rng = random.Random(seed)
+    grid = any_grid(rng, ((2,), (3,), (4,), (2, 2), (2, 3)))
+    before = [rng.randint(2, 12) for _ in range(rng.choice((1, 2, 2, 3)))]
+    low = [rng.choice((0, 1, 3, -1)) for _ in before]
+    high = [
+        max(rng.choice((0, 2, 5, -1)), 1 - size - begin)
+        for size, begin in zip(before, low, strict=True)
+    ]
+    after = [sum(each) for each in zip(low, before, high, strict=True)]
+
+    def placed(shape: list[int]) -> tuple[str, str]:
+        drawn = [any_sharding(rng, tuple(shape), grid, extents=True) for _ in range(20)]
+        sharding = max((each for each in drawn if not each.halos), key=lambda s: bool(s.offsets))
+        return f"tensor<{'x'.join(map(str, shape))}xf32>", encoding(sharding)
+
+    (operand, source), (result, target) = placed(before), placed(after)
+    return f"""{cluster(grid)}
+    func.func @main(%x: {operand}{source}) -> ({result}{target}) {{
+      %c = stablehlo.constant dense<{rng.choice((0.0, 2.5))}> : tensor<f32>
+      %0 = stablehlo.pad %x, %c, low = {low}, high = {high}, interior = {[0] * len(low)}
+          : ({operand}, tensor<f32>) -> {result}
+      return %0 : {result}
+    }}"""
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_paddings_at_offsets(seed: int) -> None:
+    assert sd.compile(sd.parse(padded(seed))).check().passed, padded(seed)

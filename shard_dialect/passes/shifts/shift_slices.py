@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 from functools import cached_property
 from math import prod
 
@@ -573,12 +573,11 @@ def _after(value: ir.Value) -> ir.InsertionPoint:
 
 def _without(annotation: Annotation, dim: int) -> Annotation:
     """The annotation, with dimension `dim` not split."""
-    sharding = annotation.sharding
-    axes = (*sharding.split_axes[:dim], (), *sharding.split_axes[dim + 1 :])
-    return Annotation(replace(sharding, split_axes=axes))
+    return Annotation(annotation.sharding.with_dim(dim, ()))
 
 
 def _only(annotation: Annotation, dim: int) -> Annotation:
     """The annotation of a tensor that has only dimension `dim`."""
     sharding = annotation.sharding
-    return Annotation(Sharding(sharding.grid, (sharding.split_axes[dim],)))
+    offsets = sharding.offsets[dim] if sharding.offsets else ()
+    return Annotation(Sharding(sharding.grid, ((),)).with_dim(0, sharding.split_axes[dim], offsets))
