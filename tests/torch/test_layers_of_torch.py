@@ -77,6 +77,12 @@ def convolution(kind: str, *shape: int, **options: Any) -> tuple[nn.Module, Any]
     return getattr(nn, kind)(*shape[:3], **options), x(shape[0], *shape[3:])
 
 
+def pooled(rank: int, divisor: int) -> tuple[nn.Module, Any]:
+    windows = (2, 3, 4)[:rank], 2, 1
+    pool = getattr(nn, f"AvgPool{rank}d")(*windows, divisor_override=divisor)
+    return nn.Sequential(getattr(nn, f"Conv{rank}d")(3, 4, 1), pool), x(3, *(6, 7, 8)[:rank])
+
+
 def masked(y: Any) -> Any:
     """Along the first dimensions, and along the last."""
     found = y * 2
@@ -100,6 +106,9 @@ MODULES: dict[str, Callable[[], tuple[nn.Module, Any]]] = {
     "dilated": lambda: convolution("Conv2d", 4, 6, 3, 9, 8, dilation=2, stride=(1, 2)),
     "volume": lambda: convolution("Conv3d", 2, 4, 3, 5, 6, 4, padding=1),
     "grouped volume": lambda: convolution("Conv3d", 4, 6, 3, 5, 6, 4, padding=1, groups=2),
+    "sums of windows": lambda: pooled(2, 1),
+    "sums of windows in space": lambda: pooled(3, 5),
+    "rrelu": lambda: (nn.Sequential(nn.Linear(6, 8), nn.RReLU(0.1, 0.5).eval()), x(3, 6)),
     "valid": lambda: convolution("Conv2d", 4, 6, 3, 9, 8, padding="valid"),
     "same": lambda: convolution("Conv3d", 2, 4, 2, 5, 6, 4, padding="same"),
     "transposed": lambda: convolution(

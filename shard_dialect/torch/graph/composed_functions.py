@@ -398,6 +398,15 @@ def _renormalize(weight: Tensor, index: Tensor, max_norm: float, norm_type: floa
     return weight.copy_(weight * scale.to(weight.dtype).unsqueeze(1))
 
 
+def _rrelu(
+    x: Tensor, lower: float, upper: float, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """Random in training only."""
+    if training:
+        return (torch.rrelu_ if inplace else torch.rrelu)(x, lower, upper, training)
+    return torch.nn.functional.leaky_relu(x, (lower + upper) / 2, inplace)
+
+
 def _multinomial(x: Tensor, num_samples: int, replacement: bool = False, **options: Any) -> Tensor:
     """As torch draws it, if nothing is drawn twice."""
     if replacement and num_samples > 1:
@@ -480,6 +489,7 @@ _OURS: Mapping[Any, Callable[..., Any]] = {
     torch.nn.functional.embedding_bag: _embedding_bag,
     torch.nn.functional.one_hot: _one_hot,
     torch.nn.functional.ctc_loss: _ctc_loss,
+    torch.nn.functional.rrelu: _rrelu,
     torch.cdist: _cdist,
     torch.grid_sampler: _grid_sampler,
     torch.nn.functional.grid_sample: _grid_sample,

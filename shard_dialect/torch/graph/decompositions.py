@@ -380,8 +380,8 @@ def _average(
     count_include_pad: bool = True,
     divisor: int | None = None,
 ) -> Any:
-    """By the same matrices where windows end outside, which the importer does not know."""
-    if not ceil_mode:
+    """By the same matrices what the importer does not know: windows that end outside, a divisor."""
+    if not ceil_mode and divisor is None:
         return NotImplemented
     for dim, matrix in _averages(x, kernel, stride, padding, ceil_mode, count_include_pad, divisor):
         x = torch.tensordot(x, matrix.to(x.dtype), ([dim], [0])).movedim(-1, dim)
