@@ -19,6 +19,7 @@ from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import body
 from shard_dialect.model import Grid, Sharding
 from shard_dialect.search.auto import AutoOptions, auto
+from shard_dialect.torch.ambient_state import traced_alone
 from shard_dialect.torch.graph.decisions import UNKNOWN, Foreseen
 from shard_dialect.torch.graph.decompositions import instead_of
 from shard_dialect.torch.graph.flat_module import GRADIENT, FlatModule
@@ -154,7 +155,7 @@ def lower_module(
     rules = [] if isinstance(plan, AutoOptions) else rules_of(plan, grid)
     placed = PlacedModule.of(flat, rules, grid, may_miss, arguments)
     marker = Marker(placed)
-    (part, text), *rest = _stablehlo_texts(flat, marker)
+    (part, text), *rest = traced_alone(module, lambda: _stablehlo_texts(flat, marker))
     placed.check_results(flat.result_names)
     found = _named(text, placed, part)
     with found.context, ir.Location.unknown():
