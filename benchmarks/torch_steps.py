@@ -385,6 +385,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=10, help="of each; 0 takes no times")
     parser.add_argument("--port", type=int, default=29511)
     given = parser.parse_args()
+    os.environ["NUMPY_MADVISE_HUGEPAGE"] = "0"  # whose pages of 2 MB are more than the tensors
     names = given.names or [*MODULES]
     rows = [f"| {name} |" for name in names]
     for steps in (given.steps, 0) if given.steps else (0,):

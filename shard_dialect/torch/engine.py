@@ -524,6 +524,8 @@ class _Run:
     drawn: Sequence[Tensor]
     deriving: Callable[[frozenset[str], Foreseen], ModuleProgram] | None = None
     """Finds the program that derives, which is compiled when gradients are first wanted."""
+    is_spent: bool = False
+    """Whether what is saved may have been overwritten."""
 
     def run(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
         """The results, the gradients, and what is saved; what the module writes is written."""
@@ -618,6 +620,14 @@ class _Differentiated(torch.autograd.Function):  # type: ignore[misc]
         names = [*own, *call.given.tensors]
         held = ctx.saved_tensors  # a checkpoint around gives them once
         tensors, saved = held[: len(names)], held[len(names) :]
+        if call.is_spent:
+            raise ShardError(
+                f"backward of {call.program.flat.name} has failed before: call it anew"
+            )
+        if torch._C._autograd._get_current_graph_task_keep_graph():
+            saved = [each.clone() for each in saved]  # the program writes to these
+        else:
+            call.is_spent = True
         with torch.no_grad():
             found, scales = call.gradients(tensors, saved, gradients), call.engine.scales(own)
             for name, each in found.items():
