@@ -18,61 +18,24 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.distributed.tensor as dt
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.distributed_c10d import _resolve_process_group
 from torch.distributed.tensor import Replicate, Shard, placement_types
 from torch.distributed.tensor.parallel import loss_parallel
 from torch.nn import functional
 from torch.testing._internal.distributed.fake_pg import FakeStore
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
 
-from benchmarks.tally import COSTS, Tally
+from benchmarks.tally import COSTS
+from benchmarks.torch_counting import Counting
 
 Mesh = Any
 Tensor = Any
 R = Replicate()
 
-_KINDS = {
-    "_c10d_functional.all_gather_into_tensor": "all_gather",
-    "_c10d_functional.all_reduce": "all_reduce",
-    "_c10d_functional.all_to_all_single": "all_to_all",
-    "_c10d_functional.reduce_scatter_tensor": "reduce_scatter",
-}
-_QUIET = ("_c10d_functional.wait_tensor", "_c10d_functional._wrap_tensor_autograd")
 
-
-class Counting(TorchDispatchMode):  # type: ignore[misc]
-    """Counts what is done with plain tensors, which DTensor's ops come down to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tally = Tally()
-
-    def __torch_dispatch__(
-        self, func: Any, types: Sequence[type], args: Any = (), kwargs: Any = None
-    ) -> Any:
-        if any(issubclass(each, dt.DTensor) for each in types):
-            return NotImplemented
-        made = func(*args, **(kwargs or {}))
-        if any(issubclass(each, FakeTensor) for each in types):
-            return made  # DTensor asks for the shape of a global result
-        name = str(func._overloadpacket)
-        if name in _KINDS:
-            kind = _KINDS[name]
-            group = _resolve_process_group(next(arg for arg in args[::-1] if isinstance(arg, str)))
-            operand_bytes = args[0].numel() * args[0].itemsize
-            self.tally.add(kind, COSTS[kind](group.size(), operand_bytes))
-        elif name.startswith(("_c10d_functional", "c10d", "_dtensor")) and name not in _QUIET:
-            self.tally.note(f"without {name}, which is not counted")
-        if func._overloadpacket in flop_registry:
-            formula = flop_registry[func._overloadpacket]
-            self.tally.flops += formula(*args, **(kwargs or {}), out_val=made)
-        return made
+class Exchanging(Counting):
+    """Counts DTensor's all-to-all, which it leaves to devices that have one, too; CPUs gather."""
 
     def exchange(self, given: Any, gather_dim: int, shard_dim: int, mesh: Mesh, axis: int) -> Any:
-        """DTensor's all-to-all, which it leaves to devices that have one; CPUs gather instead."""
         n = mesh.size(axis)
         self.tally.add("all_to_all", COSTS["all_to_all"](n, given.numel() * given.itemsize))
         return torch.cat([given] * n, gather_dim).chunk(n, shard_dim)[0].contiguous()
@@ -207,7 +170,7 @@ PROGRAMS: dict[str, tuple[int, Callable[[], None]]] = {
 def main() -> None:
     devices, program = PROGRAMS[sys.argv[1]]
     dist.init_process_group("fake", rank=0, world_size=devices, store=FakeStore())
-    counting = Counting()
+    counting = Exchanging()
     placement_types.shard_dim_alltoall = counting.exchange
     try:
         with counting:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -204,6 +204,13 @@ class CompiledProgram:
 
     def _drawn(self, seed: int) -> list[Array]:
         return drawn_inputs(self._source, self.program, seed)
+
+    def hand_over(self, following: CompiledProgram, pairs: Mapping[int, int]) -> None:
+        """Let results be written where another program takes them, as donated arguments.
+
+        That may overwrite them: it is run once for each of our runs, with what that has returned.
+        """
+        self._executable.hand_over(following._executable, pairs)
 
     def run_shards(self, shards: Sequence[Sequence[Array]]) -> list[list[Array]]:
         """The shards of the results, for those of the arguments, of each device of this process.

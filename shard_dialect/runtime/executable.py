@@ -4,7 +4,8 @@ The compiled code calls back for each collective, with its buffers. A `Communica
 device, is passed to `Executable.run` and answers.
 
 The memory that a run writes to is allocated for it, and freed: the next run may get the same from
-the allocator, and so may others in between.
+the allocator, and so may others in between. Results of one program that are donated to another are
+written to where that has them in its arena (`Executable.hand_over`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from math import prod
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -50,16 +52,28 @@ def _address_of(array: Array) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-def _empty(type_: TensorType) -> Array:
-    """An array for a result."""
-    return _aligned(prod(type_.shape) * type_.dtype.itemsize).view(type_.dtype).reshape(type_.shape)
-
-
-def _aligned(size: int) -> Array:
+class Memory:
     """Bytes aligned to a cache line."""
-    memory = np.empty(size + ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % ALIGNMENT
-    return memory[start : start + size]
+
+    _owners: ClassVar[WeakValueDictionary[int, Array]] = WeakValueDictionary()
+    """By the address of the first aligned byte, what is not freed yet."""
+
+    def __init__(self, size: int, owner: Array | None = None) -> None:
+        self.owner = np.empty(size + ALIGNMENT, np.uint8) if owner is None else owner
+        start = -self.owner.ctypes.data % ALIGNMENT
+        self.bytes = self.owner[start : start + size]
+        self._owners[_address_of(self.bytes)] = self.owner
+
+    @classmethod
+    def at(cls, address: int, size: int) -> Memory | None:
+        """The memory of such a size that begins there, if some does."""
+        owner = cls._owners.get(address)
+        return cls(size, owner) if owner is not None and owner.size == size + ALIGNMENT else None
+
+    def part(self, offset: int, type_: TensorType) -> Array:
+        """The array at such an offset."""
+        end = offset + prod(type_.shape) * type_.dtype.itemsize
+        return self.bytes[offset:end].view(type_.dtype).reshape(type_.shape)
 
 
 class Communicator(Protocol):
@@ -110,6 +124,7 @@ class Executable:
         self.program = code.program
         self._frames: list[Frame] = []
         self._is_bound = not self.program.handles
+        self._handed: tuple[int, Mapping[int, int]] = 0, {}
         self._device = threading.local()
         rank = ctypes.CFUNCTYPE(ctypes.c_int64)(lambda: self._device.communicator.rank)
         callbacks = {name: _callback(self, site) for name, site in self.program.sites.items()}
@@ -128,6 +143,15 @@ class Executable:
         self.library.packed(BIND)(slots.ctypes.data)
         self._is_bound = True
 
+    def hand_over(self, following: Executable, pairs: Mapping[int, int]) -> None:
+        """Let later runs write results, by numbers, where another program has arguments of its own.
+
+        They are in its arena, if it has them as donated.
+        """
+        donated = dict(following.code.donated)
+        places = {result: donated[number] for result, number in pairs.items() if number in donated}
+        self._handed = following.code.arena, places
+
     def run(self, inputs: Sequence[Array], communicator: CallingCommunicator) -> list[Array]:
         """Run on one device's shards; return its shards of the results.
 
@@ -136,11 +160,11 @@ class Executable:
         """
         if not self._is_bound:
             raise ShardError("the program calls MPI itself: run it by MPI, with --backend=mpi")
-        outputs = [_empty(each.local) for each in self.program.results]
+        outputs = self._outputs()
         frame = self._free_frame()
         arrays = [np.ascontiguousarray(array) for array in inputs]
-        arena = _aligned(self.code.arena)
-        frame.point_at([*arrays, *outputs, arena])
+        arena = self._arena(arrays)
+        frame.point_at([*arrays, *outputs, arena.bytes])
         self._device.communicator = communicator
         self._device.error = None
         self._entry(frame.address)
@@ -148,6 +172,28 @@ class Executable:
         if self._device.error is not None:
             raise self._device.error
         return outputs
+
+    def _outputs(self) -> list[Array]:
+        size, places = self._handed
+        memory = Memory(size) if places else None
+        types = [each.local for each in self.program.results]
+        return [
+            memory.part(places[number], type_)
+            if memory is not None and number in places
+            else Memory(prod(type_.shape) * type_.dtype.itemsize).part(0, type_)
+            for number, type_ in enumerate(types)
+        ]
+
+    def _arena(self, arrays: Sequence[Array]) -> Memory:
+        """That with the donated arguments, which are copied to one if they are elsewhere."""
+        size, donated = self.code.arena, self.code.donated
+        starts = {_address_of(arrays[number]) - offset for number, offset in donated}
+        found = Memory.at(starts.pop(), size) if len(starts) == 1 else None
+        if found is None:
+            found = Memory(size)
+            for number, offset in donated:
+                found.part(offset, self.program.arguments[number].local)[...] = arrays[number]
+        return found
 
     def _free_frame(self) -> Frame:
         with suppress(IndexError):  # another thread may take the last one

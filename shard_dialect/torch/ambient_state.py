@@ -13,10 +13,11 @@ import argparse
 import copy
 import dataclasses
 import functools
+import random
 import sys
 import weakref
 from collections import deque
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum
 from types import (
@@ -27,9 +28,12 @@ from types import (
     ModuleType,
     SimpleNamespace,
 )
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
+
+from shard_dialect.errors import ShardError
 
 _DEVICES = ("cpu", "cuda")
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -44,6 +48,14 @@ _PARTS = {
     functools.partial: ("func", "args", "keywords"),
     slice: ("start", "stop", "step"),
 }
+_RANDOM: Mapping[type, Callable[[Any], Any]] = {
+    random.Random: lambda each: each.getstate(),
+    np.random.Generator: lambda each: each.bit_generator.state,
+    np.random.RandomState: lambda each: each.get_state(),
+}
+"""Generators that are not torch's, and what they have drawn so far."""
+_GENERATORS = (random._inst, np.random.mtrand._rand)
+"""Those of Python's and of numpy's modules."""
 _EVERYWHERE = tuple(
     getattr(torch.nn.modules.module, f"_global{name}")
     for name in (*_HOOKS, "_forward_hooks_always_called")
@@ -51,6 +63,7 @@ _EVERYWHERE = tuple(
 _OPAQUE = object()
 """What stands for a value that is not looked at."""
 
+_Traced = TypeVar("_Traced")
 State = tuple[Any, ...]
 Attributes = Mapping[str, Mapping[str, Any]]
 """The names of modules -> those of attributes -> values."""
@@ -116,6 +129,57 @@ def in_state(module: Any, state: State) -> Iterator[None]:
             set_attributes(module, now)
 
 
+def traced_alone(module: Any, trace: Callable[[], _Traced]) -> _Traced:
+    """What a trace returns, which runs the module, if it changes nothing around that again.
+
+    It may once, as where it fills a cache. Raises `ShardError` for what each call changes, as a
+    counter, and for random numbers that are not torch's, which a program would repeat.
+    """
+    for _ in range(2):
+        before = _around(module)
+        found = trace()
+        after = _around(module)
+        changed = [name for name in before if before[name] != after.get(name)]
+        drawing = [name for name in changed if name in map(_named, _RANDOM)]
+        if not changed:
+            return found
+        if drawing:
+            break
+    way = "draw by torch.rand" if drawing else "keep that in an attribute or a buffer"
+    raise ShardError(
+        f"forward of {type(module).__name__} changes {(drawing or changed)[0]} in each call, which "
+        f"a program does not: {way}, or give it as an argument"
+    )
+
+
+def _around(module: Any) -> dict[str, list[Any]]:
+    """By name, what there is that a trace may change, and does not set back."""
+    named = list(module.named_modules())
+    code = _code_of([each for _, each in named], {})
+    look = _Look(code.names)
+    attributes = (
+        (f"{name}.{key}" if name else key, each)
+        for name, own in named
+        for key, each in _attributes(name, own, look, ())
+    )
+    found: dict[str, list[Any]] = {}
+    for name, each in (*attributes, *code.values(look)):
+        found.setdefault(name or "a variable of a function around it", []).append(each)
+    for generator in (*_GENERATORS, *look.generators):
+        name, drawn = _drawn_so_far(generator)
+        found.setdefault(name, []).append(drawn)
+    return found
+
+
+def _drawn_so_far(generator: Any) -> tuple[str, str]:
+    kind = next(each for each in _RANDOM if isinstance(generator, each))
+    return _named(kind), repr(_RANDOM[kind](generator))
+
+
+def _named(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__name__}"
+
+
 def set_attributes(module: Any, attributes: Attributes) -> None:
     """Set attributes that are no tensors and no modules, without what `__setattr__` does."""
     for name, each in attributes.items():
@@ -160,6 +224,8 @@ class _Look:
     names: frozenset[str]
     """What the code of the modules reads: of other values, only plain ones are described."""
     seen: dict[int, Any] = dataclasses.field(default_factory=dict)
+    generators: list[Any] = dataclasses.field(default_factory=list)
+    """Those of random numbers that were seen, which are not torch's."""
 
     def reads(self, name: str) -> bool:
         """Whether some code may read an attribute of this name."""
@@ -191,6 +257,8 @@ class _Look:
             return self._pairs(kind, vars(value).items(), is_read)
         if not is_read or isinstance(value, (torch.nn.Module, ModuleType, type)):
             return _OPAQUE
+        if isinstance(value, tuple(_RANDOM)):
+            self.generators.append(value)
         if isinstance(value, (torch.Tensor, Enum)):
             return kind, _Same.of(value)
         if isinstance(value, (set, frozenset)):

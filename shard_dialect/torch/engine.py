@@ -42,6 +42,7 @@ from shard_dialect.torch.graph.flat_module import (
     WRITTEN,
     FlatModule,
     attribute_tensors,
+    refuse_lazy,
     state_of,
 )
 from shard_dialect.torch.graph.forward_and_backward import COTANGENT, SAVED
@@ -108,7 +109,7 @@ class Engine:
         self.programs: list[ModuleProgram] = []
         self._derived: set[Any] = set()
         """The states of torch in which there were gradients."""
-        self._underived: dict[Any, ShardError] = {}
+        self._underived: dict[Any, Exception] = {}
         """Those in which there are none, and why."""
         self._asked: frozenset[str] = frozenset()
         """The names of results that were differentiated."""
@@ -119,6 +120,7 @@ class Engine:
         self._gave_whole = False
         self._latest: ModuleProgram | None = None
         args, kwargs, targets = example
+        refuse_lazy(module)
         given = arguments_of(module, args, kwargs, loss, targets)
         state = self._state_of(module)
         trained = self._wants_derivative({**state_of(module), **given.tensors}, state)
@@ -159,13 +161,21 @@ class Engine:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Engine:
         """The engine of the copy of our module: a state of its own, and the same programs."""
-        made = copy.copy(self)
+        made = object.__new__(Engine)
+        vars(made).update(vars(self))
         memo[id(self)] = made
         made.module = copy.deepcopy(self.module, memo)
         made.state = copy.deepcopy(self.state, memo)
         made.programs, made._codes = list(self.programs), {}
         made._derived, made._underived = set(self._derived), dict(self._underived)
         return made
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Raises `ShardError`: programs are not pickled."""
+        raise ShardError(
+            f"a partitioned {type(self.module).__name__} cannot be pickled, as by torch.save: save "
+            "its state_dict(), and load that into one that sd.torch.partition returns"
+        )
 
     def _trained(self, tensors: Mapping[str, Tensor]) -> list[str]:
         """Those of the tensors whose gradients may be asked for after a call."""
@@ -188,7 +198,7 @@ class Engine:
         if trained:
             try:
                 return self._deriving(parts, trained, state, foreseen)
-            except ShardError as error:
+            except Exception as error:  # the user's forward may raise any
                 error.__cause__ = None  # whose frames have tensors
                 self._underived[state, tuple(trained)] = error.with_traceback(None)
         return self._new(parts, state, foreseen, derives=False)
@@ -514,12 +524,15 @@ class _Run:
     drawn: Sequence[Tensor]
     deriving: Callable[[frozenset[str], Foreseen], ModuleProgram] | None = None
     """Finds the program that derives, which is compiled when gradients are first wanted."""
+    is_spent: bool = False
+    """Whether what is saved may have been overwritten."""
 
     def run(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
         """The results, the gradients, and what is saved; what the module writes is written."""
         engine, flat, part = self.engine, self.program.flat, self.program.part
         results = self._results(self.program, tensors)
-        engine.state.update(dict(zip(flat.updated, part.chosen(results, UPDATED), strict=True)))
+        updated = dict(zip(flat.updated, part.chosen(results, UPDATED), strict=True))
+        engine.state.update(updated, flat.exchanged)
         for name, value in zip(flat.written, part.chosen(results, WRITTEN), strict=True):
             engine.write(self.given.tensors[name], value)
         kinds = (OUTPUT, LOSS, ATTRIBUTE), (GRADIENT,), (SAVED,)
@@ -600,19 +613,49 @@ class _Differentiated(torch.autograd.Function):  # type: ignore[misc]
         return tuple(found)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *gradients: Any) -> Any:
         """Of the call nothing, and of each tensor the gradient if it has one."""
         call: _Run = ctx.call
         own = call.program.flat.state
         names = [*own, *call.given.tensors]
-        tensors, saved = ctx.saved_tensors[: len(names)], ctx.saved_tensors[len(names) :]
-        found, scales = call.gradients(tensors, saved, gradients), call.engine.scales(own)
-        for name, each in found.items():
-            if scales.get(name, 1.0) != 1.0:
-                local_of(each).mul_(scales[name])  # nothing else has it yet
+        held = ctx.saved_tensors  # a checkpoint around gives them once
+        tensors, saved = held[: len(names)], held[len(names) :]
+        if call.is_spent:
+            raise ShardError(
+                f"backward of {call.program.flat.name} has failed before: call it anew"
+            )
+        if torch._C._autograd._get_current_graph_task_keep_graph():
+            saved = [each.clone() for each in saved]  # the program writes to these
+        else:
+            call.is_spent = True
+        with torch.no_grad():
+            found, scales = call.gradients(tensors, saved, gradients), call.engine.scales(own)
+            for name, each in found.items():
+                if scales.get(name, 1.0) != 1.0:
+                    local_of(each).mul_(scales[name])  # nothing else has it yet
         pairs = zip(names, tensors, strict=True)
-        return (None, *(_like(tensor, found.get(name)) for name, tensor in pairs))
+        derived = [_like(tensor, found.get(name)) for name, tensor in pairs]
+        if torch.is_grad_enabled():  # with create_graph=True
+            return _Once.apply(call.program.flat.name, len(derived), *derived, *tensors)
+        return (None, *derived)
+
+
+class _Once(torch.autograd.Function):  # type: ignore[misc]
+    """Gradients that cannot be differentiated: they depend on tensors, and not as constants do."""
+
+    @staticmethod
+    def forward(ctx: Any, name: str, count: int, *tensors: Any) -> Any:
+        """Of the call nothing, and the gradients, which come first among the tensors."""
+        ctx.name = name
+        return (None, *(each if each is None else each.detach() for each in tensors[:count]))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        """Raises `ShardError`."""
+        raise ShardError(
+            f"gradients of {ctx.name} are differentiated (create_graph=True), and its program has "
+            "no second derivatives: leave the penalty out, or call the module itself for it"
+        )
 
 
 def _like(tensor: Tensor, gradient: Any) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import importlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -155,19 +155,22 @@ class HeldState:
                 "module changed in place, to_empty and what sets its parameters"
             )
 
-    def update(self, values: Mapping[str, Tensor]) -> None:
-        """Set tensors to values, on ranks DTensors; a buffer may get another shape or type."""
+    def update(self, values: Mapping[str, Tensor], exchanged: Container[str]) -> None:
+        """Set tensors to values, on ranks DTensors; some buffers are `exchanged` for them."""
         tensors = self.tensors if values else {}
         with torch.no_grad():
             for name, value in values.items():
                 own = tensors[name]
-                if (own.shape, own.dtype) != (value.shape, value.dtype):
+                is_distributed = self._ranks is not None and self._ranks.is_distributed(own)
+                if name in exchanged or (own.shape, own.dtype) != (value.shape, value.dtype):
+                    if is_distributed:
+                        value = value.redistribute(own.device_mesh, own.placements)
                     owner, _, key = name.rpartition(".")
                     self._module.get_submodule(owner)._buffers[key] = value
                 elif self._ranks is None:
-                    tensors[name].copy_(value)
+                    own.copy_(value)
                 else:
-                    self._ranks.write(tensors[name], value)
+                    self._ranks.write(own, value)
 
     def state_dict(self, full: bool) -> dict[str, Tensor]:
         """The module's state; of ranks DTensors unless `full`, which all of them must ask for."""
@@ -205,9 +208,9 @@ class HeldState:
     def _differences(self, given: Iterable[str]) -> tuple[list[str], list[str]]:
         """The names that are missing, and those that are unknown."""
         names, aliases = set(given), self._aliases
-        own = {name for name in self._saved if name not in names}
+        own = [name for name in self._saved if name not in names]
         others = {aliases[name] for name in names if name in aliases}
-        missing = sorted(name for name in own if aliases[name] not in others)
+        missing = [name for name in own if aliases[name] not in others]
         return missing, sorted(names - set(aliases))
 
     def _check(self, given: Iterable[str]) -> None:

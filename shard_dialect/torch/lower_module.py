@@ -13,16 +13,17 @@ from shard_dialect.ir.building.build import annotate
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.function import boundary, functions_of, name_of, returns_of, set_boundary
 from shard_dialect.ir.grids import write_grid
-from shard_dialect.ir.mesh.attributes import SHARDING
+from shard_dialect.ir.mesh.attributes import DONATED, SHARDING
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import body
 from shard_dialect.model import Grid, Sharding
 from shard_dialect.search.auto import AutoOptions, auto
+from shard_dialect.torch.ambient_state import traced_alone
 from shard_dialect.torch.graph.decisions import UNKNOWN, Foreseen
 from shard_dialect.torch.graph.decompositions import instead_of
 from shard_dialect.torch.graph.flat_module import GRADIENT, FlatModule
-from shard_dialect.torch.graph.forward_and_backward import COTANGENT, Part, split
+from shard_dialect.torch.graph.forward_and_backward import COTANGENT, SAVED, Part, split
 from shard_dialect.torch.graph.import_graph import RefusedOp, marks_of, stablehlo_text
 from shard_dialect.torch.graph.random_draws import Rng
 from shard_dialect.torch.graph.split_merged_dims import split_merged_dims
@@ -64,6 +65,12 @@ class Backward:
         found = _named(self.text, placed, self.part)
         with found.context, ir.Location.unknown():
             _annotate(found.operation, placed, self.part, self.marks)
+            function = entry_of(found.operation)
+            entries = boundary(function, "arg_attrs")
+            for name, entry in zip(self.part.names, entries, strict=True):
+                if name.startswith(SAVED):
+                    entry[DONATED] = ir.UnitAttr.get()
+            set_boundary(function, "arg_attrs", entries)
         return LoweredModule(found, placed, self.part, saved=saved)
 
 
@@ -154,7 +161,7 @@ def lower_module(
     rules = [] if isinstance(plan, AutoOptions) else rules_of(plan, grid)
     placed = PlacedModule.of(flat, rules, grid, may_miss, arguments)
     marker = Marker(placed)
-    (part, text), *rest = _stablehlo_texts(flat, marker)
+    (part, text), *rest = traced_alone(module, lambda: _stablehlo_texts(flat, marker))
     placed.check_results(flat.result_names)
     found = _named(text, placed, part)
     with found.context, ir.Location.unknown():

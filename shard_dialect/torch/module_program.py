@@ -94,7 +94,13 @@ class ModuleProgram:
         grid = self.derivative.placed.grid
         saved = {each.name: each.sharding for each in self.results if each.name in self.propagated}
         placed |= {name: placements_of(each, grid) for name, each in self.propagated.items()}
-        return ModuleProgram.of(self.derivative.lowered(placed, saved), {})
+        found = ModuleProgram.of(self.derivative.lowered(placed, saved), {})
+        if on_ranks():
+            given = {each.name: number for number, each in enumerate(found.arguments)}
+            named = enumerate(each.name for each in self.results)
+            pairs = {number: given[name] for number, name in named if name.startswith(SAVED)}
+            self.compiled.hand_over(found.compiled, pairs)
+        return found
 
     def takes(self, arguments: Leaves, state: State | None, shapes: bool) -> bool:
         """Whether it is for such arguments; without `shapes`, ones of other shapes, too.

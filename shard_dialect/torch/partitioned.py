@@ -73,6 +73,11 @@ class Partitioned(torch.nn.Module):  # type: ignore[misc]
     def _run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         return self._engine(args, kwargs)
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """By the classes that ours is made of, which `copy` and `pickle` find by their names."""
+        _, _, *rest = super().__reduce_ex__(protocol)
+        return _new, type(self).__bases__, *rest
+
     @property
     def compiled(self) -> CompiledProgram:
         """The program of the shapes of `partition`: its report, its text in each form, checks."""
@@ -106,6 +111,11 @@ class Partitioned(torch.nn.Module):  # type: ignore[misc]
         Each rank reads the slices that it holds. Raises `ShardError` as `load_state_dict` does.
         """
         self._engine.state.load_safetensors(path)
+
+
+def _new(kind: Any, module_class: Any) -> Any:
+    made = class_of(kind, module_class)
+    return made.__new__(made)
 
 
 @functools.cache

@@ -20,9 +20,11 @@ from torch.distributed.checkpoint.state_dict import get_model_state_dict, set_mo
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.utils.checkpoint import checkpoint
 
 import shard_dialect as sd
 from shard_dialect.errors import ShardError
+from shard_dialect.runtime.executable import Memory
 from tests.torch import in_place_on_ranks
 from tests.torch.drawn_modules import draw
 from tests.torch.models import BATCH, assert_close, make
@@ -297,6 +299,52 @@ def sizes(mesh: Any) -> None:
                 torch.testing.assert_close(*pair)
 
 
+def saved_memory(mesh: Any) -> None:
+    """The backward program computes where tensors were saved, unless somebody still needs them."""
+    torch.manual_seed(3)
+    layers = (torch.nn.Linear(16, 16), torch.nn.LayerNorm(16), torch.nn.GELU())
+    own = torch.nn.Sequential(*(copy.deepcopy(each) for _ in range(3) for each in layers))
+    x = torch.randn(8, 16)
+    f = sd.torch.partition(own, (x,), {"input": BATCH, "*.weight": [R, Shard(0)]}, mesh)
+    found, at = [], Memory.at
+    Memory.at = lambda *args: found.append(at(*args)) or found[-1]
+
+    def once(module: Any) -> None:
+        module(x).square().mean().backward()
+
+    def twice(module: Any) -> None:
+        y = module(x)
+        y.mean().backward(retain_graph=True)
+        once(module)
+        y.square().mean().backward()
+
+    def together(module: Any) -> None:
+        (module(x).mean() + 2 * module(2 * x).square().mean()).backward()
+
+    def in_another_order(module: Any) -> None:
+        first, second = module(x), module(3 * x)
+        first.mean().backward()
+        dropped = module(4 * x)
+        second.square().mean().backward()
+        del dropped
+
+    def elsewhere(module: Any) -> None:
+        with torch.autograd.graph.save_on_cpu():
+            once(module)
+
+    def again(module: Any) -> None:
+        checkpoint(module, x, use_reentrant=False).square().mean().backward()
+
+    for step in (once, once, twice, together, in_another_order, elsewhere, again, once):
+        for each in (f, own):
+            each.zero_grad()
+            step(each)
+        expected = {name: each.grad for name, each in own.named_parameters()}
+        assert_close({name: full(each.grad) for name, each in f.named_parameters()}, expected)
+    assert any(each is not None for each in found), "runs have found all where they take it"
+    Memory.at = at
+
+
 CHECKS: dict[str, Callable[[Any], None]] = {
     **{name: lambda mesh, name=name: models(mesh, name) for name in ("llama", "gpt2", "bert")},
     "vit": lambda mesh: models(mesh, "vit"),
@@ -312,6 +360,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "complex_numbers": complex_numbers,
     "decisions": decisions,
     "sizes": sizes,
+    "saved_memory": saved_memory,
     **in_place_on_ranks.CHECKS,
 }
 

@@ -4,7 +4,8 @@
     ... last use of %a                       ->   ...
     %b = memref.alloc() : memref<32xf32>          %b = memref.view %arena[0][]
 
-The caller passes the arena.
+The caller passes the arena. Arguments that it has donated are in it when a run starts: buffers take
+their places after their last use.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.diagnostics import location_text
 from shard_dialect.ir.function import boundary, set_boundary
+from shard_dialect.ir.mesh.attributes import DONATED
 from shard_dialect.ir.numbered_function import itemsize
 from shard_dialect.ir.walk import body, operations
 
@@ -46,6 +48,8 @@ class Arena:
 
     bytes: int
     buffers: tuple[Buffer, ...]
+    donated: tuple[tuple[int, int], ...]
+    """The numbers of the donated arguments, and where each of them is."""
 
 
 def use_arena(function: ir.Operation) -> Arena:
@@ -65,8 +69,8 @@ def use_arena(function: ir.Operation) -> Arena:
             offsets[each] = arena.allocate(spans[each].size)
     buffers = tuple(
         Buffer(
-            str(span.alloc.results[0].type).removeprefix("memref<").removesuffix(">"),
-            location_text(span.alloc.location),
+            str(span.value.type).removeprefix("memref<").removesuffix(">"),
+            location_text(span.value.location),
             offsets[number],
             span.size,
             span.first,
@@ -74,21 +78,33 @@ def use_arena(function: ir.Operation) -> Arena:
         )
         for number, span in enumerate(spans)
     )
+    donated = tuple(
+        (ir.BlockArgument(span.value).arg_number, offsets[number])
+        for number, span in enumerate(spans)
+        if isinstance(span.value.owner, ir.Block)
+    )
     memory = _add_argument(function, arena.size)
     for number, span in enumerate(spans):
-        with ir.InsertionPoint(span.alloc), span.alloc.location:
+        with _right_before(span.value), span.value.location:
             offset = build.index(offsets[number])
-            type_ = span.alloc.results[0].type
-            view = build.create("memref.view", [type_], [memory, offset])
-        span.alloc.results[0].replace_all_uses_with(view.results[0])
-        for op in (*span.deallocs, span.alloc):
+            view = build.create("memref.view", [span.value.type], [memory, offset])
+        span.value.replace_all_uses_with(view.results[0])
+        for op in span.replaced:
             op.erase()
-    return Arena(arena.size, buffers)
+    return Arena(arena.size, buffers, donated)
+
+
+def _right_before(value: ir.Value) -> ir.InsertionPoint:
+    if isinstance(value.owner, ir.Block):
+        return ir.InsertionPoint.at_block_begin(value.owner)
+    return ir.InsertionPoint(value.owner)
 
 
 def _add_argument(function: ir.Operation, size: int) -> ir.Value:
     type_ = ir.MemRefType.get([size], ir.IntegerType.get_signless(8))
     entries = [*boundary(function, "arg_attrs"), {}]
+    for entry in entries:
+        entry.pop(DONATED, None)  # LLVM does not know it
     function_type = function.attributes["function_type"].value
     argument = body(function).add_argument(type_, function.location)
     new_type = ir.FunctionType.get([*function_type.inputs, type_], function_type.results)
@@ -104,23 +120,32 @@ class _Span:
     Starts are even and ends odd: two buffers of one op are needed at the same time.
     """
 
-    alloc: ir.Operation
-    deallocs: tuple[ir.Operation, ...]
+    value: ir.Value
+    replaced: tuple[ir.Operation, ...]
+    """The ops that allocate and free it."""
     size: int
     first: int
     last: int
 
 
 def _spans(function: ir.Operation) -> list[_Span]:
+    """Of the donated arguments those first that are used last: space behind them is free first."""
     ops = operations(body(function))
-    uses: list[list[int]] = []
-    deallocs: list[list[ir.Operation]] = []
-    owners: dict[ir.Value, list[int]] = {}
-    allocs: list[ir.Operation] = []
+    donated = [
+        argument
+        for argument, entry in zip(
+            body(function).arguments, boundary(function, "arg_attrs"), strict=True
+        )
+        if DONATED in entry and _is_plain(argument.type)
+    ]
+    values: list[ir.Value] = [*donated]
+    uses: list[list[int]] = [[] for _ in values]
+    deallocs: list[list[ir.Operation]] = [[] for _ in values]
+    owners: dict[ir.Value, list[int]] = {each: [number] for number, each in enumerate(values)}
     for position, op in enumerate(ops):
-        if op.name == "memref.alloc" and _is_plain(op):
-            owners[op.results[0]] = [len(allocs)]
-            allocs.append(op)
+        if op.name == "memref.alloc" and not op.operands and _is_plain(op.results[0].type):
+            owners[op.results[0]] = [len(values)]
+            values.append(op.results[0])
             uses.append([])
             deallocs.append([])
             continue
@@ -136,11 +161,17 @@ def _spans(function: ir.Operation) -> list[_Span]:
             # long as it is used.
             if touched and not isinstance(result.type, ir.FloatType):
                 owners[result] = sorted(touched)
-    return [
-        _Span(alloc, tuple(freed), _bytes(alloc), min(used) * 2, max(used) * 2 + 1)
-        for alloc, freed, used in zip(allocs, deallocs, uses, strict=True)
-        if used and len(freed) == 1 and freed[0].operands[0] == alloc.results[0]
+    found = [
+        _Span(value, (*freed, value.owner), _bytes(value.type), min(used) * 2, max(used) * 2 + 1)
+        for value, freed, used in list(zip(values, deallocs, uses, strict=True))[len(donated) :]
+        if used and len(freed) == 1 and freed[0].operands[0] == value
     ]
+    given = [
+        _Span(value, (), _bytes(value.type), -1, max(used) * 2 + 1)
+        for value, used in zip(donated, uses, strict=False)
+        if used
+    ]
+    return [*sorted(given, key=lambda each: -each.last), *found]
 
 
 def _values(op: ir.Operation) -> list[ir.Value]:
@@ -153,14 +184,12 @@ def _values(op: ir.Operation) -> list[ir.Value]:
     return values
 
 
-def _is_plain(op: ir.Operation) -> bool:
-    type_ = op.results[0].type
-    is_known = type_.has_static_shape and not len(op.operands)
-    return is_known and has_numpy_type(type_.element_type) and "strided" not in str(type_)
+def _is_plain(type_: ir.Type) -> bool:
+    is_known = type_.has_static_shape and has_numpy_type(type_.element_type)
+    return is_known and "strided" not in str(type_)
 
 
-def _bytes(op: ir.Operation) -> int:
-    type_ = op.results[0].type
+def _bytes(type_: ir.Type) -> int:
     size = prod(type_.shape) * itemsize(type_.element_type)
     return -(-max(size, 1) // ALIGNMENT) * ALIGNMENT
 

@@ -165,6 +165,8 @@ class Code:
     """The size in bytes of its arena."""
     names: tuple[str, ...]
     """The names of our functions that it calls."""
+    donated: tuple[tuple[int, int], ...]
+    """The arguments that are in the arena when a run starts, and where, in bytes."""
 
     @property
     def symbol(self) -> str:
@@ -250,7 +252,7 @@ def to_llvm(parsed: ir.Module, entry: str) -> Code:
                     op.location,
                     f"'{op.name}' op cannot be run: there is no lowering to LLVM for it",
                 )
-        return Code(program, loops.arena.bytes, names)
+        return Code(program, loops.arena.bytes, names, loops.arena.donated)
 
 
 def opt_level() -> int:

@@ -465,7 +465,19 @@ def _stacked(data: Any, dtype: Any) -> Tensor:
     return torch.as_tensor(data).detach().to(dtype).reshape(())  # torch's, for one element only
 
 
+def _set_data(own: Tensor, value: Tensor) -> None:
+    """As a write, which a trace sees: it is the same for who has no other view of the tensor."""
+    if own.grad_fn is not None or (own.shape, own.dtype) != (value.shape, value.dtype):
+        raise ShardError(
+            f"forward sets the data of a tensor of shape {list(own.shape)}, which is no parameter, "
+            f"buffer or argument, or sets it to another shape or type ({list(value.shape)}, "
+            f"{value.dtype}): use another tensor"
+        )
+    own.detach().copy_(value.detach())
+
+
 _OURS: Mapping[Any, Callable[..., Any]] = {
+    torch.Tensor.data.__set__: _set_data,
     torch.linalg.lstsq: _least_squares,
     torch.tensor: _made_of(torch.tensor),
     torch.as_tensor: _made_of(torch.as_tensor),

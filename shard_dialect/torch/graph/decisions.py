@@ -129,7 +129,7 @@ class Deciding(TorchDispatchMode):  # type: ignore[misc]
             self._strays |= seen is not None and seen != self.path[number]
         else:
             self.path.append(self._foresee(number, seen, guess))
-        self.values.append(value)
+        self.values.append(value.clone())  # what it was then: a flag may be set in that branch
         found = int(self.path[number])
         self.decisions.append(Decision(found, _line_of_user()))
         if key is not None:

@@ -74,6 +74,8 @@ class FlatModule:
     """What it decides by elements."""
     updated: Sequence[str] = ()
     """The parameters and buffers that a call changes, as the running mean of a batch norm."""
+    exchanged: Set[str] = frozenset()
+    """The buffers that a call sets to other tensors, or registers, and does not write to."""
     written: Sequence[str] = ()
     """The arguments that a call writes to."""
     attributes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -93,6 +95,7 @@ class FlatModule:
 
     def __post_init__(self) -> None:
         self.name = type(self.module).__name__
+        refuse_lazy(self.module)
         self.state = state_of(self.module)
 
     @classmethod
@@ -150,7 +153,8 @@ class FlatModule:
             return found
         found, values = found
         for (name, key), each in zip(self.kept, values, strict=True):
-            vars(module.get_submodule(name))[key] = each
+            own = module.get_submodule(name)
+            (own._buffers if _joined(name, key) in self.exchanged else vars(own))[key] = each
         return found
 
     @property
@@ -222,15 +226,21 @@ class FlatModule:
         ):
             average_from_the_first(self.module)
             before = attribute_tensors(self.module)
+            registered = _registered(self.module)
             found = self.module(*args, **kwargs)
             if self.loss is not None:
                 found = self.loss(found, *targets)
-            held = {**state, **_held_now(self.module, state)}
+            now = _held_now(self.module, state)
+            self.exchanged = {name for name, each in now.items() if each is not used[name]}
+            held = {**state, **now}
             after = [*(held[name] for name in self.state), *given]
             computed.end(after)
             self.result = Leaves.of(found, LOSS if self.loss else OUTPUT)
             refuse_odd(self.result)
-            set_ = attribute_tensors(self.module)
+            _refuse_exchanged(registered, _registered(self.module))
+            new = _new_buffers(self.module, state)
+            self.exchanged |= {_joined(*key) for key in new}
+            set_ = {**attribute_tensors(self.module), **new}
             self.kept = [key for key, each in set_.items() if before.get(key) is not each]
             if self.kept:
                 values, structure = pytree.tree_flatten((found, [set_[key] for key in self.kept]))
@@ -324,6 +334,13 @@ def state_of(module: Any) -> dict[str, Tensor]:
     return {**dict(module.named_parameters()), **buffers}
 
 
+def refuse_lazy(module: Any) -> None:
+    """Raise `ShardError` for a tensor whose shape is known after a first call, as LazyLinear's."""
+    for name, each in state_of(module).items():
+        if torch.nn.parameter.is_lazy(each):
+            raise ShardError("has no shape yet: call the module itself once before", name)
+
+
 @contextmanager
 def _cast_in_tables() -> Iterator[None]:
     """Within a `with` block, `module.to(dtype)` puts values in the places of parameters.
@@ -354,6 +371,43 @@ def attribute_tensors(module: Any) -> dict[tuple[str, str], Tensor]:
         for name, each in module.named_modules()
         for key, value in vars(each).items()
         if isinstance(value, torch.Tensor)
+    }
+
+
+def _joined(name: str, key: str) -> str:
+    return f"{name}.{key}" if name else key
+
+
+def _registered(module: Any) -> dict[str, Any]:
+    """By name, the modules, parameters and buffers of a module."""
+    return {
+        _joined(name, key): value
+        for name, each in module.named_modules()
+        for table in (each._modules, each._parameters, each._buffers)
+        for key, value in table.items()
+        if value is not None
+    }
+
+
+def _refuse_exchanged(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    """Raise if a call has made parameters or modules, or has removed some, or buffers."""
+    for name in dict.fromkeys((*before, *after)):
+        old, new = before.get(name), after.get(name)
+        kind = torch.nn.Module, torch.nn.Parameter
+        if old is not new and (new is None or isinstance(old, kind) or isinstance(new, kind)):
+            raise ShardError(
+                f"forward makes, exchanges or removes {name}: do so outside, or call the module "
+                "itself once before; write to a parameter that is there within torch.no_grad()"
+            )
+
+
+def _new_buffers(module: Any, state: Mapping[str, Tensor]) -> dict[tuple[str, str], Tensor]:
+    """The buffers that a call has registered."""
+    return {
+        (name, key): value
+        for name, each in module.named_modules()
+        for key, value in each._buffers.items()
+        if value is not None and _joined(name, key) not in state
     }
 
 
@@ -390,7 +444,7 @@ def attributes_kept(module: Any, computed: Computed) -> Iterator[dict[str, dict[
                 kept = _tensors_in(contents.get(key))  # an LSTM's list of its parameters
                 is_cache = key in contents and computed.fills(name, key, contents[key], value)
                 if key not in _TABLES and not is_cache and _tensors_in(value) > kept:
-                    found = f"{name}.{key}" if name else key
+                    found = _joined(name, key)
                 elif key not in _TABLES and is_plain(value):
                     changed.setdefault(name, {})[key] = copy.deepcopy(value)
             vars(each).clear()
@@ -494,7 +548,7 @@ _TABLES = ("_parameters", "_buffers")
 
 def _is_held(key: str, value: Any) -> bool:
     """Whether an attribute is a collection whose items a trace may exchange."""
-    return type(value) in (list, dict) and key != "_modules"
+    return type(value) in (list, dict)
 
 
 def _tensors_in(value: Any) -> int:

@@ -219,23 +219,29 @@ def draws_of(graph: Any) -> list[Draw]:
 
 @contextmanager
 def refusing_replays() -> Iterator[Callable[[], bool]]:
-    """Within a `with` block, notice whether torch's generator is set back, as to recompute."""
-    own, resets = torch.set_rng_state, []
+    """Within a `with` block, notice whether torch's generator is set, as to recompute."""
+    names = "set_rng_state", "manual_seed", "seed"
+    own, sets = {name: getattr(torch, name) for name in names}, list[str]()
 
-    def noticed(state: Tensor) -> None:
-        resets.append(state)
-        own(state)
+    def noticing(name: str) -> Callable[..., Any]:
+        def noticed(*args: Any) -> Any:
+            sets.append(name)
+            return own[name](*args)
 
-    torch.set_rng_state = noticed
+        return noticed
+
+    for name in names:
+        setattr(torch, name, noticing(name))
     try:
-        yield lambda: bool(resets)
+        yield lambda: bool(sets)
     finally:
-        torch.set_rng_state = own
+        for name in names:
+            setattr(torch, name, own[name])
 
 
 def refuse_replays() -> ShardError:
     """The error for a module that draws the same numbers twice."""
     return ShardError(
-        "the module draws random numbers where it is computed again (activation checkpointing): "
-        "leave the checkpointing out, or set the dropout to 0"
+        "the module draws random numbers, and sets torch's generator (activation checkpointing, "
+        "fork_rng, manual_seed): leave that out, or set the dropout to 0"
     )

@@ -14,6 +14,7 @@ A mark is an op that returns its operand. It becomes the annotation of that valu
 
 from __future__ import annotations
 
+import dis
 import sys
 import traceback
 import warnings
@@ -135,7 +136,7 @@ def _without_caches(flat: FlatModule, examples: Sequence[Tensor]) -> Any:
     items = derived_items(flat.module)
     if not items:
         return None
-    with without_items(flat.module, items), suppress(ShardError):
+    with without_items(flat.module, items), suppress(Exception):
         graph = _first(flat, examples)
         return graph if items.keys() <= flat.cached else None
     return None
@@ -146,7 +147,7 @@ def _first(flat: FlatModule, examples: Sequence[Tensor]) -> Any:
 
     The first leaves branches by elements out; some modules only run in the second way.
     """
-    found: ShardError | None = None
+    found: Exception | None = None
     for is_compiled in (True, False):
         foreseen, failed = flat.foreseen, list[Exception]()
         while True:
@@ -171,7 +172,6 @@ def _first(flat: FlatModule, examples: Sequence[Tensor]) -> Any:
                 error = failed[0]
                 if found is None or isinstance(error, _BY_ELEMENTS):
                     found = _untraceable(error)
-                    found.__cause__ = error
                 break
             drop_scalars(graph.graph)
             _raise_in_calls(graph.graph)
@@ -198,14 +198,29 @@ _BY_ELEMENTS = (GuardOnDataDependentSymNode, DataDependentOutputException)
 """torch's errors for branches and sizes by elements."""
 
 
-def _untraceable(error: Exception) -> ShardError:
+def _untraceable(error: Exception) -> Exception:
+    """The error itself if the module raises it, and else ours."""
+    if _is_raised_by_user(error):
+        return error
+    message = f"cannot trace the module: {first_line_of(error)}"
     if isinstance(error, _BY_ELEMENTS):
-        return ShardError(
+        message = (
             "the module takes a size, or a number, from the elements of a tensor, and a program "
-            "has the same ops at each call: keep all elements, or compute it outside",
-            _raised_at(error),
+            "has the same ops at each call: keep all elements, or compute it outside"
         )
-    return ShardError(f"cannot trace the module: {first_line_of(error)}", _raised_at(error))
+    found = ShardError(message, _raised_at(error))
+    found.__cause__ = error
+    return found
+
+
+def _is_raised_by_user(error: Exception) -> bool:
+    """Whether it comes from a statement, `raise` or `assert`, of code outside of torch."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    if place is None or not is_of_user(place.tb_frame.f_code.co_filename):
+        return False
+    return place.tb_frame.f_code.co_code[place.tb_lasti] == dis.opmap["RAISE_VARARGS"]
 
 
 @contextmanager

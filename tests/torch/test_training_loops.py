@@ -1,0 +1,286 @@
+"""What users do around a module in a training loop, and what its forward does beside its result."""
+
+import copy
+import io
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.utils.checkpoint import checkpoint
+
+import shard_dialect as sd
+from shard_dialect.errors import ShardError
+from tests.torch.models import assert_close
+
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
+MESH = sd.Grid("mesh", (2, 2), axes=("dp", "tp"))
+CALLS = 0
+NUMPYS = np.random.default_rng(0)
+
+
+class Net(nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 16, bias=False), nn.Linear(16, 8)
+        self.norm = nn.BatchNorm1d(16)
+        self.register_buffer("seen", torch.zeros(8))
+        self.register_buffer("is_set", torch.tensor(False))
+        self.register_buffer("empty", None)
+
+    def forward(self, x: Any) -> Any:
+        return self.down(torch.tanh(self.norm(self.up(x))))
+
+
+def batch(seed: int = 0) -> Any:
+    return torch.randn(8, 8, generator=torch.Generator().manual_seed(seed))
+
+
+def partitioned(own: nn.Module) -> Any:
+    return sd.torch.partition(own, (batch(),), {"tp": fully_shard}, MESH, rng="torch")
+
+
+def trained(module: nn.Module) -> list[Any]:
+    """Three steps, and what they have computed."""
+    optimizer = torch.optim.SGD(module.parameters(), 0.1)
+    found = []
+    for step in range(3):
+        x = batch(step).requires_grad_()
+        optimizer.zero_grad()
+        y = module(x)
+        y.square().mean().backward()
+        optimizer.step()
+        found += [y.detach(), x.grad]
+    return found
+
+
+def assert_trains_equally(own: nn.Module) -> None:
+    f = partitioned(own)
+    for a, b in zip(trained(f), trained(own), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5)
+    assert_close(f.state_dict(), own.state_dict())
+
+
+def with_forward(forward: Callable[[Any, Any], Any]) -> Any:
+    torch.manual_seed(0)
+    return type("Net", (Net,), {"forward": forward})()
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_checkpoint_around_the_module(reentrant: bool) -> None:
+    own = Net().eval()
+    f = partitioned(own)
+    for each in (f, own):
+        x = batch().requires_grad_()
+        checkpoint(each, x, use_reentrant=reentrant).square().sum().backward()
+    grads = {name: each.grad for name, each in own.named_parameters()}
+    assert_close({name: each.grad for name, each in f.named_parameters()}, grads)
+
+
+def test_second_derivatives_are_refused_and_not_left_out() -> None:
+    """As those of a gradient penalty, beside a loss that has first ones."""
+    f = partitioned(Net().eval())
+    x = batch().requires_grad_()
+    y = f(x)
+    (gradient,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    loss = y.mean() + (gradient.norm() - 1).square()
+    with pytest.raises(ShardError, match="no second derivatives"):
+        loss.backward()
+    own = Net().eval()
+    own.load_state_dict(f.state_dict())
+    torch.testing.assert_close(gradient, torch.autograd.grad(own(x).sum(), x)[0])
+
+
+def test_its_own_exception_is_raised_and_training_goes_on() -> None:
+    class OwnError(Exception):
+        pass
+
+    def forward(self: Any, x: Any) -> Any:
+        if x.shape[0] == 4:
+            raise OwnError("four")
+        return Net.forward(self, x)
+
+    own = with_forward(forward)
+    f = partitioned(own)
+    for each in (f, own):
+        trained(each)
+        with pytest.raises(OwnError, match="four"):
+            each(batch()[:4])
+    assert_trains_equally(own)
+
+
+def drawn(self: Any, x: Any) -> Any:
+    return self.down(self.up(x)) * random.random()
+
+
+def drawn_by_numpy(self: Any, x: Any) -> Any:
+    return self.down(self.up(x)) * float(NUMPYS.random())
+
+
+def drawn_as_numpy(self: Any, x: Any) -> Any:
+    return self.down(self.up(x)) + torch.from_numpy(np.random.rand(8).astype("f"))
+
+
+def counted(self: Any, x: Any) -> Any:
+    global CALLS
+    CALLS += 1
+    return self.down(self.up(x)) * CALLS
+
+
+def seeded(self: Any, x: Any) -> Any:
+    torch.manual_seed(0)
+    return self.down(self.up(x)) * torch.rand(8)
+
+
+def exchanged(self: Any, x: Any) -> Any:
+    self.up.weight = nn.Parameter(self.up.weight.detach() / 2)
+    return Net.forward(self, x)
+
+
+def made(self: Any, x: Any) -> Any:
+    if not hasattr(self, "last"):
+        self.last = nn.Linear(8, 8)
+    return self.last(Net.forward(self, x))
+
+
+def made_parameter(self: Any, x: Any) -> Any:
+    if not hasattr(self, "scale"):
+        self.scale = nn.Parameter(torch.ones(8))
+    return Net.forward(self, x) * self.scale
+
+
+def removed(self: Any, x: Any) -> Any:
+    self.seen = None
+    return Net.forward(self, x)
+
+
+@pytest.mark.parametrize(
+    ("forward", "message"),
+    [
+        (drawn, r"changes random\.Random in each call.*draw by torch\.rand"),
+        (drawn_by_numpy, r"changes numpy\.random.*Generator in each call"),
+        (drawn_as_numpy, r"changes numpy\.random.*RandomState in each call"),
+        (counted, "changes CALLS in each call.*keep that in an attribute"),
+        (seeded, "sets torch's generator"),
+        (exchanged, r"makes, exchanges or removes up\.weight"),
+        (made, "makes, exchanges or removes last"),
+        (made_parameter, "makes, exchanges or removes scale"),
+        (removed, "makes, exchanges or removes seen"),
+    ],
+    ids=lambda each: getattr(each, "__name__", ""),
+)
+def test_what_a_program_would_do_once_is_refused(forward: Any, message: str) -> None:
+    own = with_forward(forward)
+    names = list(own.state_dict())
+    with pytest.raises(ShardError, match=message):
+        partitioned(own)
+    assert list(own.state_dict()) == names
+    assert isinstance(own.up.weight, nn.Parameter)
+    own(batch())  # runs as before
+
+
+def test_a_flag_that_forward_sets_once_around_it_is_no_error() -> None:
+    told: list[int] = []
+
+    def forward(self: Any, x: Any) -> Any:
+        if not told:
+            told.append(1)
+        return Net.forward(self, x)
+
+    assert_trains_equally(with_forward(forward))
+
+
+def clamped(self: Any, x: Any) -> Any:
+    self.up.weight.data.clamp_(-0.1, 0.1)
+    return Net.forward(self, x)
+
+
+def data_set(self: Any, x: Any) -> Any:
+    self.up.weight.data = self.up.weight.data / self.up.weight.data.norm()
+    self.seen.data = x.detach().mean(0)
+    return Net.forward(self, x)
+
+
+def set_by_the_first(self: Any, x: Any) -> Any:
+    if not self.is_set:
+        self.seen.copy_(x.detach().mean(0))
+        self.is_set.fill_(True)
+    return Net.forward(self, x - self.seen)
+
+
+def registered_by_the_first(self: Any, x: Any) -> Any:
+    if not hasattr(self, "first"):
+        self.register_buffer("first", x.detach().mean(0))
+    return Net.forward(self, x - self.first)
+
+
+def filled_by_the_first(self: Any, x: Any) -> Any:
+    if self.empty is None:
+        self.empty = x.detach().mean(0)
+    return Net.forward(self, x - self.empty)
+
+
+@pytest.mark.parametrize(
+    "forward", [clamped, data_set, set_by_the_first, registered_by_the_first, filled_by_the_first]
+)
+def test_what_forward_writes_to_its_state(forward: Any) -> None:
+    assert_trains_equally(with_forward(forward))
+
+
+def test_data_of_values_inside_are_set_where_nothing_is_derived() -> None:
+    """In torch, what was saved for the gradients before still has the old data."""
+
+    def forward(self: Any, x: Any) -> Any:
+        y = self.up(x)
+        y.data = y.data * 2
+        return self.down(y)
+
+    own = with_forward(forward)
+    f = partitioned(own)
+    torch.testing.assert_close(f(batch()), own(batch()))
+    with pytest.raises(ShardError, match="sets the data of a tensor of shape"):
+        f(batch()).sum().backward()
+
+
+def test_a_buffer_that_is_exchanged_leaves_the_old_tensor_as_it_was() -> None:
+    def forward(self: Any, x: Any) -> Any:
+        self.seen = 0.9 * self.seen + 0.1 * x.detach().mean(0)
+        return Net.forward(self, x)
+
+    own = with_forward(forward)
+    f = partitioned(own)
+    for each in (f, own):
+        before = each.seen
+        each(batch())
+        assert not before.any()
+        assert each.seen.any()
+    torch.testing.assert_close(f.seen, own.seen)
+
+
+def test_lazy_modules_are_refused_before_they_have_shapes() -> None:
+    module = nn.Sequential(nn.LazyLinear(4), nn.ReLU())
+    with pytest.raises(ShardError, match="call the module itself once before"):
+        partitioned(module)
+    module(batch())
+    assert_trains_equally(module)
+
+
+def test_pickling_is_refused_and_copies_are_not() -> None:
+    f = partitioned(Net().eval())
+    with pytest.raises(ShardError, match=r"save its state_dict\(\)"):
+        torch.save(f, io.BytesIO())
+    other = copy.deepcopy(f)
+    assert type(other) is type(f)
+    torch.testing.assert_close(other(batch()), f(batch()))
+
+
+def test_missing_names_are_in_torchs_order() -> None:
+    own = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 4))
+    f = partitioned(own)
+    some = {"2.weight": own[2].weight, "other": torch.zeros(1)}
+    assert f.load_state_dict(some, strict=False) == own.load_state_dict(some, strict=False)
