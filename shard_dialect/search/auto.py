@@ -386,8 +386,8 @@ def _free(module: ir.Operation, entry: str) -> frozenset[int]:
 
 
 def _with_grid(text: str, module: ir.Module, options: AutoOptions) -> str:
-    """The module's text, with the grid that is asked for."""
-    grids = grids_of(module.operation)
+    """The module's text, with the grid that is asked for. One without axes is none."""
+    grids = {name: each for name, each in grids_of(module.operation).items() if each.shape}
     if options.grid is None or grids:
         if options.grid is not None and all(each.shape != options.grid for each in grids.values()):
             (first, *_) = grids.values()

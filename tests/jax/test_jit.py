@@ -293,3 +293,22 @@ def test_a_fourier_transform_of_what_has_another_layout(mesh: Mesh) -> None:
     split = [NamedSharding(mesh, spec) for spec in (P(None, "b", None, "a"), P("a"))]
     found = sd.jax.jit(transformed, in_shardings=split)(image, kernel)
     np.testing.assert_allclose(found, transformed(image, kernel), rtol=1e-4, atol=1e-3)
+
+
+NARROW = ["float8_e4m3fn", "float8_e5m2", "float8_e4m3b11fnuz", "float8_e3m4", "float4_e2m1fn"]
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_floats_of_few_bits(name: str, mesh: Mesh) -> None:
+    """Those with which networks are trained, and quantized."""
+
+    def scaled(x: Any, w: Any) -> Any:
+        y = x.astype(jnp.float32) @ w.astype(jnp.float32)
+        return (y / 16).astype(x.dtype), x[::-1], x + x, w.T
+
+    x, w = (jnp.asarray(np.arange(64).reshape(8, 8) % 3).astype(name) for _ in range(2))
+    given = NamedSharding(mesh, P("a")), NamedSharding(mesh, P(None, "b"))
+    actual = sd.jax.jit(scaled, in_shardings=given)(x, w)
+    for a, b in zip(actual, scaled(x, w), strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a.astype(np.float32), b.astype(np.float32))
