@@ -57,6 +57,8 @@ class FoundShardings:
             raise ShardError("sd.AUTO finds shardings on a mesh: give jit one, by mesh=")
         if refused := sorted(_REFUSED & options.keys()):
             raise ShardError(f"in_shardings=sd.AUTO goes with no {' and '.join(refused)}")
+        if in_shardings.grid is not None or in_shardings.devices is not None:
+            raise ShardError("mesh= says which devices there are: give sd.AutoOptions no others")
         names = tuple(map(str, mesh.axis_names))
         self._function, self._mesh, self._jit_options = on_mesh(function, mesh), mesh, options
         self._is_proven = prove

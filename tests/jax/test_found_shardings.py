@@ -65,6 +65,8 @@ def test_what_is_refused(mesh: Mesh) -> None:
         jitted.jit(layer, in_shardings=sd.AUTO)
     with pytest.raises(sd.ShardError, match="goes with no out_shardings and static_argnums"):
         jitted.jit(layer, mesh=mesh, in_shardings=sd.AUTO, out_shardings=None, static_argnums=1)
+    with pytest.raises(sd.ShardError, match="mesh= says which devices there are"):
+        jitted.jit(layer, mesh=mesh, in_shardings=sd.AutoOptions(devices=8))
     tight = sd.AutoOptions(memory_limit=10, seconds=0.1)
     with pytest.raises(sd.ShardError, match="takes 10 bytes on a device"):
         jitted.jit(layer, mesh=mesh, in_shardings=tight)(*arguments())
