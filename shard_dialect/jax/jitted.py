@@ -144,9 +144,8 @@ class FoundShardings:
             with make_context():
                 return partition_read(Source.of(text).parse(), module)
 
-        jitted = jax_of_user().jit(
-            self._function, keep_unused=True, **shardings, **self._jit_options
-        )
+        options = {**self._jit_options, **shardings, "keep_unused": True}
+        jitted = jax_of_user().jit(self._function, **options)
         return _partitioned(jitted, Proven(partition) if self._is_proven else partition)
 
     def _shardings(self, result: AutoResult, results: Any, tree: Any) -> tuple[Any, Any]:
@@ -210,6 +209,8 @@ def jit(
     """
     if function is None:
         return partial(jit, mesh=mesh, prove=prove, **options)
+    if mesh is not None and not isinstance(mesh, jax_of_user().sharding.Mesh):
+        raise ShardError(f"mesh is {mesh!r}: give a jax.sharding.Mesh, which has devices")
     found = options.get("in_shardings")
     if isinstance(found, AutoOptions):
         return FoundShardings(function, mesh, prove, **options)

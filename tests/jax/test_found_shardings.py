@@ -161,6 +161,14 @@ def test_results_of_a_step_are_arguments_of_the_next(mesh: Mesh) -> None:
     np.testing.assert_array_equal(tight(columns), x * 2)
 
 
+def test_it_is_lowered_as_other_functions_are(mesh: Mesh) -> None:
+    """With the options of `jit`, also those that the search sets itself."""
+    module = sd.jax.lower(times, X, X, mesh=mesh, in_shardings=FEW)
+    assert sd.report(module).devices == 4
+    kept = jitted.jit(times, mesh=mesh, in_shardings=FEW, keep_unused=True)
+    np.testing.assert_array_equal(kept(X, X), X * X)
+
+
 def test_keyword_arguments_are_refused(mesh: Mesh) -> None:
     with pytest.raises(sd.ShardError, match=r"no keyword arguments \(factor\)"):
         jitted.jit(times, mesh=mesh, in_shardings=FEW)(X, factor=2.0)

@@ -3,7 +3,7 @@
 import copy
 import warnings
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import jax
@@ -173,6 +173,25 @@ def test_a_partition_spec_needs_a_mesh() -> None:
     for jit in (jax.jit, sd.jax.jit):
         with pytest.raises(RuntimeError, match="requires a non-empty mesh"):
             jit(two_layers, in_shardings=SPECS)(X, W)
+
+
+@pytest.mark.parametrize("other", [3, "a", sd.Grid("g", (4, 2), axes=("a", "b"))])
+def test_what_is_no_mesh_is_refused(other: Any, mesh: Mesh) -> None:
+    for each in (other, mesh.abstract_mesh):
+        with pytest.raises(ShardError, match=r"mesh is .*: give a jax\.sharding\.Mesh"):
+            sd.jax.jit(two_layers, mesh=each)
+    with pytest.raises(ShardError, match="is no jitted function"):
+        sd.jax.prove_partition(two_layers, X, W)
+
+
+def test_what_is_no_function_is_refused_as_by_jax(mesh: Mesh) -> None:
+    def generated(x: Any) -> Any:
+        yield x
+
+    for each, message in ((3, "Expected a callable"), (generated, "generator function")):
+        for jit in (jax.jit, partial(sd.jax.jit, mesh=mesh)):
+            with pytest.raises(TypeError, match=message):
+                jit(each)(X)
 
 
 def test_what_jax_has_exported_is_read(mesh: Mesh, tmp_path: Any) -> None:
