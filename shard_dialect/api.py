@@ -96,7 +96,7 @@ def parse(source: str | Path, context: ir.Context | None = None) -> ir.Module:
     Raises `ShardError` for a syntax or verification error, with its line and column.
     """
     given: object = source
-    if not isinstance(given, str | bytes | Path):
+    if not isinstance(given, str | Path):
         cls = type(given)
         raise ShardError(
             f"sd.parse takes a text or a pathlib.Path, not a {cls.__module__}.{cls.__qualname__}"
@@ -169,7 +169,7 @@ def report(
     entry: str | None = None,
     *,
     suggest: bool = False,
-    suggest_seconds: float = SECONDS,
+    suggest_seconds: float | None = None,
     device_model: str | DeviceModel = DEVICE_MODEL,
     allocator: Allocator = "unfused",
     measured: str | Path | None = None,
@@ -179,12 +179,14 @@ def report(
 
     `module` may be in any form, and is not changed. `entry` is as for `communication`. With
     `suggest`, the report has for each collective the change of one annotation that removes it;
-    the passes run once for each change that is tried, for up to `suggest_seconds`. `device_model`
-    names what prices communication, or a file (docs/device-models.md). `allocator` is how memory is
-    counted: each op's result by itself, the `arena` of our own code, or as `xla` fuses ops.
-    `measured` is a trace that `shard-run --profile` wrote. With `prove` the report has a `proof`,
-    as `sd.prove` gives it. Raises `ShardError` where `run` would.
+    the passes run once for each change that is tried, for up to `suggest_seconds`, of which there
+    are 30. `device_model` names what prices communication, or a file (docs/device-models.md).
+    `allocator` is how memory is counted: each op's result by itself, the `arena` of our own code,
+    or as `xla` fuses ops. `measured` is a trace that `shard-run --profile` wrote. With `prove` the
+    report has a `proof`, as `sd.prove` gives it. Raises `ShardError` where `run` would.
     """
+    if suggest_seconds is not None and not suggest:
+        raise ShardError("suggest_seconds is of no use here: it is for suggest=True")
     module = _ready(module)
     with module.context, _file_locations(module), listening() as heard:
         copy = ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
@@ -193,7 +195,7 @@ def report(
             copy,
             entry,
             suggest=suggest,
-            suggest_seconds=suggest_seconds,
+            suggest_seconds=SECONDS if suggest_seconds is None else suggest_seconds,
             device_model=device_model,
             allocator=allocator,
             measured=None if measured is None else str(measured),
@@ -208,6 +210,7 @@ def what_if(
     *questions: str,
     entry: str | None = None,
     device_model: str | DeviceModel = DEVICE_MODEL,
+    allocator: Allocator = "unfused",
 ) -> Comparison:
     """Return what other shardings would change: `sd.what_if(module, "w1=[[], [model]]")`.
 
@@ -216,7 +219,9 @@ def what_if(
     """
     module = _ready(module)
     with module.context, _file_locations(module):
-        return comparison.what_if(module, questions, entry, device_model=device_model)
+        return comparison.what_if(
+            module, questions, entry, device_model=device_model, allocator=allocator
+        )
 
 
 def explain(report: ProgramReport | ir.Module, what: str) -> str:
@@ -250,7 +255,7 @@ def auto(
     objective: Objective | str = "time",
     memory_limit: int | str | None = None,
     device_model: str | DeviceModel = DEVICE_MODEL,
-    seconds: float = 60.0,
+    seconds: float | None = None,
     plans: int | None = None,
     entry: str | None = None,
 ) -> AutoResult:
@@ -259,7 +264,7 @@ def auto(
     The result has a new `module` with annotations, and what it costs each device. `grid` is the
     shape of the devices, for a module without one; with `devices`, their number, the shape is
     searched for, too. `memory_limit` is the bytes of a device, or a text such as `16GiB`.
-    The search takes at most `seconds`, or with `plans` as long as it takes to try so many, and
+    The search takes at most `seconds` (60), or with `plans` as long as it takes to try so many, and
     Ctrl-C ends it with the best so far. `device_model` is as for `report`. Raises `ShardError` if
     no sharding fits the limit.
     """

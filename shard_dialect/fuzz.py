@@ -31,7 +31,7 @@ from pathlib import Path
 from tabulate import tabulate
 
 from shard_dialect import __version__, plugins
-from shard_dialect.cli.flags import Parser, add_debug, seed
+from shard_dialect.cli.flags import Parser, add_debug, seconds_above_0, seed
 from shard_dialect.cli.printing import guarded, write_output
 from shard_dialect.errors import MissingExtra, ShardError, cannot, did_you_mean, say, shown
 
@@ -372,7 +372,9 @@ def _parser() -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--seconds", type=float, default=60, metavar="N", help="for how long")
+    parser.add_argument(
+        "--seconds", type=seconds_above_0, default=60, metavar="N", help="for how long"
+    )
     parser.add_argument(
         "--programs", type=int, default=math.inf, metavar="N", help="no more than so many"
     )
@@ -395,7 +397,11 @@ def _parser() -> Parser:
     )
     parser.add_argument("--output", default="fuzz-failures", metavar="DIR", help="where files go")
     parser.add_argument(
-        "--timeout", type=float, default=60, metavar="N", help="seconds that a program may take"
+        "--timeout",
+        type=seconds_above_0,
+        default=60,
+        metavar="N",
+        help="seconds that a program may take",
     )
     plugins.add_argument(parser)
     add_debug(parser)

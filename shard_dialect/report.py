@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 
 _NEEDS = {"suggest_seconds": ("suggest",), "backend": ("measure",), "devices": ("measure",)}
 """The options that an option is for."""
+_PRICES = {"device_model": "h100", "allocator": "unfused"}
+"""The options that say how costs are counted, and what they are if they are not given."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -119,10 +121,12 @@ def _check(options: argparse.Namespace) -> None:
     given = [flag for flag in alone if getattr(options, flag)]
     if given and given != ["suggest"]:
         others = ["trace", "explorer_data", "measured", "explain", "prove"]
-        others += ["html", "json"] if {"show", "measure"} & {*given} else []
+        others += ["html", "json", *_PRICES] if {"show", "measure"} & {*given} else []
+        others += ["entry"] if "measure" in given else []
         given += [flag for flag in others if getattr(options, flag) not in (None, False)]
-    if options.explain is not None and (options.json or options.prove):
-        given = ["json" if options.json else "prove", "explain"]
+    unheard = ["json", "prove", *(["suggest"] if options.html is None else [])]
+    if options.explain is not None and (flags := [each for each in unheard if vars(options)[each]]):
+        given = [flags[0], "explain"]
     if options.explorer_data is not None and options.allocator == "arena":
         given = ["explorer_data", "allocator=arena"]  # its buffers are not those of single ops
     if options.measure is not None and options.input != STDIN:
@@ -130,6 +134,8 @@ def _check(options: argparse.Namespace) -> None:
     if len(given) > 1:
         first, second = (f"--{flag.replace('_', '-')}" for flag in given[:2])
         raise ShardError(f"{first} is given together with {second}: use one of them")
+    for flag, usual in _PRICES.items():
+        setattr(options, flag, getattr(options, flag) or usual)
     for written in (options.output, options.trace, options.html, options.measure):
         if written not in (STDOUT, None):
             Output(written).check((options.input, *plugins.files(options.load_plugin)))
@@ -158,7 +164,11 @@ def _report(options: argparse.Namespace) -> ProgramReport | Comparison:
             choose_entry(module.operation, options.entry)
         if options.what_if:
             return what_if(
-                module, options.what_if, options.entry, device_model=options.device_model
+                module,
+                options.what_if,
+                options.entry,
+                device_model=options.device_model,
+                allocator=options.allocator,
             )
         unsharded = _unsharded(source, module, options.entry) if options.prove else None
         report = report_on(
@@ -319,7 +329,6 @@ def _parser() -> Parser:
 
     parser.add_argument(
         "--device-model",
-        default="h100",
         metavar="NAME",
         help=f"what prices communication: {', '.join(device_model_names())}, or a file.toml "
         "(default: h100)",
@@ -327,7 +336,6 @@ def _parser() -> Parser:
     parser.add_argument(
         "--allocator",
         choices=("unfused", "arena", "xla"),
-        default="unfused",
         help="how memory is counted: each op's result by itself (default), the arena of our own "
         "code, to the byte, or fused as XLA does",
     )

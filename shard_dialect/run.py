@@ -61,6 +61,9 @@ def _main(arguments: Sequence[str] | None) -> int:
     if options.torch_compile and options.compiler != "torch":
         raise ShardError("--torch-compile is for --compiler=torch")
     check_needed(options, _NEEDS)
+    if options.seed is not None and options.inputs is not None:
+        raise ShardError("--seed is given together with --inputs, which are not drawn")
+    options.seed = options.seed or 0
     rank = launched_by(BACKENDS.get(options.backend, ()))
     output = _output(options.outputs) if options.outputs else None
     try:
@@ -81,7 +84,14 @@ def _main(arguments: Sequence[str] | None) -> int:
 
 
 def _output(path: str) -> Output | OutputFolder:
-    return OutputFolder(path) if path.endswith(os.sep) else Output(path)
+    if path.endswith(os.sep):
+        return OutputFolder(path)
+    if os.path.splitext(path)[1] not in ("", ".npz"):
+        raise ShardError(
+            f"--outputs={path}: outputs are written as a file whose name ends in .npz, or with a "
+            "slash behind the name as a folder of a file a rank"
+        )
+    return Output(path)
 
 
 def _read(options: argparse.Namespace) -> list[str]:
@@ -151,7 +161,7 @@ def _parser() -> Parser:
         metavar="2x4",
         help="shape of a grid that leaves sizes open (default: as many devices as ranks)",
     )
-    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="seed of random inputs")
+    parser.add_argument("--seed", type=seed, metavar="N", help="seed of random inputs (default: 0)")
     parser.add_argument(
         "--inputs",
         type=_file,

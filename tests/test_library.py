@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -156,6 +157,38 @@ def test_what_cannot_be_scattered_or_gathered_is_refused() -> None:
         sd.gather([X, X, X], [["x"]], grid)
     with pytest.raises(ShardError, match=r"the shard of device 0 has shape \[2, 1\]"):
         sd.gather([np.zeros((2, 1)), np.zeros((3, 1))], [["x"]], grid)
+    for other in (np.zeros((2, 1)), np.zeros(2, np.int32)):
+        with pytest.raises(ShardError, match=r"the shard of device 1 is an array of \w+ of \d dim"):
+            sd.gather([np.zeros(2), other], [["x"]], grid)
+    with pytest.raises(ShardError, match=r"a masked array .* take its \.filled"):
+        sd.scatter(np.ma.masked_array(X, mask=X > 3), [["x"]], grid)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.bool_, np.complex64, "bfloat16", "int4"])
+@pytest.mark.parametrize("split", [[[], []], [["x"], []], [[], ["y"]], [["y"], []]])
+def test_replicas_that_disagree_are_refused(split: Any, dtype: Any) -> None:
+    grid = sd.Grid("g", (2, 2), axes=("x", "y"))
+    whole = np.arange(12).reshape(4, 3).astype(np.dtype(getattr(ml_dtypes, str(dtype), dtype)))
+    shards = sd.scatter(whole, split, grid)
+    np.testing.assert_array_equal(sd.gather(shards, split, grid), whole)
+    place = shards[3].ndim * (0,)
+    shards[3][place] = ~shards[3][place] if dtype is np.bool_ else shards[3][place] + 1
+    with pytest.raises(ShardError, match=r"devices \d and 3 have the same shard, but .* at \[0, 0"):
+        sd.gather(shards, split, grid)
+    if dtype is np.float32:
+        for each in shards:
+            each[:] = np.nan
+        assert np.isnan(sd.gather(shards, split, grid)).all()
+
+
+def test_options_of_no_use_are_refused() -> None:
+    module = sd.parse(PRODUCT)
+    with pytest.raises(ShardError, match="it is for suggest=True"):
+        sd.report(module, suggest_seconds=3)
+    with pytest.raises(ShardError, match="plans is given together with seconds"):
+        sd.auto(module, plans=3, seconds=60)
+    with pytest.raises(ShardError, match=r"sd\.parse takes a text or a pathlib\.Path"):
+        sd.parse(PRODUCT.encode())  # type: ignore[arg-type]
 
 
 def test_a_module_that_is_made_in_python() -> None:

@@ -36,8 +36,21 @@ _DTYPES: dict[str, np.dtype[np.generic]] = {
     "index": np.dtype(np.int64),
     "complex<f32>": np.dtype(np.complex64),
     "complex<f64>": np.dtype(np.complex128),
+    "f4E2M1FN": np.dtype(ml_dtypes.float4_e2m1fn),
+    "f6E2M3FN": np.dtype(ml_dtypes.float6_e2m3fn),
+    "f6E3M2FN": np.dtype(ml_dtypes.float6_e3m2fn),
+    "f8E3M4": np.dtype(ml_dtypes.float8_e3m4),
+    "f8E4M3": np.dtype(ml_dtypes.float8_e4m3),
+    "f8E4M3B11FNUZ": np.dtype(ml_dtypes.float8_e4m3b11fnuz),
+    "f8E4M3FN": np.dtype(ml_dtypes.float8_e4m3fn),
+    "f8E4M3FNUZ": np.dtype(ml_dtypes.float8_e4m3fnuz),
+    "f8E5M2": np.dtype(ml_dtypes.float8_e5m2),
+    "f8E5M2FNUZ": np.dtype(ml_dtypes.float8_e5m2fnuz),
+    "f8E8M0FNU": np.dtype(ml_dtypes.float8_e8m0fnu),
 }
 KNOWN_DTYPES = frozenset(_DTYPES.values())
+NARROW_FLOATS = frozenset(name for name in _DTYPES if name.startswith(("f4", "f6", "f8")))
+"""Types that our own code only moves: LLVM has no arithmetic on them, XLA has."""
 
 
 SUB_BYTE_DTYPES = [_DTYPES[name] for name in ("i2", "i4", "ui2", "ui4")]

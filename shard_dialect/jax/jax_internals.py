@@ -72,7 +72,8 @@ def on_mesh(function: Callable[..., Any], mesh: Any) -> Callable[..., Any]:
     arrays tell already. It is made once for a function, so that JAX's caches know it again.
     """
     jax = jax_of_user()
-    if mesh is None or set(mesh.axis_types) != {jax.sharding.AxisType.Auto}:
+    is_function = callable(function) and not inspect.isgeneratorfunction(function)  # or an error
+    if mesh is None or not is_function or set(mesh.axis_types) != {jax.sharding.AxisType.Auto}:
         return function
     made: dict[Any, Callable[..., Any]] = {}
     if isinstance(function, FunctionType):

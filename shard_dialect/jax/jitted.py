@@ -21,6 +21,7 @@ from shard_dialect.backends.xla.jax_functions import jax_of_user
 from shard_dialect.errors import ShardError, cannot, first_line_of
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
+from shard_dialect.ir.function import BOUNDARY, functions_of
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import walk
 from shard_dialect.jax.jax_internals import Partition, on_mesh, partitioned_by, pjit_of_jax
@@ -56,6 +57,8 @@ class FoundShardings:
             raise ShardError("sd.AUTO finds shardings on a mesh: give jit one, by mesh=")
         if refused := sorted(_REFUSED & options.keys()):
             raise ShardError(f"in_shardings=sd.AUTO goes with no {' and '.join(refused)}")
+        if in_shardings.grid is not None or in_shardings.devices is not None:
+            raise ShardError("mesh= says which devices there are: give sd.AutoOptions no others")
         names = tuple(map(str, mesh.axis_names))
         self._function, self._mesh, self._jit_options = on_mesh(function, mesh), mesh, options
         self._is_proven = prove
@@ -65,9 +68,15 @@ class FoundShardings:
         self._known: dict[Any, _Known] = {}
         update_wrapper(self, function, updated=())
 
-    def __call__(self, *arguments: Any) -> Any:
-        """The results, as arrays on the mesh's devices."""
-        return self._of(arguments).jitted(*arguments)
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """The results. Arrays that lie elsewhere, as those of a step before, are moved first."""
+        if keywords:
+            raise ShardError(
+                f"in_shardings=sd.AUTO goes with no keyword arguments ({', '.join(keywords)}): "
+                "give them by position"
+            )
+        known = self._of(arguments)
+        return known.jitted(*jax_of_user().tree.map(_placed, arguments, known.shardings[0]))
 
     def __copy__(self) -> FoundShardings:
         return self
@@ -101,28 +110,42 @@ class FoundShardings:
     def _of(self, arguments: tuple[Any, ...]) -> _Known:
         jax = jax_of_user()
         leaves, tree = jax.tree.flatten(arguments)
-        key = tree, tuple((jax.numpy.shape(each), jax.numpy.result_type(each)) for each in leaves)
+        types = tuple(map(jax.typeof, leaves))
+        key = tree, types
         if key not in self._known:
-            lowered = jax.jit(self._function, keep_unused=True).lower(*arguments)
+            shapes = [
+                jax.ShapeDtypeStruct(each.shape, each.dtype, weak_type=each.weak_type)
+                for each in types
+            ]
+            jitted = jax.jit(self._function, keep_unused=True)
+            lowered = jitted.lower(*jax.tree.unflatten(tree, shapes))
             module = read_module(lowered.compiler_ir("stablehlo"))
+            body = _body(module)
             with module.context:
                 result = auto(module, self._options, "main")
             shardings = self._shardings(result, jax.tree.structure(lowered.out_info), tree)
-            self._known[key] = _Known(result, shardings, self._jitted(result.module, *shardings))
+            self._known[key] = _Known(
+                result, shardings, self._jitted(body, result.module, *shardings)
+            )
         return self._known[key]
 
-    def _jitted(self, annotated: ir.Module, of_arguments: Any, of_results: Any) -> Any:
-        """The function by the annotated module, in which shardings inside were found, too."""
+    def _jitted(self, body: str, annotated: ir.Module, of_arguments: Any, of_results: Any) -> Any:
+        """The function by the annotated module, in which shardings inside were found, too.
+
+        What JAX makes of the function, its gradient or what it is under other settings, is another
+        module, of which those at the boundary alone are known.
+        """
         shardings = {"in_shardings": of_arguments, "out_shardings": of_results}
         text = annotated.operation.get_asm(print_generic_op_form=True, enable_debug_info=True)
 
         def partition(module: Any) -> Any:
+            if _body(read_module(module)) != body:
+                return partition_module(module)
             with make_context():
                 return partition_read(Source.of(text).parse(), module)
 
-        jitted = jax_of_user().jit(
-            self._function, keep_unused=True, **shardings, **self._jit_options
-        )
+        options = {**self._jit_options, **shardings, "keep_unused": True}
+        jitted = jax_of_user().jit(self._function, **options)
         return _partitioned(jitted, Proven(partition) if self._is_proven else partition)
 
     def _shardings(self, result: AutoResult, results: Any, tree: Any) -> tuple[Any, Any]:
@@ -140,6 +163,28 @@ class FoundShardings:
         of_arguments = [named(number) for number in range(tree.num_leaves)]
         of_results = [named(tree.num_leaves + number) for number in range(results.num_leaves)]
         return jax.tree.unflatten(tree, of_arguments), jax.tree.unflatten(results, of_results)
+
+
+def _placed(argument: Any, sharding: Any) -> Any:
+    """An argument, moved if it is an array that JAX would refuse for its sharding."""
+    jax = jax_of_user()
+    if sharding is None or not isinstance(argument, jax.Array):
+        return argument
+    if isinstance(argument, jax.core.Tracer) or not argument.committed:
+        return argument
+    is_there = argument.sharding.is_equivalent_to(sharding, argument.ndim)
+    return argument if is_there else jax.device_put(argument, sharding)
+
+
+def _body(module: ir.Module) -> str:
+    """What the functions of a module compute, without meshes and the shardings of boundaries."""
+    copy = module.operation.clone()
+    functions = functions_of(copy)
+    for function in functions:
+        for key in BOUNDARY:
+            if key in function.attributes:
+                del function.attributes[key]
+    return "".join(each.get_asm(print_generic_op_form=True) for each in functions)
 
 
 _PROVEN = Proven(partition_module)
@@ -164,6 +209,8 @@ def jit(
     """
     if function is None:
         return partial(jit, mesh=mesh, prove=prove, **options)
+    if mesh is not None and not isinstance(mesh, jax_of_user().sharding.Mesh):
+        raise ShardError(f"mesh is {mesh!r}: give a jax.sharding.Mesh, which has devices")
     found = options.get("in_shardings")
     if isinstance(found, AutoOptions):
         return FoundShardings(function, mesh, prove, **options)

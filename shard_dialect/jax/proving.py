@@ -68,6 +68,8 @@ def prove_partition(function: Any, *arguments: Any) -> Proof:
     arguments, beside the function that it wraps, on one device. Raises `ShardError` where XLA
     partitions nothing.
     """
+    if not isinstance(function, jax.stages.Wrapped):
+        raise ShardError(f"{function!r} is no jitted function: give what jax.jit returns")
     lowered = function.lower(*arguments)
     whole = read_module(lowered.compiler_ir("stablehlo"))
     own = read_module(xla_partition(lowered))

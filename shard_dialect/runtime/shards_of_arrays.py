@@ -22,6 +22,8 @@ from shard_dialect.model.sharding import Shape
 def to_numpy(array: Any) -> Array:
     """The elements of an array of any framework, or of nested lists of numbers."""
     torch = sys.modules.get("torch")
+    if isinstance(array, np.ma.MaskedArray):
+        raise ShardError("a masked array has no values where it is masked: take its .filled(...)")
     if torch is None or not isinstance(array, torch.Tensor):
         return np.asarray(array)
     tensor = array.detach().cpu()
@@ -85,19 +87,28 @@ def scatter(array: Any, sharding: Sharding | SplitAxes, grid: Grid) -> list[Arra
 def gather(shards: Sequence[Any], sharding: Sharding | SplitAxes, grid: Grid) -> Array:
     """Return the array whose shards these are, by rank; the inverse of `scatter`.
 
-    Raises `ShardError` for too few shards, or shards of sizes that do not fit each other.
+    Raises `ShardError` for too few shards, for shards whose sizes or types do not fit each other,
+    and for shards of the same elements whose values differ.
     """
     held = list(map(to_numpy, shards))
     if len(held) != grid.size:
         raise ShardError(
             f"{len(held)} shards for the {grid.size} devices of grid {as_symbol(grid.name)}"
         )
+    for rank, each in enumerate(held):
+        if (each.dtype, each.ndim) != (held[0].dtype, held[0].ndim):
+            raise ShardError(
+                f"the shard of device {rank} is an array of {each.dtype} of {each.ndim} "
+                f"dimensions, that of device 0 of {held[0].dtype} of {held[0].ndim}: they are "
+                "parts of one array"
+            )
     found = sharding_on(grid, sharding, held[0].ndim)
     _refuse_partial(found)
     halos = [found.halo(dim) for dim in range(found.rank)]
     own = [each[_without(halos, each.shape)] for each in held]
     shape = tuple(_size(own, found, dim, grid) for dim in range(found.rank))
     global_array = np.empty(shape, held[0].dtype)
+    firsts: dict[tuple[int, ...], int] = {}
     for rank, each in enumerate(own):
         part = found.shard(rank, shape, grid)
         if global_array[part].shape != each.shape:
@@ -105,8 +116,25 @@ def gather(shards: Sequence[Any], sharding: Sharding | SplitAxes, grid: Grid) ->
                 f"the shard of device {rank} has shape {list(each.shape)}: expected "
                 f"{list(global_array[part].shape)}, for a tensor of shape {list(shape)} as {found}"
             )
-        global_array[part] = each
+        first = firsts.setdefault(
+            tuple(grid.index_along(rank, axes) for axes in found.split_axes), rank
+        )
+        if first == rank:
+            global_array[part] = each
+        else:
+            _refuse_another(each, rank, own[first], first)
     return global_array
+
+
+def _refuse_another(shard: Array, rank: int, other: Array, first: int) -> None:
+    """Raise for a device that does not have the elements of its replica. NaN is NaN."""
+    differs = (shard != other) & ~((shard != shard) & (other != other))
+    if differs.any():
+        at = tuple(map(int, np.argwhere(differs)[0]))
+        raise ShardError(
+            f"devices {first} and {rank} have the same shard, but {other[at]} and {shard[at]} at "
+            f"{list(at)} of it: give shards that agree, or a grid of the devices to be believed"
+        )
 
 
 def _without(halos: Sequence[tuple[int, int]], shape: Shape) -> tuple[slice, ...]:

@@ -41,7 +41,8 @@ class AutoOptions:
     memory_limit: int | None = None
     """The bytes that a device has."""
     device_model: str | DeviceModel = "h100"
-    seconds: float = 60.0
+    seconds: float | None = None
+    """60 if not given, without `plans`."""
     plans: int | None = None
     """The number of plans to try, for as long as that takes: the result is then the same on any
     machine."""
@@ -59,9 +60,13 @@ class AutoOptions:
         if isinstance(limit, str):
             known = size_in_bytes(limit)
             raise ShardError(f"--auto: memory_limit={limit!r} is a text: write {known}, in bytes")
-        _seconds(str(self.seconds))
+        if self.seconds is not None:
+            _seconds(str(self.seconds))
         if self.plans is not None:
             _plans(str(self.plans))
+        for one, other in (("plans", "seconds"), ("grid", "devices")):
+            if getattr(self, one) is not None and getattr(self, other) is not None:
+                raise ShardError(f"--auto: {one} is given together with {other}: use one of them")
 
     @property
     def own_objective(self) -> OwnObjective:
@@ -77,7 +82,7 @@ class AutoOptions:
         >>> options.grid, options.objective, options.memory_limit
         ((2, 4), 'bytes', 17179869184)
         """
-        options, given = cls(), set[str]()
+        read: dict[str, Any] = {}
         for each in text.strip("{}").replace(",", " ").split():
             name, _, value = each.partition("=")
             if name not in _READERS:
@@ -86,15 +91,13 @@ class AutoOptions:
                 if name.isdecimal():
                     known += "; sizes of a grid are written 2x4"
                 raise ShardError(f"--auto has no option '{name}': expected {known}")
-            if name in given:
+            if name.replace("-", "_") in read:
                 raise ShardError(f"--auto: {name} is given twice")
-            given.add(name)
             try:
-                options = replace(options, **{name.replace("-", "_"): _READERS[name](value)})
+                read[name.replace("-", "_")] = _READERS[name](value)
             except ValueError:
                 raise ShardError(f"--auto: cannot read {name}={value}") from None
-        if {"plans", "seconds"} <= given:
-            raise ShardError("--auto: plans is given together with seconds: use one of them")
+        options = cls(**read)
         if "grid=auto" in text and options.devices is None:
             raise ShardError("--auto: grid=auto needs devices=N, the number of devices")
         return options
@@ -248,9 +251,12 @@ def auto(
         raise ShardError(
             f"function {as_symbol(name)} is partitioned already: there is nothing to find"
         )
-    budget = Budget(options.seconds if options.plans is None else inf, options.plans)
+    seconds = _SECONDS if options.seconds is None else options.seconds
+    budget = Budget(seconds if options.plans is None else inf, options.plans)
     shapes = [options.grid] if options.devices is None else grid_shapes(options.devices)
-    problems = [Problem.of(module, replace(options, grid=each), name) for each in shapes]
+    problems = [
+        Problem.of(module, replace(options, grid=each, devices=None), name) for each in shapes
+    ]
     best = _best_of(problems, budget)
     if best[0] is not None and best[0].score.excess and not budget.is_stopped:
         # Some values may be computed again instead: in the search's time once more.
@@ -291,6 +297,7 @@ def grid_shapes(devices: int) -> list[tuple[int, ...]]:
     return [(devices,), *pairs, *(triples if devices <= _MANY else [])]
 
 
+_SECONDS = 60.0
 _MANY = 16
 """The number of devices above which a grid has at most two axes."""
 
@@ -386,8 +393,8 @@ def _free(module: ir.Operation, entry: str) -> frozenset[int]:
 
 
 def _with_grid(text: str, module: ir.Module, options: AutoOptions) -> str:
-    """The module's text, with the grid that is asked for."""
-    grids = grids_of(module.operation)
+    """The module's text, with the grid that is asked for. One without axes is none."""
+    grids = {name: each for name, each in grids_of(module.operation).items() if each.shape}
     if options.grid is None or grids:
         if options.grid is not None and all(each.shape != options.grid for each in grids.values()):
             (first, *_) = grids.values()

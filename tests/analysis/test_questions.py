@@ -16,6 +16,9 @@ def test_what_if_and_compare_in_python() -> None:
     module = sd.parse(SLOW)
     found = sd.what_if(module, "gate=[[], [model]]", "up=[[], [model]]")
     assert found.after.bytes_moved < found.before.bytes_moved
+    fused = sd.what_if(module, "gate=[[], [model]]", allocator="xla")
+    assert fused.before.memory.peak == sd.report(module, allocator="xla").memory.peak
+    assert fused.before.memory.peak != found.before.memory.peak
     same = sd.compare(found.before, found.before)
     assert same.as_json()["change"] == dict.fromkeys(
         ("bytes", "memory", "flops", "repeated_flops", "seconds"), 0

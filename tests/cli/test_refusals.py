@@ -463,9 +463,26 @@ def test_every_program_says_the_same_of_a_file(
 
 
 def test_an_element_type_that_cannot_be_run_has_a_place(run: Program, tmp_path: Path) -> None:
-    file, type_ = tmp_path / "in.mlir", "tensor<8xf8E4M3FN>"
+    file, type_ = tmp_path / "in.mlir", "tensor<8xf80>"
     file.write_text(f"func.func @main(%x: {type_}) -> {type_} {{ return %x : {type_} }}")
-    assert_refused(run(file), f"{file}:1:1: error: cannot run on elements of type f8E4M3FN yet")
+    assert_refused(run(file), f"{file}:1:1: error: cannot run on elements of type f80 yet")
+
+
+def test_computing_with_narrow_floats_is_for_xla(run: Program, tmp_path: Path) -> None:
+    """What only moves them is run."""
+    file, type_ = tmp_path / "in.mlir", "tensor<8xf8E4M3FN>"
+    text = f"func.func @main(%x: {type_}) -> {type_} {{\n%y = stablehlo.add %x, %x : {type_}\n"
+    file.write_text(f"{text} return %y : {type_} }}")
+    assert_refused(run(file), f"{file}:2:6: error: elements of type f8E4M3FN are only moved by our")
+    file.write_text(f"{text} return %x : {type_} }}")
+    assert run(file).returncode == 0
+
+
+@pytest.mark.parametrize("flag", ["--device-model=h100", "--allocator=xla", "--entry=main"])
+def test_measuring_reads_no_program(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert import_module("shard_dialect.report").main(["--measure=a.toml", flag]) == 1
+    given = flag.partition("=")[0]
+    assert f"--measure is given together with {given}" in capsys.readouterr().err
 
 
 def test_types_that_are_nested_too_deep_are_refused_before_they_are_read(
@@ -485,14 +502,21 @@ def test_types_that_are_nested_too_deep_are_refused_before_they_are_read(
         ("opt", ["--spmd=device-model=h10"], "'device-model' is for objective=time"),
         ("opt", ["--auto=plans=2,plans=3"], "--auto: plans is given twice"),
         ("opt", ["--auto=plans=2,seconds=3"], "--auto: plans is given together with seconds"),
+        ("opt", ["--auto=grid=4,devices=8"], "--auto: grid is given together with devices"),
         ("opt", ["--mutate=x=[[0]]", "--mutate=x=[[]]"], "asked about before, by x=[[0]]"),
         ("opt", ["--specialize=grid=4"], "no grid can have the shape 4: there is @g(2)"),
         ("run", ["--reference=o.mlir"], "it is for --check, --bisect or --prove"),
         ("run", ["--reference-by=self"], "it is for --check or --bisect"),
         ("run", ["--inputs=a.npz", "--inputs", "b.npz"], "argument --inputs: is given twice"),
+        ("run", ["--inputs=a.npz", "--seed=0"], "--seed is given together with --inputs"),
+        ("run", ["--outputs=out.csv"], "--outputs=out.csv: outputs are written as a file whose"),
+        ("run", ["--outputs=out.safetensors"], "a file whose name ends in .npz, or with a slash"),
         ("report", ["--devices=2"], "--devices is of no use here: it is for --measure"),
         ("report", ["--suggest-seconds=2"], "it is for --suggest"),
+        ("report", ["--suggest", "--explain=x"], "--suggest is given together with --explain"),
+        ("fuzz", ["--seconds=0"], "argument --seconds: '0' is not a number above 0"),
         ("report", ["--show=x", "--json"], "--show is given together with --json"),
+        ("report", ["--show=x", "--allocator=unfused"], "--show is given together with --alloc"),
         ("report", ["--measure=m.toml"], "--measure reads no program: leave out"),
         ("report", ["--what-if=x=[[0]]", "--what-if=x=[[]]"], "asked about before, by x=[[0]]"),
     ],

@@ -3,7 +3,7 @@
 import copy
 import warnings
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import jax
@@ -175,6 +175,25 @@ def test_a_partition_spec_needs_a_mesh() -> None:
             jit(two_layers, in_shardings=SPECS)(X, W)
 
 
+@pytest.mark.parametrize("other", [3, "a", sd.Grid("g", (4, 2), axes=("a", "b"))])
+def test_what_is_no_mesh_is_refused(other: Any, mesh: Mesh) -> None:
+    for each in (other, mesh.abstract_mesh):
+        with pytest.raises(ShardError, match=r"mesh is .*: give a jax\.sharding\.Mesh"):
+            sd.jax.jit(two_layers, mesh=each)
+    with pytest.raises(ShardError, match="is no jitted function"):
+        sd.jax.prove_partition(two_layers, X, W)
+
+
+def test_what_is_no_function_is_refused_as_by_jax(mesh: Mesh) -> None:
+    def generated(x: Any) -> Any:
+        yield x
+
+    for each, message in ((3, "Expected a callable"), (generated, "generator function")):
+        for jit in (jax.jit, partial(sd.jax.jit, mesh=mesh)):
+            with pytest.raises(TypeError, match=message):
+                jit(each)(X)
+
+
 def test_what_jax_has_exported_is_read(mesh: Mesh, tmp_path: Any) -> None:
     named = NamedSharding(mesh, P("a"))
     exported = jax.export.export(jax.jit(jnp.cos, in_shardings=named))(X)
@@ -293,3 +312,22 @@ def test_a_fourier_transform_of_what_has_another_layout(mesh: Mesh) -> None:
     split = [NamedSharding(mesh, spec) for spec in (P(None, "b", None, "a"), P("a"))]
     found = sd.jax.jit(transformed, in_shardings=split)(image, kernel)
     np.testing.assert_allclose(found, transformed(image, kernel), rtol=1e-4, atol=1e-3)
+
+
+NARROW = ["float8_e4m3fn", "float8_e5m2", "float8_e4m3b11fnuz", "float8_e3m4", "float4_e2m1fn"]
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_floats_of_few_bits(name: str, mesh: Mesh) -> None:
+    """Those with which networks are trained, and quantized."""
+
+    def scaled(x: Any, w: Any) -> Any:
+        y = x.astype(jnp.float32) @ w.astype(jnp.float32)
+        return (y / 16).astype(x.dtype), x[::-1], x + x, w.T
+
+    x, w = (jnp.asarray(np.arange(64).reshape(8, 8) % 3).astype(name) for _ in range(2))
+    given = NamedSharding(mesh, P("a")), NamedSharding(mesh, P(None, "b"))
+    actual = sd.jax.jit(scaled, in_shardings=given)(x, w)
+    for a, b in zip(actual, scaled(x, w), strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a.astype(np.float32), b.astype(np.float32))

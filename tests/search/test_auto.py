@@ -194,6 +194,8 @@ def test_cheap_values_are_computed_again_where_nothing_else_fits() -> None:
         ({"memory_limit": "4KiB"}, "memory_limit='4KiB' is a text: write 4096, in bytes"),
         ({"seconds": 0}, "seconds=0 is no time"),
         ({"plans": -1}, "plans=-1 is no number of plans"),
+        ({"plans": 3, "seconds": 60}, "plans is given together with seconds"),
+        ({"grid": (2,), "devices": 2}, "grid is given together with devices"),
     ],
 )
 def test_options_that_are_none(options: dict[str, Any], message: str) -> None:

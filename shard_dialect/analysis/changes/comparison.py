@@ -12,7 +12,7 @@ from shard_dialect.abi.lowered_program import choose_entry
 from shard_dialect.analysis.changes.annotations import apply_edit
 from shard_dialect.analysis.changes.what_if_question import edits_for, read_each
 from shard_dialect.analysis.program_costs import micro, signed_micro
-from shard_dialect.analysis.program_report import DEVICE_MODEL, ProgramReport, report_on
+from shard_dialect.analysis.program_report import DEVICE_MODEL, Allocator, ProgramReport, report_on
 from shard_dialect.analysis.reasons.explained_passes import imported
 from shard_dialect.errors import as_symbol, of_option
 from shard_dialect.ir.bindings import ir
@@ -92,6 +92,7 @@ def what_if(
     entry: str | None = None,
     *,
     device_model: str | DeviceModel = DEVICE_MODEL,
+    allocator: Allocator = "unfused",
 ) -> Comparison:
     """Compare a module with itself, sharded otherwise as `questions` say: `w1=[[], [model]]`.
 
@@ -104,5 +105,8 @@ def what_if(
         with of_option(f"--what-if={text}"):
             for edit in edits_for(changed.operation, name, question):
                 apply_edit(changed.operation, edit)
-    before = report_on(imported(asm), name, device_model=device_model)
-    return Comparison(before, report_on(changed, name, device_model=device_model))
+    before, after = (
+        report_on(each, name, device_model=device_model, allocator=allocator)
+        for each in (imported(asm), changed)
+    )
+    return Comparison(before, after)

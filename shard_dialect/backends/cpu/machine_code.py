@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from shard_dialect.abi.lowered_program import Program, find_function
+from shard_dialect.abi.tensor_types import NARROW_FLOATS
 from shard_dialect.backends.cpu.arena import Arena, use_arena
 from shard_dialect.backends.cpu.convolutions import call_blas
 from shard_dialect.backends.cpu.elementary_functions import (
@@ -248,6 +249,13 @@ def to_llvm(parsed: ir.Module, entry: str) -> Code:
             raise from_mlir(error) from None
         for op in walk(module):
             if not op.name.startswith("llvm."):
+                types = {str(each.type) for each in (*op.operands, *op.results)}
+                if narrow := sorted(types & NARROW_FLOATS):
+                    raise error_at(
+                        op.location,
+                        f"elements of type {narrow[0]} are only moved by our own code: "
+                        "--backend=xla computes with them",
+                    )
                 raise error_at(
                     op.location,
                     f"'{op.name}' op cannot be run: there is no lowering to LLVM for it",
