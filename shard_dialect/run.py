@@ -69,6 +69,7 @@ def _main(arguments: Sequence[str] | None) -> int:
     try:
         if output:
             output.check(_read(options))
+            _check_name(options.outputs)
         if options.profile:
             Output(options.profile).check(_read(options))
     except ShardError:
@@ -84,14 +85,15 @@ def _main(arguments: Sequence[str] | None) -> int:
 
 
 def _output(path: str) -> Output | OutputFolder:
-    if path.endswith(os.sep):
-        return OutputFolder(path)
-    if os.path.splitext(path)[1] not in ("", ".npz"):
+    return OutputFolder(path) if path.endswith(os.sep) else Output(path)
+
+
+def _check_name(path: str) -> None:
+    if not path.endswith(os.sep) and os.path.splitext(path)[1] not in ("", ".npz"):
         raise ShardError(
             f"--outputs={path}: outputs are written as a file whose name ends in .npz, or with a "
             "slash behind the name as a folder of a file a rank"
         )
-    return Output(path)
 
 
 def _read(options: argparse.Namespace) -> list[str]:
