@@ -12,14 +12,16 @@ from shard_dialect.ir.bindings import ir
 
 
 def operations(block: ir.Block) -> list[ir.Operation]:
-    """The block's ops, in a list that stays valid while the block changes."""
+    """The block's ops, in a list that stays valid while others are added; see `walk`."""
     return [op.operation for op in block.operations]
 
 
 def walk(op: ir.Operation) -> list[ir.Operation]:
     """The ops inside `op`, each before those inside it, in a list that stays valid.
 
-    The bodies of `linalg`'s named ops are skipped.
+    A loop erases none that it comes to later: each access makes a view of its own, and the views in
+    the list do not know what was erased through others. The bodies of `linalg`'s named ops are
+    skipped.
     """
     ops: list[ir.Operation] = []
 

@@ -168,13 +168,17 @@ _LOOPS = ("linalg.generic", "linalg.map")
 @needs(ops=("tensor.extract",), forms=NOT_LOWERED)
 def compute_elements(module: ir.Operation) -> None:
     """Replace ops on tensors of no dimensions if only their element is read."""
+    makers: dict[ir.Operation, None] = {}
     # Users first: inlining one op leaves extracts of its operands, whose makers come next.
     for op in reversed(walk(module)):
         if op.name == "tensor.extract" and not len(op.operands) - 1:
-            _read_directly(op)
+            _read_directly(op, makers)
         elif op.name in _LOOPS and all(map(_is_single, op.operands)) and _is_extracted(op):
             with op.location:
-                _inline(op)
+                _inline(op, makers)
+    for maker in makers:  # the loop comes to them after their users
+        if next(iter(maker.results[0].uses), None) is None:
+            maker.erase()
 
 
 def _is_single(value: ir.Value) -> bool:
@@ -186,14 +190,14 @@ def _is_extracted(op: ir.Operation) -> bool:
     return len(op.results) == 1 and bool(uses) and set(uses) == {"tensor.extract"}
 
 
-def _inline(op: ir.Operation) -> None:
+def _inline(op: ir.Operation, makers: dict[ir.Operation, None]) -> None:
     block = body(op)
     for operand, argument in zip(op.operands, block.arguments, strict=False):
         if next(iter(argument.uses), None) is not None:
             with ir.InsertionPoint(op):
                 read = build.create("tensor.extract", [argument.type], [operand])
             argument.replace_all_uses_with(read.results[0])
-            _read_directly(read)
+            _read_directly(read, makers)
     *ops, end = operations(block)
     (value,) = end.operands
     for each in ops:
@@ -204,8 +208,8 @@ def _inline(op: ir.Operation) -> None:
     op.erase()
 
 
-def _read_directly(op: ir.Operation) -> None:
-    """Replace an extracted element by the scalar that the tensor was made from."""
+def _read_directly(op: ir.Operation, makers: dict[ir.Operation, None]) -> None:
+    """Replace an extracted element by the scalar that the tensor was made from; note its maker."""
     single = op.operands[0]
     if isinstance(single.owner, ir.Block):
         return
@@ -220,8 +224,7 @@ def _read_directly(op: ir.Operation) -> None:
         return
     op.results[0].replace_all_uses_with(value)
     op.erase()
-    if next(iter(single.uses), None) is None:
-        producer.erase()
+    makers[producer] = None
 
 
 class _Features:
