@@ -47,6 +47,7 @@ from shard_dialect.passes.bundle_collectives import blocks_of, defined_at, first
 from shard_dialect.passes.framework.base import Pass, needs
 
 _PRODUCT = "stablehlo.dot_general"
+_COLLECTIVES = ("shard.all_gather", "shard.reduce_scatter")
 
 
 @needs(forms=("local",))
@@ -63,9 +64,8 @@ class ChunkProducts(Pass):
         """Decompose the products of each function in the local form."""
         shardings = Shardings.of(module)
         for handle in functions_of(module, "local"):
-            for op in walk(handle):
-                if op.name not in ("shard.all_gather", "shard.reduce_scatter"):
-                    continue
+            # A product is erased with its collective, so the loop does not come to products.
+            for op in [each for each in walk(handle) if each.name in _COLLECTIVES]:
                 read = read_local(op.name, op.attributes)
                 assert read is not None, f"{op.name} is a step"
                 grid, step = shardings.grid(read[0]), read[1]
