@@ -163,22 +163,22 @@ def _mapped(op: ir.Operation, operands: Sequence[ir.Value], number: int) -> ir.V
 
 
 _LOOPS = ("linalg.generic", "linalg.map")
+_MAKERS = ("tensor.from_elements", "arith.constant")
 
 
 @needs(ops=("tensor.extract",), forms=NOT_LOWERED)
 def compute_elements(module: ir.Operation) -> None:
     """Replace ops on tensors of no dimensions if only their element is read."""
-    makers: dict[ir.Operation, None] = {}
     # Users first: inlining one op leaves extracts of its operands, whose makers come next.
     for op in reversed(walk(module)):
         if op.name == "tensor.extract" and not len(op.operands) - 1:
-            _read_directly(op, makers)
+            _read_directly(op)
         elif op.name in _LOOPS and all(map(_is_single, op.operands)) and _is_extracted(op):
             with op.location:
-                _inline(op, makers)
-    for maker in makers:  # the loop comes to them after their users
-        if next(iter(maker.results[0].uses), None) is None:
-            maker.erase()
+                _inline(op)
+    for op in walk(module):  # by itself: the loop comes to makers after their users
+        if op.name in _MAKERS and _is_single(op.results[0]) and not len(list(op.results[0].uses)):
+            op.erase()
 
 
 def _is_single(value: ir.Value) -> bool:
@@ -190,14 +190,14 @@ def _is_extracted(op: ir.Operation) -> bool:
     return len(op.results) == 1 and bool(uses) and set(uses) == {"tensor.extract"}
 
 
-def _inline(op: ir.Operation, makers: dict[ir.Operation, None]) -> None:
+def _inline(op: ir.Operation) -> None:
     block = body(op)
     for operand, argument in zip(op.operands, block.arguments, strict=False):
         if next(iter(argument.uses), None) is not None:
             with ir.InsertionPoint(op):
                 read = build.create("tensor.extract", [argument.type], [operand])
             argument.replace_all_uses_with(read.results[0])
-            _read_directly(read, makers)
+            _read_directly(read)
     *ops, end = operations(block)
     (value,) = end.operands
     for each in ops:
@@ -208,8 +208,8 @@ def _inline(op: ir.Operation, makers: dict[ir.Operation, None]) -> None:
     op.erase()
 
 
-def _read_directly(op: ir.Operation, makers: dict[ir.Operation, None]) -> None:
-    """Replace an extracted element by the scalar that the tensor was made from; note its maker."""
+def _read_directly(op: ir.Operation) -> None:
+    """Replace an extracted element by the scalar that the tensor was made from."""
     single = op.operands[0]
     if isinstance(single.owner, ir.Block):
         return
@@ -224,7 +224,6 @@ def _read_directly(op: ir.Operation, makers: dict[ir.Operation, None]) -> None:
         return
     op.results[0].replace_all_uses_with(value)
     op.erase()
-    makers[producer] = None
 
 
 class _Features:
