@@ -1,7 +1,9 @@
 """Iterates over ops.
 
 The bindings return views of ops with classes of their own. Some classes (`FuncOp`) replace
-`Operation.name` by the symbol's name, so our code uses plain `Operation`s.
+`Operation.name` by the symbol's name, so our code uses plain `Operation`s. Their hash is one of
+what an op contains: in a table or a set, an op is not found again once it has other operands. Keys
+that stay are its results.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class _Sharing:
         self.loop, self.is_of = loop, is_of
         self.blocks = [region.blocks[0] for region in loop.regions]
         ops = operations(self.blocks[-1])
-        self.order = {op: number for number, op in enumerate(ops)}
+        self.order = {value: number for number, op in enumerate(ops) for value in op.results}
         self.end = ops[-1]
         self.count = len(loop.results)
         self.inits = list(loop.operands)
@@ -72,8 +72,7 @@ class _Sharing:
         return self.end.operands[self._at(number, self.end.operands)]
 
     def _made_at(self, number: int) -> int:
-        owner = self._made(number).owner
-        return -1 if isinstance(owner, ir.Block) else self.order.get(owner, -1)
+        return self.order.get(self._made(number), -1)
 
     def share(self, group: Sequence[Member]) -> None:
         """Let one value stand for those of the group."""
