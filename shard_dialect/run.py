@@ -61,8 +61,7 @@ def _main(arguments: Sequence[str] | None) -> int:
     if options.torch_compile and options.compiler != "torch":
         raise ShardError("--torch-compile is for --compiler=torch")
     check_needed(options, _NEEDS)
-    if options.seed is not None and options.inputs is not None:
-        raise ShardError("--seed is given together with --inputs, which are not drawn")
+    options.is_seeded = options.seed is not None
     options.seed = options.seed or 0
     rank = launched_by(BACKENDS.get(options.backend, ()))
     output = _output(options.outputs) if options.outputs else None

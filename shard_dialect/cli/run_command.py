@@ -137,6 +137,8 @@ def _run(
     check_judge(options.reference_by)
     sources = _Sources.read(options)
     has_own = peers is not None and peers.size > 1 and _agree(options, sources, peers)
+    if options.is_seeded and options.inputs is not None:
+        raise ShardError("--seed is given together with --inputs, which are not drawn")
     sizes = _sizes(options, peers)
     executable, reference, suspect = _compiled(options, sources, sizes, peers)
     program = executable.program
