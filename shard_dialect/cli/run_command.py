@@ -136,9 +136,7 @@ def _run(
     plugins.load(options.load_plugin)
     check_judge(options.reference_by)
     sources = _Sources.read(options)
-    has_own = peers is not None and peers.size > 1 and _agree(options, sources, peers)
-    if options.is_seeded and options.inputs is not None:
-        raise ShardError("--seed is given together with --inputs, which are not drawn")
+    has_own = _agree(options, sources, peers)
     sizes = _sizes(options, peers)
     executable, reference, suspect = _compiled(options, sources, sizes, peers)
     program = executable.program
@@ -264,8 +262,18 @@ class _Sources:
         return cls(Source.read(options.input), reference)
 
 
-def _agree(options: argparse.Namespace, sources: _Sources, peers: Launched) -> bool:
-    """Raise unless all ranks were started alike; return whether each has a program of its own."""
+def _agree(options: argparse.Namespace, sources: _Sources, peers: Launched | None) -> bool:
+    """Raise unless all ranks were started alike, and in a way that makes sense.
+
+    Returns whether each has a program of its own.
+    """
+    has_own = peers is not None and peers.size > 1 and _are_alike(options, sources, peers)
+    if options.is_seeded and options.inputs is not None:
+        raise ShardError("--seed is given together with --inputs, which are not drawn")
+    return has_own
+
+
+def _are_alike(options: argparse.Namespace, sources: _Sources, peers: Launched) -> bool:
     flags = (
         "backend compiler torch-compile entry shapes scalars grid seed check bisect prove"
     ).split()
