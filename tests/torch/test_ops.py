@@ -66,6 +66,14 @@ EQUAL: Mapping[str, tuple[Callable[[Any], Any], Any]] = {
         torch.tensor(2.0),
     ),
     "no elements": (lambda x: (x.roll(1, 0), x.gather(0, INDEX[:0])), torch.ones(0, 6)),
+    "averages beside NaN": (
+        lambda x: (
+            nn.functional.avg_pool1d(x, 2),
+            nn.functional.avg_pool1d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False),
+            nn.functional.avg_pool2d(x.unsqueeze(0), 2, 1, divisor_override=3),
+        ),
+        torch.tensor([[1.0, NAN, 3.0, 4.0, -2.0, 0.5], [INF, 2.0, -1.0, 0.0, 7.0, -INF]]),
+    ),
     "medians": (lambda x: (x.median(), *x.median(1), *x.nanmedian(1), *x.kthvalue(2, 1)), X),
     "a median with NaN": (lambda x: (x.sqrt().median(), x.sqrt().nanmedian()), X),
     "ordered NaNs": (

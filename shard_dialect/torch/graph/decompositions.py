@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import cache, partial, reduce
 from math import copysign, pi
 from typing import Any
 
@@ -364,10 +364,20 @@ def _adaptive_average_backward(rank: int) -> Decomposition:
 
 
 def _average_backward(gradient: Tensor, x: Tensor, *window: Any) -> Tensor:
-    """A matrix along each dimension, as of an upsampling."""
-    for dim, matrix in _averages(x, *window):
-        matrix = matrix.to(gradient.dtype)
-        gradient = torch.tensordot(gradient, matrix, ([dim], [1])).movedim(-1, dim)
+    """Along each dimension, each window's part in the places of its elements, tap by tap.
+
+    Not by matrices: a product with 0 would let a NaN of one window reach all others.
+    """
+    for dim, taps, step, before, weights in _windows(x, *window):
+        parts = _spread(gradient * _along(weights.to(gradient.dtype), x, dim), dim, step)
+        after = x.shape[dim] - parts.shape[dim] + before
+        gradient = reduce(
+            torch.add,
+            (
+                torch.constant_pad_nd(parts, _padding(x.dim(), dim, tap - before, after - tap))
+                for tap in range(taps)
+            ),
+        )
     return gradient / window[-1] if window[-1] else gradient
 
 
@@ -380,15 +390,25 @@ def _average(
     count_include_pad: bool = True,
     divisor: int | None = None,
 ) -> Any:
-    """By the same matrices what the importer does not know: windows that end outside, a divisor."""
+    """Tap by tap what the importer does not know: windows that end outside, a divisor."""
     if not ceil_mode and divisor is None:
         return NotImplemented
-    for dim, matrix in _averages(x, kernel, stride, padding, ceil_mode, count_include_pad, divisor):
-        x = torch.tensordot(x, matrix.to(x.dtype), ([dim], [0])).movedim(-1, dim)
+    window = kernel, stride, padding, ceil_mode, count_include_pad, divisor
+    for dim, taps, step, before, weights in _windows(x, *window):
+        span = (weights.shape[0] - 1) * step + 1
+        after = span + taps - 1 - x.shape[dim] - before
+        x = torch.constant_pad_nd(x, _padding(x.dim(), dim, before, after))
+        each = [(slice(None),) * dim + (slice(tap, tap + span, step),) for tap in range(taps)]
+        x = reduce(torch.add, (x[part] for part in each)) * _along(weights.to(x.dtype), x, dim)
     return x / divisor if divisor else x
 
 
-def _averages(
+def _along(weights: Tensor, x: Tensor, dim: int) -> Tensor:
+    """Weights of the elements of one dimension, as factors of `x`."""
+    return weights.view(-1, *(1 for _ in range(x.dim() - 1 - dim)))
+
+
+def _windows(
     x: Tensor,
     kernel: Sequence[int],
     stride: Sequence[int],
@@ -396,24 +416,26 @@ def _averages(
     ceil_mode: bool,
     count_include_pad: bool,
     divisor: int | None,
-) -> Iterator[tuple[int, Tensor]]:
-    """The dimensions of the windows, and `[before, after]` of each; sums if there is a divisor."""
+) -> Iterator[tuple[int, int, int, int, Tensor]]:
+    """Of each dimension the windows' taps, their step, the padding, and the weight of each window.
+
+    The weights are 1 if there is a divisor.
+    """
     rank = max(map(len, (kernel, stride, padding)))
-    kernel, stride, padding = _of_each_dim(rank, kernel, stride or kernel, padding)
-    for number in range(rank):
-        dim = number - rank
-        size = x.shape[dim]
+    numbers = _of_each_dim(rank, kernel, stride or kernel, padding)
+    for number, (taps, step, before) in enumerate(zip(*numbers, strict=True)):
+        dim = x.dim() - rank + number
         with _disable_current_modes():
-            matrix = torch.nn.functional.avg_pool2d(
-                torch.eye(size).view(1, size, size, 1),
-                (kernel[number], 1),
-                (stride[number], 1),
-                (padding[number], 0),
+            ones = torch.nn.functional.avg_pool2d(
+                torch.eye(x.shape[dim]).unsqueeze(1).unsqueeze(3),
+                (taps, 1),
+                (step, 1),
+                (before, 0),
                 ceil_mode,
                 count_include_pad,
                 1 if divisor else None,
             )
-        yield dim, matrix[0, :, :, 0]
+        yield dim, taps, step, before, ones[:, 0, :, 0].amax(0)
 
 
 def _diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
