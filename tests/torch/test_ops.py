@@ -9,19 +9,9 @@ from torch import nn
 from torch.distributed.tensor import Replicate, Shard
 
 import shard_dialect as sd
+from tests.torch.called import MESH, Called
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
-
-MESH = sd.Grid("mesh", (2, 2), ("a", "b"))
-
-
-class Called(nn.Module):  # type: ignore[misc]
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Any) -> Any:
-        return self.function(x)
 
 
 def partitioned(function: Callable[..., Any], x: Any) -> Any:

@@ -1,29 +1,17 @@
 """`as_strided` counts in the memory of what it views, whatever views lie in between."""
 
 import random
-from collections.abc import Callable
 from math import prod
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
 from torch.distributed.tensor import Replicate, Shard
 
 import shard_dialect as sd
+from tests.torch.called import MESH, Called
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
-
-MESH = sd.Grid("mesh", (2, 2), ("a", "b"))
-
-
-class Called(nn.Module):  # type: ignore[misc]
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Any) -> Any:
-        return self.function(x)
 
 
 def any_view(rng: random.Random, x: Any) -> Any:
