@@ -56,6 +56,7 @@ EQUAL: Mapping[str, tuple[Callable[[Any], Any], Any]] = {
         torch.tensor(2.0),
     ),
     "no elements": (lambda x: (x.roll(1, 0), x.gather(0, INDEX[:0])), torch.ones(0, 6)),
+    "one index": (lambda x: x.index_select(1, torch.tensor(2)), X),
     "averages beside NaN": (
         lambda x: (
             nn.functional.avg_pool1d(x, 2),

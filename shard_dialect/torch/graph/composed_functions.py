@@ -398,6 +398,11 @@ def _renormalize(weight: Tensor, index: Tensor, max_norm: float, norm_type: floa
     return weight.copy_(weight * scale.to(weight.dtype).unsqueeze(1))
 
 
+def _index_select(x: Tensor, dim: int, index: Tensor, **options: Any) -> Tensor:
+    """With a dimension of the index: the derivative's write is of none without one."""
+    return torch.index_select(x, dim, index.reshape(-1), **options)
+
+
 def _rrelu(
     x: Tensor, lower: float, upper: float, training: bool = False, inplace: bool = False
 ) -> Tensor:
@@ -501,6 +506,8 @@ _OURS: Mapping[Any, Callable[..., Any]] = {
     torch.nn.functional.embedding_bag: _embedding_bag,
     torch.nn.functional.one_hot: _one_hot,
     torch.nn.functional.ctc_loss: _ctc_loss,
+    torch.index_select: _index_select,
+    torch.Tensor.index_select: _index_select,
     torch.nn.functional.rrelu: _rrelu,
     torch.cdist: _cdist,
     torch.grid_sampler: _grid_sampler,
