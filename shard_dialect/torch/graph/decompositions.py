@@ -426,7 +426,7 @@ def _windows(
     for number, (taps, step, before) in enumerate(zip(*numbers, strict=True)):
         dim = x.dim() - rank + number
         with _disable_current_modes():
-            ones = torch.nn.functional.avg_pool2d(
+            averages = torch.nn.functional.avg_pool2d(
                 torch.eye(x.shape[dim]).unsqueeze(1).unsqueeze(3),
                 (taps, 1),
                 (step, 1),
@@ -435,7 +435,7 @@ def _windows(
                 count_include_pad,
                 1 if divisor else None,
             )
-        yield dim, taps, step, before, ones[:, 0, :, 0].amax(0)
+        yield dim, taps, step, before, averages[:, 0, :, 0].amax(0)
 
 
 def _diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:

@@ -52,14 +52,10 @@ def _stacked(rows: Sequence[Any]) -> Any:
     return pytree.tree_map(lambda *each: torch.stack(each), *rows)
 
 
-def _named(name: str) -> Any:
-    return getattr(torch.ops.higher_order, name)
-
-
 FUNCTIONS: Mapping[Any, Callable[..., Any]] = {
-    _named("cond"): _cond,
-    _named("while_loop"): _while_loop,
-    _named("map_impl"): _map,
-    _named("scan"): _scan,
-    _named("flex_attention"): math_attention,
+    torch.ops.higher_order.cond: _cond,
+    torch.ops.higher_order.while_loop: _while_loop,
+    torch.ops.higher_order.map_impl: _map,
+    torch.ops.higher_order.scan: _scan,
+    torch.ops.higher_order.flex_attention: math_attention,
 }
