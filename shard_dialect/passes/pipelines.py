@@ -11,7 +11,7 @@ No pass runs another one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from shard_dialect.passes.framework.base import NamedPipeline
@@ -81,7 +81,7 @@ class Pipeline(StageOptions, NamedPipeline):
 
     def steps(self) -> tuple[str, ...]:
         """From any vocabulary to one, then to stages."""
-        stages = ("stages", "microbatches", "arguments", "schedule")
+        stages = [field.name for field in fields(StageOptions)]
         return ("import", self.with_options("divide-into-stages", *stages))
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -14,7 +15,9 @@ from shard_dialect.ir import numbered_function
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.passes.framework.base import Pass
+from shard_dialect.passes.framework.options import options_of
 from shard_dialect.passes.framework.pipeline import steps_of
+from shard_dialect.passes.pipelines import PIPELINES
 from shard_dialect.passes.vocabularies.as_written import as_written, vocabulary_of
 from shard_dialect.testing.random_program import any_program
 from tests.conftest import ROOT, Program
@@ -216,3 +219,12 @@ def test_a_form_that_the_ops_contradict_is_refused() -> None:
     )
     with pytest.raises(sd.ShardError, match=r"says that it is propagated: remove the op"):
         after(wrong, "spmd")
+
+
+@pytest.mark.parametrize("name", sorted(each for each in PIPELINES if options_of(PIPELINES[each])))
+def test_each_option_of_a_pipeline_changes_its_steps(name: str) -> None:
+    usual = PIPELINES[name]()
+    for option in options_of(type(usual)):
+        values = {bool: [True], int: [3], str: option.choices or ["a100"]}[option.kind]
+        (other, *_) = [each for each in values if each != option.default]
+        assert replace(usual, **{option.field: other}).steps() != usual.steps(), option.name

@@ -367,6 +367,8 @@ class StageOptions:
 
     stages: int = 2
     """The number of stages, which divides the size of the grid's axis 0."""
+    chunks: int = 1
+    """The number of chunks of layers that each stage has, interleaved with the other stages'."""
     microbatches: int = 4
     """The number of microbatches, which divides the batch."""
     arguments: str = "0"

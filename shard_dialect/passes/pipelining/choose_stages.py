@@ -17,13 +17,16 @@ Stacks are the tensors that hold the weights of all layers, or their gradients, 
 
 They are on no stage: their rows are divided among all stages. A stage takes its layers, and puts in
 their gradients, without moving anything if they are in its own rows.
+
+With several chunks a stage, the program is divided into as many parts as there are chunks of all
+stages, as if each were a stage of its own. Then part number p of S stages is on stage p modulo S.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from itertools import accumulate, product
 from math import prod
 
 from shard_dialect.ir.bindings import ir
@@ -180,15 +183,18 @@ _ONE_DEVICE = Grid("one", ())
 
 @dataclass
 class StageChoice:
-    """The stages of the ops and values of one microbatch's program; there are `count` stages.
+    """The stages of the ops and values of one microbatch's program, and the passes of each stage.
 
     A value that does not depend on the batch is on the stage of its first user, or on the last
-    stage that it reads from. A value that depends on no tensor argument is on all.
+    stage that it reads from. A value that depends on no tensor argument is on all. With `weights`,
+    the ops of the backward pass for which no other part waits are passes of their own.
     """
 
     program: MicrobatchProgram
     stacks: LayerStacks
-    count: int
+    stages: int
+    chunks: int = 1
+    weights: bool = False
     of_value: dict[int, int] = field(default_factory=dict)
     of_op: dict[int, int] = field(default_factory=dict)
     """By the op's id."""
@@ -197,20 +203,39 @@ class StageChoice:
     forward: list[Op] = field(default_factory=list)
     """The ops of the forward pass, in order."""
     backward: list[Op] = field(default_factory=list)
+    passes: dict[Pass, list[Op]] = field(default_factory=dict)
+    """The ops of each pass that has any, in order."""
 
     @property
     def all(self) -> int:
         """The number that stands for all stages."""
-        return self.count
+        return self.stages
+
+    @property
+    def _parts(self) -> int:
+        """The number of parts, and the number that stands for all."""
+        return self.stages * self.chunks
 
     def __post_init__(self) -> None:
+        self._divide()
+        self.passes |= self._by_pass()
+        for numbers in (self.of_op, self.of_value):
+            numbers |= {each: self._stage(part) for each, part in numbers.items()}
+        for value, parts in self.needed.items():
+            self.needed[value] = set(map(self._stage, parts)) - {self.of_value[value]}
+
+    def _stage(self, part: int) -> int:
+        return self.all if part == self._parts else part % self.stages
+
+    def _divide(self) -> None:
+        """Choose the parts, which `of_op`, `of_value` and `needed` have until all are chosen."""
         self._made: set[int] = set()
         """The values that the backward pass has made so far."""
         self._maker = {value: op for op in self.program.once for value in op.results}
         values = self.program.function.values
         tensors = [value for value in self.program.function.arguments if values[value].is_tensor]
         self._roots = {value: {value} for value in tensors}
-        self.of_value |= dict.fromkeys(self.stacks.arguments, self.all)
+        self.of_value |= dict.fromkeys(self.stacks.arguments, self._parts)
         self._find_roots()
         count = self._find_forward()
         self._choose_forward(self.program.ops[:count])
@@ -237,27 +262,22 @@ class StageChoice:
         for value in tensors:
             self._use(value, self.of_value.get(value, 0))
 
-    def passes(self, *, weights: bool) -> dict[Pass, list[Op]]:
-        """The ops of each pass of each stage that has any, in order.
-
-        With `weights`, the ops of the backward pass for which no other stage waits are a pass of
-        their own.
-        """
-        late = self._for_no_other() if weights else set()
+    def _by_pass(self) -> dict[Pass, list[Op]]:
+        late = self._for_no_other() if self.weights else set()
         kinds: dict[Kind, list[Op]] = {
             "forward": self.forward,
             "backward": [op for op in self.backward if id(op) not in late],
             "weights": [op for op in self.backward if id(op) in late],
         }
-        passes: dict[Pass, list[Op]] = {
-            Pass(stage, kind): [op for op in ops if self.of_op[id(op)] == stage]
-            for kind, ops in kinds.items()
-            for stage in range(self.count)
-        }
+        passes: dict[Pass, list[Op]] = {}
+        for kind, ops in kinds.items():
+            for stage, chunk in product(range(self.stages), range(self.chunks)):
+                part = chunk * self.stages + stage
+                passes[Pass(stage, kind, chunk)] = [op for op in ops if self.of_op[id(op)] == part]
         return {each: ops for each, ops in passes.items() if ops}
 
     def _for_no_other(self) -> set[int]:
-        """The ids of the ops of the backward pass from which no other stage gets anything."""
+        """The ids of the ops of the backward pass from which no other part gets anything."""
         late: set[int] = set()
         waited_for: set[int] = set()
         for op in reversed(self.backward):
@@ -289,7 +309,7 @@ class StageChoice:
         return max((self.of_value.get(value, 0) for value in self._read(op)), default=0)
 
     def _is_last(self, op: Op) -> bool:
-        return self.of_op[id(op)] == self.count - 1
+        return self.of_op[id(op)] == self._parts - 1
 
     def _find_forward(self) -> int:
         """The number of ops until the last argument is used for the first time."""
@@ -316,8 +336,8 @@ class StageChoice:
             done.append(done[-1])
             done[-1] += rule.flops(((),) * len(rule.sizes), _ONE_DEVICE) if rule else 0
         crossing = self._bytes_crossing(ops)
-        share, cuts = done[-1] / self.count, [0]
-        for stage in range(1, self.count):
+        share, cuts = done[-1] / self._parts, [0]
+        for stage in range(1, self._parts):
             off = [abs(each - share * stage) for each in done]
             places = range(cuts[-1], len(done))
             nearest = min(off[at] for at in places)
@@ -342,7 +362,7 @@ class StageChoice:
         """
         stages = self._homes(op)
         made = [self.of_value[value] for value in self._read(op) if value in self._made]
-        latest = min(made, default=self.count - 1)
+        latest = min(made, default=self._parts - 1)
         stages = [stage for stage in stages if stage <= latest] or [latest]
         self._put(op, min(stages, key=lambda stage: self._bytes_to(op, stage)))
 
@@ -376,7 +396,7 @@ class StageChoice:
         One whose operands are on no stage yet is put where it is used first.
         """
         if id(op) in self.stacks.puts:
-            self._put(op, self.all)
+            self._put(op, self._parts)
             return
         stages = self._homes(op)
         if stages:

@@ -79,8 +79,8 @@ class DivideIntoStages(StageOptions, Pass):
             )
         if form_of(function) != "annotated":
             raise error_at(function.location, "a pipeline is made before --propagate")
-        if min(self.stages, self.microbatches) < 1:
-            raise ShardError("pass 'pipeline' needs at least one stage and one microbatch")
+        if min(self.stages, self.chunks, self.microbatches) < 1:
+            raise ShardError("pass 'pipeline' needs at least one stage, chunk and microbatch")
         texts = [each.strip() for each in self.arguments.split(",")]
         if not all(each.isdecimal() for each in texts):
             raise ShardError(
@@ -106,7 +106,9 @@ class DivideIntoStages(StageOptions, Pass):
         program = MicrobatchProgram.read(function, batched)
         _drop(microbatches, function.parent)
         annotations.declare()
-        choice = StageChoice(program, LayerStacks.find(program), self.stages)
+        weights = self.schedule == "zero-bubble"
+        stacks = LayerStacks.find(program)
+        choice = StageChoice(program, stacks, self.stages, self.chunks, weights)
         idle = [str(at) for at in range(self.stages) if at not in choice.of_op.values()]
         if idle:
             warn(
@@ -117,11 +119,11 @@ class DivideIntoStages(StageOptions, Pass):
         for value, type_ in zip(arguments, whole, strict=True):
             value.set_type(type_)
         end = returns_of(function)[0]
-        ops_of = choice.passes(weights=self.schedule == "zero-bubble")
-        timetable = Timetable(self.schedule, self.stages, self.microbatches, tuple(ops_of))
+        passes = tuple(choice.passes)
+        timetable = Timetable(self.schedule, self.stages, self.microbatches, passes, self.chunks)
         with ir.InsertionPoint(end), function.location:
             ops = MicrobatchOps(any(map(is_stablehlo, walk(function))))
-            LoopWriter(program, choice, annotations, ops_of, timetable, end, ops).write(dims)
+            LoopWriter(program, choice, annotations, timetable, end, ops).write(dims)
         forget_form(function)
         update_type(function)
         annotations.annotate_boundary(

@@ -6,7 +6,7 @@ of a microbatch, are tensors of one `i32` with StableHLO, and of type `index` wi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
@@ -27,6 +27,7 @@ _COMBINE: dict[Reduction, str] = {
 _NUMBERS = {
     "add": "arith.addi",
     "multiply": "arith.muli",
+    "divide": "arith.divsi",
     "remainder": "arith.remsi",
     "maximum": "arith.maxsi",
     "minimum": "arith.minsi",
@@ -139,6 +140,26 @@ class MicrobatchOps:
             return
         following = self.of_numbers("add", body.arguments[0], 1)
         hlo.ends([following, *values])
+
+    def case(
+        self,
+        number: ir.Value,
+        types: Sequence[ir.Type],
+        branches: Sequence[Callable[[], Sequence[ir.Value]]],
+    ) -> list[ir.Value]:
+        """The results of the branch with a number; each is called in its place, and returns them."""
+        if self.stablehlo:
+            op = build.create("stablehlo.case", types, [number], regions=len(branches))
+            regions = list(op.regions)
+        else:
+            cases = ir.DenseI64ArrayAttr.get(list(range(len(branches) - 1)))
+            attributes = {"cases": cases}
+            op = build.create("scf.index_switch", types, [number], attributes, len(branches))
+            regions = [*list(op.regions)[1:], op.regions[0]]  # the first is for all other numbers
+        for region, branch in zip(regions, branches, strict=True):
+            with ir.InsertionPoint(region.blocks.append()):
+                build.create("stablehlo.return" if self.stablehlo else "scf.yield", [], branch())
+        return list(op.results)
 
     def carried(self, loop: ir.Operation) -> list[ir.Value]:
         """The values that a loop has carried, after it."""

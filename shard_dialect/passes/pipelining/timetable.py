@@ -23,8 +23,20 @@ With `zero-bubble` the products that make the gradients of weights, for which no
 are a third kind of pass. They wait until the stages before have work, too, which shortens the ticks
 in which the pipeline fills.
 
+Schedules are interleaved where a stage has several chunks of the layers: of S stages, chunk c of
+stage s is the (cS + s)th part of the program, and the last stage passes on to the first one. A
+stage works on S microbatches with a chunk, then on these with the next one. A tick is shorter by
+the number of chunks, and so is the time in which the pipeline fills. The forward passes of two
+chunks, a and b:
+
+    tick      0   1   2   3   4   5   6   7   8
+    stage 0   0a  1a  0b  1b  2a  3a  2b  3b
+    stage 1       0a  1a  0b  1b  2a  3a  2b  3b
+
 Sources: Huang et al., GPipe (arXiv 1811.06965); Narayanan et al., PipeDream (arXiv 1806.03377),
-there called 1F1B; Qi et al., Zero Bubble Pipeline Parallelism (arXiv 2401.10241).
+there called 1F1B; Narayanan et al., Efficient Large-Scale Language Model Training (arXiv
+2104.04473), section 2.2.2, on chunks; Qi et al., Zero Bubble Pipeline Parallelism (arXiv
+2401.10241).
 """
 
 from __future__ import annotations
@@ -42,10 +54,11 @@ KINDS: tuple[Kind, ...] = ("forward", "backward", "weights")
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """What one stage does for each microbatch: its forward pass, say."""
+    """What one stage does for each microbatch: the forward pass of one of its chunks, say."""
 
     stage: int
     kind: Kind
+    chunk: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +83,48 @@ class Timetable:
     stages: int
     microbatches: int
     passes: Sequence[Pass]
+    chunks: int = 1
+
+    @property
+    def round(self) -> int:
+        """The ticks in which a stage works on as many microbatches as there are stages."""
+        return self.stages * self.chunks
 
     def first(self, each: Pass) -> int:
-        """The tick in which a pass works on microbatch 0; on each other one a tick later."""
-        last = self.stages - 1
+        """The tick in which a pass works on microbatch 0."""
+        last, part = self.round - 1, each.chunk * self.stages + each.stage
         if each.kind == "forward":
-            return each.stage
+            return part
         if each.kind == "weights":
-            return 2 * last
-        return last - each.stage + last + (self.microbatches if self.schedule == "gpipe" else 0)
+            return 2 * last - each.chunk * self.stages
+        return 2 * last - part + (self._ticks if self.schedule == "gpipe" else 0)
+
+    def after_first(self, microbatch: int) -> int:
+        """The ticks from a pass's first microbatch to another one."""
+        rounds, rest = divmod(microbatch, self.stages)
+        return rounds * self.round + rest
+
+    @property
+    def _ticks(self) -> int:
+        """The ticks from the first microbatch of a pass to after its last one."""
+        return self.after_first(self.microbatches - 1) + 1
+
+    def turn(self, each: Pass) -> int:
+        """Which chunk of its stage, in the order in which they come, a pass is.
+
+        In tick t, a stage does the pass whose turn is (t + S - first % S) / S modulo the chunks,
+        where the stages are S, and `first` is that of any of its passes of the kind.
+        """
+        return (self.first(each) // self.stages + 1) % self.chunks
 
     def age(self, maker: Pass, reader: Pass) -> int:
         """The number of ticks after which `reader` reads what `maker` made of a microbatch."""
         return self.first(reader) - self.first(maker)
+
+    def waiting(self, age: int) -> int:
+        """The most microbatches, of all that a pass works on, in as many ticks as `age`."""
+        rounds, rest = divmod(age, self.round)
+        return rounds * self.stages + min(rest, self.stages)
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -90,7 +132,7 @@ class Timetable:
         bounds = set()
         for kind in {each.kind for each in self.passes}:
             firsts = [self.first(each) for each in self.passes if each.kind == kind]
-            bounds |= {min(firsts), max(firsts) + self.microbatches}
+            bounds |= {min(firsts), max(firsts) + self._ticks}
         return tuple(
             Phase(begin, end, tuple(each for each in self.passes if self._works(each, begin, end)))
             for begin, end in pairwise(sorted(bounds))
@@ -98,4 +140,4 @@ class Timetable:
 
     def _works(self, each: Pass, begin: int, end: int) -> bool:
         first = self.first(each)
-        return first < end and begin < first + self.microbatches
+        return first < end and begin < first + self._ticks

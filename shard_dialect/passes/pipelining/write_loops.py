@@ -15,12 +15,23 @@ What a pass makes and another one reads in a later tick is carried, on the stage
 slot for each microbatch that waits there. Totals and results are carried, too. In ticks in which a
 pass has no microbatch it computes all the same, of anything, and nothing of it is kept: its stage
 would wait for the others at the end of the tick.
+
+Where stages have several chunks, the passes of a stage are branches of a `case` on the tick:
+
+      %c = those of chunk 0, 0, 1, 1 of two stages, with %t
+      %a = stablehlo.case(%c) { dot_general %x, %w0 }, { dot_general %h, %w1 }
+      %p = "mesh.collective_permute"(%a) {cluster = @stage1}
+
+What leaves the branches leaves them by as few results as there are values of a type in one of them,
+and is passed on once. Another `case` puts it into the slots of the pass whose turn it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
@@ -35,7 +46,7 @@ from shard_dialect.passes.pipelining.annotations_on_stages import MARK, Annotati
 from shard_dialect.passes.pipelining.choose_stages import Rows, StageChoice
 from shard_dialect.passes.pipelining.microbatch_ops import MicrobatchOps
 from shard_dialect.passes.pipelining.split_batch import MicrobatchProgram
-from shard_dialect.passes.pipelining.timetable import Pass, Phase, Timetable
+from shard_dialect.passes.pipelining.timetable import Kind, Pass, Phase, Timetable
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +78,8 @@ class Output:
 
 
 Carried = Waiting | Total | Output
+Exit = dict[Pass, int]
+"""What leaves the branches of a stage's chunks by one result: of each pass, the value."""
 
 
 @dataclass
@@ -78,6 +91,8 @@ class _Tick:
     """By value and the pass that makes or reads it: the value of the pass's microbatch."""
     microbatches: dict[Pass, ir.Value] = field(default_factory=dict)
     """The number of the microbatch that each pass works on."""
+    arrivals: dict[tuple[ir.Value, int], ir.Value] = field(default_factory=dict)
+    """By value and stage: what was passed on to that stage."""
 
 
 @dataclass
@@ -87,7 +102,6 @@ class LoopWriter:
     program: MicrobatchProgram
     choice: StageChoice
     annotations: AnnotationsOnStages
-    ops_of: Mapping[Pass, Sequence[Op]]
     timetable: Timetable
     end: ir.Operation
     ops: MicrobatchOps
@@ -103,16 +117,31 @@ class LoopWriter:
         """The function of one microbatch."""
         return self.program.function
 
+    @property
+    def ops_of(self) -> Mapping[Pass, Sequence[Op]]:
+        """The ops of each pass."""
+        return self.choice.passes
+
     def __post_init__(self) -> None:
         self.maker = {
             value: each for each, ops in self.ops_of.items() for op in ops for value in op.results
         }
         self.most_age: dict[Waiting, int] = {}
+        self.at_once: set[int] = set()
+        """The values that another pass of the stage reads in the tick in which they are made."""
         for reader, ops in self.ops_of.items():
             for op in ops:
                 with located(op.handle):
                     for value in self.program.reads[id(op)]:
                         self._note_age(value, reader)
+        self.exits: dict[tuple[int, Kind], list[Exit]] = {}
+        """By stage and kind of passes, where stages have several chunks."""
+        self.lanes: dict[Waiting, list[Waiting]] = {}
+        """What is carried as one: what all chunks of a stage wait one tick for, by the first."""
+        self.lane_of: dict[Waiting, Waiting] = {}
+        """By what is carried as part of a lane: the first."""
+        if self.timetable.chunks > 1:
+            self._find_exits()
         self.slots = self._alike_on_all_stages()
 
     def _note_age(self, value: int, reader: Pass) -> None:
@@ -127,6 +156,32 @@ class LoopWriter:
             )
         if age:
             self.most_age[waiting] = max(age, self.most_age.get(waiting, 0))
+        else:
+            self.at_once.add(value)
+
+    def _find_exits(self) -> None:
+        """Let values leave the branches by one result that are of a type, and wait alike."""
+        targets: dict[int, list[Waiting]] = {}
+        for waiting in self.most_age:
+            targets.setdefault(waiting.value, []).append(waiting)
+        added = {value for value, _ in self.program.totals.values()}
+        left = {*targets, *self.at_once, *added, *self.program.returned}
+        exits: dict[tuple[object, ...], Exit] = {}
+        counts: Counter[tuple[object, ...]] = Counter()
+        for value, maker in self.maker.items():
+            if value in left:
+                waits = {each.stage: self.most_age[each] == 1 for each in targets.get(value, ())}
+                like = (maker.stage, maker.kind, self._type_of(value), *sorted(waits.items()))
+                exits.setdefault((*like, counts[maker, like]), {})[maker] = value
+                counts[maker, like] += 1
+        for each in exits.values():
+            maker, value = next(iter(each.items()))
+            self.exits.setdefault((maker.stage, maker.kind), []).append(each)
+            for first in targets.get(value, ()):
+                if self.most_age[first] == 1:
+                    lane = [Waiting(other, first.stage) for other in each.values()]
+                    self.lanes[first] = lane
+                    self.lane_of |= dict.fromkeys(lane, first)
 
     def write(self, dims: Sequence[int | None]) -> None:
         """Write all, and let the function return the results.
@@ -244,7 +299,7 @@ class LoopWriter:
 
     def _begin(self, results: Sequence[Output]) -> None:
         """Create what the first loop begins with."""
-        for waiting in self.most_age:
+        for waiting in filter(self.slots.get, self.most_age):
             shape = [self.slots[waiting], *self._type_of(waiting.value).shape]
             self._begin_with(waiting, "sum", shape if shape[0] > 1 else shape[1:], waiting.stage)
         for total, (value, step) in self.program.totals.items():
@@ -275,9 +330,13 @@ class LoopWriter:
         """How many microbatches may wait of each value; all, and a slot for what is none, at most.
 
         Values of one type have as many slots on each stage, so that its devices have one tensor for
-        what they carry of any stage (`share_carried`).
+        what they carry of any stage (`share_carried`). Lanes need none.
         """
-        least = {w: min(age, self.timetable.microbatches + 1) for w, age in self.most_age.items()}
+        least = {
+            each: min(self.timetable.waiting(age), self.timetable.microbatches + 1)
+            for each, age in self.most_age.items()
+            if each not in self.lane_of
+        }
         on_stage: dict[tuple[int, ir.Type], list[Waiting]] = {}
         for each in sorted(least, key=lambda each: -least[each]):
             on_stage.setdefault((each.stage, self._type_of(each.value)), []).append(each)
@@ -285,9 +344,10 @@ class LoopWriter:
         for (_, type_), waiting in on_stage.items():
             for rank, each in enumerate(waiting):
                 alike.setdefault((type_, rank), []).append(each)
-        return {
+        slots = {
             each: max(least[one] for one in group) for group in alike.values() for each in group
         }
+        return slots | dict.fromkeys(self.lanes, 1)
 
     def _slot(self, waiting: Waiting, each: Pass) -> ir.Value:
         """The slot of the microbatch that a pass works on.
@@ -304,27 +364,120 @@ class LoopWriter:
     # The loops.
 
     def _loop(self, phase: Phase) -> None:
-        carried = [each for each in self.state if self.maker[each.value] in phase.passes]
+        carried = {each: made for each in self.state if (made := self._made_in(phase, each))}
         before = dict(self.state)
         loop, block = self.ops.loop(phase.begin, phase.end, [before[each] for each in carried])
         with ir.InsertionPoint(block):
             self.tick = _Tick(block.arguments[0])
             self.state |= zip(carried, list(block.arguments)[1:], strict=True)
+            turns: dict[tuple[int, Kind], list[Pass]] = {}
             for each in phase.passes:
-                for op in self.ops_of[each]:
-                    self._write(op, each)
+                turns.setdefault((each.stage, each.kind), []).append(each)
+            for passes in turns.values():
+                self._work(passes)
             # All transfers before anything else, so that they may be sent together.
-            arrivals = {each: self._arrival(each) for each in carried}
-            new = [self._carried(each, arrivals[each]) for each in carried]
-            self.ops.end_body(block, new)
+            arrivals = {each: self._arrival(each, value) for each, value in carried.items()}
+            self.ops.end_body(block, self._all_carried(arrivals, turns))
         self.state = {**before, **dict(zip(carried, self.ops.carried(loop), strict=True))}
 
+    def _made_in(self, phase: Phase, each: Carried) -> int | None:
+        """The value of what is carried, or of its lane, that a pass makes in a phase."""
+        lane = self.lanes.get(each, [each]) if isinstance(each, Waiting) else [each]
+        made = (one.value for one in lane if self.maker[one.value] in phase.passes)
+        return next(made, None)
+
+    def _work(self, passes: Sequence[Pass]) -> None:
+        """Write the passes of one kind of a stage, of which it does one in a tick."""
+        if self.timetable.chunks == 1:
+            for op in self.ops_of[passes[0]]:
+                self._write(op, passes[0])
+            return
+        exits = self.exits.get((passes[0].stage, passes[0].kind), [])
+        types = [self._type_of(next(iter(each.values()))) for each in exits]
+
+        def write(turn: Pass | None) -> list[ir.Value]:
+            for op in self.ops_of[turn] if turn else ():
+                self._write(op, turn)
+            return [
+                _boxed(self.tick.values[each[turn], turn])
+                if turn in each
+                else self.ops.identity("sum", type_)
+                for each, type_ in zip(exits, types, strict=True)
+            ]
+
+        for each, made in zip(exits, self._by_turn(passes, types, write), strict=True):
+            for maker, value in each.items():
+                if maker in passes:
+                    type_ = self.numbered.values[value].handle.type
+                    self.tick.values[value, maker] = _unboxed(made, type_)
+
+    def _by_turn(
+        self,
+        passes: Sequence[Pass],
+        types: Sequence[ir.Type],
+        write: Callable[[Pass | None], Sequence[ir.Value]],
+    ) -> list[ir.Value]:
+        """The results of what `write` writes for the one of a stage's passes whose turn it is.
+
+        It may be the turn of a chunk that has no pass of the kind, or is done: `None`.
+        """
+        table, tick = self.timetable, self.tick
+        since = table.stages - table.first(passes[0]) % table.stages
+        turn = self.ops.of_numbers("add", tick.number, since)
+        turn = self.ops.of_numbers("divide", turn, table.stages)
+        turn = self.ops.of_numbers("remainder", turn, table.chunks)
+        of_turn = {table.turn(each): each for each in passes}
+
+        def branch(number: int) -> Sequence[ir.Value]:
+            self.tick = _Tick(tick.number, dict(tick.values))
+            return write(of_turn.get(number))
+
+        branches = [partial(branch, number) for number in range(table.chunks)]
+        made = self.ops.case(turn, types, branches)
+        self.tick = tick
+        return made
+
+    def _all_carried(
+        self, arrivals: Mapping[Carried, ir.Value], turns: Mapping[tuple[int, Kind], Sequence[Pass]]
+    ) -> list[ir.Value]:
+        """All that is carried to the next tick, with what was made in this one."""
+        if self.timetable.chunks == 1:
+            return [self._carried(each, made) for each, made in arrivals.items()]
+        new = {each: made for each, made in arrivals.items() if each in self.lanes}
+        groups: dict[tuple[int, int, Kind], list[Carried]] = {}
+        """By the stage that carries them, and the stage and kind of the passes that make them."""
+        for each in arrivals.keys() - new.keys():
+            maker = self.maker[each.value]
+            stage = each.stage if isinstance(each, Waiting) else maker.stage
+            groups.setdefault((stage, maker.stage, maker.kind), []).append(each)
+        for (_, *key), group in groups.items():
+
+            def write(turn: Pass | None, group: Sequence[Carried] = group) -> list[ir.Value]:
+                return [
+                    self._carried(each, arrivals[each])
+                    if self.maker[each.value] == turn
+                    else self.state[each]
+                    for each in group
+                ]
+
+            types = [self.state[each].type for each in group]
+            new |= zip(group, self._by_turn(turns[tuple(key)], types, write), strict=True)
+        return [new[each] for each in arrivals]
+
     def _microbatch(self, each: Pass) -> ir.Value:
-        """The number of the microbatch that a pass works on; of none if it is not one of them."""
-        tick, first = self.tick, self.timetable.first(each)
+        """The number of the microbatch that a pass works on; of none if it is not one of them.
+
+        Where stages have several chunks, it must be the turn of the pass.
+        """
+        tick, table, first = self.tick, self.timetable, self.timetable.first(each)
         if each not in tick.microbatches:
-            since = self.ops.of_numbers("add", tick.number, -first) if first else tick.number
-            tick.microbatches[each] = since
+            number = self.ops.of_numbers("add", tick.number, -first) if first else tick.number
+            if table.chunks > 1:
+                rounds = self.ops.of_numbers("divide", number, table.round)
+                before = self.ops.of_numbers("multiply", rounds, table.stages)
+                rest = self.ops.of_numbers("remainder", number, table.round)
+                number = self.ops.of_numbers("add", before, rest)
+            tick.microbatches[each] = number
         return tick.microbatches[each]
 
     def _write(self, op: Op, each: Pass) -> None:
@@ -349,7 +502,7 @@ class LoopWriter:
             return self._rows(value, reader)
         if not self.timetable.age(maker, reader):
             return self.tick.values[value, maker]
-        waiting = Waiting(value, reader.stage)
+        waiting = self.lane_of.get(found := Waiting(value, reader.stage), found)
         held = self.state[waiting]
         if self.slots[waiting] > 1:
             held = self.ops.of_row(self.ops.part(held, 0, self._slot(waiting, reader), 1))
@@ -377,13 +530,15 @@ class LoopWriter:
         inside = self.ops.of_numbers("minimum", inside, last)
         return self.ops.of_numbers("multiply", inside, size)
 
-    def _arrival(self, each: Carried) -> ir.Value:
+    def _arrival(self, each: Carried, value: int) -> ir.Value:
         """What is made in this tick of a value that is carried, on the stage that carries it."""
-        maker = self.maker[each.value]
-        made = _boxed(self.tick.values[each.value, maker])
-        if isinstance(each, Waiting) and each.stage != maker.stage:
-            return self._transfer(made, each.stage)
-        return made
+        maker = self.maker[value]
+        made = _boxed(self.tick.values[value, maker])
+        if not isinstance(each, Waiting) or each.stage == maker.stage:
+            return made
+        if (made, each.stage) not in self.tick.arrivals:
+            self.tick.arrivals[made, each.stage] = self._transfer(made, each.stage)
+        return self.tick.arrivals[made, each.stage]
 
     def _carried(self, each: Carried, made: ir.Value) -> ir.Value:
         """What is carried to the next tick, with what was made in this one."""
