@@ -107,7 +107,8 @@ def pipelined_program(seed: int) -> tuple[str, str]:
     stages = draw.choice((1, 2, 2, 4))
     batched = ",".join(str(number) for number, type_ in enumerate(types) if type_ == X)
     options = (
-        f"stages={stages} microbatches={draw.choice((1, 2, 4))} arguments='{batched}' "
+        f"stages={stages} chunks={draw.choice((1, 1, 2, 3))} "
+        f"microbatches={draw.choice((1, 2, 4, 8))} arguments='{batched}' "
         f"schedule={draw.choice(('gpipe', '1f1b', 'zero-bubble'))}"
     )
     lines = "\n".join([*constants, *program.lines])

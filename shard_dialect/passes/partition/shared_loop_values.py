@@ -25,15 +25,29 @@ from shard_dialect.model.sub_cluster import Place
 
 SHARING = ("scf.for", "stablehlo.while")
 """The loops that may carry one value for several stages."""
-UPDATED = {
+_UPDATED = {
     "arith.select": 2,
     "stablehlo.dynamic_update_slice": 0,
     "stablehlo.select": 2,
     "tensor.insert_slice": 1,
 }
 """By op that changes a part of a tensor, or all of it at times: the number of that operand."""
+_BRANCHES = ("scf.index_switch", "stablehlo.case")
 Member = tuple[int, Place]
 """The number of a value that a loop carries, and the place of its stage."""
+
+
+def updated(value: ir.Value) -> ir.Value | None:
+    """The tensor of which an op, or some of its branches, changes a part to make this one."""
+    maker = value.owner
+    if isinstance(maker, ir.Block):
+        return None
+    if maker.name in _UPDATED:
+        return maker.operands[_UPDATED[maker.name]]
+    if maker.name not in _BRANCHES:
+        return None
+    first, *others = (updated(each) or each for each in _yielded(maker, value.result_number))
+    return first if all(each == first for each in others) else None
 
 
 def share_carried(
@@ -134,13 +148,9 @@ class _Update:
         if isinstance(branch, ir.Block) or branch.name != "scf.if":
             return None
         number = list(branch.results).index(value)
-        own, kept = (operations(region.blocks[0])[-1].operands[number] for region in branch.regions)
-        maker = own.owner
-        if isinstance(maker, ir.Block) or maker.name not in UPDATED:
-            return None
-        is_update = maker.operands[UPDATED[maker.name]] == kept
+        own, kept = _yielded(branch, number)
         is_of_whole = kept == whole or cls.of(kept, whole) is not None
-        return cls(branch, number) if is_update and is_of_whole else None
+        return cls(branch, number) if is_of_whole and updated(own) == kept else None
 
     def change(self, old: ir.Value, new: ir.Value) -> None:
         """Let the branch update `new`, which comes before it, instead of `old`."""
@@ -148,3 +158,8 @@ class _Update:
             for number, operand in enumerate(op.operands):
                 if operand == old:
                     op.operands[number] = new
+
+
+def _yielded(branch: ir.Operation, number: int) -> list[ir.Value]:
+    """What the regions of an op yield for its result with a number."""
+    return [operations(region.blocks[0])[-1].operands[number] for region in branch.regions]

@@ -57,7 +57,7 @@ from shard_dialect.model.sub_cluster import Place
 from shard_dialect.model.transfer_plan import End, plan_transfer
 from shard_dialect.ops.partitioned_op import device_indices
 from shard_dialect.passes.partition.partition_collectives import own_number, write_transfer
-from shard_dialect.passes.partition.shared_loop_values import SHARING, UPDATED, share_carried
+from shard_dialect.passes.partition.shared_loop_values import SHARING, share_carried, updated
 from shard_dialect.passes.stages.assign_stages import Stages
 
 
@@ -363,11 +363,9 @@ def _elsewhere(value: ir.Value, inside: set[ir.Operation]) -> ir.Value:
 
     A tensor that the stage updates stays as it is, as then nothing is copied; others are zeros.
     """
-    maker, type_ = value.owner, value.type
-    if maker.name in UPDATED:
-        before = maker.operands[UPDATED[maker.name]]
-        if before.type == type_ and before.owner not in inside:
-            return before
+    before, type_ = updated(value), value.type
+    if before is not None and before.type == type_ and before.owner not in inside:
+        return before
     if isinstance(type_, ir.RankedTensorType) and type_.has_static_shape:
         return reductions.identity_tensor("sum", type_)
     if isinstance(type_, ir.ShapedType):

@@ -147,7 +147,7 @@ class MicrobatchOps:
         types: Sequence[ir.Type],
         branches: Sequence[Callable[[], Sequence[ir.Value]]],
     ) -> list[ir.Value]:
-        """The results of the branch with a number; each is called in its place, and returns them."""
+        """The results of the branch with a number; `branches` write, and return, theirs."""
         if self.stablehlo:
             op = build.create("stablehlo.case", types, [number], regions=len(branches))
             regions = list(op.regions)

@@ -160,7 +160,7 @@ class LoopWriter:
             self.at_once.add(value)
 
     def _find_exits(self) -> None:
-        """Let values leave the branches by one result that are of a type, and wait alike."""
+        """Let values leave the branches by one result that are of a type, for the same stages."""
         targets: dict[int, list[Waiting]] = {}
         for waiting in self.most_age:
             targets.setdefault(waiting.value, []).append(waiting)
@@ -170,18 +170,18 @@ class LoopWriter:
         counts: Counter[tuple[object, ...]] = Counter()
         for value, maker in self.maker.items():
             if value in left:
-                waits = {each.stage: self.most_age[each] == 1 for each in targets.get(value, ())}
-                like = (maker.stage, maker.kind, self._type_of(value), *sorted(waits.items()))
+                stages = frozenset(each.stage for each in targets.get(value, ()))
+                like = (maker.stage, maker.kind, self._type_of(value), stages)
                 exits.setdefault((*like, counts[maker, like]), {})[maker] = value
                 counts[maker, like] += 1
         for each in exits.values():
-            maker, value = next(iter(each.items()))
+            maker, first = next(iter(each.items()))
             self.exits.setdefault((maker.stage, maker.kind), []).append(each)
-            for first in targets.get(value, ()):
-                if self.most_age[first] == 1:
-                    lane = [Waiting(other, first.stage) for other in each.values()]
-                    self.lanes[first] = lane
-                    self.lane_of |= dict.fromkeys(lane, first)
+            for to in targets.get(first, ()):
+                lane = [Waiting(value, to.stage) for value in each.values()]
+                if all(self.most_age[waiting] == 1 for waiting in lane):
+                    self.lanes[lane[0]] = lane
+                    self.lane_of |= dict.fromkeys(lane, lane[0])
 
     def write(self, dims: Sequence[int | None]) -> None:
         """Write all, and let the function return the results.
@@ -396,11 +396,12 @@ class LoopWriter:
         types = [self._type_of(next(iter(each.values()))) for each in exits]
 
         def write(turn: Pass | None) -> list[ir.Value]:
-            for op in self.ops_of[turn] if turn else ():
-                self._write(op, turn)
+            if turn is not None:
+                for op in self.ops_of[turn]:
+                    self._write(op, turn)
             return [
                 _boxed(self.tick.values[each[turn], turn])
-                if turn in each
+                if turn is not None and turn in each
                 else self.ops.identity("sum", type_)
                 for each, type_ in zip(exits, types, strict=True)
             ]
@@ -443,14 +444,17 @@ class LoopWriter:
         """All that is carried to the next tick, with what was made in this one."""
         if self.timetable.chunks == 1:
             return [self._carried(each, made) for each, made in arrivals.items()]
-        new = {each: made for each, made in arrivals.items() if each in self.lanes}
+        new: dict[Carried, ir.Value] = {}
         groups: dict[tuple[int, int, Kind], list[Carried]] = {}
         """By the stage that carries them, and the stage and kind of the passes that make them."""
-        for each in arrivals.keys() - new.keys():
+        for each, made in arrivals.items():
+            if each in self.lanes:
+                new[each] = made
+                continue
             maker = self.maker[each.value]
             stage = each.stage if isinstance(each, Waiting) else maker.stage
             groups.setdefault((stage, maker.stage, maker.kind), []).append(each)
-        for (_, *key), group in groups.items():
+        for (_, stage, kind), group in groups.items():
 
             def write(turn: Pass | None, group: Sequence[Carried] = group) -> list[ir.Value]:
                 return [
@@ -461,7 +465,7 @@ class LoopWriter:
                 ]
 
             types = [self.state[each].type for each in group]
-            new |= zip(group, self._by_turn(turns[tuple(key)], types, write), strict=True)
+            new |= zip(group, self._by_turn(turns[stage, kind], types, write), strict=True)
         return [new[each] for each in arrivals]
 
     def _microbatch(self, each: Pass) -> ir.Value:
