@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from shard_dialect.analysis.costs.local_program import read_program
 from shard_dialect.analysis.costs.memory import memory_of
-from shard_dialect.analysis.costs.schedule import schedule_of
+from shard_dialect.analysis.costs.schedule import slowest
 from shard_dialect.analysis.reasons.communication import Collective, read_collectives
 from shard_dialect.ir.bindings import ir
 from shard_dialect.model.devices.device_model import DeviceModel
@@ -39,8 +39,8 @@ def partitioned_costs(
     found = [each for each, _ in read_collectives(module.operation, entry, {}, device_model)]
     moved = sum(each.bytes for each in found)
     program = read_program(module.operation, entry)
-    seconds = schedule_of(program, device_model).total
-    return Costs(moved, memory_of(program).peak, seconds), found
+    _, schedule = slowest(program, device_model)
+    return Costs(moved, memory_of(program).peak, schedule.total), found
 
 
 def micro(seconds: float) -> str:

@@ -21,7 +21,7 @@ from shard_dialect.analysis.costs.local_ops import LocalProgram
 from shard_dialect.analysis.costs.local_program import read_program
 from shard_dialect.analysis.costs.lowered_ops import read_lowered
 from shard_dialect.analysis.costs.memory import Live, Memory, memory_of
-from shard_dialect.analysis.costs.schedule import Schedule, TimedOps, schedule_of
+from shard_dialect.analysis.costs.schedule import Schedule, TimedOps, slowest
 from shard_dialect.analysis.drawing import NamedSharding
 from shard_dialect.analysis.layered_costs import OpCost, costs_of
 from shard_dialect.analysis.layers import LayeredProgram
@@ -234,7 +234,8 @@ def report_on(
         grids = grids_of(module.operation)
         finder = Removals(text, name, collectives, grids, prices, file_text, suggest_seconds)
         removals = finder.all(read)
-    timed = TimedOps(program, prices)
+    own, schedule = slowest(program, prices)
+    timed = TimedOps(own, prices)
     return ProgramReport(
         name,
         program.devices,
@@ -242,10 +243,10 @@ def report_on(
         collectives,
         _named(_memory(module, text, program, allocator), explained.arguments),
         _with_uneven(
-            compute_of(program, lambda op: timed(op).bound),
+            compute_of(own, lambda op: timed(op).bound),
             explained.tensors,
         ),
-        schedule_of(program, prices),
+        schedule,
         program,
         prices,
         explained.layers,
@@ -263,15 +264,16 @@ def _on_lowered(
     """The report on the lowered form, whose memory is that of our own code."""
     program, types = read_lowered(module.operation, name)
     collectives = tuple(lowered_collectives(program, types, prices))
-    timed = TimedOps(program, prices)
+    own, schedule = slowest(program, prices)
+    timed = TimedOps(own, prices)
     return ProgramReport(
         name,
         program.devices,
         prices.name,
         collectives,
         arena_memory(module, program),
-        compute_of(program, lambda op: timed(op).bound),
-        schedule_of(program, prices),
+        compute_of(own, lambda op: timed(op).bound),
+        schedule,
         program,
         prices,
         LayeredProgram(()),

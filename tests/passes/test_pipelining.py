@@ -6,7 +6,8 @@ from typing import get_args
 
 import pytest
 
-from shard_dialect import communication
+import shard_dialect as sd
+from shard_dialect import communication, report
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
@@ -216,6 +217,24 @@ def test_a_device_has_room_for_what_one_stage_carries(schedule: Schedule, chunks
         loops = [op for op in walk(module.operation) if op.name == "stablehlo.while"]
         gradients = [sum(str(v.type) == "tensor<8x8xf32>" for v in op.results) for op in loops]
     assert max(gradients) == chunks
+
+
+@pytest.mark.parametrize("chunks", [1, 2])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_the_report_is_of_one_stage_with_its_bubble(schedule: Schedule, chunks: int) -> None:
+    """A device does each pass of a chunk M times, and S - 1 times on no microbatch."""
+    options = f"stages=4 chunks={chunks} microbatches=8 arguments='0,1' schedule={schedule}"
+    made = pipeline(training_step(4 * chunks, 16, 8, "4"), options)
+    products = [
+        op for op in report(sd.parse(made)).compute.ops if op.name == "stablehlo.dot_general"
+    ]
+    # A layer is a product of 2x8 and 8x8, and two in its backward pass.
+    counted = sum(op.flops for op in products) / (2 * 2 * 8 * 8)
+    work, idle = 8 * chunks, 3
+    if schedule == "zero-bubble":
+        assert 3 * work < counted < 3 * (work + idle)
+    else:
+        assert counted == 3 * (work + idle)
 
 
 def test_annotations_are_kept() -> None:

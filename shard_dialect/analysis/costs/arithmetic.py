@@ -81,16 +81,16 @@ class Compute:
 def compute_of(
     program: LocalProgram, bound_of: Callable[[Op], str] = lambda op: "nothing"
 ) -> Compute:
-    """Count the arithmetic of one device: loops as often as they run, and all branches.
+    """Count the arithmetic of one device: all trips of loops, and of branches the one with most.
 
     `bound_of` tells what bounds the time of an op.
     """
-    distinct_of = distinct_devices(program)
+    devices, distinct_of = program.devices // program.positions, distinct_devices(program)
     counted: dict[int, OpCompute] = {}
     unknown: dict[str, None] = {}
     open_loops: dict[str, None] = {}
     total_bytes = 0
-    for op, times, _ in program.walk():
+    for op, times, _ in program.walk(most=True):
         if op.trips is None:
             open_loops[op.location or op.name] = None
         moved = bytes_touched(op) * times
@@ -100,8 +100,8 @@ def compute_of(
             unknown[op.name] = None
         if not flops or not flops.total:
             continue
-        distinct = distinct_of[id(op)]
-        repeated = flops.total * times * (program.devices - distinct) // program.devices
+        distinct = min(distinct_of[id(op)], devices)
+        repeated = flops.total * times * (devices - distinct) // devices
         before = counted.get(id(op))
         counted[id(op)] = OpCompute(
             op.name,
@@ -112,7 +112,7 @@ def compute_of(
             flops.elementary * times + (before.elementary if before else 0),
             moved + (before.bytes if before else 0),
             repeated + (before.repeated_flops if before else 0),
-            program.devices / distinct,
+            devices / distinct,
             bound_of(op),
         )
     ops = sorted(counted.values(), key=lambda each: -each.flops)
@@ -121,7 +121,7 @@ def compute_of(
         sum(each.elementary for each in ops),
         total_bytes,
         sum(each.repeated_flops for each in ops),
-        program.devices,
+        devices,
         tuple(ops),
         tuple(_uneven(program)),
         tuple(unknown),

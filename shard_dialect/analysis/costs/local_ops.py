@@ -10,8 +10,10 @@ function that is called. Nothing here refers to the IR.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
+from math import prod
 
 from shard_dialect.collectives import LocalStep
 from shard_dialect.ir.numbered_function import LOOPS
@@ -66,6 +68,9 @@ class Op:
     callee: Function | None = None
     step: LocalStep | None = None
     grid: Grid | None = None
+    position: tuple[int, int] | None = None
+    """Of a branch by the position of the device: which of the program's numbers for positions it
+    compares, and to what; its first block is for devices where they are equal, as for a stage."""
     shown: int | None = None
     """The number of the op of the graph from which it comes (`analysis.layers`)."""
 
@@ -133,25 +138,79 @@ class LocalProgram:
 
     entry: Function
     grids: Mapping[str, Grid]
+    positions: int = 1
+    """The number of positions, with as many devices each, for one of which this is the program."""
 
     @property
     def devices(self) -> int:
         """The number of devices of the largest grid; 1 without grids."""
         return max((grid.size for grid in self.grids.values() if grid.is_static), default=1)
 
-    def walk(self) -> Iterator[tuple[Op, int, bool]]:
+    def by_position(self) -> list[LocalProgram]:
+        """What the devices at each position run: of branches by position, their own block alone.
+
+        A program without such branches is its own; so is one with more positions than are worth it.
+        """
+        found: dict[int, set[int]] = {}
+        for op, _, _ in self.walk():
+            if op.position is not None:
+                found.setdefault(op.position[0], set()).add(op.position[1])
+        count = prod(map(len, found.values()))
+        if not found or count > _MOST_POSITIONS:
+            return [self]
+        return [
+            replace(
+                self,
+                entry=replace(
+                    self.entry, blocks=_at(self.entry.blocks, dict(zip(found, each, strict=True)))
+                ),
+                positions=count,
+            )
+            for each in product(*map(sorted, found.values()))
+        ]
+
+    def walk(self, *, most: bool = False) -> Iterator[tuple[Op, int, bool]]:
         """Each op that the entry runs, how often, and whether that is known; calls are followed.
 
-        A loop whose number of trips is not known counts once. All branches count.
+        A loop whose number of trips is not known counts once. All branches count, or with `most`
+        of each op the branch alone with the most arithmetic.
         """
-        return _walk(self.entry.blocks, 1, True)
+        return _walk(self.entry.blocks, 1, True, most)
 
 
-def _walk(blocks: tuple[Block, ...], times: int, known: bool) -> Iterator[tuple[Op, int, bool]]:
+_MOST_POSITIONS = 256
+"""The most positions whose programs are looked at one by one."""
+
+
+def _at(blocks: tuple[Block, ...], position: Mapping[int, int]) -> tuple[Block, ...]:
+    """The blocks, with the block alone of each branch that devices at a position take."""
+
+    def own(op: Op) -> Op:
+        blocks = op.blocks
+        if op.position is not None:
+            number, expected = op.position
+            blocks = blocks[:1] if position[number] == expected else blocks[1:]
+        return replace(op, blocks=_at(blocks, position)) if blocks else op
+
+    return tuple(Block(each.arguments, tuple(map(own, each.ops))) for each in blocks)
+
+
+def _walk(
+    blocks: tuple[Block, ...], times: int, known: bool, most: bool
+) -> Iterator[tuple[Op, int, bool]]:
     for block in blocks:
         for op in block.ops:
             yield op, times, known
             inside = times * (1 if op.trips is None else op.trips)
-            yield from _walk(op.blocks, inside, known and op.trips is not None)
+            inner = op.blocks
+            if most and len(inner) > 1 and not op.is_loop:
+                inner = (max(inner, key=_arithmetic),)
+            yield from _walk(inner, inside, known and op.trips is not None, most)
             if op.callee:
-                yield from _walk(op.callee.blocks, times, known)
+                yield from _walk(op.callee.blocks, times, known, most)
+
+
+def _arithmetic(block: Block) -> int:
+    """The operations of a block, run once."""
+    runs = _walk((block,), 1, True, True)
+    return sum(op.flops.total * times for op, times, _ in runs if op.flops is not None)

@@ -25,7 +25,7 @@ from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import LOOPS, itemsize, read_functions
-from shard_dialect.ir.reading.constants import trips_of
+from shard_dialect.ir.reading.constants import constant_integer, trips_of
 from shard_dialect.ir.shard.local_collectives import one_by_one, read_local
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Grid
@@ -63,6 +63,8 @@ class _Reader:
         self._shardings = shardings
         self._functions: dict[str, Function | None] = {}
         self._tensors: dict[ir.Type, TensorInfo | None] = {}
+        self._positions: dict[ir.Value, int] = {}
+        """Values that only the position of the device decides, which branches compare."""
 
     def function(self, name: str) -> Function:
         handle = self._handles[name]
@@ -135,8 +137,19 @@ class _Reader:
             self._callee(op),
             step,
             grid,
+            self._position(op.handle) if op.name == "scf.if" else None,
             shown_in(op.location),
         )
+
+    def _position(self, branch: ir.Operation) -> tuple[int, int] | None:
+        test = branch.operands[0].owner
+        if isinstance(test, ir.Block) or test.name != "arith.cmpi":
+            return None
+        value, other = test.operands
+        number, is_equal = constant_integer(other), test.attributes["predicate"].value == 0
+        if number is None or not is_equal or not _is_by_position(value):
+            return None
+        return self._positions.setdefault(value, len(self._positions)), number
 
     def _collective(self, op: numbered.Op) -> tuple[LocalStep | None, Grid | None]:
         handle = op.handle
@@ -181,3 +194,15 @@ class _Reader:
                 )
             )
         return tuple(infos)
+
+
+def _is_by_position(value: ir.Value) -> bool:
+    """Whether the position of the device alone decides a value: no argument, and no loop."""
+    waiting, seen = [value], {value}
+    while waiting:
+        maker = waiting.pop().owner
+        if isinstance(maker, ir.Block) or list(maker.regions):
+            return False
+        waiting += [each for each in maker.operands if each not in seen]
+        seen.update(maker.operands)
+    return constant_integer(value) is None

@@ -110,8 +110,12 @@ Scratch = Callable[[Op], int]
 
 
 def memory_of(program: LocalProgram) -> Memory:
-    """The memory that the program needs if each op runs by itself, in the order of the program."""
-    return memory_of_steps(flatten(program), program.entry)
+    """The memory that the program needs if each op runs by itself, in the order of the program.
+
+    Of devices at different positions, such as stages, that of those that need most.
+    """
+    found = (memory_of_steps(flatten(each), each.entry) for each in program.by_position())
+    return max(found, key=lambda memory: memory.peak)
 
 
 def memory_of_steps(

@@ -294,6 +294,16 @@ class Schedule:
         return fields | {"hidden_by_overlap": self.hidden_by_overlap}
 
 
+def slowest(program: LocalProgram, device_model: DeviceModel) -> tuple[LocalProgram, Schedule]:
+    """The program of the position that takes longest, such as a stage, and its schedule.
+
+    Devices at other positions wait for it where they meet. Where one is the slowest here and
+    another one there, all together take longer than this.
+    """
+    found = [(each, schedule_of(each, device_model)) for each in program.by_position()]
+    return max(found, key=lambda each: each[1].total)
+
+
 def schedule_of(program: LocalProgram, device_model: DeviceModel) -> Schedule:
     """The schedule of the program's entry on a device model."""
     timed = TimedOps(program, device_model)
