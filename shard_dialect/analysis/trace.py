@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shard_dialect.analysis.costs.memory import Moment
-from shard_dialect.analysis.costs.schedule import TimedOp
+from shard_dialect.analysis.costs.memory import Moment, memory_of
+from shard_dialect.analysis.costs.schedule import TimedOp, slowest
 from shard_dialect.analysis.program_report import ProgramReport
 
 MOST_DEVICES = 16
@@ -19,9 +19,12 @@ _LANES = {"network": 1}
 
 
 def trace_of(report: ProgramReport) -> dict[str, object]:
-    """The trace as a value for `json`, of the modelled schedule of up to 16 devices."""
-    shown = min(report.devices, MOST_DEVICES)
-    events = [event for device in range(shown) for event in _device(device, report)]
+    """The trace as a value for `json`, of the modelled schedule of up to 16 devices.
+
+    Each is shown as one of the stage that takes longest.
+    """
+    shown, moments = min(report.devices, MOST_DEVICES), moments_of(report)
+    events = [event for device in range(shown) for event in _device(device, report, moments)]
     return {
         "traceEvents": events,
         "displayTimeUnit": "ns",
@@ -34,7 +37,17 @@ def trace_of(report: ProgramReport) -> dict[str, object]:
     }
 
 
-def _device(device: int, report: ProgramReport) -> Iterator[dict[str, object]]:
+def moments_of(report: ProgramReport) -> tuple[Moment, ...]:
+    """The memory over time of the devices of which the schedule is."""
+    if report.program is None or len(report.program.by_position()) == 1:
+        return report.memory.timeline
+    own, _ = slowest(report.program, report.prices)
+    return memory_of(own).timeline
+
+
+def _device(
+    device: int, report: ProgramReport, moments: tuple[Moment, ...]
+) -> Iterator[dict[str, object]]:
     yield _named("process_name", device, 0, f"device {device}")
     yield _named("thread_name", device, 0, "compute")
     yield _named("thread_name", device, 1, "network")
@@ -55,7 +68,7 @@ def _device(device: int, report: ProgramReport) -> Iterator[dict[str, object]]:
                 "bytes": event.bytes,
             },
         }
-    for start, live in live_bytes(report.schedule.events, report.memory.timeline):
+    for start, live in live_bytes(report.schedule.events, moments):
         args = {"bytes": live}
         yield {"name": "memory", "ph": "C", "pid": device, "ts": start * 1e6, "args": args}
 

@@ -11,7 +11,7 @@ import pytest
 import shard_dialect as sd
 from shard_dialect.analysis.costs.local_program import read_program
 from shard_dialect.analysis.costs.schedule import Schedule, schedule_of
-from shard_dialect.analysis.trace import live_bytes, trace_of
+from shard_dialect.analysis.trace import live_bytes, moments_of, trace_of
 from shard_dialect.ir.bindings import ir
 from shard_dialect.model.devices.device_model import DeviceModel
 from tests.conftest import ROOT
@@ -137,7 +137,10 @@ def test_a_split_collective_runs_beside_what_is_between() -> None:
 def test_parts_and_bounds(path: Path) -> None:
     report = sd.report(sd.parse(path))
     found = report.schedule
-    assert found.communication == pytest.approx(report.communication_seconds)
+    if path.stem == "pipeline_mlp":  # of two stages, the schedule is of one
+        assert found.communication < report.communication_seconds
+    else:
+        assert found.communication == pytest.approx(report.communication_seconds)
     assert found.total == pytest.approx(found.compute + found.exposed_communication)
     assert found.critical_path <= found.overlapped_total <= found.total
     for one, other in pairwise(found.events):
@@ -161,7 +164,7 @@ def test_a_trace_has_each_device(path: Path) -> None:
         assert last == pytest.approx(report.schedule.total * 1e6)
         live = [each["args"]["bytes"] for each in own if each["ph"] == "C"]
         assert max(live) <= report.memory.peak
-    named = list(live_bytes(report.schedule.events, report.memory.timeline))
+    named = list(live_bytes(report.schedule.events, moments_of(report)))
     assert len(named) >= len(report.schedule.events) / 2
 
 
