@@ -3,7 +3,7 @@
 `control-flow-to-scf` makes StableHLO's control flow `scf`'s:
 
     stablehlo.while(%a = %x) cond { return %p } do { return %b }
-        scf.while (%a = %x) { condition(%p) %a } do { yield %b }
+        scf.while (%a = %x) { condition(%p) %a } do { yield %b }, or scf.for, if it is counted
     stablehlo.case(%i) { ... }, { ... }      scf.index_switch, the last branch the default
     stablehlo.if(%p) { ... } else { ... }    scf.if
     stablehlo.optimization_barrier           nothing: no later pass moves ops past it
@@ -45,7 +45,7 @@ from collections.abc import Callable, Sequence
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.mesh.attributes import TRIPS
-from shard_dialect.ir.reading.constants import trips_of
+from shard_dialect.ir.reading.constants import Counter, counter_of, trips_of
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.framework.base import needs
 from shard_dialect.passes.lower.boundary import NOT_LOWERED
@@ -155,6 +155,9 @@ def _end(
 
 
 def _while(op: ir.Operation) -> Sequence[ir.Value]:
+    counter = counter_of(op)
+    if counter is not None and _counts_in_range(counter, op.results[counter.place].type):
+        return _for(op, counter)
     types, trips = [result.type for result in op.results], trips_of(op)
     while_op = build.create("scf.while", types, list(op.operands), regions=2)
     _move(op, while_op)
@@ -163,6 +166,49 @@ def _while(op: ir.Operation) -> Sequence[ir.Value]:
     _end(after, "scf.yield", list)
     _keep(while_op, trips)
     return list(while_op.results)
+
+
+def _counts_in_range(counter: Counter, type_: ir.RankedTensorType) -> bool:
+    """Whether the counter, which is signed, holds what it is after the loop."""
+    element = type_.element_type
+    return element.is_signless and _end_of(counter) < 1 << (element.width - 1)
+
+
+def _end_of(counter: Counter) -> int:
+    """What the counter is after the loop."""
+    return counter.first + counter.trips * counter.step
+
+
+def _for(op: ir.Operation, counter: Counter) -> Sequence[ir.Value]:
+    """A counted loop, whose carried values upstream keeps in place more often than a `while`'s."""
+    place, old = counter.place, op.regions[1].blocks[0]
+
+    def others(values: Sequence[ir.Value]) -> list[ir.Value]:
+        return [value for number, value in enumerate(values) if number != place]
+
+    inits = others(op.operands)
+    bounds = [build.index(each) for each in (counter.first, _end_of(counter), counter.step)]
+    types = [init.type for init in inits]
+    loop = build.create("scf.for", types, [*bounds, *inits], regions=1)
+    types = [ir.IndexType.get(), *types]
+    new = loop.regions[0].blocks.append(*types, arg_locs=[op.location] * len(types))
+    for each in operations(old):
+        new.append(each)
+    _end(new, "scf.yield", others)
+    with ir.InsertionPoint.at_block_begin(new):
+        counted = _as_tensor(new.arguments[0], op.results[place].type)
+    arguments = [counted, *list(new.arguments)[1:]]
+    arguments.insert(place, arguments.pop(0))
+    for argument, value in zip(old.arguments, arguments, strict=True):
+        argument.replace_all_uses_with(value)
+    results = list(loop.results)
+    results.insert(place, _as_tensor(build.index(_end_of(counter)), op.results[place].type))
+    return results
+
+
+def _as_tensor(index: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
+    number = build.cast("arith.index_cast", index, type_.element_type)
+    return build.create("tensor.from_elements", [type_], [number]).results[0]
 
 
 def _if(op: ir.Operation) -> Sequence[ir.Value]:
