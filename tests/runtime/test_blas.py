@@ -7,6 +7,8 @@ import pytest
 
 import shard_dialect as sd
 from shard_dialect.backends.cpu import products
+from shard_dialect.backends.cpu.convolutions import call_blas
+from shard_dialect.backends.cpu.kernels import Kernels
 from shard_dialect.runtime.communicators.world import InProcess
 from tests.runtime.alone import run_on
 
@@ -67,6 +69,94 @@ def test_every_layout_of_a_product(a: str, b: str, c: str, element: str) -> None
 )
 def test_products_of_other_ranks(a: str, b: str, c: str) -> None:
     assert_contracts(a, b, c)
+
+
+def part(name: str, loops: str, kind: str) -> tuple[str, str, tuple[slice, ...]]:
+    """A larger tensor's type, an op that takes a part of it, and the part in numpy.
+
+    `kind` is `rows`, of a stack of matrices at a place that only the running program knows, or
+    `columns`, of longer rows.
+    """
+    sizes = [SIZES[loop] for loop in loops]
+    inner = "x".join(map(str, sizes))
+    if kind == "rows":
+        whole = f"tensor<3x{inner}xf32>"
+        offsets = ["%at", *"0" * len(sizes)]
+        ones, kept = ["1", *map(str, sizes)], (1, ...)
+    else:
+        whole = f"tensor<{'x'.join(map(str, [*sizes[:-1], sizes[-1] + 3]))}xf32>"
+        offsets = [*"0" * (len(sizes) - 1), "2"]
+        ones, kept = [*map(str, sizes)], (..., slice(2, 2 + sizes[-1]))
+    strides = ", ".join("1" for _ in offsets)
+    op = (
+        f"tensor.extract_slice %{name}[{', '.join(offsets)}] [{', '.join(ones)}] [{strides}] : "
+        f"{whole} to tensor<{inner}xf32>"
+    )
+    return whole, op, kept
+
+
+@pytest.mark.parametrize("kinds", list(itertools.product(["rows", "columns"], repeat=3)))
+@pytest.mark.parametrize(
+    ("a", "b", "c"), [*PRODUCTS, ("bmk", "kn", "bmn"), ("bmk", "bkn", "bmn"), ("k", "kn", "n")]
+)
+def test_parts_of_buffers(a: str, b: str, c: str, kinds: tuple[str, str, str]) -> None:
+    """The weights of one layer of many, or the queries of a tensor with keys and values."""
+    loops = ", ".join(sorted({*a, *b, *c}))
+    maps = ", ".join(f"affine_map<({loops}) -> ({', '.join(each)})>" for each in (a, b, c))
+    parts = [
+        part(name, each, kind) for name, each, kind in zip("abc", (a, b, c), kinds, strict=True)
+    ]
+    types = [tensor(each, "f32") for each in (a, b, c)]
+    lines = [f"  %{name}p = {op}" for name, (_, op, _) in zip("abc", parts, strict=True)]
+    arguments = ", ".join(
+        f"%{name}: {whole}" for name, (whole, _, _) in zip("abc", parts, strict=True)
+    )
+    text = (
+        f"func.func @main({arguments}, %i: tensor<1xi32>) -> {types[2]} {{\n"
+        "  %zero = arith.constant 0 : index\n  %n = tensor.extract %i[%zero] : tensor<1xi32>\n"
+        "  %at0 = arith.index_cast %n : i32 to index\n  %one = arith.constant 1 : index\n"
+        "  %at1 = arith.minsi %at0, %one : index\n  %at = arith.maxsi %at1, %one : index\n"
+        + "\n".join(lines)
+        + f"\n  %0 = linalg.contract indexing_maps = [{maps}] "
+        f"ins(%ap, %bp : {types[0]}, {types[1]}) outs(%cp : {types[2]}) -> {types[2]}\n"
+        f"  return %0 : {types[2]}\n}}\n"
+    )
+    given, (result,) = run_on(text)
+    x, y, z = (value[kept] for value, (_, _, kept) in zip(given, parts, strict=False))
+    expected = z + np.einsum(f"{a},{b}->{c}", x, y)
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_layers_of_a_loop_are_multiplied_by_blas() -> None:
+    """Weights of one layer after the other, and the third of their columns that makes queries."""
+    text = """
+func.func @main(%x: tensor<4x8xf32>, %w: tensor<3x8x24xf32>) -> tensor<4x8xf32> {
+  %c0 = stablehlo.constant dense<0> : tensor<i32>
+  %c8 = stablehlo.constant dense<8> : tensor<i32>
+  %c1 = stablehlo.constant dense<1> : tensor<i32>
+  %c3 = stablehlo.constant dense<3> : tensor<i32>
+  %0:2 = stablehlo.while(%i = %c0, %h = %x) : tensor<i32>, tensor<4x8xf32> cond {
+    %p = stablehlo.compare LT, %i, %c3 : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  } do {
+    %l = stablehlo.dynamic_slice %w, %i, %c0, %c8, sizes = [1, 8, 8] : (tensor<3x8x24xf32>, tensor<i32>, tensor<i32>, tensor<i32>) -> tensor<1x8x8xf32>
+    %m = stablehlo.reshape %l : (tensor<1x8x8xf32>) -> tensor<8x8xf32>
+    %y = stablehlo.dot_general %h, %m, contracting_dims = [1] x [0] : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+    %j = stablehlo.add %i, %c1 : tensor<i32>
+    stablehlo.return %j, %y : tensor<i32>, tensor<4x8xf32>
+  }
+  return %0#1 : tensor<4x8xf32>
+}
+"""  # noqa: E501
+    module = sd.parse(text)
+    sd.run_pipeline(module, "spmd,lower")
+    with module.context:
+        assert call_blas(module.operation, Kernels(module.operation))
+    (x, w), (result,) = run_on(text)
+    expected = x
+    for layer in w:
+        expected = expected @ layer[:, 8:16]
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_integers_are_summed_in_loops() -> None:

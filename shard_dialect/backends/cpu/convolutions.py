@@ -30,6 +30,7 @@ from shard_dialect.backends.cpu.products import (
     forget_zeros,
     is_for_blas,
     is_multiply_add,
+    is_whole,
     permutation,
     positions,
 )
@@ -268,7 +269,7 @@ def _matrix(
     is_read: bool = True,
 ) -> _Matrix:
     """The buffer as matrices, or a copy of it in an order in which it is that."""
-    matrix = _Matrix.of(c, buffer, loops, rows, columns)
+    matrix = _Matrix.of(c, buffer, loops, rows, columns) if is_whole(buffer.type) else None
     if matrix is not None:
         return matrix
     order = (*outer, *rows, *columns)

@@ -148,11 +148,12 @@ class Kernels:
 
         The first time, `write` writes it, given its own buffers.
         """
-        key = (what, *(value.type for value in values))
+        types = [_without_offset(value.type) for value in values]
+        key = (what, *types)
         if key not in self._written:
             function = self.open()
             block = body(function)
-            own = [block.add_argument(value.type, function.location) for value in values]
+            own = [block.add_argument(type_, function.location) for type_ in types]
             with ir.InsertionPoint(terminator(function)):
                 write(own)
             self._written[key] = self.add(function)
@@ -205,21 +206,21 @@ def _inputs(function: ir.Operation) -> list[ir.Type]:
 
 def _drop_offset(argument: ir.Value) -> None:
     """Let a buffer that is only loaded from and stored to begin at its address."""
-    type_ = argument.type
-    if not isinstance(type_, ir.MemRefType) or "offset" not in str(type_):
-        return
-    strides, _ = type_.get_strides_and_offset()
     users = {use.owner.operation.name for use in argument.uses}
-    if not users <= {"memref.load", "memref.store"}:
-        return
+    if users <= {"memref.load", "memref.store"}:
+        argument.set_type(_without_offset(argument.type))
+
+
+def _without_offset(type_: ir.Type) -> ir.Type:
+    """The type of a buffer that begins at its address; other types as they are."""
+    if not isinstance(type_, ir.MemRefType) or "offset" not in str(type_):
+        return type_
+    strides, _ = type_.get_strides_and_offset()
     whole = ir.MemRefType.get(type_.shape, type_.element_type, None, type_.memory_space)
-    layout = ir.StridedLayoutAttr.get(0, strides)
     if whole.get_strides_and_offset()[0] == strides:
-        argument.set_type(whole)
-    else:
-        argument.set_type(
-            ir.MemRefType.get(type_.shape, type_.element_type, layout, type_.memory_space)
-        )
+        return whole
+    layout = ir.StridedLayoutAttr.get(0, strides)
+    return ir.MemRefType.get(type_.shape, type_.element_type, layout, type_.memory_space)
 
 
 def is_kernel(op: ir.Operation) -> bool:

@@ -4,7 +4,8 @@
 
 becomes a kernel that calls `cblas_sgemm` on the pointers, with b and m as one dimension. Any
 contraction whose loops are batch, m, n and k loops is one product for each batch index. An operand
-whose dimensions are in another order is transposed into a temporary buffer first.
+whose dimensions are in another order, or which has a part of each row of a buffer, is copied to a
+temporary buffer first.
 
 `forget_zeros` drops fills with zeros before a product that can overwrite its result instead of
 adding to it:
@@ -21,7 +22,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache, cmp_to_key
+from itertools import accumulate
 from math import prod
+from operator import mul
 from pathlib import Path
 from threading import Lock
 
@@ -238,12 +241,25 @@ class Gemm:
 
 
 def is_for_blas(type_: ir.Type) -> bool:
-    """Whether the type is a contiguous buffer of static size, with elements that BLAS supports."""
+    """Whether the type is a buffer of static size, with elements that BLAS supports."""
     return (
         isinstance(type_, ir.MemRefType)
         and type_.has_static_shape
-        and type_.layout == ir.AffineMapAttr.get(ir.AffineMap.get_identity(type_.rank))
         and str(type_.element_type) in _LETTERS
+    )
+
+
+def is_whole(type_: ir.MemRefType) -> bool:
+    """Whether a buffer is contiguous, and begins at its address."""
+    return bool(type_.layout == ir.AffineMapAttr.get(ir.AffineMap.get_identity(type_.rank)))
+
+
+def _is_contiguous(type_: ir.MemRefType) -> bool:
+    """Whether a buffer is contiguous; it may be the weights of one layer of many, say."""
+    return (
+        is_whole(type_)
+        or type_.get_strides_and_offset()[0]
+        == list(accumulate(type_.shape[:0:-1], mul, initial=1))[::-1]
     )
 
 
@@ -380,15 +396,19 @@ def _arranged(
     columns: tuple[int, ...],
     is_read: bool = True,
 ) -> tuple[ir.Value, bool, bool]:
-    """The buffer as a stack of matrices; whether they are transposed, and whether it is a copy."""
+    """The buffer as a stack of matrices; whether they are transposed, and whether it is a copy.
+
+    Copied is what BLAS cannot read in place: copying costs little beside the product.
+    """
     present = [
         tuple(loop for loop in kind if loop in loops) for kind in (product.batch, rows, columns)
     ]
     batch, rows, columns = present
-    if loops == (*batch, *rows, *columns):
-        return buffer, False, False
-    if loops == (*batch, *columns, *rows):
-        return buffer, True, False
+    if _is_contiguous(buffer.type):
+        if loops == (*batch, *rows, *columns):
+            return buffer, False, False
+        if loops == (*batch, *columns, *rows):
+            return buffer, True, False
     order = (*batch, *rows, *columns)
     type_ = ir.MemRefType.get([product.sizes[loop] for loop in order], product.element)
     copy = build.allocate(type_).results[0]
