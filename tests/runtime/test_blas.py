@@ -159,6 +159,54 @@ func.func @main(%x: tensor<4x8xf32>, %w: tensor<3x8x24xf32>) -> tensor<4x8xf32> 
     np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
 
 
+IMAGE, KERNEL = "tensor<2x9x9x8xf32>", "tensor<3x3x8x8xf32>"
+
+
+def test_convolutions_with_the_kernels_of_a_loop() -> None:
+    """Images and kernels that are parts of larger tensors, against one by one."""
+
+    def convolution(image: str, kernel: str) -> str:
+        return (
+            f"stablehlo.convolution({image}, {kernel}) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->"
+            "[b, 0, 1, f], window = {pad = [[1, 1], [1, 1]]} "
+            "{batch_group_count = 1 : i64, feature_group_count = 1 : i64} "
+            f": ({IMAGE}, {KERNEL}) -> {IMAGE}"
+        )
+
+    text = f"""
+func.func @main(%x: tensor<2x9x9x12xf32>, %w: tensor<3x3x3x8x8xf32>) -> {IMAGE} {{
+  %c0 = stablehlo.constant dense<0> : tensor<i32>
+  %c1 = stablehlo.constant dense<1> : tensor<i32>
+  %c3 = stablehlo.constant dense<3> : tensor<i32>
+  %part = stablehlo.slice %x [0:2, 0:9, 0:9, 2:10] : (tensor<2x9x9x12xf32>) -> {IMAGE}
+  %z = stablehlo.constant dense<0.0> : {IMAGE}
+  %0:2 = stablehlo.while(%i = %c0, %sum = %z) : tensor<i32>, {IMAGE} cond {{
+    %p = stablehlo.compare LT, %i, %c3 : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  }} do {{
+    %l = stablehlo.dynamic_slice %w, %i, %c0, %c0, %c0, %c0, sizes = [1, 3, 3, 8, 8]
+        : (tensor<3x3x3x8x8xf32>, tensor<i32>, tensor<i32>, tensor<i32>, tensor<i32>, tensor<i32>) -> tensor<1x3x3x8x8xf32>
+    %k = stablehlo.reshape %l : (tensor<1x3x3x8x8xf32>) -> {KERNEL}
+    %y = {convolution("%part", "%k")}
+    %t = stablehlo.add %sum, %y : {IMAGE}
+    %j = stablehlo.add %i, %c1 : tensor<i32>
+    stablehlo.return %j, %t : tensor<i32>, {IMAGE}
+  }}
+  return %0#1 : {IMAGE}
+}}
+"""  # noqa: E501
+    one = f"""
+func.func @main(%x: {IMAGE}, %w: {KERNEL}) -> {IMAGE} {{
+  %y = {convolution("%x", "%w")}
+  return %y : {IMAGE}
+}}
+"""
+    (x, w), (result,) = run_on(text)
+    image = np.ascontiguousarray(x[..., 2:10])
+    each = [run_on(one, [image, np.ascontiguousarray(kernel)])[1][0] for kernel in w]
+    np.testing.assert_allclose(result, sum(each), rtol=1e-4, atol=1e-4)
+
+
 def test_integers_are_summed_in_loops() -> None:
     assert_contracts("mk", "kn", "mn", "i32")
 

@@ -339,7 +339,7 @@ def _static_slice(
     c: Convolution, loops: Loops, loop_indices: Mapping[int, ir.Value]
 ) -> tuple[ir.Value, list[Terms]]:
     """The part of the image that holds the patches, and the index of each of its dimensions."""
-    strides, _ = c.image.type.get_strides_and_offset()
+    strides, begin = c.image.type.get_strides_and_offset()
     offsets: list[ir.Value] = []
     static: list[int] = []
     sizes: list[int] = []
@@ -359,7 +359,7 @@ def _static_slice(
     shape = [size for size, terms in zip(sizes, c.reads, strict=True) if terms.keys() & set(loops)]
     layout = ir.StridedLayoutAttr.get(ir.ShapedType.get_dynamic_stride_or_offset(), kept_strides)
     if not offsets:
-        layout = ir.StridedLayoutAttr.get(0, kept_strides)
+        layout = ir.StridedLayoutAttr.get(begin, kept_strides)
     type_ = ir.MemRefType.get(shape, c.element, layout)
     loop_indices_of = {
         "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, len(offsets), 0, 0]),
