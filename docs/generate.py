@@ -48,7 +48,6 @@ def passes_page() -> str:
     classes: dict[str, _Documented] = {**PIPELINES, **{each: pass_class(each) for each in PASSES}}
     shared = _shared_options(classes.values())
     sections = {name for name, cls in classes.items() if name in told or [*_section(cls, shared)]}
-    sections |= set(PIPELINES)
     lines = [NOTICE, "", "# Passes", "", _PASSES_HEAD.strip(), ""]
     for name, cls in classes.items():
         code = f"`--{name}`"
@@ -61,11 +60,10 @@ def passes_page() -> str:
             lines += ["", f"## `--{name}`"]
             lines += ["", told[name]] if name in told else []
             lines += _section(cls, shared)
-        if name in PIPELINES:
+        if name in sections and name in PIPELINES:
             steps = [each for each in PIPELINES[name]().steps() if each in classes]
-            links = (each not in _inner() and f"[`{each}`](#--{each})" for each in steps)
-            named = (link or f"`{step}`" for step, link in zip(steps, links, strict=True))
-            lines += ["", "Passes: " + ", ".join(named)]
+            if not _inner().intersection(steps):
+                lines += ["", "Passes: " + ", ".join(f"[`{each}`](#--{each})" for each in steps)]
     return "\n".join(lines) + "\n"
 
 
