@@ -42,8 +42,8 @@ _Documented = type[Pass] | type[NamedPipeline]
 
 def passes_page() -> str:
     """Each pass with its summary; where there is more, its options, or an example of its module."""
-    steps = {step for name in PIPELINES for step in PIPELINES[name]().steps()}
-    alone = [name for name in PASSES if name not in steps - {"import", "partition"}]
+    in_others = {step for name in PIPELINES for step in PIPELINES[name]().steps()}
+    alone = [name for name in PASSES if name not in in_others - {"import", "partition"}]
     told = {name: text for name in alone if (text := example_of(pass_class(name)))}
     classes: dict[str, _Documented] = {**PIPELINES, **{each: pass_class(each) for each in PASSES}}
     shared = _shared_options(classes.values())
