@@ -12,8 +12,10 @@ publication gives.
 
 * Narayanan and others, Efficient Large-Scale Language Model Training on GPU Clusters Using
   Megatron-LM, SC21, table 1; microbatches and chunks are those of `examples/sc21/run_table_1.sh` in
-  Megatron-LM. All activations are recomputed, which the rate counts.
-* The Llama 3 Herd of Models, 2024, table 4.
+  Megatron-LM. All activations are recomputed, which the rate counts; there is no dropout.
+* The Llama 3 Herd of Models, 2024, table 4: 16.8 M tokens a step. Attention is in blocks of 512
+  queries and keys (1,024 in the long step), recomputed as are norms and activations; the state of
+  the optimizer is split among replicas.
 * MaxText, getting_started/Run_Llama2.md, 2024: utilization on 64 and 256 chips. The batch, the
   length and what is kept are those of its scripts for v5p and v5e; for v4 it has none.
 * DeepSeek-V3 Technical Report, 2024: 180,000 hours of an H800 for 10^12 tokens, on 2,048 of them.

@@ -20,6 +20,7 @@ from pathlib import Path
 from cuts import cuts_page
 from public_names import public_page
 
+from shard_dialect.cli.passes_help import example_of
 from shard_dialect.ir.mesh import mesh_dialect
 from shard_dialect.passes.framework.base import NamedPipeline, Pass
 from shard_dialect.passes.framework.options import Option, documented_options
@@ -40,19 +41,13 @@ _Documented = type[Pass] | type[NamedPipeline]
 
 
 def passes_page() -> str:
-    """Each pass with its summary; where there is more, an example of its module and its options."""
-    modules = Counter(pass_class(name).__module__ for name in PASSES)
-    told = {
-        name: example
-        for name in PASSES
-        if modules[pass_class(name).__module__] == 1
-        and name not in _inner()
-        and (example := _example(_docstring(pass_class(name).__module__)))
-    }
+    """Each pass with its summary; where there is more, its options, or an example of its module."""
+    in_others = {step for name in PIPELINES for step in PIPELINES[name]().steps()}
+    alone = [name for name in PASSES if name not in in_others - {"import", "partition"}]
+    told = {name: text for name in alone if (text := example_of(pass_class(name)))}
     classes: dict[str, _Documented] = {**PIPELINES, **{each: pass_class(each) for each in PASSES}}
     shared = _shared_options(classes.values())
     sections = {name for name, cls in classes.items() if name in told or [*_section(cls, shared)]}
-    sections |= set(PIPELINES)
     lines = [NOTICE, "", "# Passes", "", _PASSES_HEAD.strip(), ""]
     for name, cls in classes.items():
         code = f"`--{name}`"
@@ -65,11 +60,10 @@ def passes_page() -> str:
             lines += ["", f"## `--{name}`"]
             lines += ["", told[name]] if name in told else []
             lines += _section(cls, shared)
-        if name in PIPELINES:
+        if name in sections and name in PIPELINES:
             steps = [each for each in PIPELINES[name]().steps() if each in classes]
-            links = (each not in _inner() and f"[`{each}`](#--{each})" for each in steps)
-            named = (link or f"`{step}`" for step, link in zip(steps, links, strict=True))
-            lines += ["", "Passes: " + ", ".join(named)]
+            if not _inner().intersection(steps):
+                lines += ["", "Passes: " + ", ".join(f"[`{each}`](#--{each})" for each in steps)]
     return "\n".join(lines) + "\n"
 
 
@@ -82,20 +76,6 @@ def _inner() -> set[str]:
         if name not in ("spmd", "specialize", "pipeline", "optimize-collectives")
         for step in PIPELINES[name]().steps()
     } - outer
-
-
-def _example(text: str) -> str:
-    """A docstring's first example, with what it becomes; reasons stay beside the code."""
-    paragraphs = text.split("\n\n")[1:]
-    if not (shown := [n for n, each in enumerate(paragraphs) if each.startswith("    ")]):
-        return ""
-    last = shown[0]
-    for number in shown[1:]:
-        if number - last <= 2 and (number - last == 1 or "becomes" in paragraphs[last + 1]):
-            last = number
-        else:
-            break
-    return "\n\n".join(paragraphs[: last + 1])
 
 
 def _shared_options(classes: Iterable[_Documented]) -> dict[str, Option]:
@@ -127,7 +107,8 @@ _PASSES_HEAD = """
 Each pass is a flag of `opt` and an element of its pipelines, between any of upstream's passes. The
 first are pipelines, whose passes run in a row, with their options; the others stand in the order of
 the [forms](forms.md). Those with a link have an example or options below, with types and defaults
-in brackets. `shard-opt --help=passes` has all options of each, and a line for each step.
+in brackets. `shard-opt --help=passes` has all options of each, and a line for each step,
+`--help=PASS` an example of what it does.
 """
 
 

@@ -29,19 +29,17 @@ _SHOWN = 5
 _HEAD = """
 What stands here, and the command lines of `shard-opt`, `shard-run`, `shard-report` and
 `shard-prove`, is public; everything else in the package may change at any time.
-[As a library](library.md), [from JAX](jax.md), [from PyTorch](torch.md) and [testing](testing.md)
-show how these names are used; `help(sd.run)` has types and errors. The parameters of a class are
-its fields.
+[As a library](library.md) shows how these names are used; `help(sd.run)`
+has types and errors. The parameters of a class are its fields.
 
 **Versions.** Before 1.0 the second number of a version is raised where a program that worked would
 not, the third by additions and mends; from 1.0 on these are the first and the others. Each change
 of what is public has a line in the `CHANGELOG.md`.
 
-**Deprecations.** Before it goes or changes its meaning, what is public still works for one version
-(one second number), with a `DeprecationWarning` that names what to use in its place. Three things
-do not wait: results that were wrong, the text of messages, and what numbers a model of costs
-gives. Saved programs and `to_json` are read by the version that wrote them; for `--json`, see its
-`schema`.
+**Deprecations.** What is public works for one more version (one second number) before it goes or
+changes its meaning, with a `DeprecationWarning` that names what to use in its place. Wrong results,
+the text of messages, and the numbers of cost models change at once. Saved programs and `to_json`
+are read by the version that wrote them; `--json` has its `schema`.
 """
 
 

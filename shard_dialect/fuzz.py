@@ -6,7 +6,7 @@ Each program (`shard_dialect.testing`) goes through each pipeline, and runs on d
 process. A failure, be it a difference, a crash, a traceback or a hang, is shrunk and written to a
 file. Prints what was covered; the exit status is 1 if something failed. A program that is refused
 with a location is no failure: it is counted, and the smallest program for each message is also
-written to a file; so is one by which a judge's process dies, and the next judge is taken. A seed
+written to a file. So is a program on which a judge crashes; the next judge then runs it. A seed
 gives the same programs in the same order.
 """
 
@@ -373,18 +373,24 @@ def _parser() -> Parser:
         allow_abbrev=False,
     )
     parser.add_argument(
-        "--seconds", type=seconds_above_0, default=60, metavar="N", help="for how long"
+        "--seconds",
+        type=seconds_above_0,
+        default=60,
+        metavar="N",
+        help="how long to run (default: 60)",
     )
     parser.add_argument(
-        "--programs", type=int, default=math.inf, metavar="N", help="no more than so many"
+        "--programs", type=int, default=math.inf, metavar="N", help="run at most so many programs"
     )
-    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of the programs")
+    parser.add_argument(
+        "--seed", type=seed, default=0, metavar="N", help="the seed of the programs"
+    )
     parser.add_argument(
         "--pipeline",
         action="append",
         metavar="PIPELINE",
-        help="to run programs through; may be repeated; ';' prints and reads again; what it leaves "
-        "in the local form, XLA runs, or --compiler",
+        help="a pipeline to run programs through; may be repeated; ';' prints the module and reads "
+        "it again; a program that is left in the local form runs by XLA, or --compiler",
     )
     parser.add_argument(
         "--compiler",
@@ -393,9 +399,15 @@ def _parser() -> Parser:
         "it and run our own code)",
     )
     parser.add_argument(
-        "--ops", nargs="+", default=["*"], metavar="PATTERN", help="of these alone: 'tosa.*'"
+        "--ops",
+        nargs="+",
+        default=["*"],
+        metavar="PATTERN",
+        help="draw only these ops, as 'tosa.*'",
     )
-    parser.add_argument("--output", default="fuzz-failures", metavar="DIR", help="where files go")
+    parser.add_argument(
+        "--output", default="fuzz-failures", metavar="DIR", help="the folder of failures"
+    )
     parser.add_argument(
         "--timeout",
         type=seconds_above_0,

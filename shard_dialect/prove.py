@@ -4,13 +4,13 @@
     python -m shard_dialect.prove in.mlir local.mlir --entry=layer --json
     python -m shard_dialect.prove in.mlir by_hand.mlir --boundary='x=[[data]]'
 
-The first file has the unsharded program, the second what devices run: the local form, whoever wrote
-it, or global tensors in an earlier form, or with manual computations; or a .py file, such as
-`shard-opt --emit-python` writes, which a process of its own runs. Else neither program runs,
-but to confirm a refutation. `--boundary` says which shards a program that others wrote is given.
+The first file has the unsharded program, the second the program of the devices: in the local form,
+in an earlier form, or with manual computations, whoever wrote it. Neither program runs, but to
+confirm a refutation. A .py file, such as `shard-opt --emit-python` writes, runs in a process of its
+own. `--boundary` states the shards that a program without our attributes takes and gives.
 
-The exit status is 0 if that is proven, 1 if it is refuted or cannot be asked, and 2 if it is
-unknown: what follows `shard-prove ... &&` is done for what is proven only (docs/proof.md).
+The exit status is 0 if the programs are proven equal, 1 if this is refuted or the input has an
+error, and 2 if it is unknown: `shard-prove ... && next` goes on if it is proven (docs/proof.md).
 """
 
 from __future__ import annotations
@@ -109,7 +109,9 @@ def _parser() -> Parser:
         help="a .mlir file: the unsharded program; '-': standard input",
     )
     parser.add_argument(
-        "local", metavar="LOCAL", help="a .mlir or .py file: what devices run; '-': standard input"
+        "local",
+        metavar="LOCAL",
+        help="a .mlir or .py file: the program of the devices; '-': standard input",
     )
     parser.add_argument("--entry", metavar="NAME", help="the function to judge (default: main)")
     parser.add_argument(
@@ -117,9 +119,9 @@ def _parser() -> Parser:
         action="append",
         default=[],
         metavar="NAME=SHARDING",
-        help="what LOCAL is given of an argument, or gives of a result, where it does not say so "
-        "itself, as in x=[[], [model]] or result0=[[0]]; * stands for any text; what is not named "
-        "is whole on each device; may be repeated",
+        help="the sharding of an argument or result of LOCAL, if LOCAL does not state it, as in "
+        "x=[[], [model]] or result0=[[0]]; * stands for any text; others are whole on each "
+        "device; may be repeated",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
     plugins.add_argument(parser)

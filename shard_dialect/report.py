@@ -6,10 +6,10 @@
     python -m shard_dialect.report in.mlir --suggest --html out.html --trace out.json
     python -m shard_dialect.report in.mlir --prove --json
 
-Each collective is listed with the bytes that a device sends, and explained: which two shardings
-met, and the way from each back to the annotation that the file has. `--suggest` looks for the
-change of one annotation that would remove it, and runs the passes to see what that costs. `--prove`
-says whether each device computes the unsharded program.
+Each collective is listed with the bytes that a device sends, and explained: the two shardings that
+it connects, each traced back to an annotation in the file. `--suggest` looks for a change of one
+annotation that removes it, and runs the passes to see what that costs. `--prove` says whether each
+device computes the unsharded program.
 """
 
 from __future__ import annotations
@@ -300,7 +300,7 @@ def _parser() -> Parser:
         "--suggest-seconds",
         type=seconds_above_0,
         metavar="N",
-        help="how long --suggest may look; it says what it has not tried (default: 30)",
+        help="how many seconds --suggest may take; it lists what it has not tried (default: 30)",
     )
     parser.add_argument(
         "--what-if",
@@ -313,16 +313,16 @@ def _parser() -> Parser:
     parser.add_argument(
         "--prove",
         action="store_true",
-        help="say whether each device computes the unsharded program, for all inputs; what is "
-        "refuted is an error besides (docs/proof.md)",
+        help="say whether each device computes the unsharded program for all inputs; a refuted "
+        "program is an error after the report (docs/proof.md)",
     )
     parser.add_argument(
-        "--compare", metavar="FILE", help="report what is different in another program"
+        "--compare", metavar="FILE", help="report how the costs of another program differ"
     )
     parser.add_argument(
         "--show",
         metavar="NAME",
-        help="draw how a tensor lies on the devices: an argument or result, named as for "
+        help="draw which device holds which part of a tensor: an argument or result, named as for "
         "--what-if, a value of the file, or %%3 as --propagate prints it",
     )
     from shard_dialect.model.devices.device_model import device_model_names
@@ -330,14 +330,14 @@ def _parser() -> Parser:
     parser.add_argument(
         "--device-model",
         metavar="NAME",
-        help=f"what prices communication: {', '.join(device_model_names())}, or a file.toml "
+        help=f"the device model of the times: {', '.join(device_model_names())}, or a file.toml "
         "(default: h100)",
     )
     parser.add_argument(
         "--allocator",
         choices=("unfused", "arena", "xla"),
-        help="how memory is counted: each op's result by itself (default), the arena of our own "
-        "code, to the byte, or fused as XLA does",
+        help="how memory is counted: each op's result by itself (default), as in the arena of our "
+        "own code, or with XLA's fusion",
     )
     parser.add_argument(
         "--trace",
@@ -347,14 +347,13 @@ def _parser() -> Parser:
     parser.add_argument(
         "--explain",
         metavar="WHAT",
-        help="tell only where the sharding of a tensor came from (its name in the file, or %%3 as "
-        "--propagate prints it), or why a collective is there (#2), or both for a line of the file "
-        "(18)",
+        help="explain only the sharding of a tensor (its name in the file, or %%3 as --propagate "
+        "prints it), a collective (#2), or both at a line of the file (18)",
     )
     parser.add_argument(
         "--measure",
         metavar="FILE.toml",
-        help="read no program, but measure the devices at hand, and write a device model of them",
+        help="measure the devices at hand, and write a device model of them, instead of a report",
     )
     parser.add_argument(
         "--backend",
@@ -376,8 +375,8 @@ def _parser() -> Parser:
     parser.add_argument(
         "--html",
         metavar="FILE",
-        help="write the report, too, as one page to look at: what costs most and why, graph, "
-        "tables; with --compare or --what-if, both reports side by side",
+        help="write the report, too, as an HTML page: what costs most and why, graph, tables; with "
+        "--compare or --what-if, both reports side by side",
     )
     parser.add_argument(
         "--explorer-data",

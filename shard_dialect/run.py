@@ -4,14 +4,13 @@
     mpiexec -n 4 python -m shard_dialect.run in.mlir --backend=mpi --check
     torchrun --nproc-per-node=4 -m shard_dialect.run in.mlir --backend=torch --check
 
-With `mpi` the compiled code calls MPI itself, with `mpi4py` through Python. With `torch` our code
-computes, too, or with `--compiler=torch` torch itself, on the rank's GPU if it has one.
+With `mpi` the compiled code calls MPI itself, with `mpi4py` through Python. With `torch`, torch
+communicates and our compiled code computes, or with `--compiler=torch` torch on the rank's GPU.
 
-Prints what was communicated. `--check` runs the unsharded program too, and fails where any
-device's result is not the same. `--bisect` then names the first op whose value is another, in the
-order of the program in the distributed form; of what is in loops, branches and callees the op that
-holds or calls it. Of a program that was edited after a pass, up to the local form, it names the op
-that makes what the program of `--reference` does not.
+Prints what was communicated. `--check` runs the unsharded program, too, and fails if a result of
+any device differs from its. `--bisect` then compares each value, and names the first op whose
+result differs; for an op in a loop, branch or callee, the op that holds or calls it. If a program
+was edited after a pass, `--reference` names the program before the edit.
 """
 
 from __future__ import annotations
@@ -130,37 +129,39 @@ def _parser() -> Parser:
         "--backend",
         default="devices",
         metavar="BACKEND",
-        help=f"where devices are: {', '.join(BACKENDS)}, or a plugin's (default: devices)",
+        help=f"what the devices are: {', '.join(BACKENDS)}, or a plugin's (default: devices, which "
+        "are threads)",
     )
     parser.add_argument(
         "--compiler",
         choices=("torch",),
-        help="who computes on a device of --backend=torch: torch, by what opt --emit-python=torch "
-        "writes (default: our own code)",
+        help="with --backend=torch: let torch compute on each device, by the program that "
+        "opt --emit-python=torch writes (default: our compiled code)",
     )
     parser.add_argument(
         "--torch-compile",
         action="store_true",
-        help="with --compiler=torch: let torch.compile compile what is between collectives",
+        help="with --compiler=torch: compile the parts between collectives by torch.compile",
     )
     parser.add_argument("--entry", metavar="NAME", help="the function to run (default: main)")
     parser.add_argument(
         "--shapes",
         default="",
         metavar="4x8,,16",
-        help="shapes of arguments that leave sizes open (default: those of --inputs)",
+        help="shapes of the arguments whose sizes the program leaves open (default: those of "
+        "--inputs)",
     )
     parser.add_argument(
         "--scalars",
         default="",
         metavar=",2",
-        help="values of arguments that are integers, which become constants",
+        help="values of integer arguments, which become constants; empty for the others",
     )
     parser.add_argument(
         "--grid",
         default="",
         metavar="2x4",
-        help="shape of a grid that leaves sizes open (default: as many devices as ranks)",
+        help="shape of a grid whose sizes the program leaves open (default: one device a rank)",
     )
     parser.add_argument("--seed", type=seed, metavar="N", help="seed of random inputs (default: 0)")
     parser.add_argument(
@@ -168,50 +169,50 @@ def _parser() -> Parser:
         type=_file,
         metavar="FILE",
         help="global inputs by the names of the arguments in the file, or arg0, arg1, ...: .npz, "
-        ".safetensors, or a folder of a file a rank",
+        ".safetensors, or a folder with a file for each rank",
     )
     parser.add_argument(
         "--outputs",
         type=_file,
         metavar="FILE.npz",
-        help="write global outputs result0, ...; FOLDER/: each rank its own shards",
+        help="write global outputs result0, ...; to FOLDER/ each rank writes its shards",
     )
     parser.add_argument(
         "--profile",
         type=_file,
         metavar="FILE.json",
-        help="run once more, and write what each device did when, for ui.perfetto.dev and "
+        help="run once more, and write a trace of each device, for ui.perfetto.dev and "
         "shard-report --measured",
     )
     parser.add_argument("--check", action="store_true", help="compare with the unsharded program")
     parser.add_argument(
         "--bisect",
         action="store_true",
-        help="check, and where it fails name the first op whose value differs; with --reference "
-        "that of an edited program",
+        help="check, and if it fails name the first op whose result differs; --reference names "
+        "the program before an edit",
     )
     parser.add_argument(
         "--prove",
         action="store_true",
-        help="before it runs, prove that each device computes the unsharded program, for all "
-        "inputs: what is refuted is an error, and does not run (docs/proof.md)",
+        help="before the run, prove that each device computes the unsharded program for all "
+        "inputs; a refuted program is an error, and does not run (docs/proof.md)",
     )
     parser.add_argument(
         "--reference",
         type=_file,
         metavar="FILE",
-        help="the unsharded program, for local and lowered inputs: of --check, and of --prove",
+        help="the unsharded program of a local or lowered input, for --check and --prove",
     )
     parser.add_argument(
         "--reference-by",
         metavar="JUDGE",
-        help="who runs the unsharded program: xla (jaxlib), upstream (MLIR's own passes, slow), "
-        "self (our code, which shares its faults), or a plugin's; default: the first of these "
-        "three that can",
+        help="what runs the unsharded program: xla (jaxlib), upstream (MLIR's own passes, slow), "
+        "self (the code that is checked), or a plugin's judge; default: the first of these three "
+        "that can run it",
     )
     plugins.add_argument(parser)
     parser.add_argument(
-        "--no-cache", action="store_true", help="compile anew, and keep nothing of it"
+        "--no-cache", action="store_true", help="compile anew, and keep no compiled code"
     )
     parser.add_argument(
         "--timeout",

@@ -50,7 +50,7 @@ _STYLES = ("black on cyan", "black on yellow", "black on green", "black on magen
 
 @dataclass(frozen=True)
 class DrawnSharding:
-    """How a tensor lies on the grid; printed as text, shown in notebooks as HTML."""
+    """A drawing of which device holds what of a tensor, as text, or in notebooks as HTML."""
 
     name: str
     shape: Shape

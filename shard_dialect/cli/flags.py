@@ -320,8 +320,8 @@ Options, of many:
   --pass-pipeline=TEXT         a pipeline: 'builtin.module(propagate,cse)'
   --stop-after=PASS            run up to this pass, also inside --spmd
   --auto                       find shardings of what is not annotated
-  --remarks                    tell of conflicts during --propagate
-  --explain-sharding=%3        tell where the sharding of a value came from
+  --remarks                    report conflicts during --propagate
+  --explain-sharding=%3        trace the sharding of a value to an annotation
   --mlir-print-ir-after-all    print the module after each pass
 
 --help=options: all options; --help=passes: all passes; --help=PASS: its options
@@ -344,7 +344,7 @@ def _parser(description: str) -> Parser:
     _add_input_and_output(parser.add_argument_group("input and output"))
     _add_pipeline(parser.add_argument_group("passes"))
     _add_checks(parser.add_argument_group("checks"))
-    _add_instruments(parser.add_argument_group("what is shown of a running pipeline, on stderr"))
+    _add_instruments(parser.add_argument_group("what a running pipeline prints, on stderr"))
     _add_information(parser.add_argument_group("information"))
     parser.lists_options = "--help=options"
     return parser
@@ -398,7 +398,7 @@ def _add_input_and_output(group: _Group) -> None:
     _flag(group, "--mesh-pretty", "print the local form's ops of 'mesh' in the RFC's spelling, too")
     _flag(group, "--mlir-print-op-generic", "print ops in the generic form")
     _flag(group, "--mlir-print-debuginfo", "print locations")
-    _flag(group, "--mlir-pretty-debuginfo", "print locations in a form that no program reads")
+    _flag(group, "--mlir-pretty-debuginfo", "print locations to read, which no parser reads back")
     _flag(group, "--mlir-print-assume-verified", "do not verify the module before it is printed")
     _flag(group, "--mlir-print-skip-regions", "print ops without their regions")
     _flag(group, "--mlir-use-nameloc-as-prefix", "name values by the names in their locations")
@@ -446,26 +446,26 @@ def _add_checks(group: _Group) -> None:
         nargs="?",
         const="all",
         choices=("all", "only-expected"),
-        help="diagnostics must be those that comments 'expected-error {{text}}' name; "
+        help="the diagnostics must be those of comments 'expected-error {{text}}'; "
         "only-expected: others may be there too",
     )
     _flag(
         group,
         "--verify-roundtrip",
-        "print and parse input and output in each form: it must stay the same",
+        "print and parse input and output, as text and bytecode, and compare",
     )
     group.add_argument(
         "--prove",
         nargs="?",
         const="",
         metavar="FILE",
-        help="prove that each device computes what the input does, or the program in FILE, for all "
+        help="prove that each device computes the input, or the program in FILE, for all "
         "inputs: what is refuted is an error (docs/proof.md)",
     )
     _flag(
         group,
         "--prove-each",
-        "prove after each pass that the module computes what the input does: an error names the "
+        "prove after each pass that the module computes the input: an error names the "
         "first pass after which it does not",
     )
     _flag(group, "--strict", "make an op without a sharding rule an error, in --materialize")
@@ -503,7 +503,7 @@ def _add_instruments(group: _Group) -> None:
     group.add_argument(
         "--mlir-timing-display", choices=("tree",), help="how --mlir-timing prints: as a tree"
     )
-    _flag(group, "--mlir-pass-statistics", "print what passes have counted", "statistics")
+    _flag(group, "--mlir-pass-statistics", "print the statistics of passes", "statistics")
     group.add_argument(
         "--mlir-pass-statistics-display",
         dest="statistics_display",
@@ -517,13 +517,13 @@ def _add_instruments(group: _Group) -> None:
         metavar="FILE",
         help="if the pipeline fails, write the module and the pipeline there",
     )
-    _flag(group, "--remarks", "tell of conflicts during --propagate, and which side won")
+    _flag(group, "--remarks", "report conflicts during --propagate, and which side won")
     group.add_argument(
         "--auto",
         nargs="?",
         const="",
         metavar="OPTIONS",
-        help="first look for shardings of what is not annotated: grid=2x4 (or devices=8) "
+        help="first find shardings for what is not annotated: grid=2x4 (or devices=8) "
         "objective=time|bytes|memory memory-limit=16GiB device-model=h100 seconds=60 (or "
         "plans=500), with commas between; Ctrl-C takes the best so far",
     )
@@ -545,17 +545,19 @@ def _add_instruments(group: _Group) -> None:
         help="the function of --auto, --list-mutations, --mutate, --prove and --report (default: "
         "main)",
     )
-    _flag(group, "--report", "tell what the resulting program costs: see shard-report")
+    _flag(group, "--report", "report what the resulting program costs: see shard-report")
     group.add_argument(
         "--explain-sharding",
         metavar="VALUE",
-        help="tell where a value's sharding came from: its name in the file, or as printed "
+        help="trace a value's sharding to an annotation: its name in the file, or as printed "
         "(%%3, or @f:%%3 in @f), or the line that makes it",
     )
 
 
 def _add_information(group: _Group) -> None:
-    group.add_argument("-h", action=_Help, nargs=0, const=_BRIEF, help="show what is needed first")
+    group.add_argument(
+        "-h", action=_Help, nargs=0, const=_BRIEF, help="show the options that are needed most"
+    )
     group.add_argument(
         "--help",
         action=_Help,

@@ -6,6 +6,7 @@ import difflib
 import re
 import subprocess
 from collections.abc import Iterator
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import provider
 from shard_dialect.passes.framework.base import NamedPipeline, Pass
 from shard_dialect.passes.framework.options import documented_options
-from shard_dialect.passes.framework.pass_table import pass_class, pass_names
+from shard_dialect.passes.framework.pass_table import PASSES, pass_class, pass_names
 from shard_dialect.passes.pipelines import PIPELINES
 
 _WIDTH = 26
@@ -32,10 +33,12 @@ def passes_help() -> str:
 
 
 def pass_help(name: str) -> str:
-    """What one pass does, with its options. Raises `ShardError` for an unknown name."""
+    """What one pass does, with its options and an example, or a `ShardError` for no name of one."""
     classes = _classes()
     if name in classes:
-        return "\n".join(_described(name, classes[name]))
+        cls = classes[name]
+        example = "" if issubclass(cls, NamedPipeline) else example_of(cls)
+        return "\n".join([*_described(name, cls), *(["", example] if example else [])])
     upstream = dict(upstream_passes())
     if name in upstream:
         return _line(2, f"--{name}", f"upstream's: {upstream[name]}")
@@ -58,6 +61,22 @@ def _described(name: str, cls: _Class) -> Iterator[str]:
         yield _line(4, option.name, text.strip())
     if issubclass(cls, NamedPipeline):
         yield _line(4, "its passes", ", ".join(cls().steps()))
+
+
+def example_of(cls: type[Pass]) -> str:
+    """The first example of its module, with what it becomes: of one that has its module alone."""
+    alike = [name for name in PASSES if pass_class(name).__module__ == cls.__module__]
+    paragraphs = (import_module(cls.__module__).__doc__ or "").strip().split("\n\n")[1:]
+    shown = [n for n, each in enumerate(paragraphs) if each.startswith("    ")]
+    if len(alike) != 1 or not shown:
+        return ""
+    last = shown[0]
+    for number in shown[1:]:
+        if number - last <= 2 and (number - last == 1 or "becomes" in paragraphs[last + 1]):
+            last = number
+        else:
+            break
+    return "\n\n".join(paragraphs[: last + 1])
 
 
 def _line(indent: int, name: str, text: str) -> str:

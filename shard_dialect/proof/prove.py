@@ -57,7 +57,7 @@ _MOST_OF_MEMBERS = 1 << 32
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """An answer, and what it rests on."""
+    """The answer of a proof, its assumptions, and a counterexample if it is refuted."""
 
     answer: Answer
     evaluations: int

@@ -172,7 +172,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
 
 
 AUTO = AutoOptions()
-"""In the place of shardings: a search with the default options finds them."""
+"""In place of shardings or a plan: a search with the default options finds them."""
 
 
 GRID = "grid"

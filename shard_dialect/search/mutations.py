@@ -41,7 +41,7 @@ from shard_dialect.search.plan import Plan
 
 @dataclass(frozen=True)
 class Mutation:
-    """Another decision, and what it adds to what each device does."""
+    """A changed decision, and what it adds to a device's bytes, memory and time."""
 
     number: int
     """Its place in the list."""

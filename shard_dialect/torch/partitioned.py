@@ -63,7 +63,7 @@ def partition(
 
 
 class Partitioned(torch.nn.Module):  # type: ignore[misc]
-    """A module that `sd.torch.partition` has returned: of the class of yours, and of this one.
+    """The class of what `sd.torch.partition` returns, beside your module's own.
 
     Its parameters and buffers are whole tensors, on ranks DTensors with this rank's shards.
     """

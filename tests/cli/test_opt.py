@@ -75,6 +75,12 @@ def test_help_lists_every_pass(opt: Program) -> None:
     assert all(f"--{name}" in text for name in (*PASSES, *PIPELINES))
 
 
+def test_help_of_a_pass_shows_its_example(opt: Program) -> None:
+    text = opt("--help=sum-in-place").stdout
+    assert "%3 = stablehlo.dynamic_update_slice %sum, %2, %i" in text
+    assert "    " not in opt("--help=fold-collectives").stdout.partition(":")[2]
+
+
 def test_help_is_one_screen_of_flags_that_are_there(opt: Program) -> None:
     text = opt("--help").stdout
     lines = text.splitlines()

@@ -24,7 +24,7 @@ _HEAD = ["", "before", "after", "change"]
 
 @dataclass(frozen=True)
 class Comparison:
-    """The changes from one program to another."""
+    """The reports of two programs, and what changes from one to the other."""
 
     before: ProgramReport
     after: ProgramReport

@@ -173,7 +173,7 @@ class _Named(ABC):
 
 @dataclass(frozen=True)
 class Pass(_Named):
-    """Valid IR in, valid IR out."""
+    """A pass: it takes a module of valid IR, and leaves valid IR; its fields are its options."""
 
     anchor: ClassVar[str] = "builtin.module"
     """The op that the pass runs on: `func.func` for one function at a time, or `any`."""

@@ -21,7 +21,7 @@ from shard_dialect.passes.framework.options import (
 
 @dataclass(frozen=True)
 class Instruments:
-    """As `mlir-opt`'s flags of these names do; the last three are options of passes."""
+    """What a pipeline prints, checks and skips as it runs, named as the flags of `mlir-opt`."""
 
     print_ir_before: tuple[str, ...] = ()
     """Names of passes, at any depth."""

@@ -284,7 +284,7 @@ def refuse_odd(result: Leaves) -> None:
     for name, value in zip(result.names, result.values, strict=True):
         if not isinstance(value, (torch.Tensor, bool, int, float, str, type(None))):
             raise ShardError(
-                f"a result is a {type(value).__name__}: expected tensors in tuples, lists, dicts "
-                "and the like; a model of transformers may need use_cache=False",
+                f"a result is of type {type(value).__name__}: expected tensors in tuples, lists, "
+                "dicts and the like; a model of transformers may need use_cache=False",
                 name,
             )

@@ -191,7 +191,7 @@ def _refuse_options(offload_policy: Any, dp_mesh_dims: Any) -> None:
 
 
 def register_fsdp_forward_method(module: Any, method_name: str) -> None:
-    """As torch's: a method that calls the module needs none of this; of others, an error."""
+    """Refuse modules that `fully_shard` changed: a method that calls one needs no registration."""
     if isinstance(module, Distributed):
         raise ShardError(
             f"{method_name} is no forward: a program is made of calls of the module. A method that "

@@ -27,7 +27,7 @@ class Compiled:
 
 
 class CannotJudge(Exception):
-    """The reason why a judge cannot run a program, as a phrase."""
+    """Raised by a judge that cannot run a program; the message says why, as a phrase."""
 
 
 @dataclass(frozen=True)
