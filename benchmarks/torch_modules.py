@@ -1,16 +1,18 @@
-"""Modules of libraries beside themselves, partitioned: which run forward, and with gradients.
+"""Modules of libraries beside themselves, partitioned: which run, derive and train.
 
     python -m benchmarks.torch_modules [llama lstm ...] [--seconds 120] > table.md
 
 Each module is written as its library's documents write it, with random weights and the attention
 that it has by default. The mesh is 2x4: the batch is split along the first dimension, parameters
-along the second. It passes if it equals the module itself in eval mode, and if the gradients of the
-mean of the squares of its results do. A library that is not installed is left out.
+along the second. It passes if it equals the module itself in eval mode, if the gradients of the
+mean of the squares of its results do, and if three steps of SGD do in training mode, with dropout
+as torch draws it. A library that is not installed is left out.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import importlib
 import multiprocessing
 import time
@@ -27,6 +29,7 @@ from torch.distributed.tensor import Replicate, Shard
 from torch.utils import _pytree as pytree
 
 import shard_dialect as sd
+from benchmarks.torch_written_modules import WRITTEN
 from shard_dialect.torch.graph.complex_parts import as_real
 
 BATCH, TOKENS = 4, 8
@@ -204,6 +207,10 @@ def _of_geometric(name: str, **options: Any) -> Make:
         return Case(getattr(convolutions, name)(16, 8, **options), (torch.randn(8, 16), edges))
 
     return make
+
+
+def _written(make: Callable[[], tuple[nn.Module, Sequence[Any]]]) -> Make:
+    return lambda: Case(*make())
 
 
 def _unet_inputs() -> Any:
@@ -501,7 +508,7 @@ GEOMETRIC: Mapping[str, Make] = {
     "torch_geometric GATConv": _of_geometric("GATConv", add_self_loops=False),
 }
 LIBRARIES: Mapping[str, Mapping[str, Make]] = {
-    "torch": NN,
+    "torch": {**NN, **{name: _written(make) for name, make in WRITTEN.items()}},
     "transformers": TRANSFORMERS,
     "timm": TIMM,
     "torchvision": TORCHVISION,
@@ -548,26 +555,54 @@ def _differs(found: Any, expected: Any) -> str:
     return ""
 
 
+def _partitioned(case: Case, **options: Any) -> Any:
+    plan = _plan(case)
+    args = dict(kwargs=case.kwargs, rng="torch", **options)
+    return sd.torch.partition(case.module, case.args, plan, MESH, **args)
+
+
+def _called(module: Any, case: Case, seed: int = 0) -> Any:
+    torch.manual_seed(seed)
+    args, kwargs = copy.deepcopy((case.args, case.kwargs))
+    return module(*args, **kwargs)
+
+
 def forward(case: Case) -> str:
     """Empty if the partitioned module equals the module."""
-    expected = case.module(*case.args, **case.kwargs)
-    f = sd.torch.partition(case.module, case.args, _plan(case), MESH, kwargs=case.kwargs)
-    return _differs(f(*case.args, **case.kwargs), expected)
+    f = _partitioned(case)
+    found, expected = (_called(each, case) for each in (f, case.module))
+    return _differs(found, expected)
 
 
 def gradients(case: Case) -> str:
     """Empty if the gradients equal the module's."""
-    loss_of(case.module(*case.args, **case.kwargs)).backward()
-    f = sd.torch.partition(
-        case.module, case.args, _plan(case), MESH, kwargs=case.kwargs, loss=loss_of
-    )
-    _, found = f(*case.args, **case.kwargs)
+    f = _partitioned(case, loss=loss_of)
+    _, found = _called(f, case)
+    loss_of(_called(case.module, case)).backward()
     own = {
         name: torch.zeros_like(each) if each.grad is None else each.grad
         for name, each in case.module.named_parameters()
         if each.requires_grad
     }
     return _differs([found[name] for name in own], list(own.values()))
+
+
+def training(case: Case) -> str:
+    """Empty if the losses of three steps and the state after them equal the module's."""
+    case.module.train()
+    found = []
+    for module in (_partitioned(case), case.module):
+        optimizer = torch.optim.SGD(module.parameters(), 1e-3, momentum=0.9)
+        losses = []
+        for step in range(3):
+            optimizer.zero_grad()
+            loss = loss_of(_called(module, case, step))
+            loss.backward()
+            optimizer.step()
+            losses.append(loss)
+        state = module.state_dict()
+        found.append([*losses, *(state[name] for name in sorted(state))])
+    return _differs(*found)
 
 
 def _measure(make: Make, what: Callable[[Case], str], queue: Any) -> None:
@@ -625,21 +660,22 @@ def main() -> None:
     options = parser.parse_args()
     _declare_torchvision()
     rows = []
-    print("| module | forward | gradients |\n|---|---|---|")
+    checks = (forward, gradients, training)
+    print("| module | forward | gradients | training |\n|---|---|---|---|")
     for library, modules in LIBRARIES.items():
         try:
             importlib.import_module(library)
         except (ImportError, RuntimeError) as error:
-            print(f"| {library} | cannot be imported: {str(error).splitlines()[0]} | |")
+            print(f"| {library} | cannot be imported: {str(error).splitlines()[0]} | | |")
             continue
         for name, make in modules.items():
             if options.names and not any(part.lower() in name.lower() for part in options.names):
                 continue
-            found = [measured(make, each, options.seconds) for each in (forward, gradients)]
+            found = [measured(make, each, options.seconds) for each in checks]
             rows.append(found)
             print(f"| {name} | {' | '.join(each or 'yes' for each in found)} |", flush=True)
-    counts = [sum(not each[column] for each in rows) for column in (0, 1)]
-    print(f"\n{len(rows)} modules: {counts[0]} run forward, {counts[1]} give gradients")
+    ran, derived, trained = (sum(not each[column] for each in rows) for column in range(3))
+    print(f"\n{len(rows)} modules: {ran} run forward, {derived} give gradients, {trained} train")
 
 
 if __name__ == "__main__":

@@ -298,13 +298,13 @@ def class_of(why: str) -> str:
     return re.sub(r"\[[^\]]*\]|\d+", "*", why)[:90]
 
 
-def measure(case: Case, count: int, queue: Any) -> None:
+def measure(case: Case, count: int, draw: int, queue: Any) -> None:
     """Each sample's findings, as they come."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     try:
         for number, sample in enumerate(case.samples(count)):
-            queue.put(check(case, sample, f"{case.name} {number}"))
+            queue.put(check(case, sample, f"{case.name} {number} {draw or ''}"))
     except Exception as error:
         queue.put((Found(UNTESTED, cause(error)), Found(UNTESTED)))
     queue.put(None)
@@ -320,10 +320,10 @@ class Child:
     until: float
 
     @classmethod
-    def of(cls, case: Case, count: int, seconds: float) -> Child:
+    def of(cls, case: Case, count: int, seconds: float, draw: int) -> Child:
         fork = multiprocessing.get_context("fork")
         queue = fork.SimpleQueue()
-        process = fork.Process(target=measure, args=(case, count, queue))
+        process = fork.Process(target=measure, args=(case, count, draw, queue))
         process.start()
         return cls(case, process, queue, time.monotonic() + seconds)
 
@@ -353,13 +353,13 @@ def worst(found: Sequence[Found]) -> Found:
 
 
 def findings_of(
-    cases: Sequence[Case], count: int, seconds: float, workers: int
+    cases: Sequence[Case], count: int, seconds: float, workers: int, draw: int
 ) -> Iterator[tuple[Case, Found, Found]]:
     """Of each case the worst of its samples, of the results and of the gradients."""
     waiting, running = list(reversed(cases)), list[Child]()
     while waiting or running:
         while waiting and len(running) < workers:
-            running.append(Child.of(waiting.pop(), count, seconds))
+            running.append(Child.of(waiting.pop(), count, seconds, draw))
         for child in list(running):
             found = child.findings()
             if found is not None:
@@ -379,6 +379,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=3, help="of each")
     parser.add_argument("--seconds", type=float, default=60, help="for each")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--draw", type=int, default=0, help="another one of the placements")
     parser.add_argument("--json", type=Path, help="a file for what was found of each")
     options = parser.parse_args()
     os.environ.setdefault("SHARD_DIALECT_OPT_LEVEL", "0")  # programs are many and small
@@ -399,7 +400,7 @@ def main() -> None:
     rows = []
     print("| name | results | gradients | why |\n|---|---|---|---|")
     for case, results, gradients in findings_of(
-        chosen, options.samples, options.seconds, options.workers
+        chosen, options.samples, options.seconds, options.workers, options.draw
     ):
         counts["results", results.status] += 1
         counts["gradients", gradients.status] += 1

@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-import numpy as np
-
 from shard_dialect.abi.tensor_types import Array
 from shard_dialect.errors import ShardError, first_line_of
 from shard_dialect.runtime.shards_of_arrays import like, to_numpy
@@ -92,8 +90,8 @@ def _write(op: Any, made: Any, into: Array) -> None:
     import torch
 
     found = to_numpy(torch.view_as_real(made.resolve_conj()) if made.is_complex() else made)
-    if found.dtype.kind == "u":
-        found = np.ascontiguousarray(found).view(into.dtype)
+    if found.dtype.kind == "u" and found.dtype.itemsize == into.dtype.itemsize:
+        found = found.view(into.dtype)
     if (found.shape, found.dtype) != (into.shape, into.dtype):
         raise ShardError(
             f"{op} made {found.dtype}{list(found.shape)}: expected {into.dtype}{list(into.shape)}"

@@ -9,6 +9,7 @@ from torch import nn
 from torch.distributed.tensor import Replicate, Shard
 
 import shard_dialect as sd
+from shard_dialect.errors import ShardError
 from tests.torch.called import MESH, Called
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
@@ -36,6 +37,29 @@ EQUAL: Mapping[str, tuple[Callable[[Any], Any], Any]] = {
         lambda x: (x % 2.5, 2.5 % (x + 4), x.fmod(2.5), x.remainder(2), x.fmod(-2)),
         torch.tensor([[-7, 3], [4, -1]]),
     ),
+    "of unsigned numbers": (
+        lambda x: (
+            *(
+                part
+                for y in ((x.long() % 256).to(torch.uint8), x.abs().to(torch.uint8))
+                for part in (
+                    y.max(),
+                    y.amin(1),
+                    y.argmax(),
+                    y.argmin(1),
+                    *y.min(0),
+                    y.any(),
+                    y.all(1),
+                    y.cumprod(1),
+                    y.view(-1)[0].clone().fill_(200),
+                    y.scatter_reduce(1, INDEX, y, "amax"),
+                )
+            ),
+            (x.long() % 256).to(torch.uint8).clamp(200).min(),
+        ),
+        X * 10,
+    ),
+    "products up to each": (lambda x: (x.int().cumprod(1), (x > 0).cumprod(0)), X * 100),
     "equal to itself": (
         lambda x: (x == x, torch.isfinite(x), x != x, x.isclose(x, equal_nan=True)),
         torch.tensor([[1.0, NAN], [INF, -2.0]]),
@@ -196,6 +220,28 @@ def test_equal_elements_keep_their_order() -> None:
 def test_a_module_without_tensors_returns_some() -> None:
     f = sd.torch.partition(Called(lambda size: torch.eye(size)), (3,), {}, MESH)
     torch.testing.assert_close(f(3), torch.eye(3))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: nn.functional.rrelu(x, 0.2, 0.4, training=True),
+        lambda x: nn.functional.rrelu(x * 1, 0.2, 0.4, training=True, inplace=True),
+        nn.RReLU(0.2, 0.4),
+    ],
+)
+def test_random_slopes_are_those_of_the_gradient(function: Any) -> None:
+    x = torch.randn(60, 50, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    f = sd.torch.partition(Called(function), (x,), {"x": [Shard(0), Replicate()]}, MESH)
+    y = f(x)
+    y.sum().backward()
+    torch.testing.assert_close(y, x * x.grad)
+    assert (x.grad[x > 0] == 1).all()
+    slopes = x.grad[x <= 0]
+    assert 0.2 <= slopes.min() < 0.21 < 0.39 < slopes.max() <= 0.4
+    assert abs(slopes.mean() - 0.3) < 0.01
+    with pytest.raises(ShardError, match="as many random numbers as elements say"):
+        partitioned(function, x)
 
 
 def test_draws_by_counter_have_their_distribution() -> None:

@@ -120,7 +120,8 @@ def _embedding_bag(
 
 
 def _cumprod(x: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Tensor:
-    found = x if dtype is None else x.to(dtype)
+    is_whole = not (x.is_floating_point() or x.is_complex())
+    found = x.to(dtype or (torch.int64 if is_whole else x.dtype))
     if not found.dim():
         return found.clone()
     dim = dim % found.dim()
@@ -404,11 +405,16 @@ def _index_select(x: Tensor, dim: int, index: Tensor, **options: Any) -> Tensor:
 
 
 def _rrelu(
-    x: Tensor, lower: float, upper: float, training: bool = False, inplace: bool = False
+    x: Tensor,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+    inplace: bool = False,
 ) -> Tensor:
     """Random in training only."""
     if training:
-        return (torch.rrelu_ if inplace else torch.rrelu)(x, lower, upper, training)
+        found = torch.rrelu(x.clone() if inplace else x, lower, upper, training)
+        return x.copy_(found) if inplace else found
     return torch.nn.functional.leaky_relu(x, (lower + upper) / 2, inplace)
 
 
@@ -509,6 +515,8 @@ _OURS: Mapping[Any, Callable[..., Any]] = {
     torch.index_select: _index_select,
     torch.Tensor.index_select: _index_select,
     torch.nn.functional.rrelu: _rrelu,
+    torch.rrelu: _rrelu,
+    torch.rrelu_: partial(_rrelu, inplace=True),
     torch.cdist: _cdist,
     torch.grid_sampler: _grid_sampler,
     torch.nn.functional.grid_sample: _grid_sample,

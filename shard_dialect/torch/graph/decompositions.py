@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch._decomp import decomposition_table
+from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from shard_dialect.errors import ShardError
@@ -509,6 +510,18 @@ def _compared(op: Any, x: Tensor, scalar: Any) -> Any:
     return op(x, float(scalar))
 
 
+def _of_unsigned(op: Any, x: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """By wider numbers: the importer begins with the least signed one, and any is not 0 or 1."""
+    if x.dtype != torch.uint8:
+        return NotImplemented
+    narrow = {torch.int32: torch.uint8, torch.bool: torch.uint8}
+    found = pytree.tree_map(
+        lambda each: each.to(narrow.get(each.dtype, each.dtype)),
+        op(x.to(torch.int32), *args, **kwargs),
+    )
+    return found if isinstance(found, torch.Tensor) else tuple(found)
+
+
 def _equal(a: Tensor, b: Tensor) -> Any:
     """The importer takes a float to equal itself, which NaN does not."""
     if not (a.is_floating_point() or b.is_floating_point()):
@@ -639,6 +652,12 @@ _UPSAMPLING = (
     "_upsample_bicubic2d_aa",
 )
 _COMPARISONS = [getattr(aten, each).Scalar for each in ("lt", "le", "gt", "ge", "eq", "ne")]
+_EXTREMES = [
+    getattr(getattr(aten, name), overload)
+    for name in ("max", "min", "amax", "amin", "aminmax", "argmax", "argmin", "any", "all")
+    for overload in ("default", "dim", "dims")
+    if overload in getattr(aten, name).overloads()
+]
 _OURS: dict[Any, Decomposition] = {
     aten.slice_backward.default: _slice_backward,
     aten.select_backward.default: _select_backward,
@@ -686,6 +705,7 @@ _OURS: dict[Any, Decomposition] = {
     **torch_calls.DECOMPOSITIONS,
     aten.take.default: _take,
     **{op: partial(_compared, op) for op in _COMPARISONS},
+    **{op: partial(_of_unsigned, op) for op in _EXTREMES},
     **{
         getattr(aten, f"{name}_backward").default: partial(
             _upsample_backward, getattr(aten, name).default

@@ -42,6 +42,8 @@ class Draw:
     parameters: tuple[Any, ...]
     strides: tuple[int, ...] = ()
     """torch draws in the order that the elements have in memory."""
+    by_elements: bool = False
+    """Whether torch draws as many as elements say, which nobody knows before."""
 
     def by_torch(self) -> Tensor:
         """Drawn by torch's default generator."""
@@ -142,6 +144,20 @@ def _dropout(given: Any, shape: Any, dtype: Any) -> Any:
     return Draw("bernoulli", shape, dtype, (1 - p,)), finish
 
 
+def _rrelu(given: Any, shape: Any, dtype: Any) -> Any:
+    """Drawn for what is not positive, and kept as slopes for the derivative."""
+    if not given["training"]:
+        return None
+    slopes = given["lower"], given["upper"]
+
+    def finish(noise: Tensor) -> Tensor:
+        noise = torch.where(given["self"] <= 0, noise, 1.0)
+        given["noise"].copy_(noise)
+        return given["self"] * noise
+
+    return Draw("uniform", shape, dtype, slopes, by_elements=True), finish
+
+
 def _filled(kind: Any, *names: str) -> Callable[..., Any]:
     def read(given: Any, shape: Any, dtype: Any) -> Any:
         numbers = tuple(given[each] for each in names)
@@ -188,6 +204,7 @@ _READ: Mapping[Any, Callable[..., Any]] = {
     aten.geometric_.default: _filled("geometric", "p"),
     aten.log_normal_.default: _filled("log_normal", "mean", "std"),
     aten.native_dropout.default: _dropout,
+    aten.rrelu_with_noise.default: _rrelu,
     aten.bernoulli_.float: _filled("bernoulli", "p"),
     aten.uniform_.default: _filled("uniform", "from", "to"),
     aten.normal_.default: _filled("normal", "mean", "std"),

@@ -92,7 +92,7 @@ def trace(flat: FlatModule, more: Mapping[Any, Any] | None = None) -> Any:
         flat.draws = draws_of(first.graph)
         if flat.draws and replays():
             raise refuse_replays()
-        _refuse_random(first)
+        _refuse_random(first, flat)
         second = _Second(first, flat)
         functional = torch.func.functionalize(second.with_random, remove="mutations")
         given = [*examples, *flat.random_examples]
@@ -495,12 +495,19 @@ def _without_data(tensor: Tensor) -> Tensor:
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
 
 
-def _refuse_random(graph: Any) -> None:
+def _refuse_random(graph: Any, flat: FlatModule) -> None:
     for node in graph.graph.nodes:
         tags = getattr(node.target, "tags", ())
         if torch.Tag.nondeterministic_seeded not in tags or _drops_nothing(node):
             continue
-        if drawn_by(node.target, node.args, node.kwargs, node.meta.get("val")) is None:
+        drawn = drawn_by(node.target, node.args, node.kwargs, node.meta.get("val"))
+        if drawn is not None and drawn[0].by_elements and flat.rng == "torch":
+            raise ShardError(
+                f"{node.target} draws as many random numbers as elements say, which nobody knows "
+                'before a call: leave rng="torch" out',
+                location_of(node),
+            )
+        if drawn is None:
             raise ShardError(
                 f"the module draws random numbers with {node.target}, which we do not: draw them "
                 "outside and give them to it",
