@@ -38,4 +38,4 @@
 // HELP: passes of upstream:
 // HELP: --cse {{ *}}Eliminate common sub-expressions
 // HELP: and every other pass that is registered in the bindings, by its name
-// AUTO: {{^}}--auto[=OPTIONS] {{.*}}shardings of what is not annotated
+// AUTO: {{^}}--auto[=OPTIONS] {{.*}}shardings for what is not annotated
