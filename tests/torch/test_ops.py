@@ -89,6 +89,14 @@ EQUAL: Mapping[str, tuple[Callable[[Any], Any], Any]] = {
         ),
         torch.tensor([[1.0, NAN, 3.0, 4.0, -2.0, 0.5], [INF, 2.0, -1.0, 0.0, 7.0, -INF]]),
     ),
+    "averages by one number": (
+        lambda x: (
+            nn.functional.avg_pool2d(x.view(1, 3, 4), (2,), (2,), (1,), count_include_pad=False),
+            nn.functional.avg_pool2d(x.view(1, 3, 4), (2,), (2,), ceil_mode=True),
+            nn.functional.avg_pool3d(x.view(1, 1, 2, 2, 3), (2,), (1,), (1,)),
+        ),
+        X,
+    ),
     "medians": (lambda x: (x.median(), *x.median(1), *x.nanmedian(1), *x.kthvalue(2, 1)), X),
     "a median with NaN": (lambda x: (x.sqrt().median(), x.sqrt().nanmedian()), X),
     "ordered NaNs": (

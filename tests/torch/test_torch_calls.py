@@ -59,6 +59,20 @@ def test_each_device_computes_its_part_of_a_batch(name: str) -> None:
     assert_equal(f, OF_A_BATCH[name], x)
 
 
+@pytest.mark.parametrize("shape", [(4, 3, 3), (3, 3)])
+def test_determinants_of_matrices_by_columns(shape: tuple[int, ...]) -> None:
+    """torch solves with the matrix or with its transpose, as it lies in memory."""
+
+    def determinants(x: Any) -> Any:
+        of_squares = (x @ x.mT).mT
+        return torch.det(x.mT), torch.linalg.slogdet(x.mT)[1], of_squares.logdet(), x.det()
+
+    x = matrices(*shape)
+    for each in (x, x.mT.contiguous().mT):
+        f = sd.torch.partition(Called(determinants), (each,), {}, MESH)
+        assert_equal(f, determinants, each)
+
+
 @pytest.mark.parametrize("shape", [(3, 4, 4), (4, 4)])
 def test_matrices_that_do_not_divide_are_whole(shape: tuple[int, ...]) -> None:
     """Of what padding holds, torch would raise."""

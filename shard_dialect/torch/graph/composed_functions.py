@@ -418,6 +418,11 @@ def _rrelu(
     return torch.nn.functional.leaky_relu(x, (lower + upper) / 2, inplace)
 
 
+def _by_rows(function: Any, x: Tensor, **options: Any) -> Any:
+    """As calls of torch get it: the derivative solves with the matrix or with its transpose."""
+    return function(x.contiguous(), **options)
+
+
 def _multinomial(x: Tensor, num_samples: int, replacement: bool = False, **options: Any) -> Tensor:
     """As torch draws it, if nothing is drawn twice."""
     if replacement and num_samples > 1:
@@ -520,6 +525,12 @@ _OURS: Mapping[Any, Callable[..., Any]] = {
     torch.cdist: _cdist,
     torch.grid_sampler: _grid_sampler,
     torch.nn.functional.grid_sample: _grid_sample,
+    **{
+        getattr(of, name): partial(_by_rows, getattr(torch.linalg, name, getattr(torch, name)))
+        for of in (torch, torch.Tensor, torch.linalg)
+        for name in ("det", "slogdet", "logdet")
+        if hasattr(of, name)
+    },
     torch.cumprod: _cumprod,
     torch.Tensor.cumprod: _cumprod,
     torch.histc: _histc,

@@ -364,12 +364,12 @@ def _adaptive_average_backward(rank: int) -> Decomposition:
     return decomposed
 
 
-def _average_backward(gradient: Tensor, x: Tensor, *window: Any) -> Tensor:
+def _average_backward(rank: int, gradient: Tensor, x: Tensor, *window: Any) -> Tensor:
     """Along each dimension, each window's part in the places of its elements, tap by tap.
 
     Not by matrices: a product with 0 would let a NaN of one window reach all others.
     """
-    for dim, taps, step, before, weights in _windows(x, *window):
+    for dim, taps, step, before, weights in _windows(rank, x, *window):
         parts = _spread(gradient * _along(weights.to(gradient.dtype), x, dim), dim, step)
         after = x.shape[dim] - parts.shape[dim] + before
         gradient = reduce(
@@ -383,6 +383,7 @@ def _average_backward(gradient: Tensor, x: Tensor, *window: Any) -> Tensor:
 
 
 def _average(
+    rank: int,
     x: Tensor,
     kernel: Sequence[int],
     stride: Sequence[int] = (),
@@ -395,7 +396,7 @@ def _average(
     if not ceil_mode and divisor is None:
         return NotImplemented
     window = kernel, stride, padding, ceil_mode, count_include_pad, divisor
-    for dim, taps, step, before, weights in _windows(x, *window):
+    for dim, taps, step, before, weights in _windows(rank, x, *window):
         span = (weights.shape[0] - 1) * step + 1
         after = span + taps - 1 - x.shape[dim] - before
         x = torch.constant_pad_nd(x, _padding(x.dim(), dim, before, after))
@@ -410,6 +411,7 @@ def _along(weights: Tensor, x: Tensor, dim: int) -> Tensor:
 
 
 def _windows(
+    rank: int,
     x: Tensor,
     kernel: Sequence[int],
     stride: Sequence[int],
@@ -422,7 +424,6 @@ def _windows(
 
     The weights are 1 if there is a divisor.
     """
-    rank = max(map(len, (kernel, stride, padding)))
     numbers = _of_each_dim(rank, kernel, stride or kernel, padding)
     for number, (taps, step, before) in enumerate(zip(*numbers, strict=True)):
         dim = x.dim() - rank + number
@@ -661,10 +662,10 @@ _EXTREMES = [
 _OURS: dict[Any, Decomposition] = {
     aten.slice_backward.default: _slice_backward,
     aten.select_backward.default: _select_backward,
-    aten.avg_pool2d.default: _average,
-    aten.avg_pool3d.default: _average,
-    aten.avg_pool2d_backward.default: _average_backward,
-    aten.avg_pool3d_backward.default: _average_backward,
+    aten.avg_pool2d.default: partial(_average, 2),
+    aten.avg_pool3d.default: partial(_average, 3),
+    aten.avg_pool2d_backward.default: partial(_average_backward, 2),
+    aten.avg_pool3d_backward.default: partial(_average_backward, 3),
     aten.put.default: _put,
     aten.index_put.default: _index_put,
     aten._is_all_true.default: torch.all,
