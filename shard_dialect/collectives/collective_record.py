@@ -9,7 +9,7 @@ file imports no backend and no MLIR.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Literal
@@ -87,11 +87,6 @@ class Spelling:
     """The attributes that an op of `mesh` may be without."""
     read: ReadFunction | None = None
     """Its steps in the distributed form, where they do not follow from the attributes alone."""
-
-    def with_fields(self, fields: Collection[str]) -> list[str]:
-        """The attributes with any of these fields."""
-        listed = self.attributes.items()
-        return [name for name, (_, each) in listed if set(each.split()) & set(fields)]
 
     def of_kind(self, *kinds: Kind) -> list[str]:
         """The attributes of these kinds."""

@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -63,6 +64,15 @@ def plain_ops() -> Iterator[None]:
         registry.dialect_search_modules = searched
 
 
+@cache
+def spelled(attribute: str) -> str:
+    """The name in these bindings of an attribute of `shard`, whose name in LLVM 22 is given."""
+    if attribute != "scatter_axis":
+        return attribute
+    op = submodule("dialects.shard").ReduceScatterOp
+    return "scatter_dim" if hasattr(op, "scatter_dim") else "scatter_axis"
+
+
 if TYPE_CHECKING:
     # From where they are compiled: of `torch_mlir.ir`, which imports `*` from there, pyright would
     # think that it has none of these names.
@@ -80,4 +90,13 @@ else:
 
 submodule("_mlir_libs._mlir").globals.append_dialect_search_prefix("shard_dialect.ir.classless")
 
-__all__ = ["PassManager", "ir", "irdl", "linalg_queries", "plain_ops", "provider", "submodule"]
+__all__ = [
+    "PassManager",
+    "ir",
+    "irdl",
+    "linalg_queries",
+    "plain_ops",
+    "provider",
+    "spelled",
+    "submodule",
+]

@@ -131,6 +131,12 @@ def later_in(module: ir.Module) -> Callable[[], AbstractContextManager[None]]:
 
 
 def location_text(location: ir.Location) -> str | None:
+    """`file:line:col` of a location, as `place_in` finds it, in the text that the user wrote."""
+    place = place_in(location)
+    return None if place is None else _shown.get()(place)
+
+
+def place_in(location: ir.Location) -> str | None:
     """`file:line:col` of a location, or of the first location inside it that has one.
 
     Of calls it is that of the innermost one that has one and is not in torch's own files.
@@ -139,16 +145,16 @@ def location_text(location: ir.Location) -> str | None:
         location = ir.Location.from_attr(location.attr)  # of its own class, which diagnostics lack
     if isinstance(location, ir.FileLineColLoc):
         name = _name_of_cell(location.filename) or location.filename
-        return _shown.get()(f"{name}:{location.start_line}:{location.start_col}")
+        return f"{name}:{location.start_line}:{location.start_col}"
     if isinstance(location, ir.NameLoc):
-        return location_text(location.child_loc)
+        return place_in(location.child_loc)
     if isinstance(location, ir.CallSiteLoc):
-        text = location_text(location.callee)
+        text = place_in(location.callee)
         # What nn.Linear does tells nobody which layer it is; JAX's own functions have no places.
         says_nothing = text is None or _OF_TORCH.search(text)
-        return (location_text(location.caller) or text) if says_nothing else text
+        return (place_in(location.caller) or text) if says_nothing else text
     if isinstance(location, ir.FusedLoc):
-        return next((text for inner in location.locations if (text := location_text(inner))), None)
+        return next((text for inner in location.locations if (text := place_in(inner))), None)
     return None
 
 

@@ -8,7 +8,7 @@ from itertools import chain
 
 from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.diagnostics import error_at, location_text, name_in, names_in, note_at
+from shard_dialect.ir.diagnostics import error_at, name_in, names_in, note_at, place_in
 from shard_dialect.ir.mesh.attributes import FORM, PROPAGATED
 from shard_dialect.ir.mesh.mesh_dialect import is_reshard, permutes_shards
 from shard_dialect.ir.walk import body, operations
@@ -41,7 +41,7 @@ def argument_text(handle: ir.Operation, number: int) -> str:
 
 def location_of_argument(handle: ir.Operation, argument: ir.Value) -> ir.Location:
     """Where an argument of a function is declared; the function's place where that is not known."""
-    return argument.location if location_text(argument.location) else handle.location
+    return argument.location if place_in(argument.location) else handle.location
 
 
 def name_of(op: ir.Operation) -> str:

@@ -188,15 +188,16 @@ class Grid:
         device_ids: Sequence[int] = (),
         stage_axes: Sequence[int] = (),
     ) -> None:
-        given = (
-            name,
-            listed(f"the shape of grid {as_symbol(name)}", shape, "(2, 4)"),
-            listed(f"axes of grid {as_symbol(name)}", axes, '("data", "model")'),
-            listed(f"device_ids of grid {as_symbol(name)}", device_ids, "(0, 1)"),
-            tuple(stage_axes),
-        )
-        for field, value in zip(self.__slots__, given, strict=True):
-            object.__setattr__(self, field, value)
+        object.__setattr__(self, "name", name)
+        for field, given, example in (
+            ("shape", shape, "(2, 4)"),
+            ("axes", axes, '("data", "model")'),
+            ("device_ids", device_ids, "(0, 1)"),
+            ("stage_axes", stage_axes, "(0,)"),
+        ):
+            if not isinstance(given, tuple):
+                given = listed(f"the {field} of grid {as_symbol(name)}", given, example)
+            object.__setattr__(self, field, given)
         self._check()
 
     def _check(self) -> None:

@@ -9,8 +9,8 @@
 The order of the factors matters: propagation breaks ties by it. `Query` is the argument of rule
 functions.
 
-`reshaped` is the rule of reshapes of any dialect: the two shapes decomposed into as many common
-factors as possible.
+`elementwise` and `no_factors` are rules that dialects share. `reshaped` is the rule of reshapes:
+the two shapes decomposed into as many common factors as possible.
 
     [8, 6] -> [2, 4, 6]    ([ab, c]) -> ([a, b, c])
     [4, 6] -> [3, 8]       ([a, de]) -> ([b, ce]) whole={a, b, c, d}
@@ -163,6 +163,38 @@ def _empty_dims(shape: Shape | None) -> list[tuple[int, ...]] | None:
 
 def _as_tuples(dims: list[tuple[int, ...]] | None) -> Dims | None:
     return None if dims is None else tuple(dims)
+
+
+def elementwise(query: Query) -> ShardingRule | None:
+    """One factor per dimension, shared by all tensors; operands may have dimensions of size 1.
+
+    Scalar operands (`arith.select`'s condition) have no factors. `None` where the ranks differ.
+    """
+    shape = query.results[0]
+    if shape is None:
+        return None
+    factors = tuple((dim,) for dim in range(len(shape)))
+
+    def dims(other: Shape | None) -> tuple[tuple[int, ...], ...] | None:
+        if other is None:
+            return None
+        return tuple(
+            factor if size == full else ()
+            for factor, size, full in zip(factors, other, shape, strict=True)
+        )
+
+    if any(other is not None and len(other) != len(shape) for other in query.operands):
+        return None
+    return ShardingRule(shape, tuple(map(dims, query.operands)), tuple(map(dims, query.results)))
+
+
+def no_factors(query: Query) -> ShardingRule:
+    """A rule that splits nothing, for ops on single elements or on state kept between runs."""
+    operands, results = (
+        tuple(None if shape is None else ((),) * len(shape) for shape in shapes)
+        for shapes in (query.operands, query.results)
+    )
+    return ShardingRule((), operands, results)
 
 
 def reshaped(operand: Shape, result: Shape) -> ShardingRule:

@@ -76,6 +76,8 @@ class OpRecord:
     """
     partition: PartitionFunction | None = None
     """Changes sizes and positions in attributes and operands from global to local ones."""
+    may_be_padded: Callable[[ir.Operation, ShardingRule], bool] | None = None
+    """Whether the op may compute elements of padding without harm; without it, each op may."""
     padding: PaddingFunction | None = None
     """The required contents of operands' padding; without it, padding holds anything."""
     harmless: int | None = None

@@ -14,16 +14,15 @@ from shard_dialect.ops.dialects.linalg_bodies import HARMLESS, may_be_padded
 from shard_dialect.ops.op_table import record_of
 from shard_dialect.ops.padding import Filling, PaddingFunction, anything, identities
 from shard_dialect.ops.partitioned_op import PartitionedOp
-from shard_dialect.ops.stablehlo.custom_call import is_call_of_torch
 
 
 def may_be_uneven(op: ir.Operation, rule: ShardingRule) -> frozenset[int]:
     """The factors of the op that may be split unevenly."""
     factors = rule.may_be_uneven
-    if op.name.startswith("linalg.") and not may_be_padded(op):
+    record = record_of(op)
+    may_be_padded = record.may_be_padded if record else None
+    if may_be_padded is not None and not may_be_padded(op, rule):
         return frozenset()
-    if is_call_of_torch(op) and not rule.is_elementwise:
-        return frozenset()  # torch raises for matrices that padding may hold
     reduced = frozenset(rule.reduction_of)
     if not reduced & factors or _padding(op, rule) is not None:
         return factors
@@ -50,7 +49,7 @@ def may_have_halos(op: ir.Operation, rule: ShardingRule) -> bool:
         return False
     if op.name.startswith("linalg."):
         inside = {each.name for each in walk(op)}
-        return may_be_padded(op) and not inside & {"linalg.index", *HARMLESS}
+        return may_be_padded(op, rule) and not inside & {"linalg.index", *HARMLESS}
     return len(op.regions) == 0 and record is not None and record.partition is None
 
 

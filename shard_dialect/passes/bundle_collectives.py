@@ -35,12 +35,11 @@ from dataclasses import dataclass
 from math import prod
 
 from shard_dialect.collectives import AllToAll
-from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.bindings import ir, spelled
 from shard_dialect.ir.building import build
 from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import itemsize
-from shard_dialect.ir.reading.spelling import spelled
 from shard_dialect.ir.shard.local_collectives import is_local, read_local, write_local
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.ops import is_cheap

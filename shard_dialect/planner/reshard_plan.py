@@ -183,7 +183,7 @@ class _Planner:
         has_halos = bool(source.halos or target.halos)
         if used and not has_halos and (source.offsets or target.offsets):
             raise ReshardError(f"cannot reshard from {source} to {target}: offsets beside sub-axes")
-        coarse = Refinement.of(self.grid, used)
+        coarse = Refinement.of(self.grid, used) if used else None
         if coarse is not None:
             planner = replace(self, grid=coarse.fine)
             return planner.plan(coarse.refined(source), coarse.refined(target), sub_axes)

@@ -4,13 +4,7 @@
     note: after 15 s: 14 of 41 passes: insert-collectives   in a log, after 5 s and each 10 s then
 
 The process that watches the program shows it (`Progress`), since no Python of the program runs
-while a C++ pass does. The program tells what begins (`doing`) and how far it is:
-
-    with Count("collectives", 12, "--suggest") as count:
-        count.done(3)
-    for op in counted(ops, "ops"): ...
-
-Counts stand inside of each other, as the passes that each step of `--suggest` runs. Before either
+while a C++ pass does. The program tells what begins and how far it is (`to_parent`). Before either
 process prints anything, the line on the terminal goes away: `aside`, of which `errors.say` and
 standard output make use. The environment variable SHARD_DIALECT_PROGRESS=0 switches all of it off.
 """
@@ -20,12 +14,12 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Literal, TypeVar
+from typing import Literal
 
 from shard_dialect.errors import let_go_aside, shown
-from shard_dialect.processes.to_parent import ask, is_watched, listened, tell
+from shard_dialect.processes.to_parent import FAR, ask, listened, tell
 
 VARIABLE = "SHARD_DIALECT_PROGRESS"
 """The environment variable that is `0` to show nothing."""
@@ -35,12 +29,9 @@ _REDRAWN = 0.25
 """The seconds between two drawings on a terminal."""
 _FIRST, _LOGGED = 5.0, 10.0
 """The seconds until the first line in a log, and between two lines."""
-_FAR, _ASIDE, _BACK, _RESULT = "!far", "!aside", "!back", "!result"
-"""The kinds of messages that the child sends, besides its present step."""
-_SENT = 0.1
-"""The seconds between two counts of many small things."""
+_ASIDE, _BACK, _RESULT = "!aside", "!back", "!result"
+"""The kinds of messages that the child sends, besides its present step and its counts."""
 Where = Literal["terminal", "log"] | None
-T = TypeVar("T")
 
 
 def where_shown() -> Where:
@@ -50,55 +41,6 @@ def where_shown() -> Where:
     with suppress(OSError, ValueError):
         return "terminal" if os.isatty(sys.stderr.fileno()) else "log"
     return None
-
-
-_counts: list[str] = []
-"""In the child: the counts that stand inside of each other, the outermost first."""
-
-
-class Count:
-    """A count of `of` things, if so many are known, within a `with` block."""
-
-    def __init__(self, unit: str, of: float | None = None, name: str = "") -> None:
-        self._unit, self._of, self._name = unit, of, name
-        self._at = 0
-        self._is_told = False
-
-    def __enter__(self) -> Count:
-        self._at, self._is_told = len(_counts), False
-        _counts.append("")
-        return self
-
-    def done(self, number: float, more: str = "") -> None:
-        """Tell how many are done, and more about them."""
-        if not is_watched() or self._at >= len(_counts):
-            return
-        of = "" if self._of is None else f"of {self._of:.0f} "
-        count = "" if self._of == 1 else f"{number:.0f} {of}{self._unit}"
-        _counts[self._at] = ", ".join(filter(None, (self._name, count, more)))
-        self._is_told = True
-        _tell_counts()
-
-    def __exit__(self, *_: object) -> None:
-        del _counts[self._at :]
-        if self._is_told:
-            _tell_counts()
-
-
-def counted(things: Sequence[T], unit: str, name: str = "") -> Iterator[T]:
-    """The things one by one, of which as many are done as were taken before."""
-    told = 0.0 if name else time.monotonic()
-    with Count(unit, len(things), name) as count:
-        for number, thing in enumerate(things):
-            now = time.monotonic()
-            if now - told > _SENT:
-                count.done(number)
-                told = now
-            yield thing
-
-
-def _tell_counts() -> None:
-    tell(_FAR, ", ".join(filter(None, _counts)))
 
 
 def is_child_of(pipe: int, answers: int, where: Where) -> None:
@@ -154,7 +96,7 @@ class Progress:
 
     def hear(self, first: str, second: str) -> bool:
         """Whether a message of the child was one about its progress."""
-        if first == _FAR:
+        if first == FAR:
             self._far = second
         elif first == _ASIDE:
             self.clear()

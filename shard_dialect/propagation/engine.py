@@ -169,6 +169,22 @@ class Engine:
             for node, turn in zip(self.graph.exits, exits, strict=True):
                 self._visit(node, turn)
 
+    @property
+    def is_uneven(self) -> bool:
+        """Whether a value is annotated with shards that are not equal."""
+        sizes, kinds = self.graph.sizes, self.graph.kinds
+        return any(
+            annotation is not None
+            and annotation.sharding.uneven_dim(sizes[kind][0], self.grids[annotation.grid])
+            is not None
+            for annotation, kind in zip(self.graph.annotations, kinds, strict=True)
+        )
+
+    @property
+    def has_halos(self) -> bool:
+        """Whether a value is annotated with halos."""
+        return any(each is not None and each.sharding.halos for each in self.graph.annotations)
+
     def known(self, value: int) -> Annotation | None:
         """The annotation of a value so far; `None` where no sharding has reached it."""
         return self._states[self._state_of[value]]

@@ -29,36 +29,21 @@ from shard_dialect.propagation.engine import Engine
 from shard_dialect.propagation.graph import NO_TENSOR, Node
 
 
-def spread_extents(engine: Engine, *, splits: bool) -> None:
-    """Give values the offsets of others, and results of functions the halos of returned values.
-
-    With `splits`, values that are not split get these offsets, too.
-    """
-    annotated = [each.sharding for each in engine.graph.annotations if each is not None]
-    if any(_is_uneven(engine, value) for value in range(len(engine.graph.annotations))):
-        _Spread(engine, splits).run()
-    if any(sharding.halos for sharding in annotated):
-        for node in engine.graph.exits:
-            _return_halos(engine, *node.values)
+def spread_offsets(engine: Engine, *, splits: bool) -> None:
+    """Give values the offsets of others; with `splits`, also values that are not split."""
+    _Spread(engine, splits).run()
 
 
-def _is_uneven(engine: Engine, value: int) -> bool:
-    """Whether a value is annotated with shards that are not equal."""
-    annotation = engine.graph.annotations[value]
-    if annotation is None:
-        return False
-    shape, _ = engine.graph.sizes[engine.graph.kinds[value]]
-    grid = engine.grids[annotation.grid]
-    return annotation.sharding.uneven_dim(shape, grid) is not None
-
-
-def _return_halos(engine: Engine, value: int, result: int) -> None:
-    returned, current = engine.known(value), engine.known(result)
-    if returned is None or current is None or engine.graph.annotations[result] is not None:
-        return
-    sharding, halos = current.sharding, returned.sharding
-    if halos.halos and halos.bare == sharding:
-        engine.learn(result, replace(current, sharding=halos))
+def return_halos(engine: Engine) -> None:
+    """Give results of functions the halos of returned values."""
+    for node in engine.graph.exits:
+        value, result = node.values
+        returned, current = engine.known(value), engine.known(result)
+        if returned is None or current is None or engine.graph.annotations[result] is not None:
+            continue
+        sharding, halos = current.sharding, returned.sharding
+        if halos.halos and halos.bare == sharding:
+            engine.learn(result, replace(current, sharding=halos))
 
 
 @dataclass(frozen=True, slots=True)

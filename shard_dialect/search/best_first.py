@@ -25,7 +25,7 @@ from typing import Any
 from shard_dialect.analysis.program_costs import Costs
 from shard_dialect.errors import say
 from shard_dialect.model import Grid
-from shard_dialect.processes.progress import Count
+from shard_dialect.processes.to_parent import Count
 from shard_dialect.search.budget import Budget
 from shard_dialect.search.decisions import Dimensions
 from shard_dialect.search.evaluate import Evaluator, Score

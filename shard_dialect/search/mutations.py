@@ -33,7 +33,7 @@ from shard_dialect.ir.diagnostics import warn
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.model import Annotation, Axes, Grid
 from shard_dialect.model.devices.device_model import DeviceModel
-from shard_dialect.processes.progress import counted
+from shard_dialect.processes.to_parent import counted
 from shard_dialect.search.decisions import Decision, decide, decisions
 from shard_dialect.search.evaluate import Evaluator
 from shard_dialect.search.plan import Plan

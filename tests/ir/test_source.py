@@ -5,11 +5,11 @@ import io
 import pytest
 
 from shard_dialect.errors import ShardError
-from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.bindings import ir, spelled
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.diagnostics import location_text
 from shard_dialect.ir.reading.source import Source
-from shard_dialect.ir.reading.spelling import code_of, scatter_dim
+from shard_dialect.ir.reading.spelling import code_of
 
 FUNCTION = "func.func @f({}) attributes {{mesh_cluster = @g}} {{ return }}\n"
 
@@ -36,7 +36,7 @@ def test_a_comment_does_not_name_the_grid() -> None:
 @pytest.mark.parametrize("spelling", ["scatter_axis", "scatter_dim"])
 def test_either_name_of_the_scattered_dimension_becomes_the_installed_one(spelling: str) -> None:
     text = f"shard.scatter %x on @g grid_axes = [0] {spelling} = 0 root = [1]\n"
-    assert Source.of(text).text == text.replace(spelling, scatter_dim())
+    assert Source.of(text).text == text.replace(spelling, spelled("scatter_axis"))
 
 
 @pytest.mark.parametrize(

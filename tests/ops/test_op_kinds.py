@@ -10,9 +10,8 @@ from shard_dialect.ir.context import make_context
 from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.numbered_function import read_function
 from shard_dialect.ir.reading.source import Source
-from shard_dialect.ops.op_kinds import OpKinds
 from shard_dialect.ops.op_record import OpRecord
-from shard_dialect.ops.op_table import RECORDS
+from shard_dialect.ops.op_table import RECORDS, OpKinds
 from shard_dialect.passes.framework.pipeline import run_pipeline
 
 GRID = '"mesh.cluster"() {dim_sizes = [2], rank = 1 : i64, sym_name = "g"} : () -> ()\n'

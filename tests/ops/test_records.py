@@ -12,7 +12,7 @@ from shard_dialect.backends.python.python_module import emit_python
 from shard_dialect.backends.python.writer import Target
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create
-from shard_dialect.ops.dialects.arith_math import elementwise
+from shard_dialect.ops.factors import elementwise
 from shard_dialect.ops.op_record import Later, OpRecord, loaded
 from shard_dialect.ops.op_table import RECORDS, named, sharding_rule
 from shard_dialect.ops.scalar_functions import Trait

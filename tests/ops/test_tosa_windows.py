@@ -6,7 +6,7 @@ from shard_dialect.ir.context import make_context
 from shard_dialect.ir.numbered_function import read_functions
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import operations
-from shard_dialect.ops.op_kinds import OpKinds
+from shard_dialect.ops.op_table import OpKinds
 from tests.ops.test_stablehlo_windows import BESIDE, EXCHANGED, check
 
 pytestmark = pytest.mark.usefixtures("unoptimized")

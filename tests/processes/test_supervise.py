@@ -77,7 +77,7 @@ WARNING = PROGRAM.replace(
     """
 from shard_dialect.cli.printing import write_output
 from shard_dialect.errors import say
-from shard_dialect.processes.progress import Count
+from shard_dialect.processes.to_parent import Count
 with Count("things", 7, "--all") as outer, Count("parts", 9) as inner:
     outer.done(3)
     inner.done(4)

@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shard_dialect.errors import ShardError
+from shard_dialect.ir.bindings import spelled
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
-from shard_dialect.ir.reading.spelling import scatter_dim
 from shard_dialect.model import Grid
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.runtime.communicators.launched_world import BACKENDS, world_of
@@ -197,7 +197,7 @@ def _moves(axes: tuple[int, ...], dim: int) -> list[Case]:
     grown = tuple(each * n if at == dim else each for at, each in enumerate(SHAPE))
     cut = tuple(each // n if at == dim else each for at, each in enumerate(SHAPE))
     gather = {"gather_axis": f"{dim} : index"}
-    scatter = {scatter_dim(): f"{dim} : index", "root": root}
+    scatter = {spelled("scatter_axis"): f"{dim} : index", "root": root}
     low, high = 1, min(2, size // 4)
     halo = {
         "split_axes": f"#shard<axisarray{[[]] * dim + [list(axes)]}>",
@@ -272,7 +272,7 @@ def _reductions(kind: str, axes: tuple[int, ...], dim: int) -> list[Case]:
     n = GRID.axes_size(axes)
     cut = tuple(each // n if at == dim else each for at, each in enumerate(SHAPE))
     how = {"reduction": f"#shard<partial {kind}>"}
-    scatter = {scatter_dim(): f"{dim} : index"}
+    scatter = {spelled("scatter_axis"): f"{dim} : index"}
 
     def joined(all_: Sequence[Array]) -> Array:
         whole = reduce(JOIN[kind], all_)

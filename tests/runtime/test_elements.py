@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from shard_dialect.abi.tensor_types import Array, TensorType
+from shard_dialect.ir.bindings import spelled
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
-from shard_dialect.ir.reading.spelling import scatter_dim
 from shard_dialect.runtime.array_files import load_inputs
 from shard_dialect.runtime.communicators.world import InProcess
 from shard_dialect.runtime.compile import compile_sharded
@@ -146,7 +146,7 @@ def test_reductions_to_wider_elements(given: str, made: str, op: str) -> None:
     rows = 1 if op == "reduce_scatter" else 4
     more = {
         "all_reduce": "grid_axes = [0]",
-        "reduce_scatter": f"grid_axes = [0] {scatter_dim()} = 0",
+        "reduce_scatter": f"grid_axes = [0] {spelled('scatter_axis')} = 0",
         "reduce": "grid_axes = [0] root = [0]",
     }[op]
     operand, result = f"tensor<4x3x{given}>", f"tensor<{rows}x3x{made}>"

@@ -26,7 +26,7 @@ from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.diagnostics import silent
 from shard_dialect.model import Axes, Axis, Grid
 from shard_dialect.model.devices.device_model import DeviceModel
-from shard_dialect.processes.progress import counted
+from shard_dialect.processes.to_parent import counted
 
 
 @dataclass(frozen=True)

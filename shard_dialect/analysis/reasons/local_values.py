@@ -28,7 +28,7 @@ from shard_dialect.ir.numbered_function import FLOWS, Function, Op, flows_throug
 from shard_dialect.ir.shard.local_collectives import read_local
 from shard_dialect.model import Axes, Reduction, Sharding, ShardingRule
 from shard_dialect.model.factor_projection import Dims
-from shard_dialect.ops.op_kinds import OpKinds
+from shard_dialect.ops.op_table import OpKinds
 
 Boundary = list[Sharding | None]
 """`None` where nothing is known: without the global type, or where it is no tensor."""

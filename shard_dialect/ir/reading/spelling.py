@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 
 from shard_dialect.errors import ShardError
-from shard_dialect.ir.bindings import submodule
+from shard_dialect.ir.bindings import spelled, submodule
 from shard_dialect.ir.reading.edits import Edit
 from shard_dialect.ir.shard.check_text import refuse
 
@@ -225,20 +225,8 @@ def _arrays(code: str) -> Iterator[Edit]:
 
 def _renamed(code: str) -> Iterator[Edit]:
     for match in _SCATTER.finditer(code):
-        if match[1] != scatter_dim():
-            yield Edit(match.start(1), len(match[1]), scatter_dim())
-
-
-@cache
-def scatter_dim() -> str:
-    """The attribute's name in the installed bindings: `scatter_axis` in LLVM 22."""
-    op = submodule("dialects.shard").ReduceScatterOp
-    return "scatter_dim" if hasattr(op, "scatter_dim") else "scatter_axis"
-
-
-def spelled(attribute: str) -> str:
-    """The name of an attribute, of which LLVM 22's is given, in the installed bindings."""
-    return scatter_dim() if attribute == "scatter_axis" else attribute
+        if match[1] != spelled("scatter_axis"):
+            yield Edit(match.start(1), len(match[1]), spelled("scatter_axis"))
 
 
 def _kinds(code: str) -> Iterator[Edit]:

@@ -26,10 +26,9 @@ from typing import TYPE_CHECKING
 from shard_dialect.collectives.collective_record import CollectiveRecord
 from shard_dialect.collectives.collective_table import LOCAL
 from shard_dialect.errors import as_symbol
-from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.bindings import ir, spelled
 from shard_dialect.ir.function import name_of
 from shard_dialect.ir.mesh.attributes import DYNAMIC, STAGES, STANDS_FOR, expect
-from shard_dialect.ir.reading.spelling import spelled
 from shard_dialect.ir.shard.check_text import MOST_DEVICES
 from shard_dialect.ir.shard.sharding_ops import (
     Layout,

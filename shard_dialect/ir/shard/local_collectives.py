@@ -11,6 +11,9 @@ which at the ends of the tensor already holds the fill.
 `mesh.collective_permute` and `mesh.mask`, for which upstream has no op, stay in the local form, on
 types without encoding and with the grid's name as `cluster`. The same attributes, in a dictionary,
 describe a runtime call of the lowered form.
+
+In a manual computation StableHLO's collectives are between devices, too
+(`passes.manual.replica_group_collectives` translates them).
 """
 
 from __future__ import annotations
@@ -21,8 +24,8 @@ from typing import Any
 
 from shard_dialect.collectives import Index, LocalStep, UpdateHalo
 from shard_dialect.collectives.collective_record import CollectiveRecord, Kind, Spelling
-from shard_dialect.collectives.collective_table import LOCAL, record_of
-from shard_dialect.ir.bindings import ir
+from shard_dialect.collectives.collective_table import LOCAL, RECORDS, record_of
+from shard_dialect.ir.bindings import ir, spelled
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.mesh.attributes import (
     DYNAMIC,
@@ -34,7 +37,6 @@ from shard_dialect.ir.mesh.attributes import (
     symbol,
 )
 from shard_dialect.ir.mesh.notation import read_axes, write_axes
-from shard_dialect.ir.reading.spelling import spelled
 from shard_dialect.ir.shard.sharding_ops import axis_lists
 from shard_dialect.model import REDUCTIONS, Reduction, ShardingError
 
@@ -97,6 +99,39 @@ def is_local(op: ir.Operation) -> bool:
     return not _is_ours(op.name) or "cluster" in op.attributes
 
 
+POSITIONS = (
+    "shard.neighbors_linear_indices",
+    "shard.process_linear_index",
+    "shard.process_multi_index",
+)
+"""Ops of the local form that return the device's position."""
+UNREAD = (
+    "stablehlo.collective_broadcast",
+    "stablehlo.cross-replica-sum",
+    "stablehlo.recv",
+    "stablehlo.replica_id",
+    "stablehlo.send",
+)
+"""StableHLO's ops about single devices for which there is no collective."""
+_OF_STABLEHLO = frozenset(
+    (
+        *(f"stablehlo.{each.of_stablehlo[0]}" for each in RECORDS.values() if each.of_stablehlo),
+        *UNREAD,
+        "stablehlo.partition_id",
+    )
+)
+
+
+def is_of_stablehlo(name: str) -> bool:
+    """Whether an op is a collective of StableHLO, or asks for the device's number."""
+    return name in _OF_STABLEHLO
+
+
+def is_between_devices(op: ir.Operation) -> bool:
+    """Whether an op is about single devices, so that it has no meaning on global tensors."""
+    return is_of_stablehlo(op.name) or op.name in (*POSITIONS, "mesh.idx") or is_local(op)
+
+
 def described(op: ir.Operation) -> ir.DictAttr:
     """A collective as a dictionary: its attributes, and its `name`."""
     if op.name == "mesh.start":
@@ -125,20 +160,22 @@ def local_attributes(step: LocalStep, grid: str) -> tuple[str, dict[str, ir.Attr
         attributes["cluster"] = name
     else:
         attributes["grid"] = name
-        if not spelling.with_fields(["axes"]):
+        if not any("axes" in fields.split() for _, fields in spelling.attributes.values()):
             listed = ", ".join(map(str, step.axes))
             attributes["grid_axes"] = ir.Attribute.parse(f"array<i16: {listed}>")
     return spelling.name, attributes
 
 
 def attributes_of(
-    step: LocalStep, spelling: Spelling, names: Collection[str] = ()
+    step: LocalStep, spelling: Spelling, fields: Collection[str] | None = None
 ) -> dict[str, ir.Attribute]:
-    """The attributes of the op of a step, or those of these names."""
+    """The attributes of the op of a step, or those that hold any of these fields of the step."""
     written = {}
-    for name in names or spelling.attributes:
-        kind, fields = spelling.attributes[name]
-        attribute = KINDS[kind].write(*(getattr(step, each) for each in fields.split()))
+    for name, (kind, listed) in spelling.attributes.items():
+        held = listed.split()
+        if fields is not None and not set(fields) & set(held):
+            continue
+        attribute = KINDS[kind].write(*(getattr(step, each) for each in held))
         if attribute is not None:
             written[spelled(name)] = attribute
     return written

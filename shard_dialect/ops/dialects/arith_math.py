@@ -1,12 +1,10 @@
-"""Elementwise `arith` and `math` ops on tensors, and rules that several dialects share."""
+"""The records of elementwise `arith` and `math` ops on tensors."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from shard_dialect.model import ShardingRule
-from shard_dialect.model.sharding import Shape
-from shard_dialect.ops.factors import Query
+from shard_dialect.ops.factors import elementwise
 from shard_dialect.ops.op_record import Later, OpRecord, SampleFunction
 from shard_dialect.ops.partial_values import (
     adds,
@@ -18,39 +16,6 @@ from shard_dialect.ops.partial_values import (
     takes_minimum,
 )
 from shard_dialect.ops.scalar_functions import Trait
-
-
-def elementwise(query: Query) -> ShardingRule | None:
-    """One factor per dimension, shared by all tensors; operands may have dimensions of size 1.
-
-    Scalar operands (`arith.select`'s condition) have no factors. `None` where the ranks differ.
-    """
-    shape = query.results[0]
-    if shape is None:
-        return None
-    factors = tuple((dim,) for dim in range(len(shape)))
-
-    def dims(other: Shape | None) -> tuple[tuple[int, ...], ...] | None:
-        if other is None:
-            return None
-        return tuple(
-            factor if size == full else ()
-            for factor, size, full in zip(factors, other, shape, strict=True)
-        )
-
-    if any(other is not None and len(other) != len(shape) for other in query.operands):
-        return None
-    return ShardingRule(shape, tuple(map(dims, query.operands)), tuple(map(dims, query.results)))
-
-
-def no_factors(query: Query) -> ShardingRule:
-    """A rule that splits nothing, for ops on single elements or on state kept between runs."""
-    operands, results = (
-        tuple(None if shape is None else ((),) * len(shape) for shape in shapes)
-        for shapes in (query.operands, query.results)
-    )
-    return ShardingRule((), operands, results)
-
 
 SHAPES_ALIKE = Later("passes.specialize.shape_rules:elementwise")
 """All tensors of an op have one shape."""

@@ -7,8 +7,7 @@ equal.
 from __future__ import annotations
 
 from shard_dialect.model import ShardingRule
-from shard_dialect.ops.dialects.arith_math import elementwise, no_factors
-from shard_dialect.ops.factors import Query
+from shard_dialect.ops.factors import Query, elementwise, no_factors
 from shard_dialect.ops.op_record import Later, OpRecord
 from shard_dialect.ops.scalar_functions import Trait
 

@@ -109,7 +109,7 @@ _LOADS = ("tensor.extract", "memref.load")
 _CASTS = ("arith.extf", "arith.extsi", "arith.extui", "arith.sitofp", "arith.uitofp")
 
 
-def may_be_padded(op: ir.Operation) -> bool:
+def may_be_padded(op: ir.Operation, _: ShardingRule) -> bool:
     """Whether the op's body may compute padding elements without harm."""
     inside = walk(op) if has_own_body(op.name) else _inside(op)
     names = {inner.name for inner in inside}

@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from shard_dialect.ir.bindings import ir, linalg_queries
-from shard_dialect.ops.dialects.linalg_bodies import padding, partition_body
+from shard_dialect.ops.dialects.linalg_bodies import may_be_padded, padding, partition_body
 from shard_dialect.ops.dialects.linalg_rules import pack, softmax, structured, unpack, winograd
 from shard_dialect.ops.op_record import Later, OpRecord
 from shard_dialect.ops.operations import Flops, LocalOp
@@ -53,7 +53,8 @@ def softmaxes(op: LocalOp) -> Flops:
 
 def _record(**facets: Any) -> OpRecord:
     given = {"rule": structured, "padding": padding, "operations": loops, **facets}
-    return OpRecord(shapes=Later("passes.specialize.shape_rules:structured"), **given)
+    shapes = Later("passes.specialize.shape_rules:structured")
+    return OpRecord(may_be_padded=may_be_padded, shapes=shapes, **given)
 
 
 def _sample(name: str, *given: Any) -> Later:

@@ -18,8 +18,7 @@ from shard_dialect.ir.building.build import empty, extract_slice, insert_slice_a
 from shard_dialect.ir.mesh.attributes import STAGES
 from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
 from shard_dialect.model import ShardingError, ShardingRule
-from shard_dialect.ops.dialects.arith_math import elementwise
-from shard_dialect.ops.factors import Factors, Query
+from shard_dialect.ops.factors import Factors, Query, elementwise
 from shard_dialect.ops.op_record import OpRecord
 from shard_dialect.ops.partitioned_op import PartitionedOp, device_indices
 

@@ -18,8 +18,7 @@ from shard_dialect.ir.building.loops_and_masks import as_index
 from shard_dialect.ir.building.reductions import reduction_with_identity
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import ShardingRule, Windows
-from shard_dialect.ops.dialects.arith_math import elementwise, no_factors
-from shard_dialect.ops.factors import Factors, Query, reshaped
+from shard_dialect.ops.factors import Factors, Query, elementwise, no_factors, reshaped
 from shard_dialect.ops.op_record import Later, OpRecord, RuleFunction, of_dialect
 from shard_dialect.ops.partial_values import inserts, joins, moves
 from shard_dialect.ops.partitioned_op import PartitionedOp

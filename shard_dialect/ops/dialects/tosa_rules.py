@@ -13,9 +13,8 @@ from typing import Any
 from shard_dialect.ir.bindings import ir
 from shard_dialect.model import Reduction, ShardingRule
 from shard_dialect.ops.dialects import tosa_data_movement, tosa_windows
-from shard_dialect.ops.dialects.arith_math import elementwise, no_factors
 from shard_dialect.ops.dialects.tosa_data_movement import partition_shape, set_shape
-from shard_dialect.ops.factors import Factors, Kind, Query, reshaped
+from shard_dialect.ops.factors import Factors, Kind, Query, elementwise, no_factors, reshaped
 from shard_dialect.ops.op_record import Later, OpRecord, SampleFunction
 from shard_dialect.ops.operations import largest, product
 from shard_dialect.ops.padding import identities, identities_without_zero_points, in_second_operand

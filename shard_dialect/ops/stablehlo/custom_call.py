@@ -187,9 +187,17 @@ _TARGETS: dict[str, Callable[[Query], ShardingRule | None]] = {
 }
 
 
+def _may_be_padded(op: ir.Operation, rule: ShardingRule) -> bool:
+    """Whether a call may read padding: torch raises for matrices that it may hold."""
+    return rule.is_elementwise or not is_call_of_torch(op)
+
+
 RECORDS: dict[str, OpRecord] = {
     "custom_call": OpRecord(
-        custom_call, traits=Trait.BY_NEIGHBOURS, not_run="nothing is known of it but its name"
+        custom_call,
+        may_be_padded=_may_be_padded,
+        traits=Trait.BY_NEIGHBOURS,
+        not_run="nothing is known of it but its name",
     )
 }
 

@@ -42,8 +42,7 @@ from shard_dialect.passes.framework.options import (
 from shard_dialect.passes.framework.pass_table import is_registered, pass_class, pass_names
 from shard_dialect.passes.pipelines import PIPELINES
 from shard_dialect.processes.code_of_users import of_user
-from shard_dialect.processes.progress import Count
-from shard_dialect.processes.to_parent import doing, what_is_done
+from shard_dialect.processes.to_parent import Count, doing, what_is_done
 
 _MODULE = "builtin.module"
 # Upstream's that people are likely to want here, for the nearest name to a misspelt one.

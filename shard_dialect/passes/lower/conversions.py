@@ -54,11 +54,12 @@ from shard_dialect.ir.building import build, loops_and_masks
 from shard_dialect.ir.building.reductions import signless
 from shard_dialect.ir.diagnostics import error_at, from_mlir, location_text
 from shard_dialect.ir.function import functions_of, name_of, update_type
+from shard_dialect.ir.shard.local_collectives import is_of_stablehlo
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.ops.stablehlo.custom_call import CUSTOM_CALL, is_call_of_torch
 from shard_dialect.passes.framework.base import Pass, needs
 from shard_dialect.passes.lower.boundary import NOT_LOWERED
-from shard_dialect.passes.manual.replica_group_collectives import ONE_DEVICE, is_of_stablehlo
+from shard_dialect.passes.manual.replica_group_collectives import ONE_DEVICE
 
 _PACK_RESULTS = ("tensor.pad", "tensor.expand_shape", "linalg.transpose")
 _UNPACK_RESULTS = (

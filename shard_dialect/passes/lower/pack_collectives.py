@@ -103,7 +103,7 @@ def _packed(value: ir.Value, step: LocalStep, grid: Grid) -> _Packed | None:
     spelling = record_of(step).local
     assert spelling is not None, "the step is of the local form"
     packed = replace(cast("Any", step), **first)
-    attributes = attributes_of(packed, spelling, spelling.with_fields(first))
+    attributes = attributes_of(packed, spelling, first)
     if along:
         first_major = _transposed_to(value, along, 0)
         return _Packed(

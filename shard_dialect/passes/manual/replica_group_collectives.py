@@ -28,7 +28,14 @@ from shard_dialect.ir.mesh.annotation_ops import cluster_name, grid_named_by, ma
 from shard_dialect.ir.mesh.attributes import i64_array
 from shard_dialect.ir.mesh.grid_queries import queried_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.shard.local_collectives import is_local, read_local, write_local
+from shard_dialect.ir.shard.local_collectives import (
+    POSITIONS,
+    UNREAD,
+    is_local,
+    is_of_stablehlo,
+    read_local,
+    write_local,
+)
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Axes, Grid, Reduction, ShardingError
 from shard_dialect.model.grid_refinement import Refinement
@@ -37,14 +44,6 @@ from shard_dialect.ops.stablehlo.attribute_reading import integer
 from shard_dialect.ops.stablehlo.reduction_rules import combiner
 from shard_dialect.planner import axes_of_groups, moves_of_pairs
 
-_OF_LOCAL_FORM = (
-    "shard.neighbors_linear_indices",
-    "shard.process_linear_index",
-    "shard.process_multi_index",
-)
-POSITION_OPS = ("mesh.idx", "stablehlo.partition_id", *_OF_LOCAL_FORM)
-"""Ops that return the device's position; those of the local form stay as they are."""
-
 
 @dataclass(frozen=True)
 class DeviceCollective:
@@ -52,11 +51,6 @@ class DeviceCollective:
 
     step: LocalStep
     unsent: tuple[int, ...] = ()
-
-
-def is_between_devices(op: ir.Operation) -> bool:
-    """Whether an op is about single devices, so that it has no meaning on global tensors."""
-    return op.name in _READ or op.name in _UNKNOWN or op.name in POSITION_OPS or is_local(op)
 
 
 def on_global_tensors(op: ir.Operation) -> str:
@@ -74,9 +68,9 @@ ONE_DEVICE = '; if the function is one device\'s, give it {mesh.form = "local"}'
 def check_between_devices(op: ir.Operation, grid: Grid) -> None:
     """Raise `ShardingError` unless the op is supported and uses manual axes only."""
     manual = manual_axes_at(op)
-    if op.name in _UNKNOWN:
+    if op.name in UNREAD:
         raise ShardingError(f"'{op.name}' op is not supported yet: no collective does the same")
-    if op.name in ("stablehlo.partition_id", *_OF_LOCAL_FORM):
+    if op.name in ("stablehlo.partition_id", *POSITIONS):
         named = list(op.attributes["axes"]) if "axes" in op.attributes else []
         among = named or range(grid.rank)
         axes: Axes = tuple(axis for axis in among if grid.axes_size((axis,)) > 1)
@@ -108,14 +102,9 @@ def refuse_stablehlo_collectives(function: ir.Operation) -> None:
             )
 
 
-def is_of_stablehlo(name: str) -> bool:
-    """Whether an op is a collective of StableHLO, or asks for the device's number."""
-    return name in (*_READ, *_UNKNOWN, "stablehlo.partition_id")
-
-
 def axes_of_collective(op: ir.Operation, grid: Grid) -> Axes:
     """The axes along which a collective of StableHLO goes. Raises `ShardingError`."""
-    if op.name in _UNKNOWN:
+    if op.name in UNREAD:
         raise ShardingError(f"'{op.name}' op is not supported: no collective does the same")
     return _read(op, grid, range(grid.rank)).step.axes
 
@@ -125,7 +114,7 @@ def move_to_grid(op: ir.Operation, of: Refinement, manual: Sequence[int]) -> Non
 
     Raises `ShardingError` for an op of upstream's, which names a grid and no stage.
     """
-    if is_local(op) or op.name in _OF_LOCAL_FORM:
+    if is_local(op) or op.name in POSITIONS:
         raise ShardingError(
             f"'{op.name}' op is in a manual computation on a part of a grid: use StableHLO's "
             "collectives, or mesh.idx"
@@ -176,7 +165,7 @@ def write_stablehlo_collectives(function: ir.Operation, shardings: Shardings) ->
                 )
             named = "mesh_cluster" in function.attributes
             grid = shardings.grid(cluster_name(function) if named else names[0])
-            if op.name in _UNKNOWN:
+            if op.name in UNREAD:
                 raise ShardingError(f"'{op.name}' op is not supported: no collective does the same")
             write_device_collective(op, grid, shardings, range(grid.rank))
 
@@ -185,7 +174,7 @@ def write_device_collective(
     op: ir.Operation, grid: Grid, shardings: Shardings, manual: Sequence[int]
 ) -> None:
     """Replace an op on shards along the axes `manual` by ops of the local form."""
-    if is_local(op) or op.name in _OF_LOCAL_FORM:
+    if is_local(op) or op.name in POSITIONS:
         return
     with ir.InsertionPoint(op), op.location:
         if op.name == "mesh.idx":
@@ -349,10 +338,3 @@ _READ: dict[str, Callable[[_Reader], DeviceCollective | LocalStep]] = {
     for record in RECORDS.values()
     if record.of_stablehlo
 }
-_UNKNOWN = (
-    "stablehlo.collective_broadcast",
-    "stablehlo.cross-replica-sum",
-    "stablehlo.recv",
-    "stablehlo.replica_id",
-    "stablehlo.send",
-)

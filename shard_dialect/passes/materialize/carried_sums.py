@@ -29,8 +29,7 @@ from shard_dialect.ir.function import is_private
 from shard_dialect.ir.numbered_function import LOOPS, Flow, Op, flows_between, flows_through
 from shard_dialect.model import Axis, Grid, Sharding, ShardingRule
 from shard_dialect.model.grid import full_axis
-from shard_dialect.ops.op_kinds import OpKinds
-from shard_dialect.ops.op_table import carries
+from shard_dialect.ops.op_table import OpKinds, carries
 from shard_dialect.passes.materialize.target_shardings import (
     TargetShardings,
     turns_of,
@@ -48,8 +47,6 @@ def carry_partial_sums(
     targets: Sequence[TargetShardings], kinds: OpKinds, prices: Prices
 ) -> list[TargetShardings]:
     """The same target shardings, but partial where loops are to carry partial sums."""
-    if not any(op.name in LOOPS for each in targets for op in each.function.ops):
-        return list(targets)
     program = Program({each.function.name: each for each in targets}, kinds, prices)
     steps = [each for each in program.steps() if all(map(program.target, each.outputs))]
     axes = _Sums(program, tuple(steps)).worth_carrying()

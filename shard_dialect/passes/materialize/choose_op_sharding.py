@@ -46,8 +46,7 @@ from shard_dialect.model.grid import Axes
 from shard_dialect.model.sharding import Sizes
 from shard_dialect.model.sub_cluster import Place
 from shard_dialect.model.transfer_plan import End, plan_transfer
-from shard_dialect.ops.op_kinds import OpKind, OpKinds
-from shard_dialect.ops.op_table import carries
+from shard_dialect.ops.op_table import OpKind, OpKinds, carries
 from shard_dialect.ops.uneven_shards import may_be_uneven, may_have_halos, may_have_offsets
 from shard_dialect.passes.materialize.resharded_values import ReshardedValues
 from shard_dialect.passes.materialize.target_shardings import without_axes

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from shard_dialect.ir.numbered_function import LOOPS, Flow, Op, flows_through
 from shard_dialect.model import Sharding, ShardingError
-from shard_dialect.ops.op_kinds import OpKinds
+from shard_dialect.ops.op_table import OpKinds
 from shard_dialect.passes.materialize.carried_sums import Axes, Node, Program
 from shard_dialect.passes.materialize.target_shardings import TargetShardings, without_axes
 from shard_dialect.planner import Prices
@@ -28,8 +28,6 @@ def gather_before_loops(
     targets: Sequence[TargetShardings], kinds: OpKinds, prices: Prices
 ) -> list[TargetShardings]:
     """The same target shardings, but such that loops read what was gathered or exchanged before."""
-    if not any(op.name in LOOPS for each in targets for op in each.function.ops):
-        return list(targets)
     program = Program({each.function.name: each for each in targets}, kinds, prices)
     moved = _Reads(program).worth_moving()
 

@@ -54,7 +54,7 @@ from shard_dialect.ir.numbered_function import (
 from shard_dialect.ir.verify import declares_no_grid
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Sharding
-from shard_dialect.ops.op_kinds import OpKinds
+from shard_dialect.ops.op_table import OpKinds
 from shard_dialect.passes.framework.base import Pass, known
 from shard_dialect.passes.framework.options import ObjectiveOptions
 from shard_dialect.passes.materialize.carried_sums import carry_partial_sums
@@ -74,7 +74,7 @@ from shard_dialect.passes.materialize.target_shardings import (
 from shard_dialect.passes.materialize.uneven_targets import keep_uneven
 from shard_dialect.passes.propagate.module_graph import BARRIER, GROUP
 from shard_dialect.planner import Prices
-from shard_dialect.processes.progress import counted
+from shard_dialect.processes.to_parent import counted
 
 _DROPPABLE = (
     *annotation_ops.OPS,
@@ -109,9 +109,13 @@ class InsertCollectives(ObjectiveOptions, Pass):
         # callees.
         targets = read_target_shardings(module, read_functions(handles), shardings)
         kinds = OpKinds()
-        targets = carry_partial_sums(targets, kinds, prices)
-        targets = gather_before_loops(targets, kinds, prices)
-        targets = [keep_uneven(each, kinds, prices) for each in targets]
+        if any(op.name in LOOPS for each in targets for op in each.function.ops):
+            targets = carry_partial_sums(targets, kinds, prices)
+            targets = gather_before_loops(targets, kinds, prices)
+        targets = [
+            keep_uneven(each, kinds, prices) if each.uneven and not each.stages.transfers else each
+            for each in targets
+        ]
         signatures = {each.function.name: each.signature for each in targets}
         for each in counted(targets, "functions"):
             _Materializer(each, shardings, signatures, kinds, self.strict, prices).run()

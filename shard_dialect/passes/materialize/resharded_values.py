@@ -40,12 +40,12 @@ from shard_dialect.ir.mesh.annotation_ops import (
 from shard_dialect.ir.mesh.attributes import MANUAL, ints
 from shard_dialect.ir.mesh.mesh_collectives import write_steps
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.numbered_function import Function, Op
+from shard_dialect.ir.numbered_function import Function, Kind, Op
 from shard_dialect.model import Grid, ManualBoundary, Sharding
 from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.sharding import Shape
 from shard_dialect.passes.materialize.target_shardings import turns_of
-from shard_dialect.planner import BYTES, Plan, Prices, plan_between
+from shard_dialect.planner import BYTES, Plan, Prices, plan, plan_between
 
 FRESH = ("tensor.empty", "linalg.fill")
 
@@ -66,6 +66,18 @@ class _Level:
     loop: Op | None = None
     turns: int = 1
     resharded: dict[int, dict[Sharding, ir.Value]] = field(default_factory=dict)
+
+
+def plan_of(
+    kind: Kind, source: Sharding, target: Sharding, shardings: Shardings, prices: Prices
+) -> Plan:
+    """The cheapest steps for a tensor of static shape; raises `ReshardError` if there are none."""
+    assert kind.shape is not None, "only tensors of static shape are resharded"
+    grid = shardings.grid(source.grid)
+    if source.grid == target.grid:
+        return plan(source, target, kind.shape, kind.itemsize, grid, False, prices=prices)
+    to = shardings.grid(target.grid)
+    return plan_between(source, target, kind.shape, kind.itemsize, grid, to, prices)
 
 
 class ReshardedValues:
@@ -291,10 +303,8 @@ class ReshardedValues:
 
     def plan(self, value: int, source: Sharding, target: Sharding) -> Plan:
         """The plan from `source` to `target`; raises `ReshardError` if there is none."""
-        grids = self._attributes.grid(source.grid), self._attributes.grid(target.grid)
-        return plan_between(
-            source, target, self.shape(value), self.itemsize(value), *grids, self.prices
-        )
+        kind = self.function.values[value].kind
+        return plan_of(kind, source, target, self._attributes, self.prices)
 
     def itemsize(self, value: int) -> int:
         """The bytes of an element of `value`."""

@@ -22,7 +22,7 @@ from shard_dialect.ir.building import build
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.numbered_function import Op
 from shard_dialect.model import Sharding, ShardingError
-from shard_dialect.ops.op_kinds import OpKinds
+from shard_dialect.ops.op_table import OpKinds
 from shard_dialect.passes.materialize.carried_sums import joined
 from shard_dialect.passes.materialize.choose_op_sharding import Choices
 from shard_dialect.passes.materialize.resharded_values import ReshardedValues, is_fresh
@@ -31,9 +31,7 @@ from shard_dialect.planner import Prices
 
 
 def keep_uneven(targets: TargetShardings, kinds: OpKinds, prices: Prices) -> TargetShardings:
-    """The same target shardings, but uneven where that is cheaper."""
-    if not targets.uneven or targets.stages.transfers:
-        return targets
+    """The same target shardings of a function in one stage, but uneven where that is cheaper."""
     function = targets.function
     made = {value for op in function.ops if _is_computed(op) for value in op.results}
     uneven = {v: each for v, each in targets.uneven.items() if v in made}

@@ -26,6 +26,7 @@ from shard_dialect.model import (
     SubAxis,
 )
 from shard_dialect.ops.op_table import carries
+from shard_dialect.passes.materialize.resharded_values import plan_of
 from shard_dialect.passes.materialize.type_consistency import assignment_of, with_partial_axes
 from shard_dialect.passes.optimize.graph import (
     FunctionGraph,
@@ -34,7 +35,7 @@ from shard_dialect.passes.optimize.graph import (
     InsertionPoint,
     OpSharding,
 )
-from shard_dialect.planner import Plan, plan_between
+from shard_dialect.planner import Plan
 
 _NOTHING: Mapping[GraphValue, Sharding] = {}
 
@@ -96,13 +97,7 @@ class Resharder:
         key = (value.kind, source, target)
         known = self.graph.plans.get(key)
         if known is None:
-            shape = value.kind.shape
-            assert shape is not None, "only tensors of static shape are resharded"
-            grid_of = self.graph.shardings.grid
-            grids = grid_of(source.grid), grid_of(target.grid)
-            known = plan_between(
-                source, target, shape, value.kind.itemsize, *grids, self.graph.prices
-            )
+            known = plan_of(value.kind, source, target, self.graph.shardings, self.graph.prices)
             self.graph.plans[key] = known
         return known
 

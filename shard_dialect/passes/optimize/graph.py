@@ -27,7 +27,7 @@ from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, TRANSFER, is_reshard
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Block, Function, Kind, Op, read_type
 from shard_dialect.model import Sharding
-from shard_dialect.ops.op_kinds import OpKind, OpKinds
+from shard_dialect.ops.op_table import OpKind, OpKinds
 from shard_dialect.planner import BYTES, Plan, Prices
 
 _GAP = 1 << 20

@@ -42,14 +42,12 @@ from shard_dialect.ir.mesh.annotation_ops import computations_around
 from shard_dialect.ir.mesh.attributes import DEVICE, SHARDING, SHARDINGS, symbol
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.sdy import ops as sdy
-from shard_dialect.ir.shard.local_collectives import read_local
+from shard_dialect.ir.shard.local_collectives import is_between_devices, is_of_stablehlo, read_local
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Axes, Grid, Reduction
 from shard_dialect.passes.framework.base import UNCHANGED, Outcome, Pass, needs
 from shard_dialect.passes.manual.replica_group_collectives import (
     axes_of_collective,
-    is_between_devices,
-    is_of_stablehlo,
     write_stablehlo_collectives,
 )
 from shard_dialect.passes.specialize.fold_grid_queries import fold_device_positions
@@ -117,7 +115,7 @@ def collectives_kept(module: ir.Operation) -> Iterator[None]:
 _KEPT = "mesh_kept_"
 
 
-@needs(forms=("local",))
+@needs(attribute=DEVICE)
 def keep_collectives(module: ir.Operation) -> Outcome:
     """Keep the collectives in programs of one device alive, by calls that use them.
 
@@ -139,6 +137,7 @@ def keep_collectives(module: ir.Operation) -> Outcome:
     return None if declared else UNCHANGED
 
 
+@needs(attribute=DEVICE)
 def release_collectives(module: ir.Operation) -> Outcome:
     """Erase the calls that kept collectives alive."""
     found = operations(body(module))

@@ -54,6 +54,7 @@ from shard_dialect.ir.mesh.mesh_collectives import Collective, write_steps
 from shard_dialect.ir.mesh.mesh_dialect import is_reshard, permutes_shards
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, has_stages
 from shard_dialect.ir.numbered_function import Function, itemsize
+from shard_dialect.ir.shard.local_collectives import is_between_devices
 from shard_dialect.ir.verify import declares_no_grid
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import (
@@ -68,7 +69,6 @@ from shard_dialect.passes.calls import Calls
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.manual.replica_group_collectives import (
     check_between_devices,
-    is_between_devices,
     on_global_tensors,
     write_device_collective,
     write_stablehlo_collectives,
@@ -299,7 +299,8 @@ def _device_grid(op: ir.Operation, shardings: Shardings) -> Grid | None:
 def _adapt(partitioned: PartitionedOp) -> None:
     """Let an op on shards compute the shards of what it computed on global tensors."""
     fill_padding(partitioned)
-    read_windows(partitioned)
+    if partitioned.rule.windows:
+        read_windows(partitioned)
     record = record_of(partitioned.op)
     if record is not None and record.partition is not None:
         record.partition(partitioned)

@@ -34,7 +34,7 @@ from shard_dialect.ir.mesh.attributes import SHARDINGS
 from shard_dialect.ir.numbered_function import Op
 from shard_dialect.ir.reading.constants import constant_integer
 from shard_dialect.model import Grid
-from shard_dialect.ops.op_kinds import OpKinds
+from shard_dialect.ops.op_table import OpKinds
 from shard_dialect.passes.pipelining.annotations_on_stages import MARK
 from shard_dialect.passes.pipelining.split_batch import MicrobatchProgram
 from shard_dialect.passes.pipelining.timetable import Kind, Pass

@@ -33,7 +33,7 @@ from shard_dialect.ir.numbered_function import Function, Op, read_function, read
 from shard_dialect.ir.shard.local_collectives import read_local
 from shard_dialect.ir.walk import body
 from shard_dialect.model import Assignment, Grid, Sharding, ShardingRule
-from shard_dialect.ops.op_kinds import OpKinds
+from shard_dialect.ops.op_table import OpKinds
 from shard_dialect.passes.materialize.resharded_values import FRESH
 from shard_dialect.passes.materialize.type_consistency import TypeChecks
 from shard_dialect.passes.partition.partition import partition_function

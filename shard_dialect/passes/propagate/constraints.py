@@ -37,13 +37,13 @@ from shard_dialect.ir.mesh.annotation_ops import (
 from shard_dialect.ir.mesh.attributes import SHARDINGS, STAGES
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Function, Op
+from shard_dialect.ir.shard.local_collectives import is_between_devices
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Annotation, Assignment, Axes, Grid, ShardingError, ShardingRule
 from shard_dialect.model.grid import axes_text, full_axis
 from shard_dialect.ops.uneven_shards import may_be_uneven
 from shard_dialect.passes.manual.replica_group_collectives import (
     check_between_devices,
-    is_between_devices,
     on_global_tensors,
 )
 

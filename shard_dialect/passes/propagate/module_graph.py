@@ -38,7 +38,7 @@ from shard_dialect.ir.numbered_function import (
 )
 from shard_dialect.model import Annotation, Grid, ShardingRule
 from shard_dialect.model.sharding import Shape
-from shard_dialect.ops.op_kinds import OpKinds
+from shard_dialect.ops.op_table import OpKinds
 from shard_dialect.passes.propagate.constants import Constants, Copy
 from shard_dialect.passes.propagate.constraints import Constraints, pinned_loops
 from shard_dialect.propagation.graph import NO_TENSOR, Graph, Node

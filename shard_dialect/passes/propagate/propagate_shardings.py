@@ -72,7 +72,7 @@ from shard_dialect.passes.propagate.constraints import (
 from shard_dialect.passes.propagate.module_graph import GROUP, ModuleGraph, module_graph
 from shard_dialect.propagation.engine import STRATEGIES, Engine
 from shard_dialect.propagation.graph import NO_TENSOR
-from shard_dialect.propagation.spread_extents import spread_extents
+from shard_dialect.propagation.spread_extents import return_halos, spread_offsets
 from shard_dialect.propagation.upstream_traversals import Upstream
 
 
@@ -136,7 +136,11 @@ class Propagation(PropagationOptions):
         for number, each in enumerate(constraints):
             _follow_soft_constraints(engine, graph, number, each)
         # Upstream's order and the conservative one split by whole axes that divide alone.
-        spread_extents(engine, splits=self.traversal is None and not self.conservative)
+        if engine.is_uneven:
+            splits = self.traversal is None and not self.conservative
+            spread_offsets(engine, splits=splits)
+        if engine.has_halos:
+            return_halos(engine)
         return Propagated(graph, engine, constraints, shardings)
 
 

@@ -41,7 +41,7 @@ from shard_dialect.ir.mesh.value_shardings import sharding_of
 from shard_dialect.ir.numbered_function import Op, read_functions
 from shard_dialect.ir.walk import body, walk
 from shard_dialect.model import Annotation, Sharding, Windows
-from shard_dialect.ops.op_kinds import OpKinds
+from shard_dialect.ops.op_table import OpKinds
 from shard_dialect.passes.framework.base import Pass, needs
 from shard_dialect.passes.materialize.target_shardings import TargetShardings, read_target_shardings
 from shard_dialect.passes.propagate.compose_slices import Cut, cuts_of, whole

@@ -48,13 +48,13 @@ from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
 from shard_dialect.ir.mesh.notation import write_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, has_stages, rank_of, stages_named
 from shard_dialect.ir.sdy.syntax import is_maximal
+from shard_dialect.ir.shard.local_collectives import is_between_devices
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation, Axes, Axis, Grid
 from shard_dialect.model.grid import SubAxis, follows
 from shard_dialect.model.grid_refinement import common_refinements
 from shard_dialect.model.sharding import Sizes
 from shard_dialect.passes.framework.base import needs
-from shard_dialect.passes.manual.replica_group_collectives import is_between_devices
 
 PERMUTE = "mesh.collective_permute"
 
@@ -221,7 +221,7 @@ def _refuse_transfers(function: ir.Operation, renamed: Mapping[str, str]) -> Non
         )
 
 
-@needs(grids=1)
+@needs(grids=2)
 def settle_grids(module: ir.Operation) -> None:
     """Bring the tensors of each annotated function on as few grids as possible.
 

@@ -50,6 +50,7 @@ from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
 from shard_dialect.ir.mesh.notation import write_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, has_stages, rank_of
 from shard_dialect.ir.numbered_function import Function, Op, read_function
+from shard_dialect.ir.shard.local_collectives import is_between_devices
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.model import Annotation, Axes, Axis, Grid, SubCluster
 from shard_dialect.model.grid_refinement import Refinement
@@ -60,7 +61,6 @@ from shard_dialect.passes.erase_sharding import erase_transfer
 from shard_dialect.passes.framework.base import needs
 from shard_dialect.passes.manual.replica_group_collectives import (
     check_between_devices,
-    is_between_devices,
     move_to_grid,
 )
 from shard_dialect.passes.propagate.module_graph import GROUP

@@ -33,7 +33,7 @@ from shard_dialect.ir.function import (
 from shard_dialect.ir.mesh.annotation_ops import manual_computations
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.pipeline import run_pipeline, steps_before
-from shard_dialect.processes.progress import counted
+from shard_dialect.processes.to_parent import counted
 from shard_dialect.runtime.checking.check import Compared, Expected, adds_narrow, compared
 from shard_dialect.runtime.checking.edited import Values, by_judge, culprit, on_threads
 from shard_dialect.runtime.checking.reference import Judge, Reference, judged_by

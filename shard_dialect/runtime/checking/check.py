@@ -12,8 +12,7 @@ from shard_dialect.abi.lowered_program import Program
 from shard_dialect.abi.tensor_types import Array
 from shard_dialect.errors import Diagnostic, ShardError
 from shard_dialect.processes import watch
-from shard_dialect.processes.progress import counted
-from shard_dialect.processes.to_parent import doing
+from shard_dialect.processes.to_parent import counted, doing
 from shard_dialect.runtime.checking.reference import Reference
 from shard_dialect.runtime.checking.tolerance import (
     Allowed,

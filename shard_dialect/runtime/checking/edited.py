@@ -35,7 +35,7 @@ from shard_dialect.ir.function import returns_of
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Grid
-from shard_dialect.processes.progress import counted
+from shard_dialect.processes.to_parent import counted
 from shard_dialect.runtime.checking.reference import Judge, judged_by
 from shard_dialect.runtime.checking.tolerance import own_error
 from shard_dialect.runtime.checking.values_of_run import (
