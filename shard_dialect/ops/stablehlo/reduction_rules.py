@@ -295,7 +295,7 @@ RECORDS: dict[str, OpRecord] = {
         reduce_window,
         sample=sample("reduce_window"),
         partition=partition_reduce_window,
-        lowering=expansion("upstream_workarounds:without_elements"),
+        lowering=expansion("running_windows:reduce_window"),
         operations=arithmetic.reduce_window,
         python=python("reduce_window"),
         traits=Trait.BY_NEIGHBOURS,

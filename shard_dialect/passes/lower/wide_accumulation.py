@@ -17,7 +17,7 @@ stay, since BLAS adds them up in blocks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from math import prod
 
 from shard_dialect.ir.bindings import ir, linalg_queries
@@ -56,9 +56,16 @@ def _accumulator(op: ir.Operation) -> ir.Type | None:
     accumulates = any(use.owner.name in _ACCUMULATES for each in outputs for use in each.uses)
     if not accumulates:
         return None
-    length = _length(op, [map_.value for map_ in maps])
-    is_long = length >= _LONG and [each.name for each in operations(body(op))] != _MULTIPLY_ADD
-    if is_long and kinds & {"bf16", "f16", "f32"}:
+    is_product = [each.name for each in operations(body(op))] == _MULTIPLY_ADD
+    return wide_enough(kinds, _length(op, [map_.value for map_ in maps]), is_product)
+
+
+def wide_enough(kinds: Set[str], length: int, is_product: bool = False) -> ir.Type | None:
+    """The type to accumulate `length` elements of these types in; `None` if it is their own.
+
+    `is_product` says that they are a matrix product's.
+    """
+    if length >= _LONG and not is_product and kinds & {"bf16", "f16", "f32"}:
         return ir.F64Type.get()
     return ir.F32Type.get() if length > 1 and kinds & {"bf16", "f16"} else None
 

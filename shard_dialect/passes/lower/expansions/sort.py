@@ -7,13 +7,19 @@
         else:
           made[place] = row[left++]
 
-The sort is stable.
+The sort is stable. Where only the first k of many elements are read, as of `chlo.top_k`, a row of k
+elements is kept in order instead:
+
+    for place in 0 .. n:
+      if row[place] is less than kept[k - 1]:
+        insert it, behind those that are equal; the last one drops out
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
@@ -23,43 +29,131 @@ from shard_dialect.passes.lower.expansions.loop_code import Number, Values
 
 
 def sort(op: ir.Operation) -> Sequence[ir.Value]:
-    """The sorted operands, by loops."""
+    """The sorted operands, by loops; or their first elements, where no others are read."""
     operands = list(op.operands)
     shape = list(operands[0].type.shape)
     dim = sorted_dim(op)
     if shape[dim] < 2 or 0 in shape:
         return operands
-    sources, results = (
-        map(build.buffer_of, operands),
-        [loop_code.allocated(each.type) for each in operands],
-    )
-    pairs = list(zip(sources, results, strict=True))
-    size = shape[dim]
-    rows = _Rows(
-        op, size, [loop_code.allocated(build.resized(each.type, [size]), 2) for each in operands]
+    first = _first_read(op, dim)
+    is_few = first is not None and 0 < first <= _FEW and _MANY * first <= shape[dim]
+    kept = first if is_few and first is not None else shape[dim]
+    made = [kept if each == dim else size for each, size in enumerate(shape)]
+    sources = list(map(build.buffer_of, operands))
+    results = [loop_code.allocated(build.resized(each.type, made)) for each in operands]
+    rows: _First | _Rows = (
+        _First(op, shape[dim], _buffers(operands, kept))
+        if is_few
+        else _Rows(op, shape[dim], _buffers(operands, shape[dim], 2))
     )
 
     def write(indices: Values, _: Values) -> Values:
         def at(index: Number) -> list[Number]:
             return [index if each == dim else other for each, other in enumerate(indices)]
 
-        def take(index: ir.Value, _: Values) -> Values:
-            for (source, _into), row in zip(pairs, rows.halves, strict=True):
-                loop_code.store(loop_code.load(source, at(index)), row, [0, index])
-            return []
-
         def put(index: ir.Value, _: Values) -> Values:
-            for (_source, into), row in zip(pairs, rows.halves, strict=True):
-                loop_code.store(loop_code.load(row, [rows.levels % 2, index]), into, at(index))
+            for value, into in zip(rows.sorted_at(index), results, strict=True):
+                loop_code.store(value, into, at(index))
             return []
 
-        loop_code.loop(0, size, [], take)
-        rows.sort()
-        loop_code.loop(0, size, [], put)
+        rows.sort(lambda index: [loop_code.load(each, at(index)) for each in sources])
+        loop_code.loop(0, kept, [], put)
         return []
 
     loop_code.nest([1 if each == dim else count for each, count in enumerate(shape)], write)
-    return [build.tensor_of(each) for each in results]
+    values = [build.tensor_of(each) for each in results]
+    if is_few:
+        for old, new in zip(op.results, values, strict=True):
+            build.redirect(list(old.uses), new)
+    return values
+
+
+_FEW, _MANY = 64, 4
+"""The most elements that are kept in order, of as many times more.
+
+Each that is inserted is compared with all of them."""
+
+
+def _first_read(op: ir.Operation, dim: int) -> int | None:
+    """How many elements along `dim` are read, if only slices of the first ones are."""
+    first = 0
+    for use in (use for result in op.results for use in result.uses):
+        reader = use.owner.operation
+        if reader.name != "tensor.extract_slice":
+            return None
+        offset, size, stride = (
+            reader.attributes[f"static_{name}"][dim] for name in ("offsets", "sizes", "strides")
+        )
+        if offset or stride != 1 or size < 0:
+            return None
+        first = max(first, size)
+    return first
+
+
+def _buffers(operands: Sequence[ir.Value], size: int, *more: int) -> Values:
+    return [loop_code.allocated(build.resized(each.type, [size]), *more) for each in operands]
+
+
+Read: TypeAlias = Callable[[ir.Value], Values]
+"""The elements at an index of a row, one of each operand."""
+
+
+@dataclass(frozen=True)
+class _First:
+    """The first elements of rows, in order."""
+
+    op: ir.Operation
+    size: int
+    kept: Values
+
+    def sort(self, read: Read) -> None:
+        """Keep the first elements of a row."""
+        count = self.kept[0].type.shape[0]
+
+        def begin(index: ir.Value, _: Values) -> Values:
+            for value, row in zip(self._inserted(read(index), index), self.kept, strict=True):
+                loop_code.store(value, row, [index])
+            return []
+
+        def step(index: ir.Value, _: Values) -> Values:
+            new = read(index)
+
+            def insert() -> Values:
+                self._inserted(new, count)
+                return []
+
+            loop_code.only_if(
+                self._is_before(new, self.sorted_at(loop_code.index(count - 1))), insert
+            )
+            return []
+
+        loop_code.loop(0, count, [], begin)
+        loop_code.loop(count, self.size, [], step)
+
+    def sorted_at(self, index: ir.Value) -> Values:
+        """The elements at an index, once all are sorted."""
+        return [loop_code.load(row, [index]) for row in self.kept]
+
+    def _is_before(self, a: Values, b: Values) -> ir.Value:
+        pairs = [each for pair in zip(a, b, strict=True) for each in pair]
+        return loop_code.applied(self.op, 0, pairs)[0]
+
+    def _inserted(self, new: Values, count: Number) -> Values:
+        """Insert elements into the first `count`, behind equal ones; return what drops out."""
+
+        def step(index: ir.Value, carried: Values) -> Values:
+            was_inserted, *now = carried
+            old = self.sorted_at(index)
+            # Behind the place all move on, also those that are equal to the next one.
+            moves = loop_code.joined("ori", was_inserted, self._is_before(now, old))
+            for mine, other, row in zip(now, old, self.kept, strict=True):
+                loop_code.store(loop_code.chosen(moves, mine, other), row, [index])
+            return [
+                moves,
+                *(loop_code.chosen(moves, b, a) for a, b in zip(now, old, strict=True)),
+            ]
+
+        return loop_code.loop(0, count, [loop_code.bit(False), *new], step)[1:]
 
 
 @dataclass(frozen=True)
@@ -74,8 +168,17 @@ class _Rows:
     def levels(self) -> int:
         return (self.size - 1).bit_length()
 
-    def sort(self) -> None:
-        """Merge runs level by level."""
+    def sorted_at(self, index: ir.Value) -> Values:
+        """The elements at an index, once all are sorted."""
+        return [loop_code.load(row, [self.levels % 2, index]) for row in self.halves]
+
+    def sort(self, read: Read) -> None:
+        """Sort a row: merge runs level by level."""
+
+        def take(index: ir.Value, _: Values) -> Values:
+            for value, row in zip(read(index), self.halves, strict=True):
+                loop_code.store(value, row, [0, index])
+            return []
 
         def level(number: ir.Value, _: Values) -> Values:
             width = loop_code.joined("shli", 1, number)
@@ -87,6 +190,7 @@ class _Rows:
             loop_code.loop(0, self.size, [loop_code.index(0)] * 2, step)
             return []
 
+        loop_code.loop(0, self.size, [], take)
         loop_code.loop(0, self.levels, [], level)
 
     def _step(

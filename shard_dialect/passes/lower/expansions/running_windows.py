@@ -1,0 +1,117 @@
+"""Expand windows that reach from one end to each element, as of cumulative sums, to one pass.
+
+    stablehlo.reduce_window(%x, 0), windows of n elements, n - 1 elements of padding before them
+
+    sum = 0
+    for i in 0 .. n:                    # from the other end where the padding is after
+      sum += x[i]
+      r[i] = sum
+
+Upstream's conversion would combine each window anew: n² elements instead of n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build, reductions
+from shard_dialect.model import Reduction
+from shard_dialect.ops.stablehlo.attribute_reading import integers
+from shard_dialect.ops.stablehlo.reduction_rules import combiner
+from shard_dialect.passes.lower.expansions import loop_code
+from shard_dialect.passes.lower.expansions.loop_code import Values
+from shard_dialect.passes.lower.expansions.upstream_workarounds import without_elements
+from shard_dialect.passes.lower.wide_accumulation import wide_enough
+
+_SHORT = 16
+"""The largest windows that are left to upstream, whose loops are fused with others."""
+
+
+def reduce_window(op: ir.Operation) -> Sequence[ir.Value]:
+    """The reductions of running windows, by loops; of others, the op's own results."""
+    running = _Running.of(op)
+    return without_elements(op) if running is None else [running.reduced(op)]
+
+
+@dataclass(frozen=True)
+class _Running:
+    """The windows along `dim` reach from an element to the first one, or to the last one."""
+
+    reduction: Reduction
+    dim: int
+    is_to_last: bool
+
+    @classmethod
+    def of(cls, op: ir.Operation) -> _Running | None:
+        """The windows of the op, if each is running, long, and combined by a known reduction."""
+        reduction = combiner(op, 1) if len(op.results) == 1 else None
+        if reduction is None or not reductions.is_identity(reduction, op.operands[1]):
+            return None
+        shape = list(op.operands[0].type.shape)
+        ones = [1] * len(shape)
+        sizes = integers(op, "window_dimensions", ones)
+        padding = integers(op, "padding", [0] * 2 * len(shape))
+        padded = [number for number, each in enumerate(padding) if each]
+        if len(padded) != 1 or any(
+            integers(op, name, ones) != ones
+            for name in ("window_strides", "base_dilations", "window_dilations")
+        ):
+            return None
+        dim, is_to_last = divmod(padded[0], 2)
+        size = shape[dim]
+        runs = [size if each == dim else 1 for each in range(len(shape))]
+        if sizes != runs or padding[padded[0]] != size - 1 or size <= _SHORT:
+            return None
+        return cls(reduction, dim, bool(is_to_last))
+
+    def reduced(self, op: ir.Operation) -> ir.Value:
+        """The result: for each element before `dim`, one pass over the elements along it."""
+        operand, init = op.operands
+        shape, element = list(operand.type.shape), operand.type.element_type
+        before, size, after = shape[: self.dim], shape[self.dim], shape[self.dim + 1 :]
+        wide = element
+        if self.reduction in ("sum", "product"):
+            wide = wide_enough({str(element)}, size) or element
+        start = _cast("arith.extf", _element(init, []), wide)
+
+        def along(outer: Values, made: Values) -> Values:
+            so_far = build.create(
+                "tensor.splat", [ir.RankedTensorType.get(after, wide)], [start]
+            ).results[0]
+
+            def step(number: ir.Value, now: Values) -> Values:
+                at = loop_code.joined("subi", size - 1, number) if self.is_to_last else number
+
+                def combine(inner: Values, now: Values) -> Values:
+                    so_far, made = now
+                    where = [*outer, at, *inner]
+                    new = _cast("arith.extf", _element(operand, where), wide)
+                    pair = [_element(so_far, inner), new]
+                    if wide == element:
+                        (joined,) = loop_code.applied(op, 0, pair)
+                    else:
+                        joined = reductions.combine(self.reduction, *pair)
+                    rounded = _cast("arith.truncf", joined, element)
+                    return [_put(joined, so_far, inner), _put(rounded, made, where)]
+
+                return loop_code.nest(after, combine, now)
+
+            return loop_code.loop(0, size, [so_far, *made], step)[1:]
+
+        into = build.empty(operand.type).results[0]
+        return loop_code.nest(before, along, [into])[0]
+
+
+def _element(tensor: ir.Value, at: Values) -> ir.Value:
+    element = tensor.type.element_type
+    return build.create("tensor.extract", [element], [tensor, *at]).results[0]
+
+
+def _put(element: ir.Value, tensor: ir.Value, at: Values) -> ir.Value:
+    return build.create("tensor.insert", [tensor.type], [element, tensor, *at]).results[0]
+
+
+def _cast(name: str, value: ir.Value, type_: ir.Type) -> ir.Value:
+    return value if value.type == type_ else build.cast(name, value, type_)
