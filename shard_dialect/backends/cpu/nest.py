@@ -383,11 +383,11 @@ def _mentions(expression: ir.AffineExpr, loop: int) -> bool:
 def _tiles(
     accesses: Sequence[Access], sizes: tuple[int, ...], parallel: set[int]
 ) -> tuple[int, int] | None:
-    """The contiguous loops of a transposition: the written buffer's and the read buffer's."""
+    """The contiguous loops of a transposition: the read buffer's and the written buffer's."""
     if parallel != set(range(len(sizes))) or any(not access.is_plain for access in accesses):
         return None
     last = []
-    for access in accesses:
+    for access in reversed(accesses):
         loops = [loop for loop in access.loops if loop is not None and loop != ONLY]
         if loops and loops[-1] not in last:
             last.append(loops[-1])

@@ -6,7 +6,7 @@ stored once, and a value that is the same in all iterations is loaded before the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shard_dialect.backends.cpu.fuse import Loop
@@ -181,9 +181,7 @@ class Writer:
         if key is not None and key in scope.known:
             return scope.known[key]
         with ir.InsertionPoint(scope.anchor):
-            operands = [access.value, *bound.indices(access)]
-            element = access.value.type.element_type
-            value = build.create("memref.load", [element], operands).results[0]
+            value = _loaded(access.value, bound.indices(access))
         if key is not None:
             scope.known[key] = value
         return value
@@ -229,7 +227,14 @@ class Writer:
             self._store(key, access, bound, value, scope)
 
     def _tiled(self, bound: _Bound, loops: Sequence[int], scope: _Scope) -> None:
-        """Write the two loops of a transposition in square tiles that fit in the cache."""
+        """Write the two loops of a transposition in square tiles.
+
+        Rows whose lengths are powers of two lie in the same few lines of the cache, which cannot
+        keep those of a tile. So each line is read once, into a buffer on the stack:
+
+            for a, b in tile: t[b][a] = x[a, b]
+            for b, a in tile: y[b, a] = t[b][a]
+        """
         tiles = bound.nest.tiles or ()
         anchor = scope.anchor
         for loop in loops:
@@ -237,17 +242,49 @@ class Writer:
                 anchor = self._open(bound, loop, anchor, (0, bound.nest.sizes[loop], 1))
         for loop in tiles:
             anchor = self._open(bound, loop, anchor, (0, bound.nest.sizes[loop], _TILE))
+        starts = {loop: bound.rounds[loop] for loop in tiles}
+        with ir.InsertionPoint(anchor):
+            ends = {loop: _end(starts[loop], bound.nest.sizes[loop]) for loop in tiles}
+        across = [access for access in bound.nest.inputs if access.loops[-1:] == tiles[:1]]
+        buffers = {}
+        for access in across:
+            if access.view not in buffers:
+                type_ = ir.MemRefType.get([_TILE] * 2, access.value.type.element_type)
+                with ir.InsertionPoint.at_block_begin(scope.anchor.block):
+                    buffers[access.view] = build.allocate(type_, on_stack=True).results[0]
+                self._copy_tile(bound, access, buffers[access.view], anchor, ends)
+                bound.rounds |= starts
         for loop in tiles:
-            start = bound.rounds[loop]
-            with ir.InsertionPoint(anchor):
-                end = _end(start, bound.nest.sizes[loop])
-            anchor = self._open(bound, loop, anchor, (start, end, 1))
+            anchor = self._open(bound, loop, anchor, (starts[loop], ends[loop], 1))
         self._mark(
             anchor.parent, [bound], min([_TILE, *(bound.nest.sizes[each] for each in tiles)])
         )
         inner = _Scope(anchor, {}, set())
+        with ir.InsertionPoint(anchor):
+            at = [_difference(bound.rounds[loop], starts[loop]) for loop in tiles]
+            for access in across:
+                key = bound.key(access)
+                assert key is not None, "all loops are open"
+                inner.known[key] = _loaded(buffers[access.view], at)
         self._round(bound, inner)
         inner.flush()
+
+    def _copy_tile(
+        self,
+        bound: _Bound,
+        access: Access,
+        buffer: ir.Value,
+        anchor: ir.Operation,
+        ends: Mapping[int, ir.Value],
+    ) -> None:
+        """Copy the tile of a buffer whose rows lie across the tile's, row by row."""
+        starts = {loop: bound.rounds[loop] for loop in ends}
+        for loop in reversed(ends):
+            anchor = self._open(bound, loop, anchor, (starts[loop], ends[loop], 1))
+        with ir.InsertionPoint(anchor):
+            value = _loaded(access.value, bound.indices(access))
+            at = [_difference(bound.rounds[loop], starts[loop]) for loop in ends]
+            build.create("memref.store", [], [value, buffer, *at])
 
     def _open(
         self, bound: _Bound, loop: int, anchor: ir.Operation, bounds: Sequence[int | ir.Value]
@@ -291,6 +328,15 @@ def _end(start: ir.Value, size: int) -> ir.Value:
     if size % _TILE == 0:
         return end
     return build.create("arith.minsi", [index], [end, build.index(size)]).results[0]
+
+
+def _difference(a: ir.Value, b: ir.Value) -> ir.Value:
+    return build.create("arith.subi", [ir.IndexType.get()], [a, b]).results[0]
+
+
+def _loaded(buffer: ir.Value, indices: Sequence[ir.Value]) -> ir.Value:
+    element = buffer.type.element_type
+    return build.create("memref.load", [element], [buffer, *indices]).results[0]
 
 
 def _applied(map_: ir.AffineMap, result_number: int, rounds: list[ir.Value]) -> ir.Value:

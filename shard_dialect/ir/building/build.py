@@ -91,10 +91,10 @@ def empty(type_: ir.RankedTensorType) -> ir.Operation:
     return create("tensor.empty", [type_], [])
 
 
-def allocate(type_: ir.MemRefType) -> ir.Operation:
-    """A buffer of static shape."""
+def allocate(type_: ir.MemRefType, *, on_stack: bool = False) -> ir.Operation:
+    """A buffer of static shape; one on the stack is freed when its function returns."""
     segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0])}
-    return create("memref.alloc", [type_], [], segments)
+    return create("memref.alloca" if on_stack else "memref.alloc", [type_], [], segments)
 
 
 def allocate_tensor(type_: ir.RankedTensorType) -> ir.Operation:
