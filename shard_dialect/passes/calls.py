@@ -241,6 +241,15 @@ def inline_functions(module: ir.Operation) -> Outcome:
     return None if inlined else UNCHANGED
 
 
+@needs(ops=("func.call",), forms=("annotated",))
+def inline_for_one_device(module: ir.Operation) -> Outcome:
+    """Inline the same functions of a program without a grid, which only `lower` changes.
+
+    So buffers that loops carry are not copied for calls, and loops are fused across these.
+    """
+    return inline_functions(module)
+
+
 def _may_be_inlined(function: ir.Operation, times: int) -> bool:
     if not is_private(function) or len(function.regions[0].blocks) != 1:
         return False

@@ -215,6 +215,7 @@ class Lower(NamedPipeline):
     def _to_linalg(self) -> tuple[str, ...]:
         return (
             "refuse-sharded",
+            "inline-for-one-device",
             "expand-rolls",
             "mark-boundary",
             "control-flow-to-scf",

@@ -8,7 +8,14 @@ is a nest of sizes (64, 128) that reads %x at (0, 1), the numbers of its loops, 
 `Memory` is the alias analysis: it numbers the buffers that may share memory. A view shares its
 buffer's memory. Each allocation and each global has memory of its own. So have the arguments of a
 function that writes to none of them: runs never write to their inputs, and results have their own
-buffers.
+buffers. What a loop carries has one memory in its body, whichever buffers it starts from, where the
+body accesses none of these by themselves:
+
+    scf.for ... iter_args(%s = %a) {        %s may be %a, or %t of the iteration before
+      %t = memref.alloc()                   of its own
+      linalg.exp ins(%s) outs(%t)
+      scf.yield %t
+    }
 """
 
 from __future__ import annotations
@@ -58,6 +65,8 @@ class Memory:
         self._numbers: dict[ir.Value, int] = {}
         self._roots: dict[ir.Value, int] = {}
         self._globals: dict[str, int] = {}
+        self._carried: dict[ir.Value, int] = {}
+        """By the first buffer that a block of a loop takes: the memory of all of them."""
         self._local: set[ir.Value] = set()
         self._on_stack = 0
 
@@ -134,7 +143,7 @@ class Memory:
             return self.number(value)
         owner = value.owner
         if isinstance(owner, ir.Block):
-            return _UNKNOWN
+            return self._root_of_carried(owner)
         op = owner.operation
         if op.name in VIEWS:
             return self.root(op.operands[0])
@@ -142,6 +151,87 @@ class Memory:
             name = op.attributes["name"].value
             return self._globals.setdefault(name, self.number(value))
         return self.number(value) if op.name in _ALLOCATIONS else _UNKNOWN
+
+    def _root_of_carried(self, block: ir.Block) -> int:
+        """The memory of the buffers that a block of a loop takes."""
+        loop = block.owner.operation
+        if loop.name not in ("scf.for", "scf.while"):
+            return _UNKNOWN
+        carried = [each for each in block.arguments if isinstance(each.type, ir.MemRefType)]
+        if carried[0] not in self._carried:
+            is_known = self._are_apart(carried, loop)
+            self._carried[carried[0]] = self.number(carried[0]) if is_known else _UNKNOWN
+        return self._carried[carried[0]]
+
+    def _are_apart(self, carried: Sequence[ir.Value], loop: ir.Operation) -> bool:
+        """Whether the loop accesses what it carries by no other names, but of its own buffers."""
+        made = _values_in(loop)
+        origins: set[ir.Value | None] = set().union(*map(origins_of, carried))
+        others = {
+            origin
+            for op in walk(loop)
+            for operand in op.operands
+            if isinstance(operand.type, ir.MemRefType) and operand not in made
+            for origin in origins_of(operand)
+        }
+        if None in origins | others:
+            return False
+        roots, apart = (
+            {self.root(each) for each in values if each is not None and each not in made}
+            for values in (origins, others)
+        )
+        return not self.is_unknown(roots | apart) and roots.isdisjoint(apart)
+
+
+def _values_in(op: ir.Operation) -> set[ir.Value]:
+    """The values that the regions of an op define."""
+    ops = walk(op)
+    inside = [block for each in (op, *ops) for region in each.regions for block in region.blocks]
+    arguments = {argument for block in inside for argument in block.arguments}
+    return arguments | {result for each in ops for result in each.results}
+
+
+def origins_of(buffer: ir.Value) -> set[ir.Value | None]:
+    """The allocations and arguments in whose memory a buffer may be; `None` for what is unknown."""
+    found: set[ir.Value | None] = set()
+    seen: set[ir.Value] = set()
+    waiting = [buffer]
+    while waiting:
+        value = waiting.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        is_argument = isinstance(value.owner, ir.Block)
+        op = value.owner.owner.operation if is_argument else value.owner.operation
+        if op.name in _ALLOCATIONS or op.name == "func.func":
+            found.add(value)
+        elif op.name in VIEWS:
+            waiting.append(op.operands[0])
+        else:
+            given = _given(op, value)
+            waiting += given
+            found |= set() if given else {None}
+    return found
+
+
+def _given(op: ir.Operation, value: ir.Value) -> list[ir.Value]:
+    """The values of which a result, or a block's argument, of control flow is one; or none."""
+    ends = [operations(block)[-1] for region in op.regions for block in region.blocks]
+    if len(ends) != len(list(op.regions)):
+        return []
+    is_argument = isinstance(value.owner, ir.Block)
+    number = value.arg_number if is_argument else value.result_number
+    if op.name == "scf.for":
+        number -= is_argument  # the first argument counts the iterations
+        return [op.operands[3 + number], ends[0].operands[number]]
+    if op.name == "scf.while":
+        before, after = ends
+        if is_argument and value.owner == op.regions[0].blocks[0]:
+            return [op.operands[number], after.operands[number]]
+        return [before.operands[1 + number]]
+    if op.name in ("scf.execute_region", "scf.if", "scf.index_switch"):
+        return [end.operands[number] for end in ends]
+    return []
 
 
 ONLY = -1

@@ -35,6 +35,7 @@ PASSES = {
     "open-manual-computations": "manual.manual_bodies:open_manual_computations",
     "clone-per-call": "calls:clone_per_call",
     "inline-functions": "calls:inline_functions",
+    "inline-for-one-device": "calls:inline_for_one_device",
     "inline-named-computations": "calls:inline_named_computations",
     "take-merges-apart": "propagate.take_merges_apart:TakeMergesApart",
     "propagate-shardings": "propagate.propagate_shardings:PropagateShardings",
