@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from shard_dialect import plugins
 from shard_dialect.abi.lowered_program import Program
 from shard_dialect.abi.tensor_types import Array
-from shard_dialect.backends.cpu.products import use_one_thread
+from shard_dialect.backends.cpu.blas import use_one_thread
 from shard_dialect.backends.xla.xla_devices import XlaExecutable
 from shard_dialect.cli.printing import (
     flush_output,

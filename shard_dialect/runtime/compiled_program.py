@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from shard_dialect.abi.tensor_types import Array, TensorType
-from shard_dialect.backends.cpu.products import ONE_THREAD
+from shard_dialect.backends.cpu.blas import ONE_THREAD
 from shard_dialect.backends.xla.xla_devices import XlaExecutable
 from shard_dialect.errors import ShardError, as_symbol, check_one_of
 from shard_dialect.ir.context import make_context

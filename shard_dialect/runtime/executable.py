@@ -24,8 +24,8 @@ import numpy as np
 from shard_dialect.abi.lowered_program import Site, TorchCall
 from shard_dialect.abi.tensor_types import Array, TensorType
 from shard_dialect.backends.cpu.arena import ALIGNMENT
+from shard_dialect.backends.cpu.blas import addresses
 from shard_dialect.backends.cpu.machine_code import Code, Library, generate
-from shard_dialect.backends.cpu.products import addresses
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.passes.lower.mpi.mpi_code import BIND, FUNCTIONS

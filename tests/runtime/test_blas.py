@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import shard_dialect as sd
-from shard_dialect.backends.cpu import products
+from shard_dialect.backends.cpu import blas
 from shard_dialect.backends.cpu.convolutions import call_blas
 from shard_dialect.backends.cpu.kernels import Kernels
 from shard_dialect.runtime.communicators.world import InProcess
@@ -212,9 +212,9 @@ def test_integers_are_summed_in_loops() -> None:
 
 
 def test_numpy_carries_a_blas_here() -> None:
-    assert products.gemm("f32")
-    assert products.gemm("f64")
-    assert products.gemm("i32") is None
+    assert blas.gemm("f32")
+    assert blas.gemm("f64")
+    assert blas.gemm("i32") is None
 
 
 @pytest.mark.parametrize("said", ["", "2"])
@@ -226,7 +226,7 @@ def test_devices_do_not_compete_by_threads_of_products(
         monkeypatch.delenv(name, raising=False)
     if said:
         monkeypatch.setenv("OMP_NUM_THREADS", said)
-    threads, found = products._threads, []
+    threads, found = blas._threads, []
     before = threads("get")()
     monkeypatch.setattr(InProcess, "run", lambda *_: found.append(threads("get")()))
     text = """
@@ -239,7 +239,7 @@ func.func @main(%x: tensor<4xf32> {mesh.sharding = #mesh.shard<@mesh, [[0]]>}) -
     threads("set")(2)
     try:
         program.run_shards([])
-        with products.ONE_THREAD:
+        with blas.ONE_THREAD:
             program.run_shards([])
             found.append(threads("get")())
         assert threads("get")() == 2

@@ -23,12 +23,11 @@ from itertools import pairwise
 from math import prod
 
 from shard_dialect.backends.cpu import products
+from shard_dialect.backends.cpu.blas import Gemm, is_for_blas
 from shard_dialect.backends.cpu.kernels import Kernels
 from shard_dialect.backends.cpu.products import (
-    Gemm,
     advanced,
     forget_zeros,
-    is_for_blas,
     is_multiply_add,
     is_whole,
     permutation,

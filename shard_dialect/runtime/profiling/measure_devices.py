@@ -20,7 +20,7 @@ from statistics import median
 
 import numpy as np
 
-from shard_dialect.backends.cpu.products import use_one_thread
+from shard_dialect.backends.cpu.blas import use_one_thread
 from shard_dialect.model import Axes, Grid
 from shard_dialect.model.devices.device_model import DeviceModel, NetworkLevel
 from shard_dialect.runtime.communicators.group import Group
