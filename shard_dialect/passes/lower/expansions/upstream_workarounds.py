@@ -123,15 +123,20 @@ def materialize(op: ir.Operation) -> Sequence[ir.Value]:
 
 
 def concat(op: ir.Operation) -> Sequence[ir.Value]:
-    """Drop empty operands of a concatenation: upstream inserts each, at invalid offsets."""
+    """Insert the operands into the result, one after the other.
+
+    Upstream looks up each element, by a branch for each operand, which no vector does.
+    """
     (result,) = op.results
-    if 0 in result.type.shape:
-        return build.empty(result.type).results
-    operands = [each for each in op.operands if 0 not in each.type.shape]
-    if len(operands) == len(op.operands):
+    types = [each.type for each in (*op.operands, result)]
+    if not all(each.has_static_shape for each in types):
         return [result]
-    attributes = {name: op.attributes[name] for name in op.attributes}
-    return build.create(op.name, [result.type], operands, attributes).results
+    dim = integer(op, "dim" if op.name == "tensor.concat" else "dimension")
+    joined, start = build.empty(result.type).results[0], 0
+    for each in op.operands:
+        joined = build.insert_slice_at(joined, each, dim, start)
+        start += each.type.shape[dim]
+    return [joined]
 
 
 def reduce(op: ir.Operation) -> Sequence[ir.Value]:
