@@ -10,6 +10,7 @@ from shard_dialect.backends.cpu.kernels import Kernels
 from shard_dialect.backends.cpu.lower_loops import to_loops
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
+from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import walk
 from shard_dialect.passes.framework.pipeline import run_pipeline
@@ -311,3 +312,37 @@ def test_results_outlive_the_next_run_and_their_memory_is_used_again() -> None:
     del second
     (fourth,) = executable.run([4 * one], Alone())
     assert fourth.ctypes.data == address
+
+
+CARRIED = """
+func.func @main(%x: tensor<64x32xf32>, %y: tensor<64x32xf32>) -> tensor<64x32xf32> {
+  %begin = arith.constant 0 : index
+  %end = arith.constant 5 : index
+  %step = arith.constant 1 : index
+  %r:2 = scf.for %i = %begin to %end step %step iter_args(%a = %x, %b = %y)
+      -> (tensor<64x32xf32>, tensor<64x32xf32>) {
+    %0 = stablehlo.add %a, %b : tensor<64x32xf32>
+    %1 = stablehlo.tanh %0 : tensor<64x32xf32>
+    %2 = stablehlo.multiply %1, OTHER : tensor<64x32xf32>
+    scf.yield %b, %2 : tensor<64x32xf32>, tensor<64x32xf32>
+  }
+  return %r#1 : tensor<64x32xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("other", ["%a", "%x"])
+def test_ops_on_what_a_loop_carries_share_loops(other: str) -> None:
+    """Also beside an array that it starts from, of which it carries a copy."""
+    text = CARRIED.replace("OTHER", other)
+    (x, y), (result,) = run_on(text)
+    a, b = x, y
+    for _ in range(5):
+        a, b = b, np.tanh(a + b) * (a if other == "%a" else x)
+    np.testing.assert_allclose(result, b, rtol=1e-4, atol=1e-6)
+    with make_context(), ir.Location.unknown():
+        module = Source.of(text).parse()
+        run_pipeline(module, "lower")
+        to_loops(module.operation, Kernels(module.operation))
+        names = [{op.name for op in walk(each)} for each in functions_of(module.operation)]
+    assert any({"arith.addf", "math.tanh", "arith.mulf"} <= each for each in names)
