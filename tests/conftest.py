@@ -142,6 +142,7 @@ def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> Generator[None, None, None]:
     slow.mark_slow(items)
+    extras.mark(items)
     if not config.option.all:
         slow.keep_share(items, config)
     yield

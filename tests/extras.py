@@ -46,6 +46,15 @@ def needs(*extras: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(bool(wanted), reason=f"without [{wanted}]")
 
 
+def mark(items: Iterable[pytest.Item]) -> None:
+    """Mark as `extra` the tests that some environment skips, for which the default one may be."""
+    for item in items:
+        module = getattr(item, "module", None)
+        reasons = [each.kwargs.get("reason", "") for each in item.iter_markers("skipif")]
+        if any(each.startswith("without [") for each in reasons) or hasattr(module, "skip_without"):
+            item.add_marker(pytest.mark.extra)
+
+
 def skip_without(extra: str) -> None:
     """Skip a test that found out while it ran that it wants what `extra` brings."""
     pytest.skip(f"without [{extra}]")

@@ -4,7 +4,8 @@
     pytest --seed 7                  the share that a run drew which printed this seed
     pytest --all                     each of many alike
     pytest -m 'slow and not exhaustive'    what starts ranks, torch, JAX, browsers, processes
-    pytest -m 'not exhaustive'     both, as in CI
+    pytest -m 'not exhaustive'     both
+    pytest -m '(slow or extra) and not exhaustive'    as in CI, after `pytest` without extras
 
 A run that fails prints its seed, by which it is run again.
 """

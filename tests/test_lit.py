@@ -14,6 +14,7 @@ from lit.worker import _execute
 
 from shard_dialect.ir.sdy.sdy_spelling import pretty_edits
 from tests import extras
+from tests.extras import skip_without
 from tests.forks import TORCHRUN, WITH_TORCH, Forks
 from tests.runtime.launching import launches
 
@@ -85,7 +86,7 @@ def test_a_file_passes(path: Path, suite: Suite) -> None:
     result = _execute(tests[path], config)
     if wanted := extras.of_features(required(path)):
         assert result.code is Test.UNSUPPORTED
-        extras.skip_without(wanted)
+        skip_without(wanted)
     assert result.code is Test.PASS, result.output
 
 

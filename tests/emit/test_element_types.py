@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from shard_dialect.abi.tensor_types import Array
-from shard_dialect.ir.reading.spelling import scatter_dim
+from shard_dialect.ir.bindings import spelled
 from tests.emit.test_emit_python import Batch, batch
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
@@ -219,7 +219,7 @@ def test_sums_over_devices_are_rounded_once(batch: Batch) -> None:
         given = np.repeat([large, 1, 1, 2], 4).astype(dtype)
         total = np.full(16, large + 4).astype(dtype)
         on_root = np.where(np.arange(16) // 4 == 2, total, 0).astype(dtype)
-        text = SUMS.replace("TYPE", element).replace("SCATTER", scatter_dim())
+        text = SUMS.replace("TYPE", element).replace("SCATTER", spelled("scatter_axis"))
         found = {"all": total, "a slice": total[:4], "on the root": on_root}
         batch.expect(element, text, [given], found)
     batch.check()

@@ -79,10 +79,10 @@ def test_examples_on_ranks(example: str) -> None:
 
 def test_many_kinds_of_programs_on_four_ranks(tmp_path: Path) -> None:
     """Roots, shifts, and shards of unequal sizes with halos, bits, and offsets."""
-    from shard_dialect.ir.reading.spelling import scatter_dim
+    from shard_dialect.ir.bindings import spelled
 
     rooted, whole, uneven = (tmp_path / f"{name}.mlir" for name in ("rooted", "whole", "uneven"))
-    rooted.write_text(ROOTED.replace("SCATTER", scatter_dim()))
+    rooted.write_text(ROOTED.replace("SCATTER", spelled("scatter_axis")))
     whole.write_text(ON_ONE)
     uneven.write_text(SHARDS)
     for file, *more in ((rooted, f"--reference={whole}"), (uneven,)):
