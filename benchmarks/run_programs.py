@@ -44,6 +44,8 @@ class Program:
         return globals()[f"_{self.name}_jax"](*self.settings)
 
     def in_torch(self) -> Any:
+        if f"_{self.name}_torch" not in globals():
+            raise NotImplementedError(f"Error: torch's {self.name} computes other numbers")
         return globals()[f"_{self.name}_torch"](*self.settings)
 
 
@@ -85,6 +87,18 @@ def _convolution(size: str, batch: int, width: int, features: int) -> Program:
     return Program("convolution", size, (image, kernel, kernel), {"x": 2}, lies)
 
 
+def _transposed(size: str, rows: int, columns: int) -> Program:
+    lies: tuple[Lies, ...] = ((None, "x"), ("x", None), ("x", None))
+    return Program("transposed", size, ((rows, columns), (columns, rows)), {"x": 2}, lies)
+
+
+def _recurrent(size: str, batch: int, steps: int, width: int) -> Program:
+    """The gradient of a loop over steps, by its weights."""
+    arguments = ((steps, batch, width), (width, width), (width, width))
+    lies: tuple[Lies, ...] = ((None, "x", None), (None, None), (None, None), (None, None))
+    return Program("recurrent", size, arguments, {"x": 2}, lies)
+
+
 PROGRAMS = (
     _mlp("small", 64, 256, 1024),
     _mlp("large", 512, 1024, 4096),
@@ -100,6 +114,18 @@ PROGRAMS = (
     _rows("elementwise", "large", (2048, 1024), (2048, 1024)),
     _convolution("small", 1, 16, 8),
     _convolution("large", 2, 128, 32),
+    _rows("cumulative", "small", (64, 256)),
+    _rows("cumulative", "large", (1024, 2048)),
+    _rows("routing", "small", (256, 16)),
+    _rows("routing", "large", (2048, 4096)),
+    _rows("rotary", "small", (8, 64, 64)),
+    _rows("rotary", "large", (64, 512, 64)),
+    _rows("dropout", "small", (64, 256)),
+    _rows("dropout", "large", (1024, 1024)),
+    _transposed("small", 64, 256),
+    _transposed("large", 1024, 2048),
+    _recurrent("small", 16, 32, 64),
+    _recurrent("large", 128, 64, 256),
 )
 
 
@@ -240,3 +266,109 @@ def _convolution_torch() -> Any:
         return x
 
     return layers
+
+
+def _cumulative_jax() -> Any:
+    import jax.numpy as jnp
+
+    return lambda x: jnp.cumsum(x, axis=1)
+
+
+def _cumulative_torch() -> Any:
+    import torch
+
+    return lambda x: torch.cumsum(x, dim=1)
+
+
+def _routing_jax() -> Any:
+    """The weights of the best eight of each row, in their order, and the rest of the row zero."""
+    import jax
+    import jax.numpy as jnp
+
+    def route(x: Any) -> Any:
+        best, _ = jax.lax.top_k(x, 8)
+        return jnp.where(x >= best[:, -1:], jnp.exp(x - best[:, :1]), 0)
+
+    return route
+
+
+def _routing_torch() -> Any:
+    import torch
+
+    def route(x: Any) -> Any:
+        best, _ = torch.topk(x, 8)
+        return torch.where(x >= best[:, -1:], torch.exp(x - best[:, :1]), torch.zeros(()))
+
+    return route
+
+
+def _rotary_jax() -> Any:
+    import jax.numpy as jnp
+
+    def rotate(x: Any) -> Any:
+        length, half = x.shape[1], x.shape[2] // 2
+        angles = jnp.arange(length)[:, None] / 10_000 ** (jnp.arange(half) / half)
+        angles = jnp.concatenate([angles, angles], axis=-1)
+        turned = jnp.concatenate([-x[..., half:], x[..., :half]], axis=-1)
+        return x * jnp.cos(angles) + turned * jnp.sin(angles)
+
+    return rotate
+
+
+def _rotary_torch() -> Any:
+    import torch
+
+    def rotate(x: Any) -> Any:
+        length, half = x.shape[1], x.shape[2] // 2
+        angles = torch.arange(length)[:, None] / 10_000 ** (torch.arange(half) / half)
+        angles = torch.cat([angles, angles], dim=-1)
+        turned = torch.cat([-x[..., half:], x[..., :half]], dim=-1)
+        return x * torch.cos(angles) + turned * torch.sin(angles)
+
+    return rotate
+
+
+def _dropout_jax() -> Any:
+    """With a key that is computed, else XLA would draw as it compiles."""
+    import jax
+    import jax.numpy as jnp
+
+    def drop(x: Any) -> Any:
+        key = jax.random.wrap_key_data(jnp.abs(x[0, :2] * 1000).astype(jnp.uint32))
+        return jnp.where(jax.random.bernoulli(key, 0.9, x.shape), x / 0.9, 0)
+
+    return drop
+
+
+def _transposed_jax() -> Any:
+    return lambda x, y: x.T + y
+
+
+_transposed_torch = _transposed_jax
+
+
+def _recurrent_jax() -> Any:
+    import jax
+    import jax.numpy as jnp
+
+    def loss(w: Any, x: Any, u: Any) -> Any:
+        def step(h: Any, each: Any) -> tuple[Any, None]:
+            return jnp.tanh(each @ w + h @ u), None
+
+        return jax.lax.scan(step, jnp.zeros(x.shape[1:]), x)[0].sum()
+
+    return lambda x, w, u: jax.grad(loss)(w, x, u)
+
+
+def _recurrent_torch() -> Any:
+    import torch
+
+    def gradient(x: Any, w: Any, u: Any) -> Any:
+        with torch.enable_grad():
+            w = w.detach().requires_grad_()
+            h = torch.zeros(x.shape[1:])
+            for each in x:
+                h = torch.tanh(each @ w + h @ u)
+            return torch.autograd.grad(h.sum(), w)[0]
+
+    return gradient
