@@ -346,3 +346,42 @@ def test_ops_on_what_a_loop_carries_share_loops(other: str) -> None:
         to_loops(module.operation, Kernels(module.operation))
         names = [{op.name for op in walk(each)} for each in functions_of(module.operation)]
     assert any({"arith.addf", "math.tanh", "arith.mulf"} <= each for each in names)
+
+
+COUNTED = """
+func.func @main(%x: tensor<64x32xf32>, %y: tensor<64x32xf32>) -> (tensor<64x32xf32>, tensor<i32>) {
+  %zero = stablehlo.constant dense<1> : tensor<i32>
+  %r:3 = stablehlo.while(%i = %zero, %a = %x, %b = %y)
+      : tensor<i32>, tensor<64x32xf32>, tensor<64x32xf32>
+  cond {
+    %n = stablehlo.constant dense<LAST> : tensor<i32>
+    %c = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %c : tensor<i1>
+  } do {
+    %one = stablehlo.constant dense<2> : tensor<i32>
+    %j = stablehlo.add %i, %one : tensor<i32>
+    %0 = stablehlo.convert %i : (tensor<i32>) -> tensor<f32>
+    %1 = stablehlo.broadcast_in_dim %0, dims = [] : (tensor<f32>) -> tensor<64x32xf32>
+    %2 = stablehlo.multiply %a, %1 : tensor<64x32xf32>
+    %3 = stablehlo.subtract %2, %b : tensor<64x32xf32>
+    stablehlo.return %j, %b, %3 : tensor<i32>, tensor<64x32xf32>, tensor<64x32xf32>
+  }
+  return %r#2, %r#0 : tensor<64x32xf32>, tensor<i32>
+}
+"""
+
+
+@pytest.mark.parametrize("last", [0, 1, 2, 8, 17, 18, 40])
+def test_few_trips_on_elements_share_one_loop(last: int) -> None:
+    text = COUNTED.replace("LAST", str(last))
+    (x, y), (result, counter) = run_on(text)
+    a, b, i = x, y, 1
+    while i < last:
+        a, b, i = b, a * np.float32(i) - b, i + 2
+    np.testing.assert_allclose(result, b, rtol=1e-4)
+    assert counter == i
+    with make_context(), ir.Location.unknown():
+        module = Source.of(text).parse()
+        run_pipeline(module, "lower")
+        loops = [op for op in walk(module.operation) if op.name == "scf.for"]
+    assert len(loops) == (last > 17)

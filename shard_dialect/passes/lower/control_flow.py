@@ -3,7 +3,8 @@
 `control-flow-to-scf` makes StableHLO's control flow `scf`'s:
 
     stablehlo.while(%a = %x) cond { return %p } do { return %b }
-        scf.while (%a = %x) { condition(%p) %a } do { yield %b }, or scf.for, if it is counted
+        scf.while (%a = %x) { condition(%p) %a } do { yield %b }, or scf.for, if it is counted,
+        or the ops of each trip, if these are few and on elements
     stablehlo.case(%i) { ... }, { ... }      scf.index_switch, the last branch the default
     stablehlo.if(%p) { ... } else { ... }    scf.if
     stablehlo.optimization_barrier           nothing: no later pass moves ops past it
@@ -47,6 +48,8 @@ from shard_dialect.ir.building import build
 from shard_dialect.ir.mesh.attributes import TRIPS
 from shard_dialect.ir.reading.constants import Counter, counter_of, trips_of
 from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.ops.op_table import traits_of
+from shard_dialect.ops.scalar_functions import Trait
 from shard_dialect.passes.framework.base import needs
 from shard_dialect.passes.lower.boundary import NOT_LOWERED
 from shard_dialect.passes.lower.buffers import INTO
@@ -157,7 +160,7 @@ def _end(
 def _while(op: ir.Operation) -> Sequence[ir.Value]:
     counter = counter_of(op)
     if counter is not None and _counts_in_range(counter, op.results[counter.place].type):
-        return _for(op, counter)
+        return _unrolled(op, counter) if _is_short(op, counter) else _for(op, counter)
     types, trips = [result.type for result in op.results], trips_of(op)
     while_op = build.create("scf.while", types, list(op.operands), regions=2)
     _move(op, while_op)
@@ -177,6 +180,43 @@ def _counts_in_range(counter: Counter, type_: ir.RankedTensorType) -> bool:
 def _end_of(counter: Counter) -> int:
     """What the counter is after the loop."""
     return counter.first + counter.trips * counter.step
+
+
+_FEW, _CHEAP = 8, 512
+"""The most trips of a loop that is unrolled, and the most ops that it becomes."""
+
+
+def _is_short(op: ir.Operation, counter: Counter) -> bool:
+    """Whether the ops of all trips are few, and can share loops over elements.
+
+    JAX draws random bits in five trips, each of which would read and write all of them.
+    """
+    *inside, _ = operations(op.regions[1].blocks[0])
+    is_small = counter.trips <= _FEW and counter.trips * len(inside) <= _CHEAP
+    return is_small and all(
+        any(trait in traits_of(each.name) for trait in _OF_ELEMENTS) for each in inside
+    )
+
+
+_OF_ELEMENTS = (Trait.ELEMENTWISE, Trait.CONSTANT, Trait.REPEATS, Trait.RESHAPES, Trait.SLICES)
+
+
+def _unrolled(op: ir.Operation, counter: Counter) -> Sequence[ir.Value]:
+    """The results of a counted loop, of which each trip follows on the one before."""
+    block = op.regions[1].blocks[0]
+    *inside, end = operations(block)
+    now, type_ = list(op.operands), op.results[counter.place].type
+    for number in range(counter.first, _end_of(counter), counter.step):
+        now[counter.place] = _as_tensor(build.index(number), type_)
+        of = dict(zip(block.arguments, now, strict=True))
+        for each in inside:
+            copy = each.clone().operation
+            for at, operand in enumerate(each.operands):
+                copy.operands[at] = of.get(operand, operand)
+            of |= zip(each.results, copy.results, strict=True)
+        now = [of.get(each, each) for each in end.operands]
+    now[counter.place] = _as_tensor(build.index(_end_of(counter)), type_)
+    return now
 
 
 def _for(op: ir.Operation, counter: Counter) -> Sequence[ir.Value]:
