@@ -156,7 +156,7 @@ def _end(
 
 def _while(op: ir.Operation) -> Sequence[ir.Value]:
     counter = counter_of(op)
-    if counter is not None and _counts_in_range(counter, op.results[counter.place].type):
+    if counter is not None and op.results[counter.place].type.element_type.is_signless:
         return _for(op, counter)
     types, trips = [result.type for result in op.results], trips_of(op)
     while_op = build.create("scf.while", types, list(op.operands), regions=2)
@@ -168,17 +168,6 @@ def _while(op: ir.Operation) -> Sequence[ir.Value]:
     return list(while_op.results)
 
 
-def _counts_in_range(counter: Counter, type_: ir.RankedTensorType) -> bool:
-    """Whether the counter, which is signed, holds what it is after the loop."""
-    element = type_.element_type
-    return element.is_signless and _end_of(counter) < 1 << (element.width - 1)
-
-
-def _end_of(counter: Counter) -> int:
-    """What the counter is after the loop."""
-    return counter.first + counter.trips * counter.step
-
-
 def _for(op: ir.Operation, counter: Counter) -> Sequence[ir.Value]:
     """A counted loop, whose carried values upstream keeps in place more often than a `while`'s."""
     place, old = counter.place, op.regions[1].blocks[0]
@@ -187,7 +176,7 @@ def _for(op: ir.Operation, counter: Counter) -> Sequence[ir.Value]:
         return [value for number, value in enumerate(values) if number != place]
 
     inits = others(op.operands)
-    bounds = [build.index(each) for each in (counter.first, _end_of(counter), counter.step)]
+    bounds = [build.index(each) for each in (counter.first, counter.past, counter.step)]
     types = [init.type for init in inits]
     loop = build.create("scf.for", types, [*bounds, *inits], regions=1)
     types = [ir.IndexType.get(), *types]
@@ -202,7 +191,7 @@ def _for(op: ir.Operation, counter: Counter) -> Sequence[ir.Value]:
     for argument, value in zip(old.arguments, arguments, strict=True):
         argument.replace_all_uses_with(value)
     results = list(loop.results)
-    results.insert(place, _as_tensor(build.index(_end_of(counter)), op.results[place].type))
+    results.insert(place, _as_tensor(build.index(counter.past), op.results[place].type))
     return results
 
 
