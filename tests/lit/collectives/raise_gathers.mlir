@@ -45,3 +45,30 @@ func.func @repeated(%x: tensor<4x3xf32>) -> tensor<8x3xf32> {
   %3 = "mesh.all_gather"(%2) {mesh_axis = [[0], []]} : (tensor<8x3xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8x3xf32>
   return %3 : tensor<8x3xf32>
 }
+
+// What others read on shards is computed a second time, on the whole.
+// CHECK-LABEL: func.func @both
+// CHECK-NOT: mesh.all_gather
+// CHECK: %[[SHARD:.*]] = stablehlo.reshape %{{.*}} -> tensor<8xf32, #mesh.shard
+// CHECK-NEXT: %[[WHOLE:.*]] = stablehlo.reshape %{{.*}} -> tensor<8xf32>
+// CHECK-NEXT: %[[ABS:.*]] = stablehlo.abs %[[WHOLE]]
+// CHECK-NEXT: return %[[SHARD]], %[[ABS]]
+func.func @both(%x: tensor<4x2xf32>) -> (tensor<8xf32, #mesh.shard<@g, [[0]]>>, tensor<8xf32>) {
+  %0 = "mesh.local_split"(%x) {sharding = [[0], []]} : (tensor<4x2xf32>) -> tensor<4x2xf32, #mesh.shard<@g, [[0], []]>>
+  %1 = stablehlo.reshape %0 : (tensor<4x2xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<8xf32, #mesh.shard<@g, [[0]]>>
+  %2 = stablehlo.abs %1 : tensor<8xf32, #mesh.shard<@g, [[0]]>>
+  %3 = "mesh.all_gather"(%2) {mesh_axis = [[0]]} : (tensor<8xf32, #mesh.shard<@g, [[0]]>>) -> tensor<8xf32>
+  return %1, %3 : tensor<8xf32, #mesh.shard<@g, [[0]]>>, tensor<8xf32>
+}
+
+// Drawn numbers are not drawn again: they would be others.
+// CHECK-LABEL: func.func @drawn
+// CHECK-COUNT-1: stablehlo.rng
+// CHECK: mesh.all_gather
+func.func @drawn(%lo: tensor<f32>, %hi: tensor<f32>) -> (tensor<8xf32, #mesh.shard<@g, [[0]]>>, tensor<8xf32>) {
+  %n = stablehlo.constant dense<8> : tensor<1xi64>
+  %0 = stablehlo.rng %lo, %hi, %n, distribution = UNIFORM : (tensor<f32>, tensor<f32>, tensor<1xi64>) -> tensor<8xf32, #mesh.shard<@g, [[0]]>>
+  %1 = stablehlo.abs %0 : tensor<8xf32, #mesh.shard<@g, [[0]]>>
+  %2 = "mesh.all_gather"(%1) {mesh_axis = [[0]]} : (tensor<8xf32, #mesh.shard<@g, [[0]]>>) -> tensor<8xf32>
+  return %0, %2 : tensor<8xf32, #mesh.shard<@g, [[0]]>>, tensor<8xf32>
+}
