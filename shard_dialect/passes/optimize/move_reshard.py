@@ -97,7 +97,7 @@ def move_before(reshard: GraphOp, graph: FunctionGraph) -> bool:
         return False
     grid = graph.shardings.grid(target.grid)
     finder, resharder = OpShardingFinder(graph), Resharder(graph, grid)
-    now = finder.now(op, grid)
+    now = finder.now(op, finder.grid_of(op) or grid)
     then = finder.with_result(op, op.results.index(value), target, grid)
     if now is None or then is None:
         return False
@@ -253,7 +253,7 @@ class _Region:
         is_copied = user in self.copied or not self.resharder.graph.is_only_for(value, user)
         if is_copied and (self.most is None or not _may_be_copied(op)):
             return None
-        now = self.finder.now(op, self.resharder.grid)
+        now = self.finder.now(op, self.finder.grid_of(op) or self.resharder.grid)
         then = self.finder.with_result(op, 0, target, self.resharder.grid)
         if now is None or then is None:
             return None

@@ -3,6 +3,7 @@
 // RUN: shard-opt %s --raise-gathers | filecheck %s
 
 shard.grid @g(shape = 2)
+shard.grid @h(shape = 2) {device_ids = [1, 0]}
 
 // CHECK-LABEL: func.func @broadcast
 // CHECK-NEXT: mesh.all_gather{{.*}}tensor<4xf32
@@ -71,4 +72,17 @@ func.func @drawn(%lo: tensor<f32>, %hi: tensor<f32>) -> (tensor<8xf32, #mesh.sha
   %1 = stablehlo.abs %0 : tensor<8xf32, #mesh.shard<@g, [[0]]>>
   %2 = "mesh.all_gather"(%1) {mesh_axis = [[0]]} : (tensor<8xf32, #mesh.shard<@g, [[0]]>>) -> tensor<8xf32>
   return %0, %2 : tensor<8xf32, #mesh.shard<@g, [[0]]>>, tensor<8xf32>
+}
+
+// Devices in another order: they make other shards, instead of sending those that they have.
+// CHECK-LABEL: func.func @other_order
+// CHECK: mesh.local_split{{.*}}tensor<4xf32, #mesh.shard<@h
+// CHECK-NEXT: stablehlo.broadcast_in_dim{{.*}}tensor<4x64xf32, #mesh.shard<@h
+// CHECK-NOT: mesh.collective_permute
+// CHECK: return
+func.func @other_order(%x: tensor<4xf32>) -> tensor<4x64xf32, #mesh.shard<@h, [[0], []]>> {
+  %0 = "mesh.local_split"(%x) {sharding = [[0]]} : (tensor<4xf32>) -> tensor<4xf32, #mesh.shard<@g, [[0]]>>
+  %1 = stablehlo.broadcast_in_dim %0, dims = [0] : (tensor<4xf32, #mesh.shard<@g, [[0]]>>) -> tensor<4x64xf32, #mesh.shard<@g, [[0], []]>>
+  %2 = "mesh.collective_permute"(%1) {mesh_axis = [0], permutation = [1, 0]} : (tensor<4x64xf32, #mesh.shard<@g, [[0], []]>>) -> tensor<4x64xf32, #mesh.shard<@h, [[0], []]>>
+  return %2 : tensor<4x64xf32, #mesh.shard<@h, [[0], []]>>
 }
