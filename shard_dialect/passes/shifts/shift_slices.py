@@ -52,6 +52,7 @@ from shard_dialect.passes.shifts.shifts import (
     VIEWS,
     ShiftBuilder,
     Shifts,
+    Spans,
     View,
     is_identity,
     may_shift,
@@ -193,6 +194,8 @@ class _Function:
         """The ops to erase, users first, by result: an op's hash changes with its operands."""
         self.far: set[ir.Value] = set()
         """The tensors of which a view needs more than halos: all their views stay."""
+        self.read_alike: set[ir.Value] = set()
+        """The tensors whose views all take the same elements of the dimensions without shifts."""
         for op in targets.function.ops:
             numbers = (*op.operands, *op.results)
             values = (*op.handle.operands, *op.handle.results)
@@ -246,6 +249,7 @@ class _Function:
             if shifted is not None:
                 found[op.results[0]] = shifted
         self._gather_what_is_rolled_often(found)
+        self._note_what_all_read(found.values())
         assemblies = [op for op in self.ops if op.name in ASSEMBLIES]
         self._place_parts([op for op in assemblies if op.results[0] not in found])
         # A tensor is in `far` once one of its views is, which may be the last one: so views are
@@ -281,6 +285,30 @@ class _Function:
             for (root, devices), count in rolled.items()
             if count and (count >= devices or root not in self.stays_split)
         }
+
+    def _note_what_all_read(self, found: Iterable[_Shifted]) -> None:
+        read: dict[ir.Value, set[tuple[Spans, ...]]] = {}
+        for shifted in found:
+            others = [
+                spans for dim, spans in enumerate(shifted.view.dims) if dim not in shifted.shifts
+            ]
+            read.setdefault(shifted.view.root, set()).add(tuple(others))
+        self.read_alike = {root for root, several in read.items() if len(several) == 1}
+
+    def _in_order(self, shifted: _Shifted) -> list[int]:
+        """The dimensions to change: those that get smaller, those that are shifted, the others.
+
+        Views that take other parts of a dimension share what is sent of all of it.
+        """
+        view = shifted.view
+
+        def growth(dim: int) -> int:
+            size, before = sum(each.size for each in view.dims[dim]), view.root.type.shape[dim]
+            is_first = size < before and view.root in self.read_alike
+            return 0 if dim in shifted.shifts else -is_first if size <= before else 1
+
+        changed = [dim for dim in range(len(view.dims)) if view.is_changed(dim)]
+        return sorted(changed, key=growth)
 
     def _place_parts(self, queue: list[ir.Operation]) -> None:
         """Compute the parts of tensors in place, the last first, which may reach the others."""
@@ -535,9 +563,7 @@ class _Function:
             annotation = self.shardings.read_annotation(attribute, op.results[0].type.rank)
         with ir.InsertionPoint(op), op.location:
             value = root
-            for dim in range(op.results[0].type.rank):
-                if not view.is_changed(dim):
-                    continue
+            for dim in self._in_order(shifted):
                 builder = self._builder(dim, annotation, view.fill)
                 key = value, dim, found.get(dim)
                 known = self.shifted.get(key)
