@@ -42,6 +42,8 @@ from shard_dialect.ir.numbered_function import Op, read_functions
 from shard_dialect.ir.walk import body, walk
 from shard_dialect.model import Annotation, Sharding, Windows
 from shard_dialect.ops.op_kinds import OpKinds
+from shard_dialect.ops.stablehlo.attribute_reading import write_padding
+from shard_dialect.ops.stablehlo.reduction_rules import chooses_by_order, windows_over
 from shard_dialect.passes.framework.base import Pass, needs
 from shard_dialect.passes.materialize.target_shardings import TargetShardings, read_target_shardings
 from shard_dialect.passes.propagate.compose_slices import Cut, cuts_of, whole
@@ -130,7 +132,7 @@ def _inline(call: ir.Operation, function: ir.Operation) -> None:
     call.erase()
 
 
-@needs(ops=tuple(_MOVING | ASSEMBLIES), forms=("propagated",))
+@needs(ops=(*_MOVING, *ASSEMBLIES, "stablehlo.select_and_scatter"), forms=("propagated",))
 @dataclass(frozen=True)
 class ShiftSlices(Pass):
     """Replace slices of a split tensor that are joined again by shifts, which read halos."""
@@ -548,11 +550,58 @@ class _Function:
         self._replace(op, padded)
         self.unused[result] = op
 
+    def _choose_in_whole_windows(self, op: ir.Operation) -> None:
+        """Let windows that end in padding have the last element there, not to be split elsewhere.
+
+            windows of 3 over 11 elements, moved by 3: the last has 9, 10 and no element
+            of 12 elements, of which the last is element 10 again, four windows of 3
+
+        A window that chooses the repeated element adds to it what element 10 is to get. It chooses
+        it only where it would choose element 10 otherwise, in any order of comparisons.
+        """
+        value, result, source = op.operands[0], op.results[0], self.of.get(op.results[0])
+        sizes, counts = value.type.shape, op.operands[1].type.shape
+        before = self.of.get(value)
+        if source is None or before is None or not chooses_by_order(op):
+            return
+        if any(each != each.bare or each.partial or each.offsets for each in (source, before)):
+            return
+        grid, longer = self.shardings.grid(source.grid), list(sizes)
+        along = windows_over(op)
+        for dim, axes in enumerate(source.split_axes):
+            each, n = along[dim], grid.axes_size(axes)
+            is_tiled = each.low == 0 and each.high > 0 and each.extent <= each.stride
+            is_split = n > 1 and {*axes} <= {*before.axes} and before.grid == source.grid
+            if is_tiled and is_split and counts[dim] % n == 0 and sizes[dim] >= 2 * n:
+                longer[dim] = max(sizes[dim], counts[dim] * each.stride)
+        dims = [dim for dim, size in enumerate(longer) if size > sizes[dim]]
+        if not dims:
+            return
+        (attribute,) = op.attributes[SHARDINGS]
+        annotation = self.shardings.read_annotation(attribute, len(sizes))
+        with ir.InsertionPoint(op), op.location:
+            builders = [self._builder(dim, annotation, None) for dim in dims]
+            for builder in builders:
+                value = builder.end_repeated(value, longer[builder.dim] - sizes[builder.dim])
+            whole_windows = op.clone().operation
+            whole_windows.operands[0] = value
+            whole_windows.results[0].set_type(value.type)
+            ends = [(0, 0) if d in dims else (a.low, a.high) for d, a in enumerate(along)]
+            write_padding(whole_windows, ends)
+            value = whole_windows.results[0]
+            for builder in builders:
+                value = builder.added_to_end(value, sizes[builder.dim])
+        self._replace(op, value)
+        self.unused[result] = op
+
     def _builder(self, dim: int, annotation: Annotation, fill: ir.Value | None) -> ShiftBuilder:
         """The builder of ops along `dim` of tensors with this annotation."""
         write = self.shardings.write
         edges, line = write(_without(annotation, dim)), write(_only(annotation, dim))
-        return ShiftBuilder(dim, write(annotation), edges, line, fill)
+        axes = annotation.sharding.split_axes
+        others = Sharding(annotation.sharding.grid, (*axes[:dim], *axes[dim + 1 :]))
+        total = write(Annotation(others))
+        return ShiftBuilder(dim, write(annotation), edges, line, total, fill)
 
     def _make(self, op: ir.Operation, root: ir.Value, shifted: _Shifted) -> ir.Value:
         """Create the ops that shift `root`, which stands for the root of the view."""
@@ -579,6 +628,7 @@ class _Function:
 _ALONE: dict[str, Callable[[_Function, ir.Operation], None]] = {
     "stablehlo.pad": _Function._fill_later,
     "stablehlo.reverse": _Function._turn,
+    "stablehlo.select_and_scatter": _Function._choose_in_whole_windows,
     "stablehlo.slice": _Function._look_up,
 }
 """Rewrites of an op by itself."""
