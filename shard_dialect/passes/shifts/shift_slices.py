@@ -263,6 +263,7 @@ class _Function:
                 self._replace(op, self._make(op, root, shifted), shifted.sharding)
         self._drop(reversed(views))
         self._slice_whole_dims_first()
+        self._slice_most_first()
         for op in self.ops:
             is_ours = op.name in _ALONE and SHARDINGS in op.attributes and RULE not in op.attributes
             if is_ours and op.results[0] not in self.unused:
@@ -436,24 +437,60 @@ class _Function:
             firsts = {tuple(_chosen(every, split, cuts_of(op))) for op in moving}
             first = firsts.pop() if len(firsts) == 1 else every
             if [each.count for each in first] != list(value.type.shape):
-                self._slice_first(value, first, source, moving)
+                self._slice_first(value, first, source, moving, [not each for each in split])
 
     def _slice_first(
-        self, value: ir.Value, cuts: Sequence[Cut], source: Sharding, ops: Sequence[ir.Operation]
+        self,
+        value: ir.Value,
+        cuts: Sequence[Cut],
+        source: Sharding,
+        ops: Sequence[ir.Operation],
+        is_first: Sequence[bool],
     ) -> None:
-        """Let `ops` slice what these cuts take of `value`, along the other dimensions."""
+        """Let `ops` slice what these cuts take of `value`, along the dimensions not `is_first`."""
         with _after(value), ops[0].location:
             first = hlo.slice_(value, *zip(*map(astuple, cuts), strict=True))
         self.of[first] = source
         annotated = self.shardings.write(sharding_of(value) or source)
         first.owner.attributes[SHARDINGS] = ir.ArrayAttr.get([annotated])
-        is_split = [bool(axes) for axes in source.split_axes]
+        every = [whole(size) for size in first.type.shape]
         for op in ops:
-            rest = _chosen(cuts_of(op), is_split, [whole(size) for size in first.type.shape])
+            rest = _chosen(every, is_first, cuts_of(op))
             op.operands[0] = first
             op.attributes["start_indices"] = hlo.i64s([each.start for each in rest])
             op.attributes["limit_indices"] = hlo.i64s([each.end for each in rest])
             op.attributes["strides"] = hlo.i64s([each.stride for each in rest])
+
+    def _slice_most_first(self) -> None:
+        """Slice along several split dimensions one after the other, the smallest part first.
+
+        slice %x [24:48, 32:36] of 48x40 elements, split in both dimensions
+        slice %x [0:48, 32:36], then its [24:48, 0:4]        halos have 4 columns, not 40
+        """
+        slices = [
+            op
+            for op in self.ops
+            if op.name == _SLICE and _is_view(op) and op.results[0] not in self.unused
+        ]
+        times = Counter(op.operands[0] for op in slices)
+        for op in slices:
+            value, source = op.operands[0], self.of.get(op.results[0])
+            # Several slices of one tensor share what is sent of it.
+            if source is None or source != self.of.get(value) or has_loops(op) or times[value] > 1:
+                continue
+            if source != source.bare or source.partial or source.offsets:
+                continue
+            cuts, sizes = cuts_of(op), value.type.shape
+            changed = [
+                dim
+                for dim, axes in enumerate(source.split_axes)
+                if axes and cuts[dim] != whole(sizes[dim])
+            ]
+            for dim in sorted(changed, key=lambda dim: cuts[dim].count / sizes[dim])[:-1]:
+                is_first = [each == dim for each in range(len(sizes))]
+                every = [whole(size) for size in op.operands[0].type.shape]
+                first = _chosen(cuts_of(op), is_first, every)
+                self._slice_first(op.operands[0], first, source, [op], is_first)
 
     def _look_up(self, op: ir.Operation) -> None:
         """Let the devices add up what each has of a slice, where its halos would be larger.
