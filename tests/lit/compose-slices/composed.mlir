@@ -95,7 +95,7 @@ func.func @second_largest(%x: tensor<8xf32>) -> tensor<1xf32> {
 // Windows over a reversal begin at the other end: of 3, moved by 2, none reads element 0.
 // CHECK-LABEL: func.func @windows
 // CHECK: %[[TAKEN:.*]] = stablehlo.slice %arg0 [1:8]
-// CHECK-NEXT: %[[SUMS:.*]] = "stablehlo.reduce_window"(%[[TAKEN]], {{.*}} padding = dense<{{..}}0, 2]]>
+// CHECK-NEXT: %[[SUMS:.*]] = "stablehlo.reduce_window"(%[[TAKEN]], {{.*}}padding = dense<{{..}}0, 2]]>
 // CHECK: %[[REVERSED:.*]] = stablehlo.reverse %[[SUMS]], dims = [0] : tensor<4xf32>
 // CHECK-NEXT: return %[[REVERSED]]
 func.func @windows(%x: tensor<8xf32>) -> tensor<4xf32> {
