@@ -90,7 +90,7 @@ def inside(windows: Windows) -> Windows | None:
 def read_windows(partitioned: PartitionedOp) -> None:
     """Slice each operand to the elements that its windows on this device read."""
     skipped = set()
-    for window in partitioned.rule.windows:
+    for window in partitioned.rule.windows_in_order(partitioned.devices):
         reading = _reading(partitioned, window)
         if reading is None:
             continue

@@ -23,8 +23,9 @@ bytes:
     %b = shard.all_to_all %a along axes 0, 1  each sends 7/8
     %2 = the slices of %b in their places
 
-Permutations that do not depend on each other share rounds (`shared_rounds`), which moves fewer
-bytes where devices are free in some of them.
+Of two permutations that follow on each other, as of a tensor that changes its sharding and is then
+reversed, one is made likewise. Permutations that do not depend on each other share rounds
+(`shared_rounds`), which moves fewer bytes where devices are free in some of them.
 """
 
 from __future__ import annotations
@@ -32,9 +33,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import prod
 
-from shard_dialect.collectives import AllToAll
+from shard_dialect.collectives import AllToAll, Permute
+from shard_dialect.collectives.step import NOBODY, flat_index
 from shard_dialect.ir.bindings import ir, spelled
 from shard_dialect.ir.building import build
 from shard_dialect.ir.function import functions_of
@@ -42,6 +45,7 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import itemsize
 from shard_dialect.ir.shard.local_collectives import is_local, read_local, write_local
 from shard_dialect.ir.walk import operations, walk
+from shard_dialect.model import Axes
 from shard_dialect.ops import is_cheap
 from shard_dialect.ops.op_table import traits_of
 from shard_dialect.ops.scalar_functions import Trait
@@ -105,6 +109,8 @@ class BundleCollectives(Pass):
         for handle in functions_of(module, "local"):
             for op in [each for each in walk(handle) if each.name == _EXCHANGE]:
                 _join_exchanges(op, shardings)
+            for op in [each for each in walk(handle) if each.name == _PERMUTE]:
+                _join_permutations(op, shardings)
             for block in _blocks_with(handle, _PERMUTE):
                 _share_rounds(block)
             for kind in _ALL if self.gathers else (_REDUCE,):
@@ -408,6 +414,50 @@ def _of_rows(op: ir.Operation, rows: ir.Value) -> ir.Value:
         order = [*range(1, dim + 1), 0, *range(dim + 1, len(shape) + 1)]
         rows = _transposed(parts, order)
     return build.unflatten(build.flat(rows), list(op.results[0].type.shape))
+
+
+def _join_permutations(second: ir.Operation, shardings: Shardings) -> None:
+    """Make one permutation of this one and the one that makes its operand, for it alone."""
+    between = second.operands[0]
+    if isinstance(between.owner, ir.Block) or between.owner.name != _PERMUTE:
+        return
+    first = between.owner.operation
+    reads = [read_local(op.name, op.attributes) for op in (first, second)]
+    (grid, a), (other, b) = (read for read in reads if read is not None)
+    assert isinstance(a, Permute), "a permutation"
+    assert isinstance(b, Permute), "a permutation"
+    is_alone = len(list(between.uses)) == 1 and first.block == second.block
+    if grid != other or not is_alone:
+        return
+    axes = (*a.axes, *(each for each in b.axes if each not in a.axes))
+    sizes = shardings.grid(grid).sizes_along(axes)
+    sent: list[int] = []
+    for place in product(*map(range, sizes)):
+        at: tuple[int, ...] | None = place
+        for step in (a, b):
+            at = None if at is None else _sent_to(at, axes, step, sizes)
+        sent.append(NOBODY if at is None else flat_index(at, sizes))
+    with ir.InsertionPoint(second), ir.Location.fused([first.location, second.location]):
+        step = Permute(axes, tuple(sent))
+        joined = write_local(step, grid, first.operands[0], second.results[0].type)
+    second.results[0].replace_all_uses_with(joined)
+    second.erase()
+    first.erase()
+
+
+def _sent_to(
+    at: tuple[int, ...], axes: Axes, step: Permute, sizes: Sequence[int]
+) -> tuple[int, ...] | None:
+    """Where along `axes` the device at `at` sends its shard; `None`: nowhere."""
+    places = [axes.index(each) for each in step.axes]
+    own = [sizes[each] for each in places]
+    to = step.permutation[flat_index([at[each] for each in places], own)]
+    if to == NOBODY:
+        return None
+    moved = list(at)
+    for place, size in zip(reversed(places), reversed(own), strict=True):
+        to, moved[place] = divmod(to, size)
+    return tuple(moved)
 
 
 def _join_exchanges(second: ir.Operation, shardings: Shardings) -> None:

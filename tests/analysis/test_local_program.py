@@ -82,6 +82,40 @@ def test_trips_of_while(bound: str, direction: str, step: str, expected: tuple[i
     assert times(GRID + text)["stablehlo.tanh"] == expected
 
 
+@pytest.mark.parametrize(
+    ("element", "first", "bound", "step", "expected"),
+    [
+        ("f32", "0.0", "3.0", "1.5", (1, False)),  # no integer
+        ("i8", "0", "100", "60", (2, True)),
+        ("i8", "0", "127", "51", (1, False)),  # it wraps, and the loop goes on
+        ("ui8", "100", "140", "20", (2, True)),
+        ("ui8", "250", "255", "3", (1, False)),
+        ("i32", "-2", "3", "2", (3, True)),
+    ],
+)
+def test_counters_that_hold_their_numbers(
+    element: str, first: str, bound: str, step: str, expected: tuple[int, bool]
+) -> None:
+    text = f"""
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {{
+  %first = stablehlo.constant dense<{first}> : tensor<{element}>
+  %bound = stablehlo.constant dense<{bound}> : tensor<{element}>
+  %step = stablehlo.constant dense<{step}> : tensor<{element}>
+  %r:2 = stablehlo.while(%a = %x, %i = %first) : tensor<4xf32>, tensor<{element}>
+  cond {{
+    %c = stablehlo.compare LT, %i, %bound : (tensor<{element}>, tensor<{element}>) -> tensor<i1>
+    stablehlo.return %c : tensor<i1>
+  }} do {{
+    %j = stablehlo.add %i, %step : tensor<{element}>
+    %t = stablehlo.tanh %a : tensor<4xf32>
+    stablehlo.return %t, %j : tensor<4xf32>, tensor<{element}>
+  }}
+  return %r#0 : tensor<4xf32>
+}}
+"""
+    assert times(GRID + text)["stablehlo.tanh"] == expected
+
+
 def test_calls_are_followed() -> None:
     text = """
     func.func private @twice(%x: tensor<4xf32>) -> tensor<4xf32> {

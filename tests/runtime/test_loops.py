@@ -385,3 +385,42 @@ def test_few_trips_on_elements_share_one_loop(last: int) -> None:
         run_pipeline(module, "lower")
         loops = [op for op in walk(module.operation) if op.name == "scf.for"]
     assert len(loops) == (last > 17)
+
+
+@pytest.mark.parametrize(
+    ("element", "first", "direction", "bound", "step", "trips"),
+    [
+        ("f32", "0.0", "LT", "3.0", "1.5", 2),
+        ("f64", "-3.5", "LE", "1.0", "1.0", 5),
+        ("i8", "0", "LT", "100", "60", 2),
+        ("i8", "0", "LT", "127", "51", 133),
+        ("ui8", "250", "LT", "255", "3", 87),
+        ("i32", "1", "LE", "0", "3", 0),
+        ("i64", "-5", "LT", "4", "2", 5),
+    ],
+)
+def test_counters(
+    element: str, first: str, direction: str, bound: str, step: str, trips: int
+) -> None:
+    """Of any type, also where they wrap around."""
+    text = f"""
+    func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {{
+      %first = stablehlo.constant dense<{first}> : tensor<{element}>
+      %bound = stablehlo.constant dense<{bound}> : tensor<{element}>
+      %step = stablehlo.constant dense<{step}> : tensor<{element}>
+      %one = stablehlo.constant dense<1.0> : tensor<2xf32>
+      %r:2 = stablehlo.while(%a = %x, %i = %first) : tensor<2xf32>, tensor<{element}>
+      cond {{
+        %c = stablehlo.compare {direction}, %i, %bound
+          : (tensor<{element}>, tensor<{element}>) -> tensor<i1>
+        stablehlo.return %c : tensor<i1>
+      }} do {{
+        %j = stablehlo.add %i, %step : tensor<{element}>
+        %t = stablehlo.add %a, %one : tensor<2xf32>
+        stablehlo.return %t, %j : tensor<2xf32>, tensor<{element}>
+      }}
+      return %r#0 : tensor<2xf32>
+    }}
+    """
+    _, (found,) = run_on(text, [np.zeros(2, np.float32)])
+    np.testing.assert_array_equal(found, [trips, trips])

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+import shard_dialect as sd
 from shard_dialect.abi.tensor_types import Array
 from tests.runtime.alone import run_on
 
@@ -96,3 +97,36 @@ def test_the_element_that_select_keeps_gets_what_is_scattered(seed: int) -> None
     _, (found,) = run_on(windows.text(direction, prepared=seed % 4 > 1), [x, y])
     selected = -x if seed % 4 > 1 else 2 * x
     np.testing.assert_array_equal(found, windows.scattered(selected, y, direction))
+
+
+def ending_in_padding(draw: random.Random, devices: int) -> tuple[int, int, int, int]:
+    """Size, window, stride and padding behind, of windows of which each device has as many."""
+    window = draw.randint(2, 4)
+    stride, missing = window + draw.randint(0, 2), draw.randint(1, window - 1)
+    size = (2 * devices - 1) * stride + window - missing
+    return size, window, stride, missing
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_windows_that_end_in_padding_stay_split(seed: int) -> None:
+    """Ties, and comparisons with what is no number, go the same way in every order."""
+    draw, numbers = random.Random(seed), np.random.default_rng(seed)
+    grid = draw.choice(((2,), (3,), (4,), (2, 2)))
+    dims = [ending_in_padding(draw, n) for n in grid] + [(4, 2, 2, 0)] * (2 - len(grid))
+    shape, sizes, strides, highs = zip(*dims, strict=True)
+    windows = Windows(shape, sizes, strides, tuple((0, high) for high in highs))
+    direction = ("GE", "GT", "LE")[seed % 3]
+    split = ", ".join(str([axis]) for axis in range(len(grid)))
+    sharded = f"tensor<{shape[0]}x{shape[1]}xf32> {{mesh.sharding = #mesh.shard<@g, [{split}]>}}"
+    whole = f"tensor<{shape[0]}x{shape[1]}xf32>"
+    text = windows.text(direction, prepared=True)
+    text = text.replace(f"%x: {whole}", f"%x: {sharded}", 1).replace(
+        f"-> {whole}", f"-> ({sharded})", 1
+    )
+    text = f"shard.grid @g(shape = {'x'.join(map(str, grid))})\n{text}"
+    x = numbers.integers(0, 3, shape).astype(np.float32)
+    x[numbers.random(shape) < 0.2] = np.nan
+    y = numbers.integers(0, 9, windows.counts).astype(np.float32)
+    assert "all_gather" not in sd.to_text(sd.run_pipeline(sd.parse(text), "spmd"))
+    found = sd.compile(sd.parse(text))(x, y)
+    np.testing.assert_array_equal(found, windows.scattered(-x, y, direction))

@@ -144,6 +144,11 @@ class Counter:
     step: int
     trips: int
 
+    @property
+    def past(self) -> int:
+        """What the counter of a `while` is after the loop."""
+        return self.first + self.trips * self.step
+
 
 def runs_in(op: ir.Operation) -> Iterator[Runs]:
     """The ops inside `op`, as `walk` has them, each with its runs; all branches run."""
@@ -229,7 +234,15 @@ def _counted_while(op: ir.Operation) -> Counter | None:
     by = step.operands[1 if step.operands[0] == argument else 0]
     high = _before(op, bound)
     past = None if high is None else high + (direction == "LE")
-    return _counter(place, _constant(op.operands[place]), past, _constant(by))
+    found = _counter(place, _constant(op.operands[place]), past, _constant(by))
+    return found if found is not None and _is_exact(found, argument.type.element_type) else None
+
+
+def _is_exact(counter: Counter, type_: ir.Type) -> bool:
+    """Whether the counter holds each of its numbers, and the one after the loop."""
+    is_signed = not type_.is_unsigned
+    numbers = range(-(1 << (type_.width - 1)) if is_signed else 0, 1 << (type_.width - is_signed))
+    return counter.first in numbers and counter.past in numbers
 
 
 def _before(loop: ir.Operation, value: ir.Value) -> int | None:
@@ -259,9 +272,9 @@ def _constant(value: ir.Value) -> int | None:
         maker = _maker(value, name)
         if maker is not None:
             given: Any = maker.attributes["value"]
-            if isinstance(given, ir.IntegerAttr):
-                return int(given.value)
-            return int(given.get_splat_value().value) if given.is_splat else None
+            if isinstance(given, ir.DenseElementsAttr) and given.is_splat:
+                given = given.get_splat_value()
+            return int(given.value) if isinstance(given, ir.IntegerAttr) else None
     return None
 
 

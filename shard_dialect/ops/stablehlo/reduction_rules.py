@@ -187,7 +187,7 @@ def reduce_window(query: Query) -> ShardingRule | None:
         joined if joined and may_repeat_inits(joined, [init]) else reduction_with_identity(init)
         for init in list(query.op.operands)[count:]
     ]
-    for dim, along in enumerate(_windows(query.op)):
+    for dim, along in enumerate(windows_over(query.op)):
         size, result_size = factors.operands[0][dim], factors.results[0][dim]
         if along.are_elements:
             factors.add_to_all(dim, result_size)
@@ -202,7 +202,7 @@ def partition_reduce_window(partitioned: PartitionedOp) -> None:
     """Set the padding of a shard; where the dimension is split, halos hold the padding."""
     padding = [
         padding_of(partitioned, dim, (along.low, along.high))
-        for dim, along in enumerate(_windows(partitioned.op))
+        for dim, along in enumerate(windows_over(partitioned.op))
     ]
     write_padding(partitioned.op, padding)
 
@@ -225,7 +225,7 @@ def select_and_scatter(query: Query) -> ShardingRule | None:
     factors = Factors(query)
     operand, source = factors.operands[:2]
     joined = combiner(query.op, 1, SCATTER)
-    for dim, along in enumerate(_windows(query.op)):
+    for dim, along in enumerate(windows_over(query.op)):
         size, windows = operand[dim], source[dim]
         if along.are_elements:
             factors.add_to_all(dim, size)
@@ -241,6 +241,20 @@ def select_and_scatter(query: Query) -> ShardingRule | None:
             added = Windows(windows, size, 1, reach + 1, reach, along.stride, joined)
             factors.add_to_all(dim, size, "permuted", windows=[read, added])
     return factors.rule()
+
+
+def chooses_by_order(op: ir.Operation) -> bool:
+    """Whether a `select_and_scatter` compares elements, and adds to zeros."""
+    block = op.regions[SELECT].blocks[0]
+    names = [each.operation.name for each in block.operations]
+    if names != ["stablehlo.compare", "stablehlo.return"]:
+        return False
+    compare, end = (each.operation for each in block.operations)
+    direction = str(compare.attributes["comparison_direction"]).split()[-1].rstrip(">")
+    is_order = direction in ("GE", "GT", "LE", "LT") and end.operands[0] == compare.results[0]
+    are_elements = {*compare.operands} == {*block.arguments}
+    is_sum = combiner(op, 1, SCATTER) == "sum" and is_identity("sum", op.operands[2])
+    return is_order and are_elements and is_sum
 
 
 def _reach(along: WindowDimension) -> int:
@@ -259,7 +273,7 @@ def partition_select_and_scatter(partitioned: PartitionedOp) -> None:
     """
     op, shard = partitioned.op, partitioned.result
     for window in partitioned.rule.windows:
-        devices, along = shard.devices[window.dim], _windows(op)[window.dim]
+        devices, along = shard.devices[window.dim], windows_over(op)[window.dim]
         if window.operand != 1 or devices == 1:
             continue
         reading = window.windows.reading(devices)
@@ -277,7 +291,8 @@ def partition_select_and_scatter(partitioned: PartitionedOp) -> None:
 _NAMES = {"stride": "window_strides", "dilation": "window_dilations", "base": "base_dilations"}
 
 
-def _windows(op: ir.Operation) -> list[WindowDimension]:
+def windows_over(op: ir.Operation) -> list[WindowDimension]:
+    """The windows of a `reduce_window` or `select_and_scatter`, along each dimension."""
     return windows_of(op, _NAMES, integers(op, "window_dimensions"))
 
 

@@ -159,7 +159,7 @@ def _end(
 
 def _while(op: ir.Operation) -> Sequence[ir.Value]:
     counter = counter_of(op)
-    if counter is not None and _counts_in_range(counter, op.results[counter.place].type):
+    if counter is not None and op.results[counter.place].type.element_type.is_signless:
         return _unrolled(op, counter) if _is_short(op, counter) else _for(op, counter)
     types, trips = [result.type for result in op.results], trips_of(op)
     while_op = build.create("scf.while", types, list(op.operands), regions=2)
@@ -169,17 +169,6 @@ def _while(op: ir.Operation) -> Sequence[ir.Value]:
     _end(after, "scf.yield", list)
     _keep(while_op, trips)
     return list(while_op.results)
-
-
-def _counts_in_range(counter: Counter, type_: ir.RankedTensorType) -> bool:
-    """Whether the counter, which is signed, holds what it is after the loop."""
-    element = type_.element_type
-    return element.is_signless and _end_of(counter) < 1 << (element.width - 1)
-
-
-def _end_of(counter: Counter) -> int:
-    """What the counter is after the loop."""
-    return counter.first + counter.trips * counter.step
 
 
 _FEW, _CHEAP = 8, 512
@@ -206,7 +195,7 @@ def _unrolled(op: ir.Operation, counter: Counter) -> Sequence[ir.Value]:
     block = op.regions[1].blocks[0]
     *inside, end = operations(block)
     now, type_ = list(op.operands), op.results[counter.place].type
-    for number in range(counter.first, _end_of(counter), counter.step):
+    for number in range(counter.first, counter.past, counter.step):
         now[counter.place] = _as_tensor(build.index(number), type_)
         of = dict(zip(block.arguments, now, strict=True))
         for each in inside:
@@ -215,7 +204,7 @@ def _unrolled(op: ir.Operation, counter: Counter) -> Sequence[ir.Value]:
                 copy.operands[at] = of.get(operand, operand)
             of |= zip(each.results, copy.results, strict=True)
         now = [of.get(each, each) for each in end.operands]
-    now[counter.place] = _as_tensor(build.index(_end_of(counter)), type_)
+    now[counter.place] = _as_tensor(build.index(counter.past), type_)
     return now
 
 
@@ -227,7 +216,7 @@ def _for(op: ir.Operation, counter: Counter) -> Sequence[ir.Value]:
         return [value for number, value in enumerate(values) if number != place]
 
     inits = others(op.operands)
-    bounds = [build.index(each) for each in (counter.first, _end_of(counter), counter.step)]
+    bounds = [build.index(each) for each in (counter.first, counter.past, counter.step)]
     types = [init.type for init in inits]
     loop = build.create("scf.for", types, [*bounds, *inits], regions=1)
     types = [ir.IndexType.get(), *types]
@@ -242,7 +231,7 @@ def _for(op: ir.Operation, counter: Counter) -> Sequence[ir.Value]:
     for argument, value in zip(old.arguments, arguments, strict=True):
         argument.replace_all_uses_with(value)
     results = list(loop.results)
-    results.insert(place, _as_tensor(build.index(_end_of(counter)), op.results[place].type))
+    results.insert(place, _as_tensor(build.index(counter.past), op.results[place].type))
     return results
 
 

@@ -371,6 +371,13 @@ class OpShardingFinder:
     graph: FunctionGraph
     narrow: bool = False
 
+    def grid_of(self, op: GraphOp) -> Grid | None:
+        """The grid of the op's tensors; `None` where all are replicated."""
+        values = (*op.operands, *op.results)
+        grids = (each.sharding.grid for each in values if each is not None and each.sharding)
+        name = next(grids, None)
+        return None if name is None else self.graph.shardings.grid(name)
+
     def now(self, op: GraphOp, grid: Grid) -> OpSharding | None:
         """The present sharding of `op`; `None` for a constant, and for an op without a rule."""
         rule = self._rule_of(op)
@@ -414,7 +421,10 @@ class OpShardingFinder:
     def with_result(
         self, op: GraphOp, number: int, sharding: Sharding, grid: Grid
     ) -> OpSharding | None:
-        """The sharding of `op` that gives result `number` this `sharding`; `None` if impossible."""
+        """The sharding of `op` that gives result `number` this `sharding`; `None` if impossible.
+
+        The op may be on another grid, of the same devices in another order.
+        """
         rule = self._rule_of(op)
         if rule is None or rule.results[number] is None:
             return None
@@ -432,7 +442,10 @@ class OpShardingFinder:
             is_it = op_sharding is not None and op_sharding.results[number] == sharding
             return op_sharding if is_it else None
 
-        return self._derived(op, grid, ("result", number, sharding), derive)
+        own = self.grid_of(op)
+        if own is not None and not _are_alike(own, grid):
+            return None
+        return self._derived(op, own or grid, ("result", number, sharding), derive)
 
     def _rule_of(self, op: GraphOp) -> ShardingRule | None:
         return None if op.block is None else self.graph.kind_of(op).rule
@@ -573,6 +586,12 @@ class OpShardingFinder:
 
     def _interned(self, shardings: Sequence[Sharding | None]) -> tuple[Sharding | None, ...]:
         return tuple([None if each is None else self.graph.interned(each) for each in shardings])
+
+
+def _are_alike(a: Grid, b: Grid) -> bool:
+    """Whether the grids have the same shape, and the same devices in some order."""
+    ids, others = (sorted(each.device_ids or range(each.size)) for each in (a, b))
+    return a is b or (a.shape == b.shape and ids == others)
 
 
 def _assignment(op: GraphOp, rule: ShardingRule, grid: Grid) -> list[Axes]:

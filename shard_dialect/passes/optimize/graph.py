@@ -391,20 +391,29 @@ class FunctionGraph:
             copy.handle, copy.kind = op.handle, self.kind_of(op)
         return copy.results[0]
 
+    def copy(self, op: GraphOp) -> GraphOp:
+        """Create a copy of an op that was read, with one result and no regions, after it."""
+        kind, sharding = op.results[0].kind, op.results[0].sharding
+        copy = self._create(op.name, op.operands, kind, sharding, InsertionPoint.after(op))
+        copy.attributes = tuple(op.handle.attributes.items())
+        copy.handle, copy.kind = op.handle, self.kind_of(op)
+        return copy
+
     def _create(
         self,
         name: str,
-        operands: list[GraphValue | None],
+        operands: Sequence[GraphValue | None],
         kind: Kind,
-        sharding: Sharding,
+        sharding: Sharding | None,
         at: InsertionPoint,
     ) -> GraphOp:
         """Create an op with one result, a tensor."""
         block = at.before.block
         assert block is not None, "new ops go into blocks of the graph"
-        op = GraphOp(name, block, None, at.location.location_of, operands)
-        sharding = self.interned(sharding)
-        op.results = [GraphValue(kind, None if sharding.is_replicated else sharding, op)]
+        op = GraphOp(name, block, None, at.location.location_of, list(operands))
+        if sharding is not None:
+            sharding = None if sharding.is_replicated else self.interned(sharding)
+        op.results = [GraphValue(kind, sharding, op)]
         use_operands(op)
         block.insert(op, at.before)
         for value in operands:

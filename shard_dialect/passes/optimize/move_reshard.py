@@ -11,7 +11,12 @@ The region grows op by op, in the order of the block, with the ops that make oth
 that is cheaper than to reshard these. After each op, its cost is what resharding the other operands
 on entry and the results on exit adds. The cheapest of these regions is rewritten.
 
-`move_before` gives the op that makes a reshard's operand the sharding that the reshard makes.
+`move_before` gives the op that makes a reshard's operand the sharding that the reshard makes, with
+ops before it. What is read in both shardings is computed twice, where that is cheap:
+
+    %1 = reshape %0          [] -> [[0]]         %1 = reshape %0     [] -> [[0]], for others
+    %2 = abs %1                            ->    %2 = reshape %0     [] -> []
+    %3 = "mesh.all_gather"(%2)                   %3 = abs %2
 
 `CollectivePass` tries a rewrite at each reshard until none helps.
 """
@@ -19,7 +24,7 @@ on entry and the results on exit adds. The cheapest of these regions is rewritte
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from shard_dialect.ir.bindings import ir
@@ -28,7 +33,12 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.model import Sharding
 from shard_dialect.passes.framework.base import Pass, needs
 from shard_dialect.passes.materialize.type_consistency import read_distributed
-from shard_dialect.passes.optimize.change_op_sharding import Change, OpShardingFinder, Resharder
+from shard_dialect.passes.optimize.change_op_sharding import (
+    ELEMENTS_PER_STEP,
+    Change,
+    OpShardingFinder,
+    Resharder,
+)
 from shard_dialect.passes.optimize.graph import (
     FunctionGraph,
     GraphOp,
@@ -78,8 +88,8 @@ def move_past(
 def move_before(reshard: GraphOp, graph: FunctionGraph) -> bool:
     """Let the op before `reshard` make its tensor in the target sharding, if that is cheaper.
 
-    Or, where that alone is not, with ops before it whose results only these read. Returns whether
-    anything changed.
+    Or, where that alone is not, with ops before it, of which those that others read are copied.
+    Returns whether anything changed.
     """
     value, target = reshard.operands[0], graph.collective_of(reshard).target
     op = value.owner if value is not None else None
@@ -87,7 +97,7 @@ def move_before(reshard: GraphOp, graph: FunctionGraph) -> bool:
         return False
     grid = graph.shardings.grid(target.grid)
     finder, resharder = OpShardingFinder(graph), Resharder(graph, grid)
-    now = finder.now(op, grid)
+    now = finder.now(op, finder.grid_of(op) or grid)
     then = finder.with_result(op, op.results.index(value), target, grid)
     if now is None or then is None:
         return False
@@ -100,6 +110,16 @@ def move_before(reshard: GraphOp, graph: FunctionGraph) -> bool:
         resharder.finish(op, now)
         return True
     return _Region(reshard, target, resharder, finder).move_before()
+
+
+_Changed = tuple[GraphOp, OpSharding | None, OpSharding]
+"""An op to change, its present sharding (`None` for a copy to be made of it), and its new one."""
+_NOT_COPIED = ("stablehlo.custom_call", "stablehlo.rng", "func.call", "call")
+"""What may do something else each time."""
+
+
+def _may_be_copied(op: GraphOp) -> bool:
+    return not op.blocks and not op.handle.regions and op.name not in _NOT_COPIED
 
 
 @dataclass
@@ -115,6 +135,14 @@ class _Region:
     inside: set[GraphOp] = field(default_factory=set)
     price_out: dict[GraphValue, int] = field(default_factory=dict)
     """The price added by resharding each result for its users outside."""
+    most: int | None = None
+    """The price below which ops that others read may be copied; `None` where none may be."""
+    copied: set[GraphOp] = field(default_factory=set)
+    """The ops that would be copied; those before one are, too."""
+    found: dict[tuple[GraphValue, Sharding], tuple[Change, list[_Changed]] | None] = field(
+        default_factory=dict
+    )
+    """What `_before` has found, so that ops on several ways to a value are looked at once."""
 
     def grow(self, largest: int) -> Iterator[tuple[int, Change]]:
         """Add users one by one; yield the number of ops, and the cost of rewriting them."""
@@ -143,21 +171,39 @@ class _Region:
             yield len(self.ops), total.plus(Change(self._out(op)))
 
     def move_before(self) -> bool:
-        """Let the ops before the reshard make its result; return whether that is cheaper."""
+        """Let the ops before the reshard make its result; return whether that is cheaper.
+
+        Of those that others read there are copies, if they compute little for what is saved.
+        """
         value, resharder = self.reshard.operands[0], self.resharder
-        found = self._before(self.reshard, value, self.target) if value is not None else None
-        if found is None:
-            return False
-        change, self.ops = found
-        if len(self.ops) < 2 or not resharder.is_better(
-            change.plus(Change(-resharder.price_of(self.reshard)))
-        ):
-            return False
-        for op, _, then in self.ops:
-            resharder.do(op, then)
-        last, now, _ = self.ops[-1]
-        resharder.finish(last, now)
-        return True
+        price = resharder.price_of(self.reshard)
+        for self.most in (None, price):
+            found = self._before(self.reshard, value, self.target) if value is not None else None
+            total, ops = found or (Change(), [])
+            total = total.plus(Change(-price))
+            few = ELEMENTS_PER_STEP + (0 if resharder.graph.prices.is_time else -total.price)
+            is_little = self.most is None or total.elements <= few
+            if len(ops) > 1 and is_little and resharder.is_better(total):
+                self._do_before(sorted(ops, key=lambda each: each[0].position))
+                return True
+        return False
+
+    def _do_before(self, ops: Sequence[_Changed]) -> None:
+        """Change the ops, or copies of them, of which the last makes the reshard's operand."""
+        resharder, graph = self.resharder, self.resharder.graph
+        copies: dict[tuple[GraphValue | None, Sharding | None], GraphValue] = {}
+        for op, now, then in ops:
+            new = op if now is not None else graph.copy(op)
+            for number, pair in enumerate(zip(new.operands, then.operands, strict=True)):
+                if pair in copies:
+                    graph.set_operand(new, number, copies[pair])
+            resharder.do(new, then)
+            if now is None:
+                copies[op.results[0], then.results[0]] = new.results[0]
+        if now is None:
+            graph.replace_all_uses(self.reshard.results[0], new.results[0])
+        else:
+            resharder.finish(op, now)
 
     def _include(self, op: GraphOp, now: OpSharding, then: OpSharding) -> None:
         self.ops.append((op, now, then))
@@ -174,6 +220,7 @@ class _Region:
             return Change()
         change, ops = before
         for op, now, then in ops:
+            assert now is not None, "only before the reshard are copies made"
             self._include(op, now, then)
             self.values |= {
                 result: sharding
@@ -184,37 +231,63 @@ class _Region:
 
     def _before(
         self, user: GraphOp, value: GraphValue, target: Sharding, depth: int = LARGEST
-    ) -> tuple[Change, list[tuple[GraphOp, OpSharding, OpSharding]]] | None:
+    ) -> tuple[Change, list[_Changed]] | None:
         """The ops to change so that `value` has the sharding `target`, and the cost added."""
-        resharder, op = self.resharder, value.owner
-        if value in self.values or resharder.sharding_of(value) == target:
+        if value in self.values or self.resharder.sharding_of(value) == target:
             return None
+        if self.most is None:
+            return self._found_before(user, value, target, depth)
+        key = value, target
+        if key not in self.found:
+            self.found[key] = self._found_before(user, value, target, depth)
+        return self.found[key]
+
+    def _found_before(
+        self, user: GraphOp, value: GraphValue, target: Sharding, depth: int
+    ) -> tuple[Change, list[_Changed]] | None:
+        op = value.owner
         if op is None or not depth or op.is_reshard or op.handle is None:
             return None
-        is_alone = op.block is user.block and len(op.results) == 1
-        if not is_alone or not resharder.graph.is_only_for(value, user):
+        if op.block is not user.block or len(op.results) != 1:
             return None
-        now = self.finder.now(op, resharder.grid)
-        then = self.finder.with_result(op, 0, target, resharder.grid)
+        is_copied = user in self.copied or not self.resharder.graph.is_only_for(value, user)
+        if is_copied and (self.most is None or not _may_be_copied(op)):
+            return None
+        now = self.finder.now(op, self.finder.grid_of(op) or self.resharder.grid)
+        then = self.finder.with_result(op, 0, target, self.resharder.grid)
         if now is None or then is None:
             return None
-        ops: list[tuple[GraphOp, OpSharding, OpSharding]] = []
-        total = resharder.inside(now, then)
+        if not is_copied:
+            return self._with_operands(op, now, then, self.resharder.inside(now, then), depth)
+        self.copied.add(op)
+        sent = self.resharder.price_inside(then)
+        made = Change(sent, then.work, then.elements)
+        return self._with_operands(op, None, then, made, depth)
+
+    def _with_operands(
+        self, op: GraphOp, now: OpSharding | None, then: OpSharding, total: Change, depth: int
+    ) -> tuple[Change, list[_Changed]] | None:
+        """An op to change, with those before it that are, and the cost of all of them."""
+        ops: dict[GraphOp, _Changed] = {}
         for operand, sharding in zip(op.operands, then.operands, strict=True):
+            if self.most is not None and total.price + total.work >= self.most:
+                return None
             if operand is None or sharding is None:
                 continue
             if operand in self.values:
                 if self.values[operand] != sharding:
                     return None
                 continue
-            reshard = Change(resharder.price_for(op, operand, sharding, self.values))
+            reshard = Change(self.resharder.price_for(op, operand, sharding, self.values))
             before = self._before(op, operand, sharding, depth - 1) if reshard.price else None
             if before is None or before[0].price >= reshard.price:
                 total = total.plus(reshard)
-            else:
-                total = total.plus(before[0])
-                ops += before[1]
-        return total, [*ops, (op, now, then)]
+                continue
+            total = total.plus(before[0])
+            for each in before[1]:
+                if ops.setdefault(each[0], each)[2] != each[2]:
+                    return None  # one op in two shardings
+        return total, [*ops.values(), (op, now, then)]
 
     def _users_of(self, value: GraphValue) -> list[GraphOp]:
         block, users = self.reshard.block, self.resharder.graph.users(value)

@@ -67,7 +67,8 @@ gathered there.
 
 Each device then computes the op on more of the tensor. The arithmetic of a product counts as bytes,
 as it does where shardings are chosen. Where one op alone saves nothing, such as a reshape, the
-gather moves up past it and the ops before it whose results only these read.
+gather moves up past it and the ops before it; those whose results others read, too, are computed a
+second time, if they are small beside what is saved.
 
 `--exchange-gathers` splits another dimension of a tensor instead of gathering it, and computes on
 the shards.

@@ -11,14 +11,15 @@ becomes
 
 so that only what is read in the end is moved between devices. Reversals of reversals and
 concatenations of concatenations are one, slices that follow each other in one tensor are joined,
-and what is joined is reversed at once. Where others read what is sliced, it is sliced anew only if
-that makes nothing twice.
+and what is joined is reversed at once. Windows over a reversal are reversed afterwards. Where
+others read what is sliced, it is sliced anew only if that makes nothing twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
@@ -26,7 +27,8 @@ from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.mesh.annotation_ops import has_loops
 from shard_dialect.ir.mesh.attributes import RULE
 from shard_dialect.ir.walk import walk
-from shard_dialect.ops.stablehlo.attribute_reading import integer, integers
+from shard_dialect.ops.stablehlo.attribute_reading import integer, integers, write_padding
+from shard_dialect.ops.stablehlo.reduction_rules import combiner, windows_over
 from shard_dialect.passes.framework.base import Pass, needs
 from shard_dialect.passes.propagate.annotated_results import replace_annotated
 from shard_dialect.passes.propagate.compute_before_merges import is_annotated
@@ -34,6 +36,7 @@ from shard_dialect.passes.propagate.compute_before_merges import is_annotated
 _CONCATENATE, _PAD = "stablehlo.concatenate", "stablehlo.pad"
 _REVERSE, _SLICE = "stablehlo.reverse", "stablehlo.slice"
 _SORT, _UPDATE = "stablehlo.sort", "stablehlo.dynamic_update_slice"
+_WINDOW = "stablehlo.reduce_window"
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +314,30 @@ class _Composer:
         is_kept = op.operands[0].type == op.results[0].type
         return op.operands[0] if is_kept and not any(integers(op, "edge_padding_low")) else None
 
+    def window(self, op: ir.Operation) -> ir.Value | None:
+        """Windows over a reversal: they are reversed afterwards, when there is less of them."""
+        result = op.results[0]
+        source = self._maker(op.operands[0], (_REVERSE,), op)
+        if source is None or self.readers(source) != [op] or is_annotated(op):
+            return None
+        value, turned = source.operands[0], integers(source, "dimensions")
+        windows, sizes = windows_over(op), value.type.shape
+        is_less = prod(result.type.shape) <= prod(sizes)
+        if not is_less or combiner(op, 1) is None or any(windows[dim].base > 1 for dim in turned):
+            return None
+        cuts, padding = [whole(size) for size in sizes], [(each.low, each.high) for each in windows]
+        for dim in turned:
+            each, size = windows[dim], sizes[dim]
+            spanned = (result.type.shape[dim] - 1) * each.stride + each.extent
+            behind = spanned - each.low - size  # how far the last window reaches behind the end
+            cuts[dim] = Cut(max(0, -behind), size - max(0, -behind), 1)
+            padding[dim] = max(0, behind), each.low
+        kept = value if cuts == [whole(size) for size in sizes] else self.sliced(value, cuts)
+        mirrored = op.clone().operation
+        mirrored.operands[0] = kept
+        write_padding(mirrored, padding)
+        return self.made(_reversed(mirrored.results[0], turned))
+
     def update(self, op: ir.Operation) -> ir.Value | None:
         """An update of all."""
         return op.operands[1] if op.operands[1].type == op.results[0].type else None
@@ -329,6 +356,7 @@ _RULES: dict[str, Callable[[_Composer, ir.Operation], ir.Value | None]] = {
     _REVERSE: _Composer.reverse,
     _SLICE: _Composer.slice,
     _UPDATE: _Composer.update,
+    _WINDOW: _Composer.window,
 }
 _SOURCES: dict[str, Callable[[_Composer, ir.Operation, Sequence[Cut]], ir.Value | None]] = {
     _CONCATENATE: _Composer.slice_of_concatenate,

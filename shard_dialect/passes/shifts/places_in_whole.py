@@ -148,7 +148,7 @@ class FramedOps:
 
     def _builder(self, dim: int, frame: Frame) -> ShiftBuilder:
         attribute, line = self._attribute(frame), self._attribute(frame.of_dims([dim]))
-        return ShiftBuilder(dim, attribute, attribute, line, None)
+        return ShiftBuilder(dim, attribute, attribute, line, attribute, None)
 
     def _annotated(self, made: ir.Value, frame: Frame) -> ir.Value:
         """The result of a new op, which gets its annotation."""

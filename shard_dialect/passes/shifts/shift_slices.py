@@ -42,6 +42,8 @@ from shard_dialect.ir.numbered_function import Op, read_functions
 from shard_dialect.ir.walk import body, walk
 from shard_dialect.model import Annotation, Sharding, Windows
 from shard_dialect.ops.op_table import OpKinds
+from shard_dialect.ops.stablehlo.attribute_reading import write_padding
+from shard_dialect.ops.stablehlo.reduction_rules import chooses_by_order, windows_over
 from shard_dialect.passes.framework.base import Pass, needs
 from shard_dialect.passes.materialize.target_shardings import TargetShardings, read_target_shardings
 from shard_dialect.passes.propagate.compose_slices import Cut, cuts_of, whole
@@ -52,6 +54,7 @@ from shard_dialect.passes.shifts.shifts import (
     VIEWS,
     ShiftBuilder,
     Shifts,
+    Spans,
     View,
     is_identity,
     may_shift,
@@ -129,7 +132,7 @@ def _inline(call: ir.Operation, function: ir.Operation) -> None:
     call.erase()
 
 
-@needs(ops=tuple(_MOVING | ASSEMBLIES), forms=("propagated",))
+@needs(ops=(*_MOVING, *ASSEMBLIES, "stablehlo.select_and_scatter"), forms=("propagated",))
 @dataclass(frozen=True)
 class ShiftSlices(Pass):
     """Replace slices of a split tensor that are joined again by shifts, which read halos."""
@@ -193,6 +196,8 @@ class _Function:
         """The ops to erase, users first, by result: an op's hash changes with its operands."""
         self.far: set[ir.Value] = set()
         """The tensors of which a view needs more than halos: all their views stay."""
+        self.read_alike: set[ir.Value] = set()
+        """The tensors whose views all take the same elements of the dimensions without shifts."""
         for op in targets.function.ops:
             numbers = (*op.operands, *op.results)
             values = (*op.handle.operands, *op.handle.results)
@@ -246,6 +251,7 @@ class _Function:
             if shifted is not None:
                 found[op.results[0]] = shifted
         self._gather_what_is_rolled_often(found)
+        self._note_what_all_read(found.values())
         assemblies = [op for op in self.ops if op.name in ASSEMBLIES]
         self._place_parts([op for op in assemblies if op.results[0] not in found])
         # A tensor is in `far` once one of its views is, which may be the last one: so views are
@@ -257,6 +263,7 @@ class _Function:
                 self._replace(op, self._make(op, root, shifted), shifted.sharding)
         self._drop(reversed(views))
         self._slice_whole_dims_first()
+        self._slice_most_first()
         for op in self.ops:
             is_ours = op.name in _ALONE and SHARDINGS in op.attributes and RULE not in op.attributes
             if is_ours and op.results[0] not in self.unused:
@@ -281,6 +288,30 @@ class _Function:
             for (root, devices), count in rolled.items()
             if count and (count >= devices or root not in self.stays_split)
         }
+
+    def _note_what_all_read(self, found: Iterable[_Shifted]) -> None:
+        read: dict[ir.Value, set[tuple[Spans, ...]]] = {}
+        for shifted in found:
+            others = [
+                spans for dim, spans in enumerate(shifted.view.dims) if dim not in shifted.shifts
+            ]
+            read.setdefault(shifted.view.root, set()).add(tuple(others))
+        self.read_alike = {root for root, several in read.items() if len(several) == 1}
+
+    def _in_order(self, shifted: _Shifted) -> list[int]:
+        """The dimensions to change: those that get smaller, those that are shifted, the others.
+
+        Views that take other parts of a dimension share what is sent of all of it.
+        """
+        view = shifted.view
+
+        def growth(dim: int) -> int:
+            size, before = sum(each.size for each in view.dims[dim]), view.root.type.shape[dim]
+            is_first = size < before and view.root in self.read_alike
+            return 0 if dim in shifted.shifts else -is_first if size <= before else 1
+
+        changed = [dim for dim in range(len(view.dims)) if view.is_changed(dim)]
+        return sorted(changed, key=growth)
 
     def _place_parts(self, queue: list[ir.Operation]) -> None:
         """Compute the parts of tensors in place, the last first, which may reach the others."""
@@ -406,24 +437,60 @@ class _Function:
             firsts = {tuple(_chosen(every, split, cuts_of(op))) for op in moving}
             first = firsts.pop() if len(firsts) == 1 else every
             if [each.count for each in first] != list(value.type.shape):
-                self._slice_first(value, first, source, moving)
+                self._slice_first(value, first, source, moving, [not each for each in split])
 
     def _slice_first(
-        self, value: ir.Value, cuts: Sequence[Cut], source: Sharding, ops: Sequence[ir.Operation]
+        self,
+        value: ir.Value,
+        cuts: Sequence[Cut],
+        source: Sharding,
+        ops: Sequence[ir.Operation],
+        is_first: Sequence[bool],
     ) -> None:
-        """Let `ops` slice what these cuts take of `value`, along the other dimensions."""
+        """Let `ops` slice what these cuts take of `value`, along the dimensions not `is_first`."""
         with _after(value), ops[0].location:
             first = hlo.slice_(value, *zip(*map(astuple, cuts), strict=True))
         self.of[first] = source
         annotated = self.shardings.write(sharding_of(value) or source)
         first.owner.attributes[SHARDINGS] = ir.ArrayAttr.get([annotated])
-        is_split = [bool(axes) for axes in source.split_axes]
+        every = [whole(size) for size in first.type.shape]
         for op in ops:
-            rest = _chosen(cuts_of(op), is_split, [whole(size) for size in first.type.shape])
+            rest = _chosen(every, is_first, cuts_of(op))
             op.operands[0] = first
             op.attributes["start_indices"] = hlo.i64s([each.start for each in rest])
             op.attributes["limit_indices"] = hlo.i64s([each.end for each in rest])
             op.attributes["strides"] = hlo.i64s([each.stride for each in rest])
+
+    def _slice_most_first(self) -> None:
+        """Slice along several split dimensions one after the other, the smallest part first.
+
+        slice %x [24:48, 32:36] of 48x40 elements, split in both dimensions
+        slice %x [0:48, 32:36], then its [24:48, 0:4]        halos have 4 columns, not 40
+        """
+        slices = [
+            op
+            for op in self.ops
+            if op.name == _SLICE and _is_view(op) and op.results[0] not in self.unused
+        ]
+        times = Counter(op.operands[0] for op in slices)
+        for op in slices:
+            value, source = op.operands[0], self.of.get(op.results[0])
+            # Several slices of one tensor share what is sent of it.
+            if source is None or source != self.of.get(value) or has_loops(op) or times[value] > 1:
+                continue
+            if source != source.bare or source.partial or source.offsets:
+                continue
+            cuts, sizes = cuts_of(op), value.type.shape
+            changed = [
+                dim
+                for dim, axes in enumerate(source.split_axes)
+                if axes and cuts[dim] != whole(sizes[dim])
+            ]
+            for dim in sorted(changed, key=lambda dim: cuts[dim].count / sizes[dim])[:-1]:
+                is_first = [each == dim for each in range(len(sizes))]
+                every = [whole(size) for size in op.operands[0].type.shape]
+                first = _chosen(cuts_of(op), is_first, every)
+                self._slice_first(op.operands[0], first, source, [op], is_first)
 
     def _look_up(self, op: ir.Operation) -> None:
         """Let the devices add up what each has of a slice, where its halos would be larger.
@@ -520,11 +587,58 @@ class _Function:
         self._replace(op, padded)
         self.unused[result] = op
 
+    def _choose_in_whole_windows(self, op: ir.Operation) -> None:
+        """Let windows that end in padding have the last element there, not to be split elsewhere.
+
+            windows of 3 over 11 elements, moved by 3: the last has 9, 10 and no element
+            of 12 elements, of which the last is element 10 again, four windows of 3
+
+        A window that chooses the repeated element adds to it what element 10 is to get. It chooses
+        it only where it would choose element 10 otherwise, in any order of comparisons.
+        """
+        value, result, source = op.operands[0], op.results[0], self.of.get(op.results[0])
+        sizes, counts = value.type.shape, op.operands[1].type.shape
+        before = self.of.get(value)
+        if source is None or before is None or not chooses_by_order(op):
+            return
+        if any(each != each.bare or each.partial or each.offsets for each in (source, before)):
+            return
+        grid, longer = self.shardings.grid(source.grid), list(sizes)
+        along = windows_over(op)
+        for dim, axes in enumerate(source.split_axes):
+            each, n = along[dim], grid.axes_size(axes)
+            is_tiled = each.low == 0 and each.high > 0 and each.extent <= each.stride
+            is_split = n > 1 and {*axes} <= {*before.axes} and before.grid == source.grid
+            if is_tiled and is_split and counts[dim] % n == 0 and sizes[dim] >= 2 * n:
+                longer[dim] = max(sizes[dim], counts[dim] * each.stride)
+        dims = [dim for dim, size in enumerate(longer) if size > sizes[dim]]
+        if not dims:
+            return
+        (attribute,) = op.attributes[SHARDINGS]
+        annotation = self.shardings.read_annotation(attribute, len(sizes))
+        with ir.InsertionPoint(op), op.location:
+            builders = [self._builder(dim, annotation, None) for dim in dims]
+            for builder in builders:
+                value = builder.end_repeated(value, longer[builder.dim] - sizes[builder.dim])
+            whole_windows = op.clone().operation
+            whole_windows.operands[0] = value
+            whole_windows.results[0].set_type(value.type)
+            ends = [(0, 0) if d in dims else (a.low, a.high) for d, a in enumerate(along)]
+            write_padding(whole_windows, ends)
+            value = whole_windows.results[0]
+            for builder in builders:
+                value = builder.added_to_end(value, sizes[builder.dim])
+        self._replace(op, value)
+        self.unused[result] = op
+
     def _builder(self, dim: int, annotation: Annotation, fill: ir.Value | None) -> ShiftBuilder:
         """The builder of ops along `dim` of tensors with this annotation."""
         write = self.shardings.write
         edges, line = write(_without(annotation, dim)), write(_only(annotation, dim))
-        return ShiftBuilder(dim, write(annotation), edges, line, fill)
+        axes = annotation.sharding.split_axes
+        others = Sharding(annotation.sharding.grid, (*axes[:dim], *axes[dim + 1 :]))
+        total = write(Annotation(others))
+        return ShiftBuilder(dim, write(annotation), edges, line, total, fill)
 
     def _make(self, op: ir.Operation, root: ir.Value, shifted: _Shifted) -> ir.Value:
         """Create the ops that shift `root`, which stands for the root of the view."""
@@ -535,9 +649,7 @@ class _Function:
             annotation = self.shardings.read_annotation(attribute, op.results[0].type.rank)
         with ir.InsertionPoint(op), op.location:
             value = root
-            for dim in range(op.results[0].type.rank):
-                if not view.is_changed(dim):
-                    continue
+            for dim in self._in_order(shifted):
                 builder = self._builder(dim, annotation, view.fill)
                 key = value, dim, found.get(dim)
                 known = self.shifted.get(key)
@@ -553,6 +665,7 @@ class _Function:
 _ALONE: dict[str, Callable[[_Function, ir.Operation], None]] = {
     "stablehlo.pad": _Function._fill_later,
     "stablehlo.reverse": _Function._turn,
+    "stablehlo.select_and_scatter": _Function._choose_in_whole_windows,
     "stablehlo.slice": _Function._look_up,
 }
 """Rewrites of an op by itself."""

@@ -250,13 +250,14 @@ class ShiftBuilder:
     """Creates the ops along `dim`, at the insertion point, for tensors of sharding `sharding`.
 
     `edge_sharding` is the sharding without a split of `dim`, `line_sharding` that of a tensor which
-    has only `dim`; `fill` is what padding holds.
+    has only `dim`, `sum_sharding` of one without it; `fill` is what padding holds.
     """
 
     dim: int
     sharding: ir.Attribute
     edge_sharding: ir.Attribute
     line_sharding: ir.Attribute
+    sum_sharding: ir.Attribute
     fill: ir.Value | None
 
     def shifted(self, value: ir.Value, shifts: Shifts) -> ir.Value:
@@ -358,13 +359,39 @@ class ShiftBuilder:
     def _update(self, placed: Placed, value: ir.Value, result: ir.Value) -> ir.Value:
         """`result` with the elements of `value` in `placed`, which every device gets."""
         assert placed.span.start is not None, "padding is no edge"
+        edge = self._edge(value, placed.span.start, placed.span.size)
+        starts = self._indices(value.type.rank, placed.at)
+        return self._annotated(hlo.dynamic_update(result, edge, starts))
+
+    def _edge(self, value: ir.Value, start: int, size: int) -> ir.Value:
+        """`size` elements of `value`, which every device gets."""
         shape = list(value.type.shape)
-        shape[self.dim] = placed.span.size
-        edge = hlo.dynamic_slice(value, self._indices(len(shape), placed.span.start), shape)
-        self._annotated(edge, self.edge_sharding)
-        return self._annotated(
-            hlo.dynamic_update(result, edge, self._indices(len(shape), placed.at))
-        )
+        shape[self.dim] = size
+        edge = hlo.dynamic_slice(value, self._indices(len(shape), start), shape)
+        return self._annotated(edge, self.edge_sharding)
+
+    def end_repeated(self, value: ir.Value, count: int) -> ir.Value:
+        """`value`, and its last element `count` times more."""
+        rank, size = value.type.rank, value.type.shape[self.dim]
+        none, more = [0] * rank, [count if dim == self.dim else 0 for dim in range(rank)]
+        zero = hlo.number(0, ir.RankedTensorType.get([], value.type.element_type))
+        longer = self._annotated(hlo.pad(value, zero, none, more, none))
+        last = hlo.broadcast(self._edge(value, size - 1, 1), longer.type.shape, range(rank))
+        return self._select(Placed(Span(None, count), size), self._annotated(last), longer)
+
+    def added_to_end(self, value: ir.Value, size: int) -> ir.Value:
+        """The first `size` elements, to the last of which those behind it are added."""
+        shape = value.type.shape
+        count = shape[self.dim] - size
+        zeros = self._annotated(hlo.number(0, value.type))
+        behind = self._select(Placed(Span(None, count), size), value, zeros)
+        zero = hlo.number(0, ir.RankedTensorType.get([], value.type.element_type))
+        others = [dim for dim in range(len(shape)) if dim != self.dim]
+        total = self._annotated(hlo.reduce(behind, "add", zero, [self.dim]), self.sum_sharding)
+        kept = self._annotated(hlo.slice_along(value, self.dim, 0, size))
+        added = self._annotated(hlo.broadcast(total, kept.type.shape, others))
+        both = self._annotated(hlo.elementwise("add", kept, added))
+        return self._select(Placed(Span(None, 1), size - 1), both, kept)
 
     def _indices(self, rank: int, at: int) -> list[ir.Value]:
         zero, index = hlo.index(0), hlo.index(at)

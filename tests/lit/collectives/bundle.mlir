@@ -6,6 +6,7 @@
 // RUN: shard-opt %s --bundle-collectives="bytes=32" | filecheck %s --check-prefix=SMALL
 
 shard.grid @g(shape = 2x2)
+shard.grid @p(shape = 2x2)
 
 // CHECK-LABEL: func.func @three
 // CHECK: tensor.concat dim(0)
@@ -110,4 +111,24 @@ func.func @one_feeds_another(%a: tensor<4xf32>, %b: tensor<4xf32>, %c: tensor<4x
   %4 = math.exp %3 : tensor<4xf32>
   %5 = shard.all_reduce %c on @g grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
   return %2, %4, %5 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+}
+
+// Two permutations that follow on each other are one: what 0 sends to 1 along both axes, and 1 to 3 along the first, goes
+// from 0 to 3.
+// CHECK-LABEL: func.func @permutations
+// CHECK-NEXT: "mesh.collective_permute"(%arg0) {cluster = @p, mesh_axis = [0, 1], permutation = [3, 2, 0, -1]}
+// CHECK-NEXT: return
+func.func @permutations(%x: tensor<4xf32>) -> tensor<4xf32> attributes {mesh.form = "local"} {
+  %0 = "mesh.collective_permute"(%x) {cluster = @p, mesh_axis = [0, 1], permutation = [1, 0, 2, -1]} : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = "mesh.collective_permute"(%0) {cluster = @p, mesh_axis = [0], permutation = [1, 0]} : (tensor<4xf32>) -> tensor<4xf32>
+  return %1 : tensor<4xf32>
+}
+
+// The first is read by others, too.
+// CHECK-LABEL: func.func @permutations_apart
+// CHECK-COUNT-2: "mesh.collective_permute"
+func.func @permutations_apart(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) attributes {mesh.form = "local"} {
+  %0 = "mesh.collective_permute"(%x) {cluster = @p, mesh_axis = [0, 1], permutation = [1, 0, 2, 3]} : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = "mesh.collective_permute"(%0) {cluster = @p, mesh_axis = [0], permutation = [1, 0]} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0, %1 : tensor<4xf32>, tensor<4xf32>
 }

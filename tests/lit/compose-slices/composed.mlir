@@ -91,3 +91,20 @@ func.func @second_largest(%x: tensor<8xf32>) -> tensor<1xf32> {
   %2 = stablehlo.slice %1 [1:2] : (tensor<2xf32>) -> tensor<1xf32>
   return %2 : tensor<1xf32>
 }
+
+// Windows over a reversal begin at the other end: of 3, moved by 2, none reads element 0.
+// CHECK-LABEL: func.func @windows
+// CHECK: %[[TAKEN:.*]] = stablehlo.slice %arg0 [1:8]
+// CHECK-NEXT: %[[SUMS:.*]] = "stablehlo.reduce_window"(%[[TAKEN]], {{.*}}padding = dense<{{..}}0, 2]]>
+// CHECK: %[[REVERSED:.*]] = stablehlo.reverse %[[SUMS]], dims = [0] : tensor<4xf32>
+// CHECK-NEXT: return %[[REVERSED]]
+func.func @windows(%x: tensor<8xf32>) -> tensor<4xf32> {
+  %0 = stablehlo.reverse %x, dims = [0] : tensor<8xf32>
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %1 = "stablehlo.reduce_window"(%0, %zero) <{window_dimensions = array<i64: 3>, window_strides = array<i64: 2>, padding = dense<[[2, 0]]> : tensor<1x2xi64>}> ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %s = stablehlo.add %a, %b : tensor<f32>
+    stablehlo.return %s : tensor<f32>
+  }) : (tensor<8xf32>, tensor<f32>) -> tensor<4xf32>
+  return %1 : tensor<4xf32>
+}

@@ -59,6 +59,19 @@ func.func @far(%x: tensor<64x8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>})
   return %c : tensor<64x8xf32>
 }
 
+// Of two columns only these move.
+// CHECK-LABEL: func.func @columns(
+// CHECK: %[[TWO:.*]] = stablehlo.slice %arg0 [0:64, 2:4]
+// CHECK-NEXT: mesh.roll %[[TWO]]
+func.func @columns(%x: tensor<64x8xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>})
+    -> (tensor<64x2xf32> {mesh.sharding = #mesh.shard<@g, [[0]]>}) {
+  %t = stablehlo.slice %x [0:64, 2:4] : (tensor<64x8xf32>) -> tensor<64x2xf32>
+  %a = stablehlo.slice %t [63:64, 0:2] : (tensor<64x2xf32>) -> tensor<1x2xf32>
+  %b = stablehlo.slice %t [0:63, 0:2] : (tensor<64x2xf32>) -> tensor<63x2xf32>
+  %c = stablehlo.concatenate %a, %b, dim = 0 : (tensor<1x2xf32>, tensor<63x2xf32>) -> tensor<64x2xf32>
+  return %c : tensor<64x2xf32>
+}
+
 // Nothing is split: the ops stay.
 // CHECK-LABEL: func.func @unsplit(
 // CHECK: stablehlo.concatenate
