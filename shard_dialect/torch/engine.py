@@ -342,7 +342,8 @@ class Engine:
         constants = {id(each) for each in flat.constants}
         flat.constants = ()
         for (name, key), each in attribute_tensors(self.module).items():
-            if (name, key) in self._kept and id(each) in constants:
+            leaves = torch.utils._pytree.tree_leaves(each)
+            if (name, key) in self._kept and any(id(leaf) in constants for leaf in leaves):
                 where = f"{name}.{key}" if name else key
                 raise ShardError(
                     f"forward reads what a call before it kept in the attribute {where}, which is "
