@@ -444,6 +444,26 @@ class KeepsMany(torch.nn.Module):
         return x
 
 
+def test_gradients_in_eval_mode_of_a_module_that_keeps_tensors() -> None:
+    class Keeps(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 4)
+            self.kept: Any = None
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.kept = [self.linear(x)]
+            self.kept.append(self.kept[0].tanh())
+            return self.kept[1] * 2
+
+    x = torch.randn(4, 4)
+    f, module = both(Keeps().eval(), x)
+    for _ in range(2):
+        for each in (f, module):
+            (each(x).sum() + each.kept[0].sum()).backward()
+        torch.testing.assert_close(f.linear.weight.grad, module.linear.weight.grad)
+
+
 @pytest.mark.parametrize("in_place", [False, True])
 def test_lists_and_tuples_of_tensors_that_forward_keeps(in_place: bool) -> None:
     x, module = torch.randn(4, 4), KeepsMany()
