@@ -128,7 +128,8 @@ def in_state(module: Any, state: State) -> Iterator[None]:
             yield
         finally:
             torch.set_default_dtype(default_now)
-            set_attributes(module, now)
+            for name, each in now.items():
+                vars(own[name]).update(each)
 
 
 def traced_alone(module: Any, trace: Callable[[], _Traced]) -> _Traced:
