@@ -129,7 +129,7 @@ def in_state(module: Any, state: State) -> Iterator[None]:
         finally:
             torch.set_default_dtype(default_now)
             for name, each in now.items():
-                vars(own[name]).update(each)
+                own[name].__dict__.update(each)
 
 
 def traced_alone(module: Any, trace: Callable[[], _Traced]) -> _Traced:
