@@ -69,6 +69,9 @@ ATTENTION: dict[str, Callable[[Any], Any]] = {
 }
 
 
+LABELS = torch.tensor([[1, 2, -1, 0, 0, 5], [-1] * 6, [3, 0, 1, 2, 5, 4], [5, -1, 0, 0, -1, 2]])
+
+
 def x(*shape: int) -> Any:
     return torch.randn(4, *shape, generator=torch.Generator().manual_seed(0))
 
@@ -109,6 +112,13 @@ MODULES: dict[str, Callable[[], tuple[nn.Module, Any]]] = {
     "sums of windows": lambda: pooled(2, 1),
     "sums of windows in space": lambda: pooled(3, 5),
     "rrelu": lambda: (nn.Sequential(nn.Linear(6, 8), nn.RReLU(0.1, 0.5).eval()), x(3, 6)),
+    **{
+        f"labels, {way}": lambda way=way: (
+            Of(lambda y: functional.multilabel_margin_loss(y, LABELS, reduction=way), 6),
+            x(6),
+        )
+        for way in ("none", "mean", "sum")
+    },
     "valid": lambda: convolution("Conv2d", 4, 6, 3, 9, 8, padding="valid"),
     "same": lambda: convolution("Conv3d", 2, 4, 2, 5, 6, 4, padding="same"),
     "transposed": lambda: convolution(
