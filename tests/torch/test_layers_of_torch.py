@@ -1,5 +1,6 @@
 """Layers of torch as their docs write them, forward and with gradients, on a mesh of 2x4."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -322,3 +323,10 @@ def test_a_group_norm_stays_within_its_batch() -> None:
     f = sd.torch.partition(norm, (x,), {"input": [Shard(0)]}, sd.Grid("mesh", (2,)))
     torch.testing.assert_close(f(x), norm(x), rtol=1e-4, atol=1e-5)
     assert not f.compiled.report.bytes_moved
+
+
+def test_variances_are_computed_in_floats() -> None:
+    """Elements in doubles take twice the memory, and twice the bytes where they are sent."""
+    norms = nn.Sequential(nn.GroupNorm(2, 8), nn.LayerNorm(16), nn.InstanceNorm1d(8))
+    text = sd.to_text(sd.torch.lower(norms, (x(8, 16),), {"input": BATCH}, MESH))
+    assert not re.search(r"x16xf64|x64xf64", text)
