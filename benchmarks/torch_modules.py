@@ -100,6 +100,15 @@ def _gaussian(x: Any) -> Any:
     return nn.functional.gaussian_nll_loss(x, x.flip(0).detach(), x.square() + 0.1)
 
 
+def _several_labels(x: Any) -> Any:
+    labels = torch.tensor([[1, 2, -1, *[0] * 13]] * BATCH)
+    return nn.functional.multilabel_margin_loss(x, labels)
+
+
+def _chain(*modules: nn.Module, shape: Sequence[int]) -> Case:
+    return Case(nn.Sequential(*modules), (_x(*shape),))
+
+
 def _functional(name: str, *shape: int, **options: Any) -> Case:
     function = partial(getattr(nn.functional, name), **options)
     return Case(Functional(function, shape[-1]), (_x(*shape),))
@@ -300,6 +309,29 @@ NN: Mapping[str, Make] = {
     "sort, gather": lambda: Case(
         Functional(lambda x: x.gather(1, x.argsort(1)) * x.topk(4).values.sum(1, True)), (_x(16),)
     ),
+    "nn.Conv1d dilated": lambda: _of_nn(
+        "Conv1d", 8, 8, 3, dilation=2, padding="same", inputs=[_x(8, 10)]
+    ),
+    "nn.LPPool2d": lambda: _chain(nn.Conv2d(4, 4, 3), nn.LPPool2d(2, 2), shape=(4, 8, 8)),
+    "nn.LocalResponseNorm": lambda: _chain(
+        nn.Conv2d(4, 8, 3), nn.LocalResponseNorm(3), nn.Hardswish(), shape=(4, 8, 8)
+    ),
+    "nn.ReflectionPad2d": lambda: _chain(
+        nn.ReflectionPad2d(2), nn.Conv2d(4, 4, 3), nn.CircularPad2d(1), shape=(4, 8, 8)
+    ),
+    "nn.AlphaDropout": lambda: _chain(
+        nn.Linear(16, 16), nn.SELU(), nn.AlphaDropout(0.2), shape=(8, 16)
+    ),
+    "nn.LSTM projected": lambda: _of_nn(
+        "LSTM", 16, 8, 2, batch_first=True, proj_size=4, dropout=0.2, inputs=[_x(TOKENS, 16)]
+    ),
+    "multilabel_margin_loss": lambda: Case(Functional(_several_labels), (_x(16),)),
+    **{
+        f"parametrizations.{name}": lambda name=name: Case(
+            getattr(nn.utils.parametrizations, name)(nn.Linear(8, 8)), (_x(8),)
+        )
+        for name in ("weight_norm", "spectral_norm", "orthogonal")
+    },
 }
 TRANSFORMERS: Mapping[str, Make] = {
     "Llama": _text("Llama", num_key_value_heads=2),
@@ -337,10 +369,19 @@ TRANSFORMERS: Mapping[str, Make] = {
         num_local_experts=2,
         intermediate_size_mlp=64,
     ),
+    **{name: _text(name) for name in ("Falcon", "StableLm", "Cohere", "Olmo2", "Granite", "Phi3")},
+    "GPTJ": _text("GPTJ", n_embd=32, n_layer=2, n_head=4, rotary_dim=4, n_positions=64),
+    "Starcoder2": _text("Starcoder2", num_key_value_heads=2),
+    "Olmoe": _text("Olmoe", num_experts=4, num_experts_per_tok=2),
+    "Mamba2": _text("Mamba2", num_heads=8, head_dim=8, state_size=8, n_groups=1, chunk_size=4),
     "FNet": _text("FNet", "Model"),
     "Bert": _masked("Bert"),
     "DistilBert": _masked("DistilBert", dim=32, hidden_dim=64, n_layers=2, n_heads=4),
     "DebertaV2": _masked("DebertaV2"),
+    "Roberta": _masked("Roberta"),
+    "Albert": _masked("Albert", embedding_size=16),
+    "ModernBert": _masked("ModernBert", cls_token_id=1, sep_token_id=2),
+    "RoFormer": _masked("RoFormer", embedding_size=32),
     "Electra": _masked("Electra", embedding_size=32),
     "T5": lambda: _of_transformers(
         "T5Config",
@@ -386,7 +427,7 @@ TRANSFORMERS: Mapping[str, Make] = {
         eos_token_id=2,
         decoder_start_token_id=1,
     ),
-    "ViT": _image("ViT"),
+    **{name: _image(name) for name in ("ViT", "DeiT", "Beit", "Dinov2")},
     "Swin": _image(
         "Swin",
         image_size=16,
@@ -439,6 +480,9 @@ TIMM: Mapping[str, Make] = {
     "timm swin_tiny": _of_timm(
         "swin_tiny_patch4_window7_224", 56, img_size=56, depths=(2, 2), num_heads=(3, 6)
     ),
+    "timm beit": _of_timm("beit_base_patch16_224", img_size=32, depth=2, embed_dim=32, num_heads=4),
+    "timm xcit": _of_timm("xcit_nano_12_p16_224", img_size=32, depth=2, embed_dim=32),
+    "timm pit": _of_timm("pit_ti_224", 64, img_size=64, depth=(1, 1, 1), base_dims=(16, 16, 16)),
 }
 TORCHVISION: Mapping[str, Make] = {
     "torchvision resnet18": _of_torchvision("resnet18"),
@@ -506,6 +550,12 @@ GEOMETRIC: Mapping[str, Make] = {
     "torch_geometric GATv2Conv": _of_geometric("GATv2Conv", heads=2, add_self_loops=False),
     "torch_geometric TransformerConv": _of_geometric("TransformerConv", heads=2),
     "torch_geometric GATConv": _of_geometric("GATConv", add_self_loops=False),
+    "torch_geometric ChebConv": _of_geometric("ChebConv", K=3),
+    "torch_geometric ARMAConv": _of_geometric("ARMAConv", num_stacks=2, num_layers=2),
+    **{
+        f"torch_geometric {name}": _of_geometric(name)
+        for name in ("GraphConv", "TAGConv", "ResGatedGraphConv", "GENConv")
+    },
 }
 LIBRARIES: Mapping[str, Mapping[str, Make]] = {
     "torch": {**NN, **{name: _written(make) for name, make in WRITTEN.items()}},

@@ -101,7 +101,8 @@ class BundleCollectives(Pass):
     """The largest number of bytes of one bundle."""
     gathers: bool = False
     """Join gathers, all-to-alls and the like, too. It takes copies, and pays where devices
-    are processes, which wait for each other at each collective."""
+    are processes, which wait for each other at each collective. A bundle of more than 256 KiB holds
+    at most a 32nd of what the function's arguments and results do."""
 
     def rewrite(self, module: ir.Operation) -> None:
         """Bundle the collectives of each function in the local form."""
@@ -113,12 +114,33 @@ class BundleCollectives(Pass):
                 _join_permutations(op, shardings)
             for block in _blocks_with(handle, _PERMUTE):
                 _share_rounds(block)
+            most = min(self.bytes, _fitting(handle)) if self.gathers else self.bytes
             for kind in _ALL if self.gathers else (_REDUCE,):
                 for block in _blocks_with(handle, kind):
                     if self.gathers:
-                        _delay_uses(block, kind, self.bytes)
-                    for bundle in list(_bundles(block, kind, self.bytes, _key)):
+                        _delay_uses(block, kind, most)
+                    for bundle in list(_bundles(block, kind, most, _key)):
                         _join(bundle)
+
+
+def _fitting(function: ir.Operation) -> int:
+    """The bytes of a bundle that takes little memory beside what the function is called with.
+
+    There are copies of it, what is gathered early waits for its use, and what is scattered late for
+    the other members.
+    """
+    type_ = function.attributes["function_type"].value
+    tensors = [each for each in (*type_.inputs, *type_.results) if hasattr(each, "element_type")]
+    held = sum(
+        prod(each.shape) * itemsize(each.element_type) for each in tensors if each.has_static_shape
+    )
+    return int(max(_WORTH_WAITING, held // _SHARE))
+
+
+_SHARE = 32
+"""Into how many bundles the arguments and results of a function would fit."""
+_WORTH_WAITING = 1 << 18
+"""The bytes whose transfer takes about as long as ranks wait for each other."""
 
 
 @dataclass(frozen=True)

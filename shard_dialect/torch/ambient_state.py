@@ -32,8 +32,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from torch.utils import _pytree as pytree
 
 from shard_dialect.errors import ShardError
+from shard_dialect.torch.graph.tensor_trees import holds_tensors
 
 _DEVICES = ("cpu", "cuda")
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -73,7 +75,7 @@ def ambient_state(module: Any, codes: Codes, kept: Container[tuple[str, str]] = 
     """The state that a trace of the module depends on; equal states have the same program.
 
     `codes` keeps what was found in the module's code, for the next call. `kept` are the modules and
-    attributes to which calls set tensors that no call reads.
+    attributes to which calls set tensors, or lists of some, that no call reads.
     """
     autocast = tuple(
         torch.get_autocast_dtype(each) if torch.is_autocast_enabled(each) else None
@@ -126,7 +128,8 @@ def in_state(module: Any, state: State) -> Iterator[None]:
             yield
         finally:
             torch.set_default_dtype(default_now)
-            set_attributes(module, now)
+            for name, each in now.items():
+                own[name].__dict__.update(each)
 
 
 def traced_alone(module: Any, trace: Callable[[], _Traced]) -> _Traced:
@@ -208,8 +211,8 @@ def _attributes(
     for key, value in vars(module).items():
         if key in _OF_TORCH:
             continue
-        if (name, key) in kept and isinstance(value, torch.Tensor):
-            each: Any = value.shape, value.dtype
+        if (name, key) in kept and holds_tensors(value):
+            each: Any = _without_elements(value)
         else:
             each = look.at(value, look.reads(key))
         if each is not _OPAQUE:
@@ -274,6 +277,15 @@ class _Look:
         pairs = ((key, self.at(each, is_read)) for key, each in items)
         found = tuple((key, each) for key, each in pairs if each is not _OPAQUE)
         return (kind, found) if found else _OPAQUE
+
+
+def _without_elements(value: Any) -> Any:
+    leaves, structure = pytree.tree_flatten(value)
+    types = (
+        (each.shape, each.dtype) if isinstance(each, torch.Tensor) else (type(each), each)
+        for each in leaves
+    )
+    return type(value), (structure, *types)
 
 
 def _is_record(value: Any) -> bool:

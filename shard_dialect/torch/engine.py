@@ -342,7 +342,8 @@ class Engine:
         constants = {id(each) for each in flat.constants}
         flat.constants = ()
         for (name, key), each in attribute_tensors(self.module).items():
-            if (name, key) in self._kept and id(each) in constants:
+            leaves = torch.utils._pytree.tree_leaves(each)
+            if (name, key) in self._kept and any(id(leaf) in constants for leaf in leaves):
                 where = f"{name}.{key}" if name else key
                 raise ShardError(
                     f"forward reads what a call before it kept in the attribute {where}, which is "
@@ -352,11 +353,9 @@ class Engine:
     def _refuse_changes(self, program: ModuleProgram, state: State) -> None:
         """Raise if the module is not any more, within `in_state`, as it was in a call."""
         now = self._state_of(self.module)
-        set_by_call = {
-            f"{name}.{key}" if name else key
-            for name, each in program.states.get(state, {}).items()
-            for key in each
-        }
+        plain = program.states.get(state, {}).items()
+        pairs = [*program.flat.kept, *((name, key) for name, each in plain for key in each)]
+        set_by_call = {f"{name}.{key}" if name else key for name, key in pairs}
         names = [each for each in changed_attributes(state, now) if each not in set_by_call]
         names += changed_around(state, now)
         if names:

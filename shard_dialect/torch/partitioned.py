@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
+from torch.utils import _pytree as pytree
 
 from shard_dialect.errors import ShardError, first_line_of
 from shard_dialect.runtime.compiled_program import CompiledProgram
@@ -46,11 +47,11 @@ def partition(
         )
     engine = Engine(module, plan, mesh, loss, (args, kwargs or {}, targets), rng)
     memo = {id(each): engine.state.tensors[name] for name, each in engine.first_state.items()}
-    for each in attribute_tensors(module).values():
-        if not each.is_leaf:  # torch copies no others
-            memo.setdefault(id(each), each.detach())
     for each in derived_items(module).values():  # stays one that a trace does without
         memo.setdefault(id(each), each.detach().requires_grad_(each.requires_grad).view_as(each))
+    for each in pytree.tree_leaves(attribute_tensors(module)):
+        if isinstance(each, torch.Tensor) and not each.is_leaf:  # torch copies no others
+            memo.setdefault(id(each), each.detach())
     try:
         own = copy.deepcopy(module, memo)
     except Exception as error:  # any of the user's classes

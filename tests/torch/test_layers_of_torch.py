@@ -1,5 +1,6 @@
 """Layers of torch as their docs write them, forward and with gradients, on a mesh of 2x4."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -69,6 +70,9 @@ ATTENTION: dict[str, Callable[[Any], Any]] = {
 }
 
 
+LABELS = torch.tensor([[1, 2, -1, 0, 0, 5], [-1] * 6, [3, 0, 1, 2, 5, 4], [5, -1, 0, 0, -1, 2]])
+
+
 def x(*shape: int) -> Any:
     return torch.randn(4, *shape, generator=torch.Generator().manual_seed(0))
 
@@ -109,6 +113,13 @@ MODULES: dict[str, Callable[[], tuple[nn.Module, Any]]] = {
     "sums of windows": lambda: pooled(2, 1),
     "sums of windows in space": lambda: pooled(3, 5),
     "rrelu": lambda: (nn.Sequential(nn.Linear(6, 8), nn.RReLU(0.1, 0.5).eval()), x(3, 6)),
+    **{
+        f"labels, {way}": lambda way=way: (
+            Of(lambda y: functional.multilabel_margin_loss(y, LABELS, reduction=way), 6),
+            x(6),
+        )
+        for way in ("none", "mean", "sum")
+    },
     "valid": lambda: convolution("Conv2d", 4, 6, 3, 9, 8, padding="valid"),
     "same": lambda: convolution("Conv3d", 2, 4, 2, 5, 6, 4, padding="same"),
     "transposed": lambda: convolution(
@@ -312,3 +323,10 @@ def test_a_group_norm_stays_within_its_batch() -> None:
     f = sd.torch.partition(norm, (x,), {"input": [Shard(0)]}, sd.Grid("mesh", (2,)))
     torch.testing.assert_close(f(x), norm(x), rtol=1e-4, atol=1e-5)
     assert not f.compiled.report.bytes_moved
+
+
+def test_variances_are_computed_in_floats() -> None:
+    """Elements in doubles take twice the memory, and twice the bytes where they are sent."""
+    norms = nn.Sequential(nn.GroupNorm(2, 8), nn.LayerNorm(16), nn.InstanceNorm1d(8))
+    text = sd.to_text(sd.torch.lower(norms, (x(8, 16),), {"input": BATCH}, MESH))
+    assert not re.search(r"x16xf64|x64xf64", text)

@@ -418,6 +418,26 @@ def _rrelu(
     return torch.nn.functional.leaky_relu(x, (lower + upper) / 2, inplace)
 
 
+def _multilabel_margin_loss(
+    x: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
+) -> Tensor:
+    """Labels end at the first -1: torch's decomposition takes what is behind it to be class 0."""
+    size = x.shape[-1]
+    labels, numbers = target.reshape(-1, size), torch.arange(size)
+    end = torch.where(labels == -1, numbers, size).amin(1, keepdim=True)
+    is_given = (numbers < end).unsqueeze(2)
+    chosen = (labels.unsqueeze(2) == numbers) & is_given
+    values = x.reshape(-1, 1, size)
+    value = torch.where(chosen, values, 0.0).sum(2, keepdim=True)
+    counts = is_given & ~chosen.any(1, keepdim=True)
+    loss = torch.where(counts, (1 - value + values).relu(), 0.0).sum((1, 2)) / size
+    if size_average is not None or reduce is not None:
+        reduction = torch.nn._reduction.legacy_get_string(size_average, reduce)
+    if reduction == "none":
+        return loss.reshape(target.shape[:-1])
+    return loss.sum() if reduction == "sum" else loss.mean()
+
+
 def _by_rows(function: Any, x: Tensor, **options: Any) -> Any:
     """As calls of torch get it: the derivative solves with the matrix or with its transpose."""
     return function(x.contiguous(), **options)
@@ -503,6 +523,7 @@ _OURS: Mapping[Any, Callable[..., Any]] = {
     torch._pack_padded_sequence: _pack,
     torch._pad_packed_sequence: _pad_packed,
     torch.adaptive_max_pool1d: _adaptive_max(1, with_indices=True),
+    torch.nn.functional.multilabel_margin_loss: _multilabel_margin_loss,
     torch._C._nn.adaptive_max_pool2d: _adaptive_max(2, with_indices=True),
     torch._C._nn.adaptive_max_pool3d: _adaptive_max(3, with_indices=True),
     **{

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial, reduce
-from math import copysign, pi
+from math import copysign, pi, prod
 from typing import Any
 
 import torch
@@ -531,14 +531,14 @@ def _equal(a: Tensor, b: Tensor) -> Any:
 
 
 def _var(x: Tensor, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
-    """Of too few elements, divided by 0; the importer divides by a negative count."""
-    dims = [each % x.dim() for each in dims] if dims else list(range(x.dim()))
-    count = 1
-    for dim in dims:
-        count *= x.shape[dim]
-    if count >= (1 if correction is None else correction):
+    """In floats, of which long sums are wide; the importer computes each element in doubles."""
+    if x.is_complex():
         return NotImplemented
-    return (x - x.mean(dims, keepdim=True)).square().sum(dims, keepdim=keepdim) / 0.0
+    dims = [each % x.dim() for each in dims] if dims else list(range(x.dim()))
+    count = prod(x.shape[dim] for dim in dims)
+    wide = x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+    squares = (wide - wide.mean(dims, keepdim=True)).square().sum(dims, keepdim=keepdim)
+    return (squares / max(count - (1 if correction is None else correction), 0.0)).to(x.dtype)
 
 
 def _std(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:

@@ -29,6 +29,7 @@ from shard_dialect.torch.graph.tensor_trees import (
     Tensor,
     arguments_of,
     has_derivative,
+    holds_tensors,
     is_plain,
     refuse_odd,
 )
@@ -81,7 +82,10 @@ class FlatModule:
     attributes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By the names of modules, the attributes that a call sets to numbers and the like."""
     kept: Sequence[tuple[str, str]] = ()
-    """The modules' attributes that a call sets to tensors: these are results behind the others."""
+    """The modules' attributes that a call sets to tensors, or to lists and tuples of some: these
+    are results behind the others."""
+    filled: Set[tuple[str, str]] = frozenset()
+    """Those of them that are lists which a call fills, and does not exchange."""
     cached: Set[tuple[str, str, Any]] = frozenset()
     """The modules, attributes and keys of the dicts in which a call caches what it computes."""
     constants: Sequence[Tensor] = ()
@@ -154,7 +158,11 @@ class FlatModule:
         found, values = found
         for (name, key), each in zip(self.kept, values, strict=True):
             own = module.get_submodule(name)
-            (own._buffers if _joined(name, key) in self.exchanged else vars(own))[key] = each
+            table = own._buffers if _joined(name, key) in self.exchanged else vars(own)
+            if (name, key) in self.filled:
+                table[key][:] = each
+            else:
+                table[key] = each
         return found
 
     @property
@@ -225,7 +233,7 @@ class FlatModule:
             _reparametrize_module(self.module, used, tie_weights=True),
         ):
             average_from_the_first(self.module)
-            before = attribute_tensors(self.module)
+            before, lists = attribute_tensors(self.module), _lists(self.module)
             registered = _registered(self.module)
             found = self.module(*args, **kwargs)
             if self.loss is not None:
@@ -236,16 +244,20 @@ class FlatModule:
             after = [*(held[name] for name in self.state), *given]
             computed.end(after)
             self.result = Leaves.of(found, LOSS if self.loss else OUTPUT)
-            refuse_odd(self.result)
             _refuse_exchanged(registered, _registered(self.module))
             new = _new_buffers(self.module, state)
             self.exchanged |= {_joined(*key) for key in new}
             set_ = {**attribute_tensors(self.module), **new}
-            self.kept = [key for key, each in set_.items() if before.get(key) is not each]
+            self.kept = [key for key, each in set_.items() if not _is_same(before.get(key), each)]
             if self.kept:
+                after_lists = _lists(self.module)
+                self.filled = {key for key in lists if lists[key] is after_lists.get(key)}
                 values, structure = pytree.tree_flatten((found, [set_[key] for key in self.kept]))
                 names = [".".join((ATTRIBUTE, *filter(None, key))) for key in self.kept]
-                self.result = Leaves([*self.result.names, *names], values, structure)
+                trees = zip(self.kept, names, strict=True)
+                inside = (each for key, name in trees for each in Leaves.of(set_[key], name).names)
+                self.result = Leaves([*self.result.names, *inside], values, structure)
+            refuse_odd(self.result)
             if self.derives:  # a checkpoint runs parts again, later, which may change more
                 after = [each.clone() for each in after]
             gradients = self._gradients(found, [own[name] for name in self.trained])
@@ -364,13 +376,26 @@ def _cast_in_tables() -> Iterator[None]:
         torch.nn.Module._apply = own
 
 
-def attribute_tensors(module: Any) -> dict[tuple[str, str], Tensor]:
-    """By the names of modules and attributes, the tensors in attributes that are no state."""
+def attribute_tensors(module: Any) -> dict[tuple[str, str], Any]:
+    """By the names of modules and attributes, the tensors in attributes that are no state.
+
+    They may be in lists and tuples, of which these are copies.
+    """
+    return {
+        (name, key): pytree.tree_map(lambda leaf: leaf, value)
+        for name, each in module.named_modules()
+        for key, value in vars(each).items()
+        if holds_tensors(value)
+    }
+
+
+def _lists(module: Any) -> dict[tuple[str, str], Any]:
+    """By the names of modules and attributes, the lists in attributes."""
     return {
         (name, key): value
         for name, each in module.named_modules()
         for key, value in vars(each).items()
-        if isinstance(value, torch.Tensor)
+        if type(value) is list
     }
 
 
@@ -439,7 +464,7 @@ def attributes_kept(module: Any, computed: Computed) -> Iterator[dict[str, dict[
                 is_same = key in old and old[key] is value
                 if is_same and (key not in contents or _is_same(contents[key], value)):
                     continue
-                if isinstance(value, torch.Tensor):
+                if holds_tensors(value):
                     continue  # is a result
                 kept = _tensors_in(contents.get(key))  # an LSTM's list of its parameters
                 is_cache = key in contents and computed.fills(name, key, contents[key], value)
@@ -556,12 +581,10 @@ def _tensors_in(value: Any) -> int:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    if len(one) != len(other):
-        return False
-    pairs = zip(one.items(), other.items(), strict=True) if isinstance(one, dict) else None
-    if pairs is not None:
-        return all(a == b and one_ is other_ for (a, one_), (b, other_) in pairs)
-    return all(a is b for a, b in zip(one, other, strict=True))
+    leaves, structure = pytree.tree_flatten(one)
+    others, other_structure = pytree.tree_flatten(other)
+    pairs = zip(leaves, others, strict=False)
+    return structure == other_structure and all(a is b for a, b in pairs)
 
 
 def aliases_of(module: Any, state: Mapping[str, Tensor]) -> dict[str, str]:

@@ -279,6 +279,13 @@ def has_derivative(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
 
 
+def holds_tensors(value: Any) -> bool:
+    """Whether it is a tensor, or a list or tuple with tensors somewhere inside."""
+    if type(value) in (list, tuple):
+        return any(isinstance(each, torch.Tensor) for each in pytree.tree_leaves(value))
+    return isinstance(value, torch.Tensor)
+
+
 def refuse_odd(result: Leaves) -> None:
     """Raise `ShardError` for a result with values that are no tensors and no constants."""
     for name, value in zip(result.names, result.values, strict=True):
