@@ -1,5 +1,6 @@
 """Arguments that a caller gives away are in the arena, and other buffers follow in their places."""
 
+import random
 import re
 from itertools import combinations
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 
 import shard_dialect as sd
 from shard_dialect.backends.cpu import machine_code
-from shard_dialect.backends.cpu.arena import Arena, use_arena
+from shard_dialect.backends.cpu.arena import Arena, _placed, _Span, use_arena
 from shard_dialect.ir.mesh.attributes import DONATED
 from shard_dialect.runtime.executable import Alone, Executable, Memory
 
@@ -89,3 +90,25 @@ def test_a_program_computes_where_another_one_has_left_its_results() -> None:
         np.testing.assert_array_equal(mixed, elsewhere)
     del saved
     assert Memory.at(start, backward.code.arena) is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_places_are_apart_and_take_little(seed: int) -> None:
+    draw = random.Random(seed)
+    spans = []
+    for _ in range(draw.randint(1, 60)):
+        first, length = draw.randint(0, 50), draw.randint(0, 20)
+        size = draw.choice([64, 128, 640, 4096])
+        spans.append(_Span(None, (), size, first * 2, (first + length) * 2 + 1))
+    total, offsets = _placed(spans)
+    live = 0
+    for one, at in zip(spans, offsets, strict=True):
+        assert 0 <= at <= total - one.size
+        beside = [
+            (other.size, begin)
+            for other, begin in zip(spans, offsets, strict=True)
+            if other is not one and other.first < one.last and other.last > one.first
+        ]
+        assert all(begin >= at + one.size or begin + size <= at for size, begin in beside)
+        live = max(live, sum(each.size for each in spans if each.first <= one.first < each.last))
+    assert live <= total <= 1.5 * live

@@ -10,8 +10,11 @@ their places after their last use.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+
+import numpy as np
 
 from shard_dialect.abi.tensor_types import has_numpy_type
 from shard_dialect.ir.bindings import ir
@@ -58,15 +61,7 @@ def use_arena(function: ir.Operation) -> Arena:
     Buffers are moved to it if their lifetime begins and ends in the function's own block.
     """
     spans = _spans(function)
-    arena = _FreeRanges()
-    offsets: dict[int, int] = {}
-    begins = [(span.first, False, number) for number, span in enumerate(spans)]
-    ends = [(span.last, True, number) for number, span in enumerate(spans)]
-    for _, is_end, each in sorted([*begins, *ends]):
-        if is_end:
-            arena.free(offsets[each], spans[each].size)
-        else:
-            offsets[each] = arena.allocate(spans[each].size)
+    size, offsets = _placed(spans)
     buffers = tuple(
         Buffer(
             str(span.value.type).removeprefix("memref<").removesuffix(">"),
@@ -83,7 +78,7 @@ def use_arena(function: ir.Operation) -> Arena:
         for number, span in enumerate(spans)
         if isinstance(span.value.owner, ir.Block)
     )
-    memory = _add_argument(function, arena.size)
+    memory = _add_argument(function, size)
     for number, span in enumerate(spans):
         with _right_before(span.value), span.value.location:
             offset = build.index(offsets[number])
@@ -91,7 +86,7 @@ def use_arena(function: ir.Operation) -> Arena:
         span.value.replace_all_uses_with(view.results[0])
         for op in span.replaced:
             op.erase()
-    return Arena(arena.size, buffers, donated)
+    return Arena(size, buffers, donated)
 
 
 def _right_before(value: ir.Value) -> ir.InsertionPoint:
@@ -194,35 +189,32 @@ def _bytes(type_: ir.Type) -> int:
     return -(-max(size, 1) // ALIGNMENT) * ALIGNMENT
 
 
-class _FreeRanges:
-    """The free ranges of the arena, in order."""
+def _placed(spans: Sequence[_Span]) -> tuple[int, list[int]]:
+    """The bytes of an arena for buffers, and where each of them is in it.
 
-    def __init__(self) -> None:
-        self.size = 0
-        self._free: list[tuple[int, int]] = []
+    They are placed one after the other, the largest first, or the first first, whichever takes less
+    memory: steps of training take as much as lives at once in the one order, loops in the other.
+    """
+    numbers = range(len(spans))
+    orders = (
+        sorted(numbers, key=lambda each: (-spans[each].size, spans[each].first)),
+        sorted(numbers, key=lambda each: spans[each].first),
+    )
+    return min((_placed_in(order, spans) for order in orders), key=lambda each: each[0])
 
-    def allocate(self, size: int) -> int:
-        """Allocate in the smallest hole that fits, else at the end; return the offset."""
-        holes = [(length, start) for start, length in self._free if length >= size]
-        if holes:
-            length, start = min(holes)
-            self._free.remove((start, length))
-            if length > size:
-                self._free.append((start + size, length - size))
-            return start
-        last = max(self._free, default=None)
-        start = self.size
-        if last is not None and sum(last) == self.size:  # extend the free range at the end
-            self._free.remove(last)
-            start = last[0]
-        self.size = start + size
-        return start
 
-    def free(self, start: int, size: int) -> None:
-        merged: list[tuple[int, int]] = []
-        for begin, length in sorted([*self._free, (start, size)]):
-            if merged and sum(merged[-1]) == begin:
-                merged[-1] = (merged[-1][0], merged[-1][1] + length)
-            else:
-                merged.append((begin, length))
-        self._free = merged
+def _placed_in(order: Sequence[int], spans: Sequence[_Span]) -> tuple[int, list[int]]:
+    """The same in an order: each in the smallest hole between those that live with it."""
+    first, last, start, end = np.zeros((4, len(spans)), np.int64)
+    offsets = [0] * len(spans)
+    for number in order:
+        span = spans[number]
+        (beside,) = ((end > 0) & (first < span.last) & (last > span.first)).nonzero()
+        beside = beside[start[beside].argsort(kind="stable")]
+        free = np.append(0, np.maximum.accumulate(end[beside]))  # behind those that begin before
+        holes = np.append(start[beside], np.iinfo(np.int64).max) - free
+        offset = int(free[np.where(holes >= span.size, holes, np.iinfo(np.int64).max).argmin()])
+        first[number], last[number] = span.first, span.last
+        start[number], end[number] = offset, offset + span.size
+        offsets[number] = offset
+    return int(end.max(initial=0)), offsets
