@@ -51,6 +51,12 @@ def grids_of(module: ir.Operation) -> dict[str, Grid]:
     return grids
 
 
+def has_unlike_grids(module: ir.Operation) -> bool:
+    """Whether the module declares several grids, or one without axes, as of a single device."""
+    grids = grids_of(module)
+    return len(grids) > 1 or not all(grid.rank for grid in grids.values())
+
+
 @contextmanager
 def explaining_grids(module: ir.Operation) -> Iterator[None]:
     """Add a note to errors and warnings of the `with` block about each grid made in it."""

@@ -39,8 +39,6 @@ EXPECTED = {
     "slow_ffn": [*[("all_to_all", 4, 196608)] * 3, ("all_reduce", 4, 393216)],
     "training_step": [],  # it has no annotations, before --pipeline
 }
-ON_RANKS = {"slow_ffn": [("all_to_all", 4, 589824), ("all_reduce", 4, 393216)]}
-"""Of ranks, where that is not the same: they bundle collectives."""
 EXPECTED["mlp_1d_mesh"] = EXPECTED["mlp_1d"]
 EXPECTED["mlp_2d_mesh"] = EXPECTED["mlp_2d"]
 DEVICES = {"mlp_1d": 2, "mlp_1d_mesh": 2, "mlp_2d": 8, "mlp_2d_mesh": 8, "megatron": 4}
@@ -101,16 +99,13 @@ def on(backend: str, run: Program, ranks: int) -> Program:
     return {"devices": run, "mpi": partial(mpi, ranks), "torch": partial(torchrun, ranks)}[backend]
 
 
-def assert_report(
-    example: str, done: "subprocess.CompletedProcess[str]", *, on_ranks: bool = False
-) -> None:
-    expected = EXPECTED | ON_RANKS if on_ranks else EXPECTED
+def assert_report(example: str, done: "subprocess.CompletedProcess[str]") -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(done.stdout)
     found = [(e["kind"], e["group_size"], e["bytes_moved"]) for e in report["collectives"]]
-    assert found == expected[example]
+    assert found == EXPECTED[example]
     assert report["totals"]["bytes_moved"] == sum(each[2] for each in EXPECTED[example])
-    assert report["totals"]["count"] == len(expected[example])
+    assert report["totals"]["count"] == len(EXPECTED[example])
     assert report["devices"] == DEVICES[example]
     assert report["check"]["passed"]
 
@@ -147,14 +142,14 @@ def test_every_form_runs(
 @pytest.mark.parametrize("example", samples(most=8))
 def test_mpi_ranks(example: str) -> None:
     done = mpi(DEVICES[example], f"examples/{example}.mlir", "--check", "--json")
-    assert_report(example, done, on_ranks=True)
+    assert_report(example, done)
 
 
 @needs_torch
 @pytest.mark.parametrize("example", samples(most=4))
 def test_torchrun(example: str) -> None:
     done = torchrun(DEVICES[example], f"examples/{example}.mlir", "--check", "--json")
-    assert_report(example, done, on_ranks=True)
+    assert_report(example, done)
 
 
 MAXIMUM = """

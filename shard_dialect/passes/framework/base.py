@@ -115,12 +115,16 @@ class Needs:
     grids: int = 0
     """How many grids the module must declare. Raises a located `ShardError` where one is named that
     is not declared."""
+    fact: Callable[[ir.Operation], bool] | None = None
+    """An analysis of the module that must hold."""
 
     def met_by(self, module: ir.Operation) -> bool:
         """Whether the module has all of it."""
         if self.grids and known(module, declares_no_grid):
             return False
         if self.grids > 1 and len(known(module, grids_of)) < self.grids:
+            return False
+        if self.fact is not None and not known(module, self.fact):
             return False
         if not (self.ops or self.forms or self.attribute):
             return True
@@ -230,11 +234,12 @@ def needs(
     forms: tuple[str, ...] = (),
     attribute: str = "",
     grids: int = 0,
+    fact: Callable[[ir.Operation], bool] | None = None,
 ) -> Callable[[Decorated], Decorated]:
     """State the requirements of a pass, a class or a function, without which it is skipped."""
 
     def decorate(decorated: Decorated) -> Decorated:
-        decorated.needs = Needs(ops, forms, attribute, grids)  # type: ignore[union-attr]  # of a function, too
+        decorated.needs = Needs(ops, forms, attribute, grids, fact)  # type: ignore[union-attr]  # of a function, too
         return decorated
 
     return decorate

@@ -590,8 +590,10 @@ class OpShardingFinder:
 
 def _are_alike(a: Grid, b: Grid) -> bool:
     """Whether the grids have the same shape, and the same devices in some order."""
+    if a is b or a.shape != b.shape or not (a.device_ids or b.device_ids):
+        return a is b or a.shape == b.shape
     ids, others = (sorted(each.device_ids or range(each.size)) for each in (a, b))
-    return a is b or (a.shape == b.shape and ids == others)
+    return ids == others
 
 
 def _assignment(op: GraphOp, rule: ShardingRule, grid: Grid) -> list[Axes]:

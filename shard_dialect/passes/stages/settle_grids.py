@@ -31,7 +31,7 @@ from shard_dialect.ir.function import (
     set_boundary,
 )
 from shard_dialect.ir.grids import OPS as GRIDS
-from shard_dialect.ir.grids import fresh_name, sub_clusters_of, write_cluster
+from shard_dialect.ir.grids import fresh_name, has_unlike_grids, sub_clusters_of, write_cluster
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.annotation_ops import BOUNDARY_OPS, computations_around
 from shard_dialect.ir.mesh.attributes import (
@@ -221,7 +221,7 @@ def _refuse_transfers(function: ir.Operation, renamed: Mapping[str, str]) -> Non
         )
 
 
-@needs(grids=2)
+@needs(grids=1, fact=has_unlike_grids)
 def settle_grids(module: ir.Operation) -> None:
     """Bring the tensors of each annotated function on as few grids as possible.
 
