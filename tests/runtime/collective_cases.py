@@ -10,7 +10,7 @@ import argparse
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -335,9 +335,9 @@ def programs(element: str, refused: Sequence[str]) -> Iterator[tuple[bool, list[
         yield started, chosen, Source.of(program(chosen, element, started=started))
 
 
-def compile_all(folder: Path, *, native: bool) -> None:
+def compile_all(elements: Iterable[str], folder: Path, *, native: bool) -> None:
     """Keep in `folder` what `differences` compiles and asks."""
-    for element in DTYPES:
+    for element in elements:
         for _, _, source in programs(element, refused(element, folder)):
             with make_context():
                 compile_sharded(source, cache=Cache(folder), native_mpi=native)
@@ -380,6 +380,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--backend", choices=BACKENDS, default="devices")
     parser.add_argument("--kept", type=Path, help="where compiled programs are kept")
+    parser.add_argument("--elements", nargs="+", choices=DTYPES, default=list(DTYPES))
     options = parser.parse_args()
     joining = world_of(options.backend)
     peers = joining() if joining else None
@@ -389,12 +390,14 @@ def main() -> int:
         folder = Path(world.share([str(options.kept or own)] if world.speaks else [])[0])
         found = [
             each
-            for element in DTYPES
+            for element in options.elements
             for each in differences(world, element, folder, native=native)
         ]
         found = world.share(found)
     if world.speaks:
-        print("\n".join(found) or f"{len(DTYPES)} element types: every collective is right")
+        print(
+            "\n".join(found) or f"{len(options.elements)} element types: every collective is right"
+        )
     if peers:
         peers.close()
     return int(bool(found))

@@ -1,6 +1,7 @@
 """Every collective, element type and target of docs/collectives.md."""
 
 import os
+import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,12 +24,20 @@ from tests.runtime.collective_cases import (
 )
 from tests.runtime.launching import Launch
 from tests.runtime.test_elements import results_of
+from tests.slow import seed_of
 
 PAGE = ROOT / "docs" / "collectives.md"
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def elements(request: pytest.FixtureRequest) -> list[str]:
+    """The element types of this run: half of them, drawn by its seed."""
+    drawn = random.Random(seed_of(request.config)).sample(sorted(DTYPES), len(DTYPES) // 2)
+    return list(DTYPES) if request.config.option.all else drawn
+
+
+@pytest.fixture(scope="module")
+def kept(elements: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """All that the launched programs compile; who runs other tests beside these has it too.
 
     Unoptimized: what is tested moves data, and LLVM takes most of the time.
@@ -38,19 +47,24 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with at_level(0):
         for native in (True, False):
-            compile_all(folder, native=native)
+            compile_all({*elements, *NOT_COPIED}, folder, native=native)
         yield folder
 
 
 @pytest.mark.parametrize("launch", launched("devices", "mpi", "mpi4py", "torch"))
-def test_every_collective_is_right_on_every_element_type(launch: Launch, kept: Path) -> None:
-    cases = ("-m", "tests.runtime.collective_cases", f"--kept={kept}")
+def test_every_collective_is_right_on_element_types(
+    launch: Launch, elements: list[str], kept: Path
+) -> None:
+    cases = ("-m", "tests.runtime.collective_cases", f"--kept={kept}", "--elements", *elements)
     done = run_child(launch.forked(GRID.size, *cases), 600)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.strip() == f"{len(DTYPES)} element types: every collective is right"
+    assert done.stdout.strip() == f"{len(elements)} element types: every collective is right"
 
 
-@pytest.mark.parametrize("element", ["f32", "bf16", "i1", "complex<f32>"])
+NOT_COPIED = ("f32", "bf16", "i1", "complex<f32>")
+
+
+@pytest.mark.parametrize("element", NOT_COPIED)
 def test_what_is_not_copied_is_right_too(
     element: str, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
