@@ -31,7 +31,8 @@ from shard_dialect.ir.mesh.attributes import RESULT
 from shard_dialect.ir.numbered_function import VIEWS
 from shard_dialect.ir.walk import body, operations, walk
 
-_ALLOCATIONS = ("memref.alloc", "memref.alloca", "memref.get_global")
+_GLOBAL = "memref.get_global"
+_ALLOCATIONS = ("memref.alloc", "memref.alloca", _GLOBAL)
 _UNKNOWN, _ARGUMENTS, _OTHERS = -1, -2, -3
 _LARGEST, _STACK = 4096, 65536
 """The most bytes on the stack: of one buffer, and of a function. Threads may have only 512 KiB."""
@@ -147,7 +148,7 @@ class Memory:
         op = owner.operation
         if op.name in VIEWS:
             return self.root(op.operands[0])
-        if op.name == "memref.get_global":
+        if op.name == _GLOBAL:
             name = op.attributes["name"].value
             return self._globals.setdefault(name, self.number(value))
         return self.number(value) if op.name in _ALLOCATIONS else _UNKNOWN
@@ -164,20 +165,24 @@ class Memory:
         return self._carried[carried[0]]
 
     def _are_apart(self, carried: Sequence[ir.Value], loop: ir.Operation) -> bool:
-        """Whether the loop accesses what it carries by no other names, but of its own buffers."""
+        """Whether the loop accesses what it carries by no buffer from outside of it."""
         made = _values_in(loop)
         origins: set[ir.Value | None] = set().union(*map(origins_of, carried))
-        others = {
-            origin
+        accessed = [
+            buffer
             for op in walk(loop)
-            for operand in op.operands
-            if isinstance(operand.type, ir.MemRefType) and operand not in made
-            for origin in origins_of(operand)
-        }
+            for buffer in (*op.operands, *(op.results if op.name == _GLOBAL else ()))
+            if isinstance(buffer.type, ir.MemRefType) and (op.name == _GLOBAL or buffer not in made)
+        ]
+        others: set[ir.Value | None] = set().union(*map(origins_of, accessed))
         if None in origins | others:
             return False
         roots, apart = (
-            {self.root(each) for each in values if each is not None and each not in made}
+            {
+                self.root(each)
+                for each in values
+                if each is not None and (each not in made or each.owner.name == _GLOBAL)
+            }
             for values in (origins, others)
         )
         return not self.is_unknown(roots | apart) and roots.isdisjoint(apart)
