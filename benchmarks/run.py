@@ -125,6 +125,8 @@ def contenders(program: Program, devices: int, peers: Sequence[str]) -> Iterator
         for who in ("jax", "ours", *(each for each in peers if each != "jax")):
             if who == ("torch" if devices > 1 else "dtensor"):
                 continue
+            if PACKAGES.get(who) == "torch" and not program.is_in_torch:
+                continue
             try:
                 found.append(Contender(who, program, devices, Path(folder)))
             except Unable as error:

@@ -47,7 +47,10 @@ def needs(*extras: str) -> pytest.MarkDecorator:
 
 
 def mark(items: Iterable[pytest.Item]) -> None:
-    """Mark as `extra` the tests that some environment skips, for which the default one may be."""
+    """Mark as `extra` the tests that an environment without some extra skips.
+
+    A test that finds that out while it runs calls `skip_without`, which its module imports.
+    """
     for item in items:
         module = getattr(item, "module", None)
         reasons = [each.kwargs.get("reason", "") for each in item.iter_markers("skipif")]

@@ -9,7 +9,7 @@ from itertools import chain
 from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, name_in, names_in, note_at, place_in
-from shard_dialect.ir.mesh.attributes import FORM, PROPAGATED
+from shard_dialect.ir.mesh.attributes import DEVICE, FORM, PROPAGATED
 from shard_dialect.ir.mesh.mesh_dialect import is_reshard, permutes_shards
 from shard_dialect.ir.walk import body, operations
 
@@ -47,6 +47,11 @@ def location_of_argument(handle: ir.Operation, argument: ir.Value) -> ir.Locatio
 def name_of(op: ir.Operation) -> str:
     """The name of an op that declares a symbol."""
     return str(op.attributes["sym_name"].value)
+
+
+def has_programs_of_devices(module: ir.Operation) -> bool:
+    """Whether a function of the module is the program of one device of several."""
+    return any(DEVICE in function.attributes for function in functions_of(module))
 
 
 def functions_of(module: ir.Operation, *forms: str) -> list[ir.Operation]:

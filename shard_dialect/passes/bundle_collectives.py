@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
-from shard_dialect.collectives import AllToAll, Permute
+from shard_dialect.collectives import AllToAll, LocalStep, Permute
 from shard_dialect.collectives.step import NOBODY, flat_index
 from shard_dialect.ir.bindings import ir, spelled
 from shard_dialect.ir.building import build
@@ -438,19 +438,27 @@ def _of_rows(op: ir.Operation, rows: ir.Value) -> ir.Value:
     return build.unflatten(build.flat(rows), list(op.results[0].type.shape))
 
 
-def _join_permutations(second: ir.Operation, shardings: Shardings) -> None:
-    """Make one permutation of this one and the one that makes its operand, for it alone."""
+def _in_a_row(second: ir.Operation) -> tuple[ir.Operation, str, LocalStep, LocalStep] | None:
+    """The like collective that makes the operand of this one alone, the grid, and both steps."""
     between = second.operands[0]
-    if isinstance(between.owner, ir.Block) or between.owner.name != _PERMUTE:
-        return
+    if isinstance(between.owner, ir.Block) or between.owner.name != second.name:
+        return None
     first = between.owner.operation
+    if first.block != second.block or len(list(between.uses)) != 1:
+        return None
     reads = [read_local(op.name, op.attributes) for op in (first, second)]
     (grid, a), (other, b) = (read for read in reads if read is not None)
+    return (first, grid, a, b) if grid == other else None
+
+
+def _join_permutations(second: ir.Operation, shardings: Shardings) -> None:
+    """Make one permutation of this one and the one that makes its operand, for it alone."""
+    pair = _in_a_row(second)
+    if pair is None:
+        return
+    first, grid, a, b = pair
     assert isinstance(a, Permute), "a permutation"
     assert isinstance(b, Permute), "a permutation"
-    is_alone = len(list(between.uses)) == 1 and first.block == second.block
-    if grid != other or not is_alone:
-        return
     axes = (*a.axes, *(each for each in b.axes if each not in a.axes))
     sizes = shardings.grid(grid).sizes_along(axes)
     sent: list[int] = []
@@ -484,18 +492,15 @@ def _sent_to(
 
 def _join_exchanges(second: ir.Operation, shardings: Shardings) -> None:
     """Make one exchange of this one and the one that makes its operand, which nothing else uses."""
-    between = second.operands[0]
-    if isinstance(between.owner, ir.Block) or between.owner.name != _EXCHANGE:
+    pair = _in_a_row(second)
+    if pair is None:
         return
-    first = between.owner.operation
-    reads = [read_local(op.name, op.attributes) for op in (first, second)]
-    (grid, a), (other, b) = (read for read in reads if read is not None)
+    first, grid, a, b = pair
     assert isinstance(a, AllToAll), "an all-to-all"
     assert isinstance(b, AllToAll), "an all-to-all"
     value, result = first.operands[0], second.results[0]
-    is_alone = len(list(between.uses)) == 1 and first.block == second.block
     moves = a.source_dim != a.target_dim and b.source_dim != b.target_dim
-    if grid != other or {*a.axes} & {*b.axes} or not (is_alone and moves):
+    if {*a.axes} & {*b.axes} or not moves:
         return
     if b.target_dim == a.source_dim or not value.type.has_static_shape:
         return  # the second would cut what the first has joined

@@ -146,8 +146,7 @@ def _bytes(type_: ir.MemRefType) -> int:
 
 def _on_stack(type_: ir.MemRefType, function: ir.Operation) -> ir.Value:
     with ir.InsertionPoint.at_block_begin(body(function)), function.location:
-        segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0])}
-        return build.create("memref.alloca", [type_], [], segments).results[0]
+        return build.allocate(type_, on_stack=True).results[0]
 
 
 def _allocate_inside(

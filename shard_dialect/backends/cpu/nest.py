@@ -167,14 +167,14 @@ class Memory:
     def _are_apart(self, carried: Sequence[ir.Value], loop: ir.Operation) -> bool:
         """Whether the loop accesses what it carries by no buffer from outside of it."""
         made = _values_in(loop)
-        origins: set[ir.Value | None] = set().union(*map(origins_of, carried))
+        origins: set[ir.Value | None] = set().union(*map(_origins_of, carried))
         accessed = [
             buffer
             for op in walk(loop)
             for buffer in (*op.operands, *(op.results if op.name == _GLOBAL else ()))
             if isinstance(buffer.type, ir.MemRefType) and (op.name == _GLOBAL or buffer not in made)
         ]
-        others: set[ir.Value | None] = set().union(*map(origins_of, accessed))
+        others: set[ir.Value | None] = set().union(*map(_origins_of, accessed))
         if None in origins | others:
             return False
         roots, apart = (
@@ -196,7 +196,7 @@ def _values_in(op: ir.Operation) -> set[ir.Value]:
     return arguments | {result for each in ops for result in each.results}
 
 
-def origins_of(buffer: ir.Value) -> set[ir.Value | None]:
+def _origins_of(buffer: ir.Value) -> set[ir.Value | None]:
     """The allocations and arguments in whose memory a buffer may be; `None` for what is unknown."""
     found: set[ir.Value | None] = set()
     seen: set[ir.Value] = set()

@@ -90,16 +90,12 @@ class Facts:
     """The names of all ops."""
     forms: frozenset[str]
     """The forms of the functions that have a body."""
-    attributes: frozenset[str]
-    """The names of these functions' attributes."""
 
 
 def facts_of(module: ir.Operation) -> Facts:
     """Read the facts, in one walk."""
     ops = frozenset(op.name for op in walk(module))
-    functions = functions_of(module)
-    attributes = {str(name) for function in functions for name in function.attributes}
-    return Facts(ops, frozenset(map(form_of, functions)), frozenset(attributes))
+    return Facts(ops, frozenset(map(form_of, functions_of(module))))
 
 
 @dataclass(frozen=True)
@@ -110,8 +106,6 @@ class Needs:
     """Names of ops, or of dialects as in `cf.`, of which the module must have one."""
     forms: tuple[str, ...] = ()
     """The forms of which a function must be in one."""
-    attribute: str = ""
-    """The name of an attribute that a function must have."""
     grids: int = 0
     """How many grids the module must declare. Raises a located `ShardError` where one is named that
     is not declared."""
@@ -126,11 +120,9 @@ class Needs:
             return False
         if self.fact is not None and not known(module, self.fact):
             return False
-        if not (self.ops or self.forms or self.attribute):
+        if not self.ops and not self.forms:
             return True
         facts = known(module, facts_of)
-        if self.attribute and self.attribute not in facts.attributes:
-            return False
         if self.forms and facts.forms.isdisjoint(self.forms):
             return False
         return not self.ops or any(map(self._is_needed, facts.ops))
@@ -232,14 +224,13 @@ def needs(
     *,
     ops: tuple[str, ...] = (),
     forms: tuple[str, ...] = (),
-    attribute: str = "",
     grids: int = 0,
     fact: Callable[[ir.Operation], bool] | None = None,
 ) -> Callable[[Decorated], Decorated]:
     """State the requirements of a pass, a class or a function, without which it is skipped."""
 
     def decorate(decorated: Decorated) -> Decorated:
-        decorated.needs = Needs(ops, forms, attribute, grids, fact)  # type: ignore[union-attr]  # of a function, too
+        decorated.needs = Needs(ops, forms, grids, fact)  # type: ignore[union-attr]  # of a function, too
         return decorated
 
     return decorate

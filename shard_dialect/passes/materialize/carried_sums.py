@@ -26,16 +26,18 @@ from functools import cached_property
 from typing import TypeVar
 
 from shard_dialect.ir.function import is_private
+from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import LOOPS, Flow, Op, flows_between, flows_through
 from shard_dialect.model import Axis, Grid, Sharding, ShardingRule
 from shard_dialect.model.grid import full_axis
 from shard_dialect.ops.op_table import OpKinds, carries
+from shard_dialect.passes.materialize.resharded_values import plan_of
 from shard_dialect.passes.materialize.target_shardings import (
     TargetShardings,
     turns_of,
     without_axes,
 )
-from shard_dialect.planner import Prices, plan_between
+from shard_dialect.planner import Prices
 
 Node = tuple[str, int]
 """A value: the name of its function, and its number there."""
@@ -176,9 +178,14 @@ class Program:
                     made.update(axes)
         return frozenset(made)
 
+    @property
+    def shardings(self) -> Shardings:
+        """Those of the module."""
+        return next(iter(self.targets.values())).stages.shardings
+
     def grid(self, sharding: Sharding) -> Grid:
         """The grid of a sharding."""
-        return next(iter(self.targets.values())).stages.shardings.grid(sharding.grid)
+        return self.shardings.grid(sharding.grid)
 
     def runs(self, node: Node) -> int:
         """How often a value is made, in one run of the functions that are public."""
@@ -221,8 +228,7 @@ class Program:
         kind = self.targets[node[0]].function.values[node[1]].kind
         if kind.shape is None:
             return 0
-        grids = self.grid(source), self.grid(target)
-        return plan_between(source, target, kind.shape, kind.itemsize, *grids, self.prices).cost
+        return plan_of(kind, source, target, self.shardings, self.prices).cost
 
     def changed(
         self, targets: TargetShardings, change: Callable[[Node, Sharding], Sharding]

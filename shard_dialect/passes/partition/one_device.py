@@ -33,6 +33,7 @@ from shard_dialect.ir.function import (
     drop_from_boundary,
     form_of,
     functions_of,
+    has_programs_of_devices,
     name_of,
     set_form,
 )
@@ -115,7 +116,7 @@ def collectives_kept(module: ir.Operation) -> Iterator[None]:
 _KEPT = "mesh_kept_"
 
 
-@needs(attribute=DEVICE)
+@needs(fact=has_programs_of_devices)
 def keep_collectives(module: ir.Operation) -> Outcome:
     """Keep the collectives in programs of one device alive, by calls that use them.
 
@@ -137,7 +138,7 @@ def keep_collectives(module: ir.Operation) -> Outcome:
     return None if declared else UNCHANGED
 
 
-@needs(attribute=DEVICE)
+@needs(fact=has_programs_of_devices)
 def release_collectives(module: ir.Operation) -> Outcome:
     """Erase the calls that kept collectives alive."""
     found = operations(body(module))

@@ -67,13 +67,16 @@ def gather(op: ir.Operation) -> Sequence[ir.Value]:
     dims, lengths = Numbers.of_gather(op), list(op.attributes["slice_sizes"])
     identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(type_.rank))
 
+    def read(position: Sequence[Number]) -> ir.Value:
+        return loop_code.element(indices, position)
+
     def look(_: ir.Value) -> ir.Value:
         position = [_round(dim) for dim in range(type_.rank)]
-        starts = _starts(dims, type_.shape, indices.type, _read_tensor(indices), position)
+        starts = _starts(dims, type_.shape, indices.type, read, position)
         for dim in dims.indexed:
             last = operand.type.shape[dim] - lengths[dim]
             starts[dim] = loop_code.joined("minsi", loop_code.joined("maxsi", starts[dim], 0), last)
-        return _read_tensor(operand)(_in_slice(dims, starts, position, operand.type.rank))
+        return loop_code.element(operand, _in_slice(dims, starts, position, operand.type.rank))
 
     into = build.empty(type_).results[0]
     return list(generic([], into, [identity], ["parallel"] * type_.rank, look).results)
@@ -82,16 +85,6 @@ def gather(op: ir.Operation) -> Sequence[ir.Value]:
 def _round(dim: int) -> ir.Value:
     number = {"dim": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)}
     return build.create("linalg.index", [ir.IndexType.get()], [], number).results[0]
-
-
-def _read_tensor(tensor: ir.Value) -> Callable[[Sequence[Number]], ir.Value]:
-    element = tensor.type.element_type
-
-    def read(position: Sequence[Number]) -> ir.Value:
-        operands = [tensor, *map(loop_code.index, position)]
-        return build.create("tensor.extract", [element], operands).results[0]
-
-    return read
 
 
 def scatter(op: ir.Operation) -> Sequence[ir.Value]:

@@ -124,6 +124,12 @@ def load(source: ir.Value, indices: Sequence[Number]) -> ir.Value:
     return build.create("memref.load", [source.type.element_type], operands).results[0]
 
 
+def element(tensor: ir.Value, indices: Sequence[Number]) -> ir.Value:
+    """The element of a tensor at these indices."""
+    operands = [tensor, *map(index, indices)]
+    return build.create("tensor.extract", [tensor.type.element_type], operands).results[0]
+
+
 def store(value: ir.Value, into: ir.Value, indices: Sequence[Number]) -> None:
     """Store an element at these indices."""
     build.create("memref.store", [], [value, into, *map(index, indices)])

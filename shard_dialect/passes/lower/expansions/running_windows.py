@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
 from shard_dialect.model import Reduction
-from shard_dialect.ops.stablehlo.attribute_reading import integers
-from shard_dialect.ops.stablehlo.reduction_rules import combiner
+from shard_dialect.ops.stablehlo.reduction_rules import combiner, windows_over
+from shard_dialect.ops.window_shards import WindowDimension
 from shard_dialect.passes.lower.expansions import loop_code
 from shard_dialect.passes.lower.expansions.loop_code import Values
 from shard_dialect.passes.lower.expansions.upstream_workarounds import without_elements
@@ -50,21 +50,18 @@ class _Running:
         if reduction is None or not reductions.is_identity(reduction, op.operands[1]):
             return None
         shape = list(op.operands[0].type.shape)
-        ones = [1] * len(shape)
-        sizes = integers(op, "window_dimensions", ones)
-        padding = integers(op, "padding", [0] * 2 * len(shape))
-        padded = [number for number, each in enumerate(padding) if each]
-        if len(padded) != 1 or any(
-            integers(op, name, ones) != ones
-            for name in ("window_strides", "base_dilations", "window_dilations")
-        ):
+        along = [(dim, each) for dim, each in enumerate(windows_over(op)) if not each.are_elements]
+        if len(along) != 1:
             return None
-        dim, is_to_last = divmod(padded[0], 2)
+        ((dim, windows),) = along
         size = shape[dim]
-        runs = [size if each == dim else 1 for each in range(len(shape))]
-        if sizes != runs or padding[padded[0]] != size - 1 or size <= _SHORT:
+        reaching = (
+            WindowDimension(size, stride=1, dilation=1, base=1, low=size - 1, high=0),
+            WindowDimension(size, stride=1, dilation=1, base=1, low=0, high=size - 1),
+        )
+        if size <= _SHORT or windows not in reaching:
             return None
-        return cls(reduction, dim, bool(is_to_last))
+        return cls(reduction, dim, windows == reaching[1])
 
     def reduced(self, op: ir.Operation) -> ir.Value:
         """The result: for each element before `dim`, one pass over the elements along it."""
@@ -74,7 +71,7 @@ class _Running:
         wide = element
         if self.reduction in ("sum", "product"):
             wide = wide_enough({str(element)}, size) or element
-        start = _cast("arith.extf", _element(init, []), wide)
+        start = _cast("arith.extf", loop_code.element(init, []), wide)
 
         def along(outer: Values, made: Values) -> Values:
             so_far = build.create(
@@ -87,8 +84,8 @@ class _Running:
                 def combine(inner: Values, now: Values) -> Values:
                     so_far, made = now
                     where = [*outer, at, *inner]
-                    new = _cast("arith.extf", _element(operand, where), wide)
-                    pair = [_element(so_far, inner), new]
+                    new = _cast("arith.extf", loop_code.element(operand, where), wide)
+                    pair = [loop_code.element(so_far, inner), new]
                     if wide == element:
                         (joined,) = loop_code.applied(op, 0, pair)
                     else:
@@ -102,11 +99,6 @@ class _Running:
 
         into = build.empty(operand.type).results[0]
         return loop_code.nest(before, along, [into])[0]
-
-
-def _element(tensor: ir.Value, at: Values) -> ir.Value:
-    element = tensor.type.element_type
-    return build.create("tensor.extract", [element], [tensor, *at]).results[0]
 
 
 def _put(element: ir.Value, tensor: ir.Value, at: Values) -> ir.Value:

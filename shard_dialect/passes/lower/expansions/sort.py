@@ -35,9 +35,8 @@ def sort(op: ir.Operation) -> Sequence[ir.Value]:
     dim = sorted_dim(op)
     if shape[dim] < 2 or 0 in shape:
         return operands
-    first = _first_read(op, dim)
-    is_few = first is not None and 0 < first <= _FEW and _MANY * first <= shape[dim]
-    kept = first if is_few and first is not None else shape[dim]
+    kept = _kept(op, dim, shape[dim])
+    is_few = kept < shape[dim]
     made = [kept if each == dim else size for each, size in enumerate(shape)]
     sources = list(map(build.buffer_of, operands))
     results = [loop_code.allocated(build.resized(each.type, made)) for each in operands]
@@ -74,20 +73,20 @@ _FEW, _MANY = 64, 4
 Each that is inserted is compared with all of them."""
 
 
-def _first_read(op: ir.Operation, dim: int) -> int | None:
-    """How many elements along `dim` are read, if only slices of the first ones are."""
+def _kept(op: ir.Operation, dim: int, size: int) -> int:
+    """How many of `size` elements along `dim` are kept: all, unless slices read only the first."""
     first = 0
     for use in (use for result in op.results for use in result.uses):
         reader = use.owner.operation
         if reader.name != "tensor.extract_slice":
-            return None
-        offset, size, stride = (
+            return size
+        offset, read, stride = (
             reader.attributes[f"static_{name}"][dim] for name in ("offsets", "sizes", "strides")
         )
-        if offset or stride != 1 or size < 0:
-            return None
-        first = max(first, size)
-    return first
+        if offset or stride != 1 or read < 0:
+            return size
+        first = max(first, read)
+    return first if 0 < first <= _FEW and _MANY * first <= size else size
 
 
 def _buffers(operands: Sequence[ir.Value], size: int, *more: int) -> Values:

@@ -116,9 +116,8 @@ class Mpi:
 
     def status(self) -> ir.Value:
         """The address of memory for an `MPI_Status`, which nothing reads."""
-        segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0])}
         type_ = ir.MemRefType.get([_STATUS], bits(64))
-        return address(build.create("memref.alloca", [type_], [], segments).results[0])
+        return address(build.allocate(type_, on_stack=True).results[0])
 
     def write_bind(self) -> None:
         """Define the function that receives the requested handles."""
