@@ -17,11 +17,12 @@ copied but slices: a shard may be the cache of all that a model has read.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.model import ShardingRule
+from shard_dialect.model.sharding import Shape
 from shard_dialect.ops.factors import Factors, Query
 from shard_dialect.ops.op_record import OpRecord
 from shard_dialect.ops.padding import identities
@@ -62,87 +63,88 @@ def dynamic_update_slice(query: Query) -> ShardingRule | None:
 def partition_dynamic_slice(partitioned: PartitionedOp) -> None:
     """Set local sizes; where a dimension is split, move what is read to its place."""
     op, shape = partitioned.op, partitioned.result.shape
-    op.attributes["slice_sizes"] = ir.DenseI64ArrayAttr.get(list(shape))
-    moves = _read_near(partitioned, partitioned.result, first=1)
+    near, moves = _read_near(partitioned, partitioned.result, first=1)
+    op.attributes["slice_sizes"] = hlo.i64s(near)
     if not moves:
         return
     read = op.results[0]
+    uses = [(use.owner, use.operand_number) for use in read.uses]
+    read.set_type(hlo.tensor(near, read.type.element_type))
     with ir.InsertionPoint.after(op), op.location:
-        zero = hlo.additive_identity(hlo.tensor((), read.type.element_type))
-        room = _with_room(read, moves, zero)
-        moved = _moved(room, moves, shape)
-    read.replace_all_uses_except(moved, room.owner.operation)
+        moved = _moved(read, moves, shape)
+    for user, number in uses:
+        user.operands[number] = moved
 
 
 def partition_dynamic_update_slice(partitioned: PartitionedOp) -> None:
     """Where a dimension is split, move the update, and keep what it does not reach."""
-    op, shape = partitioned.op, partitioned.operand(1).shape
-    moves = _read_near(partitioned, partitioned.operand(1), first=2)
+    op, sizes = partitioned.op, partitioned.operand(1).shape
+    near, moves = _read_near(partitioned, partitioned.operand(1), first=2)
     if not moves:
         return
     with ir.InsertionPoint(op), op.location:
+        new, starts = op.operands[1], list(op.operands)[2:]
         back = {dim: hlo.elementwise("negate", move) for dim, move in moves.items()}
-        element, boolean = op.operands[0].type.element_type, hlo.integer(1)
-        zero = hlo.additive_identity(hlo.tensor((), element))
-        everywhere = hlo.number(1, hlo.tensor(shape, boolean))
-        nowhere = hlo.number(0, hlo.tensor((), boolean))
-        new, is_new = (
-            _moved(_with_room(value, moves, outside), back, shape)
-            for value, outside in ((op.operands[1], zero), (everywhere, nowhere))
-        )
-        old = hlo.dynamic_slice(op.operands[0], list(op.operands)[2:], shape)
-        op.operands[1] = hlo.select(is_new, new, old)
-    result, local = op.results[0], partitioned.result.shape
-    if result.type.shape == op.operands[0].type.shape:
-        return
-    result.set_type(op.operands[0].type)  # the slice is larger than the shard
-    with ir.InsertionPoint.after(op), op.location:
-        none = [0] * len(local)
-        cut = hlo.slice_(result, none, local, [1] * len(local))
-    result.replace_all_uses_except(cut, cut.owner.operation)
+        is_new = _inside(near, back, sizes)
+        if near != sizes:  # of a larger update, first the part that is nearest to its place
+            zero, begins = hlo.index(0), {d: _clamped(back[d], sizes[d] - near[d]) for d in back}
+            new = hlo.dynamic_slice(new, [begins.get(d, zero) for d in range(len(near))], near)
+            back = {d: hlo.elementwise("subtract", each, begins[d]) for d, each in back.items()}
+        old = hlo.dynamic_slice(op.operands[0], starts, near)
+        op.operands[1] = hlo.select(is_new, _moved(new, back, near), old)
 
 
-def _read_near(partitioned: PartitionedOp, slices: Shard, first: int) -> dict[int, ir.Value]:
+def _read_near(
+    partitioned: PartitionedOp, slices: Shard, first: int
+) -> tuple[Shape, dict[int, ir.Value]]:
     """Let the op read or write the slice in the shard that is nearest to the one asked for.
 
-    The operands from `first` on are the offsets. Returns how far from it the one asked for begins,
-    by dimension that is split and sliced; at most the slice's size, where they have nothing in
-    common. A shard that is smaller than the slice is padded to its size.
+    The operands from `first` on are the offsets. Returns the sizes of the nearest slice, at most
+    those of the shard, and how far from its beginning the one asked for begins, by dimension that
+    is split and sliced.
     """
     op, shard, moves = partitioned.op, partitioned.operand(0), dict[int, ir.Value]()
     sizes = list(enumerate(slices.global_shape))
     split = [dim for dim, size in sizes if shard.is_split(dim) and size != shard.global_shape[dim]]
+    near = list(slices.shape)
+    for dim in split:
+        near[dim] = min(near[dim], shard.shape[dim])
     if not split:
-        return {}
+        return tuple(near), moves
     with ir.InsertionPoint(op), op.location:
-        more = [max(0, size - shard.shape[dim]) if dim in split else 0 for dim, size in sizes]
-        if any(more):
-            none = [0] * len(sizes)
-            zero = hlo.additive_identity(hlo.tensor((), op.operands[0].type.element_type))
-            op.operands[0] = hlo.pad(op.operands[0], zero, none, more, none)
         for dim, size in sizes:
             begin = _clamped(op.operands[first + dim], shard.global_shape[dim] - size)
             if dim in split:
                 here = hlo.elementwise("subtract", begin, hlo.reshape(shard.begin(dim), []))
-                begin = _clamped(here, shard.shape[dim] + more[dim] - size)
-                low, high = (hlo.number(each, here.type) for each in (-size, size))
-                moves[dim] = hlo.clamp(low, hlo.elementwise("subtract", here, begin), high)
+                begin = _clamped(here, shard.shape[dim] - near[dim])
+                moves[dim] = hlo.elementwise("subtract", here, begin)
             op.operands[first + dim] = begin
-    return moves
+    return tuple(near), moves
 
 
-def _with_room(value: ir.Value, dims: Collection[int], outside: ir.Value) -> ir.Value:
-    """A slice with as much again on both sides of these dimensions."""
-    rooms = [size if dim in dims else 0 for dim, size in enumerate(value.type.shape)]
-    return hlo.pad(value, outside, rooms, rooms, [0] * len(rooms))
+def _moved(value: ir.Value, moves: Mapping[int, ir.Value], shape: Shape) -> ir.Value:
+    """What is of these sizes in `value` from so many elements behind its beginning on.
 
-
-def _moved(room: ir.Value, moves: Mapping[int, ir.Value], shape: Sequence[int]) -> ir.Value:
-    """The slice in a room, from so many elements after its own beginning on."""
-    starts = [hlo.index(0)] * len(shape)
+    Around `value`, which none of it may reach, are zeros. One dimension after the other, since room
+    for all at once would be larger than `value` by a power of three.
+    """
+    zero = hlo.additive_identity(hlo.tensor((), value.type.element_type))
     for dim, move in moves.items():
-        starts[dim] = hlo.elementwise("add", move, hlo.number(shape[dim], move.type))
-    return hlo.dynamic_slice(room, starts, shape)
+        room = [shape[dim] if each == dim else 0 for each in range(len(shape))]
+        value = hlo.pad(value, zero, room, room, [0] * len(shape))
+        start = hlo.elementwise("add", move, hlo.number(shape[dim], move.type))
+        value = hlo.slice_at(value, dim, start, shape[dim])
+    return value
+
+
+def _inside(shape: Shape, moves: Mapping[int, ir.Value], sizes: Shape) -> ir.Value:
+    """Whether what is moved to each position of `shape` is an element of a tensor of `sizes`."""
+    inside = hlo.number(1, hlo.tensor(shape, hlo.integer(1)))
+    for dim, move in moves.items():
+        at = hlo.elementwise("add", hlo.iota(shape, dim), hlo.broadcast(move, shape))
+        first, last = (hlo.number(each, at.type) for each in (0, sizes[dim] - 1))
+        inside = hlo.elementwise("and", inside, hlo.compare("EQ", at, hlo.clamp(first, at, last)))
+    return inside
 
 
 def _clamped(begin: ir.Value, last: int) -> ir.Value:
