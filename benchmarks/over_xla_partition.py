@@ -63,6 +63,14 @@ class _Shards:
 
 
 def _by_xla(path: Path) -> tuple[list[Callable[[], Any]], int]:
+    import jax
+
+    functions, arguments, devices = by_xla(path)
+    return [lambda f=f: jax.block_until_ready(f(*arguments)) for f in functions], devices
+
+
+def by_xla(path: Path) -> tuple[list[Any], list[Any], int]:
+    """Our partition and XLA's, both compiled by XLA, with arguments for them; how many devices."""
     os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=16")
     import jax
 
@@ -87,7 +95,7 @@ def _by_xla(path: Path) -> tuple[list[Callable[[], Any]], int]:
         .compile()
         for function in (lambda *given: tuple(ours(given)), theirs)
     ]
-    return [lambda f=f: jax.block_until_ready(f(*arguments)) for f in functions], program.devices
+    return functions, arguments, program.devices
 
 
 def inputs(program: Program) -> list[Any]:

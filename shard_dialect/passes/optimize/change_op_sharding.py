@@ -462,7 +462,7 @@ class OpShardingFinder:
         operand_values = [value for value in op.operands if value is not None]
         # Also for a known answer: a rewrite that fails is tried again only after a value that it
         # looked at has changed.
-        self.graph.looked_at.update(operand_values, op.results)
+        self.graph.looked_at |= dict.fromkeys((*operand_values, *op.results))
         # The graph interns shardings, so that their ids tell them apart; hashing them takes longer.
         operands = tuple([id(value.sharding) for value in operand_values])
         results = tuple([id(value.sharding) for value in op.results])

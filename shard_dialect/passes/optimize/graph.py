@@ -162,6 +162,18 @@ def use_operands(op: GraphOp) -> None:
             value.uses[op] = value.uses.get(op, 0) + 1
 
 
+@dataclass(eq=False, slots=True)
+class Failures:
+    """How a rewrite has failed, after what it has seen so far: a tree (`optimize.failures`)."""
+
+    looks_at: int | None = None
+    """The number of the value that it looks at next; `None` if it has not gone on from here."""
+    then: dict[Hashable, Failures] = field(default_factory=dict)
+    """By the description of that value."""
+    orders: set[tuple[int, ...]] = field(default_factory=set)
+    """The orders of the ops in which it has failed, and has looked at nothing more."""
+
+
 _DROPPABLE = (*COLLECTIVES, "arith.constant", "tensor.empty", "linalg.fill")
 
 
@@ -175,10 +187,12 @@ class FunctionGraph:
         """The values whose sharding has changed."""
         self.ops_with_new_operands: dict[GraphOp, None] = {}
         self.dropped: list[GraphOp] = []
-        self.looked_at: set[GraphValue] = set()
-        """The values whose sharding or users the present rewrite has read."""
+        self.looked_at: dict[GraphValue, None] = {}
+        """The values whose sharding or users the present rewrite has read, in this order."""
         self.failed: dict[tuple[Hashable, GraphOp], tuple[int, tuple[GraphValue, ...]]] = {}
         """By rewrite and reshard: when it last failed there, and the values that it looked at."""
+        self.failures: dict[Hashable, Failures] = {}
+        """By rewrite and what kind of reshard it is."""
         self._clock = count(1)
         self._shardings: dict[Sharding, Sharding] = {}
         self.plans: dict[tuple[Kind, Sharding, Sharding], Plan] = {}
@@ -190,6 +204,8 @@ class FunctionGraph:
         self._op_kinds = OpKinds()
         self._collectives: dict[tuple[object, ...], Collective] = {}
         self._attributes: dict[tuple[Step, Sharding], tuple[str, Attributes]] = {}
+        self._attributes_of: dict[Attributes, Attributes] = {}
+        """Those of collectives; equal ones are one object."""
         self._kinds: dict[ir.Type, tuple[Kind, Sharding | None]] = {}
         self._values = [self._read_value(each.handle) for each in function.values]
         self.blocks = [self._read_block(block) for block in function.blocks]
@@ -247,7 +263,8 @@ class FunctionGraph:
         op = GraphOp(name, block, handle, handle, list(operands), operands_read=tuple(operands))
         if name in COLLECTIVES and block is not None:
             op.is_collective = True
-            op.attributes = tuple(handle.attributes.items())
+            attributes = tuple(handle.attributes.items())
+            op.attributes = self._attributes_of.setdefault(attributes, attributes)
         use_operands(op)
         return op
 
@@ -278,17 +295,17 @@ class FunctionGraph:
 
     def users(self, value: GraphValue) -> list[GraphOp]:
         """The ops that use `value`, without the reshards that are already replaced."""
-        self.looked_at.add(value)
+        self.looked_at[value] = None
         return [op for op in value.uses if not op.is_collective or op.results[0].uses]
 
     def is_only_for(self, value: GraphValue, op: GraphOp) -> bool:
         """Whether `op`, which uses `value`, is its only user."""
-        self.looked_at.add(value)
+        self.looked_at[value] = None
         return len(value.uses) == 1 or all(user is op or user.is_unused for user in value.uses)
 
     def sharding_on(self, grid: str, value: GraphValue) -> Sharding:
         """The sharding of a tensor; one without is replicated on `grid`."""
-        self.looked_at.add(value)
+        self.looked_at[value] = None
         if value.sharding is not None:
             return value.sharding
         assert value.kind.shape is not None, "only tensors of static shape are resharded"
@@ -370,8 +387,10 @@ class FunctionGraph:
                 now = step.after(now)
                 continue
             if (step, now) not in self._attributes:
-                name, attributes = step_attributes(step, now)
-                self._attributes[step, now] = name, tuple(sorted(attributes.items()))
+                name, given = step_attributes(step, now)
+                attributes = tuple(sorted(given.items()))
+                same = self._attributes_of.setdefault(attributes, attributes)
+                self._attributes[step, now] = name, same
             name, by_name = self._attributes[step, now]
             target = self.interned(step.after(now))
             op = self._create(name, [value], value.kind, target, at)

@@ -39,6 +39,7 @@ from shard_dialect.passes.optimize.change_op_sharding import (
     OpShardingFinder,
     Resharder,
 )
+from shard_dialect.passes.optimize.failures import has_failed, note_failure
 from shard_dialect.passes.optimize.graph import (
     FunctionGraph,
     GraphOp,
@@ -380,16 +381,14 @@ class CollectivePass(Pass):
         return ever
 
     def _try(self, reshard: GraphOp, graph: FunctionGraph) -> bool:
-        """Try the rewrite, unless nothing has changed since it was last tried in vain."""
+        """Try the rewrite, unless it was tried in vain on the same."""
         # Without this, each round would try every reshard of the function again.
-        since, looked_at = graph.failed.get((self, reshard), (0, ()))
-        if since and all(value.changed_at < since for value in looked_at):
+        if has_failed(self, reshard, graph):
             return False
-        graph.looked_at = {reshard.results[0], *filter(None, reshard.operands)}
-        now = graph.now()
+        graph.looked_at = dict.fromkeys(filter(None, (*reshard.results, *reshard.operands)))
         if self.improve_at(reshard, graph):
             return True
-        graph.failed[self, reshard] = now, tuple(graph.looked_at)
+        note_failure(self, reshard, graph)
         return False
 
     @abstractmethod

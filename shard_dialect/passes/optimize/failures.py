@@ -1,0 +1,130 @@
+"""Where rewrites have failed, so that none is tried again where all that it looks at is the same.
+
+The layers of a model are alike: a rewrite that does not help at a reshard of one layer does not
+help at that of another. A rewrite decides by the values that it looks at (`FunctionGraph`): by the
+type and the sharding of each, the op that makes it, the ops that use it, and their order.
+
+    %2 = "mesh.all_gather"(%1)      looks at %1 and %2, then at %4
+    %4 = stablehlo.tanh %2
+
+So a failure is the list of these values as descriptions, in which ops and other values are numbers
+in the order in which they are come across. The failures of a rewrite are a tree, since what it
+looks at next depends on what it has seen. To go down the tree at another reshard takes a tenth of
+the time of trying the rewrite there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+
+from shard_dialect.passes.optimize.graph import (
+    Failures,
+    FunctionGraph,
+    GraphBlock,
+    GraphOp,
+    GraphValue,
+)
+
+_FEW = 3
+"""Rewrites that look at no more values than these take less time than to describe them."""
+
+
+def has_failed(rewrite: Hashable, reshard: GraphOp, graph: FunctionGraph) -> bool:
+    """Whether the rewrite has failed at `reshard`, or where all it reads was as it is there."""
+    since, looked_at = graph.failed.get((rewrite, reshard), (0, ()))
+    if since and all(value.changed_at < since for value in looked_at):
+        return True
+    found = _found(rewrite, reshard, graph)
+    if found is not None:
+        graph.failed[rewrite, reshard] = graph.now(), tuple(found)
+    return found is not None
+
+
+def _found(rewrite: Hashable, reshard: GraphOp, graph: FunctionGraph) -> list[GraphValue] | None:
+    """The values that the rewrite would look at before it fails; `None` if it may succeed."""
+    node = graph.failures.get(_key(rewrite, reshard))
+    near, looked_at = _Neighbourhood(graph, reshard), list[GraphValue]()
+    while node is not None:
+        if node.orders and near.order() in node.orders:
+            return looked_at
+        if node.looks_at is None:
+            break
+        looked_at.append(near.values[node.looks_at])
+        node = node.then.get(near.description(looked_at[-1]))
+    return None
+
+
+def note_failure(rewrite: Hashable, reshard: GraphOp, graph: FunctionGraph) -> None:
+    """Note that the rewrite has failed at `reshard`, by what the graph says was looked at."""
+    graph.failed[rewrite, reshard] = graph.now(), tuple(graph.looked_at)
+    if len(graph.looked_at) <= _FEW:
+        return
+    near = _Neighbourhood(graph, reshard)
+    node = graph.failures.setdefault(_key(rewrite, reshard), Failures())
+    for value in graph.looked_at:
+        number = near.numbers.get(value)
+        if node.looks_at is None:
+            node.looks_at = number
+        if number is None or node.looks_at != number:
+            return  # ops in another order: what follows is not told by descriptions
+        node = node.then.setdefault(near.description(value), Failures())
+    node.orders.add(near.order())
+
+
+def _key(rewrite: Hashable, reshard: GraphOp) -> Hashable:
+    return rewrite, reshard.name, id(reshard.attributes)
+
+
+class _Neighbourhood:
+    """What is around a reshard, with a number for each value, op and block that is come across."""
+
+    def __init__(self, graph: FunctionGraph, reshard: GraphOp) -> None:
+        self.graph = graph
+        self.values: list[GraphValue] = []
+        self.numbers: dict[GraphValue, int] = {}
+        self._ops: dict[GraphOp, int] = {}
+        self._blocks: dict[int, int] = {}
+        self._op(reshard)
+
+    def description(self, value: GraphValue) -> Hashable:
+        """All that a rewrite may read of `value`, with numbers for what was come across before."""
+        owner = None if value.owner is None else self._op(value.owner)
+        users = tuple([(self._op(user), count) for user, count in value.uses.items()])
+        return id(value.sharding), owner, users
+
+    def order(self) -> tuple[int, ...]:
+        """The numbers of the ops as they follow each other."""
+        places = [(self._block(op.block), op.position) for op in self._ops]
+        return tuple(sorted(range(len(places)), key=places.__getitem__))
+
+    def _op(self, op: GraphOp) -> Hashable:
+        """The number of an op, or where it is come across for the first time what it is."""
+        if op in self._ops:
+            return self._ops[op]
+        self._ops[op] = len(self._ops)
+        block = self._block(op.block)
+        if op.is_collective:
+            is_used = bool(op.results[0].uses)
+            said: tuple[Hashable, ...] = (op.name, block, id(op.attributes), is_used)
+        else:
+            is_known = op.block is not None and op.handle is not None
+            kind = self.graph.kind_of(op) if is_known else None
+            # What a tensor is filled with is in the IR, and not in the op's kind.
+            filled = id(op.operands[0]) if op.name == "linalg.fill" else None
+            said = op.name, block, kind, bool(op.blocks), filled
+            if kind is None or kind.rule is None:  # it stays: a `return` may have many operands
+                return said
+        return *said, self._numbers(op.operands), self._numbers(op.results)
+
+    def _numbers(self, values: Iterable[GraphValue | None]) -> Hashable:
+        return tuple([None if value is None else self._number(value) for value in values])
+
+    def _number(self, value: GraphValue) -> Hashable:
+        if value in self.numbers:
+            return self.numbers[value]
+        self.numbers[value] = len(self.values)
+        self.values.append(value)
+        return (id(value.kind),)
+
+    def _block(self, block: GraphBlock | None) -> int:
+        return self._blocks.setdefault(id(block), len(self._blocks))
