@@ -15,7 +15,7 @@ the time of trying the rewrite there.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 
 from shard_dialect.passes.optimize.graph import (
     Failures,
@@ -23,6 +23,7 @@ from shard_dialect.passes.optimize.graph import (
     GraphBlock,
     GraphOp,
     GraphValue,
+    Signature,
 )
 
 _FEW = 3
@@ -49,8 +50,10 @@ def _found(rewrite: Hashable, reshard: GraphOp, graph: FunctionGraph) -> list[Gr
             return looked_at
         if node.looks_at is None:
             break
-        looked_at.append(near.values[node.looks_at])
-        node = node.then.get(near.description(looked_at[-1]))
+        value = near.values[node.looks_at]
+        assert value is not None, "only values are looked at"
+        looked_at.append(value)
+        node = node.then.get(near.description(value))
     return None
 
 
@@ -80,8 +83,8 @@ class _Neighbourhood:
 
     def __init__(self, graph: FunctionGraph, reshard: GraphOp) -> None:
         self.graph = graph
-        self.values: list[GraphValue] = []
-        self.numbers: dict[GraphValue, int] = {}
+        self.values: list[GraphValue | None] = []
+        self.numbers: dict[GraphValue | None, int] = {}
         self._ops: dict[GraphOp, int] = {}
         self._blocks: dict[int, int] = {}
         self._op(reshard)
@@ -99,32 +102,35 @@ class _Neighbourhood:
 
     def _op(self, op: GraphOp) -> Hashable:
         """The number of an op, or where it is come across for the first time what it is."""
-        if op in self._ops:
-            return self._ops[op]
+        known = self._ops.get(op)
+        if known is not None:
+            return known
         self._ops[op] = len(self._ops)
-        block = self._block(op.block)
+        kind = op.signature = op.signature or _signature(op, self.graph)
+        said: list[Hashable] = [kind, self._block(op.block)]
+        if kind.stays:  # a `return` may have all values of a function
+            return tuple(said)
         if op.is_collective:
-            is_used = bool(op.results[0].uses)
-            said: tuple[Hashable, ...] = (op.name, block, id(op.attributes), is_used)
-        else:
-            is_known = op.block is not None and op.handle is not None
-            kind = self.graph.kind_of(op) if is_known else None
-            # What a tensor is filled with is in the IR, and not in the op's kind.
-            filled = id(op.operands[0]) if op.name == "linalg.fill" else None
-            said = op.name, block, kind, bool(op.blocks), filled
-            if kind is None or kind.rule is None:  # it stays: a `return` may have many operands
-                return said
-        return *said, self._numbers(op.operands), self._numbers(op.results)
-
-    def _numbers(self, values: Iterable[GraphValue | None]) -> Hashable:
-        return tuple([None if value is None else self._number(value) for value in values])
-
-    def _number(self, value: GraphValue) -> Hashable:
-        if value in self.numbers:
-            return self.numbers[value]
-        self.numbers[value] = len(self.values)
-        self.values.append(value)
-        return (id(value.kind),)
+            said.append(bool(op.results[0].uses))
+        for value in (*op.operands, *op.results):
+            number = self.numbers.setdefault(value, len(self.values))
+            if number == len(self.values):
+                self.values.append(value)
+            said.append(number)
+        return tuple(said)
 
     def _block(self, block: GraphBlock | None) -> int:
         return self._blocks.setdefault(id(block), len(self._blocks))
+
+
+def _signature(op: GraphOp, graph: FunctionGraph) -> Signature:
+    """What an op is, whatever its values are."""
+    if op.is_collective:
+        key: Hashable = (id(op.attributes), op.name, id(op.results[0].kind))
+        return graph.signatures.setdefault(key, Signature(stays=False))
+    is_known = op.block is not None and op.handle is not None
+    kind = graph.kind_of(op) if is_known else None
+    # What a tensor is filled with is in the IR, and not in the op's kind.
+    filled = id(op.operands[0]) if op.name == "linalg.fill" else None
+    key = (op.name, kind, bool(op.blocks), filled)
+    return graph.signatures.setdefault(key, Signature(kind is None or kind.rule is None))

@@ -81,6 +81,7 @@ class GraphOp:
     attributes: Attributes = ()
     """The attributes of a collective."""
     kind: OpKind | None = None
+    signature: Signature | None = None
     position: int = 0
     """A number that grows along the block, with gaps for ops in between."""
 
@@ -88,6 +89,14 @@ class GraphOp:
     def is_unused(self) -> bool:
         """Whether it is a collective that no op uses any more."""
         return self.is_collective and not self.results[0].uses
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Signature:
+    """What an op is, whatever its values are: one object for ops that are alike."""
+
+    stays: bool
+    """Whether no rewrite changes such ops."""
 
 
 @dataclass(eq=False, slots=True)
@@ -191,6 +200,7 @@ class FunctionGraph:
         """The values whose sharding or users the present rewrite has read, in this order."""
         self.failed: dict[tuple[Hashable, GraphOp], tuple[int, tuple[GraphValue, ...]]] = {}
         """By rewrite and reshard: when it last failed there, and the values that it looked at."""
+        self.signatures: dict[Hashable, Signature] = {}
         self.failures: dict[Hashable, Failures] = {}
         """By rewrite and what kind of reshard it is."""
         self._clock = count(1)
