@@ -20,12 +20,12 @@ from shard_dialect.ir.mesh.attributes import (
     COLLECTIVE,
     DEVICE,
     HANDLE,
+    LIBRARY_CALL,
     LOCAL_TYPES,
     PHASE,
     RANK,
     RESULT,
     STAGE,
-    TORCH,
     integer,
     symbol,
 )
@@ -168,9 +168,10 @@ class Handle:
 
 
 @dataclass(frozen=True)
-class TorchCall:
-    """A call of torch: what it calls, on tensors of these types (`runtime.torch_calls`)."""
+class LibraryCall:
+    """A call of a library, on tensors of these types (`ops.library_calls`)."""
 
+    target: str
     text: str
     operands: Sequence[TensorType]
     results: Sequence[TensorType]
@@ -193,8 +194,8 @@ class Program:
     calls: Sequence[Site]
     device: int | None = None
     """The rank of the one device whose program it is; `None` if it is for all."""
-    torch_calls: Mapping[str, TorchCall] = field(default_factory=dict)
-    """The runtime functions that call torch."""
+    library_calls: Mapping[str, LibraryCall] = field(default_factory=dict)
+    """The runtime functions that call libraries."""
 
     @classmethod
     def read(cls, module: ir.Operation, entry: str) -> Program:
@@ -204,10 +205,10 @@ class Program:
         sites = _sites(module, shardings)
         declared = [op for op in operations(body(module)) if RANK in op.attributes]
         ranks = {name_of(op): shardings.grid(symbol(op.attributes[RANK])) for op in declared}
-        torch_calls = {
-            name_of(op): _torch_call(op)
+        library_calls = {
+            name_of(op): _library_call(op)
             for op in operations(body(module))
-            if TORCH in op.attributes
+            if LIBRARY_CALL in op.attributes
         }
         functions = {name_of(op): op for op in functions_of(module)}
         return cls(
@@ -218,9 +219,9 @@ class Program:
             sites,
             ranks,
             _handles(module, shardings),
-            _calls(functions, entry, sites, (*_RUNTIME, *ranks, *torch_calls), {}),
+            _calls(functions, entry, sites, (*_RUNTIME, *ranks, *library_calls), {}),
             integer(function.attributes[DEVICE]) if DEVICE in function.attributes else None,
-            torch_calls,
+            library_calls,
         )
 
     @property
@@ -399,11 +400,11 @@ def _sites(module: ir.Operation, shardings: Shardings) -> dict[str, Site]:
     return sites
 
 
-def _torch_call(op: ir.Operation) -> TorchCall:
-    what = op.attributes[TORCH]
+def _library_call(op: ir.Operation) -> LibraryCall:
+    what = op.attributes[LIBRARY_CALL]
     types = [_tensor_type(each) for each in op.attributes["function_type"].value.inputs]
     count = integer(what["operands"])
-    return TorchCall(what["call"].value, types[:count], types[count:])
+    return LibraryCall(what["target"].value, what["text"].value, types[:count], types[count:])
 
 
 def _handles(module: ir.Operation, shardings: Shardings) -> list[Handle]:

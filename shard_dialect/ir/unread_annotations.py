@@ -27,7 +27,7 @@ _OF_VALUES = (mesh.SHARDING, mesh.ARGUMENT, mesh.RESULT, mesh.HANDLE, sdy.SHARDI
 _OF_OPS = (
     *(mesh.SHARDINGS, mesh.BLOCKS, mesh.LOCAL_TYPES, mesh.COLLECTIVE, mesh.TRIPS, mesh.RANK),
     *(mesh.RULE, mesh.MANUAL, mesh.NAMED, mesh.FORM),
-    *(mesh.DEVICE, mesh.TORCH),
+    *(mesh.DEVICE, mesh.LIBRARY_CALL),
     *(sdy.SHARDING, "sdy.sharding_rule"),
 )
 _GSPMD = "mhlo.sharding"

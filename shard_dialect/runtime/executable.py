@@ -15,20 +15,23 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Any, ClassVar, Protocol
 from weakref import WeakValueDictionary
 
 import numpy as np
 
-from shard_dialect.abi.lowered_program import Site, TorchCall
+from shard_dialect.abi.lowered_program import LibraryCall, Site
 from shard_dialect.abi.tensor_types import Array, TensorType
 from shard_dialect.backends.cpu.arena import ALIGNMENT
 from shard_dialect.backends.cpu.blas import addresses
 from shard_dialect.backends.cpu.machine_code import Code, Library, generate
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ops.library_calls import TORCH_TARGET
 from shard_dialect.passes.lower.mpi.mpi_code import BIND, FUNCTIONS
+from shard_dialect.runtime.lapack_calls import call_lapack
 from shard_dialect.runtime.torch_calls import call_torch
 
 
@@ -129,7 +132,8 @@ class Executable:
         rank = ctypes.CFUNCTYPE(ctypes.c_int64)(lambda: self._device.communicator.rank)
         callbacks = {name: _callback(self, site) for name, site in self.program.sites.items()}
         callbacks |= dict.fromkeys(self.program.ranks, rank)
-        callbacks |= {k: _torch_callback(self, v) for k, v in self.program.torch_calls.items()}
+        calls = self.program.library_calls
+        callbacks |= {name: _library_callback(self, each) for name, each in calls.items()}
         self._callbacks = {f"_mlir_ciface_{name}": each for name, each in callbacks.items()}
         known = {name: _address(each) for name, each in self._callbacks.items()}
         until_bound = dict.fromkeys(() if self._is_bound else FUNCTIONS, 0)
@@ -216,13 +220,14 @@ def _address(function: Any) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
-def _torch_callback(executable: Executable, call: TorchCall) -> Any:
+def _library_callback(executable: Executable, call: LibraryCall) -> Any:
+    function = call_torch if call.target == TORCH_TARGET else partial(call_lapack, call.target)
     read, written = (list(map(_views, each)) for each in (call.operands, call.results))
     count = len(read)
 
     def answer(*descriptors: int) -> None:
         pairs = [each(at) for each, at in zip((*read, *written), descriptors, strict=True)]
-        executable.answer(lambda by: by.call(call_torch, call.text, pairs[:count], pairs[count:]))
+        executable.answer(lambda by: by.call(function, call.text, pairs[:count], pairs[count:]))
 
     return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (count + len(written)))(answer)
 

@@ -175,7 +175,7 @@ ROWS = {
     "plugins' ops, by their `lowering`": Row(
         lambda _: (ROOT / "tests/lit/run/plugin_lowering.mlir").read_text()
     ),
-    "LAPACK calls of JAX programs": Row(
+    "LAPACK calls of JAX programs (with scipy)": Row(
         lambda _: CHOLESKY, inputs=[np.array([[4, 2], [2, 5]], np.float32)]
     ),
     "[calls of torch](torch.md#calls-of-torch) in programs of `sd.torch`": Row(lambda _: CALL),

@@ -47,7 +47,7 @@ from shard_dialect.ir.building import build
 from shard_dialect.ir.diagnostics import error_at, from_mlir, reporting
 from shard_dialect.ir.function import drop_from_boundary, functions_of, name_of
 from shard_dialect.ir.grids import OPS as GRIDS
-from shard_dialect.ir.mesh.attributes import COLLECTIVE, DEVICE, FORM, RANK, TORCH
+from shard_dialect.ir.mesh.attributes import COLLECTIVE, DEVICE, FORM, LIBRARY_CALL, RANK
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.lower.control_flow import for_llvm
 from shard_dialect.passes.lower.mpi.mpi_code import BIND as MPI_BIND
@@ -230,7 +230,7 @@ def to_llvm(parsed: ir.Module, entry: str) -> Code:
         _strip(module, function)
         answered = (
             f"_mlir_ciface_{name}"
-            for name in (*program.sites, *program.ranks, *program.torch_calls)
+            for name in (*program.sites, *program.ranks, *program.library_calls)
             if name not in defined
         )
         names = (*answered, *called, *functions_called(module))
@@ -382,7 +382,7 @@ def _strip(module: ir.Operation, entry: ir.Operation) -> None:
         if op.name != "func.func":
             continue
         drop_from_boundary(op, "mesh.")
-        for name in (FORM, COLLECTIVE, RANK, TORCH, DEVICE, KERNEL):
+        for name in (FORM, COLLECTIVE, RANK, LIBRARY_CALL, DEVICE, KERNEL):
             if name in op.attributes:
                 del op.attributes[name]
     entry.attributes["llvm.no_inline"] = ir.UnitAttr.get()

@@ -14,6 +14,7 @@ be split only where the rule and the attributes of the call both hold for its sh
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -23,6 +24,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.model import ShardingRule
 from shard_dialect.model.factor_projection import Dims
 from shard_dialect.ops.factors import Factors, Kind, Query
+from shard_dialect.ops.library_calls import TORCH_TARGET, routine_of
 from shard_dialect.ops.op_record import OpRecord
 from shard_dialect.ops.scalar_functions import Trait
 from shard_dialect.ops.stablehlo.attribute_reading import of_class
@@ -73,6 +75,19 @@ def householder_product(query: Query) -> ShardingRule | None:
     factors.add(shape[row], (row,), (row,), "need_replication")
     factors.add(shape[column], (column,), (column,), "need_replication")
     factors.add(taus[row], (None, row), (), "need_replication")
+    return factors.rule()
+
+
+def lu(query: Query) -> ShardingRule | None:
+    """The rule of `LuDecomposition`: each matrix has its pivots and its permutation."""
+    factors = _batched(query)
+    rank = len(factors.operands[0])
+    for side, tensors in enumerate((factors.operands, factors.results)):
+        for number, shape in enumerate(tensors):
+            for dim in range(rank - 2, len(shape)):
+                dims: list[list[int | None]] = [[], []]
+                dims[side] = [None] * number + [dim]
+                factors.add(shape[dim], dims[0], dims[1], "need_replication")
     return factors.rule()
 
 
@@ -139,6 +154,7 @@ def unrelated(query: Query, kind: Kind = "need_replication") -> ShardingRule:
 _Ranks = tuple[int, ...]
 _RANKS: dict[str, tuple[_Ranks, _Ranks]] = {
     "Eigh": ((0,), (0, -1)),
+    "LuDecomposition": ((0,), (0, -1, -1)),
     "ProductOfElementaryHouseholderReflectors": ((0, -1), (0,)),
     "Qr": ((0,), (0, -1)),
     "QrDecompositionBlock": ((0,), (0, -1)),
@@ -175,6 +191,7 @@ _TARGETS: dict[str, Callable[[Query], ShardingRule | None]] = {
         all_replicated,
     ),
     "Eigh": eigh,
+    "LuDecomposition": lu,
     "ProductOfElementaryHouseholderReflectors": householder_product,
     **dict.fromkeys(("Qr", "QrDecompositionBlock"), qr),
     **dict.fromkeys(("xla_ffi_python_cpu_callback", "xla_ffi_python_gpu_callback"), unrelated),
@@ -205,8 +222,6 @@ RECORDS: dict[str, OpRecord] = {
 CUSTOM_CALL = "stablehlo.custom_call"
 """An op whose rule relates its dimensions, while its computation is unknown."""
 
-TORCH_TARGET = "shard_dialect.torch"
-"""The target of calls of torch, whose configurations tell ops of torch (`runtime.torch_calls`)."""
 _CONFIGS = ("backend_config", "mhlo.backend_config")
 _LINEAR_ALGEBRA = re.compile(
     r"shard_dialect\.torch$|(lapack|cusolver|hipsolver|cublas|hipblas|cusparse|hipsparse|cu)_"
@@ -217,6 +232,41 @@ _LINEAR_ALGEBRA = re.compile(
 def is_call_of_torch(op: ir.Operation) -> bool:
     """Whether torch's own code computes the op."""
     return op.name == CUSTOM_CALL and op.attributes["call_target_name"].value == TORCH_TARGET
+
+
+def calls_library(op: ir.Operation) -> bool:
+    """Whether a device can run the call by a library (`ops.library_calls`).
+
+    LAPACK's matrices are stored by columns: a call says so, or says nothing, as XLA's own.
+    """
+    if is_call_of_torch(op):
+        return True
+    target = op.attributes["call_target_name"].value
+    if routine_of(target) is None or not target.startswith("lapack_"):
+        return routine_of(target) is not None
+    sides = ("operand_layouts", op.operands), ("result_layouts", op.results)
+    ranks = [each.type.rank for each in op.operands]
+    return all(
+        key in op.attributes
+        and all(
+            value.type.rank < max(ranks) or list(map(int, layout)) == _by_columns(value.type.rank)
+            for layout, value in zip(op.attributes[key], values, strict=True)
+        )
+        for key, values in sides
+    )
+
+
+def _by_columns(rank: int) -> list[int]:
+    """The layout of matrices stored by columns, one matrix after the other: the minor dim first."""
+    return [rank - 2, rank - 1, *reversed(range(rank - 2))]
+
+
+def options_of(op: ir.Operation) -> str:
+    """The configuration of a call: its text, or JSON of the numbers that it has by name."""
+    if "mhlo.backend_config" not in op.attributes:
+        return op.attributes["backend_config"].value if "backend_config" in op.attributes else ""
+    named = op.attributes["mhlo.backend_config"]
+    return json.dumps({each.name: each.attr.value for each in named})
 
 
 def of_unknown_body(op: ir.Operation, rule: ShardingRule) -> ShardingRule:

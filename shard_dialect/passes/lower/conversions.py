@@ -36,10 +36,10 @@ Source: TOSA 1.0, MATMUL.
 
 `refuse-custom-calls` refuses calls of functions of a framework's runtime, which we lack.
 
-    error: 'stablehlo.custom_call' op of @lapack_spotrf_ffi ... run it with --backend=xla, or ...
+    error: 'stablehlo.custom_call' op of @lapack_strsyl_ffi ... run it with --backend=xla
 
-JAX lowers its matrix decompositions for CPUs to calls of LAPACK, which jaxlib holds. Of these only
-Cholesky's and the solution of triangular systems have ops in StableHLO, which JAX writes for TPUs.
+The calls of torch and of LAPACK, to which JAX lowers decompositions, are called by devices, too
+(`ops.library_calls`).
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ from shard_dialect.ir.diagnostics import error_at, from_mlir, location_text
 from shard_dialect.ir.function import functions_of, name_of, update_type
 from shard_dialect.ir.shard.local_collectives import is_of_stablehlo
 from shard_dialect.ir.walk import operations, walk
-from shard_dialect.ops.stablehlo.custom_call import CUSTOM_CALL, is_call_of_torch
+from shard_dialect.ops.library_calls import routine_of
+from shard_dialect.ops.stablehlo.custom_call import CUSTOM_CALL, calls_library
 from shard_dialect.passes.framework.base import Pass, needs
 from shard_dialect.passes.lower.boundary import NOT_LOWERED
 from shard_dialect.passes.manual.replica_group_collectives import ONE_DEVICE
@@ -345,7 +346,6 @@ def _read_scales_alike(ops: Iterable[ir.Operation]) -> None:
 
 
 _LAPACK = "lapack_"
-_AS_STABLEHLO = ("potrf", "trsm")
 
 
 @needs(ops=("stablehlo.custom_call",), forms=NOT_LOWERED)
@@ -353,7 +353,7 @@ def refuse_custom_calls(module: ir.Operation) -> None:
     """Raise a located `ShardError` for the first call that is left."""
     for function in functions_of(module):
         for op in walk(function):
-            if op.name == CUSTOM_CALL and not is_call_of_torch(op):
+            if op.name == CUSTOM_CALL and not calls_library(op):
                 raise ShardError(_message(op), _place(op, function, module))
 
 
@@ -375,10 +375,8 @@ def _message(op: ir.Operation) -> str:
     head = f"'stablehlo.custom_call' op of {as_symbol(target)} cannot be lowered: "
     if not target.startswith(_LAPACK):
         return f"{head}there is no code for it that a device could run"
-    way_out = "run the program with --backend=xla"
-    if any(name in target for name in _AS_STABLEHLO):
-        way_out += ', or export the JAX function with platforms=["tpu"], as an op of StableHLO'
-    return f"{head}only jaxlib has LAPACK: {way_out}"
+    why = "its matrices are not stored by columns" if routine_of(target) else "only jaxlib has it"
+    return f"{head}{why}: run the program with --backend=xla"
 
 
 def _place(op: ir.Operation, function: ir.Operation, module: ir.Operation) -> str | None:

@@ -57,7 +57,7 @@ from shard_dialect.ir.building.loops_and_masks import elementwise, select
 from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.function import functions_of, name_of
 from shard_dialect.ir.grids import grids_of
-from shard_dialect.ir.mesh.attributes import COLLECTIVE, PHASE, RANK, TORCH
+from shard_dialect.ir.mesh.attributes import COLLECTIVE, LIBRARY_CALL, PHASE, RANK
 from shard_dialect.ir.numbered_function import itemsize
 from shard_dialect.ir.shard.local_collectives import (
     described,
@@ -66,7 +66,7 @@ from shard_dialect.ir.shard.local_collectives import (
 )
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Grid, Reduction, ShardingError
-from shard_dialect.ops.stablehlo.custom_call import CUSTOM_CALL
+from shard_dialect.ops.stablehlo.custom_call import CUSTOM_CALL, options_of
 from shard_dialect.passes.framework.base import needs
 from shard_dialect.passes.lower.boundary import NOT_LOWERED
 from shard_dialect.passes.lower.computed_members import computed_member
@@ -293,7 +293,7 @@ def pack_collectives(module: ir.Operation) -> None:
 
 @needs(ops=("mesh.", "shard.", CUSTOM_CALL), forms=NOT_LOWERED)
 def call_collectives(module: ir.Operation) -> None:
-    """Replace collectives, and calls of torch, right before bufferization, which must see operands.
+    """Replace collectives and calls of libraries, right before bufferization: it sees operands.
 
     The passes before it would fold a buffer that a call fills into the call that reads it.
     """
@@ -303,7 +303,7 @@ def call_collectives(module: ir.Operation) -> None:
             if op.name == _RANK_OP:
                 calls.ask_rank(op, function)
             elif op.name == CUSTOM_CALL:
-                calls.ask_torch(op, function)
+                calls.call_library(op, function)
         for op in _collectives(function):
             with located(op):
                 calls.replace(op, function)
@@ -374,7 +374,7 @@ class _Calls:
         op.results[0].replace_all_uses_with(asked.results[0])
         op.erase()
 
-    def ask_torch(self, op: ir.Operation, function: ir.Operation) -> None:
+    def call_library(self, op: ir.Operation, function: ir.Operation) -> None:
         """Replace `op` by a call that fills buffers for its results."""
         with ir.InsertionPoint(op), op.location:
             given = [build.buffer_of(each) for each in op.operands]
@@ -384,9 +384,10 @@ class _Calls:
                 for each in types
             ]
             type_ = ir.FunctionType.get([each.type for each in (*given, *filled)], [])
-            what = {"call": op.attributes["backend_config"], "operands": _number(len(given))}
-            attributes = (TORCH, ir.DictAttr.get(what))
-            build.call(self._declare("torch", attributes, type_, function), [*given, *filled])
+            target, text = op.attributes["call_target_name"], ir.StringAttr.get(options_of(op))
+            what = {"target": target, "text": text, "operands": _number(len(given))}
+            attributes = (LIBRARY_CALL, ir.DictAttr.get(what))
+            build.call(self._declare("library", attributes, type_, function), [*given, *filled])
             made = [build.tensor_of(each) for each in filled]
         for old, new in zip(op.results, made, strict=True):
             old.replace_all_uses_with(new)

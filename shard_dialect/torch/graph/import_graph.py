@@ -22,7 +22,8 @@ from shard_dialect.ir.diagnostics import from_mlir, reporting
 from shard_dialect.ir.function import functions_of, name_of
 from shard_dialect.ir.mesh.attributes import RULE
 from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.ops.stablehlo.custom_call import CUSTOM_CALL, TORCH_TARGET
+from shard_dialect.ops.library_calls import TORCH_TARGET
+from shard_dialect.ops.stablehlo.custom_call import CUSTOM_CALL
 from shard_dialect.passes.decompose_chlo import keep_functions
 from shard_dialect.torch.graph.module_paths import layer_of
 from shard_dialect.torch.graph.single_ops import alone_with_types, is_node, location_of
