@@ -31,13 +31,13 @@ _FEW = 3
 
 
 def has_failed(rewrite: Hashable, reshard: GraphOp, graph: FunctionGraph) -> bool:
-    """Whether the rewrite has failed at `reshard`, or where all it reads was as it is there."""
-    since, looked_at = graph.failed.get((rewrite, reshard), (0, ()))
-    if since and all(value.changed_at < since for value in looked_at):
-        return True
+    """Whether the rewrite has failed where all that it reads was as it is at `reshard`.
+
+    The graph then has the values that it would look at as those that it has.
+    """
     found = _found(rewrite, reshard, graph)
     if found is not None:
-        graph.failed[rewrite, reshard] = graph.now(), tuple(found)
+        graph.looked_at = dict.fromkeys(found)
     return found is not None
 
 
@@ -59,7 +59,6 @@ def _found(rewrite: Hashable, reshard: GraphOp, graph: FunctionGraph) -> list[Gr
 
 def note_failure(rewrite: Hashable, reshard: GraphOp, graph: FunctionGraph) -> None:
     """Note that the rewrite has failed at `reshard`, by what the graph says was looked at."""
-    graph.failed[rewrite, reshard] = graph.now(), tuple(graph.looked_at)
     if len(graph.looked_at) <= _FEW:
         return
     near = _Neighbourhood(graph, reshard)

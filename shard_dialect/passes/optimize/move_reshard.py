@@ -370,8 +370,9 @@ class CollectivePass(Pass):
             rounds += 1
             # A snapshot: reshards that a rewrite creates are tried in the next round, and those
             # that it replaced are still listed, without uses.
-            for op in graph.ops():
-                again |= op.is_reshard and bool(op.results[0].uses) and self._try(op, graph)
+            reshards = [op for op in graph.ops() if op.is_reshard]
+            for op in reshards:
+                again |= bool(op.results[0].uses) and self._try(op, graph, len(reshards) > 1)
             graph.drop_unused()
             ever |= again
             if again and rounds > FEW:  # few graphs come back, and to look takes as long as a round
@@ -380,15 +381,22 @@ class CollectivePass(Pass):
                 states.add(state)
         return ever
 
-    def _try(self, reshard: GraphOp, graph: FunctionGraph) -> bool:
-        """Try the rewrite, unless it was tried in vain on the same."""
+    def _try(self, reshard: GraphOp, graph: FunctionGraph, has_others: bool) -> bool:
+        """Try the rewrite, unless nothing has changed since it was last tried in vain.
+
+        Nor where it has failed at another reshard, around which all is the same.
+        """
         # Without this, each round would try every reshard of the function again.
-        if has_failed(self, reshard, graph):
+        since, looked_at = graph.failed.get((self, reshard), (0, ()))
+        if since and all(value.changed_at < since for value in looked_at):
             return False
-        graph.looked_at = dict.fromkeys(filter(None, (*reshard.results, *reshard.operands)))
-        if self.improve_at(reshard, graph):
-            return True
-        note_failure(self, reshard, graph)
+        if not has_others or not has_failed(self, reshard, graph):
+            graph.looked_at = dict.fromkeys(filter(None, (*reshard.results, *reshard.operands)))
+            if self.improve_at(reshard, graph):
+                return True
+            if has_others:
+                note_failure(self, reshard, graph)
+        graph.failed[self, reshard] = graph.now(), tuple(graph.looked_at)
         return False
 
     @abstractmethod
