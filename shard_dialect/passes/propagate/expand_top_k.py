@@ -11,23 +11,32 @@ becomes
 
 so that devices can run it, and find the largest of each shard first (`split-reductions`). The call
 `@TopK` gives a tuple of the two.
+
+A call that may miss some of the largest, and has the order as a function, is exact then:
+
+    %v, %p = stablehlo.custom_call @ApproxTopK(%x, %i, %least, %none) {called_computations = [@gt],
+        mhlo.backend_config = {reduction_dim = 1, top_k = 4, ...}}
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import create
-from shard_dialect.ir.function import functions_of
-from shard_dialect.ir.walk import walk
+from shard_dialect.ir.function import functions_of, name_of
+from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.ops.stablehlo.attribute_reading import integer
+from shard_dialect.ops.stablehlo.custom_call import options_of
 from shard_dialect.passes.framework.base import Pass, needs
 from shard_dialect.passes.propagate.annotated_results import replace_annotated
 
 _CALL, _ELEMENT = "stablehlo.custom_call", "stablehlo.get_tuple_element"
 _TARGETS = ("TopK", "mhlo.topk")
+_APPROXIMATE, _CALLED = ("ApproxTopK", "PartialReduce"), "called_computations"
 
 
 @needs(ops=(_CALL,), forms=("annotated",))
@@ -39,20 +48,88 @@ class ExpandTopK(Pass):
 
     def rewrite(self, module: ir.Operation) -> None:
         """Rewrite the calls of functions in the annotated form."""
+        orders = _orders(module)
         for function in functions_of(module, "annotated"):
-            for op in [each for each in walk(function) if _is_top_k(each)]:
+            for op in walk(function):
                 with ir.InsertionPoint(op), op.location:
-                    _expand(op)
+                    if _is_top_k(op):
+                        _expand(op)
+                    elif _is_approximate(op, orders):
+                        _expand_approximate(op, orders)
+        for name in orders.keys() - _called(module):
+            orders[name].erase()
+
+
+def _target(op: ir.Operation) -> str:
+    target: str = op.attributes["call_target_name"].value
+    return target
 
 
 def _is_top_k(op: ir.Operation) -> bool:
-    if op.name != _CALL or op.attributes["call_target_name"].value not in _TARGETS:
+    if op.name != _CALL or _target(op) not in _TARGETS:
         return False
     types = [value.type for value in (*op.operands, *op.results)]
     users = [use.owner.operation for result in op.results for use in result.uses]
     is_tuple = len(types) == 2 and all(user.name == _ELEMENT for user in users)
     of_tensor = isinstance(types[0], ir.RankedTensorType) and types[0].has_static_shape
     return of_tensor and types[0].rank > 0 and (is_tuple or len(types) == 3)
+
+
+def _called(module: ir.Operation) -> set[str]:
+    """The names of the functions that custom calls are given."""
+    calls = (op for op in walk(module) if op.name == _CALL and _CALLED in op.attributes)
+    return {each.value for op in calls for each in op.attributes[_CALLED]}
+
+
+def _orders(module: ir.Operation) -> dict[str, ir.Operation]:
+    """The functions that are orders of calls which may miss some of the largest, by name."""
+    wanted = {
+        op.attributes[_CALLED][0].value
+        for op in walk(module)
+        if op.name == _CALL and _target(op) in _APPROXIMATE and _CALLED in op.attributes
+    }
+    return {
+        name_of(op): op
+        for op in operations(body(module))
+        if "sym_name" in op.attributes and name_of(op) in wanted
+    }
+
+
+def _is_approximate(op: ir.Operation, orders: Mapping[str, ir.Operation]) -> bool:
+    if op.name != _CALL or _target(op) not in _APPROXIMATE or _CALLED not in op.attributes:
+        return False
+    (called, *others), count = op.attributes[_CALLED], len(op.results)
+    types = [each.type for each in (*op.results, *list(op.operands)[:count])]
+    has_shapes = all(
+        isinstance(each, ir.RankedTensorType) and each.has_static_shape for each in types
+    )
+    return has_shapes and not others and called.value in orders and len(op.operands) == 2 * count
+
+
+def _expand_approximate(op: ir.Operation, orders: Mapping[str, ir.Operation]) -> None:
+    """Sort all operands by the first in the order of a function, and slice the results."""
+    values = list(op.operands)[: len(op.results)]
+    dim = json.loads(options_of(op))["reduction_dim"]
+    order = orders[op.attributes[_CALLED][0].value].clone()
+    (block,) = order.regions[0].blocks
+    made = _sorted(values, dim)
+    block.append_to(made.regions[0])
+    order.erase()
+    *_, end = operations(made.regions[0].blocks[0])
+    with ir.InsertionPoint(end), end.location:
+        hlo.ends(list(end.operands))
+    end.erase()
+    for number, result in enumerate(op.results):
+        first = hlo.slice_along(made.results[number], dim, 0, result.type.shape[dim])
+        replace_annotated(result, first)
+    op.erase()
+
+
+def _sorted(values: Sequence[ir.Value], dim: int) -> ir.Operation:
+    """A stable sort of all tensors, still without an order."""
+    attributes = {"dimension": hlo.i64(dim), "is_stable": ir.BoolAttr.get(True)}
+    types = [each.type for each in values]
+    return create("stablehlo.sort", types, values, attributes, regions=1)
 
 
 def _expand(op: ir.Operation) -> None:
@@ -63,13 +140,7 @@ def _expand(op: ir.Operation) -> None:
     integer_type = next((each.type.element_type for each in found[1]), hlo.integer(32))
     places = hlo.tensor(type_.shape, integer_type)
     counted = hlo.stablehlo_op("iota", places, [], {"iota_dimension": along})
-    made = create(
-        "stablehlo.sort",
-        [type_, places],
-        [value, counted],
-        {"dimension": along, "is_stable": ir.BoolAttr.get(True)},
-        regions=1,
-    )
+    made = _sorted([value, counted], dim)
     elements = [hlo.tensor([], each.element_type) for each in (type_, places)]
     types = [each for each in elements for _ in range(2)]
     block = made.regions[0].blocks.append(*types, arg_locs=[op.location] * 4)
