@@ -49,7 +49,7 @@ _DTYPES: dict[str, np.dtype[np.generic]] = {
     "f8E8M0FNU": np.dtype(ml_dtypes.float8_e8m0fnu),
 }
 KNOWN_DTYPES = frozenset(_DTYPES.values())
-NARROW_FLOATS = frozenset(name for name in _DTYPES if name.startswith(("f4", "f6", "f8")))
+NARROW_FLOATS = frozenset(name for name in _DTYPES if name.startswith(("f4", "f6")))
 """Types that our own code only moves: LLVM has no arithmetic on them, XLA has."""
 
 

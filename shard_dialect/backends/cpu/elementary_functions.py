@@ -288,7 +288,7 @@ def convert_by_f32(module: ir.Operation) -> None:
         source, target = (str(each.type) for each in (op.operands[0], op.results[0]))
         with ir.InsertionPoint(op), op.location:
             if source == "f64" and target in _NARROW:
-                op.operands[0] = _to_odd(op.operands[0])
+                op.operands[0] = to_odd(op.operands[0])
             elif source in _NARROW and target == "f64":
                 f32 = ir.F32Type.get()
                 op.operands[0] = build.cast("arith.extf", op.operands[0], f32)
@@ -308,7 +308,8 @@ def add_products_in_f32(module: ir.Operation) -> None:
         op.erase()
 
 
-def _to_odd(value: ir.Value) -> ir.Value:
+def to_odd(value: ir.Value) -> ir.Value:
+    """A double in f32, rounded to the neighbour whose last bit is 1 where f32 has it not."""
     f32, f64, i32 = ir.F32Type.get(), ir.F64Type.get(), ir.IntegerType.get_signless(32)
     nearest = build.cast("arith.truncf", value, f32)
     back = build.cast("arith.extf", nearest, f64)

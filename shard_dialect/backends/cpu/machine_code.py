@@ -32,6 +32,7 @@ from shard_dialect.backends.cpu.elementary_functions import (
     expand,
     move_as_bits,
 )
+from shard_dialect.backends.cpu.floats_of_eight_bits import compute_in_f32
 from shard_dialect.backends.cpu.kernels import KERNEL, Kernels, inline_small
 from shard_dialect.backends.cpu.lower_loops import (
     mark_parallel,
@@ -223,6 +224,7 @@ def to_llvm(parsed: ir.Module, entry: str) -> Code:
         loops = to_loop_code(module, entry)
         program, function, called = loops.program, loops.function, loops.called
         pass_pointers(module, function)
+        compute_in_f32(module)
         PassManager.parse(_WIDENED).run(module)
         expand(module)
         add_products_in_f32(module)

@@ -197,6 +197,8 @@ def _in_memory(type_: ir.Type) -> ir.Type:
     if isinstance(type_, ir.ComplexType):
         part = _in_memory(type_.element_type)
         return ir.Type.parse(f"!llvm.struct<({part}, {part})>")
+    if isinstance(type_, ir.FloatType) and type_.width <= 8:
+        return ir.IntegerType.get_signless(type_.width)  # LLVM has no such floats
     return type_
 
 

@@ -65,9 +65,10 @@ def wide_enough(kinds: Set[str], length: int, is_product: bool = False) -> ir.Ty
 
     `is_product` says that they are a matrix product's.
     """
-    if length >= _LONG and not is_product and kinds & {"bf16", "f16", "f32"}:
+    is_narrow = any(each in ("bf16", "f16") or each.startswith("f8") for each in kinds)
+    if length >= _LONG and not is_product and (is_narrow or "f32" in kinds):
         return ir.F64Type.get()
-    return ir.F32Type.get() if length > 1 and kinds & {"bf16", "f16"} else None
+    return ir.F32Type.get() if length > 1 and is_narrow else None
 
 
 def _is_simple(op: ir.Operation) -> bool:
