@@ -1,5 +1,6 @@
 """Our own code computes with floats of eight bits as ml_dtypes and XLA do."""
 
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -8,6 +9,8 @@ import pytest
 
 import shard_dialect as sd
 from shard_dialect.abi.tensor_types import Array
+from tests.conftest import Program
+from tests.extras import needs
 
 FORMATS = {
     "f8E3M4": ml_dtypes.float8_e3m4,
@@ -128,3 +131,23 @@ def test_a_sum_is_rounded_once() -> None:
     }"""
     x = np.ones((4, 256), ml_dtypes.float8_e4m3fn)
     assert_same(sd.compile(sd.parse(program))(x), np.full(4, 256, ml_dtypes.float8_e4m3fn))
+
+
+@needs("jax")
+@pytest.mark.parametrize("backend", ["devices", "xla"])
+def test_a_check_allows_their_rounding(run: Program, tmp_path: Path, backend: str) -> None:
+    program = tmp_path / "in.mlir"
+    program.write_text("""
+    shard.grid @g(shape = 2)
+    func.func @main(%x: tensor<8x8xf8E4M3FN> {mesh.sharding = #mesh.shard<@g, [[], [0]]>})
+        -> (tensor<8xf8E4M3FN>, tensor<8x8xf32>) {
+      %zero = stablehlo.constant dense<0.0> : tensor<f8E4M3FN>
+      %0 = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [1]
+        : (tensor<8x8xf8E4M3FN>, tensor<f8E4M3FN>) -> tensor<8xf8E4M3FN>
+      %1 = stablehlo.dot_general %x, %x, contracting_dims = [1] x [1]
+        : (tensor<8x8xf8E4M3FN>, tensor<8x8xf8E4M3FN>) -> tensor<8x8xf32>
+      return %0, %1 : tensor<8xf8E4M3FN>, tensor<8x8xf32>
+    }""")
+    done = run(program, f"--backend={backend}", "--check")
+    assert done.returncode == 0, done.stderr
+    assert "check passed" in done.stdout

@@ -23,7 +23,7 @@ _NEIGHBOURS = 64
 
 An element that is near 0 by chance moves less than the rounding errors of its terms.
 """
-_ROUNDINGS = {2: 1, 4: 16, 8: 16}
+_ROUNDINGS = {1: 1, 2: 1, 4: 16, 8: 16}
 """The units in the last place by which any element may differ, by the bytes of a real number."""
 _ORDERS = 100
 """The factor from the effect of perturbing inputs by one unit to that of another order of sums."""
@@ -39,12 +39,12 @@ Allowed = NDArray[np.float32]
 
 def is_float(dtype: np.dtype[np.generic]) -> bool:
     """Whether its numbers are floats, or complex."""
-    return dtype.kind in "fc" or dtype == ml_dtypes.bfloat16
+    return dtype.kind in "fc" or dtype.name.startswith(("bfloat16", "float8"))
 
 
 def is_narrow(dtype: np.dtype[np.generic]) -> bool:
-    """Whether its numbers are floats of 16 bits."""
-    return is_float(dtype) and dtype.itemsize == 2
+    """Whether its numbers are floats of 16 or 8 bits."""
+    return is_float(dtype) and dtype.itemsize <= 2
 
 
 def _epsilon(dtype: np.dtype[np.generic]) -> float:

@@ -78,12 +78,17 @@ _BITS = re.compile(rb"(?<![\w\"])0x([0-9A-F]+)\b")
 """How an infinity or NaN is written."""
 _NARROW = re.compile(rb"(?<![\w.])((?:\d+x)*)(?:b?f16|f32)\b")
 
+_OF_EIGHT_BITS = re.compile(rb"f8E\dM\d")
+
 
 def _in_f64(text: bytes) -> bytes:
     """The program with 64 bits for each float, in its types and in its constants' bytes.
 
-    Raises `CannotJudge` for an infinity of 16 bits, since NaNs of another type look like it.
+    Raises `CannotJudge` for an infinity of 16 bits, since NaNs of another type look like it, and
+    for floats of 8 bits, which are what a program rounds to on purpose.
     """
+    if _OF_EIGHT_BITS.search(text):
+        raise CannotJudge("it has floats of 8 bits")
 
     def widened(match: re.Match[bytes]) -> bytes:
         elements = np.frombuffer(bytes.fromhex(match[1].decode()), _FLOATS[match[3]])

@@ -8,9 +8,9 @@ gets a factor for each element, a further argument of the function, or the produ
 
 Factors of 1 do not change the program. A factor that is one unit in the last place more or less
 gives the result of rounding to a neighbour there, as a sum in another order may. These values get
-factors: values rounded to 16 bits; sums, which may be added in any order; elementary functions,
-which each library computes differently; and f32 or f64 values computed from narrow floats, as if
-they were inputs.
+factors: values rounded to 16 or 8 bits; sums, which may be added in any order; elementary
+functions, which each library computes differently; and f32 or f64 values computed from narrow
+floats, as if they were inputs.
 
 Summands also get factors before they are added: each operand of a product, a sum or a solve, if it
 is not an input already. For terms may cancel in one order, whatever they are, and not in another:
@@ -97,7 +97,7 @@ def ones(types: Sequence[TensorType]) -> list[Array]:
 
 
 def perturbed_floats(arrays: Sequence[Array], seed: int) -> list[Array]:
-    """The arrays with half of their floats of 16 bits changed by one unit in the last place."""
+    """The arrays with half of their narrow floats changed by one unit in the last place."""
     generator = np.random.default_rng(seed)
     return [_perturbed(each, generator) if is_narrow(each.dtype) else each for each in arrays]
 
@@ -131,7 +131,8 @@ def _is_narrow(value: ir.Value) -> bool:
     return (
         isinstance(type_, ir.RankedTensorType)
         and type_.has_static_shape
-        and isinstance(type_.element_type, ir.BF16Type | ir.F16Type)
+        and isinstance(type_.element_type, ir.FloatType)
+        and 8 <= type_.element_type.width <= 16
     )
 
 
