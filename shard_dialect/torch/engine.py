@@ -61,6 +61,7 @@ from shard_dialect.torch.rank_tensors import (
     on_ranks,
     value_of_first,
 )
+from shard_dialect.torch.shared_memory import refuse_shared, refuse_views
 
 Parts = tuple[Sequence[Any], Mapping[str, Any], Sequence[Any]]
 """The positional arguments of a call, its keywords, and the targets of a loss."""
@@ -339,6 +340,7 @@ class Engine:
     def _refuse_kept(self, flat: FlatModule) -> None:
         """Raise if the module reads a tensor that some call leaves in an attribute."""
         self._kept |= frozenset(flat.kept)
+        refuse_views(flat.constants, flat.state, flat.updated)
         constants = {id(each) for each in flat.constants}
         flat.constants = ()
         for (name, key), each in attribute_tensors(self.module).items():
@@ -390,26 +392,29 @@ class Engine:
         `own` are the module's tensors.
         """
         self.state.check_complete(own)
-        tensors = [*own.values(), *given.tensors.values()]
+        named = {**own, **given.tensors}
+        tensors = list(named.values())
+        refuse_shared({*program.flat.updated, *program.flat.written}, named)
         drawn = program.flat.drawn()
         if self.ranks is not None:
             drawn = [self.ranks.of_first(each) for each in drawn]
         call = _Run(self, program, given, drawn)
         flat = program.flat
         assert flat.result is not None, "was traced"
+        itself = named if self.ranks is None else {}  # a result is a DTensor, and this may be none
         if self.loss is not None:
             found, gradients, _ = call.run(tensors)
-            return flat.returned(found, self.module), dict(
-                zip(flat.trained, gradients, strict=True)
-            )
-        trained = self._trained({**own, **given.tensors})
+            derived = dict(zip(flat.trained, gradients, strict=True))
+            return flat.returned(found, self.module, itself), derived
+        trained = self._trained(named)
         if trained and call.differentiable():
             call.deriving = lambda *args: self._differentiated(
                 program, given, state, trained, *args
             )
-            return flat.returned(_Differentiated.apply(call, *tensors), self.module)
-        found, _, _ = call.run(tensors)
-        return flat.returned(found, self.module)
+            found = _Differentiated.apply(call, *tensors)
+        else:
+            found, _, _ = call.run(tensors)
+        return flat.returned(found, self.module, itself)
 
     def _differentiated(
         self,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import importlib
 import json
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from shard_dialect.errors import MissingExtra, ShardError, cannot, first_line_of
 from shard_dialect.torch.graph.flat_module import FlatModule, aliases_of, state_of
 from shard_dialect.torch.graph.tensor_trees import Tensor
 from shard_dialect.torch.rank_tensors import PlacedTensor, RankTensors
+from shard_dialect.torch.shared_memory import cloned, refuse_shared
 
 _INDEX = "model.safetensors.index.json"
 _FILE = "model.safetensors"
@@ -103,14 +104,17 @@ class HeldState:
         if not makes:
             self._first = dict(flat.state)
             return
+        whole = {}
         for name, each in flat.state.items():
             if each.is_meta:
                 self._missing.add(name)
                 each = torch.zeros(each.shape, dtype=each.dtype)
-            held = self._held(name, each.detach())
-            is_trained = name in parameters and parameters[name].requires_grad
+            whole[name] = each.detach()
+        trained = {name for name, each in parameters.items() if each.requires_grad}
+        for name, each in self._held(whole, {*trained, *flat.updated}).items():
+            is_parameter = name in parameters
             self._first[name] = (
-                torch.nn.Parameter(held, requires_grad=is_trained) if name in parameters else held
+                torch.nn.Parameter(each, requires_grad=name in trained) if is_parameter else each
             )
 
     @property
@@ -139,10 +143,15 @@ class HeldState:
         made._missing = set(self._missing)
         return made
 
-    def _held(self, name: str, whole: Tensor) -> Tensor:
+    def _held(self, whole: Mapping[str, Tensor], changed: Collection[str]) -> dict[str, Tensor]:
+        """In one process they share memory where the module's do, and on ranks they cannot."""
         if self._ranks is None:
-            return whole.clone()
-        return self._ranks.distributed(whole, self._placed[name].sharding)
+            return cloned(whole)
+        refuse_shared(changed, whole)
+        return {
+            name: self._ranks.distributed(each, self._placed[name].sharding)
+            for name, each in whole.items()
+        }
 
     def check_complete(self, tensors: Mapping[str, Tensor]) -> None:
         """Raise `ShardError` if some of our tensors have no data, and none was loaded."""

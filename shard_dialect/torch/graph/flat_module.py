@@ -88,6 +88,8 @@ class FlatModule:
     """Those of them that are lists which a call fills, and does not exchange."""
     cached: Set[tuple[str, str, Any]] = frozenset()
     """The modules, attributes and keys of the dicts in which a call caches what it computes."""
+    same: Mapping[str, str] = field(default_factory=dict)
+    """By the names of results that are an argument, a parameter or a buffer: which it is."""
     constants: Sequence[Tensor] = ()
     """Tensors that it reads, and that are no state."""
     depends: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -149,10 +151,16 @@ class FlatModule:
             for name, each in self.state.items()
         }
 
-    def returned(self, tensors: Sequence[Tensor], module: Any) -> Any:
-        """The result with these tensors; those that the call keeps in attributes are set."""
+    def returned(self, tensors: Sequence[Tensor], module: Any, given: Mapping[str, Tensor]) -> Any:
+        """The result with these tensors; those that the call keeps in attributes are set.
+
+        What it returns as it was `given`, by name, is that tensor itself.
+        """
         assert self.result is not None, "was called"
-        found = self.result.with_tensors(tensors)
+        pairs = zip(self.result.tensors, tensors, strict=True)
+        found = self.result.with_tensors(
+            [given.get(self.same.get(name, ""), each) for name, each in pairs]
+        )
         if not self.kept:
             return found
         found, values = found
@@ -217,8 +225,8 @@ class FlatModule:
 
     def __call__(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """The result, the gradients and then `names` as they are then; torch traces it."""
-        names = [*self.state, *self.arguments.tensors]
-        own = {name: each.clone() for name, each in zip(names, tensors, strict=True)}
+        names_of_all = [*self.state, *self.arguments.tensors]
+        own = {name: each.clone() for name, each in zip(names_of_all, tensors, strict=True)}
         for name in self.trained:
             own[name] = own[name].detach().requires_grad_()
         state = {name: own[name] for name in self.state}
@@ -258,6 +266,13 @@ class FlatModule:
                 inside = (each for key, name in trees for each in Leaves.of(set_[key], name).names)
                 self.result = Leaves([*self.result.names, *inside], values, structure)
             refuse_odd(self.result)
+            pairs = zip((*used.values(), *given), names_of_all, strict=True)
+            own_names = {id(each): name for each, name in pairs}
+            self.same = {
+                name: own_names[id(each)]
+                for name, each in self.result.tensors.items()
+                if id(each) in own_names
+            }
             if self.derives:  # a checkpoint runs parts again, later, which may change more
                 after = [each.clone() for each in after]
             gradients = self._gradients(found, [own[name] for name in self.trained])
