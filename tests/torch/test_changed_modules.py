@@ -577,3 +577,30 @@ def test_a_cache_that_is_not_filled_again_is_refused() -> None:
     with pytest.raises(sd.ShardError, match="has gradients"):
         sd.torch.partition(module, (x,), {"x": [Shard(0), Replicate()]}, MESH)
     assert set(module.cache) == {"own"}
+
+
+def test_hooks_that_forward_registers_once() -> None:
+    """As transformers does where hidden states are wanted."""
+
+    class Captures(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if not getattr(self, "is_hooked", False):
+                for each in self.layers:
+                    each.register_forward_hook(lambda _, args, out: (out + args[0]) * 2)
+                self.is_hooked = True
+            return self.layers(x) if self.training else -self.layers(x)
+
+    x = torch.randn(4, 4)
+    f, module = both(Captures(), x)
+    for is_training in (True, False, True):
+        for each in (f, module):
+            each.train(is_training)
+            each.zero_grad()
+            each(x).sum().backward()
+        torch.testing.assert_close(f(x), module(x))
+        torch.testing.assert_close(f.layers[0].weight.grad, module.layers[0].weight.grad)
+    assert len(f._engine.programs) <= 3

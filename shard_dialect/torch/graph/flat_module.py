@@ -463,9 +463,11 @@ def attributes_kept(module: Any, computed: Computed) -> Iterator[dict[str, dict[
     What it yields has, after the block, by the names of modules the attributes that have other
     numbers, strings and the like. Raises `ShardError` if a collection in one of them would keep a
     tensor, which torch's own call would; a dict may cache what is `computed` of the state alone.
+    Hooks that a call registers stay, with the attributes by which later calls know it.
     """
     changed: dict[str, dict[str, Any]] = {}
     before = [(name, each, dict(vars(each))) for name, each in module.named_modules()]
+    hooks = _hooks(module)
     held = [
         {key: copy.copy(value) for key, value in old.items() if _is_held(key, value)}
         for _, _, old in before
@@ -474,7 +476,11 @@ def attributes_kept(module: Any, computed: Computed) -> Iterator[dict[str, dict[
     try:
         yield changed
     finally:
+        has_registered = _hooks(module) != hooks
         for (name, each, old), contents in zip(before, held, strict=True):
+            if has_registered:
+                new = {key: value for key, value in vars(each).items() if key not in old}
+                old |= {key: value for key, value in new.items() if is_plain(value)}
             for key, value in vars(each).items():
                 is_same = key in old and old[key] is value
                 if is_same and (key not in contents or _is_same(contents[key], value)):
@@ -495,6 +501,12 @@ def attributes_kept(module: Any, computed: Computed) -> Iterator[dict[str, dict[
                 own.update(content) if isinstance(own, dict) else own.extend(content)
     if found:
         raise keeps(found)
+
+
+def _hooks(module: Any) -> list[list[Any]]:
+    """What calls of a module, and of those in it, run before and after."""
+    tables = ("_forward_pre_hooks", "_forward_hooks")
+    return [list(vars(each)[key]) for each in module.modules() for key in tables]
 
 
 def keeps(attribute: str) -> ShardError:
