@@ -25,6 +25,7 @@ from shard_dialect.torch.graph.forward_and_backward import COTANGENT, Part, cota
 from shard_dialect.torch.graph.index_checks import IndexCheck
 from shard_dialect.torch.graph.random_draws import RANDOM, Draw, Rng
 from shard_dialect.torch.graph.tensor_trees import (
+    COLLECTIONS,
     Leaves,
     Tensor,
     arguments_of,
@@ -34,6 +35,10 @@ from shard_dialect.torch.graph.tensor_trees import (
     refuse_odd,
 )
 
+OF_TORCH = frozenset(vars(torch.nn.Module())) - {"training"}
+"""What each module has: its tensors, modules and hooks, which are looked at by themselves."""
+_TABLES = ("_parameters", "_buffers")
+_HOOKS = OF_TORCH - {*_TABLES, "_modules", "_non_persistent_buffers_set"}
 OUTPUT = "output"
 LOSS = "loss"
 ATTRIBUTE = "attribute"
@@ -168,7 +173,7 @@ class FlatModule:
             own = module.get_submodule(name)
             table = own._buffers if _joined(name, key) in self.exchanged else vars(own)
             if (name, key) in self.filled:
-                table[key][:] = each
+                fill(table[key], each)
             else:
                 table[key] = each
         return found
@@ -237,11 +242,12 @@ class FlatModule:
         computed = Computed([*state.values()], given)
         with (
             _cast_in_tables(),
-            attributes_kept(self.module, computed) as self.attributes,
+            attributes_kept(self.module) as self.attributes,
             _reparametrize_module(self.module, used, tie_weights=True),
         ):
             average_from_the_first(self.module)
-            before, lists = attribute_tensors(self.module), _lists(self.module)
+            before, filled = attribute_tensors(self.module), _collections(self.module)
+            contents = {key: copy.copy(each) for key, each in filled.items()}
             registered = _registered(self.module)
             found = self.module(*args, **kwargs)
             if self.loss is not None:
@@ -256,10 +262,14 @@ class FlatModule:
             new = _new_buffers(self.module, state)
             self.exchanged |= {_joined(*key) for key in new}
             set_ = {**attribute_tensors(self.module), **new}
-            self.kept = [key for key, each in set_.items() if not _is_same(before.get(key), each)]
+            now_there = _collections(self.module)
+            self.filled = {key for key in filled if filled[key] is now_there.get(key)}
+            caches = {
+                key for key in self.filled if computed.fills(*key, contents[key], filled[key])
+            }
+            changed = [key for key, each in set_.items() if not _is_same(before.get(key), each)]
+            self.kept = [key for key in changed if key not in caches]
             if self.kept:
-                after_lists = _lists(self.module)
-                self.filled = {key for key in lists if lists[key] is after_lists.get(key)}
                 values, structure = pytree.tree_flatten((found, [set_[key] for key in self.kept]))
                 names = [".".join((ATTRIBUTE, *filter(None, key))) for key in self.kept]
                 trees = zip(self.kept, names, strict=True)
@@ -394,24 +404,39 @@ def _cast_in_tables() -> Iterator[None]:
 def attribute_tensors(module: Any) -> dict[tuple[str, str], Any]:
     """By the names of modules and attributes, the tensors in attributes that are no state.
 
-    They may be in lists and tuples, of which these are copies.
+    They may be in lists, tuples and dicts, of which these are copies.
     """
     return {
         (name, key): pytree.tree_map(lambda leaf: leaf, value)
         for name, each in module.named_modules()
         for key, value in vars(each).items()
-        if holds_tensors(value)
+        if key not in OF_TORCH and holds_tensors(value)
     }
 
 
-def _lists(module: Any) -> dict[tuple[str, str], Any]:
-    """By the names of modules and attributes, the lists in attributes."""
+def _collections(module: Any) -> dict[tuple[str, str], Any]:
+    """By the names of modules and attributes, the lists and dicts in attributes."""
     return {
         (name, key): value
         for name, each in module.named_modules()
         for key, value in vars(each).items()
-        if type(value) is list
+        if key not in OF_TORCH and type(value) in COLLECTIONS
     }
+
+
+def fill(collection: Any, value: Any) -> None:
+    """Give a list or a dict the items of another."""
+    collection.clear()
+    collection.update(value) if isinstance(collection, dict) else collection.extend(value)
+
+
+def _contents(value: Any) -> list[tuple[Any, Any]]:
+    """Of a list or a dict, and of those inside, the items as they are now."""
+    if type(value) not in (*COLLECTIONS, tuple):
+        return []
+    own = [] if isinstance(value, tuple) else [(value, copy.copy(value))]
+    items = value.values() if isinstance(value, dict) else value
+    return [*own, *(each for item in items for each in _contents(item))]
 
 
 def _joined(name: str, key: str) -> str:
@@ -457,21 +482,19 @@ def _held_now(module: Any, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 @contextmanager
-def attributes_kept(module: Any, computed: Computed) -> Iterator[dict[str, dict[str, Any]]]:
+def attributes_kept(module: Any) -> Iterator[dict[str, dict[str, Any]]]:
     """Within a `with` block, a trace may set attributes of modules; they are as before after it.
 
     What it yields has, after the block, by the names of modules the attributes that have other
     numbers, strings and the like. Raises `ShardError` if a collection in one of them would keep a
-    tensor, which torch's own call would; a dict may cache what is `computed` of the state alone.
+    tensor, which torch's own call would: only lists, tuples and dicts may.
     Hooks that a call registers stay, with the attributes by which later calls know it.
     """
     changed: dict[str, dict[str, Any]] = {}
     before = [(name, each, dict(vars(each))) for name, each in module.named_modules()]
     hooks = _hooks(module)
-    held = [
-        {key: copy.copy(value) for key, value in old.items() if _is_held(key, value)}
-        for _, _, old in before
-    ]
+    held = [_contents([old[key] for key in old.keys() - _HOOKS]) for _, _, old in before]
+    started = pytree.tree_map(lambda leaf: leaf, _collections(module))
     found = None
     try:
         yield changed
@@ -483,22 +506,18 @@ def attributes_kept(module: Any, computed: Computed) -> Iterator[dict[str, dict[
                 old |= {key: value for key, value in new.items() if is_plain(value)}
             for key, value in vars(each).items():
                 is_same = key in old and old[key] is value
-                if is_same and (key not in contents or _is_same(contents[key], value)):
+                if is_same and _is_same(started.get((name, key), value), value):
                     continue
-                if holds_tensors(value):
+                if key in OF_TORCH or holds_tensors(value):
                     continue  # is a result
-                kept = _tensors_in(contents.get(key))  # an LSTM's list of its parameters
-                is_cache = key in contents and computed.fills(name, key, contents[key], value)
-                if key not in _TABLES and not is_cache and _tensors_in(value) > kept:
+                if _tensors_in(value):
                     found = _joined(name, key)
-                elif key not in _TABLES and is_plain(value):
+                elif is_plain(value):
                     changed.setdefault(name, {})[key] = copy.deepcopy(value)
             vars(each).clear()
             vars(each).update(old)
-            for key, content in contents.items():
-                own = old[key]
-                own.clear()
-                own.update(content) if isinstance(own, dict) else own.extend(content)
+            for collection, items in contents:
+                fill(collection, items)
     if found:
         raise keeps(found)
 
@@ -573,7 +592,7 @@ def derived_items(module: Any) -> dict[tuple[str, str, Any], Tensor]:
         (name, key, each): tensor
         for name, own in module.named_modules()
         for key, value in vars(own).items()
-        if type(value) is dict and key not in (*_TABLES, "_modules")
+        if type(value) is dict and key not in OF_TORCH
         for each, tensor in value.items()
         if isinstance(tensor, torch.Tensor) and not tensor.is_leaf
     }
@@ -593,14 +612,6 @@ def without_items(module: Any, items: Mapping[tuple[str, str, Any], Tensor]) -> 
         for table, contents in before:
             table.clear()
             table.update(contents)
-
-
-_TABLES = ("_parameters", "_buffers")
-
-
-def _is_held(key: str, value: Any) -> bool:
-    """Whether an attribute is a collection whose items a trace may exchange."""
-    return type(value) in (list, dict)
 
 
 def _tensors_in(value: Any) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import inspect
 import sys
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
@@ -279,9 +280,13 @@ def has_derivative(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
 
 
+COLLECTIONS = (list, dict, OrderedDict, defaultdict)
+"""Those that are filled in place."""
+
+
 def holds_tensors(value: Any) -> bool:
-    """Whether it is a tensor, or a list or tuple with tensors somewhere inside."""
-    if type(value) in (list, tuple):
+    """Whether it is a tensor, or a list, tuple or dict with tensors somewhere inside."""
+    if type(value) in (*COLLECTIONS, tuple):
         return any(isinstance(each, torch.Tensor) for each in pytree.tree_leaves(value))
     return isinstance(value, torch.Tensor)
 
