@@ -393,6 +393,7 @@ class Engine:
         """
         self.state.check_complete(own)
         named = {**own, **given.tensors}
+        _refuse_transforms(program.flat.name, named.values())
         tensors = list(named.values())
         refuse_shared({*program.flat.updated, *program.flat.written}, named)
         drawn = program.flat.drawn()
@@ -659,6 +660,19 @@ class _Once(torch.autograd.Function):  # type: ignore[misc]
         raise ShardError(
             f"gradients of {ctx.name} are differentiated (create_graph=True), and its program has "
             "no second derivatives: leave the penalty out, or call the module itself for it"
+        )
+
+
+def _refuse_transforms(name: str, tensors: Iterable[Tensor]) -> None:
+    """Raise for a call in one of torch.func's transforms, or of which torch wants tangents."""
+    is_transformed = torch._C._functorch.peek_interpreter_stack() is not None
+    if torch.autograd.forward_ad._current_level >= 0:
+        unpack = torch.autograd.forward_ad.unpack_dual
+        is_transformed |= any(unpack(each).tangent is not None for each in tensors)
+    if is_transformed:
+        raise ShardError(
+            f"{name} is partitioned, and transforms of torch.func (grad, vmap) and forward-mode "
+            "derivatives do not go through it: use backward(), or transform the module itself"
         )
 
 

@@ -161,6 +161,19 @@ def test_draws_of_other_states_are_refused(draw: Any, message: str) -> None:
         sd.torch.partition(Called(draw), (X,), {"x": BATCH}, MESHES[1])
 
 
+def test_draws_that_are_written_to() -> None:
+    def scaled(x: Any) -> Any:
+        noise = torch.rand_like(x)
+        noise -= noise.mean()
+        return x + noise, torch.randn(3).mul_(2)
+
+    f = sd.torch.partition(Called(scaled), (X,), {"x": BATCH}, MESHES[1], rng="torch")
+    torch.manual_seed(0)
+    found = f(X)
+    torch.manual_seed(0)
+    torch.testing.assert_close(found, scaled(X))
+
+
 def test_permutations() -> None:
     for rng in ("torch", "counter"):
         f = sd.torch.partition(Called(lambda x: torch.randperm(64)), (X,), {}, MESHES[1], rng=rng)

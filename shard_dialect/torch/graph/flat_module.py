@@ -32,6 +32,7 @@ from shard_dialect.torch.graph.tensor_trees import (
     has_derivative,
     holds_tensors,
     is_plain,
+    refuse_layout,
     refuse_odd,
 )
 
@@ -372,10 +373,14 @@ def state_of(module: Any) -> dict[str, Tensor]:
 
 
 def refuse_lazy(module: Any) -> None:
-    """Raise `ShardError` for a tensor whose shape is known after a first call, as LazyLinear's."""
+    """Raise `ShardError` for a tensor whose shape is known after a first call, as LazyLinear's.
+
+    Also for one that no program has.
+    """
     for name, each in state_of(module).items():
         if torch.nn.parameter.is_lazy(each):
             raise ShardError("has no shape yet: call the module itself once before", name)
+        refuse_layout(each, name)
 
 
 @contextmanager

@@ -91,6 +91,7 @@ def trace(flat: FlatModule, more: Mapping[Any, Any] | None = None) -> Any:
         warnings.simplefilter("ignore")  # torch's, of itself
         with noticing_replays() as replays:
             first = _without_caches(flat, examples) or _first(flat, examples)
+        _refuse_sparse(first)
         view_owners(first.graph)
         flat.constants = _constants(first)
         _refuse_hidden_state(first, flat)
@@ -375,7 +376,7 @@ class _Second(torch.fx.Interpreter):  # type: ignore[misc]
             draw, finish = drawn
             number = self._now.meta["draw"]
             if self._flat.rng == "torch":
-                return finish(self._random[number])
+                return finish(self._random[number].clone())  # it may be written to
             return finish(draw.by_counter(self._random[0], number + 1))
         if target is torch.ops.aten.as_strided.default and not args[0].is_contiguous():
             raise RuntimeError("it writes to a tensor that has other strides here")
@@ -461,6 +462,18 @@ def _refuse_hidden_state(graph: Any, flat: FlatModule) -> None:
                 "gradients, and is none of its parameters: register it as one, or clear that",
                 next((location_of(user) for user in node.users), None),
             )
+
+
+def _refuse_sparse(graph: Any) -> None:
+    """Raise for values inside that are sparse tensors."""
+    for node in graph.graph.nodes:
+        for each in pytree.tree_leaves(node.meta.get("val")):
+            if is_tensor(each) and each.layout != torch.strided:
+                raise ShardError(
+                    f"{node.target} is of a sparse tensor, which programs do not have: use "
+                    "to_dense() of it",
+                    location_of(node),
+                )
 
 
 def _refuse_sizes(graph: Any) -> None:
