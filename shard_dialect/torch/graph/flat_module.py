@@ -326,13 +326,13 @@ class FlatModule:
     def _dependencies(
         self, trained: Mapping[str, Tensor], has_one: Sequence[bool]
     ) -> dict[str, frozenset[str]]:
-        """Of each result, the trained tensors that torch would give a gradient from it."""
+        """Of each result, the trained tensors that torch would give a gradient from it.
+
+        Which of them have none although something is computed of them is known of what is derived.
+        """
         assert self.result is not None, "is known by now"
-        known = {
-            id(each): name
-            for (name, each), is_there in zip(trained.items(), has_one, strict=True)
-            if is_there
-        }
+        known = {id(each): name for name, each in trained.items()}
+        without = {name for name, is_there in zip(trained, has_one, strict=True) if not is_there}
         found = {}
         for name, each in self.result.tensors.items():
             seen, stack, leaves = set(), [each.grad_fn], set()
@@ -347,7 +347,7 @@ class FlatModule:
                 if leaf is not None:
                     leaves.add(leaf)
                 stack += [following for following, _ in node.next_functions]
-            found[name] = frozenset(leaves)
+            found[name] = frozenset(leaves if name in self.left_out else leaves - without)
         return found
 
     def _differentiated(self) -> list[tuple[Tensor, int]]:
