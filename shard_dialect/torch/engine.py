@@ -10,6 +10,8 @@ first call is run again then, and later ones have such programs.
 from __future__ import annotations
 
 import copy
+import functools
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -67,6 +69,8 @@ Parts = tuple[Sequence[Any], Mapping[str, Any], Sequence[Any]]
 """The positional arguments of a call, its keywords, and the targets of a loss."""
 
 
+_ONE_THREAD = threading.RLock()
+"""Held in calls and in backward: traces exchange functions of torch and attributes of modules."""
 _TRACING: ContextVar[bool] = ContextVar("_TRACING", default=False)
 
 
@@ -83,6 +87,15 @@ def tracing() -> Iterator[None]:
         yield
     finally:
         _TRACING.reset(token)
+
+
+def _one_after_another(function: Any) -> Any:
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        with _ONE_THREAD:  # torch's own decorator changes what is global, too
+            return function(*args, **kwargs)
+
+    return called
 
 
 class Engine:
@@ -257,6 +270,7 @@ class Engine:
             program.flat.forget_state()
         return program
 
+    @_one_after_another
     @_disable_dynamo  # type: ignore[untyped-decorator]  # torch.compile would go through all of it
     def __call__(
         self,
@@ -271,6 +285,7 @@ class Engine:
         arguments, and the result is the loss and a dict of gradients by the parameters' names.
         `agree`, which may wait for other ranks and raise, is called before anything is run.
         Raises `IndexOutOfRange`, an `IndexError`, where torch refuses an index.
+        Threads call one after another.
         """
         cut = len(args) - self._target_count
         parts = args[:cut], kwargs, args[cut:]
@@ -633,7 +648,7 @@ class _Differentiated(torch.autograd.Function):  # type: ignore[misc]
             saved = [each.clone() for each in saved]  # the program writes to these
         else:
             call.is_spent = True
-        with torch.no_grad():
+        with torch.no_grad(), _ONE_THREAD:
             found, scales = call.gradients(tensors, saved, gradients), call.engine.scales(own)
             for name, each in found.items():
                 if scales.get(name, 1.0) != 1.0:

@@ -163,6 +163,7 @@ def test_results_in_classes_inside_of_each_other() -> None:
     torch.testing.assert_close(found.inner.inner[0].y, batch(8, 1) * 3)
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 def test_what_is_no_module_is_refused() -> None:
     with pytest.raises(ShardError, match=r"for a torch\.nn\.Module, not for <function"):
         sd.torch.partition(torch.nn.functional.relu, (batch(8, 0),), {}, MESH)
@@ -170,6 +171,8 @@ def test_what_is_no_module_is_refused() -> None:
         sd.torch.partition(Net(), (batch(8, 0).numpy(),), {}, MESH)
     with pytest.raises(ShardError, match=r"x: error: is a sparse tensor: use to_dense\(\) of it"):
         sd.torch.partition(Net(), (batch(8, 0).to_sparse(),), {}, MESH)
+    with pytest.raises(ShardError, match=r"module: error: is compiled by torch\.jit"):
+        sd.torch.partition(torch.jit.trace(nn.ReLU(), batch(8, 0)), (batch(8, 0),), {}, MESH)
     with pytest.raises(ShardError, match=r"x: error: is of uint16, .*: use int32"):
         sd.torch.partition(Net(), (batch(8, 0).to(torch.uint16),), {}, MESH)
 

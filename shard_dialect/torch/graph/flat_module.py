@@ -375,8 +375,10 @@ def state_of(module: Any) -> dict[str, Tensor]:
 def refuse_lazy(module: Any) -> None:
     """Raise `ShardError` for a tensor whose shape is known after a first call, as LazyLinear's.
 
-    Also for one that no program has.
+    Also for a tensor that no program has, and a module that torch.jit has compiled.
     """
+    if isinstance(module, torch.jit.ScriptModule):
+        raise ShardError("is compiled by torch.jit: give the module that it is made of", "module")
     for name, each in state_of(module).items():
         if torch.nn.parameter.is_lazy(each):
             raise ShardError("has no shape yet: call the module itself once before", name)
