@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -417,20 +418,38 @@ class Engine:
         call = _Run(self, program, given, drawn)
         flat = program.flat
         assert flat.result is not None, "was traced"
-        itself = named if self.ranks is None else {}  # a result is a DTensor, and this may be none
         if self.loss is not None:
             found, gradients, _ = call.run(tensors)
             derived = dict(zip(flat.trained, gradients, strict=True))
-            return flat.returned(found, self.module, itself), derived
+            return flat.returned(found, self.module, self._themselves(flat, named, [])), derived
         trained = self._trained(named)
-        if trained and call.differentiable():
+        derives = call.differentiable() if trained else []
+        if derives:
             call.deriving = lambda *args: self._differentiated(
                 program, given, state, trained, *args
             )
             found = _Differentiated.apply(call, *tensors)
         else:
             found, _, _ = call.run(tensors)
-        return flat.returned(found, self.module, itself)
+        return flat.returned(found, self.module, self._themselves(flat, named, derives))
+
+    def _themselves(
+        self, flat: FlatModule, tensors: Mapping[str, Tensor], derives: Sequence[bool]
+    ) -> dict[str, Tensor]:
+        """By name, the results that are tensors of the call themselves.
+
+        On ranks a result is a DTensor, and these may be none. One that was written to and that has
+        a derivative is what torch makes of it, and not what it was.
+        """
+        if self.ranks is not None or flat.result is None:
+            return {}
+        changed = {*flat.updated, *flat.written}
+        pairs = zip_longest(flat.result.tensors, derives, fillvalue=False)
+        return {
+            name: tensors[flat.same[name]]
+            for name, has_one in pairs
+            if name in flat.same and not (has_one and flat.same[name] in changed)
+        }
 
     def _differentiated(
         self,

@@ -143,3 +143,21 @@ def test_results_that_are_arguments_or_state_are_these_tensors() -> None:
         (each["new"].sum() + each["x"].square().sum() + each["parts"][2].sum()).backward()
         each["of_x"], each["of_weight"] = x.grad, module.linear.weight.grad
     torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("is_training", [False, True])
+def test_results_that_are_written_to_have_gradients(is_training: bool) -> None:
+    def scales(module: Any, x: Any, y: Any) -> Any:
+        x.mul_(module.linear.bias)
+        module.sums += y.mean(0)
+        return x, module.sums
+
+    f, plain = both(scales)
+    for each in (f, plain):
+        x, y = torch.ones(4, 4), torch.randn(4, 4, generator=torch.Generator().manual_seed(0))
+        found, sums = each.train(is_training)(x, y)
+        found.square().sum().backward()
+        torch.testing.assert_close(found, x)
+        torch.testing.assert_close(sums, each.sums)
+    torch.testing.assert_close(f.linear.bias.grad, plain.linear.bias.grad)
+    torch.testing.assert_close(f.sums, plain.sums)

@@ -157,16 +157,16 @@ class FlatModule:
             for name, each in self.state.items()
         }
 
-    def returned(self, tensors: Sequence[Tensor], module: Any, given: Mapping[str, Tensor]) -> Any:
+    def returned(
+        self, tensors: Sequence[Tensor], module: Any, themselves: Mapping[str, Tensor]
+    ) -> Any:
         """The result with these tensors; those that the call keeps in attributes are set.
 
-        What it returns as it was `given`, by name, is that tensor itself.
+        Some results, by name, are tensors of the call `themselves`.
         """
         assert self.result is not None, "was called"
         pairs = zip(self.result.tensors, tensors, strict=True)
-        found = self.result.with_tensors(
-            [given.get(self.same.get(name, ""), each) for name, each in pairs]
-        )
+        found = self.result.with_tensors([themselves.get(name, each) for name, each in pairs])
         if not self.kept:
             return found
         found, values = found
