@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import zip_longest
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -444,7 +444,7 @@ class Engine:
         if self.ranks is not None or flat.result is None:
             return {}
         changed = {*flat.updated, *flat.written}
-        pairs = zip_longest(flat.result.tensors, derives, fillvalue=False)
+        pairs = zip(flat.result.tensors, derives or repeat(False), strict=False)
         return {
             name: tensors[flat.same[name]]
             for name, has_one in pairs
