@@ -163,8 +163,10 @@ def _of_transformers(
     return Case(getattr(transformers, model)(made), (), kwargs)
 
 
-def _text(family: str, model: str = "ForCausalLM", **options: Any) -> Make:
-    return lambda: _of_transformers(f"{family}Config", f"{family}{model}", **{**_WIDTHS, **options})
+def _text(family: str, model: str = "ForCausalLM", config: str = "", **options: Any) -> Make:
+    return lambda: _of_transformers(
+        f"{config or family}Config", f"{family}{model}", **{**_WIDTHS, **options}
+    )
 
 
 def _image(family: str, model: str = "ForImageClassification", **options: Any) -> Make:
@@ -222,8 +224,29 @@ def _written(make: Callable[[], tuple[nn.Module, Sequence[Any]]]) -> Make:
     return lambda: Case(*make())
 
 
+def _of_graphs(name: str, *args: Any, more: Callable[[], Any] = tuple, **options: Any) -> Make:
+    """A network, or a pooling, called with nodes and edges, and with `more`."""
+
+    def make() -> Case:
+        found = getattr(importlib.import_module("torch_geometric.nn"), name)(*args, **options)
+        edges = torch.tensor([[0, 1, 1, 2, 3, 5, 6, 4], [1, 0, 2, 1, 4, 4, 7, 6]])
+        return Case(found, (torch.randn(8, 16), edges, *more()))
+
+    return make
+
+
 def _unet_inputs() -> Any:
     return {"sample": _x(4, 16, 16), "timestep": torch.tensor([1, 5, 7, 9])}
+
+
+def _denoised(*shape: int, width: int = 16, **more: Any) -> Callable[[], Any]:
+    """What a transformer of diffusers takes: of this shape, with a text of this width."""
+    return lambda: {
+        "hidden_states": _x(*shape),
+        "encoder_hidden_states": _x(6, width),
+        "timestep": torch.tensor([1, 5, 7, 9]),
+        **more,
+    }
 
 
 NN: Mapping[str, Make] = {
@@ -374,6 +397,11 @@ TRANSFORMERS: Mapping[str, Make] = {
     "Starcoder2": _text("Starcoder2", num_key_value_heads=2),
     "Olmoe": _text("Olmoe", num_experts=4, num_experts_per_tok=2),
     "Mamba2": _text("Mamba2", num_heads=8, head_dim=8, state_size=8, n_groups=1, chunk_size=4),
+    "Gemma3": _text("Gemma3", config="Gemma3Text", num_key_value_heads=2, head_dim=8),
+    "GptOss": _text(
+        "GptOss", num_key_value_heads=2, head_dim=8, num_local_experts=4, num_experts_per_tok=2
+    ),
+    "FalconMamba": _text("FalconMamba", state_size=4, time_step_rank=4),
     "FNet": _text("FNet", "Model"),
     "Bert": _masked("Bert"),
     "DistilBert": _masked("DistilBert", dim=32, hidden_dim=64, n_layers=2, n_heads=4),
@@ -542,6 +570,67 @@ DIFFUSERS: Mapping[str, Make] = {
         num_embeds_ada_norm=10,
         norm_num_groups=4,
     ),
+    "diffusers SD3": _of_diffusers(
+        "SD3Transformer2DModel",
+        _denoised(4, 8, 8, width=32, pooled_projections=torch.ones(BATCH, 64)),
+        sample_size=8,
+        patch_size=1,
+        in_channels=4,
+        num_layers=2,
+        attention_head_dim=8,
+        num_attention_heads=4,
+        caption_projection_dim=32,
+        joint_attention_dim=32,
+        pooled_projection_dim=64,
+        out_channels=4,
+    ),
+    "diffusers Flux": _of_diffusers(
+        "FluxTransformer2DModel",
+        _denoised(
+            16,
+            4,
+            width=32,
+            pooled_projections=torch.ones(BATCH, 32),
+            img_ids=torch.ones(16, 3),
+            txt_ids=torch.zeros(6, 3),
+        ),
+        patch_size=1,
+        in_channels=4,
+        num_layers=1,
+        num_single_layers=1,
+        attention_head_dim=16,
+        num_attention_heads=2,
+        joint_attention_dim=32,
+        pooled_projection_dim=32,
+        axes_dims_rope=[4, 4, 8],
+    ),
+    "diffusers Wan": _of_diffusers(
+        "WanTransformer3DModel",
+        _denoised(4, 2, 8, 8),
+        num_attention_heads=2,
+        attention_head_dim=12,
+        in_channels=4,
+        out_channels=4,
+        text_dim=16,
+        ffn_dim=32,
+        num_layers=2,
+        rope_max_seq_len=32,
+    ),
+    "diffusers ControlNet": _of_diffusers(
+        "ControlNetModel",
+        lambda: {
+            **_unet_inputs(),
+            "encoder_hidden_states": _x(6, 16),
+            "controlnet_cond": _x(3, 32, 32),
+        },
+        block_out_channels=(4, 8),
+        layers_per_block=1,
+        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
+        cross_attention_dim=16,
+        conditioning_embedding_out_channels=(16, 32),
+        norm_num_groups=1,
+        attention_head_dim=4,
+    ),
 }
 GEOMETRIC: Mapping[str, Make] = {
     "torch_geometric GCNConv": _of_geometric("GCNConv", add_self_loops=False),
@@ -555,6 +644,16 @@ GEOMETRIC: Mapping[str, Make] = {
     **{
         f"torch_geometric {name}": _of_geometric(name)
         for name in ("GraphConv", "TAGConv", "ResGatedGraphConv", "GENConv")
+    },
+    **{
+        f"torch_geometric {name}": _of_graphs(name, 16, 8, 2, 4, dropout=0.2)
+        for name in ("GCN", "GraphSAGE", "GIN", "GAT", "EdgeCNN")
+    },
+    **{
+        f"torch_geometric {name}": _of_graphs(
+            name, 16, more=lambda: (None, torch.arange(2).repeat_interleave(4))
+        )
+        for name in ("TopKPooling", "SAGPooling")
     },
 }
 LIBRARIES: Mapping[str, Mapping[str, Make]] = {

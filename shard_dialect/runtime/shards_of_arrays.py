@@ -26,11 +26,11 @@ def to_numpy(array: Any) -> Array:
         raise ShardError("a masked array has no values where it is masked: take its .filled(...)")
     if torch is None or not isinstance(array, torch.Tensor):
         return np.asarray(array)
-    tensor = array.detach().cpu()
+    tensor = array.detach().cpu().resolve_conj().resolve_neg()
     if tensor.dtype == torch.bfloat16:  # which numpy itself does not know
         bits: Array = tensor.contiguous().view(torch.int16).numpy()
         return bits.view(ml_dtypes.bfloat16)
-    found: Array = tensor.resolve_conj().numpy()
+    found: Array = tensor.numpy()
     return found
 
 

@@ -35,6 +35,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from shard_dialect.errors import ShardError
+from shard_dialect.torch.graph.flat_module import OF_TORCH
 from shard_dialect.torch.graph.tensor_trees import holds_tensors
 
 _DEVICES = ("cpu", "cuda")
@@ -42,8 +43,6 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype)
 _COMPARED = frozenset((*_PLAIN, FunctionType, BuiltinFunctionType))
 _RECORDS = (SimpleNamespace, argparse.Namespace)
-_OF_TORCH = frozenset(vars(torch.nn.Module())) - {"training"}
-"""What each module has: its tensors, modules and hooks, which are looked at by themselves."""
 _LIBRARIES = ("torch", "numpy", "shard_dialect")
 _PARTS = {
     MethodType: ("__func__", "__self__"),
@@ -209,7 +208,7 @@ def _attributes(
 ) -> tuple[Any, ...]:
     found = []
     for key, value in vars(module).items():
-        if key in _OF_TORCH:
+        if key in OF_TORCH:
             continue
         if (name, key) in kept and holds_tensors(value):
             each: Any = _without_elements(value)

@@ -10,12 +10,15 @@ first call is run again then, and later ones have such programs.
 from __future__ import annotations
 
 import copy
+import functools
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -61,11 +64,14 @@ from shard_dialect.torch.rank_tensors import (
     on_ranks,
     value_of_first,
 )
+from shard_dialect.torch.shared_memory import refuse_shared, refuse_views
 
 Parts = tuple[Sequence[Any], Mapping[str, Any], Sequence[Any]]
 """The positional arguments of a call, its keywords, and the targets of a loss."""
 
 
+_ONE_THREAD = threading.RLock()
+"""Held in calls and in backward: traces exchange functions of torch and attributes of modules."""
 _TRACING: ContextVar[bool] = ContextVar("_TRACING", default=False)
 
 
@@ -82,6 +88,15 @@ def tracing() -> Iterator[None]:
         yield
     finally:
         _TRACING.reset(token)
+
+
+def _one_after_another(function: Any) -> Any:
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        with _ONE_THREAD:  # torch's own decorator changes what is global, too
+            return function(*args, **kwargs)
+
+    return called
 
 
 class Engine:
@@ -256,6 +271,7 @@ class Engine:
             program.flat.forget_state()
         return program
 
+    @_one_after_another
     @_disable_dynamo  # type: ignore[untyped-decorator]  # torch.compile would go through all of it
     def __call__(
         self,
@@ -270,6 +286,7 @@ class Engine:
         arguments, and the result is the loss and a dict of gradients by the parameters' names.
         `agree`, which may wait for other ranks and raise, is called before anything is run.
         Raises `IndexOutOfRange`, an `IndexError`, where torch refuses an index.
+        Threads call one after another.
         """
         cut = len(args) - self._target_count
         parts = args[:cut], kwargs, args[cut:]
@@ -339,6 +356,7 @@ class Engine:
     def _refuse_kept(self, flat: FlatModule) -> None:
         """Raise if the module reads a tensor that some call leaves in an attribute."""
         self._kept |= frozenset(flat.kept)
+        refuse_views(flat.constants, flat.state, flat.updated)
         constants = {id(each) for each in flat.constants}
         flat.constants = ()
         for (name, key), each in attribute_tensors(self.module).items():
@@ -390,7 +408,10 @@ class Engine:
         `own` are the module's tensors.
         """
         self.state.check_complete(own)
-        tensors = [*own.values(), *given.tensors.values()]
+        named = {**own, **given.tensors}
+        _refuse_transforms(program.flat.name, named.values())
+        tensors = list(named.values())
+        refuse_shared({*program.flat.updated, *program.flat.written}, named)
         drawn = program.flat.drawn()
         if self.ranks is not None:
             drawn = [self.ranks.of_first(each) for each in drawn]
@@ -399,17 +420,36 @@ class Engine:
         assert flat.result is not None, "was traced"
         if self.loss is not None:
             found, gradients, _ = call.run(tensors)
-            return flat.returned(found, self.module), dict(
-                zip(flat.trained, gradients, strict=True)
-            )
-        trained = self._trained({**own, **given.tensors})
-        if trained and call.differentiable():
+            derived = dict(zip(flat.trained, gradients, strict=True))
+            return flat.returned(found, self.module, self._themselves(flat, named, [])), derived
+        trained = self._trained(named)
+        derives = call.differentiable() if trained else []
+        if derives:
             call.deriving = lambda *args: self._differentiated(
                 program, given, state, trained, *args
             )
-            return flat.returned(_Differentiated.apply(call, *tensors), self.module)
-        found, _, _ = call.run(tensors)
-        return flat.returned(found, self.module)
+            found = _Differentiated.apply(call, *tensors)
+        else:
+            found, _, _ = call.run(tensors)
+        return flat.returned(found, self.module, self._themselves(flat, named, derives))
+
+    def _themselves(
+        self, flat: FlatModule, tensors: Mapping[str, Tensor], derives: Sequence[bool]
+    ) -> dict[str, Tensor]:
+        """By name, the results that are tensors of the call themselves.
+
+        On ranks a result is a DTensor, and these may be none. One that was written to and that has
+        a derivative is what torch makes of it, and not what it was.
+        """
+        if self.ranks is not None or flat.result is None:
+            return {}
+        changed = {*flat.updated, *flat.written}
+        pairs = zip(flat.result.tensors, derives or repeat(False), strict=False)
+        return {
+            name: tensors[flat.same[name]]
+            for name, has_one in pairs
+            if name in flat.same and not (has_one and flat.same[name] in changed)
+        }
 
     def _differentiated(
         self,
@@ -627,7 +667,7 @@ class _Differentiated(torch.autograd.Function):  # type: ignore[misc]
             saved = [each.clone() for each in saved]  # the program writes to these
         else:
             call.is_spent = True
-        with torch.no_grad():
+        with torch.no_grad(), _ONE_THREAD:
             found, scales = call.gradients(tensors, saved, gradients), call.engine.scales(own)
             for name, each in found.items():
                 if scales.get(name, 1.0) != 1.0:
@@ -654,6 +694,19 @@ class _Once(torch.autograd.Function):  # type: ignore[misc]
         raise ShardError(
             f"gradients of {ctx.name} are differentiated (create_graph=True), and its program has "
             "no second derivatives: leave the penalty out, or call the module itself for it"
+        )
+
+
+def _refuse_transforms(name: str, tensors: Iterable[Tensor]) -> None:
+    """Raise for a call in one of torch.func's transforms, or of which torch wants tangents."""
+    is_transformed = torch._C._functorch.peek_interpreter_stack() is not None
+    if torch.autograd.forward_ad._current_level >= 0:
+        unpack = torch.autograd.forward_ad.unpack_dual
+        is_transformed |= any(unpack(each).tangent is not None for each in tensors)
+    if is_transformed:
+        raise ShardError(
+            f"{name} is partitioned, and transforms of torch.func (grad, vmap) and forward-mode "
+            "derivatives do not go through it: use backward(), or transform the module itself"
         )
 
 

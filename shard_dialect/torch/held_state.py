@@ -10,7 +10,8 @@ from __future__ import annotations
 import copy
 import importlib
 import json
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from shard_dialect.errors import MissingExtra, ShardError, cannot, first_line_of
 from shard_dialect.torch.graph.flat_module import FlatModule, aliases_of, state_of
 from shard_dialect.torch.graph.tensor_trees import Tensor
 from shard_dialect.torch.rank_tensors import PlacedTensor, RankTensors
+from shard_dialect.torch.shared_memory import cloned, refuse_shared
 
 _INDEX = "model.safetensors.index.json"
 _FILE = "model.safetensors"
@@ -103,24 +105,22 @@ class HeldState:
         if not makes:
             self._first = dict(flat.state)
             return
+        whole = {}
         for name, each in flat.state.items():
             if each.is_meta:
                 self._missing.add(name)
                 each = torch.zeros(each.shape, dtype=each.dtype)
-            held = self._held(name, each.detach())
-            is_trained = name in parameters and parameters[name].requires_grad
+            whole[name] = each.detach()
+        trained = {name for name, each in parameters.items() if each.requires_grad}
+        for name, each in self._held(whole, {*trained, *flat.updated}).items():
+            is_parameter = name in parameters
             self._first[name] = (
-                torch.nn.Parameter(held, requires_grad=is_trained) if name in parameters else held
+                torch.nn.Parameter(each, requires_grad=name in trained) if is_parameter else each
             )
 
     @property
     def _aliases(self) -> dict[str, str]:
         return aliases_of(self._module, self.tensors)
-
-    @property
-    def _saved(self) -> list[str]:
-        """The names of the module's `state_dict`."""
-        return list(torch.nn.Module.state_dict(self._module))
 
     @property
     def tensors(self) -> dict[str, Tensor]:
@@ -139,10 +139,15 @@ class HeldState:
         made._missing = set(self._missing)
         return made
 
-    def _held(self, name: str, whole: Tensor) -> Tensor:
+    def _held(self, whole: Mapping[str, Tensor], changed: Collection[str]) -> dict[str, Tensor]:
+        """In one process they share memory where the module's do, and on ranks they cannot."""
         if self._ranks is None:
-            return whole.clone()
-        return self._ranks.distributed(whole, self._placed[name].sharding)
+            return cloned(whole)
+        refuse_shared(changed, whole)
+        return {
+            name: self._ranks.distributed(each, self._placed[name].sharding)
+            for name, each in whole.items()
+        }
 
     def check_complete(self, tensors: Mapping[str, Tensor]) -> None:
         """Raise `ShardError` if some of our tensors have no data, and none was loaded."""
@@ -172,29 +177,45 @@ class HeldState:
                 else:
                     self._ranks.write(own, value)
 
-    def state_dict(self, full: bool) -> dict[str, Tensor]:
-        """The module's state; of ranks DTensors unless `full`, which all of them must ask for."""
-        tensors, aliases = self.tensors, self._aliases
-        self.check_complete(tensors)
-        found = {name: tensors[aliases[name]].detach() for name in self._saved}
-        if self._ranks is None or not full:
-            return found
-        return {
-            name: each.full_tensor() if self._ranks.is_distributed(each) else each
-            for name, each in found.items()
-        }
+    def gathered(self, state: dict[str, Any], full: bool) -> dict[str, Any]:
+        """A `state_dict` of the module, of ranks with DTensors unless `full`, which all ask for."""
+        self.check_complete(self.tensors)
+        if self._ranks is not None and full:
+            for name, each in state.items():
+                if self._ranks.is_distributed(each):
+                    state[name] = each.full_tensor()
+        return state
 
-    def load_state_dict(self, state: Mapping[str, Tensor], strict: bool = True) -> Any:
-        """Take whole tensors or DTensors. Raises `ShardError` for missing or unknown names."""
-        missing, unknown = self._differences(state)
-        if strict:
-            self._check(state)
+    def load_state_dict(
+        self, state: Mapping[str, Any], strict: bool, load: Callable[[Mapping[str, Any]], Any]
+    ) -> Any:
+        """Take whole tensors or DTensors, which the module's own `load` gets as they are held.
+
+        Raises `ShardError` for other shapes and, if `strict`, for missing or unknown names.
+        """
         tensors, aliases = self.tensors, self._aliases
+        given: Any = OrderedDict(state)
+        if hasattr(state, "_metadata"):
+            given._metadata = state._metadata
         for name, value in state.items():
-            if name not in unknown:
+            if name in aliases:
                 own = aliases[name]
-                self._load(name, own, tensors[own], tuple(value.shape), _slicer(value), value)
-        return _IncompatibleKeys(missing, unknown)
+                _check_shape(name, tuple(value.shape), tensors[own])
+                given[name] = self._like_held(value, own, tensors[own])
+        found = load(given)
+        others = {aliases[name] for name in state if name in aliases}
+        self._missing -= others
+        missing = [name for name in found.missing_keys if aliases.get(name) not in others]
+        if strict:
+            _refuse_names(missing, found.unexpected_keys)
+        return _IncompatibleKeys(missing, found.unexpected_keys)
+
+    def _like_held(self, value: Tensor, name: str, held: Tensor) -> Tensor:
+        if self._ranks is None or not self._ranks.is_distributed(held):
+            return value
+        if self._ranks.is_distributed(value):
+            return value.redistribute(held.device_mesh, held.placements)
+        return self._ranks.distributed(value, self._placed[name].sharding)
 
     def load_safetensors(self, path: str | Path) -> None:
         """Read what this process holds, and no more, from a file, a folder or an index of files."""
@@ -203,41 +224,36 @@ class HeldState:
             tensors, aliases = self.tensors, self._aliases
             for name in slices.names:
                 own, read = aliases[name], _reader(slices, name)
-                self._load(name, own, tensors[own], slices.shape(name), read, None)
-
-    def _differences(self, given: Iterable[str]) -> tuple[list[str], list[str]]:
-        """The names that are missing, and those that are unknown."""
-        names, aliases = set(given), self._aliases
-        own = [name for name in self._saved if name not in names]
-        others = {aliases[name] for name in names if name in aliases}
-        missing = [name for name in own if aliases[name] not in others]
-        return missing, sorted(names - set(aliases))
+                self._load(name, own, tensors[own], slices.shape(name), read)
 
     def _check(self, given: Iterable[str]) -> None:
-        missing, unknown = self._differences(given)
-        if missing or unknown:
-            what = [f"without {', '.join(missing[:3])}"] if missing else []
-            what += [f"with {', '.join(unknown[:3])}"] if unknown else []
-            raise ShardError(f"this is no state of the module: {' and '.join(what)}")
+        names, aliases = set(given), self._aliases
+        others = {aliases[name] for name in names if name in aliases}
+        saved = torch.nn.Module.state_dict(self._module)
+        missing = [each for each in saved if each in aliases and aliases[each] not in others]
+        _refuse_names(missing, sorted(names - set(aliases)))
 
-    def _load(
-        self, name: str, own: str, held: Tensor, shape: tuple[int, ...], read: Shard, value: Any
-    ) -> None:
-        if shape != tuple(held.shape):
-            raise ShardError(f"has shape {list(shape)}: expected {list(held.shape)}", name)
+    def _load(self, name: str, own: str, held: Tensor, shape: tuple[int, ...], read: Shard) -> None:
+        _check_shape(name, shape, held)
         with torch.no_grad():
             if self._ranks is None or not self._ranks.is_distributed(held):
                 held.copy_(read(...))
-            elif self._ranks.is_distributed(value):
-                held.copy_(value.redistribute(held.device_mesh, held.placements))
             else:
                 part = self._ranks.slices(self._placed[own])
                 held.to_local().copy_(read(part))
         self._missing.discard(own)
 
 
-def _slicer(whole: Tensor) -> Shard:
-    return lambda part: whole[part]
+def _check_shape(name: str, shape: tuple[int, ...], held: Tensor) -> None:
+    if shape != tuple(held.shape):
+        raise ShardError(f"has shape {list(shape)}: expected {list(held.shape)}", name)
+
+
+def _refuse_names(missing: Sequence[str], unknown: Sequence[str]) -> None:
+    if missing or unknown:
+        what = [f"without {', '.join(missing[:3])}"] if missing else []
+        what += [f"with {', '.join(unknown[:3])}"] if unknown else []
+        raise ShardError(f"this is no state of the module: {' and '.join(what)}")
 
 
 def _reader(slices: Slices, name: str) -> Shard:

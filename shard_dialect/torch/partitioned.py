@@ -95,16 +95,19 @@ class Partitioned(torch.nn.Module):  # type: ignore[misc]
         """
         if args or kwargs:
             return super().state_dict(*args, **kwargs)
-        return self._engine.state.state_dict(full)
+        return self._engine.state.gathered(super().state_dict(), full)
 
     def load_state_dict(
         self, state_dict: Mapping[str, Tensor], strict: bool = True, assign: bool = False
     ) -> Any:
         """Take a state of whole tensors, of which ranks keep their shards, or of DTensors.
 
+        Hooks and versions of modules count, as in torch.
+
         Raises `ShardError` for other shapes and, if `strict`, for missing or unknown names.
         """
-        return self._engine.state.load_state_dict(state_dict, strict)
+        load = functools.partial(super().load_state_dict, strict=False, assign=assign)
+        return self._engine.state.load_state_dict(state_dict, strict, load)
 
     def load_safetensors(self, path: str | Path) -> None:
         """Read the state from a file, from a `model.safetensors.index.json`, or from their folder.

@@ -424,7 +424,7 @@ def test_tensors_that_forward_keeps_in_attributes() -> None:
 
 
 class KeepsMany(torch.nn.Module):
-    """Keeps lists and tuples: exchanged, filled in place, and with others inside."""
+    """Keeps lists, tuples and dicts: exchanged, filled in place, and with others inside."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -432,6 +432,7 @@ class KeepsMany(torch.nn.Module):
         self.inner = torch.nn.Identity()
         self.states: Any = None
         self.sums: list[Any] = []
+        self.losses: Any = OrderedDict(first=None, inner={"list": []})
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.states, pairs = [], []
@@ -441,6 +442,10 @@ class KeepsMany(torch.nn.Module):
             pairs.append((number, {"mean": x.mean(0)}))
             self.sums.append(x.sum())
         self.inner.pairs = tuple(pairs)
+        self.inner.named = {"last": x, "number": 2}
+        self.losses["first"] = x.square().mean()
+        self.losses["inner"]["list"] = [x.abs().mean(), 3]
+        self.losses["inner"][1] = x[0]
         return x
 
 
@@ -465,7 +470,7 @@ def test_gradients_in_eval_mode_of_a_module_that_keeps_tensors() -> None:
 
 
 @pytest.mark.parametrize("in_place", [False, True])
-def test_lists_and_tuples_of_tensors_that_forward_keeps(in_place: bool) -> None:
+def test_collections_of_tensors_that_forward_keeps(in_place: bool) -> None:
     x, module = torch.randn(4, 4), KeepsMany()
     plain = copy.deepcopy(module)
     if in_place:
@@ -474,17 +479,22 @@ def test_lists_and_tuples_of_tensors_that_forward_keeps(in_place: bool) -> None:
         f = sd.torch.partition(module, (x,), {"x": [Shard(0), Replicate()]}, MESH)
         assert module.states is None
         assert module.sums == []
-    before, filled = None, f.sums
+    before, filled, named = None, f.sums, f.losses
+    assert named == {"first": None, "inner": {"list": []}}
     for _ in range(3):
         for each in (f, plain):
             each.zero_grad()
             each.sums.clear()
             out = each(x)
             of_pairs = sum(number * one["mean"].sum() for number, one in each.inner.pairs)
+            of_pairs = of_pairs + each.losses["first"] + each.losses["inner"]["list"][0]
             (out.sum() + each.states[0].square().sum() + sum(each.sums) + of_pairs).backward()
         torch.testing.assert_close(f.states, plain.states)
         torch.testing.assert_close(f.inner.pairs, plain.inner.pairs)
         torch.testing.assert_close(f.sums, plain.sums)
+        torch.testing.assert_close(f.losses, plain.losses)
+        torch.testing.assert_close(f.inner.named, plain.inner.named)
+        assert f.losses is named
         for a, b in zip(f.parameters(), plain.parameters(), strict=True):
             torch.testing.assert_close(a.grad, b.grad)
         assert f.sums is filled
@@ -559,12 +569,19 @@ def test_a_cache_of_parameters_is_computed_in_each_call(was_called: bool, in_pla
 
 
 @pytest.mark.parametrize("was_called", [False, True])
-def test_a_cache_of_arguments_is_refused(was_called: bool) -> None:
-    module, x = Caches(computed=1.0).eval(), torch.randn(4, 4)
-    if was_called:
+@pytest.mark.parametrize("is_trained", [False, True])
+def test_a_cache_of_arguments_is_not_read(was_called: bool, is_trained: bool) -> None:
+    module, x = Caches(computed=1.0).eval().requires_grad_(is_trained), torch.randn(4, 4)
+    refused = pytest.raises(sd.ShardError, match=r"(kept|a tensor).* in the attribute cache")
+    if was_called and is_trained:
         module(x)
-    with pytest.raises(sd.ShardError, match=r"keeps a tensor in the attribute cache|has gradients"):
-        sd.torch.partition(module, (x,), {"x": [Shard(0), Replicate()]}, MESH)
+        with refused:
+            sd.torch.partition(module, (x,), {"x": [Shard(0), Replicate()]}, MESH)
+        return
+    f = sd.torch.partition(module, (x,), {"x": [Shard(0), Replicate()]}, MESH)
+    torch.testing.assert_close(f(x), module(x))
+    with refused:
+        f(x)
 
 
 def test_a_cache_that_is_not_filled_again_is_refused() -> None:
@@ -577,3 +594,30 @@ def test_a_cache_that_is_not_filled_again_is_refused() -> None:
     with pytest.raises(sd.ShardError, match="has gradients"):
         sd.torch.partition(module, (x,), {"x": [Shard(0), Replicate()]}, MESH)
     assert set(module.cache) == {"own"}
+
+
+def test_hooks_that_forward_registers_once() -> None:
+    """As transformers does where hidden states are wanted."""
+
+    class Captures(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if not getattr(self, "is_hooked", False):
+                for each in self.layers:
+                    each.register_forward_hook(lambda _, args, out: (out + args[0]) * 2)
+                self.is_hooked = True
+            return self.layers(x) if self.training else -self.layers(x)
+
+    x = torch.randn(4, 4)
+    f, module = both(Captures(), x)
+    for is_training in (True, False, True):
+        for each in (f, module):
+            each.train(is_training)
+            each.zero_grad()
+            each(x).sum().backward()
+        torch.testing.assert_close(f(x), module(x))
+        torch.testing.assert_close(f.layers[0].weight.grad, module.layers[0].weight.grad)
+    assert len(f._engine.programs) <= 3

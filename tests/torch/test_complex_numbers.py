@@ -12,6 +12,7 @@ from torch.distributed.tensor import Shard
 import shard_dialect as sd
 from shard_dialect.torch.graph.flat_module import FlatModule
 from shard_dialect.torch.graph.trace_graph import trace
+from tests.torch.called import Called
 from tests.torch.models import BATCH, R
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
@@ -198,3 +199,11 @@ def test_with_a_loss() -> None:
     expected.backward()
     torch.testing.assert_close(value, expected.detach())
     torch.testing.assert_close(gradients["weight"], own.weight.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_views_that_are_conjugate_or_negative_are_arguments() -> None:
+    x = torch.randn(4, 3, dtype=torch.complex64)
+    for each in (x.conj(), x.conj().imag, torch._neg_view(x)):
+        assert each.is_conj() or each.is_neg()
+        f = sd.torch.partition(Called(lambda x: x * 2), (each,), {}, MESH)
+        torch.testing.assert_close(f(each), each * 2)

@@ -297,3 +297,30 @@ def test_what_several_modules_are_called_with_is_saved_once() -> None:
     equal_steps(f, own)
     (program,) = f._engine.programs
     assert saved(program) == [(4, 8)] * 4  # what the heads are called with, and the tanh of each
+
+
+class Scores(nn.Module):  # type: ignore[misc]
+    """A loss, and beside it scores on which other parameters have a part."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shared, self.of_loss, self.of_scores = (nn.Linear(4, 4) for _ in range(3))
+
+    def forward(self, x: Any) -> Any:
+        x = self.shared(x)
+        return {"loss": self.of_loss(x).square().mean(), "scores": self.of_scores(x), "x": x}
+
+
+@pytest.mark.parametrize("is_training", [False, True])
+def test_what_is_beside_a_loss_is_differentiated(is_training: bool) -> None:
+    own, x = Scores().train(is_training), torch.randn(4, 4)
+    f = sd.torch.partition(own, (x,), {}, MESH)
+    for of in (["loss", "scores"], ["scores"], ["loss"], ["x", "loss"], ["scores", "x"]):
+        for each in (f, own):
+            each.zero_grad()
+            found = each(x)
+            sum(found[name].sum() for name in of).backward()
+        for ours, theirs in zip(f.parameters(), own.parameters(), strict=True):
+            assert (ours.grad is None) == (theirs.grad is None)
+            if theirs.grad is not None:
+                torch.testing.assert_close(ours.grad, theirs.grad)

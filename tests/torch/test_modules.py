@@ -163,13 +163,43 @@ def test_results_in_classes_inside_of_each_other() -> None:
     torch.testing.assert_close(found.inner.inner[0].y, batch(8, 1) * 3)
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 def test_what_is_no_module_is_refused() -> None:
     with pytest.raises(ShardError, match=r"for a torch\.nn\.Module, not for <function"):
         sd.torch.partition(torch.nn.functional.relu, (batch(8, 0),), {}, MESH)
     with pytest.raises(ShardError, match=r"x: error: is an array of numpy: give torch\.from_numpy"):
         sd.torch.partition(Net(), (batch(8, 0).numpy(),), {}, MESH)
-    with pytest.raises(ShardError, match=r"x: error: is a sparse tensor: give to_dense\(\) of it"):
+    with pytest.raises(ShardError, match=r"x: error: is a sparse tensor: use to_dense\(\) of it"):
         sd.torch.partition(Net(), (batch(8, 0).to_sparse(),), {}, MESH)
+    with pytest.raises(ShardError, match=r"module: error: is compiled by torch\.jit"):
+        sd.torch.partition(torch.jit.trace(nn.ReLU(), batch(8, 0)), (batch(8, 0),), {}, MESH)
+    with pytest.raises(ShardError, match=r"x: error: is of uint16, .*: use int32"):
+        sd.torch.partition(Net(), (batch(8, 0).to(torch.uint16),), {}, MESH)
+
+
+class Sparse(nn.Module):  # type: ignore[misc]
+    def __init__(self, has_buffer: bool) -> None:
+        super().__init__()
+        if has_buffer:
+            self.register_buffer("edges", torch.eye(8).to_sparse())
+
+    def forward(self, x: Any) -> Any:
+        return (self.edges if hasattr(self, "edges") else x.to_sparse()) @ x.t()
+
+
+def test_sparse_tensors_in_modules_are_refused() -> None:
+    with pytest.raises(ShardError, match=r"edges: error: is a sparse tensor: use to_dense\(\)"):
+        sd.torch.partition(Sparse(True), (batch(8, 0),), {}, MESH)
+    with pytest.raises(ShardError, match=rf"{__file__}:\d+: .*_to_sparse.* use to_dense\(\)"):
+        sd.torch.partition(Sparse(False), (batch(8, 0),), {}, MESH)
+
+
+def test_embeddings_with_sparse_gradients_have_dense_ones() -> None:
+    own = nn.Embedding(10, 4, sparse=True)
+    f = sd.torch.partition(own, (torch.arange(3),), {}, MESH)
+    for each in (f, own):
+        each(torch.tensor([1, 1, 7])).square().sum().backward()
+    torch.testing.assert_close(f.weight.grad, own.weight.grad.to_dense())
 
 
 class Layers(nn.Module):  # type: ignore[misc]

@@ -103,6 +103,18 @@ EQUAL: Mapping[str, tuple[Callable[[Any], Any], Any]] = {
         lambda x: (*x.kthvalue(3, 1), *x.kthvalue(4, 1), *x.nanmedian(1), *x.median(0)),
         torch.tensor([[1.0, NAN, 3.0, INF], [-INF, 2.0, INF, NAN]]),
     ),
+    "extremes with NaNs": (
+        lambda x: (
+            *x.max(1),
+            *x.min(0, keepdim=True),
+            *(
+                each
+                for y in (x, x[:, :2], x[1], x[0, 0])
+                for each in (y.argmax(), y.argmin(-1), y.argmax(-1, keepdim=True))
+            ),
+        ),
+        torch.tensor([[1.0, NAN, INF, NAN], [-INF, 0.0, -0.0, 0.0], [NAN, NAN, NAN, NAN]]),
+    ),
     "nanmedian of NaNs": (lambda x: x.nanmedian(), torch.full((2,), NAN)),
     "nanmedian beside NaNs": (lambda x: x.nanmedian(0), torch.tensor([NAN, NAN, INF, INF])),
     "modes with NaN": (lambda x: x.mode(1), torch.tensor([[1.0, NAN, NAN], [NAN, NAN, NAN]])),

@@ -348,3 +348,46 @@ def test_a_batch_that_the_devices_do_not_divide_stays_where_it_is() -> None:
     sd.run_pipeline(lowered, "spmd")
     # An i64 and an f32: how many tokens count, and the sum of their losses.
     assert sd.communication(lowered).bytes_moved == 8 + 4
+
+
+class Stateful(torch.nn.Module):
+    """Has a state that is no tensor, and took its weight by another name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.norm, self.scale = torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), 1.0
+        self.register_load_state_dict_pre_hook(Stateful.rename)
+
+    @staticmethod
+    def rename(_: Any, state: Any, *__: Any) -> None:
+        if "old" in state:
+            state["linear.weight"] = state.pop("old")
+
+    def get_extra_state(self) -> Any:
+        return {"scale": self.scale}
+
+    def set_extra_state(self, state: Any) -> None:
+        self.scale = state["scale"]
+
+    def forward(self, x: Any) -> Any:
+        return self.norm(self.linear(x)) * self.scale
+
+
+def test_modules_that_load_their_state_in_their_own_way() -> None:
+    own, x = Stateful().eval(), torch.randn(4, 4)
+    f = sd.torch.partition(own, (x,), {}, MESH)
+    state = dict(own.state_dict())
+    state |= {"old": state.pop("linear.weight") * 2, "_extra_state": {"scale": 3.0}}
+    del state["norm.num_batches_tracked"]  # as before there was one
+    for each in (f, own):
+        each.load_state_dict(state)
+        torch.testing.assert_close(f(x), own(x), check_stride=False) if each is own else None
+    assert f.scale == 3.0
+    assert f.state_dict().keys() == own.state_dict().keys()
+    assert f.state_dict()._metadata == own.state_dict()._metadata
+    halves = {name: each.half() for name, each in own.linear.state_dict(prefix="linear.").items()}
+    for each in (f, own):
+        found = each.load_state_dict(halves, strict=False, assign=True)
+        assert "_extra_state" in found.missing_keys
+        assert each.linear.weight.dtype == torch.float16
+    torch.testing.assert_close(f.state_dict(), own.state_dict())

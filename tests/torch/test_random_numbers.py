@@ -7,9 +7,11 @@ import torch
 from torch import nn
 from torch.distributed.tensor import Shard
 from torch.utils import _pytree as pytree
+from torch.utils.checkpoint import checkpoint
 
 import shard_dialect as sd
 from shard_dialect.errors import ShardError
+from tests.torch.called import Called
 from tests.torch.models import BATCH, R, assert_close
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
@@ -108,17 +110,80 @@ def test_their_distributions() -> None:
     assert float((rows - torch.eye(len(rows))).abs().max()) < 0.65, "of 512 rows of 64"
 
 
-def test_what_is_computed_again_is_refused() -> None:
-    class Again(nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = module()
+class Again(nn.Module):  # type: ignore[misc]
+    """Computes a block again for its gradients, also inside of another, unless it is `plain`."""
 
-        def forward(self, x: Any) -> Any:
-            return torch.utils.checkpoint.checkpoint(self.inner, x, use_reentrant=False)
+    def __init__(self, use_reentrant: bool = False, plain: bool = False) -> None:
+        super().__init__()
+        self.inner, self.last, self.is_plain = module(), module(), plain
+        self.use_reentrant = use_reentrant
 
-    with pytest.raises(ShardError, match="activation checkpointing"):
-        sd.torch.partition(Again(), (X,), {"x": BATCH}, MESHES[1], loss=loss)
+    def again(self, block: Any, x: Any) -> Any:
+        if self.is_plain:
+            return block(x)
+        return checkpoint(block, x, use_reentrant=self.use_reentrant)
+
+    def forward(self, x: Any) -> Any:
+        x = nn.functional.dropout(self.again(self.inner, x), 0.25)
+        x = self.again(lambda x: self.last(self.again(self.inner, x)) + torch.rand_like(x), x)
+        return nn.functional.dropout(x, 0.25)
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_what_is_computed_again_draws_the_same(use_reentrant: bool) -> None:
+    own = Again(plain=True)
+    for rng in ("torch", "counter"):
+        found: list[Any] = []
+        for plain in (False, True):
+            each = Again(use_reentrant, plain)
+            f = sd.torch.partition(each, (X,), {"x": BATCH}, MESHES[1], rng=rng)
+            assert len(f._engine.programs[0].flat.draws) == 9
+            torch.manual_seed(5)
+            loss(f(X)).backward()
+            found.append({name: part.grad for name, part in f.named_parameters()})
+        assert_close(*found)
+        if rng == "torch":
+            torch.manual_seed(5)
+            loss(own(X)).backward()
+            assert_close(found[0], {name: part.grad for name, part in own.named_parameters()})
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda x: torch.manual_seed(0) and torch.rand_like(x), "sets torch's generator"),
+        (lambda x: torch.randn(3, generator=torch.Generator()), "generator of its own"),
+        (lambda x: x.clone().normal_(generator=torch.Generator()), "generator of its own"),
+    ],
+)
+def test_draws_of_other_states_are_refused(draw: Any, message: str) -> None:
+    with pytest.raises(ShardError, match=rf"{__file__}:\d+.*{message}|{message}"):
+        sd.torch.partition(Called(draw), (X,), {"x": BATCH}, MESHES[1])
+
+
+def test_draws_that_are_written_to() -> None:
+    def scaled(x: Any) -> Any:
+        noise = torch.rand_like(x)
+        noise -= noise.mean()
+        return x + noise, torch.randn(3).mul_(2)
+
+    f = sd.torch.partition(Called(scaled), (X,), {"x": BATCH}, MESHES[1], rng="torch")
+    torch.manual_seed(0)
+    found = f(X)
+    torch.manual_seed(0)
+    torch.testing.assert_close(found, scaled(X))
+
+
+def test_permutations() -> None:
+    for rng in ("torch", "counter"):
+        f = sd.torch.partition(Called(lambda x: torch.randperm(64)), (X,), {}, MESHES[1], rng=rng)
+        torch.manual_seed(0)
+        found = [f(X), f(X)]
+        assert not torch.equal(*found)
+        for each in found:
+            assert torch.equal(each.sort().values, torch.arange(64))
+        torch.manual_seed(0)
+        assert torch.equal(found[0], torch.randperm(64)) == (rng == "torch")
 
 
 def test_what_we_cannot_draw_is_refused() -> None:

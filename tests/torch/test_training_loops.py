@@ -4,6 +4,7 @@ import copy
 import io
 import random
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -284,3 +285,17 @@ def test_missing_names_are_in_torchs_order() -> None:
     f = partitioned(own)
     some = {"2.weight": own[2].weight, "other": torch.zeros(1)}
     assert f.load_state_dict(some, strict=False) == own.load_state_dict(some, strict=False)
+
+
+def test_threads_that_call_at_once() -> None:
+    own = Net().eval()
+    f = partitioned(own)
+    batches = [batch(number)[: 2 + number % 4] for number in range(8)]  # of which some compile
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(f, batches, timeout=120))
+        list(pool.map(lambda each: each.square().sum().backward(), found, timeout=120))
+    sum(own(each).square().sum() for each in batches).backward()
+    for each, x in zip(found, batches, strict=True):
+        torch.testing.assert_close(each, own(x), rtol=1e-4, atol=1e-5)
+    grads = [{name: each.grad for name, each in module.named_parameters()} for module in (f, own)]
+    assert_close(*grads)

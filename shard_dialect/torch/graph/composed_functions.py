@@ -383,11 +383,12 @@ def _embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
+    """With dense gradients also if `sparse`, which programs have not."""
     if max_norm is not None:
         with torch.no_grad():
             _renormalize(weight, x, max_norm, norm_type)
     return torch.nn.functional.embedding(
-        x, weight, padding_idx, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse
+        x, weight, padding_idx, scale_grad_by_freq=scale_grad_by_freq
     )
 
 

@@ -706,7 +706,6 @@ _OURS: dict[Any, Decomposition] = {
     **torch_calls.DECOMPOSITIONS,
     aten.take.default: _take,
     **{op: partial(_compared, op) for op in _COMPARISONS},
-    **{op: partial(_of_unsigned, op) for op in _EXTREMES},
     **{
         getattr(aten, f"{name}_backward").default: partial(
             _upsample_backward, getattr(aten, name).default
@@ -724,6 +723,9 @@ def _or(ours: Decomposition, theirs: Decomposition | None) -> Decomposition:
     return decomposed
 
 
+for _op in _EXTREMES:
+    _unsigned = partial(_of_unsigned, _op)
+    _OURS[_op] = _or(_OURS[_op], _unsigned) if _op in _OURS else _unsigned
 for _name in _UPSAMPLING[:3]:
     _op = getattr(aten, _name).default
     _OURS[_op] = _or(_upsample_nearest, decomposition_table[_op])

@@ -25,15 +25,21 @@ from shard_dialect.torch.graph.forward_and_backward import COTANGENT, Part, cota
 from shard_dialect.torch.graph.index_checks import IndexCheck
 from shard_dialect.torch.graph.random_draws import RANDOM, Draw, Rng
 from shard_dialect.torch.graph.tensor_trees import (
+    COLLECTIONS,
     Leaves,
     Tensor,
     arguments_of,
     has_derivative,
     holds_tensors,
     is_plain,
+    refuse_layout,
     refuse_odd,
 )
 
+OF_TORCH = frozenset(vars(torch.nn.Module())) - {"training"}
+"""What each module has: its tensors, modules and hooks, which are looked at by themselves."""
+_TABLES = ("_parameters", "_buffers")
+_HOOKS = OF_TORCH - {*_TABLES, "_modules", "_non_persistent_buffers_set"}
 OUTPUT = "output"
 LOSS = "loss"
 ATTRIBUTE = "attribute"
@@ -88,6 +94,8 @@ class FlatModule:
     """Those of them that are lists which a call fills, and does not exchange."""
     cached: Set[tuple[str, str, Any]] = frozenset()
     """The modules, attributes and keys of the dicts in which a call caches what it computes."""
+    same: Mapping[str, str] = field(default_factory=dict)
+    """By the names of results that are an argument, a parameter or a buffer: which it is."""
     constants: Sequence[Tensor] = ()
     """Tensors that it reads, and that are no state."""
     depends: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -149,10 +157,16 @@ class FlatModule:
             for name, each in self.state.items()
         }
 
-    def returned(self, tensors: Sequence[Tensor], module: Any) -> Any:
-        """The result with these tensors; those that the call keeps in attributes are set."""
+    def returned(
+        self, tensors: Sequence[Tensor], module: Any, themselves: Mapping[str, Tensor]
+    ) -> Any:
+        """The result with these tensors; those that the call keeps in attributes are set.
+
+        Some results, by name, are tensors of the call `themselves`.
+        """
         assert self.result is not None, "was called"
-        found = self.result.with_tensors(tensors)
+        pairs = zip(self.result.tensors, tensors, strict=True)
+        found = self.result.with_tensors([themselves.get(name, each) for name, each in pairs])
         if not self.kept:
             return found
         found, values = found
@@ -160,7 +174,7 @@ class FlatModule:
             own = module.get_submodule(name)
             table = own._buffers if _joined(name, key) in self.exchanged else vars(own)
             if (name, key) in self.filled:
-                table[key][:] = each
+                fill(table[key], each)
             else:
                 table[key] = each
         return found
@@ -217,8 +231,8 @@ class FlatModule:
 
     def __call__(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """The result, the gradients and then `names` as they are then; torch traces it."""
-        names = [*self.state, *self.arguments.tensors]
-        own = {name: each.clone() for name, each in zip(names, tensors, strict=True)}
+        names_of_all = [*self.state, *self.arguments.tensors]
+        own = {name: each.clone() for name, each in zip(names_of_all, tensors, strict=True)}
         for name in self.trained:
             own[name] = own[name].detach().requires_grad_()
         state = {name: own[name] for name in self.state}
@@ -229,11 +243,12 @@ class FlatModule:
         computed = Computed([*state.values()], given)
         with (
             _cast_in_tables(),
-            attributes_kept(self.module, computed) as self.attributes,
+            attributes_kept(self.module) as self.attributes,
             _reparametrize_module(self.module, used, tie_weights=True),
         ):
             average_from_the_first(self.module)
-            before, lists = attribute_tensors(self.module), _lists(self.module)
+            before, filled = attribute_tensors(self.module), _collections(self.module)
+            contents = {key: copy.copy(each) for key, each in filled.items()}
             registered = _registered(self.module)
             found = self.module(*args, **kwargs)
             if self.loss is not None:
@@ -248,16 +263,27 @@ class FlatModule:
             new = _new_buffers(self.module, state)
             self.exchanged |= {_joined(*key) for key in new}
             set_ = {**attribute_tensors(self.module), **new}
-            self.kept = [key for key, each in set_.items() if not _is_same(before.get(key), each)]
+            now_there = _collections(self.module)
+            self.filled = {key for key in filled if filled[key] is now_there.get(key)}
+            caches = {
+                key for key in self.filled if computed.fills(*key, contents[key], filled[key])
+            }
+            changed = [key for key, each in set_.items() if not _is_same(before.get(key), each)]
+            self.kept = [key for key in changed if key not in caches]
             if self.kept:
-                after_lists = _lists(self.module)
-                self.filled = {key for key in lists if lists[key] is after_lists.get(key)}
                 values, structure = pytree.tree_flatten((found, [set_[key] for key in self.kept]))
                 names = [".".join((ATTRIBUTE, *filter(None, key))) for key in self.kept]
                 trees = zip(self.kept, names, strict=True)
                 inside = (each for key, name in trees for each in Leaves.of(set_[key], name).names)
                 self.result = Leaves([*self.result.names, *inside], values, structure)
             refuse_odd(self.result)
+            pairs = zip((*used.values(), *given), names_of_all, strict=True)
+            own_names = {id(each): name for each, name in pairs}
+            self.same = {
+                name: own_names[id(each)]
+                for name, each in self.result.tensors.items()
+                if id(each) in own_names
+            }
             if self.derives:  # a checkpoint runs parts again, later, which may change more
                 after = [each.clone() for each in after]
             gradients = self._gradients(found, [own[name] for name in self.trained])
@@ -300,13 +326,13 @@ class FlatModule:
     def _dependencies(
         self, trained: Mapping[str, Tensor], has_one: Sequence[bool]
     ) -> dict[str, frozenset[str]]:
-        """Of each result, the trained tensors that torch would give a gradient from it."""
+        """Of each result, the trained tensors that torch would give a gradient from it.
+
+        Which of them have none although something is computed of them is known of what is derived.
+        """
         assert self.result is not None, "is known by now"
-        known = {
-            id(each): name
-            for (name, each), is_there in zip(trained.items(), has_one, strict=True)
-            if is_there
-        }
+        known = {id(each): name for name, each in trained.items()}
+        without = {name for name, is_there in zip(trained, has_one, strict=True) if not is_there}
         found = {}
         for name, each in self.result.tensors.items():
             seen, stack, leaves = set(), [each.grad_fn], set()
@@ -321,7 +347,7 @@ class FlatModule:
                 if leaf is not None:
                     leaves.add(leaf)
                 stack += [following for following, _ in node.next_functions]
-            found[name] = frozenset(leaves)
+            found[name] = frozenset(leaves if name in self.left_out else leaves - without)
         return found
 
     def _differentiated(self) -> list[tuple[Tensor, int]]:
@@ -347,10 +373,16 @@ def state_of(module: Any) -> dict[str, Tensor]:
 
 
 def refuse_lazy(module: Any) -> None:
-    """Raise `ShardError` for a tensor whose shape is known after a first call, as LazyLinear's."""
+    """Raise `ShardError` for a tensor whose shape is known after a first call, as LazyLinear's.
+
+    Also for a tensor that no program has, and a module that torch.jit has compiled.
+    """
+    if isinstance(module, torch.jit.ScriptModule):
+        raise ShardError("is compiled by torch.jit: give the module that it is made of", "module")
     for name, each in state_of(module).items():
         if torch.nn.parameter.is_lazy(each):
             raise ShardError("has no shape yet: call the module itself once before", name)
+        refuse_layout(each, name)
 
 
 @contextmanager
@@ -379,24 +411,39 @@ def _cast_in_tables() -> Iterator[None]:
 def attribute_tensors(module: Any) -> dict[tuple[str, str], Any]:
     """By the names of modules and attributes, the tensors in attributes that are no state.
 
-    They may be in lists and tuples, of which these are copies.
+    They may be in lists, tuples and dicts, of which these are copies.
     """
     return {
         (name, key): pytree.tree_map(lambda leaf: leaf, value)
         for name, each in module.named_modules()
         for key, value in vars(each).items()
-        if holds_tensors(value)
+        if key not in OF_TORCH and holds_tensors(value)
     }
 
 
-def _lists(module: Any) -> dict[tuple[str, str], Any]:
-    """By the names of modules and attributes, the lists in attributes."""
+def _collections(module: Any) -> dict[tuple[str, str], Any]:
+    """By the names of modules and attributes, the lists and dicts in attributes."""
     return {
         (name, key): value
         for name, each in module.named_modules()
         for key, value in vars(each).items()
-        if type(value) is list
+        if key not in OF_TORCH and type(value) in COLLECTIONS
     }
+
+
+def fill(collection: Any, value: Any) -> None:
+    """Give a list or a dict the items of another."""
+    collection.clear()
+    collection.update(value) if isinstance(collection, dict) else collection.extend(value)
+
+
+def _contents(value: Any) -> list[tuple[Any, Any]]:
+    """Of a list or a dict, and of those inside, the items as they are now."""
+    if type(value) not in (*COLLECTIONS, tuple):
+        return []
+    own = [] if isinstance(value, tuple) else [(value, copy.copy(value))]
+    items = value.values() if isinstance(value, dict) else value
+    return [*own, *(each for item in items for each in _contents(item))]
 
 
 def _joined(name: str, key: str) -> str:
@@ -442,44 +489,50 @@ def _held_now(module: Any, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 @contextmanager
-def attributes_kept(module: Any, computed: Computed) -> Iterator[dict[str, dict[str, Any]]]:
+def attributes_kept(module: Any) -> Iterator[dict[str, dict[str, Any]]]:
     """Within a `with` block, a trace may set attributes of modules; they are as before after it.
 
     What it yields has, after the block, by the names of modules the attributes that have other
     numbers, strings and the like. Raises `ShardError` if a collection in one of them would keep a
-    tensor, which torch's own call would; a dict may cache what is `computed` of the state alone.
+    tensor, which torch's own call would: only lists, tuples and dicts may.
+    Hooks that a call registers stay, with the attributes by which later calls know it.
     """
     changed: dict[str, dict[str, Any]] = {}
     before = [(name, each, dict(vars(each))) for name, each in module.named_modules()]
-    held = [
-        {key: copy.copy(value) for key, value in old.items() if _is_held(key, value)}
-        for _, _, old in before
-    ]
+    hooks = _hooks(module)
+    held = [_contents([old[key] for key in old.keys() - _HOOKS]) for _, _, old in before]
+    started = pytree.tree_map(lambda leaf: leaf, _collections(module))
     found = None
     try:
         yield changed
     finally:
+        has_registered = _hooks(module) != hooks
         for (name, each, old), contents in zip(before, held, strict=True):
+            if has_registered:
+                new = {key: value for key, value in vars(each).items() if key not in old}
+                old |= {key: value for key, value in new.items() if is_plain(value)}
             for key, value in vars(each).items():
                 is_same = key in old and old[key] is value
-                if is_same and (key not in contents or _is_same(contents[key], value)):
+                if is_same and _is_same(started.get((name, key), value), value):
                     continue
-                if holds_tensors(value):
+                if key in OF_TORCH or holds_tensors(value):
                     continue  # is a result
-                kept = _tensors_in(contents.get(key))  # an LSTM's list of its parameters
-                is_cache = key in contents and computed.fills(name, key, contents[key], value)
-                if key not in _TABLES and not is_cache and _tensors_in(value) > kept:
+                if _tensors_in(value):
                     found = _joined(name, key)
-                elif key not in _TABLES and is_plain(value):
+                elif is_plain(value):
                     changed.setdefault(name, {})[key] = copy.deepcopy(value)
             vars(each).clear()
             vars(each).update(old)
-            for key, content in contents.items():
-                own = old[key]
-                own.clear()
-                own.update(content) if isinstance(own, dict) else own.extend(content)
+            for collection, items in contents:
+                fill(collection, items)
     if found:
         raise keeps(found)
+
+
+def _hooks(module: Any) -> list[list[Any]]:
+    """What calls of a module, and of those in it, run before and after."""
+    tables = ("_forward_pre_hooks", "_forward_hooks")
+    return [list(vars(each)[key]) for each in module.modules() for key in tables]
 
 
 def keeps(attribute: str) -> ShardError:
@@ -546,7 +599,7 @@ def derived_items(module: Any) -> dict[tuple[str, str, Any], Tensor]:
         (name, key, each): tensor
         for name, own in module.named_modules()
         for key, value in vars(own).items()
-        if type(value) is dict and key not in (*_TABLES, "_modules")
+        if type(value) is dict and key not in OF_TORCH
         for each, tensor in value.items()
         if isinstance(tensor, torch.Tensor) and not tensor.is_leaf
     }
@@ -566,14 +619,6 @@ def without_items(module: Any, items: Mapping[tuple[str, str, Any], Tensor]) -> 
         for table, contents in before:
             table.clear()
             table.update(contents)
-
-
-_TABLES = ("_parameters", "_buffers")
-
-
-def _is_held(key: str, value: Any) -> bool:
-    """Whether an attribute is a collection whose items a trace may exchange."""
-    return type(value) in (list, dict)
 
 
 def _tensors_in(value: Any) -> int:

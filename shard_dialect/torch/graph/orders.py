@@ -2,6 +2,7 @@
 
 median(x)               ->   sort(x)[(n - 1) // 2]
 searchsorted(s, v)      ->   how many elements of s are less than each of v
+argmax(x)               ->   the least place of an element that equals max(x), or is NaN
 cummax(x)               ->   max(x, shifted by 1), of that max with it shifted by 2, by 4, ...
 """
 
@@ -107,6 +108,26 @@ def _cumulative(x: Tensor, dim: int, *, is_max: bool) -> Any:
     return value.movedim(-1, dim), index.movedim(-1, dim)
 
 
+def _extreme(x: Tensor, dim: int, keepdim: bool = False, *, name: str) -> Any:
+    """The extreme element, and its first place; NaN is extreme, which the importer drops."""
+    if not x.is_floating_point():
+        return NotImplemented
+    value = getattr(x, name)(dim, keepdim=True)
+    places = torch.arange(x.shape[dim]).view([-1, *[1] * (x.dim() - 1 - dim % x.dim())])
+    is_there = (x == value) | x.isnan()
+    found = value, torch.where(is_there, places, x.shape[dim]).amin(dim, keepdim=True)
+    return found if keepdim else tuple(each.squeeze(dim) for each in found)
+
+
+def _place(x: Tensor, dim: int | None = None, keepdim: bool = False, *, name: str) -> Any:
+    if not x.is_floating_point():
+        return NotImplemented
+    if dim is not None:
+        return _extreme(x, dim, keepdim, name=name)[1]
+    found = _extreme(x.reshape(-1), 0, name=name)[1]
+    return found.reshape([1] * x.dim()) if keepdim else found
+
+
 def _searchsorted(
     ordered: Tensor,
     values: Any,
@@ -137,6 +158,10 @@ DECOMPOSITIONS: Mapping[Any, Callable[..., Any]] = {
     aten.mode.default: _mode,
     aten.cummax.default: partial(_cumulative, is_max=True),
     aten.cummin.default: partial(_cumulative, is_max=False),
+    aten.max.dim: partial(_extreme, name="amax"),
+    aten.min.dim: partial(_extreme, name="amin"),
+    aten.argmax.default: partial(_place, name="amax"),
+    aten.argmin.default: partial(_place, name="amin"),
     aten.searchsorted.Tensor: _searchsorted,
     aten.searchsorted.Scalar: _searchsorted,
 }

@@ -18,13 +18,23 @@ from math import log1p, pi
 from typing import Any, Literal
 
 import torch
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from shard_dialect.errors import ShardError
+from shard_dialect.torch.graph.single_ops import location_of
 from shard_dialect.torch.graph.tensor_trees import Tensor
 
 Rng = Literal["counter", "torch"]
 Kind = Literal[
-    "bernoulli", "uniform", "normal", "random", "exponential", "cauchy", "geometric", "log_normal"
+    "bernoulli",
+    "uniform",
+    "normal",
+    "random",
+    "exponential",
+    "cauchy",
+    "geometric",
+    "log_normal",
+    "permutation",
 ]
 RANDOM = "random."
 """Before the names of arguments that are seeds or noise."""
@@ -47,6 +57,8 @@ class Draw:
 
     def by_torch(self) -> Tensor:
         """Drawn by torch's default generator."""
+        if self.kind == "permutation":
+            return torch.randperm(*self.shape, dtype=self.dtype)
         strides = self.strides or torch.empty(self.shape, device="meta").stride()
         noise = torch.empty_strided(self.shape, strides, dtype=self.dtype)
         return getattr(noise, f"{self.kind}_")(*self.parameters).contiguous()
@@ -68,6 +80,8 @@ class Draw:
         elif self.kind == "geometric":
             share = (1 - self._uniform(seed, 2 * number, wide)).log()
             found = (share / log1p(-self.parameters[0])).ceil().clamp(min=1)
+        elif self.kind == "permutation":
+            found = self._bits(seed, 2 * number).argsort()
         elif self.kind == "bernoulli":
             found = self._uniform(seed, 2 * number, wide) < self.parameters[0]
         elif self.kind == "uniform":
@@ -212,7 +226,13 @@ _READ: Mapping[Any, Callable[..., Any]] = {
         Draw("bernoulli", shape, dtype, (given["p"],)),
         lambda noise: noise,
     ),
+    aten.randperm.default: _plain("permutation"),
+    aten.randperm.generator: _plain("permutation"),
     aten.rand.default: _plain("uniform", 0.0, 1.0),
+    aten.rand.generator: _plain("uniform", 0.0, 1.0),
+    aten.randn.generator: _plain("normal", 0.0, 1.0),
+    aten.randint.generator: _integers,
+    aten.randint.low_generator: _integers,
     aten.rand_like.default: _plain("uniform", 0.0, 1.0),
     aten.randn.default: _plain("normal", 0.0, 1.0),
     aten.randn_like.default: _plain("normal", 0.0, 1.0),
@@ -224,41 +244,100 @@ _READ: Mapping[Any, Callable[..., Any]] = {
 
 
 def draws_of(graph: Any) -> list[Draw]:
-    """The draws of a graph's ops, in order."""
-    found = []
-    for node in graph.nodes:
-        if node.op == "call_function":
-            drawn = drawn_by(node.target, node.args, node.kwargs, node.meta.get("val"))
-            if drawn is not None:
-                found.append(drawn[0])
+    """The draws of a graph's ops, in order; of what is computed again, they are the same ones.
+
+    Each node that draws gets the number of its draw in `meta["draw"]`.
+    Raises `ShardError` for numbers of a generator that is not torch's default one.
+    """
+    found: list[Draw] = []
+    next_one, kept = 0, dict[int, int]()
+    for node in list(graph.nodes):
+        if node.op != "call_function":
+            continue
+        if node.target in (_keep, _return_to):
+            (number,) = node.args
+            if node.target is _keep:
+                kept[number] = next_one
+            else:
+                next_one = kept[number]
+            graph.erase_node(node)
+            continue
+        drawn = drawn_by(node.target, node.args, node.kwargs, node.meta.get("val"))
+        if drawn is None:
+            continue
+        if node.kwargs.get("generator") is not None:
+            raise ShardError(
+                "the module draws random numbers from a generator of its own: leave it out, or "
+                "draw them outside and give them to it",
+                location_of(node),
+            )
+        draw, _ = drawn
+        if next_one < len(found) and found[next_one] != draw:
+            raise refuse_replays(location_of(node))
+        found[next_one : next_one + 1] = [draw]
+        node.meta["draw"] = next_one
+        next_one += 1
     return found
 
 
-@contextmanager
-def refusing_replays() -> Iterator[Callable[[], bool]]:
-    """Within a `with` block, notice whether torch's generator is set, as to recompute."""
-    names = "set_rng_state", "manual_seed", "seed"
-    own, sets = {name: getattr(torch, name) for name in names}, list[str]()
+def _keep(number: int) -> None:
+    """A node where the state of torch's generator is asked for."""
 
-    def noticing(name: str) -> Callable[..., Any]:
+
+def _return_to(number: int) -> None:
+    """A node where it is set to that state again."""
+
+
+for _each in (_keep, _return_to):
+    torch.fx.node.has_side_effect(_each)
+
+
+@contextmanager
+def noticing_replays() -> Iterator[Callable[[], bool]]:
+    """Within a `with` block, the graph that is traced has nodes where torch's generator is set.
+
+    It is, to an earlier state, as by checkpoints, which compute again what was drawn. What is
+    yielded tells whether it was set to another one.
+    """
+    states: list[Tensor] = []
+    own = {name: getattr(torch, name) for name in ("set_rng_state", "manual_seed", "seed")}
+    own_state, others = torch.get_rng_state, list[str]()
+
+    def note(target: Callable[[int], None], number: int) -> None:
+        mode = get_proxy_mode()
+        if mode is not None:
+            mode.tracer.create_node("call_function", target, (number,), {})
+
+    def get_rng_state() -> Tensor:
+        note(_keep, len(states))
+        states.append(own_state())
+        return states[-1]
+
+    def setting(name: str) -> Callable[..., Any]:
         def noticed(*args: Any) -> Any:
-            sets.append(name)
+            for number, each in enumerate(states):
+                if name == "set_rng_state" and args[0] is each:
+                    return note(_return_to, number)
+            others.append(name)
             return own[name](*args)
 
         return noticed
 
-    for name in names:
-        setattr(torch, name, noticing(name))
+    torch.get_rng_state = get_rng_state
+    for name in own:
+        setattr(torch, name, setting(name))
     try:
-        yield lambda: bool(sets)
+        yield lambda: bool(others)
     finally:
-        for name in names:
-            setattr(torch, name, own[name])
+        torch.get_rng_state = own_state
+        for name, each in own.items():
+            setattr(torch, name, each)
 
 
-def refuse_replays() -> ShardError:
+def refuse_replays(location: str | None = None) -> ShardError:
     """The error for a module that draws the same numbers twice."""
     return ShardError(
-        "the module draws random numbers, and sets torch's generator (activation checkpointing, "
-        "fork_rng, manual_seed): leave that out, or set the dropout to 0"
+        "the module draws random numbers, and sets torch's generator (manual_seed, or a state to "
+        "draw other numbers from): leave that out, or draw them outside and give them to it",
+        location,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import inspect
 import sys
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
@@ -144,6 +145,7 @@ except ImportError:
 
 
 Tensor = Any
+_UNREAD: Mapping[Any, str] = {torch.uint16: "int32", torch.uint64: "int64"}
 
 
 @dataclass(frozen=True)
@@ -247,9 +249,20 @@ def arguments_of(
     for name, each in zip(order, values, strict=True):
         if type(each).__module__ == "numpy":
             raise ShardError("is an array of numpy: give torch.from_numpy of it", name)
-        if isinstance(each, torch.Tensor) and each.layout != torch.strided:
-            raise ShardError("is a sparse tensor: give to_dense() of it", name)
+        if isinstance(each, torch.Tensor):
+            refuse_layout(each, name)
     return Leaves(order, values, structure, len(targets), is_call=True)
+
+
+def refuse_layout(tensor: Tensor, name: str) -> None:
+    """Raise `ShardError` for a tensor that no program has, by its layout or its type."""
+    if tensor.layout != torch.strided:
+        raise ShardError("is a sparse tensor: use to_dense() of it", name)
+    if tensor.dtype in _UNREAD:
+        kind = str(tensor.dtype).removeprefix("torch.")
+        raise ShardError(
+            f"is of {kind}, which torch-mlir does not read: use {_UNREAD[tensor.dtype]}", name
+        )
 
 
 def _paths(by_name: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
@@ -279,9 +292,13 @@ def has_derivative(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
 
 
+COLLECTIONS = (list, dict, OrderedDict, defaultdict)
+"""Those that are filled in place."""
+
+
 def holds_tensors(value: Any) -> bool:
-    """Whether it is a tensor, or a list or tuple with tensors somewhere inside."""
-    if type(value) in (list, tuple):
+    """Whether it is a tensor, or a list, tuple or dict with tensors somewhere inside."""
+    if type(value) in (*COLLECTIONS, tuple):
         return any(isinstance(each, torch.Tensor) for each in pytree.tree_leaves(value))
     return isinstance(value, torch.Tensor)
 

@@ -46,14 +46,20 @@ from shard_dialect.torch.graph.decisions import (
     other_than,
 )
 from shard_dialect.torch.graph.decompositions import of_users, table
-from shard_dialect.torch.graph.flat_module import FlatModule, derived_items, keeps, without_items
+from shard_dialect.torch.graph.flat_module import (
+    FlatModule,
+    attribute_tensors,
+    derived_items,
+    keeps,
+    without_items,
+)
 from shard_dialect.torch.graph.index_checks import IndexCheck, checks_of, wrapped
 from shard_dialect.torch.graph.module_paths import naming_modules
 from shard_dialect.torch.graph.random_draws import (
     drawn_by,
     draws_of,
+    noticing_replays,
     refuse_replays,
-    refusing_replays,
 )
 from shard_dialect.torch.graph.repeated_decompositions import traced_once
 from shard_dialect.torch.graph.single_ops import is_of_user, location_of, without_elements
@@ -83,8 +89,9 @@ def trace(flat: FlatModule, more: Mapping[Any, Any] | None = None) -> Any:
             examples = [_without_data(each) for each in examples]
     with warnings.catch_warnings(), _composed_attention():
         warnings.simplefilter("ignore")  # torch's, of itself
-        with refusing_replays() as replays:
+        with noticing_replays() as replays:
             first = _without_caches(flat, examples) or _first(flat, examples)
+        _refuse_sparse(first)
         view_owners(first.graph)
         flat.constants = _constants(first)
         _refuse_hidden_state(first, flat)
@@ -327,7 +334,6 @@ class _Second(torch.fx.Interpreter):  # type: ignore[misc]
         super().__init__(module)
         self._flat = flat
         self._random: Sequence[Tensor] = ()
-        self._draws = 0
         self.checks: list[IndexCheck] = []
         self._checked: dict[tuple[Any, ...], Tensor] = {}
         self._now: Any = None
@@ -368,10 +374,10 @@ class _Second(torch.fx.Interpreter):  # type: ignore[misc]
         drawn = drawn_by(target, args, kwargs, value) if self._flat.draws else None
         if drawn is not None:
             draw, finish = drawn
-            self._draws += 1
+            number = self._now.meta["draw"]
             if self._flat.rng == "torch":
-                return finish(self._random[self._draws - 1])
-            return finish(draw.by_counter(self._random[0], self._draws))
+                return finish(self._random[number].clone())  # it may be written to
+            return finish(draw.by_counter(self._random[0], number + 1))
         if target is torch.ops.aten.as_strided.default and not args[0].is_contiguous():
             raise RuntimeError("it writes to a tensor that has other strides here")
         if target in _VIEWS:
@@ -444,11 +450,30 @@ def _refuse_hidden_state(graph: Any, flat: FlatModule) -> None:
     for node in graph.graph.nodes:
         value = getattr(graph, node.target, None) if node.op == "get_attr" else None
         if isinstance(value, torch.Tensor) and value.requires_grad:
+            attributes = attribute_tensors(flat.module).items()
+            named = (
+                f" in the attribute {'.'.join(filter(None, key))}, where a call before may have "
+                "left it,"
+                for key, each in attributes
+                if any(leaf is value for leaf in pytree.tree_leaves(each))
+            )
             raise ShardError(
-                f"the module reads a tensor of shape {list(value.shape)} that has gradients, and "
-                "is none of its parameters: register it as one",
+                f"the module reads a tensor of shape {list(value.shape)}{next(named, '')} that has "
+                "gradients, and is none of its parameters: register it as one, or clear that",
                 next((location_of(user) for user in node.users), None),
             )
+
+
+def _refuse_sparse(graph: Any) -> None:
+    """Raise for values inside that are sparse tensors."""
+    for node in graph.graph.nodes:
+        for each in pytree.tree_leaves(node.meta.get("val")):
+            if is_tensor(each) and each.layout != torch.strided:
+                raise ShardError(
+                    f"{node.target} is of a sparse tensor, which programs do not have: use "
+                    "to_dense() of it",
+                    location_of(node),
+                )
 
 
 def _refuse_sizes(graph: Any) -> None:

@@ -29,6 +29,7 @@ from shard_dialect.torch.partitioned import class_of
 from shard_dialect.torch.plans.placed_names import PlacedModule
 from shard_dialect.torch.plans.plan_rules import layouts_of, matches_nothing, matching, rules_of
 from shard_dialect.torch.rank_tensors import RankTensors
+from shard_dialect.torch.shared_memory import refuse_shared
 
 
 def add_note(module: Any, note: Note, root: Any, kind: Any) -> None:
@@ -73,6 +74,8 @@ def place_parameters(module: Any, axes: MeshAxes, source: int | None = None) -> 
     placed = PlacedModule.of(flat, rules_of(plan_of(module), axes.grid), axes.grid)
     ranks = axes.ranks()
     own: dict[int, Any] = {}
+    if ranks is not None:
+        refuse_shared({name for name, each in flat.state.items() if each.requires_grad}, flat.state)
     for name, each in flat.state.items():
         shape = tuple(each.shape)
         annotation = placed.annotation(name, shape)
