@@ -22,14 +22,16 @@ from shard_dialect.model import Grid
 from shard_dialect.model.devices.device_model import DeviceModel
 from shard_dialect.model.notebook_html import print_text, table_html
 from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.processes.to_parent import Count
 from shard_dialect.search.best_first import PROVEN, Found, Search
-from shard_dialect.search.budget import Budget
+from shard_dialect.search.budget import Budget, stopped_by_signal
 from shard_dialect.search.choices.integer_program import is_available
 from shard_dialect.search.decisions import dimensions_of
 from shard_dialect.search.evaluate import Evaluator, Objective, OwnObjective
 from shard_dialect.search.guide import Guide
 from shard_dialect.search.plan import Plan
 from shard_dialect.search.searched_function import SearchedFunction, searched_function
+from shard_dialect.search.state import states_of, tie
 
 
 @dataclass(frozen=True)
@@ -261,24 +263,43 @@ def auto(
     if best[0] is not None and best[0].score.excess and not budget.is_stopped:
         # Some values may be computed again instead: in the search's time once more.
         again = Problem.of(module, best[1].options, name, "rematerialize")
-        found = again.search(Budget(budget.seconds, options.plans))
+        found, _ = _best_of([again], Budget(budget.seconds, options.plans))
         if found is not None and found.score < best[0].score:
             best = found, again
     return best[1].checked(best[0])
 
 
 def _best_of(problems: Sequence[Problem], budget: Budget) -> tuple[Found | None, Problem]:
-    """The best plan of several problems, which share what there is."""
-    best: tuple[Found | None, Problem] = (None, problems[0])
-    plans = budget.plans
-    for left, problem in zip(range(len(problems), 0, -1), problems, strict=True):
-        share = None if plans is None else -(-plans // left)
-        found = problem.search(Budget(budget.left / left, share, budget))
-        if found is not None and (best[0] is None or found.score < best[0].score):
-            best = found, problem
-        if plans is not None:
-            plans -= found.evaluated if found else 0
-    return best
+    """The best plan of several problems: each begins, and the best ones go on the longest."""
+    count = Count("s", budget.seconds if budget.seconds < inf else None, "--auto")
+    searches = [each.search(count) for each in problems]
+
+    def ranked() -> list[tuple[Search, Problem]]:
+        """The searches, that with the best plan first."""
+        return sorted(zip(searches, problems, strict=True), key=lambda pair: pair[0].rank)
+
+    with stopped_by_signal(budget, lambda: any(each.found for each in searches)), count:
+        begun = budget.part(_BEGUN if len(problems) > 1 else 1.0)
+        for left, search in zip(range(len(searches), 0, -1), searches, strict=True):
+            search.begin(begun.part(1 / left))
+            if budget.is_stopped:
+                break
+        *others, (last, _) = ranked()
+        for search, _ in others:
+            search.improve(budget.part(0.5))
+        last.improve(budget)
+    best, problem = ranked()[0]
+    found = best.found
+    if found is not None:
+        bounds = [each.bound for each in searches]
+        known = [each for each in bounds if each is not None]
+        found = replace(
+            found,
+            evaluated=budget.tried,
+            is_exhausted=all(each.is_exhausted for each in searches),
+            bound=min(known) if len(known) == len(bounds) else None,
+        )
+    return found, problem
 
 
 def grid_shapes(devices: int) -> list[tuple[int, ...]]:
@@ -297,6 +318,8 @@ def grid_shapes(devices: int) -> list[tuple[int, ...]]:
     return [(devices,), *pairs, *(triples if devices <= _MANY else [])]
 
 
+_BEGUN = 0.5
+"""The share of the time in which the searches on several grids begin."""
 _SECONDS = 60.0
 _MANY = 16
 """The number of devices above which a grid has at most two axes."""
@@ -325,14 +348,18 @@ class Problem:
         if pipeline:
             run_pipeline(start, pipeline)
         grid = _grid_of(start)
-        text = start.operation.get_asm(enable_debug_info=True)
         free = _free(start.operation, entry)
-        function = searched_function(start, entry)
-        simplified = searched_function(_simplified(text), entry)
+        known = searched_function(_after(_text(start), "inline"), entry)
+        states = states_of(known, free) if known else ()
+        tie(start.operation, entry, states)
+        inlined = _text(_after(_text(start), "inline"))
+        function = searched_function(ir.Module.parse(inlined), entry, states)
+        simplified = searched_function(_after(inlined, "canonicalize,cse"), entry, states)
         if function is None or simplified is None:
             raise ShardError(f"{as_symbol(entry)} has no tensors: there is nothing to find")
         evaluator = Evaluator(
-            text,
+            _text(start),
+            inlined,
             entry,
             grid.name,
             DeviceModel.read(options.device_model),
@@ -342,12 +369,11 @@ class Problem:
         )
         return cls(entry, options, grid, free, function, simplified, evaluator)
 
-    def search(self, budget: Budget) -> Found | None:
-        """The best plan; `None` if none can be partitioned."""
+    def search(self, count: Count) -> Search:
+        """The search, which tells `count` what it does."""
         guide = self._guide() if is_available() else None
         dimensions = dimensions_of(self.function)
-        search = Search(self.evaluator, dimensions, self.grid, self.free, budget, guide)
-        return search.run()
+        return Search(self.evaluator, dimensions, self.grid, self.free, count, guide)
 
     def _guide(self) -> Guide:
         return Guide.of(
@@ -374,10 +400,14 @@ class Problem:
         return AutoResult(self.evaluator.annotated(found.plan), found)
 
 
-def _simplified(text: str) -> ir.Module:
-    """The module as upstream's passes simplify it."""
+def _text(module: ir.Module) -> str:
+    return module.operation.get_asm(enable_debug_info=True)
+
+
+def _after(text: str, passes: str) -> ir.Module:
+    """The module in a text after some passes."""
     module = ir.Module.parse(text)
-    run_pipeline(module, "canonicalize,cse")
+    run_pipeline(module, passes)
     return module
 
 

@@ -191,7 +191,10 @@ class GroupClass:
 
 @dataclass(frozen=True, slots=True)
 class TensorClass:
-    """Arguments, or results, of one shape with dimensions in groups of the same classes."""
+    """Arguments or results of one shape, with dimensions in groups of the same classes.
+
+    Results that are the state of arguments are with these.
+    """
 
     tensors: tuple[int, ...]
     rank: int
@@ -216,11 +219,12 @@ def dimensions_of(program: SearchedFunction) -> Dimensions:
     groups: dict[int, list[Place]] = defaultdict(list)
     for place, number in of_place.items():
         groups[number].append(place)
+    states = {result for _, result in program.states}
     alike: dict[object, list[int]] = defaultdict(list)
     for tensor, shape in enumerate(shapes):
         dims = tuple(of_place.get((tensor, dim)) for dim in range(len(shape)))
         if any(each is not None for each in dims):
-            alike[tensor < program.arguments, shape, dims].append(tensor)
+            alike[tensor < program.arguments or tensor in states, shape, dims].append(tensor)
     return Dimensions(
         program.arguments,
         shapes,

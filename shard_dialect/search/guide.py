@@ -26,7 +26,13 @@ from shard_dialect.model import Annotation, Grid, Sharding
 from shard_dialect.model.devices.device_model import DeviceModel
 from shard_dialect.propagation.graph import NO_TENSOR
 from shard_dialect.search.budget import Budget
-from shard_dialect.search.choices.op_classes import Classes, LiveValues, classes_of, live_values
+from shard_dialect.search.choices.op_classes import (
+    Classes,
+    LiveValues,
+    classes_of,
+    live_values,
+    tied_classes,
+)
 from shard_dialect.search.choices.op_strategies import Prices, strategies
 from shard_dialect.search.choices.sharding_program import (
     MOST_PAIRS,
@@ -180,7 +186,7 @@ class Guide:
         """The plans to try; `known` has the costs of those that were tried before the next."""
         objectives: tuple[OwnObjective, ...] = (self.objective,)
         if self.objective == "time":
-            objectives = ("bytes", "time")
+            objectives = ("time", "bytes")
         for objective in objectives:
             yield from self._within_memory(objective, known, budget)
 
@@ -188,12 +194,11 @@ class Guide:
         self, objective: OwnObjective, known: Mapping[Plan, Costs | None], budget: Budget
     ) -> Iterator[Plan]:
         """The plans of solutions for lower limits, until some fit; then for limits between."""
-        seconds = _PART * budget.left
         limit, fits, too_much = self.memory_limit, 0, self.memory_limit
         for _ in range(_TRIES):
             if budget.is_over:
                 return
-            tried = self._plans_of(self._program(objective, limit), budget.part(seconds))
+            tried = self._plans_of(self._program(objective, limit), budget.part(_PART))
             yield from tried
             peaks = [costs.peak for each in tried if (costs := known.get(each))]
             if self.memory_limit is None or limit is None or too_much is None or not peaks:
@@ -222,7 +227,8 @@ class Guide:
         classes = classes_of(function.graph, function.free)
         prices = Prices(self.grid, self.device_model, self.objective, at_least=True)
         peaks = live_values(function, classes)
-        program = ShardingProgram(classes, prices, self.memory_limit, peaks)
+        tied = tied_classes(function, classes)
+        program = ShardingProgram(classes, prices, self.memory_limit, peaks, tied)
         if program.pairs > MOST_PAIRS:
             return None
         relaxed = program.pairs > MOST_PAIRS_OF_INTEGERS
@@ -237,7 +243,8 @@ class Guide:
 
     def _program(self, objective: OwnObjective, limit: int | None) -> ShardingProgram:
         prices = Prices(self.grid, self.device_model, objective)
-        return ShardingProgram(self.classes, prices, limit, self._peaks)
+        tied = tied_classes(self.function, self.classes)
+        return ShardingProgram(self.classes, prices, limit, self._peaks, tied)
 
     @cached_property
     def _peaks(self) -> Sequence[LiveValues]:

@@ -214,7 +214,7 @@ def test_a_number_of_plans_gives_the_same_each_time(plans: int) -> None:
 
 def test_more_shapes_of_the_grid_than_plans_each_have_one() -> None:
     found = sd.auto(sd.parse(random_chain(1)), devices=8, plans=2)
-    assert found.found.evaluated == 1
+    assert found.found.evaluated == 4
 
 
 @pytest.mark.parametrize("name", ["megatron", "mlp_1d", "training_step", "slow_ffn"])
@@ -250,9 +250,9 @@ def test_an_interrupt_ends_the_search_once_there_is_a_plan(
 
 def test_an_interrupt_ends_the_guide() -> None:
     budget = Budget()
-    budget.part(60.0).stop()
+    budget.part(0.5).stop()
     module = unsharded(EXAMPLES / "training_step.mlir")
     with module.context:
         problem = Problem.of(module, AutoOptions(grid=(2, 2)), "main")
-        assert list(problem._guide().plans({}, budget.part(30.0))) == []
+        assert list(problem._guide().plans({}, budget.part(0.5))) == []
         assert problem._guide().bound(budget) is None
