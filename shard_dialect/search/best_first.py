@@ -105,6 +105,7 @@ class Search:
             if self._is_bound_met():
                 return
             if self.guide is not None and self._best is not None:
+                self._score(self.guide.pinned(self._best[1]))
                 self._simplify(self._best[1])
                 self._ascend()
             self._combine()

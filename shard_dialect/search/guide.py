@@ -2,7 +2,7 @@
 
 The sharding program knows the memory only roughly. Where the passes need more than a solution says,
 it is solved again for a limit that is lower by as much. The passes choose by bytes, so solutions
-for the fewest bytes are tried for each objective.
+for the fewest bytes are tried where time is the objective, too.
 
 A solution becomes a plan, the annotations with which the passes follow it:
 
@@ -24,6 +24,8 @@ from functools import cached_property
 from shard_dialect.analysis.program_costs import Costs
 from shard_dialect.model import Annotation, Grid, Sharding
 from shard_dialect.model.devices.device_model import DeviceModel
+from shard_dialect.ops.op_table import traits_of
+from shard_dialect.ops.scalar_functions import Trait
 from shard_dialect.propagation.graph import NO_TENSOR
 from shard_dialect.search.budget import Budget
 from shard_dialect.search.choices.op_classes import (
@@ -220,6 +222,29 @@ class Guide:
             plan = maker.plan(solution)
             plans |= dict.fromkeys((plan, plan.with_inner({})))
         return list(plans)
+
+    def pinned(self, plan: Plan) -> Plan:
+        """The plan that also annotates merged dimensions, as propagation splits them.
+
+        No reshape then moves behind other ops, which takes more time where merges need not wait.
+        """
+        function, graph = self.function, self.function.graph
+        boundary = {function.boundary[tensor]: splits for tensor, splits in plan.splits}
+        given = boundary | dict(plan.inner)
+        grid = self.grid.name
+        known = function.propagated(
+            {value: Annotation(Sharding(grid, splits)) for value, splits in given.items()}
+        )
+        sizes, kinds = graph.graph.sizes, graph.graph.kinds
+        inner = dict(plan.inner)
+        for node in graph.graph.nodes:
+            operand, *_, result = node.values
+            is_reshape = Trait.RESHAPES in traits_of(graph.ops[node.origin][1].name)
+            ranks = [len(sizes[kinds[value]][0]) for value in (operand, result)]
+            annotation = known(result)
+            if is_reshape and ranks[1] < ranks[0] and result in function.sites and annotation:
+                inner.setdefault(result, annotation.sharding.split_axes)
+        return plan.with_inner(inner)
 
     def bound(self, budget: Budget) -> float | None:
         """A lower bound on all plans of the sharding program; `None` if it takes too long."""
