@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from typing import Any, TypeVar, get_args
 
@@ -256,33 +257,40 @@ def auto(
     seconds = _SECONDS if options.seconds is None else options.seconds
     budget = Budget(seconds if options.plans is None else inf, options.plans)
     shapes = [options.grid] if options.devices is None else grid_shapes(options.devices)
-    problems = [
-        Problem.of(module, replace(options, grid=each, devices=None), name) for each in shapes
-    ]
-    best = _best_of(problems, budget)
+    best = _best_of(
+        [
+            partial(Problem.of, module, replace(options, grid=each, devices=None), name)
+            for each in shapes
+        ],
+        budget,
+    )
     if best[0] is not None and best[0].score.excess and not budget.is_stopped:
         # Some values may be computed again instead: in the search's time once more.
-        again = Problem.of(module, best[1].options, name, "rematerialize")
-        found, _ = _best_of([again], Budget(budget.seconds, options.plans))
-        if found is not None and found.score < best[0].score:
-            best = found, again
+        again = partial(Problem.of, module, best[1].options, name, "rematerialize")
+        other = _best_of([again], Budget(budget.seconds, options.plans))
+        if other[0] is not None and other[0].score < best[0].score:
+            best = other
     return best[1].checked(best[0])
 
 
-def _best_of(problems: Sequence[Problem], budget: Budget) -> tuple[Found | None, Problem]:
+def _best_of(
+    problems: Sequence[Callable[[], Problem]], budget: Budget
+) -> tuple[Found | None, Problem]:
     """The best plan of several problems: each begins, and the best ones go on the longest."""
     count = Count("s", budget.seconds if budget.seconds < inf else None, "--auto")
-    searches = [each.search(count) for each in problems]
+    searches: list[tuple[Search, Problem]] = []
 
     def ranked() -> list[tuple[Search, Problem]]:
         """The searches, that with the best plan first."""
-        return sorted(zip(searches, problems, strict=True), key=lambda pair: pair[0].rank)
+        return sorted(searches, key=lambda pair: pair[0].rank)
 
-    with stopped_by_signal(budget, lambda: any(each.found for each in searches)), count:
-        begun = budget.part(_BEGUN if len(problems) > 1 else 1.0)
-        for left, search in zip(range(len(searches), 0, -1), searches, strict=True):
-            search.begin(begun.part(1 / left))
-            if budget.is_stopped:
+    with stopped_by_signal(budget, lambda: any(each.found for each, _ in searches)), count:
+        begun = budget.part(_BEGUN)
+        for number, read in enumerate(problems):
+            problem = read()
+            searches.append((problem.search(count), problem))
+            searches[-1][0].begin(begun.part(1 / (len(problems) - number)))
+            if begun.is_over and any(each.found for each, _ in searches):
                 break
         *others, (last, _) = ranked()
         for search, _ in others:
@@ -291,13 +299,14 @@ def _best_of(problems: Sequence[Problem], budget: Budget) -> tuple[Found | None,
     best, problem = ranked()[0]
     found = best.found
     if found is not None:
-        bounds = [each.bound for each in searches]
+        bounds = [each.bound for each, _ in searches]
         known = [each for each in bounds if each is not None]
+        is_all = len(searches) == len(problems)
         found = replace(
             found,
             evaluated=budget.tried,
-            is_exhausted=all(each.is_exhausted for each in searches),
-            bound=min(known) if len(known) == len(bounds) else None,
+            is_exhausted=all(each.is_exhausted for each, _ in searches) and is_all,
+            bound=min(known) if len(known) == len(bounds) and is_all else None,
         )
     return found, problem
 
@@ -319,7 +328,7 @@ def grid_shapes(devices: int) -> list[tuple[int, ...]]:
 
 
 _BEGUN = 0.5
-"""The share of the time in which the searches on several grids begin."""
+"""The share of the time, and of the plans, with which the searches on all grids begin."""
 _SECONDS = 60.0
 _MANY = 16
 """The number of devices above which a grid has at most two axes."""

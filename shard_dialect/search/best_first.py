@@ -225,6 +225,7 @@ class Search:
     def _explore(self) -> None:
         """Try all moves on plan after plan, until there is no other."""
         steps = moves(self.dimensions, self.grid, self.free)
+        self._expand(Plan(), steps)
         turns = cycle(self._waiting)
         while any(self._waiting):
             waiting = next(turns)  # plans that do not fit may lead to ones better than all that do

@@ -212,9 +212,10 @@ def test_a_number_of_plans_gives_the_same_each_time(plans: int) -> None:
     assert str(found.module) == str(again.module)
 
 
-def test_more_shapes_of_the_grid_than_plans_each_have_one() -> None:
-    found = sd.auto(sd.parse(random_chain(1)), devices=8, plans=2)
-    assert found.found.evaluated == 4
+@pytest.mark.parametrize("plans", [1, 2, 3, 9])
+def test_a_number_of_plans_is_that_of_all_shapes_of_the_grid(plans: int) -> None:
+    found = sd.auto(sd.parse(random_chain(1)), devices=8, plans=plans)
+    assert found.found.evaluated == plans
 
 
 @pytest.mark.parametrize("name", ["megatron", "mlp_1d", "training_step", "slow_ffn"])
