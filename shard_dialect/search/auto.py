@@ -67,6 +67,10 @@ class AutoOptions:
             _seconds(str(self.seconds))
         if self.plans is not None:
             _plans(str(self.plans))
+        for size in (*(self.grid or ()), *(() if self.devices is None else (self.devices,))):
+            if size < 1:
+                what = "grid" if self.grid else "devices"
+                raise ShardError(f"--auto: {what} of size {size}: expected 1 or more")
         for one, other in (("plans", "seconds"), ("grid", "devices")):
             if getattr(self, one) is not None and getattr(self, other) is not None:
                 raise ShardError(f"--auto: {one} is given together with {other}: use one of them")

@@ -91,6 +91,8 @@ def stopped_by_signal(budget: Budget, has_result: Callable[[], bool]) -> Iterato
         budget.stop()
 
     before = signal.signal(signal.SIGINT, stop)
+    if hasattr(signal, "pthread_sigmask"):  # what came before waits (`processes/supervise.py`)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     try:
         yield
     finally:

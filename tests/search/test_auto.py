@@ -161,6 +161,9 @@ def test_modules_without_a_grid_and_with_another_one_are_refused() -> None:
         ("grid=axb", "cannot read grid=axb"),
         ("seconds=long", "cannot read seconds=long"),
         ("seconds=-1", "seconds=-1 is no time: expected a number above 0"),
+        ("devices=0", "devices of size 0: expected 1 or more"),
+        ("devices=-1", "devices of size -1: expected 1 or more"),
+        ("grid=2x-2", "grid of size -2: expected 1 or more"),
         ("plans=0", "plans=0 is no number of plans: expected 1 or more"),
     ],
 )
