@@ -293,7 +293,8 @@ def _best_of(
         for number, read in enumerate(problems):
             problem = read()
             searches.append((problem.search(count), problem))
-            searches[-1][0].begin(begun.part(1 / (len(problems) - number)))
+            part = begun.part(1 / (len(problems) - number))
+            searches[-1][0].begin(part, is_first=not number)
             if begun.is_over and any(each.found for each, _ in searches):
                 break
         *others, (last, _) = ranked()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from heapq import heappop, heappush
 from itertools import cycle
@@ -87,12 +87,18 @@ class Search:
     bound: float | None = None
     """A lower bound on the objective of all plans; `None` if none is known."""
 
-    def begin(self, budget: Budget) -> None:
-        """Try the program as it is, so that the result is never worse, and the guide's plans."""
+    def begin(self, budget: Budget, *, is_first: bool) -> None:
+        """Try the program as it is, so that the result is never worse, and the guide's plans.
+
+        The first of several searches also splits the classes of groups that split most ops along
+        all axes, each alone, as data parallelism does: on all grids this is the same.
+        """
         with self._until_over(budget):
             self._score(Plan())
             if self.guide is None:
                 return
+            if is_first:
+                self._split_alone()
             for plan in self.guide.plans(self._costs, self.budget.part(_GUIDED)):
                 self._score(plan)
             if self.budget.plans is None and not callable(self.evaluator.objective):
@@ -139,6 +145,16 @@ class Search:
             return False
         objective = self._best[0].objective
         return objective * (1 - PROVEN) <= self.bound <= objective * (1 + PROVEN)
+
+    def _split_alone(self) -> None:
+        """Split each of the classes of groups that split most ops along all axes."""
+        ranked = sorted(self.dimensions.groups, key=lambda each: each.uses, reverse=True)
+        for group in ranked[:_ALONE]:
+            plan = Plan()
+            only = replace(self.dimensions, groups=(group,))
+            for move in group_splits(only, self.grid, self.free):
+                plan = move.apply(plan, self.dimensions, self.grid) or plan
+            self._score(plan)
 
     def _ascend(self) -> None:
         """Make moves that make the best plan better, until none does."""
@@ -265,6 +281,8 @@ class Search:
         self.count.done(whole.spent, f"{whole.tried} plans tried{best}")
 
 
+_ALONE = 4
+"""The number of classes of groups that are split alone at first."""
 _GUIDED = 0.8
 """The share of the time of a search's begin that the guide has for plans."""
 _BOUNDING = 0.5

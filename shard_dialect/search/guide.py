@@ -46,7 +46,7 @@ from shard_dialect.search.evaluate import OwnObjective
 from shard_dialect.search.plan import Plan
 from shard_dialect.search.searched_function import SearchedFunction
 
-MOST_CLASSES = 8
+MOST_CLASSES = 16
 """The most classes of values inside a function that a plan annotates."""
 _SMALL = 0.5
 """A class of values is not annotated while another one has twice its bytes, or more."""
@@ -215,13 +215,10 @@ class Guide:
             limit = (fits + too_much) // 2 if fits else int(lower)
 
     def _plans_of(self, program: ShardingProgram, budget: Budget) -> list[Plan]:
-        """The plans of a program's best solutions, with annotations inside and without."""
+        """The plans of a program's best solutions."""
         maker = PlanMaker(self.function, program, self.free)
-        plans: dict[Plan, None] = {}
-        for solution in program.solutions(budget)[:_SOLUTIONS]:
-            plan = maker.plan(solution)
-            plans |= dict.fromkeys((plan, plan.with_inner({})))
-        return list(plans)
+        solutions = program.solutions(budget)[:_SOLUTIONS]
+        return list(dict.fromkeys(maker.plan(each) for each in solutions))
 
     def pinned(self, plan: Plan) -> Plan:
         """The plan that also annotates merged dimensions, as propagation splits them.

@@ -106,6 +106,7 @@ class _Refinement:
     free: frozenset[int]
     nodes: list[Node] = field(init=False)
     carried: list[tuple[frozenset[int], ...]] = field(init=False)
+    constants: frozenset[int] = field(init=False)
     times: Mapping[int, int] = field(init=False)
     """How often each op runs in one run of its function, by the op's `id`."""
     op_colours: list[int] = field(init=False)
@@ -116,6 +117,7 @@ class _Refinement:
         graph = self.graph.graph
         self.nodes = [*graph.nodes, *graph.exits]
         count = len(graph.nodes)
+        self.constants = frozenset(copy.number for copy in self.graph.copies)
         self.times = {
             op: times for each in self.graph.functions for op, times in _times(each.blocks, 1)
         }
@@ -211,6 +213,9 @@ class _Refinement:
     def _carried(self, node: Node) -> tuple[frozenset[int], ...]:
         """The sets of operands that must be partial sums together, so that the result is one."""
         op = self.graph.ops[node.origin][1]
+        if op.blocks:  # a loop may carry a sum of parts, if it starts from a constant such as zero
+            sources = enumerate(node.values[:-1])
+            return (frozenset(number for number, value in sources if value not in self.constants),)
         if not self._name(node) or len(op.results) != 1:
             return ()
         same = tuple([op.operands.index(value) for value in op.operands])
