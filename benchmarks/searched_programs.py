@@ -30,6 +30,7 @@ Weights = Any
 Between = Callable[[Array], Array]
 """What stands between blocks: an expert's constraint, or nothing."""
 DEVICES = 8
+GRIDS = ((8, 1), (4, 2), (2, 4), (1, 8))
 RATE = 1e-2
 
 
