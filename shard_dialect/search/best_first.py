@@ -108,11 +108,12 @@ class Search:
     def improve(self, budget: Budget) -> None:
         """Try plans that are near to the best one, then all."""
         with self._until_over(budget):
-            if self._is_bound_met():
-                return
             if self.guide is not None and self._best is not None:
                 self._score(self.guide.pinned(self._best[1]))
                 self._simplify(self._best[1])
+            if self._is_bound_met():
+                return
+            if self.guide is not None:
                 self._ascend()
             self._combine()
             self._explore()

@@ -2,7 +2,8 @@
 
     func.func @step(%w, %x) -> %new                the result is the state %w
       %new = subtract %w, %g                       of which it is computed element by element,
-                                                   or which it is with some elements written anew
+                                                   and of an update that is computed otherwise;
+                                                   or it is %w with some elements written anew
 
 A step takes what the step before it returned, so that both need one sharding. Where neither is
 annotated, a search puts them into a sharding group, whatever would be cheaper in one step.
@@ -64,24 +65,37 @@ def _updated(
     makers: Mapping[int, Sequence[Node]],
     function: SearchedFunction,
 ) -> list[int]:
-    """The arguments of the result's type of which it is computed element by element."""
+    """The arguments of the result's type of which it is computed element by element.
+
+    None where it is computed of arguments alone: `tanh %x` is no state.
+    """
     graph = function.graph.graph
-    found, seen, todo = set(), {result}, [result]
+    constants = {copy.number for copy in function.graph.copies}
+    found, seen, todo, is_updated = set(), {result}, [result], False
     while todo:
         value = todo.pop()
         if value in arguments:
             found.add(arguments[value])
-        for node in makers.get(value, ()):
-            for operand in _read(node, function):
-                if operand not in seen and graph.kinds[operand] == graph.kinds[result]:
+        read = [_read(node, function) for node in makers.get(value, ())]
+        is_updated |= not any(read) and value not in arguments and value not in constants
+        for node, operands in zip(makers.get(value, ()), read, strict=True):
+            is_updated |= bool(operands) and len(operands) < _operands(node, function)
+            for operand in operands:
+                is_alike = graph.kinds[operand] == graph.kinds[result]
+                is_updated |= not is_alike and operand not in constants
+                if operand not in seen and is_alike:
                     seen.add(operand)
                     todo.append(operand)
-    return sorted(found)
+    return sorted(found) if is_updated else []
+
+
+def _operands(node: Node, function: SearchedFunction) -> int:
+    return function.graph.graph.rules[node.rule_number].results
 
 
 def _read(node: Node, function: SearchedFunction) -> Sequence[int]:
     """The operands whose elements the results of a node have at the same places."""
-    operands = node.values[: function.graph.graph.rules[node.rule_number].results]
+    operands = node.values[: _operands(node, function)]
     if node.role in ("elementwise", "pass"):
         return operands
     updates = Trait.UPDATES in traits_of(function.graph.ops[node.origin][1].name)
