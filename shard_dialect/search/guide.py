@@ -235,7 +235,7 @@ class Guide:
         sizes, kinds = graph.graph.sizes, graph.graph.kinds
         inner = dict(plan.inner)
         for node in graph.graph.nodes:
-            operand, *_, result = node.values
+            operand, result = node.values[0], node.values[-1]
             is_reshape = Trait.RESHAPES in traits_of(graph.ops[node.origin][1].name)
             ranks = [len(sizes[kinds[value]][0]) for value in (operand, result)]
             annotation = known(result)
