@@ -82,7 +82,8 @@ def supervised(
 
     Signals reach the parent, which ends the child, and reports it. On a terminal both get them, and
     the child ignores them, since C++ code would not handle them. With `stops_by_itself` the child
-    gets the first SIGINT, to end with what it has. Only the first of several ranks shows progress.
+    gets the first SIGINT, to end with what it has: one that comes early waits until the child lets
+    it through. Only the first of several ranks shows progress.
     """
     if not hasattr(os, "fork"):
         return program()
@@ -98,7 +99,8 @@ def supervised(
         os.close(answer)
         end_with(parent)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+        waiting = {signal.SIGINT} if stops_by_itself else set()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {*_ENDING} - waiting)
         is_child_of(write, answers, where)
         return program()
     os.close(write)

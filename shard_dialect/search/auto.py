@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from typing import Any, TypeVar, get_args
 
@@ -22,14 +23,16 @@ from shard_dialect.model import Grid
 from shard_dialect.model.devices.device_model import DeviceModel
 from shard_dialect.model.notebook_html import print_text, table_html
 from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.processes.to_parent import Count
 from shard_dialect.search.best_first import PROVEN, Found, Search
-from shard_dialect.search.budget import Budget
+from shard_dialect.search.budget import Budget, stopped_by_signal
 from shard_dialect.search.choices.integer_program import is_available
 from shard_dialect.search.decisions import dimensions_of
 from shard_dialect.search.evaluate import Evaluator, Objective, OwnObjective
 from shard_dialect.search.guide import Guide
 from shard_dialect.search.plan import Plan
 from shard_dialect.search.searched_function import SearchedFunction, searched_function
+from shard_dialect.search.state import states_of, tie
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,10 @@ class AutoOptions:
             _seconds(str(self.seconds))
         if self.plans is not None:
             _plans(str(self.plans))
+        for size in (*(self.grid or ()), *(() if self.devices is None else (self.devices,))):
+            if size < 1:
+                what = "grid" if self.grid else "devices"
+                raise ShardError(f"--auto: {what} of size {size}: expected 1 or more")
         for one, other in (("plans", "seconds"), ("grid", "devices")):
             if getattr(self, one) is not None and getattr(self, other) is not None:
                 raise ShardError(f"--auto: {one} is given together with {other}: use one of them")
@@ -254,31 +261,59 @@ def auto(
     seconds = _SECONDS if options.seconds is None else options.seconds
     budget = Budget(seconds if options.plans is None else inf, options.plans)
     shapes = [options.grid] if options.devices is None else grid_shapes(options.devices)
-    problems = [
-        Problem.of(module, replace(options, grid=each, devices=None), name) for each in shapes
-    ]
-    best = _best_of(problems, budget)
+    best = _best_of(
+        [
+            partial(Problem.of, module, replace(options, grid=each, devices=None), name)
+            for each in shapes
+        ],
+        budget,
+    )
     if best[0] is not None and best[0].score.excess and not budget.is_stopped:
         # Some values may be computed again instead: in the search's time once more.
-        again = Problem.of(module, best[1].options, name, "rematerialize")
-        found = again.search(Budget(budget.seconds, options.plans))
-        if found is not None and found.score < best[0].score:
-            best = found, again
+        again = partial(Problem.of, module, best[1].options, name, "rematerialize")
+        other = _best_of([again], Budget(budget.seconds, options.plans))
+        if other[0] is not None and other[0].score < best[0].score:
+            best = other
     return best[1].checked(best[0])
 
 
-def _best_of(problems: Sequence[Problem], budget: Budget) -> tuple[Found | None, Problem]:
-    """The best plan of several problems, which share what there is."""
-    best: tuple[Found | None, Problem] = (None, problems[0])
-    plans = budget.plans
-    for left, problem in zip(range(len(problems), 0, -1), problems, strict=True):
-        share = None if plans is None else -(-plans // left)
-        found = problem.search(Budget(budget.left / left, share, budget))
-        if found is not None and (best[0] is None or found.score < best[0].score):
-            best = found, problem
-        if plans is not None:
-            plans -= found.evaluated if found else 0
-    return best
+def _best_of(
+    problems: Sequence[Callable[[], Problem]], budget: Budget
+) -> tuple[Found | None, Problem]:
+    """The best plan of several problems: each begins, and the best ones go on the longest."""
+    count = Count("s", budget.seconds if budget.seconds < inf else None, "--auto")
+    searches: list[tuple[Search, Problem]] = []
+
+    def ranked() -> list[tuple[Search, Problem]]:
+        """The searches, that with the best plan first."""
+        return sorted(searches, key=lambda pair: pair[0].rank)
+
+    with stopped_by_signal(budget, lambda: any(each.found for each, _ in searches)), count:
+        begun = budget.part(_BEGUN)
+        for number, read in enumerate(problems):
+            problem = read()
+            searches.append((problem.search(count), problem))
+            part = begun.part(1 / (len(problems) - number))
+            searches[-1][0].begin(part, is_first=not number)
+            if begun.is_over and any(each.found for each, _ in searches):
+                break
+        *others, (last, _) = ranked()
+        for search, _ in others:
+            search.improve(budget.part(0.5))
+        last.improve(budget)
+    best, problem = ranked()[0]
+    found = best.found
+    if found is not None:
+        bounds = [each.bound for each, _ in searches]
+        known = [each for each in bounds if each is not None]
+        is_all = len(searches) == len(problems)
+        found = replace(
+            found,
+            evaluated=budget.tried,
+            is_exhausted=all(each.is_exhausted for each, _ in searches) and is_all,
+            bound=min(known) if len(known) == len(bounds) and is_all else None,
+        )
+    return found, problem
 
 
 def grid_shapes(devices: int) -> list[tuple[int, ...]]:
@@ -297,6 +332,8 @@ def grid_shapes(devices: int) -> list[tuple[int, ...]]:
     return [(devices,), *pairs, *(triples if devices <= _MANY else [])]
 
 
+_BEGUN = 0.5
+"""The share of the time, and of the plans, with which the searches on all grids begin."""
 _SECONDS = 60.0
 _MANY = 16
 """The number of devices above which a grid has at most two axes."""
@@ -325,14 +362,18 @@ class Problem:
         if pipeline:
             run_pipeline(start, pipeline)
         grid = _grid_of(start)
-        text = start.operation.get_asm(enable_debug_info=True)
         free = _free(start.operation, entry)
-        function = searched_function(start, entry)
-        simplified = searched_function(_simplified(text), entry)
+        known = searched_function(_after(_text(start), "inline"), entry)
+        states = states_of(known, free) if known else ()
+        tie(start.operation, entry, states)
+        inlined = _text(_after(_text(start), "inline"))
+        function = searched_function(ir.Module.parse(inlined), entry, states)
+        simplified = searched_function(_after(inlined, "canonicalize,cse"), entry, states)
         if function is None or simplified is None:
             raise ShardError(f"{as_symbol(entry)} has no tensors: there is nothing to find")
         evaluator = Evaluator(
-            text,
+            _text(start),
+            inlined,
             entry,
             grid.name,
             DeviceModel.read(options.device_model),
@@ -342,12 +383,11 @@ class Problem:
         )
         return cls(entry, options, grid, free, function, simplified, evaluator)
 
-    def search(self, budget: Budget) -> Found | None:
-        """The best plan; `None` if none can be partitioned."""
+    def search(self, count: Count) -> Search:
+        """The search, which tells `count` what it does."""
         guide = self._guide() if is_available() else None
         dimensions = dimensions_of(self.function)
-        search = Search(self.evaluator, dimensions, self.grid, self.free, budget, guide)
-        return search.run()
+        return Search(self.evaluator, dimensions, self.grid, self.free, count, guide)
 
     def _guide(self) -> Guide:
         return Guide.of(
@@ -374,10 +414,14 @@ class Problem:
         return AutoResult(self.evaluator.annotated(found.plan), found)
 
 
-def _simplified(text: str) -> ir.Module:
-    """The module as upstream's passes simplify it."""
+def _text(module: ir.Module) -> str:
+    return module.operation.get_asm(enable_debug_info=True)
+
+
+def _after(text: str, passes: str) -> ir.Module:
+    """The module in a text after some passes."""
     module = ir.Module.parse(text)
-    run_pipeline(module, "canonicalize,cse")
+    run_pipeline(module, passes)
     return module
 
 

@@ -1,29 +1,25 @@
-"""The search over plans: what helps alone is combined, then best-first from all that is known.
+"""The search over plans: from those of the guide by what makes the best one better, then by all.
 
-First each class of groups is split along each axis, alone. These splits are tried together, in the
-order of how much each brought. Then every move is tried on the best plan, then on the next best,
-and so on, in turns with plans that need more memory than there is. The search ends when every plan
-that moves lead to is evaluated, and then the best one is proven to be the best; or when its time is
-over, or the user stops it. The order is fixed: a search that comes to its end finds the same plan
-each time, and so does one for a number of plans.
+Moves that make the best plan better are made, one after the other. Then each class of groups is
+split along each axis, alone. These splits are tried together, in the order of how much each
+brought. Then every move is tried on the best plan, then on the next best, and so on, in turns with
+plans that need more memory than there is. The search ends when every plan that moves lead to is
+evaluated, and then the best one is proven to be the best; or when its time is over, or the user
+stops it. The order is fixed: a search that comes to its end finds the same plan each time, and so
+does one for a number of plans.
 """
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from heapq import heappop, heappush
 from itertools import cycle
-from math import inf
-from types import FrameType
 from typing import Any
 
 from shard_dialect.analysis.program_costs import Costs
-from shard_dialect.errors import say
 from shard_dialect.model import Grid
 from shard_dialect.processes.to_parent import Count
 from shard_dialect.search.budget import Budget
@@ -45,7 +41,7 @@ class Found:
     costs: Costs
     score: Score
     evaluated: int
-    """The number of plans that were evaluated."""
+    """The number of plans that were tried, on all grids."""
     is_exhausted: bool
     """Whether these were all annotations of arguments and results."""
     bound: float | None
@@ -77,75 +73,97 @@ class Search:
     grid: Grid
     free: frozenset[int]
     """The boundary tensors that have no annotation of the user's."""
-    budget: Budget
+    count: Count
     guide: Guide | None = None
+    budget: Budget = field(default_factory=Budget)
+    """That of the present part of the search."""
+    is_exhausted: bool = False
+    """Whether all plans that moves lead to were tried."""
     _known: dict[Plan, Score | None] = field(default_factory=dict)
     _costs: dict[Plan, Costs | None] = field(default_factory=dict)
     _waiting: tuple[list[_Entry], list[_Entry]] = field(default_factory=lambda: ([], []))
     """Plans that fit the memory, and those that do not, from which no moves were tried yet."""
     _best: tuple[Score, Plan, Costs] | None = None
-    _bound: float | None = None
-    _count: Count = field(default_factory=lambda: Count("s"))
+    bound: float | None = None
+    """A lower bound on the objective of all plans; `None` if none is known."""
 
-    def run(self) -> Found | None:
+    def begin(self, budget: Budget, *, is_first: bool) -> None:
+        """Try the program as it is, so that the result is never worse, and the guide's plans.
+
+        The first of several searches also splits the classes of groups that split most ops along
+        all axes, each alone, as data parallelism does: on all grids this is the same.
+        """
+        with self._until_over(budget):
+            self._score(Plan())
+            if self.guide is None:
+                return
+            if is_first:
+                self._split_alone()
+            for plan in self.guide.plans(self._costs, self.budget.part(_GUIDED)):
+                self._score(plan)
+            if self.budget.plans is None and not callable(self.evaluator.objective):
+                # With a number of plans the machine's speed would decide how far it goes.
+                self.bound = self.guide.bound(self.budget.part(_BOUNDING))
+
+    def improve(self, budget: Budget) -> None:
+        """Try plans that are near to the best one, then all."""
+        with self._until_over(budget):
+            if self.guide is not None and self._best is not None:
+                self._score(self.guide.pinned(self._best[1]))
+                self._simplify(self._best[1])
+            if self._is_bound_met():
+                return
+            if self.guide is not None:
+                self._ascend()
+            self._combine()
+            self._explore()
+            self.is_exhausted = True
+
+    @property
+    def found(self) -> Found | None:
         """The best plan; `None` if none can be partitioned."""
-        seconds = self.budget.seconds
-        self._count = Count("s", seconds if seconds < inf else None, "--auto")
-        is_exhausted = False
-        try:
-            with self._stopped_by_signal(), self._count:
-                self._score(Plan())  # the first, so that the result is never worse
-                if self.guide is not None:
-                    self._follow(self.guide)
-                if not self._is_bound_met():
-                    self._combine()
-                    self._explore()
-                    is_exhausted = True
-        except _OverError:
-            pass
         if self._best is None:
             return None
         score, plan, costs = self._best
         before = self._costs[Plan()]
-        return Found(plan, costs, score, len(self._known), is_exhausted, self._bound, before)
+        return Found(plan, costs, score, len(self._known), self.is_exhausted, self.bound, before)
 
-    def _follow(self, guide: Guide) -> None:
-        """Try the plans of the guide, and simpler ones than the best of them."""
-        part = self.budget.part(_GUIDED * self.budget.seconds)
-        for plan in guide.plans(self._costs, part):
-            self._score(plan)
-        if self.budget.plans is None and not callable(self.evaluator.objective):
-            # With a number of plans the machine's speed would decide how far it goes.
-            self._bound = guide.bound(self.budget.part(_BOUNDING * self.budget.seconds))
-        if self._best is not None:
-            self._simplify(self._best[1])
+    @property
+    def rank(self) -> tuple[bool, Score | None]:
+        """Less for a search with a better plan."""
+        return self._best is None, self._best and self._best[0]
+
+    @contextmanager
+    def _until_over(self, budget: Budget) -> Iterator[None]:
+        """Let a part of the search end with its budget."""
+        self.budget = budget
+        with suppress(_OverError):
+            yield
 
     def _is_bound_met(self) -> bool:
         """Whether no plan can be better than the best one so far."""
-        if self._best is None or self._bound is None or self._best[0].excess:
+        if self._best is None or self.bound is None or self._best[0].excess:
             return False
         objective = self._best[0].objective
-        return objective * (1 - PROVEN) <= self._bound <= objective * (1 + PROVEN)
+        return objective * (1 - PROVEN) <= self.bound <= objective * (1 + PROVEN)
 
-    @contextmanager
-    def _stopped_by_signal(self) -> Iterator[None]:
-        """Let Ctrl-C end the search, and not the program, once there is a plan."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
+    def _split_alone(self) -> None:
+        """Split each of the classes of groups that split most ops along all axes."""
+        ranked = sorted(self.dimensions.groups, key=lambda each: each.uses, reverse=True)
+        for group in ranked[:_ALONE]:
+            plan = Plan()
+            only = replace(self.dimensions, groups=(group,))
+            for move in group_splits(only, self.grid, self.free):
+                plan = move.apply(plan, self.dimensions, self.grid) or plan
+            self._score(plan)
 
-        def stop(number: int, frame: FrameType | None) -> None:
-            signal.signal(signal.SIGINT, before)
-            if self._best is None and callable(before):
-                before(number, frame)
-            say("note: --auto: stops, with the best plan so far; Ctrl-C again ends the program")
-            self.budget.stop()
-
-        before = signal.signal(signal.SIGINT, stop)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, before)
+    def _ascend(self) -> None:
+        """Make moves that make the best plan better, until none does."""
+        steps = moves(self.dimensions, self.grid, self.free)
+        before = None
+        while self._best is not None and self._best[1] != before:
+            before = self._best[1]
+            self._descend(before, steps)
 
     def _combine(self) -> None:
         """Combine the moves that are good alone: classes of groups, then classes of tensors.
@@ -162,9 +180,7 @@ class Search:
         if not start.excess:
             return
         of_each = (self.budget.spent - begin) / max(len(self._known) - known, 1)
-        rounds = self.budget.left / (of_each + 1e-9)
-        if self.budget.plans is not None:
-            rounds = self.budget.plans - len(self._known)
+        rounds = min(self.budget.left / (of_each + 1e-9), self.budget.plans_left)
         if rounds > _ROUNDS * len(groups + tensors):
             self._climb([*groups, *tensors], lambda before, after: after)
         elif rounds > _ROUNDS * len(groups):
@@ -245,9 +261,10 @@ class Search:
         """The score of a plan; `None` if it cannot be partitioned."""
         if plan in self._known:
             return self._known[plan]
-        if self._known and self.budget.ends_after(len(self._known)):
+        if self._known and self.budget.is_over:
             raise _OverError
         self._tell()
+        self.budget.count()
         costs = self._costs[plan] = self.evaluator.costs(plan)
         if costs is None:
             self._known[plan] = None
@@ -261,13 +278,16 @@ class Search:
     def _tell(self) -> None:
         """Show how many plans were tried, the best one, and how much of the time is over."""
         best = f", the best has {self._best[2]}" if self._best else ""
-        self._count.done(self.budget.spent, f"{len(self._known)} plans tried{best}")
+        whole = self.budget.outermost
+        self.count.done(whole.spent, f"{whole.tried} plans tried{best}")
 
 
-_GUIDED = 0.5
-"""The part of the time that the guide has for plans."""
-_BOUNDING = 0.25
-"""The part of the time that it has for a bound."""
+_ALONE = 4
+"""The number of classes of groups that are split alone at first."""
+_GUIDED = 0.8
+"""The share of the time of a search's begin that the guide has for plans."""
+_BOUNDING = 0.5
+"""The share of what is left that it has for a bound."""
 _ROUNDS = 4
 """The best move at each step is looked for where there is time for this many steps."""
 

@@ -187,11 +187,16 @@ class GroupClass:
     """Groups that look alike, by the dimensions of boundary tensors in them."""
 
     places: tuple[Place, ...]
+    uses: int
+    """The number of ops that these groups split."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorClass:
-    """Arguments, or results, of one shape with dimensions in groups of the same classes."""
+    """Arguments or results of one shape, with dimensions in groups of the same classes.
+
+    Results that are the state of arguments are with these.
+    """
 
     tensors: tuple[int, ...]
     rank: int
@@ -212,19 +217,26 @@ class Dimensions:
 def dimensions_of(program: SearchedFunction) -> Dimensions:
     """The dimensions of a function."""
     values, shapes = program.boundary, program.shapes
-    of_place = _classes_of_places(values, shapes, _Ties(program.graph))
+    ties = _Ties(program.graph)
+    of_place = _classes_of_places(values, shapes, ties)
+    roots: dict[int, set[_Key]] = defaultdict(set)
     groups: dict[int, list[Place]] = defaultdict(list)
     for place, number in of_place.items():
         groups[number].append(place)
+        roots[number].add(ties.root((values[place[0]], place[1])))
+    states = {result for _, result in program.states}
     alike: dict[object, list[int]] = defaultdict(list)
     for tensor, shape in enumerate(shapes):
         dims = tuple(of_place.get((tensor, dim)) for dim in range(len(shape)))
         if any(each is not None for each in dims):
-            alike[tensor < program.arguments, shape, dims].append(tensor)
+            alike[tensor < program.arguments or tensor in states, shape, dims].append(tensor)
     return Dimensions(
         program.arguments,
         shapes,
-        tuple(GroupClass(tuple(places)) for places in groups.values()),
+        tuple(
+            GroupClass(tuple(places), sum(n for root in roots[number] for _, n in ties.uses[root]))
+            for number, places in groups.items()
+        ),
         tuple(TensorClass(tuple(each), len(shapes[each[0]])) for each in alike.values()),
     )
 

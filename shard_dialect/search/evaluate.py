@@ -50,9 +50,12 @@ class Score:
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Evaluates plans for the function `entry` of a module, whose text has imported annotations."""
+    """Evaluates plans for the function `entry` of a module with imported annotations."""
 
     text: str
+    """The module for plans of the boundary."""
+    inlined: str
+    """The module for those with annotations inside, also of what called functions compute."""
     entry: str
     grid: str
     """The name of the grid whose axes plans use."""
@@ -64,7 +67,7 @@ class Evaluator:
 
     def annotated(self, plan: Plan) -> ir.Module:
         """The module with the plan's annotations, in the current context."""
-        module = ir.Module.parse(self.text)
+        module = ir.Module.parse(self.inlined if plan.inner else self.text)
         shardings = Shardings.of(module.operation)
         function = next(op for op in functions_of(module.operation) if name_of(op) == self.entry)
         arguments, results = boundary(function, "arg_attrs"), boundary(function, "res_attrs")

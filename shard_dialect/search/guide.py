@@ -2,7 +2,7 @@
 
 The sharding program knows the memory only roughly. Where the passes need more than a solution says,
 it is solved again for a limit that is lower by as much. The passes choose by bytes, so solutions
-for the fewest bytes are tried for each objective.
+for the fewest bytes are tried where time is the objective, too.
 
 A solution becomes a plan, the annotations with which the passes follow it:
 
@@ -24,9 +24,17 @@ from functools import cached_property
 from shard_dialect.analysis.program_costs import Costs
 from shard_dialect.model import Annotation, Grid, Sharding
 from shard_dialect.model.devices.device_model import DeviceModel
+from shard_dialect.ops.op_table import traits_of
+from shard_dialect.ops.scalar_functions import Trait
 from shard_dialect.propagation.graph import NO_TENSOR
 from shard_dialect.search.budget import Budget
-from shard_dialect.search.choices.op_classes import Classes, LiveValues, classes_of, live_values
+from shard_dialect.search.choices.op_classes import (
+    Classes,
+    LiveValues,
+    classes_of,
+    live_values,
+    tied_classes,
+)
 from shard_dialect.search.choices.op_strategies import Prices, strategies
 from shard_dialect.search.choices.sharding_program import (
     MOST_PAIRS,
@@ -38,7 +46,7 @@ from shard_dialect.search.evaluate import OwnObjective
 from shard_dialect.search.plan import Plan
 from shard_dialect.search.searched_function import SearchedFunction
 
-MOST_CLASSES = 8
+MOST_CLASSES = 16
 """The most classes of values inside a function that a plan annotates."""
 _SMALL = 0.5
 """A class of values is not annotated while another one has twice its bytes, or more."""
@@ -180,7 +188,7 @@ class Guide:
         """The plans to try; `known` has the costs of those that were tried before the next."""
         objectives: tuple[OwnObjective, ...] = (self.objective,)
         if self.objective == "time":
-            objectives = ("bytes", "time")
+            objectives = ("time", "bytes")
         for objective in objectives:
             yield from self._within_memory(objective, known, budget)
 
@@ -188,12 +196,11 @@ class Guide:
         self, objective: OwnObjective, known: Mapping[Plan, Costs | None], budget: Budget
     ) -> Iterator[Plan]:
         """The plans of solutions for lower limits, until some fit; then for limits between."""
-        seconds = _PART * budget.left
         limit, fits, too_much = self.memory_limit, 0, self.memory_limit
         for _ in range(_TRIES):
             if budget.is_over:
                 return
-            tried = self._plans_of(self._program(objective, limit), budget.part(seconds))
+            tried = self._plans_of(self._program(objective, limit), budget.part(_PART))
             yield from tried
             peaks = [costs.peak for each in tried if (costs := known.get(each))]
             if self.memory_limit is None or limit is None or too_much is None or not peaks:
@@ -208,13 +215,33 @@ class Guide:
             limit = (fits + too_much) // 2 if fits else int(lower)
 
     def _plans_of(self, program: ShardingProgram, budget: Budget) -> list[Plan]:
-        """The plans of a program's best solutions, with annotations inside and without."""
+        """The plans of a program's best solutions."""
         maker = PlanMaker(self.function, program, self.free)
-        plans: dict[Plan, None] = {}
-        for solution in program.solutions(budget)[:_SOLUTIONS]:
-            plan = maker.plan(solution)
-            plans |= dict.fromkeys((plan, plan.with_inner({})))
-        return list(plans)
+        solutions = program.solutions(budget)[:_SOLUTIONS]
+        return list(dict.fromkeys(maker.plan(each) for each in solutions))
+
+    def pinned(self, plan: Plan) -> Plan:
+        """The plan that also annotates merged dimensions, as propagation splits them.
+
+        No reshape then moves behind other ops, which takes more time where merges need not wait.
+        """
+        function, graph = self.function, self.function.graph
+        boundary = {function.boundary[tensor]: splits for tensor, splits in plan.splits}
+        given = boundary | dict(plan.inner)
+        grid = self.grid.name
+        known = function.propagated(
+            {value: Annotation(Sharding(grid, splits)) for value, splits in given.items()}
+        )
+        sizes, kinds = graph.graph.sizes, graph.graph.kinds
+        inner = dict(plan.inner)
+        for node in graph.graph.nodes:
+            operand, result = node.values[0], node.values[-1]
+            is_reshape = Trait.RESHAPES in traits_of(graph.ops[node.origin][1].name)
+            ranks = [len(sizes[kinds[value]][0]) for value in (operand, result)]
+            annotation = known(result)
+            if is_reshape and ranks[1] < ranks[0] and result in function.sites and annotation:
+                inner.setdefault(result, annotation.sharding.split_axes)
+        return plan.with_inner(inner)
 
     def bound(self, budget: Budget) -> float | None:
         """A lower bound on all plans of the sharding program; `None` if it takes too long."""
@@ -222,7 +249,8 @@ class Guide:
         classes = classes_of(function.graph, function.free)
         prices = Prices(self.grid, self.device_model, self.objective, at_least=True)
         peaks = live_values(function, classes)
-        program = ShardingProgram(classes, prices, self.memory_limit, peaks)
+        tied = tied_classes(function, classes)
+        program = ShardingProgram(classes, prices, self.memory_limit, peaks, tied)
         if program.pairs > MOST_PAIRS:
             return None
         relaxed = program.pairs > MOST_PAIRS_OF_INTEGERS
@@ -237,7 +265,8 @@ class Guide:
 
     def _program(self, objective: OwnObjective, limit: int | None) -> ShardingProgram:
         prices = Prices(self.grid, self.device_model, objective)
-        return ShardingProgram(self.classes, prices, limit, self._peaks)
+        tied = tied_classes(self.function, self.classes)
+        return ShardingProgram(self.classes, prices, limit, self._peaks, tied)
 
     @cached_property
     def _peaks(self) -> Sequence[LiveValues]:

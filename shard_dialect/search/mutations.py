@@ -224,7 +224,8 @@ def _edits_of(placed: Placed, grid: Grid) -> Iterator[Edit]:
 
 def _evaluator(module: ir.Module, entry: str, prices: DeviceModel) -> Evaluator:
     grid = next(iter(grids_of(module.operation)), "")
-    return Evaluator(module.operation.get_asm(enable_debug_info=True), entry, grid, prices)
+    text = module.operation.get_asm(enable_debug_info=True)
+    return Evaluator(text, text, entry, grid, prices)
 
 
 def _name(placed: Placed) -> str:

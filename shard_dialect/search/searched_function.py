@@ -40,6 +40,8 @@ class SearchedFunction:
     sites: Mapping[int, Site]
     """The values that ops make and that can be annotated, by their numbers in the graph."""
     grids: Mapping[str, Grid]
+    states: tuple[tuple[int, int], ...] = ()
+    """Arguments with the results that are sharded as they are, by their numbers at the boundary."""
 
     @property
     def free(self) -> frozenset[int]:
@@ -66,7 +68,9 @@ def searched(module: ir.Operation) -> list[ir.Operation]:
     return functions_of(module, "annotated", "propagated")
 
 
-def searched_function(module: ir.Module, entry: str) -> SearchedFunction | None:
+def searched_function(
+    module: ir.Module, entry: str, states: tuple[tuple[int, int], ...] = ()
+) -> SearchedFunction | None:
     """The function `entry` of a module, which is propagated in place; `None` without any tensor.
 
     Raises a located `ShardError` for what cannot be propagated.
@@ -88,7 +92,9 @@ def searched_function(module: ir.Module, entry: str) -> SearchedFunction | None:
     shapes = tuple(sizes[kinds[each]][0] if each != NO_TENSOR else () for each in boundary)
     grids = Shardings.of(module.operation).grids
     sites = _sites(graph, before)
-    return SearchedFunction(entry, module, graph, boundary, len(arguments), shapes, sites, grids)
+    return SearchedFunction(
+        entry, module, graph, boundary, len(arguments), shapes, sites, grids, states
+    )
 
 
 def _sites(graph: ModuleGraph, before: Mapping[str, list[str]]) -> dict[int, Site]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import shard_dialect as sd
+from shard_dialect.analysis.changes.annotations import annotations_in
 from shard_dialect.analysis.program_costs import Costs
 from shard_dialect.ir.bindings import ir
 from shard_dialect.search.auto import AutoOptions, Problem
@@ -161,6 +162,9 @@ def test_modules_without_a_grid_and_with_another_one_are_refused() -> None:
         ("grid=axb", "cannot read grid=axb"),
         ("seconds=long", "cannot read seconds=long"),
         ("seconds=-1", "seconds=-1 is no time: expected a number above 0"),
+        ("devices=0", "devices of size 0: expected 1 or more"),
+        ("devices=-1", "devices of size -1: expected 1 or more"),
+        ("grid=2x-2", "grid of size -2: expected 1 or more"),
         ("plans=0", "plans=0 is no number of plans: expected 1 or more"),
     ],
 )
@@ -212,9 +216,10 @@ def test_a_number_of_plans_gives_the_same_each_time(plans: int) -> None:
     assert str(found.module) == str(again.module)
 
 
-def test_more_shapes_of_the_grid_than_plans_each_have_one() -> None:
-    found = sd.auto(sd.parse(random_chain(1)), devices=8, plans=2)
-    assert found.found.evaluated == 1
+@pytest.mark.parametrize("plans", [1, 2, 3, 9])
+def test_a_number_of_plans_is_that_of_all_shapes_of_the_grid(plans: int) -> None:
+    found = sd.auto(sd.parse(random_chain(1)), devices=8, plans=plans)
+    assert found.found.evaluated == plans
 
 
 @pytest.mark.parametrize("name", ["megatron", "mlp_1d", "training_step", "slow_ffn"])
@@ -250,9 +255,83 @@ def test_an_interrupt_ends_the_search_once_there_is_a_plan(
 
 def test_an_interrupt_ends_the_guide() -> None:
     budget = Budget()
-    budget.part(60.0).stop()
+    budget.part(0.5).stop()
     module = unsharded(EXAMPLES / "training_step.mlir")
     with module.context:
         problem = Problem.of(module, AutoOptions(grid=(2, 2)), "main")
-        assert list(problem._guide().plans({}, budget.part(30.0))) == []
+        assert list(problem._guide().plans({}, budget.part(0.5))) == []
         assert problem._guide().bound(budget) is None
+
+
+STEP = """
+func.func private @update(%w: tensor<16x16xf32>, %g: tensor<16x16xf32>) -> tensor<16x16xf32> {
+  %0 = stablehlo.subtract %w, %g : tensor<16x16xf32>
+  return %0 : tensor<16x16xf32>
+}
+func.func @main(%x: tensor<64x16xf32>, %w: tensor<16x16xf32>, %m: tensor<16x16xf32>)
+    -> (tensor<16x16xf32>, tensor<16x16xf32>, tensor<64x16xf32>) {
+  %y = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
+    : (tensor<64x16xf32>, tensor<16x16xf32>) -> tensor<64x16xf32>
+  %g = stablehlo.dot_general %x, %y, contracting_dims = [0] x [0]
+    : (tensor<64x16xf32>, tensor<64x16xf32>) -> tensor<16x16xf32>
+  %n = stablehlo.add %m, %g : tensor<16x16xf32>
+  %new = func.call @update(%w, %n)
+    : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
+  return %n, %new, %y : tensor<16x16xf32>, tensor<16x16xf32>, tensor<64x16xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("objective", ["time", "bytes", "memory"])
+@pytest.mark.parametrize("annotated", [None, "%w", "%m"])
+def test_state_comes_out_sharded_as_it_goes_in(objective: str, annotated: str | None) -> None:
+    """The moment %m has one candidate, the weight the other, and %y is no state."""
+    text = "shard.grid @grid(shape = 2x2)" + STEP
+    if annotated:
+        sharding = (
+            f"{annotated}: tensor<16x16xf32> {{mesh.sharding = #mesh.shard<@grid, [[0], []]>}}"
+        )
+        head, _, rest = text.partition("@main")
+        text = head + "@main" + rest.replace(f"{annotated}: tensor<16x16xf32>", sharding, 1)
+    found = sd.auto(sd.parse(text), objective=objective, memory_limit=9_000, plans=25)
+    propagated = sd.parse(str(found.module))
+    sd.run_pipeline(propagated, "propagate")
+    of = {str(each.site): each.annotation for each in annotations_in(propagated.operation)}
+    for name, argument, result in (("%m", 2, 0), ("%w", 1, 1)):
+        if annotated != name:
+            assert of[f"argument {argument} of @main"] == of[f"result {result} of @main"]
+    assert sd.compile(found.module).check().passed
+
+
+def test_a_loop_counts_as_often_as_it_runs() -> None:
+    body = """
+    %n = stablehlo.constant dense<7> : tensor<i32>
+    %c = stablehlo.constant dense<0> : tensor<i32>
+    %one = stablehlo.constant dense<1> : tensor<i32>
+    %0:2 = stablehlo.while(%i = %c, %a = %x) : tensor<i32>, tensor<8x8xf32>
+      cond {
+        %p = stablehlo.compare LT, %i, %n, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %p : tensor<i1>
+      } do {
+        %j = stablehlo.add %i, %one : tensor<i32>
+        %d = stablehlo.dot_general %a, %x, contracting_dims = [1] x [0]
+          : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+        stablehlo.return %j, %d : tensor<i32>, tensor<8x8xf32>
+      }
+    return %0#1 : tensor<8x8xf32>"""
+    module = sd.parse(f"func.func @main(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {{{body}\n}}")
+    with module.context:
+        problem = Problem.of(module, AutoOptions(grid=(2, 2)), "main")
+        runs = {each.name: each.runs for each in problem._guide().classes.ops}
+    assert runs["stablehlo.dot_general"] == 7
+
+
+def test_values_of_called_functions_are_annotated() -> None:
+    with sd.parse(STEP).context as context:
+        module = ir.Module.parse(STEP, context)
+        problem = Problem.of(module, AutoOptions(grid=(2, 2)), "main")
+        assert {op for name, op, _ in problem.function.sites.values()} == set(range(4))
+        (value, *_) = problem.function.sites
+        plan = Plan().with_inner({value: ((0,), ())})
+        assert "func.call" not in str(problem.evaluator.annotated(plan))
+        assert "@update" in str(problem.evaluator.annotated(Plan()))

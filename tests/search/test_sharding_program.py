@@ -84,7 +84,7 @@ def test_layers_that_are_alike_are_one_class() -> None:
     few = classes_of((small := function_of(layers(100))).graph, small.free)
     many = classes_of((large := function_of(layers(300))).graph, large.free)
     assert len(few.ops) == len(many.ops) < 300
-    assert sum(each.count for each in many.ops) == 4 * 300 + 1
+    assert sum(each.runs for each in many.ops) == 4 * 300 + 1
     weights = {many.of_value[value] for value in large.boundary[1:601]}
     assert len(weights) < 100
 
@@ -92,7 +92,7 @@ def test_layers_that_are_alike_are_one_class() -> None:
 def test_a_small_program_has_a_class_for_each_op() -> None:
     function = function_of(layers(3))
     classes = classes_of(function.graph, function.free)
-    assert [each.count for each in classes.ops] == [1] * len(classes.ops)
+    assert [each.runs for each in classes.ops] == [1] * len(classes.ops)
 
 
 def test_weights_are_split_where_they_do_not_fit() -> None:

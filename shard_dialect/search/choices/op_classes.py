@@ -15,11 +15,13 @@ so that refinement ends when there would be more than `MOST` classes of ops.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, count
 from math import prod
 
+from shard_dialect.ir.numbered_function import Block
+from shard_dialect.ir.reading.constants import trips_of
 from shard_dialect.model import Annotation
 from shard_dialect.model.sharding import Shape
 from shard_dialect.ops.op_table import carries, traits_of
@@ -43,7 +45,8 @@ class OpClass:
     prepared: PreparedRule
     values: tuple[int, ...]
     """The classes of its operands and results; `NO_TENSOR` for values that are no tensors."""
-    count: int
+    runs: int
+    """How often they run, all together: an op in a loop as often as the loop does."""
     carried: tuple[frozenset[int], ...]
     """Sets of operands: if those of one are partial sums, the result is."""
     name: str
@@ -67,6 +70,8 @@ class ValueClass:
     shape: Shape
     itemsize: int
     count: int
+    runs: int
+    """How often they are made, all together."""
     annotation: Annotation | None
     is_free: bool
     """Whether no op with a rule makes it, but it may have any sharding: arguments, constants."""
@@ -101,6 +106,9 @@ class _Refinement:
     free: frozenset[int]
     nodes: list[Node] = field(init=False)
     carried: list[tuple[frozenset[int], ...]] = field(init=False)
+    constants: frozenset[int] = field(init=False)
+    times: Mapping[int, int] = field(init=False)
+    """How often each op runs in one run of its function, by the op's `id`."""
     op_colours: list[int] = field(init=False)
     value_colours: list[int] = field(init=False)
     _known: dict[Hashable, tuple[frozenset[int], ...]] = field(default_factory=dict)
@@ -109,6 +117,10 @@ class _Refinement:
         graph = self.graph.graph
         self.nodes = [*graph.nodes, *graph.exits]
         count = len(graph.nodes)
+        self.constants = frozenset(copy.number for copy in self.graph.copies)
+        self.times = {
+            op: times for each in self.graph.functions for op, times in _times(each.blocks, 1)
+        }
         self.carried = [
             self._carried(node) if number < count else () for number, node in enumerate(self.nodes)
         ]
@@ -159,12 +171,18 @@ class _Refinement:
         first: dict[int, int] = {}
         for number, colour in enumerate(ops):
             first.setdefault(colour, number)
-        counts = Counter(ops)
+        runs: Counter[int] = Counter()
+        made = [1] * len(self.value_colours)
+        for number, node in enumerate(self.nodes):
+            times = self._times(node)
+            runs[ops[number]] += times
+            for value in node.values[graph.rules[node.rule_number].results :]:
+                made[value] = max(made[value], times)
         op_classes = tuple(
             OpClass(
                 graph.rules[self.nodes[number].rule_number],
                 tuple([self.value_colours[each] for each in self.nodes[number].values]),
-                counts[colour],
+                runs[colour],
                 self.carried[number],
                 self._name(self.nodes[number]) if number < len(graph.nodes) else "",
             )
@@ -173,14 +191,20 @@ class _Refinement:
         members: dict[int, list[int]] = defaultdict(list)
         for value, colour in enumerate(self.value_colours):
             members[colour].append(value)
-        values = tuple(self._value_class(each) for each in members.values())
+        values = tuple(
+            self._value_class(each, sum(made[value] for value in each)) for each in members.values()
+        )
         return Classes(op_classes, values, self.value_colours)
 
-    def _value_class(self, members: Sequence[int]) -> ValueClass:
+    def _value_class(self, members: Sequence[int], runs: int) -> ValueClass:
         graph, first = self.graph.graph, members[0]
         shape, itemsize = graph.sizes[graph.kinds[first]]
         annotation = graph.annotations[first]
-        return ValueClass(shape, itemsize, len(members), annotation, first in self.free)
+        return ValueClass(shape, itemsize, len(members), runs, annotation, first in self.free)
+
+    def _times(self, node: Node) -> int:
+        """How often a node's op runs in one run of its function."""
+        return self.times[id(self.graph.ops[node.origin][1])]
 
     def _name(self, node: Node) -> str:
         op = self.graph.ops[node.origin][1]
@@ -189,6 +213,9 @@ class _Refinement:
     def _carried(self, node: Node) -> tuple[frozenset[int], ...]:
         """The sets of operands that must be partial sums together, so that the result is one."""
         op = self.graph.ops[node.origin][1]
+        if op.blocks:  # a loop may carry a sum of parts, if it starts from a constant such as zero
+            sources = enumerate(node.values[:-1])
+            return (frozenset(number for number, value in sources if value not in self.constants),)
         if not self._name(node) or len(op.results) != 1:
             return ()
         same = tuple([op.operands.index(value) for value in op.operands])
@@ -205,6 +232,16 @@ class _Refinement:
                     found.append(frozenset(numbers))
             self._known[key] = tuple(dict.fromkeys(found))
         return self._known[key]
+
+
+def _times(blocks: Iterable[Block], outer: int) -> Iterator[tuple[int, int]]:
+    """The `id` of each op, with how often it runs; a loop of unknown length runs once."""
+    for block in blocks:
+        for op in block.ops:
+            yield id(op), outer
+            if op.blocks:
+                trips = trips_of(op.handle)
+                yield from _times(op.blocks, outer * (1 if trips is None else trips))
 
 
 def _numbered(colours: Iterable[Hashable]) -> list[int]:
@@ -286,3 +323,11 @@ def _ranges(function: SearchedFunction) -> list[tuple[int, int, int]]:
 def _is_in_place(name: str) -> bool:
     traits = traits_of(name)
     return Trait.RESHAPES in traits or Trait.UPDATES in traits
+
+
+def tied_classes(function: SearchedFunction, classes: Classes) -> frozenset[tuple[int, int]]:
+    """The classes of arguments with those of the results that are sharded as they are."""
+    return frozenset(
+        (classes.of_value[function.boundary[argument]], classes.of_value[function.boundary[result]])
+        for argument, result in function.states
+    )

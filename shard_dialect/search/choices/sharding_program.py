@@ -69,6 +69,8 @@ class ShardingProgram:
     prices: Prices
     memory_limit: int | None
     peaks: Sequence[LiveValues]
+    tied: frozenset[tuple[int, int]] = frozenset()
+    """Pairs of classes of values that have one sharding."""
 
     @cached_property
     def axes(self) -> tuple[int, ...]:
@@ -190,6 +192,8 @@ class _Problem:
         for value in range(1, len(self.values)):
             if self.readers[value] or self.makers[value]:
                 self._value(value)
+        for one, other in self.model.tied:
+            self._tie(one, other)
         self._memory()
 
     # Ops
@@ -197,7 +201,7 @@ class _Problem:
     def _op(self, op: OpClass, modes: Modes) -> None:
         known = self.model._strategies(op, self.axes, modes)
         self.chosen.append(
-            [(self.program.choice(op.count * self._cost(op, each)), each) for each in known]
+            [(self.program.choice(op.runs * self._cost(op, each)), each) for each in known]
         )
         variables = [variable for variable, _ in self.chosen[-1]]
         self.program.row(variables, [1.0] * len(variables), 1.0, 1.0)
@@ -246,6 +250,13 @@ class _Problem:
         for each in wanted:
             self._reader(value, each, shared if len(wanted) > 1 else None)
 
+    def _tie(self, one: int, other: int) -> None:
+        """Both have one sharding: what only one of them may have is none."""
+        for sharding in dict.fromkeys((*self.has[one], *self.has[other])):
+            known = [self.has[each].get(sharding) for each in (one, other)]
+            both = [[] if each is None else [each] for each in known]
+            self.program.equal(*both)
+
     def _unmade(self, value: int, wanted: Iterable[Mapping[Sharding | None, list[int]]]) -> None:
         """A value that no op makes has any sharding that a reader wants, or is replicated."""
         kind, grid = self.values[value], self.model.prices.grid
@@ -281,7 +292,7 @@ class _Problem:
                 if self.budget.is_over:
                     raise _OutOfTimeError
                 if price is not None:
-                    ways.append(self._way(source, target, price * kind.count, shared))
+                    ways.append(self._way(source, target, price * kind.runs, shared))
                     from_source[source].append(ways[-1])
             self.program.equal(ways, chosen)
         for source, ways in from_source.items():
