@@ -13,10 +13,12 @@ functions, which each library computes differently; and f32 or f64 values comput
 floats, as if they were inputs.
 
 Summands also get factors before they are added: each operand of a product, a sum or a solve, if it
-is not an input already. For terms may cancel in one order, whatever they are, and not in another:
+is not an input already, and products that are summands of a sum of two. For terms may cancel in one
+order, whatever they are, and not in another:
 
     stablehlo.triangular_solve(%a, %a)      zeros, or 6e-8, beside the diagonal
     the sum of x - mean(x)                  0, or 1e-7
+    x * y - z, in one instruction or two    0, or 1e-8
 """
 
 from __future__ import annotations
@@ -52,6 +54,7 @@ _MOVES = ("bufferization.", "tensor.")
 """Dialects whose ops compute nothing."""
 _DEPENDS = Trait.ELEMENTARY | Trait.SUMS | Trait.VARIES
 """Traits of ops whose result depends on the implementation."""
+_DIFFERENCES = ("stablehlo.subtract", "arith.subf", "linalg.sub", "tosa.sub")
 _SOLVES = ("stablehlo.cholesky", "stablehlo.triangular_solve")
 """Ops that add up what they have computed of floats of any size, in the type of the floats."""
 
@@ -167,7 +170,10 @@ def _is_float(value: ir.Value) -> bool:
 
 def _added_up(op: ir.Operation) -> list[int]:
     """The numbers of the operands whose elements the op adds up, unless they are inputs already."""
-    adds = not _adds_two(op) and Trait.SUMS in traits_of(op.name)
+    if _adds_two(op) or op.name in _DIFFERENCES:
+        terms = enumerate(op.operands)
+        return [number for number, value in terms if _is_float(value) and _is_product(value)]
+    adds = Trait.SUMS in traits_of(op.name)
     if not adds and not (
         _computes(op) and any(Trait.SUMS in traits_of(each.name) for each in _inside(op))
     ):
@@ -183,6 +189,17 @@ def _added_up(op: ir.Operation) -> list[int]:
         and (values.count(value) > 1 or not _is_moved_already(value))
         and not (op.name.startswith("tosa.") and _is_constant(value))  # a zero point stays one
     ]
+
+
+def _is_product(value: ir.Value) -> bool:
+    """Whether its elements are rounded by an op that has no factors: a product, a quotient.
+
+    A sum with one may be computed without that rounding, and cancel but for it: `1 - 1 / (1 + e)`.
+    """
+    owner = value.owner
+    if isinstance(owner, ir.Block) or _is_narrow(value):
+        return False
+    return _computes(owner) and not _varies(owner) and not _adds_two(owner)
 
 
 def _is_moved_already(value: ir.Value) -> bool:
