@@ -20,7 +20,6 @@ from collections.abc import Hashable
 from shard_dialect.passes.optimize.graph import (
     Failures,
     FunctionGraph,
-    GraphBlock,
     GraphOp,
     GraphValue,
     Signature,
@@ -78,14 +77,14 @@ def _key(rewrite: Hashable, reshard: GraphOp) -> Hashable:
 
 
 class _Neighbourhood:
-    """What is around a reshard, with a number for each value, op and block that is come across."""
+    """What is around a reshard, with a number for each value and op that is come across."""
 
     def __init__(self, graph: FunctionGraph, reshard: GraphOp) -> None:
         self.graph = graph
         self.values: list[GraphValue | None] = []
         self.numbers: dict[GraphValue | None, int] = {}
         self._ops: dict[GraphOp, int] = {}
-        self._blocks: dict[int, int] = {}
+        self._block = reshard.block
         self._op(reshard)
 
     def description(self, value: GraphValue) -> Hashable:
@@ -95,8 +94,8 @@ class _Neighbourhood:
         return id(value.sharding), owner, users
 
     def order(self) -> tuple[int, ...]:
-        """The numbers of the ops as they follow each other."""
-        places = [(self._block(op.block), op.position) for op in self._ops]
+        """The numbers of the ops of the reshard's block as they follow each other."""
+        places = [op.position if op.block is self._block else -1 for op in self._ops]
         return tuple(sorted(range(len(places)), key=places.__getitem__))
 
     def _op(self, op: GraphOp) -> Hashable:
@@ -106,7 +105,7 @@ class _Neighbourhood:
             return known
         self._ops[op] = len(self._ops)
         kind = op.signature = op.signature or _signature(op, self.graph)
-        said: list[Hashable] = [kind, self._block(op.block)]
+        said: list[Hashable] = [kind, op.block is self._block]
         if kind.stays:  # a `return` may have all values of a function
             return tuple(said)
         if op.is_collective:
@@ -117,9 +116,6 @@ class _Neighbourhood:
                 self.values.append(value)
             said.append(number)
         return tuple(said)
-
-    def _block(self, block: GraphBlock | None) -> int:
-        return self._blocks.setdefault(id(block), len(self._blocks))
 
 
 def _signature(op: GraphOp, graph: FunctionGraph) -> Signature:

@@ -373,7 +373,8 @@ class CollectivePass(Pass):
             reshards = [op for op in graph.ops() if op.is_reshard]
             for op in reshards:
                 again |= bool(op.results[0].uses) and self._try(op, graph, len(reshards) > 1)
-            graph.drop_unused()
+            if again:
+                graph.drop_unused()
             ever |= again
             if again and rounds > FEW:  # few graphs come back, and to look takes as long as a round
                 state = graph.state()
@@ -412,7 +413,9 @@ def read_graphs(module: ir.Operation, prices: Prices = BYTES) -> Iterator[Functi
     shardings = Shardings.of(module)
     for handle in functions_of(module):
         if form_of(handle) == "distributed":
-            yield FunctionGraph(read_distributed(handle, shardings), shardings, prices)
+            graph = FunctionGraph(read_distributed(handle, shardings), shardings, prices)
+            graph.drop_unused()
+            yield graph
 
 
 def sources(reshard: GraphOp, graph: FunctionGraph) -> tuple[Sharding, Sharding]:
