@@ -234,7 +234,10 @@ def _failed(verdict: Verdict) -> ShardError:
     return error if verdict.origin else ShardError(error.message, None, (note(_BISECT),))
 
 
-_BISECT = "--bisect names the first op whose value on the devices is another"
+_BISECT = (
+    "--bisect names the first op whose value on the devices is another; --prove judges the program "
+    "without rounding, which grows where weights or a state are not as in a real run"
+)
 
 
 def _undefined(source: Source) -> tuple[Diagnostic, ...]:

@@ -20,7 +20,7 @@ shard.grid @g(shape = 2)
 // PRODUCT: bisect.mlir:{{[0-9]+}}:8: error: the result of 'stablehlo.dot_general' op on device 0 at {{.*}} is {{.*}}, expected {{.*}}: the difference
 // PRODUCT-NEXT: note: result0 on device 0
 // ALONE: {{^}}error: result0 on device 0 {{.*}} (the unsharded program was run by {{.*}})
-// ALONE-NEXT: note: --bisect names the first op whose value on the devices is another
+// ALONE-NEXT: note: --bisect names the first op whose value on the devices is another; --prove judges
 // JSON: "check": {"passed": false, {{.*}}"origin": "the result of 'stablehlo.dot_general' op {{.*}}", "location": "{{.*}}bisect.mlir:{{[0-9]+}}:8"}
 // DISTRIBUTED: error: the result of 'stablehlo.dot_general' op
 func.func @product(%x: tensor<4x8xf32> {mesh.sharding = #mesh.shard<@g, [[], [0]]>},
