@@ -49,6 +49,8 @@ _DTYPES: dict[str, np.dtype[np.generic]] = {
     "f8E8M0FNU": np.dtype(ml_dtypes.float8_e8m0fnu),
 }
 KNOWN_DTYPES = frozenset(_DTYPES.values())
+FLOATS_OF_A_BYTE = frozenset(name for name in _DTYPES if name.startswith(("f4", "f6", "f8")))
+"""Floats of eight bits and less: each takes a byte in memory."""
 NARROW_FLOATS = frozenset(name for name in _DTYPES if name.startswith(("f4", "f6")))
 """Types that our own code only moves: LLVM has no arithmetic on them, XLA has."""
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import shard_dialect as sd
+from shard_dialect.backends.cpu.object_file import object_file
 from shard_dialect.opt import main
 from shard_dialect.runtime.random_inputs import random_inputs
 from tests.conftest import ROOT, run_child
@@ -201,3 +202,27 @@ def test_the_header_says_what_a_shard_is_as_the_file_does(
     assert ' *   down: 1024x64xf32, a shard of 1024x256xf32, [[], ["model"]] on @mesh\n' in header
     ranks = '@mesh: 2 along ["data"] by 4 along ["model"], ranks in order, the last axis fastest.'
     assert f" * {ranks}\n" in header
+
+
+def test_what_objects_cannot_call_is_named() -> None:
+    text = """
+    func.func @main(%x: tensor<2x2xf32>) -> tensor<2x2xf32> {
+      %0:2 = stablehlo.custom_call @lapack_sgeqrf_ffi(%x) {
+          operand_layouts = [dense<[0, 1]> : tensor<2xindex>],
+          result_layouts = [dense<[0, 1]> : tensor<2xindex>, dense<0> : tensor<1xindex>]}
+        : (tensor<2x2xf32>) -> (tensor<2x2xf32>, tensor<2xf32>)
+      return %0#0 : tensor<2x2xf32>
+    }"""
+    module = sd.run_pipeline(sd.parse(text), "spmd")
+    with pytest.raises(sd.ShardError, match="@main calls @lapack_sgeqrf_ffi, a function of a Py"):
+        object_file(module, None, "layer")
+
+
+def test_floats_of_eight_bits_are_bytes_in_c() -> None:
+    text = """
+    func.func @main(%x: tensor<4xf8E4M3FN>) -> tensor<4xf32> {
+      %0 = stablehlo.convert %x : (tensor<4xf8E4M3FN>) -> tensor<4xf32>
+      return %0 : tensor<4xf32>
+    }"""
+    module = sd.run_pipeline(sd.parse(text), "spmd")
+    assert "const uint8_t *x" in object_file(module, None, "layer").header

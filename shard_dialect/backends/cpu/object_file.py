@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from shard_dialect.abi.lowered_program import Boundary, Handle, Program, choose_entry, find_function
+from shard_dialect.abi.tensor_types import FLOATS_OF_A_BYTE
 from shard_dialect.backends.cpu.machine_code import BIND, Code, Engine, to_llvm
 from shard_dialect.errors import ShardError, as_symbol, shown
 from shard_dialect.ir.bindings import ir
@@ -38,8 +39,9 @@ _ELEMENTS = {
     "complex<f64>": "double",
     **{f"i{bits}": f"int{max(bits, 8)}_t" for bits in (2, 4, 8, 16, 32, 64)},
     **{f"ui{bits}": f"uint{max(bits, 8)}_t" for bits in (2, 4, 8, 16, 32, 64)},
+    **dict.fromkeys(FLOATS_OF_A_BYTE, "uint8_t"),
 }
-"""C's types of elements: complex numbers are two of them, and of 16 bits the bits."""
+"""C's types of elements: complex numbers are two of them, and of 16 bits and less the bits."""
 _MPI_TYPES = {
     **{f"i{bits}": f"MPI_INT{bits}_T" for bits in (8, 16, 32, 64)},
     "f32": "MPI_FLOAT",
@@ -97,12 +99,16 @@ def object_file(module: ir.Module, entry: str | None, name: str) -> ObjectFile:
     elif form_of(function) != "lowered":
         raise refuse_form(function, ": the local form (--spmd) is compiled to an object")
     code = to_llvm(module, chosen)
+    for call in code.program.library_calls.values():
+        raise ShardError(
+            f"{as_symbol(chosen)} calls {as_symbol(call.target)}, a function of a Python library: "
+            "an object cannot"
+        )
     unknown = [each for each in code.names if each not in FUNCTIONS and not _PRODUCT.match(each)]
     if unknown:
         raise ShardError(
             f"{as_symbol(chosen)} calls back into the runtime "
-            f"({unknown[0].removeprefix('_mlir_ciface_')}): lower it for MPI "
-            "(lower{target=mpi}); calls of torch are not for objects"
+            f"({unknown[0].removeprefix('_mlir_ciface_')}): lower it for MPI (lower{{target=mpi}})"
         )
     with module.context, ir.Location.unknown():
         _prefix(module.operation, f"{name}.", code.symbol)
