@@ -6,7 +6,6 @@ It reads the source, so that it needs neither JAX nor torch.
 from __future__ import annotations
 
 import ast
-import copy
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -22,24 +21,24 @@ MODULES = {
     "shard_dialect.testing": ("testing", "`from shard_dialect import testing`"),
 }
 """Each public module, with how users write it."""
-_TAUGHT = {"shard_dialect.testing": "[Testing](testing.md) shows how to use these"}
+_TAUGHT = {"shard_dialect.testing": "See [testing](testing.md)"}
 """Modules whose names are listed alone."""
 _SHOWN = 5
-"""At most so many fields of a class are listed: `help` has those of a class with more."""
+"""At most so many fields of a class are listed."""
 _HEAD = """
-What stands here, and the command lines of `shard-opt`, `shard-run`, `shard-report` and
-`shard-prove`, is public; everything else in the package may change at any time.
-[As a library](library.md) shows how these names are used; `help(sd.run)`
-has types and errors. The parameters of a class are its fields.
+These names, and the command lines of `shard-opt`, `shard-run`, `shard-report` and `shard-prove`,
+are public; all else may change at any time. [As a library](library.md) shows their use;
+`help(sd.run)` has the parameters, types and errors. The parameters of a class are its fields;
+`...` are those with defaults.
 
 **Versions.** Before 1.0 the second number of a version is raised where a program that worked would
-not, the third by additions and mends; from 1.0 on these are the first and the others. Each change
-of what is public has a line in the `CHANGELOG.md`.
+not, the third by additions and mends; from 1.0 on the first and the others. `CHANGELOG.md` has each
+change.
 
 **Deprecations.** What is public works for one more version (one second number) before it goes or
-changes its meaning, with a `DeprecationWarning` that names what to use in its place. Wrong results,
-the text of messages, and the numbers of cost models change at once. Saved programs and `to_json`
-are read by the version that wrote them; `--json` has its `schema`.
+changes its meaning, with a `DeprecationWarning` that names its successor. Wrong results, texts of
+messages, and numbers of cost models change at once. Saved programs and `to_json` are read by the
+version that wrote them; `--json` has its `schema`.
 """
 
 
@@ -55,7 +54,8 @@ def public_page(notice: str) -> str:
         for name in sorted(_public(module), key=str.lower):
             found, summary = _defined(module, name)
             signature, methods = _signature(found), _methods(found)
-            lines.append(f"* `{short}.{name}{signature}`: {summary}{methods}")
+            told = re.sub("^Return ([a-z])", lambda found: found[1].upper(), summary)
+            lines.append(f"* `{short}.{name}{signature}`: {told}{methods}")
     return "\n".join(lines) + "\n"
 
 
@@ -88,46 +88,38 @@ def _defined(module: str, name: str) -> tuple[ast.stmt, str]:
 
 
 def _signature(node: ast.stmt) -> str:
-    """The parameters of a function, or of a class that is made by its fields; without types."""
+    """The parameters that have no default, of a function, or of a class that is made by fields."""
     if isinstance(node, ast.FunctionDef):
         return f"({_parameters(node)})"
     if not _is_dataclass(node):
         return ""
     own = _functions(node).get("__init__")
-    fields = _parameters(own).split(", ") if own else list(_fields(node))
-    return f"({', '.join(fields) if len(fields) <= _SHOWN else '...'})" if fields else ""
+    fields = _parameters(own) if own else _fields(node)
+    return f"({fields})" if fields else ""
 
 
 def _parameters(function: ast.FunctionDef) -> str:
-    bare = copy.deepcopy(function.args)
-    for each in ast.walk(bare):
-        if isinstance(each, ast.arg):
-            each.annotation = None
-    bare.defaults = list(map(_default, bare.defaults))
-    bare.kw_defaults = [each and _default(each) for each in bare.kw_defaults]
-    decorators = ", ".join(map(ast.unparse, function.decorator_list))
-    bound = (
-        "cls" if "classmethod" in decorators else "draw" if "composite" in decorators else "self"
-    )
-    return re.sub(rf"^{bound}(, )?", "", ast.unparse(bare))
+    given = function.args
+    positional = [*given.posonlyargs, *given.args]
+    if function.name == "__init__":
+        del positional[0]
+    names = [each.arg for each in positional[: len(positional) - len(given.defaults)]]
+    names += [f"*{given.vararg.arg}"] if given.vararg else []
+    names += ["..."] if given.defaults or given.kwonlyargs or given.kwarg else []
+    return ", ".join(names)
 
 
-def _default(value: ast.expr) -> ast.expr:
-    """A default, `...` for one that a name stands for."""
-    is_name = isinstance(value, ast.Name | ast.Attribute)
-    return ast.Constant(...) if is_name else value
-
-
-def _fields(node: ast.ClassDef) -> Iterator[str]:
+def _fields(node: ast.ClassDef) -> str:
+    names = []
     for each in node.body:
         if not isinstance(each, ast.AnnAssign) or not isinstance(each.target, ast.Name):
             continue
-        default = "" if each.value is None else ast.unparse(_default(each.value))
         if each.target.id.startswith("_") or "ClassVar" in ast.unparse(each.annotation):
             continue
-        if default.startswith("field("):
-            default = "..." if "default" in default else ""
-        yield f"{each.target.id}={default}" if default else each.target.id
+        default = each.value and ast.unparse(each.value)
+        has_default = default and (not default.startswith("field(") or "default" in default)
+        names.append("..." if has_default else each.target.id)
+    return ", ".join(dict.fromkeys(names)) if len(names) <= _SHOWN else "..."
 
 
 def _methods(node: ast.stmt) -> str:
@@ -135,7 +127,7 @@ def _methods(node: ast.stmt) -> str:
     if not isinstance(node, ast.ClassDef) or _is_dataclass(node):
         return ""
     found = [
-        f"`.{name}`" if _is_property(each) else f"`.{name}({_parameters(each)})`"
+        f"`.{name}`" if _is_property(each) else f"`.{name}()`"
         for name, each in _functions(node).items()
         if not name.startswith("_")
     ]
