@@ -20,7 +20,6 @@ from pathlib import Path
 from cuts import cuts_page
 from public_names import public_page
 
-from shard_dialect.cli.passes_help import example_of
 from shard_dialect.ir.mesh import mesh_dialect
 from shard_dialect.passes.framework.base import NamedPipeline, Pass
 from shard_dialect.passes.framework.options import Option, documented_options
@@ -41,26 +40,20 @@ _Documented = type[Pass] | type[NamedPipeline]
 
 
 def passes_page() -> str:
-    """Each pass with its summary; where there is more, its options, or an example of its module."""
-    in_others = {step for name in PIPELINES for step in PIPELINES[name]().steps()}
-    alone = [name for name in PASSES if name not in in_others - {"import", "partition"}]
-    told = {name: text for name in alone if (text := example_of(pass_class(name)))}
+    """Each pass with its summary, and its options, if it has any."""
     classes: dict[str, _Documented] = {**PIPELINES, **{each: pass_class(each) for each in PASSES}}
     shared = _shared_options(classes.values())
-    sections = {name for name, cls in classes.items() if name in told or [*_section(cls, shared)]}
+    sections = {name: [*_section(cls, shared)] for name, cls in classes.items()}
     lines = [NOTICE, "", "# Passes", "", _PASSES_HEAD.strip(), ""]
     for name, cls in classes.items():
         code = f"`--{name}`"
-        cell = f"[{code}](#--{name})" if name in sections else f'<a id="--{name}"></a>{code}'
+        cell = f"[{code}](#--{name})" if sections[name] else f'<a id="--{name}"></a>{code}'
         if name not in _inner():
             lines.append(f"* {cell}: {cls.summary()}")
     lines += ["", "## Shared options", "", *_options(shared.values())]
-    for name, cls in classes.items():
-        if name in sections:
-            lines += ["", f"## `--{name}`"]
-            lines += ["", told[name]] if name in told else []
-            lines += _section(cls, shared)
-        if name in sections and name in PIPELINES:
+    for name, section in sections.items():
+        lines += ["", f"## `--{name}`", *section] if section else []
+        if section and name in PIPELINES:
             steps = [each for each in PIPELINES[name]().steps() if each in classes]
             if not _inner().intersection(steps):
                 lines += ["", "Passes: " + ", ".join(f"[`{each}`](#--{each})" for each in steps)]
@@ -106,9 +99,8 @@ def _options(options: Iterable[Option]) -> Iterator[str]:
 _PASSES_HEAD = """
 Each pass is a flag of `opt` and an element of its pipelines, between any of upstream's passes. The
 first are pipelines, whose passes run in a row, with their options; the others stand in the order of
-the [forms](forms.md). Those with a link have an example or options below, with types and defaults
-in brackets. `shard-opt --help=passes` has all options of each, and a line for each step,
-`--help=PASS` an example of what it does.
+the [forms](forms.md). A link leads to options, with types and defaults in brackets.
+`shard-opt --help=passes` has all steps, `--help=PASS` an example of what a pass does.
 """
 
 

@@ -12,9 +12,8 @@ SHARDING = "mesh.sharding"
 SHARDINGS = "mesh.shardings"
 """Op attribute: one sharding for each result, or `unit` for a result without."""
 BLOCKS = "mesh.block_shardings"
-"""Op attribute: for each block of its regions, one sharding for each argument, as in
-`mesh.shardings`. On a function it leaves out the first block, whose arguments are the
-function's."""
+"""Op attribute: for each block of its regions, but a function's first, a sharding for each
+argument."""
 ARGUMENT = "mesh.argument"
 """Argument attribute of the local form: the global type, sharding included."""
 RESULT = "mesh.result"
