@@ -23,13 +23,18 @@ MODULES = {
 """Each public module, with how users write it."""
 _TAUGHT = {"shard_dialect.testing": "See [testing](testing.md)"}
 """Modules whose names are listed alone."""
+_RETURNED = (
+    "AutoResult Boundary Comparison Costs Diagnostic DrawnSharding LocalOp Mutation PartitionedOp "
+    "Program ProgramReport Proof Query Report ShardingRule Site"
+).split()
+"""Classes of what functions return, listed alone."""
 _SHOWN = 5
 """At most so many fields of a class are listed."""
 _HEAD = """
 These names, and the command lines of `shard-opt`, `shard-run`, `shard-report` and `shard-prove`,
-are public; all else may change at any time. [As a library](library.md) shows their use;
-`help(sd.run)` has the parameters, types and errors. The parameters of a class are its fields;
-`...` are those with defaults.
+are public; all else may change at any time. [As a library](library.md) shows their use; `help` has
+all parameters, of which `...` stands for those with defaults. The parameters of a class are its
+fields.
 
 **Versions.** Before 1.0 the second number of a version is raised where a program that worked would
 not, the third by additions and mends; from 1.0 on the first and the others. `CHANGELOG.md` has each
@@ -51,11 +56,15 @@ def public_page(notice: str) -> str:
             names = ", ".join(f"`{each}`" for each in sorted(_public(module), key=str.lower))
             lines.append(f"{_TAUGHT[module]}: {names}")
             continue
-        for name in sorted(_public(module), key=str.lower):
+        returned = [name for name in _RETURNED if name in _public(module)]
+        for name in sorted({*_public(module)} - {*returned}, key=str.lower):
             found, summary = _defined(module, name)
             signature, methods = _signature(found), _methods(found)
             told = re.sub("^Return ([a-z])", lambda found: found[1].upper(), summary)
             lines.append(f"* `{short}.{name}{signature}`: {told}{methods}")
+        if returned:
+            names = ", ".join(f"`{short}.{name}`" for name in returned)
+            lines.append(f"* Classes of what these return, whose fields `help` has: {names}")
     return "\n".join(lines) + "\n"
 
 
