@@ -21,13 +21,12 @@ MODULES = {
     "shard_dialect.testing": ("testing", "`from shard_dialect import testing`"),
 }
 """Each public module, with how users write it."""
-_TAUGHT = {"shard_dialect.testing": "See [testing](testing.md)"}
+_TAUGHT = {
+    "shard_dialect.jax": "See [from JAX](jax.md)",
+    "shard_dialect.torch": "See [from PyTorch](torch.md)",
+    "shard_dialect.testing": "See [testing](testing.md)",
+}
 """Modules whose names are listed alone."""
-_RETURNED = (
-    "AutoResult Boundary Comparison Costs Diagnostic DrawnSharding LocalOp Mutation PartitionedOp "
-    "Program ProgramReport Proof Query Report ShardingRule Site"
-).split()
-"""Classes of what functions return, listed alone."""
 _SHOWN = 5
 """At most so many fields of a class are listed."""
 _HEAD = """
@@ -52,19 +51,22 @@ def public_page(notice: str) -> str:
     lines = [notice, "", "# Public names", "", _HEAD.strip()]
     for module, (short, title) in MODULES.items():
         lines += ["", f"## {title}", ""]
+        public = sorted(_public(module), key=str.lower)
         if module in _TAUGHT:
-            names = ", ".join(f"`{each}`" for each in sorted(_public(module), key=str.lower))
+            names = ", ".join(f"`{each}`" for each in public)
             lines.append(f"{_TAUGHT[module]}: {names}")
             continue
-        returned = [name for name in _RETURNED if name in _public(module)]
-        for name in sorted({*_public(module)} - {*returned}, key=str.lower):
-            found, summary = _defined(module, name)
-            signature, methods = _signature(found), _methods(found)
-            told = re.sub("^Return ([a-z])", lambda found: found[1].upper(), summary)
-            lines.append(f"* `{short}.{name}{signature}`: {told}{methods}")
-        if returned:
-            names = ", ".join(f"`{short}.{name}`" for name in returned)
-            lines.append(f"* Classes of what these return, whose fields `help` has: {names}")
+        defined = {name: _defined(module, name) for name in public}
+        for name, (found, summary) in defined.items():
+            if not isinstance(found, ast.ClassDef):
+                told = re.sub("^Return ([a-z])", lambda match: match[1].upper(), summary)
+                lines.append(f"* `{short}.{name}{_signature(found)}`: {told}")
+        classes = [
+            f"`{short}.{name}{_signature(found)}`{_methods(found)}"
+            for name, (found, _) in defined.items()
+            if isinstance(found, ast.ClassDef)
+        ]
+        lines += ["", f"Classes: {', '.join(classes)}"] if classes else []
     return "\n".join(lines) + "\n"
 
 
@@ -140,7 +142,7 @@ def _methods(node: ast.stmt) -> str:
         for name, each in _functions(node).items()
         if not name.startswith("_")
     ]
-    return f" It has {', '.join(found)}." if found else ""
+    return f" with {', '.join(found)}" if found else ""
 
 
 def _functions(node: ast.ClassDef) -> dict[str, ast.FunctionDef]:
