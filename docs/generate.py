@@ -44,31 +44,19 @@ def passes_page() -> str:
     classes: dict[str, _Documented] = {**PIPELINES, **{each: pass_class(each) for each in PASSES}}
     shared = _shared_options(classes.values())
     sections = {name: [*_section(cls, shared)] for name, cls in classes.items()}
+    steps = {step for name in PIPELINES for step in PIPELINES[name]().steps()} - {"import"}
+    shown = [name for name in classes if sections[name] or name not in steps]
     lines = [NOTICE, "", "# Passes", "", _PASSES_HEAD.strip(), ""]
-    for name, cls in classes.items():
+    for name in shown:
         code = f"`--{name}`"
         cell = f"[{code}](#--{name})" if sections[name] else f'<a id="--{name}"></a>{code}'
-        if name not in _inner():
-            lines.append(f"* {cell}: {cls.summary()}")
+        lines.append(f"* {cell}: {classes[name].summary()}")
     lines += ["", "## Shared options", "", *_options(shared.values())]
     for name, section in sections.items():
         lines += ["", f"## `--{name}`", *section] if section else []
-        if section and name in PIPELINES:
-            steps = [each for each in PIPELINES[name]().steps() if each in classes]
-            if not _inner().intersection(steps):
-                lines += ["", "Passes: " + ", ".join(f"[`{each}`](#--{each})" for each in steps)]
+        if section and name in PIPELINES and {*PIPELINES[name]().steps()}.intersection(shown):
+            lines += ["", "Passes: " + ", ".join(f"`{each}`" for each in PIPELINES[name]().steps())]
     return "\n".join(lines) + "\n"
-
-
-def _inner() -> set[str]:
-    """The steps that a user has no reason to look at alone, without those that have options."""
-    outer = {"import", "check-members", "check-meetings", "partition", "bundle-collectives"}
-    return {
-        step
-        for name in PIPELINES
-        if name not in ("spmd", "specialize", "pipeline", "optimize-collectives")
-        for step in PIPELINES[name]().steps()
-    } - outer
 
 
 def _shared_options(classes: Iterable[_Documented]) -> dict[str, Option]:
@@ -100,7 +88,7 @@ _PASSES_HEAD = """
 Each pass is a flag of `opt` and an element of its pipelines, between any of upstream's passes. The
 first are pipelines, whose passes run in a row, with their options; the others stand in the order of
 the [forms](forms.md). A link leads to options, with types and defaults in brackets.
-`shard-opt --help=passes` has all steps, `--help=PASS` an example of what a pass does.
+`shard-opt --help=passes` says what each step of a pipeline does, `--help=PASS` shows an example.
 """
 
 
@@ -125,8 +113,16 @@ def dialect_page() -> str:
     lines += ["", "## What users write", "", _docstring("shard_dialect.ir.mesh.annotation_ops")]
     lines += ["", "## Attributes on functions and other ops", ""]
     lines += _constants((IR / "mesh" / "attributes.py").read_text())
-    lines += ["", "## Spellings", "", _docstring("shard_dialect.ir.reading.spelling")]
+    lines += ["", "## Spellings", "", _SPELLINGS.strip()]
     return "\n".join(lines) + "\n"
+
+
+_SPELLINGS = """
+Other spellings are rewritten to those that the installed bindings parse: the RFC's short forms
+(`#mesh.shard<[[0]]>` is on the function's `mesh_cluster`), those of its slides and of upstream's
+documentation, names of LLVM 22 and of later versions (`scatter_axis`, `scatter_dim`), and MHLO's
+ops. `ir/reading/spelling.py` has the list.
+"""
 
 
 def _docstring(module: str) -> str:
