@@ -106,7 +106,7 @@ def dialect_page() -> str:
         "",
         "## Ops",
         "",
-        "Operands, attributes (in brackets: optional ones) and results:",
+        "Operands, and attributes (in brackets: optional ones):",
         "",
     ]
     lines += _operations(mesh_dialect.definition())
@@ -135,14 +135,13 @@ def _operations(definition: str) -> Iterator[str]:
         summary, _, optional = " ".join(comment.replace("//", " ").split()).partition(" [")
         attributes = [f"`{each}`" for each in re.findall(r'"(\w+)" = %', text)]
         attributes += [f"[`{each}`]" for each in re.findall(r"\w+", optional)]
-        operands, results = (", ".join(_named(kind, text)) for kind in ("operands", "results"))
+        operands = ", ".join(_named(text))
         attributes = [f"{{{', '.join(attributes)}}}"] if attributes else []
-        written = " ".join([f"`mesh.{name}`({operands})", *attributes])
-        yield f"* {written}{f' -> {results}' if results else ''}: {summary}"
+        yield f"* {' '.join([f'`mesh.{name}`({operands})', *attributes])}: {summary}"
 
 
-def _named(kind: str, text: str) -> Iterator[str]:
-    for inside in re.findall(rf"irdl\.{kind}\(([^)]*)\)", text):
+def _named(text: str) -> Iterator[str]:
+    for inside in re.findall(r"irdl\.operands\(([^)]*)\)", text):
         for entry in inside.split(","):
             name, _, constraint = entry.strip().partition(":")
             yield f"{name}..." if "variadic" in constraint else name
