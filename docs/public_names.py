@@ -27,13 +27,10 @@ _TAUGHT = {
     "shard_dialect.testing": "See [testing](testing.md)",
 }
 """Modules whose names are listed alone."""
-_SHOWN = 5
-"""At most so many fields of a class are listed."""
 _HEAD = """
 These names, and the command lines of `shard-opt`, `shard-run`, `shard-report` and `shard-prove`,
 are public; all else may change at any time. [As a library](library.md) shows their use; `help` has
-all parameters, of which `...` stands for those with defaults. The parameters of a class are its
-fields.
+all parameters, of which `...` stands for those with defaults, and the fields of classes.
 
 **Versions.** Before 1.0 the second number of a version is raised where a program that worked would
 not, the third by additions and mends; from 1.0 on the first and the others. `CHANGELOG.md` has each
@@ -62,7 +59,7 @@ def public_page(notice: str) -> str:
                 told = re.sub("^Return ([a-z])", lambda match: match[1].upper(), summary)
                 lines.append(f"* `{short}.{name}{_signature(found)}`: {told}")
         classes = [
-            f"`{short}.{name}{_signature(found)}`{_methods(found)}"
+            f"`{short}.{name}`{_methods(found)}"
             for name, (found, _) in defined.items()
             if isinstance(found, ast.ClassDef)
         ]
@@ -99,38 +96,17 @@ def _defined(module: str, name: str) -> tuple[ast.stmt, str]:
 
 
 def _signature(node: ast.stmt) -> str:
-    """The parameters that have no default, of a function, or of a class that is made by fields."""
-    if isinstance(node, ast.FunctionDef):
-        return f"({_parameters(node)})"
-    if not _is_dataclass(node):
-        return ""
-    own = _functions(node).get("__init__")
-    fields = _parameters(own) if own else _fields(node)
-    return f"({fields})" if fields else ""
+    """The parameters of a function that have no default."""
+    return f"({_parameters(node)})" if isinstance(node, ast.FunctionDef) else ""
 
 
 def _parameters(function: ast.FunctionDef) -> str:
     given = function.args
     positional = [*given.posonlyargs, *given.args]
-    if function.name == "__init__":
-        del positional[0]
     names = [each.arg for each in positional[: len(positional) - len(given.defaults)]]
     names += [f"*{given.vararg.arg}"] if given.vararg else []
     names += ["..."] if given.defaults or given.kwonlyargs or given.kwarg else []
     return ", ".join(names)
-
-
-def _fields(node: ast.ClassDef) -> str:
-    names = []
-    for each in node.body:
-        if not isinstance(each, ast.AnnAssign) or not isinstance(each.target, ast.Name):
-            continue
-        if each.target.id.startswith("_") or "ClassVar" in ast.unparse(each.annotation):
-            continue
-        default = each.value and ast.unparse(each.value)
-        has_default = default and (not default.startswith("field(") or "default" in default)
-        names.append("..." if has_default else each.target.id)
-    return ", ".join(dict.fromkeys(names)) if len(names) <= _SHOWN else "..."
 
 
 def _methods(node: ast.stmt) -> str:
