@@ -1,4 +1,4 @@
-"""The page of public names: those in `__all__` of the public modules, with their summaries.
+"""The page of public names: those in `__all__` of the public modules.
 
 It reads the source, so that it needs neither JAX nor torch.
 """
@@ -6,7 +6,6 @@ It reads the source, so that it needs neither JAX nor torch.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -29,8 +28,8 @@ _TAUGHT = {
 """Modules whose names are listed alone."""
 _HEAD = """
 These names, and the command lines of `shard-opt`, `shard-run`, `shard-report` and `shard-prove`,
-are public; all else may change at any time. [As a library](library.md) shows their use; `help` has
-all parameters, of which `...` stands for those with defaults, and the fields of classes.
+are public; all else may change at any time. [As a library](library.md) shows their use; `help`, as
+in `help(sd.run)`, says what each does, and has the parameters for which `...` stands, and fields.
 
 **Versions.** Before 1.0 the second number of a version is raised where a program that worked would
 not, the third by additions and mends; from 1.0 on the first and the others. `CHANGELOG.md` has each
@@ -50,20 +49,14 @@ def public_page(notice: str) -> str:
         lines += ["", f"## {title}", ""]
         public = sorted(_public(module), key=str.lower)
         if module in _TAUGHT:
-            names = ", ".join(f"`{each}`" for each in public)
-            lines.append(f"{_TAUGHT[module]}: {names}")
+            lines.append(f"{_TAUGHT[module]}: {', '.join(f'`{each}`' for each in public)}")
             continue
-        defined = {name: _defined(module, name) for name in public}
-        for name, (found, summary) in defined.items():
-            if not isinstance(found, ast.ClassDef):
-                told = re.sub("^Return ([a-z])", lambda match: match[1].upper(), summary)
-                lines.append(f"* `{short}.{name}{_signature(found)}`: {told}")
-        classes = [
-            f"`{short}.{name}`{_methods(found)}"
-            for name, (found, _) in defined.items()
-            if isinstance(found, ast.ClassDef)
-        ]
-        lines += ["", f"Classes: {', '.join(classes)}"] if classes else []
+        told: dict[str, list[str]] = {"Functions and values": [], "Classes": []}
+        for name in public:
+            found = _defined(module, name)
+            kind = "Classes" if isinstance(found, ast.ClassDef) else "Functions and values"
+            told[kind].append(f"`{short}.{name}{_signature(found)}`{_methods(found)}")
+        lines += [f"* {kind}: {', '.join(names)}" for kind, names in told.items() if names]
     return "\n".join(lines) + "\n"
 
 
@@ -81,12 +74,11 @@ def _public(module: str) -> list[str]:
     raise AssertionError(f"{module} has an __all__")
 
 
-def _defined(module: str, name: str) -> tuple[ast.stmt, str]:
-    """What a name stands for, and its first sentence, followed through imports."""
-    documented = {name: (node, text) for name, node, text in _definitions(_tree(module))}
+def _defined(module: str, name: str) -> ast.stmt:
+    """What a name stands for, followed through imports; it has a docstring."""
+    documented = dict(_documented(_tree(module)))
     if name in documented:
-        node, text = documented[name]
-        return node, " ".join(text.split("\n\n")[0].split())
+        return documented[name]
     for node in _tree(module).body:
         if isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
@@ -134,15 +126,14 @@ def _is_property(node: ast.FunctionDef) -> bool:
     return any("property" in ast.unparse(each) for each in node.decorator_list)
 
 
-def _definitions(tree: ast.Module) -> Iterator[tuple[str, ast.stmt, str]]:
-    """Functions and classes, and variables that a string follows, with their docstrings."""
+def _documented(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
+    """Functions and classes with docstrings, and variables that a string follows."""
     for node, following in pairwise([*tree.body, ast.Pass()]):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            text = ast.get_docstring(node)
-            if text:
-                yield node.name, node, text
+            if ast.get_docstring(node):
+                yield node.name, node
         elif isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(following, ast.Expr):
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-            yield ast.unparse(target), node, str(ast.literal_eval(following.value))
+            yield ast.unparse(target), node
         elif isinstance(node, ast.If):
-            yield from _definitions(ast.Module([*node.body, ast.Pass(), *node.orelse], []))
+            yield from _documented(ast.Module([*node.body, ast.Pass(), *node.orelse], []))
