@@ -48,9 +48,10 @@ def passes_page() -> str:
     shown = [name for name in classes if sections[name] or name not in steps]
     lines = [NOTICE, "", "# Passes", "", _PASSES_HEAD.strip(), ""]
     for name in shown:
-        code = f"`--{name}`"
-        cell = f"[{code}](#--{name})" if sections[name] else f'<a id="--{name}"></a>{code}'
-        lines.append(f"* {cell}: {classes[name].summary()}")
+        if sections[name]:
+            lines.append(f"* [`--{name}`](#--{name}): {classes[name].summary()}")
+    others = ", ".join(f"`--{name}`" for name in shown if not sections[name])
+    lines += [f"* without options: {others}"]
     lines += ["", "## Shared options", "", *_options(shared.values())]
     for name, section in sections.items():
         lines += ["", f"## `--{name}`", *section] if section else []
@@ -88,7 +89,8 @@ _PASSES_HEAD = """
 Each pass is a flag of `opt` and an element of its pipelines, between any of upstream's passes. The
 first are pipelines, whose passes run in a row, with their options; the others stand in the order of
 the [forms](forms.md). A link leads to options, with types and defaults in brackets.
-`shard-opt --help=passes` says what each step of a pipeline does, `--help=PASS` shows an example.
+`shard-opt --help=passes` says what each pass and each step of a pipeline does, `--help=PASS` shows
+an example.
 """
 
 
