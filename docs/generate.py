@@ -47,14 +47,11 @@ def passes_page() -> str:
     steps = {step for name in PIPELINES for step in PIPELINES[name]().steps()} - {"import"}
     shown = [name for name in classes if sections[name] or name not in steps]
     lines = [NOTICE, "", "# Passes", "", _PASSES_HEAD.strip(), ""]
-    for name in shown:
-        if sections[name]:
-            lines.append(f"* [`--{name}`](#--{name}): {classes[name].summary()}")
-    others = ", ".join(f"`--{name}`" for name in shown if not sections[name])
-    lines += [f"* without options: {others}"]
+    lines.append(", ".join(f"`--{name}`" for name in shown if not sections[name]))
     lines += ["", "## Shared options", "", *_options(shared.values())]
     for name, section in sections.items():
-        lines += ["", f"## `--{name}`", *section] if section else []
+        if section:
+            lines += ["", f"## `--{name}`", "", classes[name].summary(), *section]
         if section and name in PIPELINES and {*PIPELINES[name]().steps()}.intersection(shown):
             lines += ["", "Passes: " + ", ".join(f"`{each}`" for each in PIPELINES[name]().steps())]
     return "\n".join(lines) + "\n"
@@ -87,10 +84,9 @@ def _options(options: Iterable[Option]) -> Iterator[str]:
 
 _PASSES_HEAD = """
 Each pass is a flag of `opt` and an element of its pipelines, between any of upstream's passes. The
-first are pipelines, whose passes run in a row, with their options; the others stand in the order of
-the [forms](forms.md). A link leads to options, with types and defaults in brackets.
-`shard-opt --help=passes` says what each pass and each step of a pipeline does, `--help=PASS` shows
-an example.
+first below are pipelines, whose passes run in a row, with their options; the others stand in the
+order of the [forms](forms.md). Types and defaults are in brackets. `shard-opt --help=passes` says
+what each pass and each step of a pipeline does, `--help=PASS` shows an example. Without options are
 """
 
 
