@@ -154,16 +154,15 @@ def _linked(cell: str, op: str, kind: str) -> str:
 
 
 _HEAD = """
-How much may be split of each op that has a sharding rule, among any number of devices. A loop of an
-op (a factor of its rule) is
+How far each op that has a sharding rule may be split, among any number of devices. A loop of an op
+(a factor of its rule) is
 
 * *passed*: it is in the result; on shards the op is the same op;
 * *reduced*: devices make parts of the result, sums or maxima, which are joined;
 * in *windows*: a device reads around its shard, in halos or messages;
 * *whole*: the operands are gathered along it.
 
-`yes` is for shards of equal and of unequal sizes, `even` for equal ones only, `some evenly` where
-it depends on the loop; whatever is not `yes` has its reason. Ops that are not listed, as all
-elementwise ones, are *passed yes*. The list is read off the samples of `shard_dialect.testing`,
-which the tests cut in these ways and run ([testing](testing.md)).
+`yes` is for shards of equal and of unequal sizes, `even` for equal ones only, `some evenly` depends
+on the loop; a link has the reason. All other ops, as elementwise ones, are *passed yes*. The tests
+cut the samples of `shard_dialect.testing` in these ways and run them ([testing](testing.md)).
 """

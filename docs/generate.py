@@ -20,7 +20,6 @@ from pathlib import Path
 from cuts import cuts_page
 from public_names import public_page
 
-from shard_dialect.cli.passes_help import example_of
 from shard_dialect.ir.mesh import mesh_dialect
 from shard_dialect.passes.framework.base import NamedPipeline, Pass
 from shard_dialect.passes.framework.options import Option, documented_options
@@ -41,41 +40,21 @@ _Documented = type[Pass] | type[NamedPipeline]
 
 
 def passes_page() -> str:
-    """Each pass with its summary; where there is more, its options, or an example of its module."""
-    in_others = {step for name in PIPELINES for step in PIPELINES[name]().steps()}
-    alone = [name for name in PASSES if name not in in_others - {"import", "partition"}]
-    told = {name: text for name in alone if (text := example_of(pass_class(name)))}
+    """Each pass with its summary, and its options, if it has any."""
     classes: dict[str, _Documented] = {**PIPELINES, **{each: pass_class(each) for each in PASSES}}
     shared = _shared_options(classes.values())
-    sections = {name for name, cls in classes.items() if name in told or [*_section(cls, shared)]}
+    sections = {name: [*_section(cls, shared)] for name, cls in classes.items()}
+    steps = {step for name in PIPELINES for step in PIPELINES[name]().steps()} - {"import"}
+    shown = [name for name in classes if sections[name] or name not in steps]
     lines = [NOTICE, "", "# Passes", "", _PASSES_HEAD.strip(), ""]
-    for name, cls in classes.items():
-        code = f"`--{name}`"
-        cell = f"[{code}](#--{name})" if name in sections else f'<a id="--{name}"></a>{code}'
-        if name not in _inner():
-            lines.append(f"* {cell}: {cls.summary()}")
+    lines.append(", ".join(f"`--{name}`" for name in shown if not sections[name]))
     lines += ["", "## Shared options", "", *_options(shared.values())]
-    for name, cls in classes.items():
-        if name in sections:
-            lines += ["", f"## `--{name}`"]
-            lines += ["", told[name]] if name in told else []
-            lines += _section(cls, shared)
-        if name in sections and name in PIPELINES:
-            steps = [each for each in PIPELINES[name]().steps() if each in classes]
-            if not _inner().intersection(steps):
-                lines += ["", "Passes: " + ", ".join(f"[`{each}`](#--{each})" for each in steps)]
+    for name, section in sections.items():
+        if section:
+            lines += ["", f"## `--{name}`", "", classes[name].summary(), *section]
+        if section and name in PIPELINES and {*PIPELINES[name]().steps()}.intersection(shown):
+            lines += ["", "Passes: " + ", ".join(f"`{each}`" for each in PIPELINES[name]().steps())]
     return "\n".join(lines) + "\n"
-
-
-def _inner() -> set[str]:
-    """The steps that a user has no reason to look at alone, without those that have options."""
-    outer = {"import", "check-members", "check-meetings", "partition", "bundle-collectives"}
-    return {
-        step
-        for name in PIPELINES
-        if name not in ("spmd", "specialize", "pipeline", "optimize-collectives")
-        for step in PIPELINES[name]().steps()
-    } - outer
 
 
 def _shared_options(classes: Iterable[_Documented]) -> dict[str, Option]:
@@ -105,10 +84,9 @@ def _options(options: Iterable[Option]) -> Iterator[str]:
 
 _PASSES_HEAD = """
 Each pass is a flag of `opt` and an element of its pipelines, between any of upstream's passes. The
-first are pipelines, whose passes run in a row, with their options; the others stand in the order of
-the [forms](forms.md). Those with a link have an example or options below, with types and defaults
-in brackets. `shard-opt --help=passes` has all options of each, and a line for each step,
-`--help=PASS` an example of what it does.
+first below are pipelines, whose passes run in a row, with their options; the others stand in the
+order of the [forms](forms.md). Types and defaults are in brackets. `shard-opt --help=passes` says
+what each pass and each step of a pipeline does, `--help=PASS` shows an example. Without options are
 """
 
 
@@ -126,15 +104,23 @@ def dialect_page() -> str:
         "",
         "## Ops",
         "",
-        "Operands, attributes (in brackets: optional ones) and results:",
+        "Operands, and attributes (in brackets: optional ones):",
         "",
     ]
     lines += _operations(mesh_dialect.definition())
     lines += ["", "## What users write", "", _docstring("shard_dialect.ir.mesh.annotation_ops")]
     lines += ["", "## Attributes on functions and other ops", ""]
     lines += _constants((IR / "mesh" / "attributes.py").read_text())
-    lines += ["", "## Spellings", "", _docstring("shard_dialect.ir.reading.spelling")]
+    lines += ["", "## Spellings", "", _SPELLINGS.strip()]
     return "\n".join(lines) + "\n"
+
+
+_SPELLINGS = """
+Other spellings are rewritten to those that the installed bindings parse: the RFC's short forms
+(`#mesh.shard<[[0]]>` is on the function's `mesh_cluster`), those of its slides and of upstream's
+documentation, names of LLVM 22 and of later versions (`scatter_axis`, `scatter_dim`), and MHLO's
+ops. `ir/reading/spelling.py` has the list.
+"""
 
 
 def _docstring(module: str) -> str:
@@ -147,14 +133,13 @@ def _operations(definition: str) -> Iterator[str]:
         summary, _, optional = " ".join(comment.replace("//", " ").split()).partition(" [")
         attributes = [f"`{each}`" for each in re.findall(r'"(\w+)" = %', text)]
         attributes += [f"[`{each}`]" for each in re.findall(r"\w+", optional)]
-        operands, results = (", ".join(_named(kind, text)) for kind in ("operands", "results"))
+        operands = ", ".join(_named(text))
         attributes = [f"{{{', '.join(attributes)}}}"] if attributes else []
-        written = " ".join([f"`mesh.{name}`({operands})", *attributes])
-        yield f"* {written}{f' -> {results}' if results else ''}: {summary}"
+        yield f"* {' '.join([f'`mesh.{name}`({operands})', *attributes])}: {summary}"
 
 
-def _named(kind: str, text: str) -> Iterator[str]:
-    for inside in re.findall(rf"irdl\.{kind}\(([^)]*)\)", text):
+def _named(text: str) -> Iterator[str]:
+    for inside in re.findall(r"irdl\.operands\(([^)]*)\)", text):
         for entry in inside.split(","):
             name, _, constraint = entry.strip().partition(":")
             yield f"{name}..." if "variadic" in constraint else name

@@ -1,4 +1,4 @@
-"""The page of public names: those in `__all__` of the public modules, with their summaries.
+"""The page of public names: those in `__all__` of the public modules.
 
 It reads the source, so that it needs neither JAX nor torch.
 """
@@ -6,8 +6,6 @@ It reads the source, so that it needs neither JAX nor torch.
 from __future__ import annotations
 
 import ast
-import copy
-import re
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -22,24 +20,25 @@ MODULES = {
     "shard_dialect.testing": ("testing", "`from shard_dialect import testing`"),
 }
 """Each public module, with how users write it."""
-_TAUGHT = {"shard_dialect.testing": "[Testing](testing.md) shows how to use these"}
+_TAUGHT = {
+    "shard_dialect.jax": "See [from JAX](jax.md)",
+    "shard_dialect.torch": "See [from PyTorch](torch.md)",
+    "shard_dialect.testing": "See [testing](testing.md)",
+}
 """Modules whose names are listed alone."""
-_SHOWN = 5
-"""At most so many fields of a class are listed: `help` has those of a class with more."""
 _HEAD = """
-What stands here, and the command lines of `shard-opt`, `shard-run`, `shard-report` and
-`shard-prove`, is public; everything else in the package may change at any time.
-[As a library](library.md) shows how these names are used; `help(sd.run)`
-has types and errors. The parameters of a class are its fields.
+These names, and the command lines of `shard-opt`, `shard-run`, `shard-report` and `shard-prove`,
+are public; all else may change at any time. [As a library](library.md) shows their use; `help`, as
+in `help(sd.run)`, says what each does, and has the parameters for which `...` stands, and fields.
 
 **Versions.** Before 1.0 the second number of a version is raised where a program that worked would
-not, the third by additions and mends; from 1.0 on these are the first and the others. Each change
-of what is public has a line in the `CHANGELOG.md`.
+not, the third by additions and mends; from 1.0 on the first and the others. `CHANGELOG.md` has each
+change.
 
 **Deprecations.** What is public works for one more version (one second number) before it goes or
-changes its meaning, with a `DeprecationWarning` that names what to use in its place. Wrong results,
-the text of messages, and the numbers of cost models change at once. Saved programs and `to_json`
-are read by the version that wrote them; `--json` has its `schema`.
+changes its meaning, with a `DeprecationWarning` that names its successor. Wrong results, texts of
+messages, and numbers of cost models change at once. Saved programs and `to_json` are read by the
+version that wrote them; `--json` has its `schema`.
 """
 
 
@@ -48,14 +47,16 @@ def public_page(notice: str) -> str:
     lines = [notice, "", "# Public names", "", _HEAD.strip()]
     for module, (short, title) in MODULES.items():
         lines += ["", f"## {title}", ""]
+        public = sorted(_public(module), key=str.lower)
         if module in _TAUGHT:
-            names = ", ".join(f"`{each}`" for each in sorted(_public(module), key=str.lower))
-            lines.append(f"{_TAUGHT[module]}: {names}")
+            lines.append(f"{_TAUGHT[module]}: {', '.join(f'`{each}`' for each in public)}")
             continue
-        for name in sorted(_public(module), key=str.lower):
-            found, summary = _defined(module, name)
-            signature, methods = _signature(found), _methods(found)
-            lines.append(f"* `{short}.{name}{signature}`: {summary}{methods}")
+        told: dict[str, list[str]] = {"Functions and values": [], "Classes": []}
+        for name in public:
+            found = _defined(module, name)
+            kind = "Classes" if isinstance(found, ast.ClassDef) else "Functions and values"
+            told[kind].append(f"`{short}.{name}{_signature(found)}`{_methods(found)}")
+        lines += [f"* {kind}: {', '.join(names)}" for kind, names in told.items() if names]
     return "\n".join(lines) + "\n"
 
 
@@ -73,12 +74,11 @@ def _public(module: str) -> list[str]:
     raise AssertionError(f"{module} has an __all__")
 
 
-def _defined(module: str, name: str) -> tuple[ast.stmt, str]:
-    """What a name stands for, and its first sentence, followed through imports."""
-    documented = {name: (node, text) for name, node, text in _definitions(_tree(module))}
+def _defined(module: str, name: str) -> ast.stmt:
+    """What a name stands for, followed through imports; it has a docstring."""
+    documented = dict(_documented(_tree(module)))
     if name in documented:
-        node, text = documented[name]
-        return node, " ".join(text.split("\n\n")[0].split())
+        return documented[name]
     for node in _tree(module).body:
         if isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
@@ -88,46 +88,17 @@ def _defined(module: str, name: str) -> tuple[ast.stmt, str]:
 
 
 def _signature(node: ast.stmt) -> str:
-    """The parameters of a function, or of a class that is made by its fields; without types."""
-    if isinstance(node, ast.FunctionDef):
-        return f"({_parameters(node)})"
-    if not _is_dataclass(node):
-        return ""
-    own = _functions(node).get("__init__")
-    fields = _parameters(own).split(", ") if own else list(_fields(node))
-    return f"({', '.join(fields) if len(fields) <= _SHOWN else '...'})" if fields else ""
+    """The parameters of a function that have no default."""
+    return f"({_parameters(node)})" if isinstance(node, ast.FunctionDef) else ""
 
 
 def _parameters(function: ast.FunctionDef) -> str:
-    bare = copy.deepcopy(function.args)
-    for each in ast.walk(bare):
-        if isinstance(each, ast.arg):
-            each.annotation = None
-    bare.defaults = list(map(_default, bare.defaults))
-    bare.kw_defaults = [each and _default(each) for each in bare.kw_defaults]
-    decorators = ", ".join(map(ast.unparse, function.decorator_list))
-    bound = (
-        "cls" if "classmethod" in decorators else "draw" if "composite" in decorators else "self"
-    )
-    return re.sub(rf"^{bound}(, )?", "", ast.unparse(bare))
-
-
-def _default(value: ast.expr) -> ast.expr:
-    """A default, `...` for one that a name stands for."""
-    is_name = isinstance(value, ast.Name | ast.Attribute)
-    return ast.Constant(...) if is_name else value
-
-
-def _fields(node: ast.ClassDef) -> Iterator[str]:
-    for each in node.body:
-        if not isinstance(each, ast.AnnAssign) or not isinstance(each.target, ast.Name):
-            continue
-        default = "" if each.value is None else ast.unparse(_default(each.value))
-        if each.target.id.startswith("_") or "ClassVar" in ast.unparse(each.annotation):
-            continue
-        if default.startswith("field("):
-            default = "..." if "default" in default else ""
-        yield f"{each.target.id}={default}" if default else each.target.id
+    given = function.args
+    positional = [*given.posonlyargs, *given.args]
+    names = [each.arg for each in positional[: len(positional) - len(given.defaults)]]
+    names += [f"*{given.vararg.arg}"] if given.vararg else []
+    names += ["..."] if given.defaults or given.kwonlyargs or given.kwarg else []
+    return ", ".join(names)
 
 
 def _methods(node: ast.stmt) -> str:
@@ -135,11 +106,11 @@ def _methods(node: ast.stmt) -> str:
     if not isinstance(node, ast.ClassDef) or _is_dataclass(node):
         return ""
     found = [
-        f"`.{name}`" if _is_property(each) else f"`.{name}({_parameters(each)})`"
+        f"`.{name}`" if _is_property(each) else f"`.{name}()`"
         for name, each in _functions(node).items()
         if not name.startswith("_")
     ]
-    return f" It has {', '.join(found)}." if found else ""
+    return f" with {', '.join(found)}" if found else ""
 
 
 def _functions(node: ast.ClassDef) -> dict[str, ast.FunctionDef]:
@@ -155,15 +126,14 @@ def _is_property(node: ast.FunctionDef) -> bool:
     return any("property" in ast.unparse(each) for each in node.decorator_list)
 
 
-def _definitions(tree: ast.Module) -> Iterator[tuple[str, ast.stmt, str]]:
-    """Functions and classes, and variables that a string follows, with their docstrings."""
+def _documented(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
+    """Functions and classes with docstrings, and variables that a string follows."""
     for node, following in pairwise([*tree.body, ast.Pass()]):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            text = ast.get_docstring(node)
-            if text:
-                yield node.name, node, text
+            if ast.get_docstring(node):
+                yield node.name, node
         elif isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(following, ast.Expr):
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-            yield ast.unparse(target), node, str(ast.literal_eval(following.value))
+            yield ast.unparse(target), node
         elif isinstance(node, ast.If):
-            yield from _definitions(ast.Module([*node.body, ast.Pass(), *node.orelse], []))
+            yield from _documented(ast.Module([*node.body, ast.Pass(), *node.orelse], []))

@@ -100,9 +100,8 @@ class BundleCollectives(Pass):
     bytes: int = 65536
     """The largest number of bytes of one bundle."""
     gathers: bool = False
-    """Join gathers, all-to-alls and the like, too. It takes copies, and pays where devices
-    are processes, which wait for each other at each collective. A bundle of more than 256 KiB holds
-    at most a 32nd of what the function's arguments and results do."""
+    """Join gathers, all-to-alls and the like, too, which takes copies, and pays where devices are
+    processes. A bundle of over 256 KiB holds at most a 32nd of the bytes at the boundary."""
 
     def rewrite(self, module: ir.Operation) -> None:
         """Bundle the collectives of each function in the local form."""

@@ -181,8 +181,8 @@ class Lower(NamedPipeline):
     name = "lower"
 
     target: Literal["runtime", "mpi", "stablehlo"] = "runtime"
-    """The target that executes collectives: the runtime that runs the program, generated calls of
-    MPI, or a compiler of StableHLO, for which tensors stay tensors."""
+    """What executes collectives: the runtime that runs the program, generated calls of MPI, or a
+    compiler of StableHLO, for which tensors stay tensors."""
     devices: Literal["replicas", "partitions"] = "replicas"
     """The kind of StableHLO's processes that devices become."""
     chlo: bool = False

@@ -6,8 +6,8 @@
     %2 = linalg.matmul {sharding = [[0], [], [1]]} ins(...
 
 The first annotates %0 itself; the second and third annotate it for the users of %1 only; the fourth
-annotates the loops of an op. `required = false` makes an annotation a soft constraint. The sharding
-is on the grid of the function's `mesh_cluster`, or names a grid itself.
+annotates the loops of an op. `required = false` makes a soft constraint. The grid is that of the
+function's `mesh_cluster`, unless the sharding names one.
 
 A manual computation is an `scf.execute_region` with `mesh.manual_axes`, which values enter by
 `mesh.to_local` and leave by `mesh.to_global`. In a nested one, the axes of both are manual. In a

@@ -6,11 +6,8 @@ Types of the distributed form have a sharding, and each op changes it:
            : (tensor<4x8xf32, #mesh.shard<@g, [[], [0]]>>) -> tensor<4x8xf32>
 
 Source: RFC "Sharding Framework Design for Device Mesh". MLIR prints IRDL ops in the generic form,
-`opt` in the RFC's spelling (but for the local form), and both are read. `mesh.irdl.mlir` defines
-them, but for steps (`collectives`).
-Beyond the RFC, `mesh.idx` and `mesh.size` take a list, `mesh_axis`, beside `axis`; `permutation`
-says where a `mesh.collective_permute` along axes sends shards, which the RFC leaves open; and an
-`all_gather` may name its dimensions (`tensor_axis`), as one of the RFC's examples does.
+`opt` in the RFC's spelling (but for the local form), and both are read. Beyond the RFC are the list
+`mesh_axis` of `mesh.idx` and `mesh.size`, and the `permutation` of a `mesh.collective_permute`.
 """
 
 from __future__ import annotations

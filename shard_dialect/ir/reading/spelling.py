@@ -1,22 +1,19 @@
 """Rewrites spellings that users may write to those that the installed bindings parse.
 
-    #mesh.shard<[[0]]>                    the RFC's short form: adds the grid, the function's
-                                          mesh_cluster
+    #mesh.shard<[[0]]>                    adds the grid, the function's mesh_cluster
     #mesh.shard<[0], []>                  as on the RFC's slides: [[0], []]
-    tensor<4x8xf32, #mesh.shard<[[0]]>>   a list for each dimension, [[0], []], so that types that
-                                          mean the same are the same
+    tensor<4x8xf32, #mesh.shard<[[0]]>>   a list for each dimension, [[0], []]
     mesh_axis = [(), [0]]                 as on the slides: [[], [0]]
-    shard.scatter ... scatter_axis = 0    the name of LLVM 22, or `scatter_dim` of later versions:
-                                          changes to the installed one
-    reduction = <max>                     as in upstream's documentation: becomes `max`
+    shard.scatter ... scatter_axis = 0    LLVM 22's name, or `scatter_dim`: the installed one
+    reduction = <max>                     as in upstream's documentation: `max`
     shard.sharding @g split_axes = [[0]]  adds the type, `: !shard.sharding`
     shard.neighbors_linear_indices ... : index
                                           adds the second result's type: `: index, index`
-    shard.grid "private" @g(shape = 2)    as in later versions: becomes an attribute in older ones
-    mesh.cluster @g(rank = 1)             the RFC's ops: become generic (`ir.mesh.mesh_spelling`)
-    mhlo.maximum %0, %1, #mhlo.dot<...>   the RFC's examples: StableHLO has taken over MHLO's ops
+    shard.grid "private" @g(shape = 2)    of later versions: an attribute in older ones
+    mesh.cluster @g(rank = 1)             the RFC's ops: generic ones (`ir.mesh.mesh_spelling`)
+    mhlo.maximum %0, %1, #mhlo.dot<...>   of the RFC's examples: StableHLO's
     slice_sizes = dense<[4]> : tensor<1xi64>
-                                          in these: `array<i64: 4>`, as StableHLO now has it
+                                          `array<i64: 4>`, as StableHLO now has it
 
 Text that upstream's verifier must not see is refused here, too (`ir.shard.check_text`).
 """

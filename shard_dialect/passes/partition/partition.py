@@ -171,8 +171,8 @@ class Partition(Pass):
     name = "partition"
 
     arguments: Literal["pieces", "whole"] = "pieces"
-    """The arguments of a device: its shards; or the unsharded tensors, of which it takes its
-    shards. Functions that another one calls always get shards."""
+    """The arguments of a device: its shards; or the unsharded tensors, but of functions that
+    another one calls."""
     results: Literal["pieces", "whole"] = "pieces"
     """The results of a device: its shards; or the unsharded tensors, gathered on every device."""
 
