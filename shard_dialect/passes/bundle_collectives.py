@@ -379,7 +379,7 @@ def _join(bundle: Bundle) -> None:
         if ops[0].name in (_GATHER, _SCATTER):
             shape[0] = _group(ops[0]) if ops[0].name == _GATHER else 1
         type_ = build.resized(joined.type, shape)
-        made = build.create(ops[0].name, [type_], [joined], attributes).results[0]
+        made = build.create_value(ops[0].name, type_, [joined], attributes)
         start = 0
         for op, row in zip(ops, rows, strict=True):
             size = row.type.shape[last]
@@ -552,4 +552,4 @@ def _transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:
     if list(order) == sorted(order):
         return value
     type_ = build.resized(value.type, [value.type.shape[dim] for dim in order])
-    return build.transpose(value, build.empty(type_).results[0], order).results[0]
+    return build.transpose(value, build.empty(type_), order).results[0]

@@ -73,7 +73,7 @@ def erase_permutation(op: ir.Operation, shardings: Shardings) -> None:
 
 def _inserted(shard: ir.Value, into: ir.Value, begins: Sequence[int]) -> ir.Value:
     attributes = build.slice_attributes(shard.type.shape, begins, [1, 1, 0, 0, 0])
-    return build.create("tensor.insert_slice", [into.type], [shard, into], attributes).results[0]
+    return build.create_value("tensor.insert_slice", into.type, [shard, into], attributes)
 
 
 def erase_transfer(op: ir.Operation) -> None:

@@ -209,7 +209,7 @@ def _other_places(op: ir.Operation, _: Mapping[str, Grid]) -> Iterator[Change]:
 
 
 def _set_places(op: ir.Operation, name: str, places: Sequence[int]) -> None:
-    i64 = ir.IntegerType.get_signless(64)
+    i64 = build.integer(64)
     listed = [ir.IntegerAttr.get(i64, each) for each in places]
     is_dense = isinstance(op.attributes[name], ir.DenseI64ArrayAttr)
     dense = ir.DenseI64ArrayAttr.get(list(places)) if is_dense else ir.ArrayAttr.get(listed)
@@ -233,7 +233,7 @@ def _set_list(op: ir.Operation, numbers: Sequence[int]) -> None:
     entries = [ir.IntegerAttr.get(type_.element_type, number) for number in numbers]
     with ir.InsertionPoint(op), op.location:
         result = build.scalar(ir.DenseElementsAttr.get(entries, type_))
-    op.operands[0] = result.results[0]
+    op.operands[0] = result
 
 
 def _is_used_by(op: ir.Operation, name: str) -> bool:

@@ -92,7 +92,7 @@ class Buffers:
     def _allocated(self, type_: ir.MemRefType) -> ir.Value:
         anchor = self.nests[0].op
         with ir.InsertionPoint(anchor), anchor.location:
-            self.allocated.append(build.allocate(type_).results[0])
+            self.allocated.append(build.allocate(type_))
         return self.allocated[-1]
 
     def _replace(

@@ -193,7 +193,7 @@ def _call(
     name: str, values: Sequence[ir.Value], inputs: Sequence[ir.Type], results: Sequence[ir.Type]
 ) -> ir.Operation:
     pairs = zip(values, inputs, strict=True)
-    given = [v if v.type == type_ else build.cast(CAST, v, type_) for v, type_ in pairs]
+    given = [build.cast(CAST, v, type_) for v, type_ in pairs]
     return build.call(name, given, results)
 
 

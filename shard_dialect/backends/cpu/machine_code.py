@@ -89,17 +89,17 @@ def call_through_table(module: ir.Operation, names: Sequence[str]) -> None:
 
 def _call_by_address(op: ir.Operation, number: int) -> None:
     pointer = ir.Type.parse("!llvm.ptr")
-    i64 = ir.IntegerType.get_signless(64)
+    i64 = build.integer(64)
     with ir.InsertionPoint(op), op.location:
         symbol = {"global_name": ir.FlatSymbolRefAttr.get(_TABLE)}
-        table = build.create("llvm.mlir.addressof", [pointer], [], symbol).results[0]
-        table = build.create("llvm.load", [pointer], [table]).results[0]
+        table = build.create_value("llvm.mlir.addressof", pointer, [], symbol)
+        table = build.create_value("llvm.load", pointer, [table])
         entry_number = {
             "rawConstantIndices": ir.DenseI32ArrayAttr.get([number]),
             "elem_type": ir.TypeAttr.get(i64),
         }
-        slot = build.create("llvm.getelementptr", [pointer], [table], entry_number).results[0]
-        address = build.create("llvm.load", [pointer], [slot]).results[0]
+        slot = build.create_value("llvm.getelementptr", pointer, [table], entry_number)
+        address = build.create_value("llvm.load", pointer, [slot])
         attributes = {
             "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1 + len(op.operands), 0]),
             "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),

@@ -66,7 +66,7 @@ class _Frame:
             "elem_type": ir.TypeAttr.get(_pointer()),
         }
         slot = build.create("llvm.getelementptr", [_pointer()], [self._pointers], attributes)
-        return build.create("llvm.load", [_pointer()], slot.results).results[0]
+        return build.create_value("llvm.load", _pointer(), slot.results)
 
     def drop_arguments(self) -> None:
         """Drop the other arguments; make buffers of those that are still used as buffers."""
@@ -153,8 +153,8 @@ class _Pointers:
             return self.of(owner.operands[0])
         if name == "memref.view":
             source, offset = owner.operands
-            return _moved(self._whole(source), ir.IntegerType.get_signless(8), offset)
-        return build.create("llvm.inttoptr", [_pointer()], [build.address(value)]).results[0]
+            return _moved(self._whole(source), build.integer(8), offset)
+        return build.create_value("llvm.inttoptr", _pointer(), [build.address(value)])
 
     def _whole(self, memory: ir.Value) -> ir.Value:
         """The pointer to memory of which many buffers are made, loaded once."""
@@ -176,8 +176,7 @@ def _moved(pointer: ir.Value, element: ir.Type, by: ir.Value) -> ir.Value:
     if known is not None and 0 <= known.value < 2**31:
         short = known.value
     else:
-        i64 = ir.IntegerType.get_signless(64)
-        counts = [build.create("arith.index_cast", [i64], [by]).results[0]]
+        counts = [build.cast("arith.index_cast", by, build.integer(64))]
     attributes = {
         "rawConstantIndices": ir.DenseI32ArrayAttr.get([short]),
         "elem_type": ir.TypeAttr.get(element),
@@ -193,12 +192,12 @@ _IN_OPERAND = -(2**31)
 def _in_memory(type_: ir.Type) -> ir.Type:
     """The type of LLVM of an element."""
     if isinstance(type_, ir.IndexType):
-        return ir.IntegerType.get_signless(64)
+        return build.integer(64)
     if isinstance(type_, ir.ComplexType):
         part = _in_memory(type_.element_type)
         return ir.Type.parse(f"!llvm.struct<({part}, {part})>")
     if isinstance(type_, ir.FloatType) and type_.width <= 8:
-        return ir.IntegerType.get_signless(type_.width)  # LLVM has no such floats
+        return build.integer(type_.width)  # LLVM has no such floats
     return type_
 
 
@@ -247,22 +246,22 @@ def _take_pointers(kernel: ir.Operation) -> None:
 
 def _buffer(type_: ir.MemRefType, pointer: ir.Value, numbers: Sequence[ir.Value]) -> ir.Value:
     """The buffer at a pointer, as the struct by which `finalize-memref-to-llvm` represents it."""
-    i64 = ir.IntegerType.get_signless(64)
+    i64 = build.integer(64)
     strides, offset = _strides(type_)
     rank, remaining = type_.rank, iter(numbers)
     array = f", array<{rank} x i64>" * 2 if rank else ""
     struct = ir.Type.parse(f"!llvm.struct<(ptr, ptr, i64{array})>")
-    made = build.create("llvm.mlir.poison", [struct], []).results[0]
+    made = build.create_value("llvm.mlir.poison", struct, [])
 
     def put(value: ir.Value, *position: int) -> None:
         nonlocal made
         at = {"position": ir.DenseI64ArrayAttr.get(list(position))}
-        made = build.create("llvm.insertvalue", [struct], [made, value], at).results[0]
+        made = build.create_value("llvm.insertvalue", struct, [made, value], at)
 
     def number(value: int) -> ir.Value:
         if value == DYNAMIC:
-            return build.create("arith.index_cast", [i64], [next(remaining)]).results[0]
-        return build.scalar(ir.IntegerAttr.get(i64, value)).results[0]
+            return build.cast("arith.index_cast", next(remaining), i64)
+        return build.number(value, i64)
 
     put(pointer, 0)
     put(pointer, 1)

@@ -16,7 +16,7 @@ from itertools import islice
 
 from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import create_value
 from shard_dialect.ir.mesh.attributes import DYNAMIC, symbol
 from shard_dialect.model import Grid, Sharding
 from shard_dialect.model.sharding import Sizes
@@ -156,7 +156,7 @@ def write_sharding_op(sharding: Sharding, sizes: Sequence[ir.Value]) -> ir.Value
         "operandSegmentSizes": ir.DenseI32ArrayAttr.get(dynamic),
     }
     type_ = ir.Type.parse("!shard.sharding")
-    return create("shard.sharding", [type_], sizes, attributes).results[0]
+    return create_value("shard.sharding", type_, sizes, attributes)
 
 
 def _flat(by_dim: Sequence[Sizes]) -> list[int]:

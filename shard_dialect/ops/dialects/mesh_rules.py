@@ -71,7 +71,7 @@ def _replace(op: ir.Operation, dim: int, last: int, ends: _Moved, begins: _Moved
     """By the `last` elements of the operand, moved by `ends`, and the others, by `begins`."""
     with ir.InsertionPoint(op), op.location:
         value, size = op.operands[0], op.operands[0].type.shape[dim]
-        result = empty(value.type).results[0]
+        result = empty(value.type)
         for moved, source, target, count in (
             (ends, size - last, 0, last),
             (begins, 0, last, size - last),

@@ -202,7 +202,7 @@ def partition_reshape(partitioned: PartitionedOp) -> None:
     type_ = partitioned.op.operands[1].type
     values = [ir.IntegerAttr.get(type_.element_type, size) for size in partitioned.result.shape]
     with ir.InsertionPoint(partitioned.op), partitioned.op.location:
-        partitioned.op.operands[1] = scalar(ir.DenseElementsAttr.get(values, type_)).results[0]
+        partitioned.op.operands[1] = scalar(ir.DenseElementsAttr.get(values, type_))
 
 
 def _record(

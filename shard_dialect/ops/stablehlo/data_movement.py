@@ -16,7 +16,7 @@ from functools import partial
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import create_value
 from shard_dialect.ir.building.reductions import reduction_with_identity
 from shard_dialect.ir.mesh.attributes import RULE, SHARDINGS
 from shard_dialect.ir.mesh.sharding_attributes import is_sharding, read_annotation
@@ -303,7 +303,7 @@ def partition_iota(partitioned: PartitionedOp) -> None:
     with ir.InsertionPoint.after(partitioned.op), partitioned.op.location:
         begin = hlo.broadcast(partitioned.result.begin(along), type_.shape, [along])
         attributes = {"iota_dimension": partitioned.op.attributes["iota_dimension"]}
-        here = create("stablehlo.iota", [wide], [], attributes).results[0]
+        here = create_value("stablehlo.iota", wide, [], attributes)
         counted = hlo.convert(hlo.elementwise("add", here, begin), type_.element_type)
     result.replace_all_uses_with(counted)
 

@@ -179,7 +179,7 @@ class BlockLoop:
         type_ = self.values.function.values[value].handle.type
         if value in self.tiling.sums:
             return identity_tensor("sum", _wide(type_))
-        return build.empty(type_).results[0]
+        return build.empty(type_)
 
     def _given(self, value: int, handle: ir.Value, into: ir.Value) -> ir.Value:
         own = self.local[handle]
@@ -227,9 +227,7 @@ class BlockLoop:
         """Where this iteration's block of so many rows begins."""
         if rows not in self.begins:
             assert self.index is not None, "it is in the loop"
-            factors = [self.index, build.index(rows)]
-            made = build.create("arith.muli", [self.index.type], factors)
-            self.begins[rows] = made.results[0]
+            self.begins[rows] = build.arith("muli", self.index, build.index(rows))
         return self.begins[rows]
 
     def _block(self, value: ir.Value, dim: int | None) -> ir.Value:
@@ -253,9 +251,9 @@ class BlockLoop:
 
     def _own(self, dim: int, numbers: Sequence[int]) -> ir.Value:
         """Of `numbers`, one an iteration, this one's, as a `tensor<1xi64>`."""
-        integer = ir.IntegerType.get_signless(64)
+        integer = build.integer(64)
         listed = ir.DenseElementsAttr.get(array("q", numbers), type=integer)
-        value = build.scalar(listed).results[0]
+        value = build.scalar(listed)
         assert self.index is not None, "it is in the loop"
         return build.extract_slice(value, self.index, 1) if len(numbers) > 1 else value
 

@@ -113,8 +113,8 @@ def _separate(op: ir.Operation, number: int) -> ir.Value:
     value = op.operands[number]
     with ir.InsertionPoint(op), op.location:
         if op.name == "linalg.generic" and not _reads(op, number):
-            return build.allocate_tensor(value.type).results[0]
-        return build.allocate_copy(value).results[0]
+            return build.allocate_tensor(value.type)
+        return build.allocate_copy(value)
 
 
 def _reads(op: ir.Operation, number: int) -> bool:

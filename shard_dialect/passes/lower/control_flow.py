@@ -77,7 +77,7 @@ def _keep(op: ir.Operation, trips: int | None) -> None:
         "has_side_effects": ir.UnitAttr.get(),
     }
     if trips is not None:
-        attributes[TRIPS] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), trips)
+        attributes[TRIPS] = build.i64(trips)
     with ir.InsertionPoint(end), end.location:
         build.create(_EFFECT, [], [], attributes)
 
@@ -137,7 +137,7 @@ def _ifs(op: ir.Operation, cases: Sequence[int], regions: Sequence[ir.Region]) -
 
 def _scalar(value: ir.Value) -> ir.Value:
     """The one element of a tensor."""
-    return build.create("tensor.extract", [value.type.element_type], [value]).results[0]
+    return build.create_value("tensor.extract", value.type.element_type, [value])
 
 
 def _move(op: ir.Operation, to: ir.Operation) -> None:
@@ -237,7 +237,7 @@ def _for(op: ir.Operation, counter: Counter) -> Sequence[ir.Value]:
 
 def _as_tensor(index: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
     number = build.cast("arith.index_cast", index, type_.element_type)
-    return build.create("tensor.from_elements", [type_], [number]).results[0]
+    return build.create_value("tensor.from_elements", type_, [number])
 
 
 def _if(op: ir.Operation) -> Sequence[ir.Value]:
@@ -251,7 +251,7 @@ def _if(op: ir.Operation) -> Sequence[ir.Value]:
 def _case(op: ir.Operation) -> Sequence[ir.Value]:
     types = [result.type for result in op.results]
     scalar = _scalar(op.operands[0])
-    index = build.create("arith.index_cast", [ir.IndexType.get()], [scalar]).results[0]
+    index = build.to_index(scalar)
     cases = ir.DenseI64ArrayAttr.get(list(range(len(op.regions) - 1)))
     switch = build.create(
         "scf.index_switch", types, [index], {"cases": cases}, regions=len(op.regions)
@@ -337,10 +337,8 @@ def _copy_inits(loop: ir.Operation) -> None:
         for number, value in enumerate(loop.operands):
             if isinstance(value.type, ir.RankedTensorType):
                 copy = build.allocate_copy(value)
-                copy.attributes["memory_space"] = ir.IntegerAttr.get(
-                    ir.IntegerType.get_signless(64), 0
-                )
-                loop.operands[number] = copy.results[0]
+                copy.owner.attributes["memory_space"] = build.i64(0)
+                loop.operands[number] = copy
 
 
 def _copy_repeated(loop: ir.Operation) -> None:
@@ -350,7 +348,7 @@ def _copy_repeated(loop: ir.Operation) -> None:
     for number, value in enumerate(end.operands):
         if isinstance(value.type, ir.RankedTensorType) and value in seen:
             with ir.InsertionPoint(end), end.location:
-                end.operands[number] = build.allocate_copy(value).results[0]
+                end.operands[number] = build.allocate_copy(value)
         seen.append(value)
 
 
@@ -367,7 +365,7 @@ def _copy(loop: ir.Operation) -> None:
             carried = after.arguments[number]
         if value in seen or not _has_own(value, carried, after):
             with ir.InsertionPoint(end), end.location:
-                end.operands[number] = build.allocate_copy(value).results[0]
+                end.operands[number] = build.allocate_copy(value)
         seen.append(value)
 
 

@@ -169,16 +169,16 @@ def _expanded(op: ir.Operation) -> ir.Value:
     suffix, widening = ("f", "arith.extf") if is_float else ("i", "arith.extsi")
 
     def wide(value: ir.Value) -> ir.Value:
-        return value if value.type == element else build.cast(widening, value, element)
+        return build.cast(widening, value, element)
 
     def combine(name: str, a: ir.Value, b: ir.Value) -> ir.Value:
-        return build.create(f"arith.{name}{suffix}", [element], [a, b]).results[0]
+        return build.arith(f"{name}{suffix}", a, b)
 
     def shifted(value: ir.Value, zero_point: ir.Value) -> ir.Value:
         scalar = ir.RankedTensorType.get([], zero_point.type.element_type)
         none = {"reassociation": ir.ArrayAttr.get([])}
-        point = build.create("tensor.collapse_shape", [scalar], [zero_point], none).results[0]
-        into = build.empty(ir.RankedTensorType.get(value.type.shape, element)).results[0]
+        point = build.create_value("tensor.collapse_shape", scalar, [zero_point], none)
+        into = build.empty(ir.RankedTensorType.get(value.type.shape, element))
         d = [ir.AffineDimExpr.get(number) for number in range(3)]
         return loops_and_masks.generic(
             [value, point],
@@ -191,7 +191,7 @@ def _expanded(op: ir.Operation) -> ir.Value:
     a, b, p, q = op.operands
     n, h, w, c = (ir.AffineDimExpr.get(number) for number in range(4))
     zero = ir.FloatAttr.get(element, 0.0) if is_float else ir.IntegerAttr.get(element, 0)
-    into = build.fill(build.scalar(zero).results[0], build.empty(type_).results[0]).results[0]
+    into = build.fill(build.scalar(zero), build.empty(type_)).results[0]
     return loops_and_masks.generic(
         [shifted(a, p), shifted(b, q)],
         into,
@@ -245,7 +245,7 @@ def branches_to_scf(module: ir.Operation) -> None:
         if op.name == "ub.poison" and isinstance(op.results[0].type, ir.RankedTensorType):
             with ir.InsertionPoint(op), op.location:
                 unread = build.empty(op.results[0].type)
-            op.results[0].replace_all_uses_with(unread.results[0])
+            op.results[0].replace_all_uses_with(unread)
             op.erase()
 
 
@@ -342,7 +342,7 @@ def _read_scales_alike(ops: Iterable[ir.Operation]) -> None:
             continue
         with ir.InsertionPoint(op), op.location:
             copied = build.allocate_copy(scales[known.index(True)])
-        op.operands[1 + known.index(True)] = copied.results[0]
+        op.operands[1 + known.index(True)] = copied
 
 
 _LAPACK = "lapack_"

@@ -142,7 +142,7 @@ def _is_narrow(type_: ir.Type, wide: ir.Type) -> bool:
 def _widened(value: ir.Value, wide: ir.Type) -> ir.Value:
     """The value, a tensor or scalar, with its floats extended to `wide` if they are narrower."""
     if not _is_tensor(value):
-        return _extended(value, wide) if _is_narrow(value.type, wide) else value
+        return build.cast("arith.extf", value, wide) if _is_narrow(value.type, wide) else value
     if not _is_narrow(value.type.element_type, wide):
         return value
     type_ = ir.RankedTensorType.get(value.type.shape, wide)
@@ -150,9 +150,9 @@ def _widened(value: ir.Value, wide: ir.Type) -> ir.Value:
     if fill is not None and fill.name == "linalg.fill":
         known = build.constant_value(fill.operands[0])
         if isinstance(known, ir.FloatAttr):
-            start = build.scalar(ir.FloatAttr.get(wide, known.value)).results[0]
-            return build.fill(start, build.empty(type_).results[0]).results[0]
-    return elementwise([value], lambda each: _extended(each, wide), type_)
+            start = build.number(known.value, wide)
+            return build.fill(start, build.empty(type_)).results[0]
+    return elementwise([value], lambda each: build.cast("arith.extf", each, wide), type_)
 
 
 def _narrowed(value: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
@@ -160,10 +160,6 @@ def _narrowed(value: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
         return value
     element = type_.element_type
     return elementwise([value], lambda each: build.cast("arith.truncf", each, element), type_)
-
-
-def _extended(value: ir.Value, wide: ir.Type) -> ir.Value:
-    return build.cast("arith.extf", value, wide)
 
 
 def _retype(block: ir.Block, operands: Sequence[ir.Value], wide: ir.Type) -> None:
@@ -182,7 +178,7 @@ def _retype(block: ir.Block, operands: Sequence[ir.Value], wide: ir.Type) -> Non
         elif op.name == "arith.constant":
             value = ir.FloatAttr.get(wide, op.attributes["value"].value)
             with ir.InsertionPoint(op), op.location:
-                op.results[0].replace_all_uses_with(build.scalar(value).results[0])
+                op.results[0].replace_all_uses_with(build.scalar(value))
             op.erase()
         elif op.name in ("arith.truncf", "tensor.extract"):
             _extend_uses(op.results[0], wide, ir.InsertionPoint.after(op))
@@ -202,5 +198,5 @@ def _extend_uses(value: ir.Value, wide: ir.Type, at: ir.InsertionPoint) -> None:
     if not uses:
         return
     with at, ir.Location.unknown():
-        extended = _extended(value, wide)
+        extended = build.cast("arith.extf", value, wide)
     build.redirect(uses, extended)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import annotate, create
+from shard_dialect.ir.building.build import annotate, create, create_value
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import boundary, form_of, functions_of, is_private, name_of
 from shard_dialect.ir.mesh.annotation_ops import OPS as ANNOTATIONS
@@ -170,9 +170,7 @@ def _captures_to_operands(region: ir.Operation, shardings: Shardings) -> None:
                     "manual_axes": i64_array(ints(region.attributes[MANUAL])),
                 }
                 with ir.InsertionPoint.at_block_begin(body(region)), op.location:
-                    arguments[value] = create(TO_LOCAL, [value.type], [value], attributes).results[
-                        0
-                    ]
+                    arguments[value] = create_value(TO_LOCAL, value.type, [value], attributes)
             op.operands[number] = arguments[value]
 
 

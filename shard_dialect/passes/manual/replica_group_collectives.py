@@ -126,7 +126,7 @@ def move_to_grid(op: ir.Operation, of: Refinement, manual: Sequence[int]) -> Non
             "mesh_axis": i64_array(cast("Sequence[int]", of.refined_axes(asked))),
         }
         with ir.InsertionPoint(op), op.location:
-            own = build.create("mesh.idx", [ir.IndexType.get()], [], attributes).results[0]
+            own = build.create_value("mesh.idx", ir.IndexType.get(), [], attributes)
             if op.name == "stablehlo.partition_id":
                 own = _as_tensor(own, op.results[0].type)
         op.results[0].replace_all_uses_with(own)
@@ -140,16 +140,15 @@ def move_to_grid(op: ir.Operation, of: Refinement, manual: Sequence[int]) -> Non
         groups = [(group[a], group[b]) for group in groups for a, b in moves]
     key = "source_target_pairs" if isinstance(step, Permute) else "replica_groups"
     numbers = array("q", chain.from_iterable(groups))
-    integer64 = ir.IntegerType.get_signless(64)
+    integer64 = build.integer(64)
     shape = [len(groups), len(numbers) // max(len(groups), 1)]
     op.attributes[key] = ir.DenseElementsAttr.get(numbers, type=integer64, shape=shape)
 
 
 def _as_tensor(index: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
-    integer32 = ir.IntegerType.get_signless(32)
-    number = build.create("arith.index_cast", [integer32], [index]).results[0]
-    scalar = ir.RankedTensorType.get([], integer32)
-    tensor = build.create("tensor.from_elements", [scalar], [number]).results[0]
+    number = build.cast("arith.index_cast", index, build.integer(32))
+    scalar = ir.RankedTensorType.get([], number.type)
+    tensor = build.create_value("tensor.from_elements", scalar, [number])
     return _stablehlo("convert", type_, tensor)
 
 
@@ -222,7 +221,7 @@ def _zeroed(value: ir.Value, collective: DeviceCollective, grid: Grid) -> ir.Val
     unsent = set(collective.unsent)
     sent = [int(position not in unsent) for position in device_indices(count)]
     own = _own(sent, collective.step.axes, grid)
-    bits = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
+    bits = ir.RankedTensorType.get([], build.integer(1))
     was_sent = _stablehlo("convert", bits, _scalar(own))
     type_ = value.type
     zeros = reductions.identity_tensor("sum", type_)
@@ -241,8 +240,8 @@ def _index(axes: Axes, grid: Grid) -> ir.Value:
 
 def _own(numbers: Sequence[int], axes: Axes, grid: Grid) -> ir.Value:
     """Of `numbers`, one per position along `axes`, this device's, as a `tensor<1xi32>`."""
-    integer32 = ir.IntegerType.get_signless(32)
-    table = build.scalar(ir.DenseElementsAttr.get(array("i", numbers), type=integer32)).results[0]
+    integer32 = build.integer(32)
+    table = build.scalar(ir.DenseElementsAttr.get(array("i", numbers), type=integer32))
     if len(numbers) == 1:
         return table
     return write_local(AllSlice(0, axes), grid.name, table, build.resized(table.type, [1]))
@@ -253,7 +252,7 @@ def _scalar(value: ir.Value) -> ir.Value:
 
 
 def _stablehlo(name: str, type_: ir.Type, *operands: ir.Value) -> ir.Value:
-    return build.create(f"stablehlo.{name}", [type_], operands).results[0]
+    return build.create_value(f"stablehlo.{name}", type_, operands)
 
 
 # Reading

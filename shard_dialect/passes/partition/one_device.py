@@ -96,7 +96,7 @@ class PickDevice(Pass):
                 f"{grid.size - 1}"
             )
         if op.name == _RANK:
-            return build.scalar(ir.IntegerAttr.get(ir.IndexType.get(), self.rank)).results[0]
+            return build.index(self.rank)
         read = read_local(op.name, op.attributes)
         assert read is not None, "it is a collective of the local form"
         alone = record_of(read[1]).alone
@@ -180,7 +180,7 @@ def _slice(value: ir.Value, start: int, size: int, dim: int) -> ir.Value:
         element = value.type.element_type
         picked = [ir.IntegerAttr.get(element, numbers[start + at]) for at in range(size)]
         type_ = ir.RankedTensorType.get([size], element)
-        return build.scalar(ir.DenseElementsAttr.get(picked, type_)).results[0]
+        return build.scalar(ir.DenseElementsAttr.get(picked, type_))
     return build.extract_slice(value, start, size, dim)
 
 

@@ -110,8 +110,8 @@ def _same_on_all(dim: int, numbers: Sequence[int]) -> ir.Value:
 
 def own_number(numbers: Sequence[int], axes: Axes, grid: str) -> ir.Value:
     """Of `numbers`, one per device along `axes`, this device's, as a `tensor<1xi64>`."""
-    integer = ir.IntegerType.get_signless(64)
-    listed = build.scalar(ir.DenseElementsAttr.get(array("q", numbers), type=integer)).results[0]
+    integer = build.integer(64)
+    listed = build.scalar(ir.DenseElementsAttr.get(array("q", numbers), type=integer))
     if len(numbers) == 1:
         return listed
     return write_local(AllSlice(0, axes), grid, listed, build.resized(listed.type, [1]))
@@ -271,7 +271,7 @@ def _closed_up(
     gathered: ir.Value, dim: int, bounds: Sequence[int], type_: ir.RankedTensorType
 ) -> ir.Value:
     """Remove the padding between gathered shards, which follow one another."""
-    value = build.empty(type_).results[0]
+    value = build.empty(type_)
     room = gathered.type.shape[dim] // (len(bounds) - 1)
     for device, (begin, end) in enumerate(pairwise(bounds)):
         if end > begin:

@@ -208,8 +208,8 @@ class _Branches:
         with ir.InsertionPoint(last), last.location:
             value = first.operands[0]
             for each in sent[1:]:
-                choice = [self._is_of(self.places[each.stage]), each.op.operands[0], value]
-                value = build.create("arith.select", [value.type], choice).results[0]
+                is_here = self._is_of(self.places[each.stage])
+                value = build.select(is_here, each.op.operands[0], value)
             lists = zip(*(each.receivers for each in sent), strict=True)
             attributes = dict(first.attributes.items())
             attributes["permutation"] = i64_array(list(map(max, lists)))

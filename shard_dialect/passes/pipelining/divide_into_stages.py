@@ -240,7 +240,7 @@ def _joined(whole: ir.Value, first: list[_Part], second: list[_Part]) -> ir.Valu
         element = reductions.identity("sum", whole.type.element_type)
         whole = hlo.splat(element, whole.type)
         second = [*first, *second]
-    index = hlo.tensor([], hlo.integer(32))
+    index = hlo.tensor([], build.integer(32))
     for update, at in second:
         whole = hlo.dynamic_update(whole, update, [hlo.number(begin, index) for begin in at])
     return whole

@@ -98,7 +98,7 @@ def integer_constant(type_: ir.Type, value: int) -> ir.Value:
     """A constant scalar, or tensor of one integer, of `type_`."""
     if isinstance(type_, ir.RankedTensorType):
         return hlo.number(value, type_)
-    return build.scalar(ir.IntegerAttr.get(type_, value)).results[0]
+    return build.number(value, type_)
 
 
 def _number(op: ir.Operation) -> int | None:

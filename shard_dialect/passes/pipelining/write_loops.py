@@ -261,7 +261,7 @@ class LoopWriter:
             "cluster": ir.FlatSymbolRefAttr.get(self.annotations.name_of(stage)),
             "offsets": i64_array([rows.begin, *(0,) * (type_.rank - 1)]),
         }
-        return build.create(TRANSFER, [type_], values, attributes).results[0]
+        return build.create_value(TRANSFER, type_, values, attributes)
 
     def _shared(self, value: int, stage: int) -> ir.Value:
         """A value that all microbatches have in common, on a stage."""
@@ -286,7 +286,7 @@ class LoopWriter:
         if not isinstance(value.type, ir.RankedTensorType):
             return _unboxed(self._transfer(_boxed(value), stage), value.type)
         target = {"cluster": ir.FlatSymbolRefAttr.get(self.annotations.name_of(stage))}
-        return build.create("mesh.collective_permute", [value.type], [value], target).results[0]
+        return build.create_value("mesh.collective_permute", value.type, [value], target)
 
     def _whole(self, value: int) -> ir.Value:
         """A result that no microbatch makes."""
@@ -583,11 +583,11 @@ def _boxed(value: ir.Value) -> ir.Value:
     if isinstance(value.type, ir.RankedTensorType):
         return value
     type_ = ir.RankedTensorType.get([], value.type)
-    return build.create("tensor.from_elements", [type_], [value]).results[0]
+    return build.create_value("tensor.from_elements", type_, [value])
 
 
 def _unboxed(tensor: ir.Value, type_: ir.Type) -> ir.Value:
     """A tensor as a value of this type, which may be that of its one element."""
     if tensor.type == type_ or isinstance(type_, ir.RankedTensorType):
         return tensor
-    return build.create("tensor.extract", [type_], [tensor]).results[0]
+    return build.create_value("tensor.extract", type_, [tensor])

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from math import prod
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import create, create_value
 from shard_dialect.ir.mesh.annotation_ops import has_loops
 from shard_dialect.model import ShardingRule
 from shard_dialect.model.sharding import Shape
@@ -143,7 +143,7 @@ def compute_before_merge(op: ir.Operation, apart: Apart) -> list[ir.Value]:
             if new.type == old.type:
                 old.replace_all_uses_with(new)
                 continue
-            back = create(RESHAPE, [old.type], [new]).results[0]
+            back = create_value(RESHAPE, old.type, [new])
             old.replace_all_uses_with(back)
             merged.append(back)
     op.erase()

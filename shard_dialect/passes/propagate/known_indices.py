@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import create, create_value
 from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.mesh.annotation_ops import has_loops
 from shard_dialect.ir.mesh.attributes import RULE
@@ -434,7 +434,7 @@ def _as_update(op: ir.Operation, plan: _Plan) -> ir.Value | None:
         for dim, (begin, size) in enumerate(zip(begins, box, strict=True)):
             old = old if size == shape[dim] else hlo.slice_along(old, dim, begin, size)
         values = {first: old, second: value}
-        value = create(inner[0].name, [value.type], [values[each] for each in reads]).results[0]
+        value = create_value(inner[0].name, value.type, [values[each] for each in reads])
     if box == shape:
         return value
     return hlo.dynamic_update(operand, value, [hlo.index(begin) for begin in begins])
@@ -454,12 +454,12 @@ def _gather(op: ir.Operation, plan: _Plan) -> list[ir.Value]:
     operand, indices = _sliced_operand(op, plan), op.operands[1]
     result, dims = op.results[0], plan.numbers
     shape = plan.without_removed(result.type.shape)
-    made = create(
+    made = create_value(
         _GATHER,
-        [ir.RankedTensorType.get(shape, result.type.element_type)],
+        ir.RankedTensorType.get(shape, result.type.element_type),
         [operand, _kept(indices, dims.index_vector, plan.kept)],
         _attributes(op) | {_NUMBERS[_GATHER]: dims.attribute("Gather")},
-    ).results[0]
+    )
     return [hlo.reshape(made, result.type.shape)]
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import create, create_value
 from shard_dialect.ir.function import functions_of, name_of
 from shard_dialect.ir.grids import erase_cluster
 from shard_dialect.ir.mesh.attributes import RULE
@@ -96,7 +96,7 @@ class _Sum:
         with ir.InsertionPoint(self.update), self.update.location:
             zeros = hlo.number(0, total.type)
             put = create(_UPDATE, [total.type], [zeros, self.part, *starts], attributes)
-            result = create(_ADD, [total.type], [total, put.results[0]], attributes).results[0]
+            result = create_value(_ADD, total.type, [total, put.results[0]], attributes)
         self.update.results[0].replace_all_uses_with(result)
         for op in (self.update, self.add, self.before):
             op.erase()

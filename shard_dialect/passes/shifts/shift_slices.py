@@ -31,7 +31,7 @@ from math import prod
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import create_value
 from shard_dialect.ir.function import form_of, functions_of, is_private
 from shard_dialect.ir.grids import erase_cluster
 from shard_dialect.ir.mesh.annotation_ops import has_loops
@@ -580,7 +580,7 @@ class _Function:
         with ir.InsertionPoint(op), op.location:
             zero = hlo.number(0, ir.RankedTensorType.get([], result.type.element_type))
             attributes = {name: op.attributes[name] for name in op.attributes}
-            padded = create(op.name, [result.type], [value, zero], attributes).results[0]
+            padded = create_value(op.name, result.type, [value, zero], attributes)
             for dim in dims:
                 builder = self._builder(dim, annotation, fill)
                 padded = builder.filled_outside(padded, lows[dim], lows[dim] + before[dim])

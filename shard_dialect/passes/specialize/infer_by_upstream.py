@@ -254,4 +254,4 @@ def _as(type_: ir.Type, value: ir.Value, point: ir.InsertionPoint) -> ir.Value:
         if each.type == type_:
             return each
     with point, value.location:
-        return build.create("tensor.cast", [type_], [value]).results[0]
+        return build.create_value("tensor.cast", type_, [value])

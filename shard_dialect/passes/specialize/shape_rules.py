@@ -162,7 +162,7 @@ class Known:
         source = behind(value)
         if source.type != type_:
             with ir.InsertionPoint(op), op.location:
-                source = build.create(_CAST, [type_], [value]).results[0]
+                source = build.create_value(_CAST, type_, [value])
         op.operands[number] = source
         self.changed = True
 
@@ -404,7 +404,7 @@ def _promise(end: ir.Operation, number: int, type_: ir.Type) -> None:
     if not isinstance(owner, ir.Block) and owner.name == PROMISE:
         value = owner.operands[0]
     with ir.InsertionPoint(end), end.location:
-        end.operands[number] = build.create(PROMISE, [type_], [value]).results[0]
+        end.operands[number] = build.create_value(PROMISE, type_, [value])
 
 
 def _keep(op: ir.Operation, known: Known) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import create, create_value
 from shard_dialect.ir.diagnostics import located, warn
 from shard_dialect.ir.function import BOUNDARY, boundary, form_of, functions_of, set_boundary
 from shard_dialect.ir.grids import part_attributes, read_grid, sub_clusters_of
@@ -235,12 +235,12 @@ class _Exporter:
         attributes = {"sharding": self._sharding(annotated.annotation)}
         if sdy.SHARDING in op.attributes:
             attributes[sdy.SHARDING] = op.attributes[sdy.SHARDING]
-        new = create(name, [value.type], [value], attributes).results[0]
+        new = create_value(name, value.type, [value], attributes)
         op.results[0].replace_all_uses_with(new if annotated.for_users else value)
         op.erase()
 
     def group(self, op: ir.Operation) -> None:
-        i64 = ir.IntegerType.get_signless(64)
+        i64 = build.integer(64)
         number = ir.IntegerAttr.get(i64, op.attributes["group_id"].value)
         create("sdy.sharding_group", [], [op.operands[0]], {"group_id": number})
         op.erase()
@@ -248,7 +248,7 @@ class _Exporter:
     def barrier(self, op: ir.Operation) -> None:
         value = op.operands[0]
         number = DIRECTIONS.index(op.attributes["allowed_direction"].value)
-        i32 = ir.IntegerType.get_signless(32)
+        i32 = build.integer(32)
         direction = {"allowed_direction": ir.IntegerAttr.get(i32, number)}
         if sdy.SHARDING in op.attributes:
             direction[sdy.SHARDING] = op.attributes[sdy.SHARDING]

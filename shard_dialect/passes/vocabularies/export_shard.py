@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import create_value
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import (
     BOUNDARY,
@@ -303,7 +303,7 @@ class _Exporter:
             grid = self.shardings.grid(sharding.grid)
             sharding = sharding.with_offsets_everywhere(tuple(value.type.shape), grid)
         written = self._sharding(sharding, sizes or [])
-        return create("shard.shard", [value.type], [value, written], attributes).results[0]
+        return create_value("shard.shard", value.type, [value, written], attributes)
 
     def _sharding(self, sharding: Sharding, sizes: list[ir.Value]) -> ir.Value:
         """`shard.sharding`; one with `sizes` that the program computes stands behind these."""

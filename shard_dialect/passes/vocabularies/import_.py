@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes
-from shard_dialect.ir.building.build import annotate, create
+from shard_dialect.ir.building.build import annotate, create, create_value
 from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.function import boundary, name_of, recorded_form, set_boundary
 from shard_dialect.ir.grids import read_grid, write_cluster
@@ -112,7 +112,7 @@ class _Importer:
                     new.owner.attributes[SHARDINGS] = ir.ArrayAttr.get([attribute])
             elif stands_for == "reshard":
                 attributes = {"sharding": attribute}
-                new = create("mesh.reshard", [source.type], [source], attributes).results[0]
+                new = create_value("mesh.reshard", source.type, [source], attributes)
             elif restore and restore(self, op, attribute):
                 new = source
             else:

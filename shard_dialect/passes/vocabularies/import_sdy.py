@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import annotate, create
+from shard_dialect.ir.building.build import annotate, create, create_value
 from shard_dialect.ir.context import load_stablehlo
 from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.function import BOUNDARY, boundary, set_boundary
@@ -312,7 +312,7 @@ class _Importer:
 
         def cross(name: str, value: ir.Value, annotation: Annotation, type_: ir.Type) -> ir.Value:
             attributes = {"sharding": self.shardings.write(annotation), "manual_axes": axes}
-            return create(name, [type_], [value], attributes).results[0]
+            return create_value(name, type_, [value], attributes)
 
         arguments = list(body(op).arguments)
         with ir.InsertionPoint.at_block_begin(body(region)):

@@ -91,7 +91,7 @@ def _settled(value: ir.Value, shardings: Shardings) -> ir.Value:
     now = shardings.of_type(value.type)
     if now is not None and now.halos:
         now = replace(now, halos=(), fill="sum")
-        value = build.create(UPDATE_HALO, [shardings.typed(value.type, now)], [value]).results[0]
+        value = build.create_value(UPDATE_HALO, shardings.typed(value.type, now), [value])
     if now is not None and now.partial:
         value = write_steps([AllReduce(now.partial, now.reduction)], value, now, shardings)
     return value

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import prod
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import create, create_value
 from shard_dialect.ir.walk import walk
 from shard_dialect.ops.stablehlo.attribute_reading import numbers
 
@@ -156,9 +156,9 @@ def _split(value: ir.Value, sizes: Sequence[Sizes]) -> ir.Value:
         new_order = [starts[dim] + each for dim in order for each in range(len(before[dim]))]
         shape = [inside.type.shape[dim] for dim in new_order]
         permutation = {"permutation": ir.DenseI64ArrayAttr.get(new_order)}
-        return create(_TRANSPOSE, [_tensor(shape, value.type)], [inside], permutation).results[0]
+        return create_value(_TRANSPOSE, _tensor(shape, value.type), [inside], permutation)
     shape = [size for each in sizes for size in each]
-    return create(_RESHAPE, [_tensor(shape, value.type)], [value]).results[0]
+    return create_value(_RESHAPE, _tensor(shape, value.type), [value])
 
 
 def _join_reshapes(op: ir.Operation) -> None:

@@ -69,14 +69,14 @@ def iota(op: ir.Operation) -> Sequence[ir.Value]:
     element, dim = type_.element_type, integer(op, "iota_dimension")
     if not isinstance(element, ir.FloatType) or element.width >= 32 or type_.shape[dim] < 128:
         return list(op.results)
-    counted, along = hlo.tensor(type_.shape, hlo.integer(32)), {"iota_dimension": hlo.i64(dim)}
+    counted, along = hlo.tensor(type_.shape, build.integer(32)), {"iota_dimension": build.i64(dim)}
     return [hlo.convert(hlo.stablehlo_op("iota", counted, [], along), element)]
 
 
 def without_elements(op: ir.Operation) -> Sequence[ir.Value]:
     """Replace an op without elements by an empty tensor; upstream gives it invalid bounds."""
     is_empty = 0 in op.results[0].type.shape
-    return build.empty(op.results[0].type).results if is_empty else list(op.results)
+    return [build.empty(op.results[0].type)] if is_empty else list(op.results)
 
 
 def pad(op: ir.Operation) -> Sequence[ir.Value]:
@@ -94,12 +94,12 @@ def pad(op: ir.Operation) -> Sequence[ir.Value]:
     if not any(between) or 0 in shape:
         return list(op.results)
     grown = [size + each * (size - 1) for size, each in zip(shape, between, strict=True)]
-    element = build.create("tensor.extract", [value.type.element_type], [fill]).results[0]
+    element = build.create_value("tensor.extract", value.type.element_type, [fill])
     type_ = build.resized(value.type, grown)
     around = elementwise([], lambda: element, type_)
     attributes = build.slice_attributes(shape, [0] * len(shape), [1, 1, 0, 0, 0])
     attributes["static_strides"] = ir.DenseI64ArrayAttr.get([each + 1 for each in between])
-    result = build.create("tensor.insert_slice", [type_], [value, around], attributes).results[0]
+    result = build.create_value("tensor.insert_slice", type_, [value, around], attributes)
     if not any((*integers(op, "edge_padding_low"), *integers(op, "edge_padding_high"))):
         return [result]
     named = {name: op.attributes[name] for name in op.attributes}
@@ -132,7 +132,7 @@ def concat(op: ir.Operation) -> Sequence[ir.Value]:
     if not all(each.has_static_shape for each in types):
         return [result]
     dim = integer(op, "dim" if op.name == "tensor.concat" else "dimension")
-    joined, start = build.empty(result.type).results[0], 0
+    joined, start = build.empty(result.type), 0
     for each in op.operands:
         joined = build.insert_slice_at(joined, each, dim, start)
         start += each.type.shape[dim]
@@ -224,7 +224,7 @@ def _read_directly(op: ir.Operation) -> None:
         value = producer.operands[0]
     elif constant is not None:
         with ir.InsertionPoint(op), op.location:
-            value = build.scalar(constant).results[0]
+            value = build.scalar(constant)
     else:
         return
     op.results[0].replace_all_uses_with(value)

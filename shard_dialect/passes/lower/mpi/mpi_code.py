@@ -68,7 +68,7 @@ class Mpi:
             nothing = {"initial_value": ir.UnitAttr.get()}
             self._global(_slot(len(self._handles) - 1), type_, nothing)
         slot = _get(_slot(self._handles.index(described)), type_)
-        return build.create("memref.load", [bits(64)], [slot]).results[0]
+        return build.create_value("memref.load", bits(64), [slot])
 
     def named(self, kind: str, name: str) -> ir.Value:
         """The handle of one of MPI's types (`i32`, `f64`) or operations (`sum`)."""
@@ -86,17 +86,17 @@ class Mpi:
         listed = ir.DenseElementsAttr.get(attributes, content)
         self._global(name, type_, {"initial_value": listed, "constant": ir.UnitAttr.get()})
         rank = self.handle("rank")
-        index = build.create("arith.index_cast", [ir.IndexType.get()], [rank]).results[0]
-        return build.create("memref.load", [bits(32)], [_get(name, type_), index]).results[0]
+        index = build.to_index(rank)
+        return build.create_value("memref.load", bits(32), [_get(name, type_), index])
 
     def member(self, peers: Sequence[int]) -> ir.Value:
         """Of `peers`, one per rank, this device's peer in the group; none where that is -1."""
         peer = self.of_rank(peers)
         if min(peers) >= 0:
             return peer
-        no_one = build.create("arith.trunci", [bits(32)], [self.handle("no_one")]).results[0]
+        no_one = build.cast("arith.trunci", self.handle("no_one"), bits(32))
         is_there = build.compare("sge", peer, number(0))
-        return build.create("arith.select", [bits(32)], [is_there, peer, no_one]).results[0]
+        return build.select(is_there, peer, no_one)
 
     def kept(self, type_: ir.MemRefType, initial: ir.Attribute | None = None) -> ir.Value:
         """A global buffer of the module, which keeps its contents from run to run."""
@@ -117,7 +117,7 @@ class Mpi:
     def status(self) -> ir.Value:
         """The address of memory for an `MPI_Status`, which nothing reads."""
         type_ = ir.MemRefType.get([_STATUS], bits(64))
-        return address(build.allocate(type_, on_stack=True).results[0])
+        return address(build.allocate(type_, on_stack=True))
 
     def write_bind(self) -> None:
         """Define the function that receives the requested handles."""
@@ -163,12 +163,12 @@ class Mpi:
 
 def bits(width: int) -> ir.Type:
     """The integer type of this width."""
-    return ir.IntegerType.get_signless(width)
+    return build.integer(width)
 
 
 def number(value: int, width: int = 32) -> ir.Value:
     """An integer constant."""
-    return build.scalar(ir.IntegerAttr.get(bits(width), value)).results[0]
+    return build.number(value, bits(width))
 
 
 def as_value(argument: ir.Value | int) -> ir.Value:
@@ -181,7 +181,7 @@ def address(buffer: ir.Value, offset: int = 0) -> ir.Value:
     begin = build.address(buffer)
     if not offset:
         return begin
-    return build.create("arith.addi", [bits(64)], [begin, number(offset, 64)]).results[0]
+    return build.arith("addi", begin, number(offset, 64))
 
 
 @contextmanager
@@ -199,7 +199,7 @@ def _slot(number: int) -> str:
 
 def _get(name: str, type_: ir.MemRefType) -> ir.Value:
     symbol = {"name": ir.FlatSymbolRefAttr.get(name)}
-    return build.create("memref.get_global", [type_], [], symbol).results[0]
+    return build.create_value("memref.get_global", type_, [], symbol)
 
 
 def flat(buffer: ir.Value, slices: int | None = None) -> ir.Value:
@@ -214,12 +214,12 @@ def flat(buffer: ir.Value, slices: int | None = None) -> ir.Value:
         "static_strides": ir.DenseI64ArrayAttr.get(strides),
     }
     type_ = ir.MemRefType.get(sizes, buffer.type.element_type)
-    return build.create("memref.reinterpret_cast", [type_], [buffer], attributes).results[0]
+    return build.create_value("memref.reinterpret_cast", type_, [buffer], attributes)
 
 
 def new_buffer(count: int, like: ir.Value) -> ir.Value:
     """Allocate `count` elements of the element type of `like`."""
-    return build.allocate(ir.MemRefType.get([count], like.type.element_type)).results[0]
+    return build.allocate(ir.MemRefType.get([count], like.type.element_type))
 
 
 def free(buffer: ir.Value) -> None:
@@ -254,11 +254,11 @@ def divide(buffer: ir.Value, by: int) -> None:
     """Divide all elements, of a float type, by a number."""
     elements = flat(buffer)
     element = elements.type.element_type
-    number = build.scalar(ir.FloatAttr.get(element, float(by))).results[0]
+    number = build.number(float(by), element)
     maps = ["affine_map<(d0) -> (d0)>"] * 2
 
     def quotient(a: ir.Value, _: ir.Value) -> ir.Value:
-        return build.create("arith.divf", [element], [a, number]).results[0]
+        return build.arith("divf", a, number)
 
     _loops(elements, elements, maps, ["parallel"], quotient)
 

@@ -65,9 +65,7 @@ def call_mpi(module: ir.Operation) -> None:
         block = op.regions[0].blocks.append(*types, arg_locs=[op.location] * len(types))
         with located(op), ir.InsertionPoint(block), op.location:
             if RANK in op.attributes:
-                rank = mpi.handle("rank")
-                index = build.create("arith.index_cast", [ir.IndexType.get()], [rank])
-                build.create("func.return", [], [index.results[0]])
+                build.create("func.return", [], [build.to_index(mpi.handle("rank"))])
             else:
                 _write(mpi, op.attributes[COLLECTIVE], grids, list(block.arguments))
                 build.create("func.return", [], [])
@@ -152,7 +150,7 @@ class Site:
         """The number in the group of the member that the step names; `None` for any."""
         if self.computed is None:
             return self.step.member(self.sizes)
-        return build.create("arith.index_cast", [bits(32)], [self.computed]).results[0]
+        return build.cast("arith.index_cast", self.computed, bits(32))
 
     @property
     def _positions(self) -> list[int]:
@@ -264,8 +262,8 @@ class Site:
             ir.RankedTensorType.get([1], bits(32)), ir.IntegerAttr.get(bits(32), 0)
         )
         was_sent = mpi.kept(ir.MemRefType.get([1], bits(32)), none)
-        first = build.scalar(ir.IntegerAttr.get(ir.IndexType.get(), 0)).results[0]
-        sent = build.create("memref.load", [bits(32)], [was_sent, first]).results[0]
+        first = build.index(0)
+        sent = build.create_value("memref.load", bits(32), [was_sent, first])
         with when(build.compare("ne", sent, number(0))):
             mpi.call("MPI_Wait", request, mpi.status())
         build.create("memref.store", [], [number(1), was_sent, first])
@@ -277,8 +275,7 @@ class Site:
     def receive(self, origin: ir.Value | int | None) -> None:
         """Receive the target from a member, or from any."""
         if origin is None:
-            source = build.create("arith.trunci", [bits(32)], [self.mpi.handle("anyone")])
-            origin = source.results[0]
+            origin = build.cast("arith.trunci", self.mpi.handle("anyone"), bits(32))
         what = (address(self.target), self.count, self._type())
         self.mpi.call("MPI_Recv", *what, origin, TAG, self._group(), self.mpi.status())
 

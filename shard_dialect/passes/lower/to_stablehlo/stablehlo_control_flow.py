@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import create, integer
 from shard_dialect.ir.building.stablehlo import (
     as_type,
     compare,
     ends,
     index,
-    integer,
     number,
     select,
     stablehlo_op,

@@ -440,7 +440,7 @@ def _keep_inputs(function: ir.Operation) -> None:
     for end in returns_of(function):
         with ir.InsertionPoint(end):
             for number, value in enumerate(end.operands):
-                end.operands[number] = build.allocate_copy(value).results[0]
+                end.operands[number] = build.allocate_copy(value)
 
 
 def _as_bits(array: Array) -> Array:

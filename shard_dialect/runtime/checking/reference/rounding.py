@@ -238,5 +238,5 @@ def _product(op: ir.Operation, value: ir.Value, factors: _Factors) -> ir.Value:
             name = "stablehlo.multiply" if is_stablehlo else "arith.mulf"
         else:
             name = "stablehlo.divide" if is_stablehlo else "arith.divf"
-        value = build.create(name, [value.type], [value, factor]).results[0]
+        value = build.create_value(name, value.type, [value, factor])
     return value
