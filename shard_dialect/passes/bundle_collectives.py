@@ -43,6 +43,7 @@ from shard_dialect.ir.building import build
 from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import itemsize
+from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.shard.local_collectives import is_local, read_local, write_local
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.model import Axes
@@ -470,8 +471,7 @@ def _join_permutations(second: ir.Operation, shardings: Shardings) -> None:
     with ir.InsertionPoint(second), ir.Location.fused([first.location, second.location]):
         step = Permute(axes, tuple(sent))
         joined = write_local(step, grid, first.operands[0], second.results[0].type)
-    second.results[0].replace_all_uses_with(joined)
-    second.erase()
+    replace_op(second, joined)
     first.erase()
 
 
@@ -521,8 +521,7 @@ def _join_exchanges(second: ir.Operation, shardings: Shardings) -> None:
             dims.insert(dims.index(dim + 2) if number == 0 else _first_of(dims, dim, joins), number)
         joined = _transposed(placed, dims)
         made = build.unflatten(build.flat(joined), list(result.type.shape))
-    result.replace_all_uses_with(made)
-    second.erase()
+    replace_op(second, made)
     first.erase()
 
 

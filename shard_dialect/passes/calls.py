@@ -42,6 +42,7 @@ from shard_dialect.ir.building.build import annotate
 from shard_dialect.ir.diagnostics import error_at, names_in
 from shard_dialect.ir.function import BOUNDARY, boundary, form_of, functions_of, is_private, name_of
 from shard_dialect.ir.mesh.attributes import BLOCKS, NAMED, SHARDING, SHARDINGS, symbol
+from shard_dialect.ir.replacing import replace_op, replace_values
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.framework.base import UNCHANGED, Outcome, needs
 
@@ -366,8 +367,7 @@ def inline_call(call: ir.Operation, callee: ir.Operation | None) -> None:
     arguments, results = (list(_annotations(callee, key)) for key in BOUNDARY)
     with ir.InsertionPoint(call), call.location:
         given = _annotated(list(call.operands), arguments)
-    for argument, value in zip(body(copy).arguments, given, strict=True):
-        argument.replace_all_uses_with(value)
+    replace_values(body(copy).arguments, given)
     place = call.location
     if not any("/" in name for name in names_in(place)):  # in a scope of its own, as JAX writes one
         place = ir.Location.name(f"{as_symbol(callee_of(call))}/call", place)
@@ -378,9 +378,7 @@ def inline_call(call: ir.Operation, callee: ir.Operation | None) -> None:
         op.move_before(call)
     with ir.InsertionPoint(call), call.location:
         returned = _annotated(list(end.operands), results)
-    for result, value in zip(call.results, returned, strict=True):
-        result.replace_all_uses_with(value)
-    call.erase()
+    replace_op(call, *returned)
     copy.erase()
 
 
@@ -424,6 +422,4 @@ def _inline_composite(op: ir.Operation) -> None:
             is_tensor = isinstance(yielded[number].type, ir.RankedTensorType)
             if is_tensor and not isinstance(sharding, ir.UnitAttr):
                 yielded[number] = annotate(yielded[number], sharding, as_result=False)
-    for result, value in zip(op.results, yielded, strict=True):
-        result.replace_all_uses_with(value)
-    op.erase()
+    replace_op(op, *yielded)

@@ -44,6 +44,7 @@ from shard_dialect.ir.mesh.attributes import (
 from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, TRANSFER, is_reshard, permutes_shards
 from shard_dialect.ir.mesh.notation import read_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.ops.dialects.mesh_rules import erase_roll
 from shard_dialect.passes.framework.base import Pass
@@ -67,8 +68,7 @@ def erase_permutation(op: ir.Operation, shardings: Shardings) -> None:
                     shard = build.extract_slice(shard, held[dim] * size, size, dim)
             begins = [index * size for index, size in zip(target, shape, strict=True)]
             result = _inserted(shard, result, begins)
-    op.results[0].replace_all_uses_with(result)
-    op.erase()
+    replace_op(op, result)
 
 
 def _inserted(shard: ir.Value, into: ir.Value, begins: Sequence[int]) -> ir.Value:
@@ -85,8 +85,7 @@ def erase_transfer(op: ir.Operation) -> None:
             result = insert_box(into[0], source, offsets)
         else:
             result = extract_box(source, offsets, tuple(op.results[0].type.shape))
-    op.results[0].replace_all_uses_with(result)
-    op.erase()
+    replace_op(op, result)
 
 
 _ALIASES = (
@@ -193,8 +192,7 @@ def _refuse_local(handle: ir.Operation) -> None:
 
 def _erase_from(op: ir.Operation, shardings: Shardings) -> None:
     if op.name in _ALIASES:
-        op.results[0].replace_all_uses_with(op.operands[0])
-        op.erase()
+        replace_op(op, op.operands[0])
         return
     if op.name.startswith("sdy.") and op.name not in _SILENT:
         raise error_at(op.location, f"'{op.name}' op is Shardy's: run --import first")

@@ -39,6 +39,7 @@ from shard_dialect.ir.building import build
 from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.shard.local_collectives import described, read_local, write_local
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.model import Axes, Grid
@@ -96,8 +97,7 @@ def _gather_by_chunks(op: ir.Operation, step: AllGather, grid: Grid) -> None:
             result = hlo.update_at(result, chunk, dim, start)
             if turn < ring.count - 1:
                 shard = ring.sent_to_next(shard)
-    product.results[0].replace_all_uses_with(result)
-    product.erase()
+    replace_op(product, result)
     op.erase()
 
 
@@ -128,8 +128,7 @@ def _scatter_by_chunks(op: ir.Operation, step: ReduceScatter, grid: Grid) -> Non
             if received is not None:
                 total = hlo.elementwise("add", received, chunk)
     assert total is not None, "a group has devices"
-    op.results[0].replace_all_uses_with(total)
-    op.erase()
+    replace_op(op, total)
     product.erase()
 
 
@@ -261,6 +260,5 @@ def _split(op: ir.Operation, first: ir.Operation, user: ir.Operation) -> ir.Valu
             started = build.create_value("mesh.start", type_, [op.operands[0]], what)
         with ir.InsertionPoint(user):
             done = build.create_value("mesh.done", type_, [started])
-    op.results[0].replace_all_uses_with(done)
-    op.erase()
+    replace_op(op, done)
     return done

@@ -16,6 +16,7 @@ from shard_dialect.ir.grids import write_grid
 from shard_dialect.ir.mesh.attributes import DONATED, SHARDING
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.reading.source import Source
+from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.walk import body
 from shard_dialect.model import Grid, Sharding
 from shard_dialect.search.auto import AutoOptions, auto
@@ -231,8 +232,7 @@ def _annotate(
             given.setdefault(ir.BlockArgument(value).arg_number, {}).update(mark.given)
         with ir.InsertionPoint(op), op.location:
             new = annotate(value, shardings.write(mark.annotation), as_result=not mark.is_input)
-        op.results[0].replace_all_uses_with(new)
-        op.erase()
+        replace_op(op, new)
 
     def attributes(key: str, values: Sequence[ir.Value], annotation_of: Any) -> None:
         entries = boundary(function, key)

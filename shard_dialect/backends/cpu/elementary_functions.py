@@ -24,6 +24,7 @@ import numpy as np
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.walk import walk
 
 
@@ -36,8 +37,7 @@ def expand(module: ir.Operation) -> None:
             continue
         with ir.InsertionPoint(op), op.location:
             result = known[str(type_)](_Writer(type_), op.operands[0])
-        op.results[0].replace_all_uses_with(result)
-        op.erase()
+        replace_op(op, result)
 
 
 class _Writer:
@@ -290,8 +290,7 @@ def add_products_in_f32(module: ir.Operation) -> None:
             wide = [build.cast("arith.extf", each, f32) for each in op.operands]
             (total,) = build.create("math.fma", [f32], wide).results
             narrow = build.cast("arith.truncf", total, op.results[0].type)
-        op.results[0].replace_all_uses_with(narrow)
-        op.erase()
+        replace_op(op, narrow)
 
 
 def to_odd(value: ir.Value) -> ir.Value:
@@ -330,8 +329,7 @@ def move_as_bits(module: ir.Operation) -> None:
             _constant_as_bits(op, bits)
     for op in walk(module):
         if op.name == "llvm.bitcast" and op.operands[0].type == op.results[0].type:
-            op.results[0].replace_all_uses_with(op.operands[0])
-            op.erase()
+            replace_op(op, op.operands[0])
 
 
 def _constant_as_bits(op: ir.Operation, bits: ir.Type) -> None:

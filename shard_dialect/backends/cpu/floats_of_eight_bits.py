@@ -27,6 +27,7 @@ from shard_dialect.abi.tensor_types import dtype_of
 from shard_dialect.backends.cpu.elementary_functions import to_odd
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.walk import walk
 
 _SCALE = "f8E8M0FNU"
@@ -94,8 +95,7 @@ def _rewrite(op: ir.Operation) -> None:
         made = build.create_value(op.name, type_, operands, attributes)
     if _is_narrow(result.type):
         made = _encoded(made, result.type)
-    result.replace_all_uses_with(made)
-    op.erase()
+    replace_op(op, made)
 
 
 def _between_floats(value: ir.Value, type_: ir.FloatType) -> ir.Value:

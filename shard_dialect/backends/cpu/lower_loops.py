@@ -44,6 +44,7 @@ from shard_dialect.ir.bindings import PassManager, ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.numbered_function import VIEWS, is_buffer
+from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.walk import blocks, body, operations, walk
 
 
@@ -309,8 +310,7 @@ def store_padded(module: ir.Operation) -> None:
             with ir.InsertionPoint(op), op.location:
                 loaded = build.create_value("llvm.load", wide, op.operands)
                 value = build.create_value("llvm.trunc", op.results[0].type, [loaded])
-            op.results[0].replace_all_uses_with(value)
-            op.erase()
+            replace_op(op, value)
         elif op.name == "llvm.store" and (wide := _padded(op.operands[0].type)):
             with ir.InsertionPoint(op), op.location:
                 op.operands[0] = build.create_value("llvm.zext", wide, [op.operands[0]])

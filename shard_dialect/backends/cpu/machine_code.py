@@ -49,6 +49,7 @@ from shard_dialect.ir.diagnostics import error_at, from_mlir, reporting
 from shard_dialect.ir.function import drop_from_boundary, functions_of, name_of
 from shard_dialect.ir.grids import OPS as GRIDS
 from shard_dialect.ir.mesh.attributes import COLLECTIVE, DEVICE, FORM, LIBRARY_CALL, RANK
+from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.lower.control_flow import for_llvm
 from shard_dialect.passes.lower.mpi.mpi_code import BIND as MPI_BIND
@@ -106,9 +107,7 @@ def _call_by_address(op: ir.Operation, number: int) -> None:
         }
         types = [result.type for result in op.results]
         new_call = build.create("llvm.call", types, [address, *op.operands], attributes)
-    for old, new in zip(op.results, new_call.results, strict=True):
-        old.replace_all_uses_with(new)
-    op.erase()
+    replace_op(op, *new_call.results)
 
 
 class Table:

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.replacing import drop_unused
 from shard_dialect.ir.walk import blocks, body, operations
 
 _MOST = 200
@@ -134,6 +135,5 @@ def _call(name: str, values: Sequence[ir.Value]) -> None:
 
 
 def _drop_unused(block: ir.Block) -> None:
-    for op in reversed(operations(block)):
-        if (op.name in _COPIED or _is_of_frame(op)) and not list(op.results[0].uses):
-            op.erase()
+    ops = reversed(operations(block))
+    drop_unused(op for op in ops if op.name in _COPIED or _is_of_frame(op))

@@ -17,6 +17,7 @@ from shard_dialect.ir.building import build
 from shard_dialect.ir.function import boundary, functions_of, name_of, set_boundary
 from shard_dialect.ir.mesh.attributes import DYNAMIC
 from shard_dialect.ir.numbered_function import VIEWS
+from shard_dialect.ir.replacing import drop_unused, is_used, replace_op
 from shard_dialect.ir.walk import body, operations, walk
 
 
@@ -73,7 +74,7 @@ class _Frame:
         block = body(self._function)
         first = operations(block)[0]
         for argument in self._arguments:
-            if list(argument.uses):
+            if is_used(argument):
                 with ir.InsertionPoint(first), ir.Location.unknown():
                     buffer = _buffer(argument.type, self.load(argument), ())
                 argument.replace_all_uses_with(buffer)
@@ -94,9 +95,7 @@ def _call(op: ir.Operation, pointers: _Pointers) -> None:
                 values.append(operand)
         types = [result.type for result in op.results]
         call = build.call(op.attributes["callee"].value, values, types)
-    for old, new in zip(op.results, call.results, strict=True):
-        old.replace_all_uses_with(new)
-    op.erase()
+    replace_op(op, *call.results)
 
 
 def _open_numbers(value: ir.Value) -> list[ir.Value]:
@@ -210,9 +209,8 @@ def _behind(value: ir.Value) -> ir.InsertionPoint:
 
 def _drop_unread(function: ir.Operation) -> None:
     """Erase the ops whose buffers nothing uses any more."""
-    for op in reversed(walk(function)):
-        if op.name in (CAST, "memref.view", *VIEWS) and not list(op.results[0].uses):
-            op.erase()
+    names = (CAST, "memref.view", *VIEWS)
+    drop_unused(op for op in reversed(walk(function)) if op.name in names)
 
 
 def _take_pointers(kernel: ir.Operation) -> None:

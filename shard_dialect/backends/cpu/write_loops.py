@@ -14,6 +14,7 @@ from shard_dialect.backends.cpu.nest import ONLY, Access, Nest, walk_body
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.building.loops_and_masks import counted
+from shard_dialect.ir.replacing import is_used
 from shard_dialect.ir.walk import body, walk
 
 INNERMOST = "llvm.loop_annotation"
@@ -169,7 +170,7 @@ class Writer:
         for each in bound:
             arguments = body(each.nest.op).arguments
             for access, argument in zip(each.nest.inputs, arguments, strict=False):
-                used = next(iter(argument.uses), None) is not None
+                used = is_used(argument)
                 # Its index has only loops that are open: the value is the same in all iterations.
                 if used and each.key(access) is not None and access.root not in written:
                     self._load(each, access, scope)
@@ -202,7 +203,7 @@ class Writer:
         accesses = (*bound.nest.inputs, *bound.nest.outputs)
         read_values = zip(accesses, block.arguments, strict=True)
         for access, argument in read_values:
-            if next(iter(argument.uses), None) is not None:
+            if is_used(argument):
                 argument.replace_all_uses_with(self._load(bound, access, scope))
         *ops, last = walk_body(bound.nest.op)
         carried = [

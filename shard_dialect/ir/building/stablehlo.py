@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create, create_value, i64, integer
+from shard_dialect.ir.replacing import is_used
 
 CAST = "builtin.unrealized_conversion_cast"
 """From a tensor to the scalar that stood for it before; gone when the conversion is done."""
@@ -86,7 +87,7 @@ def of_own_op(value: ir.Value) -> ir.Value:
     op has its own.
     """
     is_argument = isinstance(value.owner, ir.Block)
-    if not is_argument and len(value.owner.results) == 1 and not any(True for _ in value.uses):
+    if not is_argument and len(value.owner.results) == 1 and not is_used(value):
         return value
     return stablehlo_op("reshape", value.type, [value])
 

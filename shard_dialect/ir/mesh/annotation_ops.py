@@ -39,6 +39,7 @@ from shard_dialect.ir.mesh.notation import read_axes, read_notation
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, is_sharding, rank_of
 from shard_dialect.ir.numbered_function import Function, Op
 from shard_dialect.ir.reading.constants import constant_integer
+from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation, Axes, Grid, ManualBoundary, Sharding, ShardingError
 from shard_dialect.model.sharding import Sizes
@@ -110,8 +111,7 @@ def write_annotation(op: ir.Operation, annotation: Annotation, shardings: Shardi
     attributes = {name: op.attributes[name] for name in op.attributes} | {"sharding": attribute}
     with ir.InsertionPoint(op), op.location:
         known = create(op.name, [op.results[0].type], [op.operands[0]], attributes)
-    op.results[0].replace_all_uses_with(known.results[0])
-    op.erase()
+    replace_op(op, known.results[0])
 
 
 def annotate_results_after(op: ir.Operation, chosen: Callable[[ir.OpResult], bool]) -> None:

@@ -37,6 +37,7 @@ from shard_dialect.ir.mesh.attributes import (
     symbol,
 )
 from shard_dialect.ir.mesh.notation import read_axes, write_axes
+from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.shard.sharding_ops import axis_lists
 from shard_dialect.model import REDUCTIONS, Reduction, ShardingError
 
@@ -196,8 +197,7 @@ def one_by_one(op: ir.Operation) -> list[ir.Operation]:
             step = UpdateHalo(dim, axes, next(sizes), next(sizes))
             value = write_local(step, symbol(op.attributes["grid"]), value, value.type)
             steps.append(value.owner.operation)
-    op.results[0].replace_all_uses_with(value)
-    op.erase()
+    replace_op(op, value)
     return steps
 
 

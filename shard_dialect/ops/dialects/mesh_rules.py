@@ -17,6 +17,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import empty, extract_slice, insert_slice_at
 from shard_dialect.ir.mesh.attributes import STAGES
 from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
+from shard_dialect.ir.replacing import replace_op
 from shard_dialect.model import ShardingError, ShardingRule
 from shard_dialect.ops.factors import Factors, Query, elementwise
 from shard_dialect.ops.op_record import OpRecord
@@ -79,8 +80,7 @@ def _replace(op: ir.Operation, dim: int, last: int, ends: _Moved, begins: _Moved
             if count:
                 part = moved(extract_slice(value, source, count, dim))
                 result = insert_slice_at(result, part, dim, target)
-    op.results[0].replace_all_uses_with(result)
-    op.erase()
+    replace_op(op, result)
 
 
 def passed_on(query: Query) -> ShardingRule | None:

@@ -16,6 +16,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import constant_value, create, scalar
 from shard_dialect.ir.building.loops_and_masks import as_index
 from shard_dialect.ir.building.reductions import reduction_with_identity
+from shard_dialect.ir.replacing import is_used
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import ShardingRule, Windows
 from shard_dialect.ops.factors import Factors, Query, elementwise, no_factors, reshaped
@@ -178,7 +179,7 @@ def partition_generate(partitioned: PartitionedOp) -> None:
 def _read_indices(op: ir.Operation) -> set[int]:
     """The dimensions whose index the op's region reads."""
     indices = body(op).arguments
-    return {dim for dim, index in enumerate(indices) if any(True for _ in index.uses)}
+    return {dim for dim, index in enumerate(indices) if is_used(index)}
 
 
 def insert(query: Query) -> ShardingRule:

@@ -35,6 +35,7 @@ from shard_dialect.ir.building.loops_and_masks import counted, elementwise
 from shard_dialect.ir.building.reductions import combine, identity_tensor
 from shard_dialect.ir.function import functions_of, is_private, name_of
 from shard_dialect.ir.numbered_function import Block, read_by, read_function
+from shard_dialect.ir.replacing import replace_values
 from shard_dialect.ir.verify import declares_no_grid
 from shard_dialect.ir.walk import walk
 from shard_dialect.ops import PartitionedOp, Shard, record_of
@@ -170,8 +171,7 @@ class BlockLoop:
             rounded = [each.owner.operation for each in made if each.owner.operation != loop]
             last = rounded[-1] if rounded else loop
         self._move_readers(last, loop)
-        for handle, value in zip(handles, made, strict=True):
-            handle.replace_all_uses_with(value)
+        replace_values(handles, made)
         for op in reversed(ops):
             op.handle.erase()
 

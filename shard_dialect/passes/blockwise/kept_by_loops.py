@@ -24,6 +24,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import is_constant, splat_value, without_carried
 from shard_dialect.ir.reading.constants import counter_of
+from shard_dialect.ir.replacing import is_used, replace_op, replace_values
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.ops import rule_of
 
@@ -112,8 +113,7 @@ class _Loop:
                     for number, operand in enumerate(op.operands):
                         copy.operands[number] = values.get(operand, operand)
                     values.update(zip(op.results, copy.results, strict=True))
-            each.results[0].replace_all_uses_with(values[stack.row])
-            each.erase()
+            replace_op(each, values[stack.row])
         return True
 
     def _chain(self, row: ir.Value, kept: Sequence[_Stack]) -> _Chain | None:
@@ -194,12 +194,12 @@ def _starts(place: ir.Operation, rank: int) -> list[ir.Value]:
 def _slices_of(use: ir.OpOperand) -> list[ir.Operation] | None:
     """The ops by which a loop reads rows of a stack; `None` where something else is done to it."""
     loop, number = use.owner.operation, use.operand_number
-    if loop.name != _WHILE or any(True for _ in loop.results[number].uses):
+    if loop.name != _WHILE or is_used(loop.results[number]):
         return None
     condition, body = (region.blocks[0] for region in loop.regions)
     *_, end = operations(body)
     stack = body.arguments[number]
-    if end.operands[number] != stack or any(True for _ in condition.arguments[number].uses):
+    if end.operands[number] != stack or is_used(condition.arguments[number]):
         return None
     readers = [each.owner.operation for each in stack.uses if each.owner.operation != end]
     is_alone = len(list(stack.uses)) == len(readers) + 1
@@ -257,10 +257,9 @@ def _without(loop: ir.Operation, numbers: set[int]) -> None:
     inits = [loop.operands[number] for number in sorted(numbers)]
     new = without_carried(loop, numbers, list(loop.operands))
     kept = (result for number, result in enumerate(loop.results) if number not in numbers)
-    for old, result in zip(kept, new.results, strict=True):
-        old.replace_all_uses_with(result)
+    replace_values(kept, new.results)
     loop.erase()
     for value in inits:
         is_made = not isinstance(value.owner, ir.Block)
-        if is_made and value.owner.name != _WHILE and not any(True for _ in value.uses):
+        if is_made and value.owner.name != _WHILE and not is_used(value):
             value.owner.operation.erase()

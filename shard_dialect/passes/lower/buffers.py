@@ -37,6 +37,7 @@ from shard_dialect.ir.bindings import PassManager, ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.numbered_function import VIEWS, is_buffer
+from shard_dialect.ir.replacing import drop_unused, is_used
 from shard_dialect.ir.walk import blocks, operations, walk
 from shard_dialect.passes.framework.base import needs
 from shard_dialect.passes.lower.boundary import NOT_LOWERED
@@ -88,8 +89,7 @@ def _repeat(op: ir.Operation) -> None:
             with ir.InsertionPoint(reader):
                 copy = op.clone().operation
             reader.operands[use.operand_number] = copy.results[0]
-    if not any(True for _ in op.results[0].uses):
-        op.erase()
+    drop_unused([op])
 
 
 def _written(op: ir.Operation) -> list[tuple[int, ir.Value]]:
@@ -118,7 +118,7 @@ def _separate(op: ir.Operation, number: int) -> ir.Value:
 
 
 def _reads(op: ir.Operation, number: int) -> bool:
-    return any(True for _ in op.regions[0].blocks[0].arguments[number].uses)
+    return is_used(op.regions[0].blocks[0].arguments[number])
 
 
 _OTHERS = "builtin.module(buffer-deallocation-pipeline)"

@@ -47,6 +47,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.mesh.attributes import TRIPS
 from shard_dialect.ir.reading.constants import Counter, counter_of, trips_of
+from shard_dialect.ir.replacing import replace_op, replace_values
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.ops.op_table import traits_of
 from shard_dialect.ops.scalar_functions import Trait
@@ -116,9 +117,7 @@ def switches_to_ifs(module: ir.Operation) -> None:
             values = end.operands
             for each in moved:
                 each.move_before(op)
-        for old, new in zip(op.results, list(values), strict=True):
-            old.replace_all_uses_with(new)
-        op.erase()
+        replace_op(op, *values)
 
 
 def _ifs(op: ir.Operation, cases: Sequence[int], regions: Sequence[ir.Region]) -> ir.Operation:
@@ -228,8 +227,7 @@ def _for(op: ir.Operation, counter: Counter) -> Sequence[ir.Value]:
         counted = _as_tensor(new.arguments[0], op.results[place].type)
     arguments = [counted, *list(new.arguments)[1:]]
     arguments.insert(place, arguments.pop(0))
-    for argument, value in zip(old.arguments, arguments, strict=True):
-        argument.replace_all_uses_with(value)
+    replace_values(old.arguments, arguments)
     results = list(loop.results)
     results.insert(place, _as_tensor(build.index(counter.past), op.results[place].type))
     return results
@@ -297,9 +295,7 @@ def _convert(module: ir.Operation) -> None:
     for op in reversed(ops):
         with ir.InsertionPoint(op), op.location:
             values = _CONVERT[op.name](op)
-        for old, new in zip(op.results, values, strict=True):
-            old.replace_all_uses_with(new)
-        op.erase()
+        replace_op(op, *values)
 
 
 _FRESH = ("bufferization.alloc_tensor", "tensor.empty")

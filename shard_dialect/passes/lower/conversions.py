@@ -54,6 +54,7 @@ from shard_dialect.ir.building import build, loops_and_masks
 from shard_dialect.ir.building.reductions import signless
 from shard_dialect.ir.diagnostics import error_at, from_mlir, location_text
 from shard_dialect.ir.function import functions_of, name_of, update_type
+from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.shard.local_collectives import is_of_stablehlo
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.ops.library_calls import routine_of
@@ -136,8 +137,7 @@ def drop_signs(module: ir.Operation) -> None:
         for value in [*op.results, *(each for block in blocks for each in block.arguments)]:
             value.set_type(signless(value.type))
         if op.name in _CASTS and op.operands[0].type == op.results[0].type:
-            op.results[0].replace_all_uses_with(op.operands[0])
-            op.erase()
+            replace_op(op, op.operands[0])
     for function in functions_of(module):
         update_type(function)
 
@@ -158,8 +158,7 @@ def expand_matmuls(ops: Iterable[ir.Operation]) -> None:
             build.constant_value(each) is None for each in list(op.operands)[2:]
         ):
             with ir.InsertionPoint(op), op.location:
-                op.results[0].replace_all_uses_with(_expanded(op))
-            op.erase()
+                replace_op(op, _expanded(op))
 
 
 def _expanded(op: ir.Operation) -> ir.Value:
@@ -245,8 +244,7 @@ def branches_to_scf(module: ir.Operation) -> None:
         if op.name == "ub.poison" and isinstance(op.results[0].type, ir.RankedTensorType):
             with ir.InsertionPoint(op), op.location:
                 unread = build.empty(op.results[0].type)
-            op.results[0].replace_all_uses_with(unread)
-            op.erase()
+            replace_op(op, unread)
 
 
 @needs(ops=("tosa.",), forms=NOT_LOWERED)

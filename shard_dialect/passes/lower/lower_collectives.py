@@ -59,6 +59,7 @@ from shard_dialect.ir.function import functions_of, name_of
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.mesh.attributes import COLLECTIVE, LIBRARY_CALL, PHASE, RANK
 from shard_dialect.ir.numbered_function import itemsize
+from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.shard.local_collectives import (
     described,
     one_by_one,
@@ -107,8 +108,7 @@ def _replace(op: ir.Operation) -> None:
             result = into
             if into.type != old.type:
                 result = build.create_value("memref.cast", old.type, [into])
-    old.replace_all_uses_with(result)
-    op.erase()
+    replace_op(op, result)
 
 
 def _tensor_type(type_: ir.Type) -> ir.Type:
@@ -371,8 +371,7 @@ class _Calls:
         name = self._declare("rank", (RANK, op.attributes["grid"]), type_, function)
         with ir.InsertionPoint(op), op.location:
             asked = build.call(name, [], [ir.IndexType.get()])
-        op.results[0].replace_all_uses_with(asked.results[0])
-        op.erase()
+        replace_op(op, asked.results[0])
 
     def call_library(self, op: ir.Operation, function: ir.Operation) -> None:
         """Replace `op` by a call that fills buffers for its results."""
@@ -388,9 +387,7 @@ class _Calls:
             attributes = (LIBRARY_CALL, ir.DictAttr.get(what))
             build.call(self._declare("library", attributes, type_, function), [*given, *filled])
             made = [build.tensor_of(each) for each in filled]
-        for old, new in zip(op.results, made, strict=True):
-            old.replace_all_uses_with(new)
-        op.erase()
+        replace_op(op, *made)
 
     def replace(self, op: ir.Operation, function: ir.Operation) -> None:
         """Replace `op` of `function` by a call; its callee is declared before the function."""
@@ -469,5 +466,4 @@ class _Calls:
 def _read_buffer(op: ir.Operation, filled: ir.Value) -> None:
     """Replace `op` by the tensor in the buffer."""
     with ir.InsertionPoint(op), op.location:
-        op.results[0].replace_all_uses_with(build.tensor_of(filled))
-    op.erase()
+        replace_op(op, build.tensor_of(filled))

@@ -27,6 +27,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
 from shard_dialect.ir.building.loops_and_masks import elementwise
 from shard_dialect.ir.mesh.attributes import LOCAL_TYPES
+from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.shard.local_collectives import attributes_of, described
 from shard_dialect.ir.walk import body
 from shard_dialect.model import Grid, Reduction
@@ -60,7 +61,7 @@ def pack_collective(
     alone = record_of(step).alone
     if alone is not None:
         with ir.InsertionPoint(op), op.location:
-            _replace(op, alone(_Alone(op.operands[0], step, grid, rank_of(function, grid))))
+            replace_op(op, alone(_Alone(op.operands[0], step, grid, rank_of(function, grid))))
         return
     with ir.InsertionPoint(op), op.location:
         packed = _packed(op.operands[0], step, grid)
@@ -78,18 +79,13 @@ def pack_collective(
             op.name, type_, [packed.operand, *list(op.operands)[1:]], attributes
         )
         if op.name != "mesh.start":
-            _replace(op, packed.unpack(collective))
+            replace_op(op, packed.unpack(collective))
             return
     for use in list(op.results[0].uses):
         done = use.owner.operation
         with ir.InsertionPoint(done), done.location:
             received = build.create_value("mesh.done", type_, [collective])
-            _replace(done, packed.unpack(received))
-    op.erase()
-
-
-def _replace(op: ir.Operation, value: ir.Value) -> None:
-    op.results[0].replace_all_uses_with(value)
+            replace_op(done, packed.unpack(received))
     op.erase()
 
 

@@ -23,6 +23,7 @@ from math import prod
 from shard_dialect.ir.bindings import ir, linalg_queries
 from shard_dialect.ir.building import build
 from shard_dialect.ir.building.loops_and_masks import elementwise
+from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.framework.base import needs
 from shard_dialect.passes.lower.boundary import NOT_LOWERED
@@ -121,9 +122,7 @@ def _rewrite(op: ir.Operation, wide: ir.Type) -> None:
     block = body(op)
     block.append_to(generic.regions[0])
     _retype(block, operands, wide)
-    for old, new in zip(op.results, generic.results, strict=True):
-        old.replace_all_uses_with(_narrowed(new, old.type))
-    op.erase()
+    replace_op(op, *map(_narrowed, generic.results, (each.type for each in op.results)))
 
 
 def _iterators(op: ir.Operation, maps: Sequence[ir.AffineMap]) -> ir.Attribute:
@@ -178,8 +177,7 @@ def _retype(block: ir.Block, operands: Sequence[ir.Value], wide: ir.Type) -> Non
         elif op.name == "arith.constant":
             value = ir.FloatAttr.get(wide, op.attributes["value"].value)
             with ir.InsertionPoint(op), op.location:
-                op.results[0].replace_all_uses_with(build.scalar(value))
-            op.erase()
+                replace_op(op, build.scalar(value))
         elif op.name in ("arith.truncf", "tensor.extract"):
             _extend_uses(op.results[0], wide, ir.InsertionPoint.after(op))
         else:
@@ -189,8 +187,7 @@ def _retype(block: ir.Block, operands: Sequence[ir.Value], wide: ir.Type) -> Non
 def _forward(op: ir.Operation, wide: ir.Type) -> None:
     """Drop an extension of a value that is as wide already; one to wider floats stays."""
     if op.results[0].type.width <= wide.width:
-        op.results[0].replace_all_uses_with(op.operands[0])
-        op.erase()
+        replace_op(op, op.operands[0])
 
 
 def _extend_uses(value: ir.Value, wide: ir.Type, at: ir.InsertionPoint) -> None:

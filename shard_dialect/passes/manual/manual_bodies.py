@@ -31,6 +31,7 @@ from shard_dialect.ir.mesh.annotation_ops import (
 from shard_dialect.ir.mesh.attributes import MANUAL, SHARDING, i64_array, ints
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import FLOWS
+from shard_dialect.ir.replacing import replace_op, replace_values
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.calls import Calls
 from shard_dialect.passes.framework.base import UNCHANGED, Outcome, needs
@@ -93,8 +94,7 @@ def _inline(call: ir.Operation, callee: ir.Operation) -> list[ir.Operation]:
         for number, entry in enumerate(boundary(copy, "arg_attrs")):
             if SHARDING in entry:
                 operands[number] = annotate(operands[number], entry[SHARDING], as_result=False)
-    for argument, value in zip(list(block.arguments), operands, strict=True):
-        argument.replace_all_uses_with(value)
+    replace_values(list(block.arguments), operands)
     calls = [op for op in walk(copy) if op.name == "func.call"]
     if len(copy.regions[0].blocks) == 1:
         *inside, end = operations(block)
@@ -107,9 +107,7 @@ def _inline(call: ir.Operation, callee: ir.Operation) -> list[ir.Operation]:
         for number, entry in enumerate(boundary(copy, "res_attrs")):
             if SHARDING in entry:
                 results[number] = annotate(results[number], entry[SHARDING], as_result=False)
-    for result, value in zip(call.results, results, strict=True):
-        result.replace_all_uses_with(value)
-    call.erase()
+    replace_op(call, *results)
     copy.erase()
     return calls
 
@@ -140,8 +138,7 @@ def _drop_scalar_annotations(region: ir.Operation) -> None:
         around = op.parent
         is_scalar = op.name in ANNOTATIONS and op.results[0].type.rank == 0
         if is_scalar and around is not None and around.name not in FLOWS:
-            op.results[0].replace_all_uses_with(op.operands[0])
-            op.erase()
+            replace_op(op, op.operands[0])
 
 
 def _captures_to_operands(region: ir.Operation, shardings: Shardings) -> None:

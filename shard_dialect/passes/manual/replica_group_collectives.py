@@ -28,6 +28,7 @@ from shard_dialect.ir.mesh.annotation_ops import cluster_name, grid_named_by, ma
 from shard_dialect.ir.mesh.attributes import i64_array
 from shard_dialect.ir.mesh.grid_queries import queried_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.shard.local_collectives import (
     POSITIONS,
     UNREAD,
@@ -129,8 +130,7 @@ def move_to_grid(op: ir.Operation, of: Refinement, manual: Sequence[int]) -> Non
             own = build.create_value("mesh.idx", ir.IndexType.get(), [], attributes)
             if op.name == "stablehlo.partition_id":
                 own = _as_tensor(own, op.results[0].type)
-        op.results[0].replace_all_uses_with(own)
-        op.erase()
+        replace_op(op, own)
         return
     collective = _read(op, of.grid, manual)
     step = collective.step
@@ -185,9 +185,7 @@ def write_device_collective(
             collective = _read(op, grid, manual)
             pairs = zip(op.operands, op.results, strict=True)
             results = [_written(collective, value, result.type, grid) for value, result in pairs]
-    for result, value in zip(op.results, results, strict=True):
-        result.replace_all_uses_with(value)
-    op.erase()
+    replace_op(op, *results)
 
 
 def _written(collective: DeviceCollective, value: ir.Value, type_: ir.Type, grid: Grid) -> ir.Value:

@@ -51,6 +51,7 @@ from shard_dialect.ir.numbered_function import (
     in_order,
     read_functions,
 )
+from shard_dialect.ir.replacing import drop_unused, replace_op
 from shard_dialect.ir.verify import declares_no_grid
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Sharding
@@ -125,9 +126,7 @@ def _drop_barriers(function: ir.Operation) -> None:
     """Erase the ops that only direct propagation."""
     for op in walk(function):
         if op.name in (BARRIER, GROUP):
-            for result, operand in zip(op.results, op.operands, strict=False):
-                result.replace_all_uses_with(operand)
-            op.erase()
+            replace_op(op, *(op.operands if op.name == BARRIER else ()))
 
 
 class _Materializer:
@@ -412,5 +411,5 @@ class _Materializer:
                     del op.attributes[key]
             if annotation_ops.has_loops(op):
                 del op.attributes[annotation_ops.LOOPS]
-            if op.name in _DROPPABLE and not any(True for each in op.results for _ in each.uses):
-                op.erase()
+            if op.name in _DROPPABLE:
+                drop_unused([op])

@@ -46,6 +46,7 @@ from shard_dialect.ir.numbered_function import (
     flows_through,
     read_function,
 )
+from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import (
     EQUAL,
@@ -75,8 +76,7 @@ def remove_casts(function: Function) -> bool:
         # The type of a block argument is fixed by other ops: its function's type, or a branch.
         if source.type.encoding is None and not isinstance(source.owner, ir.Block):
             source.set_type(result.type)
-        result.replace_all_uses_with(source)
-        op.erase()
+        replace_op(op, source)
     return bool(casts)
 
 

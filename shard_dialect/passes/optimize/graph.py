@@ -26,6 +26,7 @@ from shard_dialect.ir.mesh.mesh_collectives import (
 from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, TRANSFER, is_reshard
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Block, Function, Kind, Op, read_type
+from shard_dialect.ir.replacing import is_used
 from shard_dialect.model import Sharding
 from shard_dialect.ops.op_table import OpKind, OpKinds
 from shard_dialect.planner import BYTES, Plan, Prices
@@ -497,7 +498,7 @@ def _erase(handles: list[ir.Operation]) -> None:
     while handles:
         used: list[ir.Operation] = []
         for handle in handles:
-            if any(True for result in handle.results for _ in result.uses):
+            if is_used(*handle.results):
                 used.append(handle)
             else:
                 handle.erase()

@@ -42,6 +42,7 @@ from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.annotation_ops import computations_around
 from shard_dialect.ir.mesh.attributes import DEVICE, SHARDING, SHARDINGS, symbol
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.sdy import ops as sdy
 from shard_dialect.ir.shard.local_collectives import is_between_devices, is_of_stablehlo, read_local
 from shard_dialect.ir.walk import body, operations, walk
@@ -81,8 +82,7 @@ class PickDevice(Pass):
                 if op.name == _RANK or (record is not None and record.alone is not None):
                     with located(op), ir.InsertionPoint(op), op.location:
                         picked = self._picked(op, grids)
-                    op.results[0].replace_all_uses_with(picked)
-                    op.erase()
+                    replace_op(op, picked)
             handle.attributes[DEVICE] = ir.IntegerAttr.get(ir.IndexType.get(), self.rank)
         with collectives_kept(module):
             PassManager.parse("builtin.module(canonicalize)").run(module)
@@ -241,8 +241,7 @@ def _devices(module: ir.Operation) -> int | None:
 def _number_partitions(op: ir.Operation) -> None:
     with ir.InsertionPoint(op), op.location:
         number = create("stablehlo.partition_id", [op.results[0].type], [])
-    op.results[0].replace_all_uses_with(number.results[0])
-    op.erase()
+    replace_op(op, number.results[0])
 
 
 def _primes(count: int) -> Iterable[int]:

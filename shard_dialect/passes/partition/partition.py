@@ -54,6 +54,7 @@ from shard_dialect.ir.mesh.mesh_collectives import Collective, write_steps
 from shard_dialect.ir.mesh.mesh_dialect import is_reshard, permutes_shards
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, has_stages
 from shard_dialect.ir.numbered_function import Function, itemsize
+from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.shard.local_collectives import is_between_devices
 from shard_dialect.ir.verify import declares_no_grid
 from shard_dialect.ir.walk import body, operations, walk
@@ -269,13 +270,10 @@ def _inline_bodies(function: ir.Operation) -> None:
         *inside, end = operations(body(region))
         for op in inside:
             if op.name in BOUNDARY_OPS:
-                op.results[0].replace_all_uses_with(op.operands[0])
-                op.erase()
+                replace_op(op, op.operands[0])
             else:
                 op.move_before(region)
-        for result, value in zip(region.results, list(end.operands), strict=True):
-            result.replace_all_uses_with(value)
-        region.erase()
+        replace_op(region, *end.operands)
 
 
 _WITH_DEVICES = ("mesh.", "shard.", "stablehlo.")

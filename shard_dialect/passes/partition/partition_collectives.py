@@ -46,6 +46,7 @@ from shard_dialect.ir.building.loops_and_masks import (
 from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.mesh.mesh_collectives import Collective, read_collective
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.replacing import drop_unused, replace_op
 from shard_dialect.ir.shard.local_collectives import write_local
 from shard_dialect.model import Axes, Grid, Sharding, ShardingRule
 from shard_dialect.model.grid import full_axis
@@ -173,11 +174,10 @@ def partition_collective(op: ir.Operation, collective: Collective, shardings: Sh
             if (grid.axes_size(step.axes) > 1 and not stays) or has_halo:
                 with located(op):
                     value = _written(step, before, grid, value, global_type, type_)
-    op.results[0].replace_all_uses_with(value)
     source = op.operands[0].owner
-    op.erase()
+    replace_op(op, value)
     if not isinstance(source, ir.Block) and _splat_constant(source.results[0]) is not None:
-        _drop_if_unused(source.operation)
+        drop_unused([source.operation])
 
 
 def _written(
@@ -293,11 +293,6 @@ def _padded(value: ir.Value, dim: int, size: int) -> ir.Value:
 def _splat_constant(value: ir.Value) -> ir.Attribute | None:
     attribute = build.constant_value(value)
     return attribute if attribute is not None and build.is_splat(attribute) else None
-
-
-def _drop_if_unused(op: ir.Operation) -> None:
-    if not any(True for _ in op.results[0].uses):
-        op.erase()
 
 
 def write_transfer(

@@ -50,6 +50,7 @@ from shard_dialect.ir.mesh.sharding_attributes import (
     stages_named,
 )
 from shard_dialect.ir.numbered_function import Block, Op, read_function
+from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.walk import body, walk
 from shard_dialect.model import Axes, Grid, ShardingError, SubCluster
 from shard_dialect.model.grid import full_axis
@@ -215,8 +216,7 @@ class _Branches:
             attributes["permutation"] = i64_array(list(map(max, lists)))
             joined = build.create(first.name, [value.type], [value], attributes)
         for each in sent:
-            each.op.results[0].replace_all_uses_with(joined.results[0])
-            each.op.erase()
+            replace_op(each.op, joined.results[0])
 
     def _move(self, transfer: ir.Operation) -> list[_Sent]:
         """Replace a transfer by what it moves between the shards of its two shardings.
@@ -231,11 +231,12 @@ class _Branches:
                 partial = [end.sharding for end in (source, target) if end.sharding.partial]
                 raise ShardingError(f"passes on a tensor sharded as {partial[0]}, a partial one")
             plan = plan_transfer(source, target, *(tuple(each.shape) for each in types))
-            (value, *into), result = transfer.operands, transfer.results[0]
+            value, *into = transfer.operands
             everywhere = tuple(range(self.grid.rank))
-            moved = write_transfer(plan, value, result.type, self.grid, everywhere, *into)
-        result.replace_all_uses_with(moved)
-        transfer.erase()
+            moved = write_transfer(
+                plan, value, transfer.results[0].type, self.grid, everywhere, *into
+            )
+        replace_op(transfer, moved)
         is_whole = not into and value != moved and moved.owner.operands[0] == value
         is_sent = is_whole and "permutation" in moved.owner.attributes
         return [_Sent(moved.owner, stage)] if is_sent else []

@@ -24,6 +24,7 @@ from shard_dialect.ir.mesh.attributes import (
     i64_array,
 )
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
+from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.walk import body, walk
 from shard_dialect.model import Annotation, Grid
 from shard_dialect.model.grid import Axes, Axis, SubAxis, full_axis
@@ -79,8 +80,7 @@ class AnnotationsOnStages:
                         self.boundary["arg_attrs"][arguments[value]] = annotated.annotation
                     else:
                         _mark(value, op.attributes["sharding"])
-                    op.results[0].replace_all_uses_with(value)
-                    op.erase()
+                    replace_op(op, value)
                 elif SHARDINGS in op.attributes:
                     del op.attributes[SHARDINGS]
 

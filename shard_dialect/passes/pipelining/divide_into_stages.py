@@ -40,6 +40,7 @@ from shard_dialect.ir.grids import fresh_name
 from shard_dialect.ir.mesh.attributes import SHARDINGS
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import read_function
+from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.verify import declares_no_grid
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Grid
@@ -197,8 +198,7 @@ def join_parts(function: ir.Operation) -> None:
         with ir.InsertionPoint(op), op.location:
             joined = _joined(op.operands[0], first, second)
         parts_of[joined] = [*first, *second]
-        op.results[0].replace_all_uses_with(joined)
-        op.erase()
+        replace_op(op, joined)
 
 
 def _parts(value: ir.Value, parts_of: dict[ir.Value, list[_Part] | None]) -> list[_Part] | None:

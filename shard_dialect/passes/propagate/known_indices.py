@@ -29,6 +29,7 @@ from shard_dialect.ir.building.build import create, create_value
 from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.mesh.annotation_ops import has_loops
 from shard_dialect.ir.mesh.attributes import RULE
+from shard_dialect.ir.replacing import is_used
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model.sharding import Shape
 from shard_dialect.ops.stablehlo.attribute_reading import integer, integers
@@ -499,14 +500,10 @@ def _replace(op: ir.Operation, values: Sequence[ir.Value]) -> None:
         each = unused.pop()
         makers = [value.owner.operation for value in each.operands if _is_made(value)]
         each.erase()
-        unused += [maker for maker in dict.fromkeys(makers) if _is_unused(maker)]
+        unused += [maker for maker in dict.fromkeys(makers) if not is_used(*maker.results)]
 
 
 def _is_made(value: ir.Value) -> bool:
     """Whether an op that only makes indices makes it."""
     made_by = (*_MOVED, *_ANNOTATIONS, "stablehlo.iota", "stablehlo.concatenate")
     return not isinstance(value.owner, ir.Block) and value.owner.name in made_by
-
-
-def _is_unused(op: ir.Operation) -> bool:
-    return not any(True for result in op.results for _ in result.uses)

@@ -25,6 +25,7 @@ from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.reductions import is_identity
 from shard_dialect.ir.function import boundary, functions_of, is_private, name_of
 from shard_dialect.ir.mesh.attributes import RULE, SHARDING, SHARDINGS
+from shard_dialect.ir.replacing import is_used, replace_op
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.ops.stablehlo.attribute_reading import integers
 from shard_dialect.ops.stablehlo.gather_scatter import Numbers
@@ -158,8 +159,7 @@ def _rewrite(op: ir.Operation) -> None:
             result = _summed(op.operands[1 - number], put)
         for name in op.attributes:
             result.owner.attributes[name] = op.attributes[name]
-        op.results[0].replace_all_uses_with(result)
-        op.erase()
+        replace_op(op, result)
         _drop_unused(value)
         return
 
@@ -172,7 +172,7 @@ def _summed(total: ir.Value, put: _Put) -> ir.Value:
 
 def _drop_unused(value: ir.Value) -> None:
     """Erase the op that makes a value that nobody reads, and so on along the first operands."""
-    while not isinstance(value.owner, ir.Block) and not any(True for _ in value.uses):
+    while not isinstance(value.owner, ir.Block) and not is_used(value):
         op = value.owner.operation
         before = list(op.operands)
         op.erase()

@@ -35,6 +35,7 @@ from math import prod
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import functions_of
+from shard_dialect.ir.replacing import drop_unused
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import ShardingError
 from shard_dialect.model.sharding import Shape
@@ -105,9 +106,7 @@ def remove_inverse(op: ir.Operation) -> None:
 
 def erase_unused_reshapes(function: ir.Operation) -> None:
     """Erase the reshapes whose results nothing uses."""
-    for op in reversed(walk(function)):
-        if op.name == RESHAPE and not any(True for _ in op.results[0].uses):
-            op.erase()
+    drop_unused(op for op in reversed(walk(function)) if op.name == RESHAPE)
 
 
 @needs(ops=(RESHAPE,), forms=("annotated", "propagated"), grids=1)

@@ -39,6 +39,7 @@ from shard_dialect.ir.mesh.attributes import RULE, SHARDINGS
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.mesh.value_shardings import sharding_of
 from shard_dialect.ir.numbered_function import Op, read_functions
+from shard_dialect.ir.replacing import drop_unused, replace_op
 from shard_dialect.ir.walk import body, walk
 from shard_dialect.model import Annotation, Sharding, Windows
 from shard_dialect.ops.op_table import OpKinds
@@ -127,9 +128,7 @@ def _inline(call: ir.Operation, function: ir.Operation) -> None:
             for number, operand in enumerate(op.operands):
                 copy.operands[number] = values[operand]
             values.update(zip(op.results, copy.results, strict=True))
-    for result, returned in zip(call.results, op.operands, strict=True):
-        result.replace_all_uses_with(values[returned])
-    call.erase()
+    replace_op(call, *(values[returned] for returned in op.operands))
 
 
 @needs(ops=(*_MOVING, *ASSEMBLIES, "stablehlo.select_and_scatter"), forms=("propagated",))
@@ -268,9 +267,7 @@ class _Function:
             is_ours = op.name in _ALONE and SHARDINGS in op.attributes and RULE not in op.attributes
             if is_ours and op.results[0] not in self.unused:
                 _ALONE[op.name](self, op)
-        for op in self.unused.values():
-            if not any(True for _ in op.results[0].uses):  # a constant may have a use again
-                op.erase()
+        drop_unused(self.unused.values())  # but for a constant that has a use again
 
     def _gather_what_is_rolled_often(self, found: Mapping[ir.Value, _Shifted]) -> None:
         """Let views stay that are rolled far: each moves a shard, and gathering n - 1 for all."""

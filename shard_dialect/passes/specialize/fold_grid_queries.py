@@ -42,6 +42,7 @@ from shard_dialect.ir.mesh.annotation_ops import grid_named_by
 from shard_dialect.ir.mesh.attributes import DYNAMIC
 from shard_dialect.ir.mesh.grid_queries import GRID_QUERIES, queried_axes
 from shard_dialect.ir.reading.constants import constant_integer
+from shard_dialect.ir.replacing import drop_unused, replace_op
 from shard_dialect.ir.shard.local_collectives import NUMBER_LISTS
 from shard_dialect.ir.shard.sharding_ops import Layout, grid_name, sharding_behind, sizes_in
 from shard_dialect.ir.walk import walk
@@ -89,9 +90,7 @@ def _replace(module: ir.Operation, by: Mapping[str, _Replacement]) -> None:
                 continue
             with ir.InsertionPoint(op), op.location:
                 values = by[op.name](op, grid)
-        for old, new in zip(op.results, values, strict=True):
-            old.replace_all_uses_with(new)
-        op.erase()
+        replace_op(op, *values)
     if any(name == _SHARD_SHAPE for name in names):
         _drop_shardings(module)
 
@@ -115,9 +114,7 @@ def _sharding_op(op: ir.Operation) -> ir.Operation:
 def _drop_shardings(module: ir.Operation) -> None:
     """Erase the sharding ops that nothing uses any more."""
     for name in _SHARDINGS:
-        for op in [op for op in walk(module) if op.name == name]:
-            if not any(True for _ in op.results[0].uses):
-                op.erase()
+        drop_unused(op for op in walk(module) if op.name == name)
 
 
 def _axes(op: ir.Operation, grid: Grid) -> Sequence[int]:
@@ -295,6 +292,4 @@ def _with_attributes(op: ir.Operation) -> None:
     operands = list(op.operands)[:-count]
     with ir.InsertionPoint(op), op.location:
         new = create(op.name, [each.type for each in op.results], operands, attributes)
-    for old, result in zip(op.results, new.results, strict=True):
-        old.replace_all_uses_with(result)
-    op.erase()
+    replace_op(op, *new.results)

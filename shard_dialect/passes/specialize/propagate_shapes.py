@@ -24,6 +24,7 @@ from shard_dialect.ir.building import build
 from shard_dialect.ir.diagnostics import error_at, from_mlir
 from shard_dialect.ir.function import is_private, name_of, returns_of, update_type
 from shard_dialect.ir.mesh.annotation_ops import annotate_results_after
+from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.walk import body, has_own_body, operations, walk
 from shard_dialect.passes.calls import Calls, callee_of
 from shard_dialect.passes.framework.base import UNCHANGED, Outcome, Pass
@@ -138,8 +139,7 @@ def _hidden_starts(module: ir.Operation) -> Iterator[None]:
     yield
     for op in walk(module):
         if _HIDES in op.attributes:
-            op.results[0].replace_all_uses_with(op.operands[0])
-            op.erase()
+            replace_op(op, op.operands[0])
 
 
 class _Walk:

@@ -31,6 +31,7 @@ from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.annotation_ops import TO_GLOBAL, TO_LOCAL, boundary_of
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import branches_of
+from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.walk import operations
 from shard_dialect.ops.op_table import named
 
@@ -274,8 +275,7 @@ def splat(op: ir.Operation, known: Known) -> None:
     with ir.InsertionPoint(op), op.location:
         splat = build.create(op.name, [with_shape(before, shape)], [element, *kept])
         cast = build.create("tensor.cast", [before], splat.results)
-    op.results[0].replace_all_uses_with(cast.results[0])
-    op.erase()
+    replace_op(op, cast.results[0])
     known.changed = True
 
 
@@ -409,11 +409,9 @@ def _promise(end: ir.Operation, number: int, type_: ir.Type) -> None:
 
 def _keep(op: ir.Operation, known: Known) -> None:
     """Drop a promise whose source has the promised shape."""
-    promised = op.results[0]
     source = behind(op.operands[0])
-    if source.type == promised.type:
-        promised.replace_all_uses_with(source)
-        op.erase()
+    if source.type == op.results[0].type:
+        replace_op(op, source)
         known.changed = True
 
 

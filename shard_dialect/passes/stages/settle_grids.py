@@ -47,6 +47,7 @@ from shard_dialect.ir.mesh.attributes import (
 from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
 from shard_dialect.ir.mesh.notation import write_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, has_stages, rank_of, stages_named
+from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.sdy.syntax import is_maximal
 from shard_dialect.ir.shard.local_collectives import is_between_devices
 from shard_dialect.ir.walk import body, operations, walk
@@ -289,8 +290,7 @@ def _leave_empty_grids(
         with located(op):
             annotated = annotation_ops.read_annotation(op, shardings)
         if annotated and annotated.annotation.grid in empty and _is_open(annotated.annotation):
-            op.results[0].replace_all_uses_with(op.operands[0])
-            op.erase()
+            replace_op(op, op.operands[0])
 
     def change(annotation: Annotation) -> Annotation:
         if annotation.grid not in empty:

@@ -50,6 +50,7 @@ from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
 from shard_dialect.ir.mesh.notation import write_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, has_stages, rank_of
 from shard_dialect.ir.numbered_function import Function, Op, read_function
+from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.shard.local_collectives import is_between_devices
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.model import Annotation, Axes, Axis, Grid, SubCluster
@@ -118,8 +119,7 @@ def _transfers_to_annotations(function: ir.Operation, shardings: Shardings) -> N
             open_ = anything(shardings.grid(transfer[1]), rank_of(value.type))
             annotation = shardings.of_results(op).get(0, open_)
             annotated = annotate(value, shardings.write(annotation), as_result=False)
-        op.results[0].replace_all_uses_with(annotated)
-        op.erase()
+        replace_op(op, annotated)
 
 
 def _is_inside(value: ir.Value, op: ir.Operation) -> bool:

@@ -37,6 +37,7 @@ from shard_dialect.ir.mesh.notation import read_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of, transfer_attributes
 from shard_dialect.ir.numbered_function import Block, Function, flows_through, read_function
 from shard_dialect.ir.reading.string_literals import quoted
+from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.sdy import ops as sdy
 from shard_dialect.ir.sdy.syntax import mesh_body, read_per_value, to_sdy
 from shard_dialect.ir.walk import body, operations, walk
@@ -222,8 +223,7 @@ class _Exporter:
             text = str(read_per_value(str(named[sdy.SHARDING]))[0])
         named["sharding"] = ir.Attribute.parse(f"#sdy.sharding{text}")
         new = create("sdy.reshard", [value.type], [value], named)
-        op.results[0].replace_all_uses_with(new.results[0])
-        op.erase()
+        replace_op(op, new.results[0])
 
     def annotation(self, op: ir.Operation) -> None:
         annotated = read_annotation(op, self.shardings)
@@ -236,8 +236,7 @@ class _Exporter:
         if sdy.SHARDING in op.attributes:
             attributes[sdy.SHARDING] = op.attributes[sdy.SHARDING]
         new = create_value(name, value.type, [value], attributes)
-        op.results[0].replace_all_uses_with(new if annotated.for_users else value)
-        op.erase()
+        replace_op(op, new if annotated.for_users else value)
 
     def group(self, op: ir.Operation) -> None:
         i64 = build.integer(64)
@@ -253,8 +252,7 @@ class _Exporter:
         if sdy.SHARDING in op.attributes:
             direction[sdy.SHARDING] = op.attributes[sdy.SHARDING]
         new = create("sdy.propagation_barrier", [value.type], [value], direction)
-        op.results[0].replace_all_uses_with(new.results[0])
-        op.erase()
+        replace_op(op, new.results[0])
 
     def region(self, op: ir.Operation) -> None:
         if MANUAL in op.attributes:
@@ -343,9 +341,7 @@ class _Exporter:
         for each in moved:
             if each.name in ("mesh.to_global", "mesh.to_local"):
                 each.erase()
-        for old, new_result in zip(op.results, new.results, strict=True):
-            old.replace_all_uses_with(new_result)
-        op.erase()
+        replace_op(op, *new.results)
 
 
 _OUT = "mesh.out_shardings"

@@ -56,6 +56,7 @@ from shard_dialect.ir.mesh.sharding_attributes import (
     rank_of,
     transfer_attributes,
 )
+from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.shard.sharding_ops import write_sharding_op
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation, Sharding, SubAxis
@@ -196,8 +197,7 @@ class _Exporter:
                     for_users=annotated.for_users,
                     stands_for="reshard" if op.name == "mesh.reshard" else None,
                 )
-            op.results[0].replace_all_uses_with(new)
-            op.erase()
+            replace_op(op, new)
 
     def _transfer(self, op: ir.Operation) -> None:
         """Turn a transfer between stages into the `shard.shard` that it is for upstream."""
@@ -210,8 +210,7 @@ class _Exporter:
             new = self._shard(value, replace(found, open=()), for_users=True, stands_for="transfer")
         for name, attribute in transfer_attributes(op).items():
             new.owner.attributes[name] = attribute
-        op.results[0].replace_all_uses_with(new)
-        op.erase()
+        replace_op(op, new)
 
     def _results(self, op: ir.Operation) -> None:
         """Turn the annotations of an op's results into `shard.shard` ops after it.

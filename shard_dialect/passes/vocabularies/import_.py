@@ -28,6 +28,7 @@ from shard_dialect.ir.mesh.attributes import (
     symbol,
 )
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, annotated_blocks, write_transfer
+from shard_dialect.ir.replacing import is_used, replace_op
 from shard_dialect.ir.shard.sharding_ops import Layout, grid_name, sharding_behind
 from shard_dialect.ir.verify import check_agreement
 from shard_dialect.ir.walk import body, operations, walk
@@ -76,8 +77,7 @@ def _with_shardings_themselves(ops: Sequence[ir.Operation]) -> list[ir.Operation
         if found is None:
             left.append(op)
         else:
-            op.results[0].replace_all_uses_with(found.results[0])
-            op.erase()
+            replace_op(op, found.results[0])
     return left
 
 
@@ -122,8 +122,7 @@ class _Importer:
                 )
                 if self._is_propagated(op):
                     new.owner.attributes[SHARDINGS] = ir.ArrayAttr.get([attribute])
-        op.results[0].replace_all_uses_with(new)
-        op.erase()
+        replace_op(op, new)
 
     def _is_propagated(self, op: ir.Operation) -> bool:
         """Whether the op's function is in the propagated form, where each value has a sharding."""
@@ -206,7 +205,7 @@ def _without_unused(ops: Sequence[ir.Operation]) -> list[ir.Operation]:
     for name in _SHARDINGS:
         kept = []
         for op in left:
-            if op.name == name and not any(True for _ in op.results[0].uses):
+            if op.name == name and not is_used(op.results[0]):
                 op.erase()
             else:
                 kept.append(op)
@@ -279,5 +278,4 @@ def _make_iotas(module: ir.Operation) -> None:
         attributes = {name: op.attributes[name] for name in op.attributes}
         with ir.InsertionPoint(op), op.location:
             iota = create("stablehlo.iota", [op.results[0].type], [], attributes)
-        op.results[0].replace_all_uses_with(iota.results[0])
-        op.erase()
+        replace_op(op, iota.results[0])

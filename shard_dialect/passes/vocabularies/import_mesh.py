@@ -24,6 +24,7 @@ from shard_dialect.ir.mesh.annotation_ops import OPS, default_grid
 from shard_dialect.ir.mesh.attributes import SHARDING, SHARDINGS, flag
 from shard_dialect.ir.mesh.notation import read_notation
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, is_sharding, rank_of
+from shard_dialect.ir.replacing import is_used
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation
 
@@ -172,7 +173,7 @@ def _canonicalize(op: ir.Operation, shardings: Shardings) -> None:
     op.attributes["required"] = ir.BoolAttr.get(flag(op, "required", default=True))
     if itself:
         replace_uses_after(value, result, op)
-    elif not any(True for _ in result.uses):
+    elif not is_used(result):
         op.erase()
 
 

@@ -32,6 +32,7 @@ from shard_dialect.ir.mesh.attributes import (
 )
 from shard_dialect.ir.mesh.notation import write_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, write_transfer
+from shard_dialect.ir.replacing import is_used, replace_values
 from shard_dialect.ir.sdy import ops as sdy
 from shard_dialect.ir.sdy import syntax
 from shard_dialect.ir.sdy.syntax import axis_number
@@ -184,7 +185,7 @@ class _Importer:
         attribute = self.shardings.write(annotation)
         if value not in self.without_uses:
             self.without_uses[value] = self._without_uses(value)
-        if any(True for _ in result.uses):
+        if is_used(result):
             new = annotate(value, attribute, as_result=False)
             result.replace_all_uses_with(new)
         elif SHARDINGS not in op.attributes and _is_annotated(value, attribute):
@@ -209,8 +210,7 @@ class _Importer:
         return [
             self.reader.sharding(user.attributes["sharding"], value.type)
             for user in users
-            if user.name == "sdy.sharding_constraint"
-            and not any(True for _ in user.results[0].uses)
+            if user.name == "sdy.sharding_constraint" and not is_used(user.results[0])
         ]
 
     def _agrees(self, value: ir.Value, annotation: Annotation) -> bool:
@@ -358,16 +358,14 @@ class _Importer:
 
         The region yields `outside`; if that is `None`, the values that `op` returned.
         """
-        for argument, value in zip(body(op).arguments, inside, strict=True):
-            argument.replace_all_uses_with(value)
+        replace_values(body(op).arguments, inside)
         block = body(region)
         *moved, terminator = operations(body(op))
         for each in moved:
             block.append(each)
         with ir.InsertionPoint(block), terminator.location:
             create("scf.yield", [], _returned(op) if outside is None else outside)
-        for old, new in zip(op.results, region.results, strict=True):
-            old.replace_all_uses_with(new)
+        replace_values(op.results, region.results)
 
 
 def _is_annotated(value: ir.Value, annotation: ir.Attribute) -> bool:

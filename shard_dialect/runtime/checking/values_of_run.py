@@ -22,6 +22,7 @@ from shard_dialect.ir.function import boundary, returns_of, set_boundary, update
 from shard_dialect.ir.mesh.mesh_collectives import write_steps
 from shard_dialect.ir.mesh.mesh_dialect import UPDATE_HALO
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
+from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.runtime.local_programs import keep_reached
@@ -107,5 +108,4 @@ def _write_all(module: ir.Operation, shardings: Shardings) -> None:
         reduction = sharding.reduction if sharding is not None and sharding.partial else "sum"
         with ir.InsertionPoint(op), op.location:
             constant = reductions.identity_tensor(reduction, type_)
-        op.results[0].replace_all_uses_with(constant)
-        op.erase()
+        replace_op(op, constant)

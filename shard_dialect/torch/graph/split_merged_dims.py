@@ -18,6 +18,7 @@ from math import prod
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create, create_value
+from shard_dialect.ir.replacing import drop_unused, replace_op
 from shard_dialect.ir.walk import walk
 from shard_dialect.ops.stablehlo.attribute_reading import numbers
 
@@ -38,17 +39,14 @@ def split_merged_dims(module: ir.Operation) -> None:
     for op in walk(module):
         if op.name == _RESHAPE:
             _join_reshapes(op)
-    for op in reversed(walk(module)):
-        if op.name in (_RESHAPE, _TRANSPOSE) and not list(op.results[0].uses):
-            op.erase()
+    drop_unused(op for op in reversed(walk(module)) if op.name in (_RESHAPE, _TRANSPOSE))
 
 
 def _drop_identity(op: ir.Operation) -> None:
     """Replace a broadcast that changes nothing, as `expand` leaves between merge and product."""
     dims = list(op.attributes["broadcast_dimensions"])
     if dims == list(range(len(dims))):
-        op.results[0].replace_all_uses_with(op.operands[0])
-        op.erase()
+        replace_op(op, op.operands[0])
 
 
 @dataclass
@@ -107,8 +105,7 @@ def _split_product(op: ir.Operation) -> None:
         operands = [_split(left.value, left.sizes), _split(right.value, right.sizes)]
         new = create(_DOT, [_tensor(shape, result)], operands, attributes)
         merged = create(_RESHAPE, [result], [new.results[0]])
-    op.results[0].replace_all_uses_with(merged.results[0])
-    op.erase()
+    replace_op(op, merged.results[0])
 
 
 def _merged(value: ir.Value) -> list[Sizes]:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.building.loops_and_masks import counted
+from shard_dialect.ir.replacing import replace_values
 from shard_dialect.ir.walk import operations
 
 Number: TypeAlias = int | ir.Value
@@ -138,8 +139,7 @@ def applied(op: ir.Operation, region: int, elements: Sequence[ir.Value]) -> Valu
     ]
     copied = op.clone()  # after the definitions of values that its code reads
     (block,) = copied.regions[region].blocks
-    for argument, single in zip(block.arguments, singles, strict=True):
-        argument.replace_all_uses_with(single)
+    replace_values(block.arguments, singles)
     *ops, end = operations(block)
     for each in ops:
         each.move_before(copied)

@@ -22,6 +22,7 @@ from shard_dialect.ir.building import build
 from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.loops_and_masks import elementwise
 from shard_dialect.ir.diagnostics import error_at
+from shard_dialect.ir.replacing import is_used, replace_op
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.ops.stablehlo.attribute_reading import integer, integers
 from shard_dialect.passes.framework.base import needs
@@ -182,7 +183,7 @@ def compute_elements(module: ir.Operation) -> None:
             with op.location:
                 _inline(op)
     for op in walk(module):  # by itself: the loop comes to makers after their users
-        if op.name in _MAKERS and _is_single(op.results[0]) and not len(list(op.results[0].uses)):
+        if op.name in _MAKERS and _is_single(op.results[0]) and not is_used(op.results[0]):
             op.erase()
 
 
@@ -198,7 +199,7 @@ def _is_extracted(op: ir.Operation) -> bool:
 def _inline(op: ir.Operation) -> None:
     block = body(op)
     for operand, argument in zip(op.operands, block.arguments, strict=False):
-        if next(iter(argument.uses), None) is not None:
+        if is_used(argument):
             with ir.InsertionPoint(op):
                 read = build.create("tensor.extract", [argument.type], [operand])
             argument.replace_all_uses_with(read.results[0])
@@ -208,8 +209,7 @@ def _inline(op: ir.Operation) -> None:
     for each in ops:
         each.move_before(op)
     for use in list(op.results[0].uses):
-        use.owner.operation.results[0].replace_all_uses_with(value)
-        use.owner.operation.erase()
+        replace_op(use.owner.operation, value)
     op.erase()
 
 
@@ -227,8 +227,7 @@ def _read_directly(op: ir.Operation) -> None:
             value = build.scalar(constant)
     else:
         return
-    op.results[0].replace_all_uses_with(value)
-    op.erase()
+    replace_op(op, value)
 
 
 class _Features:

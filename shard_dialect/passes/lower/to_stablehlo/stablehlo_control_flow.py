@@ -25,6 +25,7 @@ from shard_dialect.ir.building.stablehlo import (
     tensor_type,
     tensors_of,
 )
+from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.walk import operations, walk
 
 ConvertBlock = Callable[[ir.Block], ir.Operation]
@@ -143,9 +144,7 @@ def inline_regions(function: ir.Operation) -> None:
         *inside, last = operations(op.regions[0].blocks[0])
         for each in inside:
             each.move_before(op)
-        for result, value in zip(op.results, last.operands, strict=True):
-            result.replace_all_uses_with(value)
-        op.erase()
+        replace_op(op, *last.operands)
 
 
 CONTROL_FLOW: dict[str, Callable[[ir.Operation, ConvertBlock], list[ir.Value]]] = {

@@ -38,6 +38,7 @@ from shard_dialect.ir.building.stablehlo import (
     transpose,
 )
 from shard_dialect.ir.mesh.attributes import DYNAMIC
+from shard_dialect.ir.replacing import is_used
 from shard_dialect.ir.walk import operations
 from shard_dialect.model import Reduction
 from shard_dialect.ops.op_table import record_of
@@ -154,7 +155,7 @@ def _results(loops: Loops) -> list[ir.Value]:
     values = {
         argument: _over_loops(loops, number, operands[number])
         for number, argument in enumerate(arguments)
-        if list(argument.uses) and not (loops.reduced and number >= first_init)
+        if is_used(argument) and not (loops.reduced and number >= first_init)
     }
     skipped = [join for join, _ in joins or ()]
     run_body(loops.body, values, lambda loop: iota(loops.sizes, loop), skipped)
@@ -318,7 +319,7 @@ def _in_turn(loops: Loops, of_inits: Sequence[Sequence[int]]) -> list[ir.Value]:
     inputs = {
         argument: _over_loops(loops, number, loops.inputs[number])
         for number, argument in enumerate(arguments[:count])
-        if list(argument.uses)
+        if is_used(argument)
     }
     shape = [loops.sizes[loop] for loop in loops.kept]
     orders = [[list(dims).index(loop) for loop in loops.kept] for dims in of_inits]

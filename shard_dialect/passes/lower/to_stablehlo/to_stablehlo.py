@@ -36,6 +36,7 @@ from shard_dialect.ir.function import BOUNDARY, functions_of, name_of
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.mesh.attributes import DEVICE
 from shard_dialect.ir.reading.constants import write_resources_in_place
+from shard_dialect.ir.replacing import drop_unused, is_used
 from shard_dialect.ir.shard.local_collectives import one_by_one, read_local
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Grid
@@ -109,7 +110,7 @@ def _prepare(function: ir.Operation) -> None:
     inline_regions(function)
     for op in walk(function):
         is_constant = Trait.CONSTANT in traits_of(op.name)
-        if is_constant and not any(True for result in op.results for _ in result.uses):
+        if is_constant and not is_used(*op.results):
             op.erase()  # as the padding of a tosa.pad, whose lowering has read it
             continue
         with located(op):
@@ -232,9 +233,7 @@ def _no_words(op: ir.Operation) -> ShardError:
 
 def _check_words(module: ir.Operation) -> None:
     """Raise for ops of other dialects; casts without uses go."""
-    for op in reversed(walk(module)):
-        if op.name == CAST and not any(True for result in op.results for _ in result.uses):
-            op.erase()
+    drop_unused(op for op in reversed(walk(module)) if op.name == CAST)
     for op in walk(module):
         with located(op):
             is_known = op.name.startswith(("func.", *_WORDS)) or op.name == "shard.grid"
