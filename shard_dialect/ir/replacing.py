@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
 
 from shard_dialect.ir.bindings import ir
 
@@ -17,6 +17,20 @@ def replace_op(op: ir.Operation, *values: ir.Value) -> None:
     """Replace the results of an op by these values, and erase it."""
     replace_values(op.results, values)
     op.erase()
+
+
+def copy_onto(op: ir.Operation, operands: Iterable[ir.Value]) -> ir.Operation:
+    """A copy of an op, at the insertion point, with these as its first operands."""
+    copy: ir.Operation = op.clone().operation
+    for number, operand in enumerate(operands):
+        copy.operands[number] = operand
+    return copy
+
+
+def copy_along(op: ir.Operation, copies: MutableMapping[ir.Value, ir.Value]) -> None:
+    """Copy an op, which reads copies of values where there are some; add its results to them."""
+    copy = copy_onto(op, [copies.get(each, each) for each in op.operands])
+    copies.update(zip(op.results, copy.results, strict=True))
 
 
 def drop_unused(ops: Iterable[ir.Operation]) -> None:

@@ -26,6 +26,7 @@ from shard_dialect.ir.building.build import create
 from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.numbered_function import Function, Op, read_by, read_function
+from shard_dialect.ir.replacing import copy_along
 from shard_dialect.ir.verify import declares_no_grid
 from shard_dialect.ops import is_cheap
 from shard_dialect.passes.framework.base import Pass
@@ -168,10 +169,7 @@ class _Peak:
                 with op.location:
                     barrier = create("stablehlo.optimization_barrier", [operand.type], [operand])
                 again[operand] = barrier.results[0]
-        copy = op.clone()
-        for number, operand in enumerate(op.operands):
-            copy.operands[number] = again[operand]
-        again.update(zip(op.results, copy.results, strict=True))
+        copy_along(op, again)
 
 
 def _with_nested(op: ir.Operation) -> Iterator[ir.Operation]:

@@ -100,7 +100,7 @@ def _calls(
 
 
 def _site(op: ir.Operation, shardings: Shardings) -> Site | None:
-    read = read_local(op.name, {name: op.attributes[name] for name in op.attributes})
+    read = read_local(op.name, op.attributes)
     if read is None:
         return None
     types = [op.operands[0].type, op.results[0].type]

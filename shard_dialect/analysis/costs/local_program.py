@@ -158,9 +158,7 @@ class _Reader:
         if not handle.name.startswith(("shard.", "mesh.")):
             return None, None
         with located(handle):
-            read = read_local(
-                handle.name, {name: handle.attributes[name] for name in handle.attributes}
-            )
+            read = read_local(handle.name, handle.attributes)
         return (None, None) if read is None else (read[1], self._grids[read[0]])
 
     def _callee(self, op: numbered.Op) -> Function | None:

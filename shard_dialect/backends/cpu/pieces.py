@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
-from shard_dialect.ir.replacing import drop_unused
+from shard_dialect.ir.replacing import copy_onto, drop_unused
 from shard_dialect.ir.walk import blocks, body, operations
 
 _MOST = 200
@@ -105,10 +105,7 @@ def _own(value: ir.Value, inside: dict[ir.Value, ir.Value]) -> ir.Value:
     """The value in a piece."""
     if value not in inside:
         operands = [_own(each, inside) for each in value.owner.operands]
-        copy = value.owner.operation.clone()
-        for number, each in enumerate(operands):
-            copy.operands[number] = each
-        inside[value] = copy.results[0]
+        inside[value] = copy_onto(value.owner.operation, operands).results[0]
     return inside[value]
 
 

@@ -35,7 +35,7 @@ from shard_dialect.ir.building.loops_and_masks import counted, elementwise
 from shard_dialect.ir.building.reductions import combine, identity_tensor
 from shard_dialect.ir.function import functions_of, is_private, name_of
 from shard_dialect.ir.numbered_function import Block, read_by, read_function
-from shard_dialect.ir.replacing import replace_values
+from shard_dialect.ir.replacing import copy_onto, replace_values
 from shard_dialect.ir.verify import declares_no_grid
 from shard_dialect.ir.walk import walk
 from shard_dialect.ops import PartitionedOp, Shard, record_of
@@ -206,9 +206,7 @@ class BlockLoop:
         cuts = [cut for _, cut in self.values.cuts(position, factor)]
         operands = list(map(self._block, handle.operands, cuts))
         with handle.location:
-            copy = handle.clone().operation
-            for number, operand in enumerate(operands):
-                copy.operands[number] = operand
+            copy = copy_onto(handle, operands)
             shards = list(map(self._shard, (*handle.operands, *handle.results), cuts))
             for result, shard in zip(copy.results, shards[len(operands) :], strict=True):
                 if shard is not None:

@@ -24,7 +24,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import is_constant, splat_value, without_carried
 from shard_dialect.ir.reading.constants import counter_of
-from shard_dialect.ir.replacing import is_used, replace_op, replace_values
+from shard_dialect.ir.replacing import copy_along, is_used, replace_op, replace_values
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.ops import rule_of
 
@@ -109,10 +109,7 @@ class _Loop:
             assert values is not None, "checked above"
             with ir.InsertionPoint(each):
                 for op in chain.ops:
-                    copy = op.clone().operation
-                    for number, operand in enumerate(op.operands):
-                        copy.operands[number] = values.get(operand, operand)
-                    values.update(zip(op.results, copy.results, strict=True))
+                    copy_along(op, values)
             replace_op(each, values[stack.row])
         return True
 

@@ -21,6 +21,7 @@ from math import inf, prod
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.numbered_function import Block, Function, itemsize, read_by
+from shard_dialect.ir.replacing import copy_along
 from shard_dialect.model import ShardingRule
 from shard_dialect.model.factor_projection import Dims
 from shard_dialect.ops import rule_of
@@ -271,10 +272,7 @@ class Values:
             is_before = position < late[0]
             first = self.ops[late[0]].handle
             with ir.InsertionPoint(first) if is_before else ir.InsertionPoint.after(op):
-                copy = op.clone().operation
-            for number, operand in enumerate(op.operands):
-                copy.operands[number] = copies.get(operand, operand)
-            copies.update(zip(op.results, copy.results, strict=True))
+                copy_along(op, copies)
         for position in late:
             handle = self.ops[position].handle
             for number, operand in enumerate(handle.operands):

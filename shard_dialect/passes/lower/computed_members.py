@@ -62,7 +62,7 @@ def check_members(module: ir.Operation) -> Outcome:
         named = [op for op in walk(function) if op.name in _NAME_MEMBERS and len(op.operands) > 1]
         for op in named:
             with located(op):
-                read = read_local(op.name, {name: op.attributes[name] for name in op.attributes})
+                read = read_local(op.name, op.attributes)
             if read is not None and read[1].is_computed:
                 checked += 1
                 grid, step = read

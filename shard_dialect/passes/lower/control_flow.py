@@ -47,7 +47,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.mesh.attributes import TRIPS
 from shard_dialect.ir.reading.constants import Counter, counter_of, trips_of
-from shard_dialect.ir.replacing import replace_op, replace_values
+from shard_dialect.ir.replacing import copy_along, replace_op, replace_values
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.ops.op_table import traits_of
 from shard_dialect.ops.scalar_functions import Trait
@@ -198,10 +198,7 @@ def _unrolled(op: ir.Operation, counter: Counter) -> Sequence[ir.Value]:
         now[counter.place] = _as_tensor(build.index(number), type_)
         of = dict(zip(block.arguments, now, strict=True))
         for each in inside:
-            copy = each.clone().operation
-            for at, operand in enumerate(each.operands):
-                copy.operands[at] = of.get(operand, operand)
-            of |= zip(each.results, copy.results, strict=True)
+            copy_along(each, of)
         now = [of.get(each, each) for each in end.operands]
     now[counter.place] = _as_tensor(build.index(counter.past), type_)
     return now

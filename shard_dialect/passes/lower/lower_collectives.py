@@ -318,9 +318,8 @@ def _collectives(function: ir.Operation) -> list[ir.Operation]:
 
 
 def _read(op: ir.Operation) -> tuple[str, LocalStep]:
-    attributes = {key: op.attributes[key] for key in op.attributes}
     try:
-        read = read_local(op.name, attributes)
+        read = read_local(op.name, op.attributes)
     except ShardingError as error:
         raise ShardError(f"'{op.name}' op {error.message}") from None
     if read is None:

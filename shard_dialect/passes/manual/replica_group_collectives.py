@@ -78,7 +78,7 @@ def check_between_devices(op: ir.Operation, grid: Grid) -> None:
     elif op.name == "mesh.idx":
         axes = queried_axes(op, grid)
     elif is_local(op):
-        step = read_local(op.name, {key: op.attributes[key] for key in op.attributes})
+        step = read_local(op.name, op.attributes)
         if step is None:
             raise ShardingError(f"'{op.name}' op is not supported yet in a manual computation")
         axes = step[1].axes

@@ -40,6 +40,7 @@ from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.mesh.attributes import i64_array
 from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
 from shard_dialect.ir.numbered_function import Function, Op, replace_captured
+from shard_dialect.ir.replacing import copy_onto
 from shard_dialect.ir.walk import operations
 from shard_dialect.model import Reduction
 from shard_dialect.passes.pipelining.annotations_on_stages import MARK, AnnotationsOnStages
@@ -227,9 +228,7 @@ class LoopWriter:
 
     def _copy(self, op: Op, values: Sequence[ir.Value], stage: int) -> Sequence[ir.Value]:
         """The results of a copy of an op on a stage, which reads these values."""
-        read, clone = self.program.reads[id(op)], op.handle.clone()
-        for number, value in enumerate(values[: len(op.operands)]):
-            clone.operands[number] = value
+        read, clone = self.program.reads[id(op)], copy_onto(op.handle, values[: len(op.operands)])
         handles = [self.numbered.values[number].handle for number in read]
         replace_captured(clone, dict(zip(handles, values, strict=True)))
         self.annotations.annotate(clone, stage)

@@ -26,6 +26,7 @@ from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.mesh.annotation_ops import has_loops
 from shard_dialect.ir.mesh.attributes import RULE
+from shard_dialect.ir.replacing import copy_onto
 from shard_dialect.ir.walk import walk
 from shard_dialect.ops.stablehlo.attribute_reading import integer, integers, write_padding
 from shard_dialect.ops.stablehlo.reduction_rules import combiner, windows_over
@@ -333,8 +334,7 @@ class _Composer:
             cuts[dim] = Cut(max(0, -behind), size - max(0, -behind), 1)
             padding[dim] = max(0, behind), each.low
         kept = value if cuts == [whole(size) for size in sizes] else self.sliced(value, cuts)
-        mirrored = op.clone().operation
-        mirrored.operands[0] = kept
+        mirrored = copy_onto(op, [kept])
         write_padding(mirrored, padding)
         return self.made(_reversed(mirrored.results[0], turned))
 

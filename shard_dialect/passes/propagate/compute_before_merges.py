@@ -22,6 +22,7 @@ from math import prod
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create, create_value
 from shard_dialect.ir.mesh.annotation_ops import has_loops
+from shard_dialect.ir.replacing import copy_onto
 from shard_dialect.model import ShardingRule
 from shard_dialect.model.sharding import Shape
 from shard_dialect.ops import rule_of
@@ -177,13 +178,8 @@ def _taken_apart(op: ir.Operation, rule: ShardingRule, parts: _Parts) -> ir.Oper
     """A copy of `op` at the insertion point, whose factors in `parts` are taken apart."""
     operands = [_Dims.of(dims or (), parts) for dims in rule.operands]
     results = [_Dims.of(dims or (), parts) for dims in rule.results]
-    values = [
-        _reshaped(value, dims.shape(value))
-        for value, dims in zip(op.operands, operands, strict=True)
-    ]
-    copy = op.clone().operation
-    for number, value in enumerate(values):
-        copy.operands[number] = value
+    pairs = zip(op.operands, operands, strict=True)
+    copy = copy_onto(op, [_reshaped(value, dims.shape(value)) for value, dims in pairs])
     for result, dims in zip(copy.results, results, strict=True):
         result.set_type(_type(result.type, dims.shape(result)))
     if op.name in _ATTRIBUTES:

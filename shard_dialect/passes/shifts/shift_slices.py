@@ -39,7 +39,7 @@ from shard_dialect.ir.mesh.attributes import RULE, SHARDINGS
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.mesh.value_shardings import sharding_of
 from shard_dialect.ir.numbered_function import Op, read_functions
-from shard_dialect.ir.replacing import drop_unused, replace_op
+from shard_dialect.ir.replacing import copy_along, copy_onto, drop_unused, replace_op
 from shard_dialect.ir.walk import body, walk
 from shard_dialect.model import Annotation, Sharding, Windows
 from shard_dialect.ops.op_table import OpKinds
@@ -124,10 +124,7 @@ def _inline(call: ir.Operation, function: ir.Operation) -> None:
             op = each.operation
             if op.name == "func.return":
                 break
-            copy = op.clone().operation
-            for number, operand in enumerate(op.operands):
-                copy.operands[number] = values[operand]
-            values.update(zip(op.results, copy.results, strict=True))
+            copy_along(op, values)
     replace_op(call, *(values[returned] for returned in op.operands))
 
 
@@ -617,8 +614,7 @@ class _Function:
             builders = [self._builder(dim, annotation, None) for dim in dims]
             for builder in builders:
                 value = builder.end_repeated(value, longer[builder.dim] - sizes[builder.dim])
-            whole_windows = op.clone().operation
-            whole_windows.operands[0] = value
+            whole_windows = copy_onto(op, [value])
             whole_windows.results[0].set_type(value.type)
             ends = [(0, 0) if d in dims else (a.low, a.high) for d, a in enumerate(along)]
             write_padding(whole_windows, ends)

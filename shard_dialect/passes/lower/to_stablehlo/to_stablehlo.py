@@ -177,7 +177,7 @@ class _Conversion:
             self._collective(op)
 
     def _collective(self, op: ir.Operation) -> None:
-        read = read_local(op.name, {name: op.attributes[name] for name in op.attributes})
+        read = read_local(op.name, op.attributes)
         if read is None:
             raise _no_words(op)
         grid, step = read
