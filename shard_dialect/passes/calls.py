@@ -54,7 +54,7 @@ CLONE_OF = "mesh.clone_of"
 """On a function that `clone-per-call` has made: the name of the one that it is a copy of."""
 
 
-@needs(ops=("func.call",), grids=1)
+@needs(ops=("func.call",), grid=True)
 def clone_per_call(module: ir.Operation) -> Outcome:
     """Give each call of a private function a copy of its own; refuse recursion."""
     calls = Calls(module)
@@ -64,7 +64,7 @@ def clone_per_call(module: ir.Operation) -> Outcome:
     return None if calls.original else UNCHANGED
 
 
-@needs(ops=("func.call",), grids=1)
+@needs(ops=("func.call",), grid=True)
 def merge_clones(module: ir.Operation) -> Outcome:
     """Merge the copies that got equal shardings."""
     calls = Calls(module)
@@ -223,7 +223,7 @@ _SMALL = 16
 """The most ops of a function that is inlined wherever it is called."""
 
 
-@needs(ops=("func.call",), forms=("annotated",), grids=1)
+@needs(ops=("func.call",), forms=("annotated",), grid=True)
 def inline_functions(module: ir.Operation) -> Outcome:
     """Inline private functions that are called once, and small ones, but not with `no_inline`."""
     calls = Calls(module)
@@ -394,7 +394,7 @@ def _annotated(values: list[ir.Value], annotations: list[ir.Attribute | None]) -
     ]
 
 
-@needs(ops=("scf.execute_region",), forms=("annotated", "propagated"), grids=1)
+@needs(ops=("scf.execute_region",), forms=("annotated", "propagated"), grid=True)
 def inline_named_computations(module: ir.Operation) -> None:
     """Replace each named computation by the ops of its body.
 

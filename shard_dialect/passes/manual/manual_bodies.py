@@ -40,7 +40,7 @@ _MOST = 10_000
 """The largest number of calls that are inlined into one region."""
 
 
-@needs(ops=("scf.execute_region",), forms=("annotated", "propagated"), grids=1)
+@needs(ops=("scf.execute_region",), forms=("annotated", "propagated"), grid=True)
 def open_manual_computations(module: ir.Operation) -> Outcome:
     """Inline calls in manual computations, and let captured tensors enter by `mesh.to_local`.
 

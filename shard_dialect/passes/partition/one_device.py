@@ -57,7 +57,7 @@ from shard_dialect.passes.specialize.fold_grid_queries import fold_device_positi
 _RANK = "shard.process_linear_index"
 
 
-@needs(grids=1)
+@needs(grid=True)
 @dataclass(frozen=True)
 class PickDevice(Pass):
     """Specialize the program of all devices to one device."""

@@ -46,7 +46,7 @@ _NUMBERS = {_GATHER: "dimension_numbers", _SCATTER: "scatter_dimension_numbers"}
 _ANNOTATIONS = ("mesh.annotate", "sdy.sharding_constraint", "sdy.reshard")
 
 
-@needs(ops=(_GATHER, _SCATTER, _SLICE), forms=("annotated",), grids=1)
+@needs(ops=(_GATHER, _SCATTER, _SLICE), forms=("annotated",), grid=True)
 @dataclass(frozen=True)
 class BatchGathers(Pass):
     """Make batching dimensions of gathers and scatters where indices count along a dimension."""

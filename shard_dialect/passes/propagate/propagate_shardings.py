@@ -415,7 +415,7 @@ def refuse_unread(module: ir.Operation) -> None:
             )
 
 
-@needs(forms=("annotated", "propagated"), grids=1)
+@needs(forms=("annotated", "propagated"), grid=True)
 @dataclass(frozen=True)
 class PropagateShardings(PropagationOptions, Pass):
     """Infer the shardings of all tensors from those that are annotated, and write them."""
@@ -452,7 +452,7 @@ class PropagateShardings(PropagationOptions, Pass):
             report.explain(self.explain)
 
 
-@needs(forms=("annotated", "propagated"), grids=1)
+@needs(forms=("annotated", "propagated"), grid=True)
 def complete_shardings(module: ir.Operation) -> Outcome:
     """Give a sharding to every tensor that passes have created since propagation.
 

@@ -37,7 +37,7 @@ _ADD, _TRANSPOSE = "stablehlo.add", "stablehlo.transpose"
 _SCATTER, _UPDATE = "stablehlo.scatter", "stablehlo.dynamic_update_slice"
 
 
-@needs(ops=(_SCATTER, _UPDATE), forms=("annotated",), grids=1)
+@needs(ops=(_SCATTER, _UPDATE), forms=("annotated",), grid=True)
 @dataclass(frozen=True)
 class SumInPlace(Pass):
     """Add a part into a sum where the part is put into zeros, and all of that is added."""

@@ -64,7 +64,7 @@ from shard_dialect.passes.propagate.propagate_shardings import Propagated, Propa
 from shard_dialect.propagation.engine import Engine
 
 
-@needs(ops=(RESHAPE,), forms=("annotated",), grids=1)
+@needs(ops=(RESHAPE,), forms=("annotated",), grid=True)
 @dataclass(frozen=True)
 class SinkReshapes(Pass):
     """Move reshapes that merge dimensions behind elementwise ops, and drop those that undo them."""
@@ -109,7 +109,7 @@ def erase_unused_reshapes(function: ir.Operation) -> None:
     drop_unused(op for op in reversed(walk(function)) if op.name == RESHAPE)
 
 
-@needs(ops=(RESHAPE,), forms=("annotated", "propagated"), grids=1)
+@needs(ops=(RESHAPE,), forms=("annotated", "propagated"), grid=True)
 @dataclass(frozen=True)
 class TakeMergesApart(PropagationOptions, Pass):
     """Compute on dimensions that are not merged where merging them would end a split."""

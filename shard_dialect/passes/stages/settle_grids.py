@@ -222,7 +222,7 @@ def _refuse_transfers(function: ir.Operation, renamed: Mapping[str, str]) -> Non
         )
 
 
-@needs(grids=1, fact=has_unlike_grids)
+@needs(grid=True, fact=has_unlike_grids)
 def settle_grids(module: ir.Operation) -> None:
     """Bring the tensors of each annotated function on as few grids as possible.
 

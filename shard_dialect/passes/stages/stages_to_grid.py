@@ -34,7 +34,7 @@ from shard_dialect.ir.function import (
     set_boundary,
 )
 from shard_dialect.ir.grids import OPS as GRIDS
-from shard_dialect.ir.grids import sub_clusters_of, write_cluster
+from shard_dialect.ir.grids import grids_of, sub_clusters_of, write_cluster
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.annotation_ops import (
     BOUNDARY_OPS,
@@ -77,7 +77,11 @@ from shard_dialect.passes.stages.settle_grids import (
 )
 
 
-@needs(forms=("annotated",), grids=2)
+def _has_several_grids(module: ir.Operation) -> bool:
+    return len(grids_of(module)) > 1
+
+
+@needs(forms=("annotated",), grid=True, fact=_has_several_grids)
 def stages_to_grid(module: ir.Operation) -> None:
     """Rewrite annotated functions with several stages to shardings on the grid that has them.
 
