@@ -35,15 +35,25 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import annotate
 from shard_dialect.ir.diagnostics import error_at, names_in
-from shard_dialect.ir.function import BOUNDARY, boundary, form_of, functions_of, is_private, name_of
+from shard_dialect.ir.function import (
+    BOUNDARY,
+    boundary,
+    form_of,
+    functions_of,
+    is_private,
+    name_of,
+    symbols_in,
+)
 from shard_dialect.ir.mesh.attributes import BLOCKS, NAMED, SHARDING, SHARDINGS, symbol
 from shard_dialect.ir.replacing import replace_op, replace_values
 from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.model.reached import reached
 from shard_dialect.passes.framework.base import UNCHANGED, Outcome, needs
 
 _MOST = 10_000
@@ -281,11 +291,11 @@ def inline_where_called(module: ir.Operation, names: Collection[str]) -> None:
     if not any(calls.calls[name] for name in reaching if name in calls.calls):
         return
     calls.refuse_recursion()
-    reached = _reached_from(reaching, calls)  # before the calls are erased
+    found = _reached_from(reaching, calls)  # before the calls are erased
     for name in sorted(reaching & calls.functions.keys()):
         if not is_private(calls.functions[name]) or not _is_called(name, module):
             inline_calls(calls.functions[name], module)
-    drop_uncalled(module, reached)
+    drop_uncalled(module, found)
 
 
 def inline_calls(function: ir.Operation, module: ir.Operation) -> None:
@@ -299,7 +309,7 @@ def inline_calls(function: ir.Operation, module: ir.Operation) -> None:
 def drop_uncalled(module: ir.Operation, names: Collection[str]) -> None:
     """Erase the private ones of these functions that no op names any more."""
     functions = {name_of(each): each for each in functions_of(module)}
-    named = {name: _named_in(each) for name, each in functions.items()}
+    named = {name: symbols_in(each) for name, each in functions.items()}
     candidates = {name for name in names if name in functions and is_private(functions[name])}
     while dropped := candidates & named.keys() - set().union(*named.values()):
         for name in dropped:
@@ -309,14 +319,11 @@ def drop_uncalled(module: ir.Operation, names: Collection[str]) -> None:
 
 def _reached_from(names: Collection[str], calls: Calls) -> set[str]:
     """The functions that these call, directly or not."""
-    reached: set[str] = set()
-    waiting = list(names)
-    while waiting:
-        for call in calls.calls.get(waiting.pop(), ()):
-            if callee_of(call) not in reached:
-                reached.add(callee_of(call))
-                waiting.append(callee_of(call))
-    return reached
+
+    def callees(name: str) -> list[str]:
+        return [callee_of(call) for call in calls.calls.get(name, ())]
+
+    return set(reached(chain.from_iterable(map(callees, names)), callees))
 
 
 def _is_called(name: str, module: ir.Operation) -> bool:
@@ -325,28 +332,6 @@ def _is_called(name: str, module: ir.Operation) -> bool:
         for function in functions_of(module)
         for op in walk(function)
     )
-
-
-def _named_in(function: ir.Operation) -> set[str]:
-    """The symbols that ops of a function name: calls, and `stablehlo.composite`, say."""
-    return {
-        name
-        for op in walk(function)
-        for key in op.attributes
-        if key != "sym_name"
-        for name in _symbols(op.attributes[key])
-    }
-
-
-def _symbols(attribute: ir.Attribute) -> Iterator[str]:
-    if isinstance(attribute, ir.FlatSymbolRefAttr):
-        yield attribute.value
-    elif isinstance(attribute, ir.DictAttr):
-        for each in attribute:
-            yield from _symbols(each.attr)
-    elif isinstance(attribute, ir.ArrayAttr):
-        for inner in attribute:
-            yield from _symbols(inner)
 
 
 def inline_call(call: ir.Operation, callee: ir.Operation | None) -> None:

@@ -46,7 +46,7 @@ from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import PassManager, ir, submodule
 from shard_dialect.ir.building import build
 from shard_dialect.ir.diagnostics import error_at, from_mlir, reporting
-from shard_dialect.ir.function import drop_from_boundary, functions_of, name_of
+from shard_dialect.ir.function import drop_from_boundary, functions_of, name_of, rename_symbols
 from shard_dialect.ir.grids import OPS as GRIDS
 from shard_dialect.ir.mesh.attributes import COLLECTIVE, DEVICE, FORM, LIBRARY_CALL, RANK
 from shard_dialect.ir.replacing import replace_op
@@ -367,11 +367,7 @@ def _rename(module: ir.Operation, entry: ir.Operation) -> None:
     renamed = {name_of(op): f"{_PREFIX}{name_of(op)}" for op in functions}
     for op in functions:
         op.attributes["sym_name"] = ir.StringAttr.get(renamed[name_of(op)])
-    for op in walk(module):
-        for key in op.attributes:
-            named = op.attributes[key]
-            if isinstance(named, ir.FlatSymbolRefAttr) and named.value in renamed:
-                op.attributes[key] = ir.FlatSymbolRefAttr.get(renamed[named.value])
+    rename_symbols(module, renamed)
 
 
 def _strip(module: ir.Operation, entry: ir.Operation) -> None:

@@ -15,6 +15,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.replacing import copy_onto, drop_unused
 from shard_dialect.ir.walk import blocks, body, operations
+from shard_dialect.model.reached import reached
 
 _MOST = 200
 """The number of calls in a piece."""
@@ -84,16 +85,12 @@ def _move(calls: Sequence[ir.Operation], function: ir.Operation, name: str) -> N
 
 def _given(calls: Sequence[ir.Operation]) -> Iterator[ir.Value]:
     """What the calls' operands are computed from."""
-    pending, seen = [value for call in calls for value in call.operands][::-1], set[ir.Value]()
-    while pending:
-        value = pending.pop()
-        if value in seen:
-            continue
-        seen.add(value)
-        if _is_copied(value):
-            pending += list(value.owner.operands)[::-1]
-        else:
-            yield value
+
+    def before(value: ir.Value) -> list[ir.Value]:
+        return list(value.owner.operands)[::-1] if _is_copied(value) else []
+
+    operands = [value for call in calls for value in call.operands][::-1]
+    return (value for value in reached(operands, before) if not _is_copied(value))
 
 
 def _is_copied(value: ir.Value) -> bool:

@@ -21,6 +21,7 @@ from shard_dialect.ir.building.reductions import reduction_with_identity
 from shard_dialect.ir.mesh.attributes import RULE, SHARDINGS
 from shard_dialect.ir.mesh.sharding_attributes import is_sharding, read_annotation
 from shard_dialect.model import ShardingError, ShardingRule, Windows
+from shard_dialect.model.reached import reached
 from shard_dialect.model.rule import Role
 from shard_dialect.ops.factors import Factors, Kind, Query, reshaped
 from shard_dialect.ops.op_record import OpRecord
@@ -195,16 +196,13 @@ def _stays(op: ir.Operation, dim: int) -> bool:
         return True
     if _splits(operand.type.encoding, dim, result.type.rank):
         return False
-    waiting, seen = [op.results[0]], set()
-    while waiting:
-        for use in waiting.pop().uses:
-            user = use.owner.operation
-            if user.name in _JOINS:
-                return True
-            if user.name.startswith("mesh.") and user not in seen:
-                seen.add(user)
-                waiting += user.results
-    return False
+
+    def moved(value: ir.Value) -> list[ir.Value]:
+        users = (use.owner.operation for use in value.uses)
+        return [each for user in users if user.name.startswith("mesh.") for each in user.results]
+
+    found = reached([op.results[0]], moved)
+    return any(use.owner.operation.name in _JOINS for value in found for use in value.uses)
 
 
 def _splits(attribute: ir.Attribute | None, dim: int, rank: int) -> bool:

@@ -14,12 +14,17 @@ tensor that a body captures, such as a constant that upstream's passes hoisted, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import annotate, create, create_value
 from shard_dialect.ir.diagnostics import error_at, located
-from shard_dialect.ir.function import boundary, form_of, functions_of, is_private, name_of
+from shard_dialect.ir.function import (
+    boundary,
+    form_of,
+    functions_of,
+    is_private,
+    name_of,
+    symbols_in,
+)
 from shard_dialect.ir.mesh.annotation_ops import OPS as ANNOTATIONS
 from shard_dialect.ir.mesh.annotation_ops import (
     TO_GLOBAL,
@@ -33,6 +38,7 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import FLOWS
 from shard_dialect.ir.replacing import replace_op, replace_values
 from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.model.reached import reached
 from shard_dialect.passes.calls import Calls
 from shard_dialect.passes.framework.base import UNCHANGED, Outcome, needs
 
@@ -207,22 +213,12 @@ def _drop_unused(
 ) -> None:
     """Erase private functions that only bodies called, into which they are inlined."""
     inside = {name: functions[name] for name in was_called if is_private(functions[name])}
-    dropped = set(inside)
-    waiting = [op for op in operations(body(module)) if not _is_one_of(op, inside)]
-    while waiting:
-        used = {name for op in waiting for name in _named_in(op)} & dropped
-        dropped -= used
-        waiting = [inside[name] for name in used]
-    for name in dropped:
+    others = [op for op in operations(body(module)) if not _is_one_of(op, inside)]
+    named = (name for op in others for name in symbols_in(op) & inside.keys())
+    used = set(reached(named, lambda name: symbols_in(inside[name]) & inside.keys()))
+    for name in inside.keys() - used:
         inside[name].erase()
 
 
 def _is_one_of(op: ir.Operation, functions: dict[str, ir.Operation]) -> bool:
     return op.name == "func.func" and name_of(op) in functions
-
-
-def _named_in(op: ir.Operation) -> Iterator[str]:
-    for each in (op, *walk(op)):
-        for key in each.attributes:
-            if isinstance(each.attributes[key], ir.FlatSymbolRefAttr):
-                yield each.attributes[key].value
