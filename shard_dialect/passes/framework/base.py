@@ -31,12 +31,13 @@ from __future__ import annotations
 import gc
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar, cast
 
 from shard_dialect.ir.bindings import ir, plain_ops
+from shard_dialect.ir.diagnostics import holding
 from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.verify import declares_no_grid
 from shard_dialect.ir.walk import walk
@@ -46,14 +47,9 @@ T = TypeVar("T")
 _kept: ContextVar[tuple[ir.Operation, dict[Hashable, object]] | None] = ContextVar("_kept")
 
 
-@contextmanager
-def keeping_analyses() -> Iterator[None]:
+def keeping_analyses() -> AbstractContextManager[None]:
     """Keep analyses from one pass to the next, in the `with` block."""
-    token = _kept.set(None)
-    try:
-        yield
-    finally:
-        _kept.reset(token)
+    return holding(_kept, None)
 
 
 def known(module: ir.Operation, find: Callable[[ir.Operation], T]) -> T:
