@@ -9,7 +9,7 @@ from itertools import chain
 from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, name_in, names_in, note_at, place_in
-from shard_dialect.ir.mesh.attributes import DEVICE, FORM, PROPAGATED
+from shard_dialect.ir.mesh.attributes import DEVICE, FORM, PROPAGATED, drop_attributes
 from shard_dialect.ir.mesh.mesh_dialect import is_reshard, permutes_shards
 from shard_dialect.ir.walk import body, operations, walk
 
@@ -111,8 +111,8 @@ def set_boundary(function: ir.Operation, key: str, entries: list[dict[str, ir.At
     """Set `arg_attrs` or `res_attrs`; remove it if all entries are empty."""
     if any(entries):
         function.attributes[key] = ir.ArrayAttr.get([ir.DictAttr.get(entry) for entry in entries])
-    elif key in function.attributes:
-        del function.attributes[key]
+    else:
+        drop_attributes(function, key)
 
 
 def drop_from_boundary(function: ir.Operation, prefix: str) -> None:
@@ -223,9 +223,7 @@ def set_form(function: ir.Operation, form: str) -> None:
 
 def forget_form(function: ir.Operation) -> None:
     """Let the form of a function be the one that its ops show."""
-    for name in (FORM, PROPAGATED):
-        if name in function.attributes:
-            del function.attributes[name]
+    drop_attributes(function, FORM, PROPAGATED)
 
 
 def refuse_form(function: ir.Operation, advice: str) -> Exception:

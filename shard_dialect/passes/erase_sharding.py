@@ -39,6 +39,7 @@ from shard_dialect.ir.mesh.attributes import (
     SHARDINGS,
     STAGE,
     STAGES,
+    drop_attributes,
     ints,
 )
 from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, TRANSFER, is_reshard, permutes_shards
@@ -149,8 +150,7 @@ def _erase(handle: ir.Operation, shardings: Shardings) -> None:
     for prefix in (SHARDING, STAGE, "sdy.sharding"):
         drop_from_boundary(handle, prefix)
     forget_form(handle)
-    if "mesh_cluster" in handle.attributes:
-        del handle.attributes["mesh_cluster"]
+    drop_attributes(handle, "mesh_cluster")
     update_type(handle)
 
 
@@ -196,9 +196,7 @@ def _erase_from(op: ir.Operation, shardings: Shardings) -> None:
         return
     if op.name.startswith("sdy.") and op.name not in _SILENT:
         raise error_at(op.location, f"'{op.name}' op is Shardy's: run --import first")
-    for name in _ATTRIBUTES:
-        if name in op.attributes:
-            del op.attributes[name]
+    drop_attributes(op, *_ATTRIBUTES)
     if annotation_ops.has_loops(op):
         del op.attributes[annotation_ops.LOOPS]
     for result in op.results:

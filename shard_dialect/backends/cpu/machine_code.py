@@ -48,7 +48,14 @@ from shard_dialect.ir.building import build
 from shard_dialect.ir.diagnostics import error_at, from_mlir, reporting
 from shard_dialect.ir.function import drop_from_boundary, functions_of, name_of, rename_symbols
 from shard_dialect.ir.grids import OPS as GRIDS
-from shard_dialect.ir.mesh.attributes import COLLECTIVE, DEVICE, FORM, LIBRARY_CALL, RANK
+from shard_dialect.ir.mesh.attributes import (
+    COLLECTIVE,
+    DEVICE,
+    FORM,
+    LIBRARY_CALL,
+    RANK,
+    drop_attributes,
+)
 from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.lower.control_flow import for_llvm
@@ -379,7 +386,5 @@ def _strip(module: ir.Operation, entry: ir.Operation) -> None:
         if op.name != "func.func":
             continue
         drop_from_boundary(op, "mesh.")
-        for name in (FORM, COLLECTIVE, RANK, LIBRARY_CALL, DEVICE, KERNEL):
-            if name in op.attributes:
-                del op.attributes[name]
+        drop_attributes(op, FORM, COLLECTIVE, RANK, LIBRARY_CALL, DEVICE, KERNEL)
     entry.attributes["llvm.no_inline"] = ir.UnitAttr.get()

@@ -34,7 +34,14 @@ from shard_dialect.ir.function import (
 )
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.annotation_ops import TO_GLOBAL, TO_LOCAL, is_manual
-from shard_dialect.ir.mesh.attributes import BLOCKS, SHARDING, SHARDINGS, STAGES, symbol
+from shard_dialect.ir.mesh.attributes import (
+    BLOCKS,
+    SHARDING,
+    SHARDINGS,
+    STAGES,
+    drop_attributes,
+    symbol,
+)
 from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES
 from shard_dialect.ir.mesh.notation import read_axes, write_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
@@ -402,13 +409,9 @@ class _Materializer:
 
     def _clean_up(self) -> None:
         """Drop annotations, and ops whose results the rewriting left without a use."""
-        for key in (BLOCKS, SHARDINGS):
-            if key in self.function.handle.attributes:
-                del self.function.handle.attributes[key]
+        drop_attributes(self.function.handle, BLOCKS, SHARDINGS)
         for op in reversed(walk(self.function.handle)):
-            for key in (BLOCKS, SHARDINGS):
-                if key in op.attributes:
-                    del op.attributes[key]
+            drop_attributes(op, BLOCKS, SHARDINGS)
             if annotation_ops.has_loops(op):
                 del op.attributes[annotation_ops.LOOPS]
             if op.name in _DROPPABLE:

@@ -40,7 +40,7 @@ from shard_dialect.ir.function import (
 from shard_dialect.ir.grids import grids_of, write_grid
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.annotation_ops import computations_around
-from shard_dialect.ir.mesh.attributes import DEVICE, SHARDING, SHARDINGS, symbol
+from shard_dialect.ir.mesh.attributes import DEVICE, SHARDING, SHARDINGS, drop_attributes, symbol
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.sdy import ops as sdy
@@ -219,8 +219,7 @@ def give_grid(module: ir.Operation) -> None:
         write_grid(grid)
     for each in functions:
         drop_from_boundary(each, "mesh.")  # shardings on grids that are not declared
-        if _CLUSTER in each.attributes:
-            del each.attributes[_CLUSTER]
+        drop_attributes(each, _CLUSTER)
         set_form(each, "local")
         write_stablehlo_collectives(each, Shardings.of(module))
 

@@ -21,6 +21,7 @@ from shard_dialect.ir.mesh.attributes import (
     RESULT,
     SHARDING,
     SHARDINGS,
+    drop_attributes,
     i64_array,
 )
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
@@ -81,8 +82,8 @@ class AnnotationsOnStages:
                     else:
                         _mark(value, op.attributes["sharding"])
                     replace_op(op, value)
-                elif SHARDINGS in op.attributes:
-                    del op.attributes[SHARDINGS]
+                else:
+                    drop_attributes(op, SHARDINGS)
 
     def name_of(self, stage: int) -> str:
         """The name of a stage; that of the grid for the number after the last one's."""

@@ -29,6 +29,7 @@ from shard_dialect.ir.mesh.attributes import (
     SHARDING,
     SHARDINGS,
     STAGES,
+    drop_attributes,
     symbol,
 )
 from shard_dialect.ir.mesh.check_mesh_ops import DIRECTIONS
@@ -154,8 +155,7 @@ class _Exporter:
                         value = function.values[argument].handle
                         attributes = {"sharding": self._sharding(_inferred(annotation))}
                         create("sdy.sharding_constraint", [value.type], [value], attributes)
-        if BLOCKS in handle.attributes:
-            del handle.attributes[BLOCKS]
+        drop_attributes(handle, BLOCKS)
 
     def _boundary(self, op: ir.Operation) -> None:
         type_ = op.attributes["function_type"].value

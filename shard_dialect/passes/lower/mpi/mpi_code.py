@@ -62,13 +62,13 @@ class Mpi:
     def handle(self, kind: str, **more: ir.Attribute) -> ir.Value:
         """A number that the host passes to `mesh_mpi_bind`."""
         described = ir.DictAttr.get({"kind": ir.StringAttr.get(kind), **more})
-        type_ = ir.MemRefType.get([], bits(64))
+        type_ = ir.MemRefType.get([], build.integer(64))
         if described not in self._handles:
             self._handles.append(described)
             nothing = {"initial_value": ir.UnitAttr.get()}
             self._global(_slot(len(self._handles) - 1), type_, nothing)
         slot = _get(_slot(self._handles.index(described)), type_)
-        return build.create_value("memref.load", bits(64), [slot])
+        return build.create_value("memref.load", build.integer(64), [slot])
 
     def named(self, kind: str, name: str) -> ir.Value:
         """The handle of one of MPI's types (`i32`, `f64`) or operations (`sum`)."""
@@ -78,23 +78,23 @@ class Mpi:
         """Of `numbers`, one per rank, this device's, as an `i32`."""
         if len(set(numbers)) == 1:
             return number(numbers[0])
-        type_ = ir.MemRefType.get([len(numbers)], bits(32))
-        content = ir.RankedTensorType.get([len(numbers)], bits(32))
-        attributes = [ir.IntegerAttr.get(bits(32), each) for each in numbers]
+        type_ = ir.MemRefType.get([len(numbers)], build.integer(32))
+        content = ir.RankedTensorType.get([len(numbers)], build.integer(32))
+        attributes = [ir.IntegerAttr.get(build.integer(32), each) for each in numbers]
         name = f"mesh_by_rank_{self._tables}"
         self._tables += 1
         listed = ir.DenseElementsAttr.get(attributes, content)
         self._global(name, type_, {"initial_value": listed, "constant": ir.UnitAttr.get()})
         rank = self.handle("rank")
         index = build.to_index(rank)
-        return build.create_value("memref.load", bits(32), [_get(name, type_), index])
+        return build.create_value("memref.load", build.integer(32), [_get(name, type_), index])
 
     def member(self, peers: Sequence[int]) -> ir.Value:
         """Of `peers`, one per rank, this device's peer in the group; none where that is -1."""
         peer = self.of_rank(peers)
         if min(peers) >= 0:
             return peer
-        no_one = build.cast("arith.trunci", self.handle("no_one"), bits(32))
+        no_one = build.cast("arith.trunci", self.handle("no_one"), build.integer(32))
         is_there = build.compare("sge", peer, number(0))
         return build.select(is_there, peer, no_one)
 
@@ -108,20 +108,20 @@ class Mpi:
     def call(self, name: str, *arguments: ir.Value | int) -> None:
         """Call a function of MPI (`int` arguments are 32-bit numbers), and check its error code."""
         values = list(map(as_value, arguments))
-        self._declare(name, [value.type for value in values], [bits(32)])
-        self._declare(FAILED, [bits(32)], [])
-        code = build.call(name, values, [bits(32)]).results[0]
+        self._declare(name, [value.type for value in values], [build.integer(32)])
+        self._declare(FAILED, [build.integer(32)], [])
+        code = build.call(name, values, [build.integer(32)]).results[0]
         with when(build.compare("ne", code, number(0))):
             build.call(FAILED, [code])
 
     def status(self) -> ir.Value:
         """The address of memory for an `MPI_Status`, which nothing reads."""
-        type_ = ir.MemRefType.get([_STATUS], bits(64))
+        type_ = ir.MemRefType.get([_STATUS], build.integer(64))
         return address(build.allocate(type_, on_stack=True))
 
     def write_bind(self) -> None:
         """Define the function that receives the requested handles."""
-        arguments = [bits(64)] * len(self._handles)
+        arguments = [build.integer(64)] * len(self._handles)
         attributes = {
             "sym_name": ir.StringAttr.get(BIND),
             "function_type": ir.TypeAttr.get(ir.FunctionType.get(arguments, [])),
@@ -138,7 +138,7 @@ class Mpi:
             block = bind_function.regions[0].blocks.append(*arguments, arg_locs=locations)
             with ir.InsertionPoint(block):
                 for number, value in enumerate(block.arguments):
-                    slot = _get(_slot(number), ir.MemRefType.get([], bits(64)))
+                    slot = _get(_slot(number), ir.MemRefType.get([], build.integer(64)))
                     build.create("memref.store", [], [value, slot])
                 build.create("func.return", [], [])
 
@@ -161,14 +161,9 @@ class Mpi:
             build.declare(name, type_)
 
 
-def bits(width: int) -> ir.Type:
-    """The integer type of this width."""
-    return build.integer(width)
-
-
 def number(value: int, width: int = 32) -> ir.Value:
     """An integer constant."""
-    return build.number(value, bits(width))
+    return build.number(value, build.integer(width))
 
 
 def as_value(argument: ir.Value | int) -> ir.Value:
