@@ -12,7 +12,7 @@ from typing import Literal
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.replacing import replace_op
-from shard_dialect.ir.walk import walk
+from shard_dialect.ir.walk import is_made_by, walk
 
 PrintedAs = Literal["mesh", "shard"]
 _ANNOTATE = "mesh.annotate"
@@ -42,4 +42,4 @@ def _values_of(module: ir.Operation) -> list[ir.Value]:
 
 
 def _is_annotated(value: ir.Value) -> bool:
-    return not isinstance(value.owner, ir.Block) and value.owner.name == _ANNOTATE
+    return is_made_by(value, _ANNOTATE)

@@ -45,7 +45,7 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import itemsize
 from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.shard.local_collectives import is_local, read_local, write_local
-from shard_dialect.ir.walk import operations, walk
+from shard_dialect.ir.walk import is_made_by, operations, walk
 from shard_dialect.model import Axes
 from shard_dialect.ops import is_cheap
 from shard_dialect.ops.op_table import traits_of
@@ -442,7 +442,7 @@ def _of_rows(op: ir.Operation, rows: ir.Value) -> ir.Value:
 def _in_a_row(second: ir.Operation) -> tuple[ir.Operation, str, LocalStep, LocalStep] | None:
     """The like collective that makes the operand of this one alone, the grid, and both steps."""
     between = second.operands[0]
-    if isinstance(between.owner, ir.Block) or between.owner.name != second.name:
+    if not is_made_by(between, second.name):
         return None
     first = between.owner.operation
     if first.block != second.block or len(list(between.uses)) != 1:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.replacing import copy_onto, drop_unused
-from shard_dialect.ir.walk import blocks, body, operations
+from shard_dialect.ir.walk import blocks, body, operations, source_behind
 from shard_dialect.model.reached import reached
 
 _MOST = 200
@@ -56,8 +56,7 @@ def _is_of_frame(op: ir.Operation) -> bool:
     if op.name != "llvm.load" or op.results[0].type != ir.Type.parse("!llvm.ptr"):
         return False
     address = op.operands[0]
-    while not isinstance(address.owner, ir.Block) and address.owner.name == "llvm.getelementptr":
-        address = address.owner.operands[0]
+    address = source_behind(address, "llvm.getelementptr")
     owner = address.owner
     return isinstance(owner, ir.Block) and owner == owner.region.blocks[0]
 

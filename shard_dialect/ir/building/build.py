@@ -7,7 +7,7 @@ from math import prod
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir, linalg_queries
-from shard_dialect.ir.walk import operations
+from shard_dialect.ir.walk import operations, source_behind
 
 
 def create(
@@ -403,9 +403,7 @@ def constant_behind(value: ir.Value) -> ir.Attribute | None:
 
 def _source(value: ir.Value) -> ir.Value:
     """The value that has all elements that `value` has."""
-    while not isinstance(value.owner, ir.Block) and value.owner.name in _SAME_ELEMENTS:
-        value = value.owner.operands[0]
-    return value
+    return source_behind(value, *_SAME_ELEMENTS)
 
 
 _SAME_ELEMENTS = ("mesh.local_split", "stablehlo.broadcast_in_dim")

@@ -12,6 +12,7 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create, create_value, i64, integer
 from shard_dialect.ir.replacing import is_used
+from shard_dialect.ir.walk import is_made_by
 
 CAST = "builtin.unrealized_conversion_cast"
 """From a tensor to the scalar that stood for it before; gone when the conversion is done."""
@@ -34,7 +35,7 @@ def tensor_of(value: ir.Value) -> ir.Value:
     """The tensor for a value of the local form. Raises `ShardError` if it is neither."""
     if tensor_type(value.type) == value.type:
         return value
-    if not isinstance(value.owner, ir.Block) and value.owner.name == CAST:
+    if is_made_by(value, CAST):
         return value.owner.operands[0]
     raise ShardError(f"a value of type {value.type} cannot be written as StableHLO")
 

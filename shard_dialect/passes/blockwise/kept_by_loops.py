@@ -25,7 +25,7 @@ from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import is_constant, splat_value, without_carried
 from shard_dialect.ir.reading.constants import counter_of
 from shard_dialect.ir.replacing import copy_along, is_used, replace_op, replace_values
-from shard_dialect.ir.walk import operations, walk
+from shard_dialect.ir.walk import maker_of, operations, walk
 from shard_dialect.ops import rule_of
 
 _WHILE = "stablehlo.while"
@@ -82,7 +82,7 @@ class _Loop:
         *_, end = operations(body)
         stacks = []
         for number, (argument, value) in enumerate(zip(body.arguments, end.operands, strict=True)):
-            update = _made_by(value, "stablehlo.dynamic_update_slice")
+            update = maker_of(value, "stablehlo.dynamic_update_slice")
             if update is None or update.operands[0] != argument:
                 continue
             uses = [argument.uses, update.results[0].uses, condition.arguments[number].uses]
@@ -211,17 +211,10 @@ def _is_row(op: ir.Operation, stack: ir.Value) -> bool:
     return is_whole and all(map(_is_zero, list(op.operands)[2:]))
 
 
-def _made_by(value: ir.Value, name: str) -> ir.Operation | None:
-    if isinstance(value.owner, ir.Block) or value.owner.name != name:
-        return None
-    op: ir.Operation = value.owner.operation
-    return op
-
-
 def _reshaped(row: ir.Value) -> ir.Value | None:
     """The value whose elements, in their order, a row has behind a dimension of size 1."""
     for name in ("stablehlo.reshape", "stablehlo.broadcast_in_dim"):
-        op = _made_by(row, name)
+        op = maker_of(row, name)
         if op is not None and prod(op.operands[0].type.shape) == prod(row.type.shape):
             dims = op.attributes.get("broadcast_dimensions")
             if dims is None or list(dims) == sorted(dims):

@@ -42,7 +42,7 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import read_function
 from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.verify import declares_no_grid
-from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.ir.walk import body, operations, source_behind, walk
 from shard_dialect.model import Grid
 from shard_dialect.passes.calls import Calls, callee_of, drop_uncalled, inline_calls
 from shard_dialect.passes.framework.base import Pass
@@ -220,8 +220,7 @@ def _parts(value: ir.Value, parts_of: dict[ir.Value, list[_Part] | None]) -> lis
 
 def _is_zero(value: ir.Value) -> bool:
     """Whether all elements are constants, and zero."""
-    while not isinstance(value.owner, ir.Block) and value.owner.name == _REPEAT:
-        value = value.owner.operands[0]
+    value = source_behind(value, _REPEAT)
     constant = build.splat_value(value) or build.constant_value(value)
     return isinstance(constant, ir.FloatAttr | ir.IntegerAttr) and constant.value == 0
 

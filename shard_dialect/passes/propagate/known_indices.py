@@ -30,7 +30,7 @@ from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.mesh.annotation_ops import has_loops
 from shard_dialect.ir.mesh.attributes import RULE
 from shard_dialect.ir.replacing import is_used
-from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.ir.walk import body, is_made_by, maker_of, operations, walk
 from shard_dialect.model.sharding import Shape
 from shard_dialect.ops.stablehlo.attribute_reading import integer, integers
 from shard_dialect.ops.stablehlo.gather_scatter import Numbers
@@ -140,7 +140,7 @@ def _of_array(array: npt.NDArray[np.int64]) -> _Known | None:
 
 def _is_never_negative(compared: ir.Value, depth: int) -> bool:
     """Whether a condition asks if integers that are none below zero are, as JAX's indices do."""
-    if isinstance(compared.owner, ir.Block) or compared.owner.name != "stablehlo.compare":
+    if not is_made_by(compared, "stablehlo.compare"):
         return False
     op = compared.owner.operation
     found, zero = (_known(operand, depth) for operand in op.operands)
@@ -237,7 +237,7 @@ _BOUNDED = {_CLAMP: (0, 2), "stablehlo.minimum": (0, 1)}
 
 def _kept(indices: ir.Value, vector: int, numbers: Sequence[int]) -> ir.Value:
     """The indices with only these components."""
-    op = None if isinstance(indices.owner, ir.Block) else indices.owner.operation
+    op = maker_of(indices)
     parts = [indices]
     if op is not None and op.name == "stablehlo.concatenate" and integer(op, "dimension") == vector:
         parts = list(op.operands)
@@ -506,4 +506,4 @@ def _replace(op: ir.Operation, values: Sequence[ir.Value]) -> None:
 def _is_made(value: ir.Value) -> bool:
     """Whether an op that only makes indices makes it."""
     made_by = (*_MOVED, *_ANNOTATIONS, "stablehlo.iota", "stablehlo.concatenate")
-    return not isinstance(value.owner, ir.Block) and value.owner.name in made_by
+    return is_made_by(value, *made_by)

@@ -26,7 +26,7 @@ from shard_dialect.ir.building.reductions import is_identity
 from shard_dialect.ir.function import boundary, functions_of, is_private, name_of
 from shard_dialect.ir.mesh.attributes import RULE, SHARDING, SHARDINGS
 from shard_dialect.ir.replacing import is_used, replace_op
-from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.ir.walk import body, is_made_by, operations, walk
 from shard_dialect.ops.stablehlo.attribute_reading import integers
 from shard_dialect.ops.stablehlo.gather_scatter import Numbers
 from shard_dialect.ops.stablehlo.reduction_rules import combiner
@@ -76,7 +76,7 @@ def _is_plain(op: ir.Operation) -> bool:
 
 def _is_call(value: ir.Value, names: dict[str, ir.Operation]) -> bool:
     """Whether a call of one of these makes a value with one reader."""
-    if isinstance(value.owner, ir.Block) or value.owner.name != "func.call":
+    if not is_made_by(value, "func.call"):
         return False
     call = value.owner.operation
     return _has_one_use(value) and SHARDINGS not in call.attributes and callee_of(call) in names

@@ -17,7 +17,7 @@ from math import prod
 from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes
 from shard_dialect.ir.building import build
 from shard_dialect.ir.replacing import is_used
-from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.ir.walk import body, is_made_by, operations, walk
 from shard_dialect.passes.specialize.shape_rules import (
     Known,
     adds,
@@ -115,7 +115,7 @@ def put_constant(argument: ir.Value, operand: ir.Value, known: Known) -> None:
 
 def is_constant(value: ir.Value) -> bool:
     """Whether a constant op defines the value."""
-    return not isinstance(value.owner, ir.Block) and value.owner.name in _CONSTANTS
+    return is_made_by(value, *_CONSTANTS)
 
 
 def _is_sizes(value: ir.Value) -> bool:

@@ -32,7 +32,7 @@ from shard_dialect.ir.mesh.annotation_ops import TO_GLOBAL, TO_LOCAL, boundary_o
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import branches_of
 from shard_dialect.ir.replacing import replace_op
-from shard_dialect.ir.walk import operations
+from shard_dialect.ir.walk import operations, source_behind
 from shard_dialect.ops.op_table import named
 
 Shape = tuple[int | None, ...]
@@ -68,9 +68,7 @@ def shape_behind(value: ir.Value) -> Shape:
 
 def behind(value: ir.Value) -> ir.Value:
     """The value that the chain of `tensor.cast` ops that defines `value` starts from."""
-    while not isinstance(value.owner, ir.Block) and value.owner.name == _CAST:
-        value = value.owner.operands[0]
-    return value
+    return source_behind(value, _CAST)
 
 
 def written(shape: Shape) -> str:

@@ -19,7 +19,7 @@ from math import prod
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create, create_value
 from shard_dialect.ir.replacing import drop_unused, replace_op
-from shard_dialect.ir.walk import walk
+from shard_dialect.ir.walk import source_behind, walk
 from shard_dialect.ops.stablehlo.attribute_reading import numbers
 
 _DOT = "stablehlo.dot_general"
@@ -161,8 +161,7 @@ def _split(value: ir.Value, sizes: Sequence[Sizes]) -> ir.Value:
 def _join_reshapes(op: ir.Operation) -> None:
     """Read what the reshape in front read; read nothing new where that is of our type."""
     source = op.operands[0]
-    while not isinstance(source.owner, ir.Block) and source.owner.name == _RESHAPE:
-        source = source.owner.operands[0]
+    source = source_behind(source, _RESHAPE)
     if source.type == op.results[0].type:
         op.results[0].replace_all_uses_with(source)
     elif source != op.operands[0]:

@@ -23,7 +23,7 @@ from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.loops_and_masks import elementwise
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.replacing import is_used, replace_op
-from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.ir.walk import body, is_made_by, operations, walk
 from shard_dialect.ops.stablehlo.attribute_reading import integer, integers
 from shard_dialect.passes.framework.base import needs
 from shard_dialect.passes.lower.boundary import NOT_LOWERED
@@ -111,7 +111,7 @@ def pad(op: ir.Operation) -> Sequence[ir.Value]:
 def insert_slice(op: ir.Operation) -> Sequence[ir.Value]:
     """Insert with strides into what a `linalg.generic` fills, and no `linalg.fill`: see `pad`."""
     into = op.operands[1]
-    is_filled = not isinstance(into.owner, ir.Block) and into.owner.name == "linalg.fill"
+    is_filled = is_made_by(into, "linalg.fill")
     if is_filled and {*op.attributes["static_strides"]} != {1} and into.type.has_static_shape:
         scalar = into.owner.operands[0]
         op.operands[1] = elementwise([], lambda: scalar, into.type)
