@@ -288,7 +288,7 @@ def add_products_in_f32(module: ir.Operation) -> None:
         with ir.InsertionPoint(op), op.location:
             f32 = ir.F32Type.get()
             wide = [build.cast("arith.extf", each, f32) for each in op.operands]
-            (total,) = build.create("math.fma", [f32], wide).results
+            total = build.create_value("math.fma", f32, wide)
             narrow = build.cast("arith.truncf", total, op.results[0].type)
         replace_op(op, narrow)
 

@@ -31,7 +31,6 @@ from math import prod
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
-from shard_dialect.ir.building.build import create_value
 from shard_dialect.ir.function import form_of, functions_of, is_private
 from shard_dialect.ir.grids import erase_cluster
 from shard_dialect.ir.mesh.annotation_ops import has_loops
@@ -573,8 +572,7 @@ class _Function:
         annotation = self.shardings.read_annotation(attribute, len(shape))
         with ir.InsertionPoint(op), op.location:
             zero = hlo.number(0, ir.RankedTensorType.get([], result.type.element_type))
-            attributes = {name: op.attributes[name] for name in op.attributes}
-            padded = create_value(op.name, result.type, [value, zero], attributes)
+            padded = copy_onto(op, [value, zero]).results[0]
             for dim in dims:
                 builder = self._builder(dim, annotation, fill)
                 padded = builder.filled_outside(padded, lows[dim], lows[dim] + before[dim])
