@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Literal
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.replacing import replace_op
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.walk import is_made_by, walk
 
 PrintedAs = Literal["mesh", "shard"]

@@ -27,9 +27,9 @@ from itertools import accumulate
 from shard_dialect.collectives import NOBODY
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.building.loops_and_masks import as_index, switch_at
 from shard_dialect.ir.building.reductions import identity_tensor, identity_value
-from shard_dialect.ir.replacing import replace_op
 from shard_dialect.model import Reduction, ShardingRule, Window, Windows
 from shard_dialect.model.rule import Role
 from shard_dialect.model.windows import Reading, Round

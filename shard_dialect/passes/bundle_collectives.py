@@ -40,10 +40,10 @@ from shard_dialect.collectives import AllToAll, LocalStep, Permute
 from shard_dialect.collectives.step import NOBODY, flat_index
 from shard_dialect.ir.bindings import ir, spelled
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import itemsize
-from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.shard.local_collectives import is_local, read_local, write_local
 from shard_dialect.ir.walk import is_made_by, operations, walk
 from shard_dialect.model import Axes

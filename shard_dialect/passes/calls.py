@@ -39,7 +39,7 @@ from itertools import chain
 
 from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import annotate
+from shard_dialect.ir.building.build import annotate, replace_op, replace_values
 from shard_dialect.ir.diagnostics import error_at, names_in
 from shard_dialect.ir.function import (
     BOUNDARY,
@@ -51,7 +51,6 @@ from shard_dialect.ir.function import (
     symbols_in,
 )
 from shard_dialect.ir.mesh.attributes import BLOCKS, NAMED, SHARDING, SHARDINGS, symbol
-from shard_dialect.ir.replacing import replace_op, replace_values
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model.reached import reached
 from shard_dialect.passes.framework.base import UNCHANGED, Outcome, needs

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import create, replace_op
 from shard_dialect.ir.mesh.annotation_ops import annotate_results_after
-from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.walk import walk
 from shard_dialect.ops.op_table import record_of
 from shard_dialect.passes.framework.base import needs

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from shard_dialect.collectives.collective_table import ops_of_mesh
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.building.loops_and_masks import extract_box, insert_box
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.function import (
@@ -45,7 +46,6 @@ from shard_dialect.ir.mesh.attributes import (
 from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, TRANSFER, is_reshard, permutes_shards
 from shard_dialect.ir.mesh.notation import read_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.ops.dialects.mesh_rules import erase_roll
 from shard_dialect.passes.framework.base import Pass

@@ -37,9 +37,9 @@ from shard_dialect.collectives import AllGather, AllSlice, Permute, ReduceScatte
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.building import stablehlo as hlo
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.shard.local_collectives import described, read_local, write_local
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.model import Axes, Grid

@@ -22,11 +22,10 @@ from itertools import accumulate
 from math import prod
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import copy_along, create
 from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.numbered_function import Function, Op, read_by, read_function
-from shard_dialect.ir.replacing import copy_along
 from shard_dialect.ir.verify import declares_no_grid
 from shard_dialect.ops import is_cheap
 from shard_dialect.passes.framework.base import Pass

@@ -9,14 +9,13 @@ from functools import cached_property
 from typing import Any
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import annotate
+from shard_dialect.ir.building.build import annotate, replace_op
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.function import boundary, functions_of, name_of, returns_of, set_boundary
 from shard_dialect.ir.grids import write_grid
 from shard_dialect.ir.mesh.attributes import DONATED, SHARDING
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.reading.source import Source
-from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.walk import body
 from shard_dialect.model import Grid, Sharding
 from shard_dialect.search.auto import AutoOptions, auto

@@ -23,8 +23,8 @@ from shard_dialect.backends.cpu.fuse import Loop
 from shard_dialect.backends.cpu.nest import Access, Memory, Nest
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import is_used
 from shard_dialect.ir.numbered_function import is_buffer
-from shard_dialect.ir.replacing import is_used
 from shard_dialect.ir.walk import body
 
 

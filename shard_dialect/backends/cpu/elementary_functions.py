@@ -24,7 +24,7 @@ import numpy as np
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
-from shard_dialect.ir.replacing import replace_op
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.walk import walk
 
 

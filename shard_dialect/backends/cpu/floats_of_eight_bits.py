@@ -27,7 +27,7 @@ from shard_dialect.abi.tensor_types import dtype_of
 from shard_dialect.backends.cpu.elementary_functions import to_odd
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
-from shard_dialect.ir.replacing import replace_op
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.walk import walk
 
 _SCALE = "f8E8M0FNU"

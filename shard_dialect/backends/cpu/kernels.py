@@ -31,8 +31,8 @@ from math import prod
 
 from shard_dialect.ir.bindings import PassManager, ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import replace_values
 from shard_dialect.ir.function import functions_of, name_of, set_boundary
-from shard_dialect.ir.replacing import replace_values
 from shard_dialect.ir.walk import body, operations, walk
 
 

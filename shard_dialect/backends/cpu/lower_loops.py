@@ -42,9 +42,9 @@ from shard_dialect.backends.cpu.nest import Memory, Nest, Reader, Shared
 from shard_dialect.backends.cpu.write_loops import INNERMOST, SCALAR, Writer
 from shard_dialect.ir.bindings import PassManager, ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.numbered_function import VIEWS, is_buffer
-from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.walk import blocks, body, operations, walk
 
 

@@ -45,6 +45,7 @@ from shard_dialect.backends.cpu.pointers import pass_pointers
 from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import PassManager, ir, submodule
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.diagnostics import error_at, from_mlir, reporting
 from shard_dialect.ir.function import drop_from_boundary, functions_of, name_of, rename_symbols
 from shard_dialect.ir.grids import OPS as GRIDS
@@ -56,7 +57,6 @@ from shard_dialect.ir.mesh.attributes import (
     RANK,
     drop_attributes,
 )
-from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.lower.control_flow import for_llvm
 from shard_dialect.passes.lower.mpi.mpi_code import BIND as MPI_BIND

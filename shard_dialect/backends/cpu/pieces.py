@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
-from shard_dialect.ir.replacing import copy_onto, drop_unused
+from shard_dialect.ir.building.build import copy_onto, drop_unused
 from shard_dialect.ir.walk import blocks, body, operations, source_behind
 from shard_dialect.model.reached import reached
 

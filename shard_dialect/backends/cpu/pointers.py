@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from shard_dialect.backends.cpu.kernels import CAST, is_kernel
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import drop_unused, is_used, replace_op
 from shard_dialect.ir.function import boundary, functions_of, name_of, set_boundary
 from shard_dialect.ir.mesh.attributes import DYNAMIC
 from shard_dialect.ir.numbered_function import VIEWS
-from shard_dialect.ir.replacing import drop_unused, is_used, replace_op
 from shard_dialect.ir.walk import body, operations, walk
 
 

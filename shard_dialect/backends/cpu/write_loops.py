@@ -13,8 +13,8 @@ from shard_dialect.backends.cpu.fuse import Loop
 from shard_dialect.backends.cpu.nest import ONLY, Access, Nest, walk_body
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import is_used
 from shard_dialect.ir.building.loops_and_masks import counted
-from shard_dialect.ir.replacing import is_used
 from shard_dialect.ir.walk import body, walk
 
 INNERMOST = "llvm.loop_annotation"

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import create, create_value, i64, integer
-from shard_dialect.ir.replacing import is_used
+from shard_dialect.ir.building.build import create, create_value, i64, integer, is_used
 from shard_dialect.ir.walk import is_made_by
 
 CAST = "builtin.unrealized_conversion_cast"

@@ -22,7 +22,7 @@ from typing import Literal
 
 from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import annotate, create
+from shard_dialect.ir.building.build import annotate, create, replace_op
 from shard_dialect.ir.context import is_of_users
 from shard_dialect.ir.diagnostics import error_at, located, location_text
 from shard_dialect.ir.function import boundary, form_of, location_of_argument
@@ -39,7 +39,6 @@ from shard_dialect.ir.mesh.notation import read_axes, read_notation
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, is_sharding, rank_of
 from shard_dialect.ir.numbered_function import Function, Op
 from shard_dialect.ir.reading.constants import constant_integer
-from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation, Axes, Grid, ManualBoundary, Sharding, ShardingError
 from shard_dialect.model.sharding import Sizes

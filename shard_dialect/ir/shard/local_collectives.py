@@ -26,7 +26,7 @@ from shard_dialect.collectives import Index, LocalStep, UpdateHalo
 from shard_dialect.collectives.collective_record import CollectiveRecord, Kind, Spelling
 from shard_dialect.collectives.collective_table import LOCAL, RECORDS, record_of
 from shard_dialect.ir.bindings import ir, spelled
-from shard_dialect.ir.building.build import create_value
+from shard_dialect.ir.building.build import create_value, replace_op
 from shard_dialect.ir.mesh.attributes import (
     DYNAMIC,
     STAGES,
@@ -37,7 +37,6 @@ from shard_dialect.ir.mesh.attributes import (
     symbol,
 )
 from shard_dialect.ir.mesh.notation import read_axes, write_axes
-from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.shard.sharding_ops import axis_lists
 from shard_dialect.model import REDUCTIONS, Reduction, ShardingError
 

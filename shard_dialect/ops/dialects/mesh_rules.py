@@ -14,10 +14,9 @@ from dataclasses import replace
 from functools import partial
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import empty, extract_slice, insert_slice_at
+from shard_dialect.ir.building.build import empty, extract_slice, insert_slice_at, replace_op
 from shard_dialect.ir.mesh.attributes import STAGES
 from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
-from shard_dialect.ir.replacing import replace_op
 from shard_dialect.model import ShardingError, ShardingRule
 from shard_dialect.ops.factors import Factors, Query, elementwise
 from shard_dialect.ops.op_record import OpRecord

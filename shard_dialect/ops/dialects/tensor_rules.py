@@ -13,10 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import constant_value, create, scalar
+from shard_dialect.ir.building.build import constant_value, create, is_used, scalar
 from shard_dialect.ir.building.loops_and_masks import as_index
 from shard_dialect.ir.building.reductions import reduction_with_identity
-from shard_dialect.ir.replacing import is_used
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import ShardingRule, Windows
 from shard_dialect.ops.factors import Factors, Query, elementwise, no_factors, reshaped

@@ -31,11 +31,11 @@ from dataclasses import dataclass, field
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import copy_onto, replace_values
 from shard_dialect.ir.building.loops_and_masks import counted, elementwise
 from shard_dialect.ir.building.reductions import combine, identity_tensor
 from shard_dialect.ir.function import functions_of, is_private, name_of
 from shard_dialect.ir.numbered_function import Block, read_by, read_function
-from shard_dialect.ir.replacing import copy_onto, replace_values
 from shard_dialect.ir.verify import declares_no_grid
 from shard_dialect.ir.walk import walk
 from shard_dialect.ops import PartitionedOp, Shard, record_of

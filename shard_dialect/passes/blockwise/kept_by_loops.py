@@ -22,9 +22,16 @@ from math import prod
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
-from shard_dialect.ir.building.build import is_constant, splat_value, without_carried
+from shard_dialect.ir.building.build import (
+    copy_along,
+    is_constant,
+    is_used,
+    replace_op,
+    replace_values,
+    splat_value,
+    without_carried,
+)
 from shard_dialect.ir.reading.constants import counter_of
-from shard_dialect.ir.replacing import copy_along, is_used, replace_op, replace_values
 from shard_dialect.ir.walk import maker_of, operations, walk
 from shard_dialect.ops import rule_of
 

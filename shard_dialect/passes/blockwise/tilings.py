@@ -20,8 +20,8 @@ from math import inf, prod
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import copy_along
 from shard_dialect.ir.numbered_function import Block, Function, itemsize, read_by
-from shard_dialect.ir.replacing import copy_along
 from shard_dialect.model import ShardingRule
 from shard_dialect.model.factor_projection import Dims
 from shard_dialect.model.reached import reached

@@ -35,9 +35,9 @@ from math import prod
 
 from shard_dialect.ir.bindings import PassManager, ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import drop_unused, is_used
 from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.numbered_function import VIEWS, is_buffer
-from shard_dialect.ir.replacing import drop_unused, is_used
 from shard_dialect.ir.walk import blocks, operations, walk
 from shard_dialect.passes.framework.base import needs
 from shard_dialect.passes.lower.boundary import NOT_LOWERED

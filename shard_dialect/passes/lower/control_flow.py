@@ -45,9 +45,9 @@ from collections.abc import Callable, Sequence
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import copy_along, replace_op, replace_values
 from shard_dialect.ir.mesh.attributes import TRIPS
 from shard_dialect.ir.reading.constants import Counter, counter_of, trips_of
-from shard_dialect.ir.replacing import copy_along, replace_op, replace_values
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.ops.op_table import traits_of
 from shard_dialect.ops.scalar_functions import Trait

@@ -51,10 +51,10 @@ from dataclasses import dataclass
 from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes, submodule
 from shard_dialect.ir.building import build, loops_and_masks
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.building.reductions import signless
 from shard_dialect.ir.diagnostics import error_at, from_mlir, location_text
 from shard_dialect.ir.function import functions_of, name_of, update_type
-from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.shard.local_collectives import is_of_stablehlo
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.ops.library_calls import routine_of

@@ -52,14 +52,13 @@ from shard_dialect.collectives.collective_table import LOCAL
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
-from shard_dialect.ir.building.build import create_value, redirect, select
+from shard_dialect.ir.building.build import create_value, redirect, replace_op, select
 from shard_dialect.ir.building.loops_and_masks import elementwise
 from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.function import functions_of, name_of
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.mesh.attributes import COLLECTIVE, LIBRARY_CALL, PHASE, RANK
 from shard_dialect.ir.numbered_function import itemsize
-from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.shard.local_collectives import (
     described,
     one_by_one,

@@ -25,9 +25,9 @@ from shard_dialect.collectives.collective_table import record_of
 from shard_dialect.collectives.step import scaled
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.building.loops_and_masks import elementwise
 from shard_dialect.ir.mesh.attributes import LOCAL_TYPES
-from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.shard.local_collectives import attributes_of, described
 from shard_dialect.ir.walk import body
 from shard_dialect.model import Grid, Reduction

@@ -22,8 +22,8 @@ from math import prod
 
 from shard_dialect.ir.bindings import ir, linalg_queries
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.building.loops_and_masks import elementwise
-from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.framework.base import needs
 from shard_dialect.passes.lower.boundary import NOT_LOWERED

@@ -15,7 +15,13 @@ tensor that a body captures, such as a constant that upstream's passes hoisted, 
 from __future__ import annotations
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import annotate, create, create_value
+from shard_dialect.ir.building.build import (
+    annotate,
+    create,
+    create_value,
+    replace_op,
+    replace_values,
+)
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import (
     boundary,
@@ -36,7 +42,6 @@ from shard_dialect.ir.mesh.annotation_ops import (
 from shard_dialect.ir.mesh.attributes import MANUAL, SHARDING, i64_array, ints
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import FLOWS
-from shard_dialect.ir.replacing import replace_op, replace_values
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model.reached import reached
 from shard_dialect.passes.calls import Calls

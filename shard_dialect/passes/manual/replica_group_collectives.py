@@ -22,13 +22,13 @@ from shard_dialect.collectives import AllSlice, LocalStep, Permute
 from shard_dialect.collectives.collective_table import RECORDS
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.building.loops_and_masks import as_index
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.mesh.annotation_ops import cluster_name, grid_named_by, manual_axes_at
 from shard_dialect.ir.mesh.attributes import i64_array
 from shard_dialect.ir.mesh.grid_queries import queried_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.shard.local_collectives import (
     POSITIONS,
     UNREAD,

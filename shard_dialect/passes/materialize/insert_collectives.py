@@ -24,6 +24,7 @@ from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import drop_unused, replace_op
 from shard_dialect.ir.diagnostics import error_at, located, warn
 from shard_dialect.ir.function import (
     drop_from_boundary,
@@ -58,7 +59,6 @@ from shard_dialect.ir.numbered_function import (
     in_order,
     read_functions,
 )
-from shard_dialect.ir.replacing import drop_unused, replace_op
 from shard_dialect.ir.verify import declares_no_grid
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Sharding

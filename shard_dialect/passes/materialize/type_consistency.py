@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import update_type
 from shard_dialect.ir.mesh.annotation_ops import (
@@ -46,7 +47,6 @@ from shard_dialect.ir.numbered_function import (
     flows_through,
     read_function,
 )
-from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import (
     EQUAL,

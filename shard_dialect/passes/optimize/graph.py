@@ -17,6 +17,7 @@ from itertools import count
 from shard_dialect.collectives import Step
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import is_used
 from shard_dialect.ir.mesh.mesh_collectives import (
     Collective,
     is_on_every_grid,
@@ -26,7 +27,6 @@ from shard_dialect.ir.mesh.mesh_collectives import (
 from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, TRANSFER, is_reshard
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Block, Function, Kind, Op, read_type
-from shard_dialect.ir.replacing import is_used
 from shard_dialect.model import Sharding
 from shard_dialect.ops.op_table import OpKind, OpKinds
 from shard_dialect.planner import BYTES, Plan, Prices

@@ -25,7 +25,7 @@ from shard_dialect.collectives.collective_table import LOCAL, record_of
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import PassManager, ir
 from shard_dialect.ir.building import build, reductions
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import create, replace_op
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import (
     BOUNDARY,
@@ -42,7 +42,6 @@ from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.annotation_ops import computations_around
 from shard_dialect.ir.mesh.attributes import DEVICE, SHARDING, SHARDINGS, drop_attributes, symbol
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.sdy import ops as sdy
 from shard_dialect.ir.shard.local_collectives import is_between_devices, is_of_stablehlo, read_local
 from shard_dialect.ir.walk import body, operations, walk

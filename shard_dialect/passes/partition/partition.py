@@ -29,6 +29,7 @@ from typing import Literal
 from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.function import (
     boundary,
@@ -54,7 +55,6 @@ from shard_dialect.ir.mesh.mesh_collectives import Collective, write_steps
 from shard_dialect.ir.mesh.mesh_dialect import is_reshard, permutes_shards
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, has_stages
 from shard_dialect.ir.numbered_function import Function, itemsize
-from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.shard.local_collectives import is_between_devices
 from shard_dialect.ir.verify import declares_no_grid
 from shard_dialect.ir.walk import body, operations, walk

@@ -37,6 +37,7 @@ from shard_dialect.collectives import (
 )
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
+from shard_dialect.ir.building.build import drop_unused, replace_op
 from shard_dialect.ir.building.loops_and_masks import (
     as_index,
     extract_box,
@@ -46,7 +47,6 @@ from shard_dialect.ir.building.loops_and_masks import (
 from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.mesh.mesh_collectives import Collective, read_collective
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.replacing import drop_unused, replace_op
 from shard_dialect.ir.shard.local_collectives import write_local
 from shard_dialect.model import Axes, Grid, Sharding, ShardingRule
 from shard_dialect.model.grid import full_axis

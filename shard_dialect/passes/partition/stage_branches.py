@@ -30,6 +30,7 @@ from shard_dialect.collectives import NOBODY, flat_index
 from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.building.loops_and_masks import as_index
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import BOUNDARY, boundary, returns_of, set_boundary
@@ -50,7 +51,6 @@ from shard_dialect.ir.mesh.sharding_attributes import (
     stages_named,
 )
 from shard_dialect.ir.numbered_function import Block, Op, read_function
-from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.walk import body, walk
 from shard_dialect.model import Axes, Grid, ShardingError, SubCluster
 from shard_dialect.model.grid import full_axis

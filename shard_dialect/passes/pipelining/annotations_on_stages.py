@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import BOUNDARY, boundary, set_boundary
 from shard_dialect.ir.mesh import annotation_ops
@@ -25,7 +26,6 @@ from shard_dialect.ir.mesh.attributes import (
     i64_array,
 )
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
-from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.walk import body, walk
 from shard_dialect.model import Annotation, Grid
 from shard_dialect.model.grid import Axes, Axis, SubAxis, full_axis

@@ -26,6 +26,7 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
 from shard_dialect.ir.building import stablehlo as hlo
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.diagnostics import error_at, warn
 from shard_dialect.ir.function import (
     forget_form,
@@ -40,7 +41,6 @@ from shard_dialect.ir.grids import fresh_name
 from shard_dialect.ir.mesh.attributes import SHARDINGS
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import read_function
-from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.verify import declares_no_grid
 from shard_dialect.ir.walk import body, operations, source_behind, walk
 from shard_dialect.model import Grid

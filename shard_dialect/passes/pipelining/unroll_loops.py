@@ -24,11 +24,11 @@ from operator import add
 from shard_dialect.ir.bindings import PassManager, ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.building import stablehlo as hlo
+from shard_dialect.ir.building.build import drop_unused, replace_op, replace_values
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.mesh.attributes import SHARDINGS
 from shard_dialect.ir.numbered_function import captured
 from shard_dialect.ir.reading.constants import Counter, counter_of, divided
-from shard_dialect.ir.replacing import drop_unused, replace_op, replace_values
 from shard_dialect.ir.walk import body, operations, walk
 
 _COMPARE: Mapping[str, Callable[[int, int], bool]] = {

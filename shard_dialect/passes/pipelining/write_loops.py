@@ -36,11 +36,11 @@ from functools import partial
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import copy_onto
 from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.mesh.attributes import i64_array
 from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
 from shard_dialect.ir.numbered_function import Function, Op, replace_captured
-from shard_dialect.ir.replacing import copy_onto
 from shard_dialect.ir.walk import operations
 from shard_dialect.model import Reduction
 from shard_dialect.passes.pipelining.annotations_on_stages import MARK, AnnotationsOnStages

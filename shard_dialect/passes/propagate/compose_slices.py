@@ -23,10 +23,10 @@ from math import prod
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
+from shard_dialect.ir.building.build import copy_onto
 from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.mesh.annotation_ops import has_loops
 from shard_dialect.ir.mesh.attributes import RULE
-from shard_dialect.ir.replacing import copy_onto
 from shard_dialect.ir.walk import walk
 from shard_dialect.ops.stablehlo.attribute_reading import integer, integers, write_padding
 from shard_dialect.ops.stablehlo.reduction_rules import combiner, windows_over

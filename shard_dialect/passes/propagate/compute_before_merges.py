@@ -20,9 +20,8 @@ from dataclasses import dataclass
 from math import prod
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import create, create_value
+from shard_dialect.ir.building.build import copy_onto, create, create_value
 from shard_dialect.ir.mesh.annotation_ops import has_loops
-from shard_dialect.ir.replacing import copy_onto
 from shard_dialect.model import ShardingRule
 from shard_dialect.model.sharding import Shape
 from shard_dialect.ops import rule_of

@@ -25,11 +25,10 @@ from typing import TYPE_CHECKING
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
-from shard_dialect.ir.building.build import create, create_value
+from shard_dialect.ir.building.build import create, create_value, is_used
 from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.mesh.annotation_ops import has_loops
 from shard_dialect.ir.mesh.attributes import RULE
-from shard_dialect.ir.replacing import is_used
 from shard_dialect.ir.walk import body, is_made_by, maker_of, operations, walk
 from shard_dialect.model.sharding import Shape
 from shard_dialect.ops.stablehlo.attribute_reading import integer, integers

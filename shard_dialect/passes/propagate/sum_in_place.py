@@ -22,10 +22,10 @@ from dataclasses import dataclass, replace
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
+from shard_dialect.ir.building.build import is_used, replace_op
 from shard_dialect.ir.building.reductions import is_identity
 from shard_dialect.ir.function import boundary, functions_of, is_private, name_of
 from shard_dialect.ir.mesh.attributes import RULE, SHARDING, SHARDINGS
-from shard_dialect.ir.replacing import is_used, replace_op
 from shard_dialect.ir.walk import body, is_made_by, operations, walk
 from shard_dialect.ops.stablehlo.attribute_reading import integers
 from shard_dialect.ops.stablehlo.gather_scatter import Numbers

@@ -34,8 +34,8 @@ from functools import cached_property
 from math import prod
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.build import drop_unused
 from shard_dialect.ir.function import functions_of
-from shard_dialect.ir.replacing import drop_unused
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import ShardingError
 from shard_dialect.model.sharding import Shape

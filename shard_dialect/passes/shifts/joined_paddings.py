@@ -16,10 +16,10 @@ from collections.abc import Iterator
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
+from shard_dialect.ir.building.build import drop_unused
 from shard_dialect.ir.building.reductions import reduction_with_identity
 from shard_dialect.ir.mesh.attributes import SHARDINGS
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.replacing import drop_unused
 from shard_dialect.ir.walk import maker_of, walk
 from shard_dialect.ops.stablehlo.attribute_reading import integers
 

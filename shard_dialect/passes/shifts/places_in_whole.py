@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
-from shard_dialect.ir.building.build import constant_like, create, resized
+from shard_dialect.ir.building.build import constant_like, copy_onto, create, resized
 from shard_dialect.ir.mesh.attributes import SHARDINGS
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.replacing import copy_onto
 from shard_dialect.model import Annotation, Sharding
 from shard_dialect.model.sharding import Shape
 from shard_dialect.passes.shifts.placed_parts import Part

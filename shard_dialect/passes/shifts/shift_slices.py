@@ -31,6 +31,7 @@ from math import prod
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
+from shard_dialect.ir.building.build import copy_along, copy_onto, drop_unused, replace_op
 from shard_dialect.ir.function import form_of, functions_of, is_private
 from shard_dialect.ir.grids import erase_cluster
 from shard_dialect.ir.mesh.annotation_ops import has_loops
@@ -38,7 +39,6 @@ from shard_dialect.ir.mesh.attributes import RULE, SHARDINGS
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.mesh.value_shardings import sharding_of
 from shard_dialect.ir.numbered_function import Op, read_functions
-from shard_dialect.ir.replacing import copy_along, copy_onto, drop_unused, replace_op
 from shard_dialect.ir.walk import body, walk
 from shard_dialect.model import Annotation, Sharding, Windows
 from shard_dialect.ops.op_table import OpKinds

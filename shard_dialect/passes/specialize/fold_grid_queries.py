@@ -35,14 +35,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
-from shard_dialect.ir.building.build import arith, create
+from shard_dialect.ir.building.build import arith, create, drop_unused, replace_op
 from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.mesh.annotation_ops import grid_named_by
 from shard_dialect.ir.mesh.attributes import DYNAMIC
 from shard_dialect.ir.mesh.grid_queries import GRID_QUERIES, queried_axes
 from shard_dialect.ir.reading.constants import constant_integer
-from shard_dialect.ir.replacing import drop_unused, replace_op
 from shard_dialect.ir.shard.local_collectives import NUMBER_LISTS
 from shard_dialect.ir.shard.sharding_ops import Layout, grid_name, sharding_behind, sizes_in
 from shard_dialect.ir.walk import walk

@@ -16,7 +16,7 @@ from math import prod
 
 from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes
 from shard_dialect.ir.building import build
-from shard_dialect.ir.replacing import is_used
+from shard_dialect.ir.building.build import is_used
 from shard_dialect.ir.walk import body, is_made_by, operations, walk
 from shard_dialect.passes.specialize.shape_rules import (
     Known,

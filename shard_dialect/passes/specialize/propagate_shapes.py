@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.diagnostics import error_at, from_mlir
 from shard_dialect.ir.function import is_private, name_of, returns_of, update_type
 from shard_dialect.ir.mesh.annotation_ops import annotate_results_after
-from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.walk import body, has_own_body, operations, walk
 from shard_dialect.passes.calls import Calls, callee_of
 from shard_dialect.passes.framework.base import UNCHANGED, Outcome, Pass

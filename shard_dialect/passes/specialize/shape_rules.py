@@ -25,13 +25,13 @@ from collections.abc import Callable, Iterable, Sequence
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir, linalg_queries
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.annotation_ops import TO_GLOBAL, TO_LOCAL, boundary_of
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import branches_of
-from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.walk import operations, source_behind
 from shard_dialect.ops.op_table import named
 

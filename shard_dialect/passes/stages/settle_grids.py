@@ -20,7 +20,7 @@ from itertools import pairwise
 
 from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import create, replace_op
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import (
     BOUNDARY,
@@ -47,7 +47,6 @@ from shard_dialect.ir.mesh.attributes import (
 from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
 from shard_dialect.ir.mesh.notation import write_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, has_stages, rank_of, stages_named
-from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.sdy.syntax import is_maximal
 from shard_dialect.ir.shard.local_collectives import is_between_devices
 from shard_dialect.ir.walk import body, operations, walk

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from shard_dialect.collectives import NOBODY, flat_index
 from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import annotate, create
+from shard_dialect.ir.building.build import annotate, create, replace_op
 from shard_dialect.ir.diagnostics import located, warn
 from shard_dialect.ir.function import (
     BOUNDARY,
@@ -34,7 +34,7 @@ from shard_dialect.ir.function import (
     set_boundary,
 )
 from shard_dialect.ir.grids import OPS as GRIDS
-from shard_dialect.ir.grids import grids_of, sub_clusters_of, write_cluster
+from shard_dialect.ir.grids import has_several_grids, sub_clusters_of, write_cluster
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.annotation_ops import (
     BOUNDARY_OPS,
@@ -50,7 +50,6 @@ from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
 from shard_dialect.ir.mesh.notation import write_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, has_stages, rank_of
 from shard_dialect.ir.numbered_function import Function, Op, read_function
-from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.shard.local_collectives import is_between_devices
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.model import Annotation, Axes, Axis, Grid, SubCluster
@@ -77,11 +76,7 @@ from shard_dialect.passes.stages.settle_grids import (
 )
 
 
-def _has_several_grids(module: ir.Operation) -> bool:
-    return len(grids_of(module)) > 1
-
-
-@needs(forms=("annotated",), grid=True, fact=_has_several_grids)
+@needs(forms=("annotated",), grid=True, fact=has_several_grids)
 def stages_to_grid(module: ir.Operation) -> None:
     """Rewrite annotated functions with several stages to shardings on the grid that has them.
 

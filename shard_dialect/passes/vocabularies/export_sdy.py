@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
-from shard_dialect.ir.building.build import create, create_value
+from shard_dialect.ir.building.build import create, create_value, replace_op
 from shard_dialect.ir.diagnostics import located, warn
 from shard_dialect.ir.function import BOUNDARY, boundary, form_of, functions_of, set_boundary
 from shard_dialect.ir.grids import part_attributes, read_grid, sub_clusters_of
@@ -38,7 +38,6 @@ from shard_dialect.ir.mesh.notation import read_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of, transfer_attributes
 from shard_dialect.ir.numbered_function import Block, Function, flows_through, read_function
 from shard_dialect.ir.reading.string_literals import quoted
-from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.sdy import ops as sdy
 from shard_dialect.ir.sdy.syntax import mesh_body, read_per_value, to_sdy
 from shard_dialect.ir.walk import body, operations, walk

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import create_value
+from shard_dialect.ir.building.build import create_value, replace_op
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import (
     BOUNDARY,
@@ -56,7 +56,6 @@ from shard_dialect.ir.mesh.sharding_attributes import (
     rank_of,
     transfer_attributes,
 )
-from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.shard.sharding_ops import write_sharding_op
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation, Sharding, SubAxis

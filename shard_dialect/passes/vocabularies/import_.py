@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes
-from shard_dialect.ir.building.build import annotate, create, create_value
+from shard_dialect.ir.building.build import annotate, create, create_value, is_used, replace_op
 from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.function import boundary, name_of, recorded_form, set_boundary
 from shard_dialect.ir.grids import read_grid, write_cluster
@@ -28,7 +28,6 @@ from shard_dialect.ir.mesh.attributes import (
     symbol,
 )
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, annotated_blocks, write_transfer
-from shard_dialect.ir.replacing import is_used, replace_op
 from shard_dialect.ir.shard.sharding_ops import Layout, grid_name, sharding_behind
 from shard_dialect.ir.verify import check_agreement
 from shard_dialect.ir.walk import body, operations, walk

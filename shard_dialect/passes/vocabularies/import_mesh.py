@@ -10,7 +10,7 @@ its result. An annotation for users (`as_result = false`) that has no users is d
 from __future__ import annotations
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import annotate, is_constant
+from shard_dialect.ir.building.build import annotate, is_constant, is_used
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import (
     BOUNDARY,
@@ -24,7 +24,6 @@ from shard_dialect.ir.mesh.annotation_ops import OPS, default_grid
 from shard_dialect.ir.mesh.attributes import SHARDING, SHARDINGS, flag
 from shard_dialect.ir.mesh.notation import read_notation
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, is_sharding, rank_of
-from shard_dialect.ir.replacing import is_used
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation
 

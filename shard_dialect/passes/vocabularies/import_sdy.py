@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import annotate, create, create_value
+from shard_dialect.ir.building.build import annotate, create, create_value, is_used, replace_values
 from shard_dialect.ir.context import load_stablehlo
 from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.function import BOUNDARY, boundary, set_boundary
@@ -32,7 +32,6 @@ from shard_dialect.ir.mesh.attributes import (
 )
 from shard_dialect.ir.mesh.notation import write_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, write_transfer
-from shard_dialect.ir.replacing import is_used, replace_values
 from shard_dialect.ir.sdy import ops as sdy
 from shard_dialect.ir.sdy import syntax
 from shard_dialect.ir.sdy.syntax import axis_number

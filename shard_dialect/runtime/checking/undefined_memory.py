@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 from shard_dialect.errors import Diagnostic
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.build import is_used
 from shard_dialect.ir.diagnostics import note_at
 from shard_dialect.ir.reading.source import Source
-from shard_dialect.ir.replacing import is_used
 from shard_dialect.ir.walk import walk
 
 _READ_ALL = ("arith", "math", "stablehlo", "tosa")

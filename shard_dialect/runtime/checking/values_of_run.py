@@ -18,11 +18,11 @@ from shard_dialect.abi.tensor_types import has_numpy_type
 from shard_dialect.collectives import AllReduce
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.function import boundary, returns_of, set_boundary, update_type
 from shard_dialect.ir.mesh.mesh_collectives import write_steps
 from shard_dialect.ir.mesh.mesh_dialect import UPDATE_HALO
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.runtime.local_programs import keep_reached

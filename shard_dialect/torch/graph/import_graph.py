@@ -17,11 +17,10 @@ from typing import Any
 
 from shard_dialect.errors import ShardError, first_line_of
 from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes, provider
-from shard_dialect.ir.building.build import call, create, declare
+from shard_dialect.ir.building.build import call, create, declare, replace_op
 from shard_dialect.ir.diagnostics import from_mlir, reporting
 from shard_dialect.ir.function import functions_of, name_of
 from shard_dialect.ir.mesh.attributes import RULE
-from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.ops.library_calls import TORCH_TARGET
 from shard_dialect.ops.stablehlo.custom_call import CUSTOM_CALL

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from math import prod
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import create, create_value
-from shard_dialect.ir.replacing import drop_unused, replace_op
+from shard_dialect.ir.building.build import create, create_value, drop_unused, replace_op
 from shard_dialect.ir.walk import source_behind, walk
 from shard_dialect.ops.stablehlo.attribute_reading import numbers
 

@@ -13,7 +13,7 @@ from shard_dialect.backends.python.ops import elementwise as recorded_ops
 from shard_dialect.backends.python.writer import Writer
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
-from shard_dialect.ir.replacing import is_used
+from shard_dialect.ir.building.build import is_used
 from shard_dialect.ir.walk import operations
 from shard_dialect.ops.op_table import traits_of
 from shard_dialect.ops.scalar_functions import Trait

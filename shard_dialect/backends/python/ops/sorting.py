@@ -22,7 +22,7 @@ from shard_dialect.backends.python.ops import accumulation, linalg_ops
 from shard_dialect.backends.python.writer import Writer
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
-from shard_dialect.ir.replacing import is_used
+from shard_dialect.ir.building.build import is_used
 from shard_dialect.ir.scalar_expressions import Term, commuted, yielded_terms
 from shard_dialect.ir.walk import body
 from shard_dialect.ops.stablehlo.attribute_reading import integer, integers

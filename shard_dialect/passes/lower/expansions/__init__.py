@@ -13,8 +13,8 @@ from typing import Literal
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.diagnostics import from_mlir, located, location_text
-from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.walk import walk
 from shard_dialect.ops.dialects.mesh_rules import erase_roll
 from shard_dialect.ops.op_record import LoweringFunction, OpRecord

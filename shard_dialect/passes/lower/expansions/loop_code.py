@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import replace_values
 from shard_dialect.ir.building.loops_and_masks import counted
-from shard_dialect.ir.replacing import replace_values
 from shard_dialect.ir.walk import operations
 
 Number: TypeAlias = int | ir.Value

@@ -20,9 +20,9 @@ from math import prod
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.building import stablehlo as hlo
+from shard_dialect.ir.building.build import is_used, replace_op
 from shard_dialect.ir.building.loops_and_masks import elementwise
 from shard_dialect.ir.diagnostics import error_at
-from shard_dialect.ir.replacing import is_used, replace_op
 from shard_dialect.ir.walk import body, is_made_by, operations, walk
 from shard_dialect.ops.stablehlo.attribute_reading import integer, integers
 from shard_dialect.passes.framework.base import needs

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import create, integer
+from shard_dialect.ir.building.build import create, integer, replace_op
 from shard_dialect.ir.building.stablehlo import (
     as_type,
     compare,
@@ -25,7 +25,6 @@ from shard_dialect.ir.building.stablehlo import (
     tensor_type,
     tensors_of,
 )
-from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.walk import operations, walk
 
 ConvertBlock = Callable[[ir.Block], ir.Operation]

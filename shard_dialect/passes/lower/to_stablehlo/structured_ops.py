@@ -16,7 +16,7 @@ from math import prod
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import create, is_used
 from shard_dialect.ir.building.stablehlo import (
     broadcast,
     compare,
@@ -38,7 +38,6 @@ from shard_dialect.ir.building.stablehlo import (
     transpose,
 )
 from shard_dialect.ir.mesh.attributes import DYNAMIC
-from shard_dialect.ir.replacing import is_used
 from shard_dialect.ir.walk import operations
 from shard_dialect.model import Reduction
 from shard_dialect.ops.op_table import record_of

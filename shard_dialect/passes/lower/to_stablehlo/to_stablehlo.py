@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.build import drop_unused, is_used
 from shard_dialect.ir.building.stablehlo import (
     CAST,
     as_type,
@@ -36,7 +37,6 @@ from shard_dialect.ir.function import BOUNDARY, functions_of, name_of
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.mesh.attributes import DEVICE
 from shard_dialect.ir.reading.constants import write_resources_in_place
-from shard_dialect.ir.replacing import drop_unused, is_used
 from shard_dialect.ir.shard.local_collectives import one_by_one, read_local
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Grid

@@ -50,10 +50,10 @@ from shard_dialect.ir.bindings import (
     submodule,
 )
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.diagnostics import from_mlir
 from shard_dialect.ir.function import boundary, functions_of, returns_of, set_boundary, update_type
 from shard_dialect.ir.numbered_function import itemsize
-from shard_dialect.ir.replacing import replace_op
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.decompose_chlo import decompose_chlo
 from shard_dialect.runtime.checking.reference.judge import CannotJudge, Compiled, boundary_types
