@@ -366,12 +366,7 @@ def _main(options: argparse.Namespace) -> int:
 
 
 def _parser() -> Parser:
-    parser = Parser(
-        prog="python -m shard_dialect.fuzz",
-        description=(__doc__ or "").partition("\n")[2],
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser("python -m shard_dialect.fuzz", __doc__)
     parser.add_argument(
         "--seconds",
         type=seconds_above_0,

@@ -97,12 +97,7 @@ def _proof(options: argparse.Namespace) -> Proof:
 
 
 def _parser() -> Parser:
-    parser = Parser(
-        prog="shard-prove",
-        description=(__doc__ or "").partition("\n")[2],
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser("shard-prove", __doc__)
     parser.add_argument(
         "unsharded",
         metavar="GLOBAL",

@@ -283,12 +283,7 @@ def _write(text: str, path: str) -> None:
 
 
 def _parser() -> Parser:
-    parser = Parser(
-        prog="shard-report",
-        description=(__doc__ or "").partition("\n")[2],
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser("shard-report", __doc__)
     parser.add_argument("input", nargs="?", default=STDIN, help="a .mlir file; '-': standard input")
     parser.add_argument("--entry", metavar="NAME", help="the function to report on (default: main)")
     parser.add_argument(

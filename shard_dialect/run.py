@@ -118,12 +118,7 @@ def _execute(
 
 
 def _parser() -> Parser:
-    parser = Parser(
-        prog="shard-run",
-        description=(__doc__ or "").partition("\n")[2],
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser("shard-run", __doc__)
     parser.add_argument("input", nargs="?", default=STDIN, help="a .mlir file; '-': standard input")
     parser.add_argument(
         "--backend",

@@ -153,7 +153,10 @@ def complete_opt(description: str) -> None:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are printed like all others."""
+    """A parser of a program, whose errors are printed like all others.
+
+    The program's docstring is a title and what its help begins with.
+    """
 
     lists_options = "--help"
     given: Sequence[str] = ()
@@ -162,6 +165,15 @@ class Parser(argparse.ArgumentParser):
     """The options whose values were found."""
     is_completing = False
     """Whether a shell asks: its last argument may be an option whose value is not there yet."""
+
+    def __init__(self, program: str, docstring: str | None, *, add_help: bool = True) -> None:
+        super().__init__(
+            prog=program,
+            description=(docstring or "").partition("\n")[2],
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+            add_help=add_help,
+        )
 
     def error(self, message: str) -> NoReturn:
         """Raise a `ShardError`, with the nearest flag to the first that there is not."""
@@ -330,13 +342,7 @@ Options, of many:
 
 
 def _parser(description: str) -> Parser:
-    parser = Parser(
-        prog="shard-opt",
-        description=description.partition("\n")[2],
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-        add_help=False,
-    )
+    parser = Parser("shard-opt", description, add_help=False)
     parser.add_argument("input", nargs="?", default=STDIN, help="a .mlir file; '-': standard input")
     parser.add_argument(
         "-o", dest="output", metavar="FILE", default=STDOUT, help="the output; '-': standard output"
@@ -426,7 +432,12 @@ def _add_pipeline(group: _Group) -> None:
         "--stop-after", metavar="PASS", help="run the pipeline up to this pass, also inside --spmd"
     )
     group.add_argument(
-        "--skip", action=_Names, default=[], metavar="PASS,...", help="leave these passes out"
+        "--skip",
+        action="extend",
+        type=_names,
+        default=[],
+        metavar="PASS,...",
+        help="leave these passes out",
     )
     group.add_argument(
         "--insert-after",
@@ -479,7 +490,8 @@ def _add_instruments(group: _Group) -> None:
         group.add_argument(
             f"--mlir-print-ir-{when}",
             dest=f"print_ir_{when}",
-            action=_Names,
+            action="extend",
+            type=_names,
             default=[],
             metavar="PASS,...",
             help=f"print the module {when} these passes; may be repeated",
@@ -581,16 +593,8 @@ def _flag(group: _Group, name: str, help_: str, dest: str | None = None) -> None
     group.add_argument(name, dest=dest, action="store_true", help=help_)
 
 
-class _Names(argparse.Action):
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: object,
-        option_string: str | None = None,
-    ) -> None:
-        names = [name for name in str(values).split(",") if name]
-        setattr(namespace, self.dest, [*getattr(namespace, self.dest), *names])
+def _names(text: str) -> list[str]:
+    return [name for name in text.split(",") if name]
 
 
 def _on_or_off(text: str) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
+from typing import TypeVar
 
 from shard_dialect.errors import (
     Diagnostic,
@@ -46,6 +47,7 @@ def give(diagnostic: Diagnostic) -> None:
     warnings.warn(warning, stacklevel=3)
 
 
+T = TypeVar("T")
 _notes: ContextVar[Callable[[str], Sequence[Diagnostic]]] = ContextVar(
     "_notes", default=lambda message: ()
 )
@@ -54,14 +56,12 @@ _notes: ContextVar[Callable[[str], Sequence[Diagnostic]]] = ContextVar(
 @contextmanager
 def noting(notes_on: Callable[[str], Sequence[Diagnostic]]) -> Iterator[None]:
     """Add the notes on its message to each error and warning of the `with` block."""
-    token = _notes.set(notes_on)
-    try:
-        yield
-    except ShardError as error:
-        error.notes = _with_notes(error.message, error.notes)
-        raise
-    finally:
-        _notes.reset(token)
+    with holding(_notes, notes_on):
+        try:
+            yield
+        except ShardError as error:
+            error.notes = _with_notes(error.message, error.notes)
+            raise
 
 
 def _with_notes(message: str, notes: tuple[Diagnostic, ...]) -> tuple[Diagnostic, ...]:
@@ -79,11 +79,10 @@ def listening() -> Iterator[list[Diagnostic]]:
     """
     heard: list[Diagnostic] = []
     outer = _heard.get()
-    token = _heard.set(heard)
     try:
-        yield heard
+        with holding(_heard, heard):
+            yield heard
     finally:
-        _heard.reset(token)
         if outer is not None:
             outer += heard
 
@@ -92,30 +91,30 @@ _is_silent: ContextVar[bool] = ContextVar("_is_silent", default=False)
 
 
 @contextmanager
-def silent() -> Iterator[None]:
+def holding(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """Let a variable have this value in the `with` block, in this thread only."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+def silent() -> AbstractContextManager[None]:
     """Give no warnings in the `with` block, of this thread only.
 
     Python's filters are those of the process: two threads that set them and put them back leave
     those of one in place.
     """
-    token = _is_silent.set(True)
-    try:
-        yield
-    finally:
-        _is_silent.reset(token)
+    return holding(_is_silent, True)
 
 
 _shown: ContextVar[Callable[[str], str]] = ContextVar("_shown", default=lambda text: text)
 
 
-@contextmanager
-def showing_locations(show: Callable[[str], str]) -> Iterator[None]:
+def showing_locations(show: Callable[[str], str]) -> AbstractContextManager[None]:
     """Map every `file:line:col` by `show`, for text that differs from what the user wrote."""
-    token = _shown.set(show)
-    try:
-        yield
-    finally:
-        _shown.reset(token)
+    return holding(_shown, show)
 
 
 def later_in(module: ir.Module) -> Callable[[], AbstractContextManager[None]]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
 from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, name_in, names_in, note_at, place_in
-from shard_dialect.ir.mesh.attributes import DEVICE, FORM, PROPAGATED
+from shard_dialect.ir.mesh.attributes import DEVICE, FORM, PROPAGATED, drop_attributes
 from shard_dialect.ir.mesh.mesh_dialect import is_reshard, permutes_shards
-from shard_dialect.ir.walk import body, operations
+from shard_dialect.ir.walk import body, operations, walk
 
 BOUNDARY = ("arg_attrs", "res_attrs")
 """The attributes of a `func.func` that hold the attributes of its arguments and results."""
@@ -49,6 +49,36 @@ def name_of(op: ir.Operation) -> str:
     return str(op.attributes["sym_name"].value)
 
 
+def symbols_in(op: ir.Operation) -> set[str]:
+    """The symbols that an op and those in it name: in calls, and lists of custom calls, say."""
+    return {
+        name
+        for each in (op, *walk(op))
+        for key in each.attributes
+        for name in _symbols(each.attributes[key])
+    }
+
+
+def _symbols(attribute: ir.Attribute) -> Iterator[str]:
+    if isinstance(attribute, ir.FlatSymbolRefAttr):
+        yield attribute.value
+    elif isinstance(attribute, ir.DictAttr):
+        for each in attribute:
+            yield from _symbols(each.attr)
+    elif isinstance(attribute, ir.ArrayAttr):
+        for inner in attribute:
+            yield from _symbols(inner)
+
+
+def rename_symbols(module: ir.Operation, renamed: Mapping[str, str]) -> None:
+    """Let the ops of a module name symbols by the names that these have now."""
+    for op in walk(module):
+        for key in op.attributes:
+            named = op.attributes[key]
+            if isinstance(named, ir.FlatSymbolRefAttr) and named.value in renamed:
+                op.attributes[key] = ir.FlatSymbolRefAttr.get(renamed[named.value])
+
+
 def has_programs_of_devices(module: ir.Operation) -> bool:
     """Whether a function of the module is the program of one device of several."""
     return any(DEVICE in function.attributes for function in functions_of(module))
@@ -81,8 +111,8 @@ def set_boundary(function: ir.Operation, key: str, entries: list[dict[str, ir.At
     """Set `arg_attrs` or `res_attrs`; remove it if all entries are empty."""
     if any(entries):
         function.attributes[key] = ir.ArrayAttr.get([ir.DictAttr.get(entry) for entry in entries])
-    elif key in function.attributes:
-        del function.attributes[key]
+    else:
+        drop_attributes(function, key)
 
 
 def drop_from_boundary(function: ir.Operation, prefix: str) -> None:
@@ -193,9 +223,7 @@ def set_form(function: ir.Operation, form: str) -> None:
 
 def forget_form(function: ir.Operation) -> None:
     """Let the form of a function be the one that its ops show."""
-    for name in (FORM, PROPAGATED):
-        if name in function.attributes:
-            del function.attributes[name]
+    drop_attributes(function, FORM, PROPAGATED)
 
 
 def refuse_form(function: ir.Operation, advice: str) -> Exception:

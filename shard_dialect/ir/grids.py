@@ -273,6 +273,11 @@ def names_attribute(grid: Grid) -> ir.ArrayAttr:
     return ir.ArrayAttr.get([ir.StringAttr.get(name) for name in grid.axes])
 
 
+def has_several_grids(module: ir.Operation) -> bool:
+    """Whether the module declares more than one grid."""
+    return len(grids_of(module)) > 1
+
+
 def fresh_name(name: str, names: set[str]) -> str:
     """`name`, or with a number behind it, as none of `names` is, to which it is added."""
     found, number = name, 1

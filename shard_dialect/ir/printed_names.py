@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Literal
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.walk import walk
+from shard_dialect.ir.building.build import replace_op
+from shard_dialect.ir.walk import is_made_by, walk
 
 PrintedAs = Literal["mesh", "shard"]
 _ANNOTATE = "mesh.annotate"
@@ -27,8 +28,7 @@ def printed_names(module: ir.Operation, printed_as: PrintedAs) -> dict[ir.Value,
     pairs = [pair for pair in values if not _is_annotated(pair[0])]
     for op in walk(copy):
         if op.name == _ANNOTATE:
-            op.results[0].replace_all_uses_with(op.operands[0])
-            op.erase()
+            replace_op(op, op.operands[0])
     state = ir.AsmState(copy)
     return {original: each.get_name(state) for original, each in pairs}
 
@@ -42,4 +42,4 @@ def _values_of(module: ir.Operation) -> list[ir.Value]:
 
 
 def _is_annotated(value: ir.Value) -> bool:
-    return not isinstance(value.owner, ir.Block) and value.owner.name == _ANNOTATE
+    return is_made_by(value, _ANNOTATE)

@@ -58,3 +58,21 @@ def blocks(op: ir.Operation) -> Iterator[ir.Block]:
 def body(op: ir.Operation) -> ir.Block:
     """The first block of the op's first region."""
     return op.regions[0].blocks[0]
+
+
+def maker_of(value: ir.Value, *names: str) -> ir.Operation | None:
+    """The op that makes a value, if it has one of these names; `None` for a block's argument."""
+    is_one = not isinstance(value.owner, ir.Block) and (not names or value.owner.name in names)
+    return value.owner.operation if is_one else None
+
+
+def is_made_by(value: ir.Value, *names: str) -> bool:
+    """Whether an op of one of these names makes a value."""
+    return not isinstance(value.owner, ir.Block) and value.owner.name in names
+
+
+def source_behind(value: ir.Value, *names: str) -> ir.Value:
+    """What ops of these names, each of which reads the one before it first, make this value of."""
+    while is_made_by(value, *names):
+        value = value.owner.operands[0]
+    return value

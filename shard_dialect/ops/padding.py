@@ -32,7 +32,7 @@ class Filling:
     def element(self, type_: ir.Type) -> ir.Value:
         """The scalar, created at the insertion point, for elements of type `type_`."""
         if isinstance(self.content, int):
-            return scalar(ir.IntegerAttr.get(type_, self.content)).results[0]
+            return scalar(ir.IntegerAttr.get(type_, self.content))
         return identity_value(self.content, type_)
 
 

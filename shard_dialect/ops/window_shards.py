@@ -27,6 +27,7 @@ from itertools import accumulate
 from shard_dialect.collectives import NOBODY
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.building.loops_and_masks import as_index, switch_at
 from shard_dialect.ir.building.reductions import identity_tensor, identity_value
 from shard_dialect.model import Reduction, ShardingRule, Window, Windows
@@ -211,8 +212,7 @@ def partition_joined(partitioned: PartitionedOp, dim: int) -> None:
             starts = [begin - size * device for device in device_indices(result.devices[dim])]
             at = as_index(result.own(dim, [min(max(start, 0), size) for start in starts]))
             value = switch_at(value, operand, dim, at)
-    op.results[0].replace_all_uses_with(value)
-    op.erase()
+    replace_op(op, value)
 
 
 def exchanged(

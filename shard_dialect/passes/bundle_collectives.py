@@ -40,11 +40,12 @@ from shard_dialect.collectives import AllToAll, LocalStep, Permute
 from shard_dialect.collectives.step import NOBODY, flat_index
 from shard_dialect.ir.bindings import ir, spelled
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import itemsize
 from shard_dialect.ir.shard.local_collectives import is_local, read_local, write_local
-from shard_dialect.ir.walk import operations, walk
+from shard_dialect.ir.walk import is_made_by, operations, walk
 from shard_dialect.model import Axes
 from shard_dialect.ops import is_cheap
 from shard_dialect.ops.op_table import traits_of
@@ -378,7 +379,7 @@ def _join(bundle: Bundle) -> None:
         if ops[0].name in (_GATHER, _SCATTER):
             shape[0] = _group(ops[0]) if ops[0].name == _GATHER else 1
         type_ = build.resized(joined.type, shape)
-        made = build.create(ops[0].name, [type_], [joined], attributes).results[0]
+        made = build.create_value(ops[0].name, type_, [joined], attributes)
         start = 0
         for op, row in zip(ops, rows, strict=True):
             size = row.type.shape[last]
@@ -440,7 +441,7 @@ def _of_rows(op: ir.Operation, rows: ir.Value) -> ir.Value:
 def _in_a_row(second: ir.Operation) -> tuple[ir.Operation, str, LocalStep, LocalStep] | None:
     """The like collective that makes the operand of this one alone, the grid, and both steps."""
     between = second.operands[0]
-    if isinstance(between.owner, ir.Block) or between.owner.name != second.name:
+    if not is_made_by(between, second.name):
         return None
     first = between.owner.operation
     if first.block != second.block or len(list(between.uses)) != 1:
@@ -469,8 +470,7 @@ def _join_permutations(second: ir.Operation, shardings: Shardings) -> None:
     with ir.InsertionPoint(second), ir.Location.fused([first.location, second.location]):
         step = Permute(axes, tuple(sent))
         joined = write_local(step, grid, first.operands[0], second.results[0].type)
-    second.results[0].replace_all_uses_with(joined)
-    second.erase()
+    replace_op(second, joined)
     first.erase()
 
 
@@ -520,8 +520,7 @@ def _join_exchanges(second: ir.Operation, shardings: Shardings) -> None:
             dims.insert(dims.index(dim + 2) if number == 0 else _first_of(dims, dim, joins), number)
         joined = _transposed(placed, dims)
         made = build.unflatten(build.flat(joined), list(result.type.shape))
-    result.replace_all_uses_with(made)
-    second.erase()
+    replace_op(second, made)
     first.erase()
 
 
@@ -551,4 +550,4 @@ def _transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:
     if list(order) == sorted(order):
         return value
     type_ = build.resized(value.type, [value.type.shape[dim] for dim in order])
-    return build.transpose(value, build.empty(type_).results[0], order).results[0]
+    return build.transpose(value, build.empty(type_), order).results[0]

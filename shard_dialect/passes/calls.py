@@ -35,14 +35,24 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import annotate
+from shard_dialect.ir.building.build import annotate, replace_op, replace_values
 from shard_dialect.ir.diagnostics import error_at, names_in
-from shard_dialect.ir.function import BOUNDARY, boundary, form_of, functions_of, is_private, name_of
+from shard_dialect.ir.function import (
+    BOUNDARY,
+    boundary,
+    form_of,
+    functions_of,
+    is_private,
+    name_of,
+    symbols_in,
+)
 from shard_dialect.ir.mesh.attributes import BLOCKS, NAMED, SHARDING, SHARDINGS, symbol
 from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.model.reached import reached
 from shard_dialect.passes.framework.base import UNCHANGED, Outcome, needs
 
 _MOST = 10_000
@@ -53,7 +63,7 @@ CLONE_OF = "mesh.clone_of"
 """On a function that `clone-per-call` has made: the name of the one that it is a copy of."""
 
 
-@needs(ops=("func.call",), grids=1)
+@needs(ops=("func.call",), grid=True)
 def clone_per_call(module: ir.Operation) -> Outcome:
     """Give each call of a private function a copy of its own; refuse recursion."""
     calls = Calls(module)
@@ -63,7 +73,7 @@ def clone_per_call(module: ir.Operation) -> Outcome:
     return None if calls.original else UNCHANGED
 
 
-@needs(ops=("func.call",), grids=1)
+@needs(ops=("func.call",), grid=True)
 def merge_clones(module: ir.Operation) -> Outcome:
     """Merge the copies that got equal shardings."""
     calls = Calls(module)
@@ -222,7 +232,7 @@ _SMALL = 16
 """The most ops of a function that is inlined wherever it is called."""
 
 
-@needs(ops=("func.call",), forms=("annotated",), grids=1)
+@needs(ops=("func.call",), forms=("annotated",), grid=True)
 def inline_functions(module: ir.Operation) -> Outcome:
     """Inline private functions that are called once, and small ones, but not with `no_inline`."""
     calls = Calls(module)
@@ -280,11 +290,11 @@ def inline_where_called(module: ir.Operation, names: Collection[str]) -> None:
     if not any(calls.calls[name] for name in reaching if name in calls.calls):
         return
     calls.refuse_recursion()
-    reached = _reached_from(reaching, calls)  # before the calls are erased
+    found = _reached_from(reaching, calls)  # before the calls are erased
     for name in sorted(reaching & calls.functions.keys()):
         if not is_private(calls.functions[name]) or not _is_called(name, module):
             inline_calls(calls.functions[name], module)
-    drop_uncalled(module, reached)
+    drop_uncalled(module, found)
 
 
 def inline_calls(function: ir.Operation, module: ir.Operation) -> None:
@@ -298,7 +308,7 @@ def inline_calls(function: ir.Operation, module: ir.Operation) -> None:
 def drop_uncalled(module: ir.Operation, names: Collection[str]) -> None:
     """Erase the private ones of these functions that no op names any more."""
     functions = {name_of(each): each for each in functions_of(module)}
-    named = {name: _named_in(each) for name, each in functions.items()}
+    named = {name: symbols_in(each) for name, each in functions.items()}
     candidates = {name for name in names if name in functions and is_private(functions[name])}
     while dropped := candidates & named.keys() - set().union(*named.values()):
         for name in dropped:
@@ -308,14 +318,11 @@ def drop_uncalled(module: ir.Operation, names: Collection[str]) -> None:
 
 def _reached_from(names: Collection[str], calls: Calls) -> set[str]:
     """The functions that these call, directly or not."""
-    reached: set[str] = set()
-    waiting = list(names)
-    while waiting:
-        for call in calls.calls.get(waiting.pop(), ()):
-            if callee_of(call) not in reached:
-                reached.add(callee_of(call))
-                waiting.append(callee_of(call))
-    return reached
+
+    def callees(name: str) -> list[str]:
+        return [callee_of(call) for call in calls.calls.get(name, ())]
+
+    return set(reached(chain.from_iterable(map(callees, names)), callees))
 
 
 def _is_called(name: str, module: ir.Operation) -> bool:
@@ -324,28 +331,6 @@ def _is_called(name: str, module: ir.Operation) -> bool:
         for function in functions_of(module)
         for op in walk(function)
     )
-
-
-def _named_in(function: ir.Operation) -> set[str]:
-    """The symbols that ops of a function name: calls, and `stablehlo.composite`, say."""
-    return {
-        name
-        for op in walk(function)
-        for key in op.attributes
-        if key != "sym_name"
-        for name in _symbols(op.attributes[key])
-    }
-
-
-def _symbols(attribute: ir.Attribute) -> Iterator[str]:
-    if isinstance(attribute, ir.FlatSymbolRefAttr):
-        yield attribute.value
-    elif isinstance(attribute, ir.DictAttr):
-        for each in attribute:
-            yield from _symbols(each.attr)
-    elif isinstance(attribute, ir.ArrayAttr):
-        for inner in attribute:
-            yield from _symbols(inner)
 
 
 def inline_call(call: ir.Operation, callee: ir.Operation | None) -> None:
@@ -366,8 +351,7 @@ def inline_call(call: ir.Operation, callee: ir.Operation | None) -> None:
     arguments, results = (list(_annotations(callee, key)) for key in BOUNDARY)
     with ir.InsertionPoint(call), call.location:
         given = _annotated(list(call.operands), arguments)
-    for argument, value in zip(body(copy).arguments, given, strict=True):
-        argument.replace_all_uses_with(value)
+    replace_values(body(copy).arguments, given)
     place = call.location
     if not any("/" in name for name in names_in(place)):  # in a scope of its own, as JAX writes one
         place = ir.Location.name(f"{as_symbol(callee_of(call))}/call", place)
@@ -378,9 +362,7 @@ def inline_call(call: ir.Operation, callee: ir.Operation | None) -> None:
         op.move_before(call)
     with ir.InsertionPoint(call), call.location:
         returned = _annotated(list(end.operands), results)
-    for result, value in zip(call.results, returned, strict=True):
-        result.replace_all_uses_with(value)
-    call.erase()
+    replace_op(call, *returned)
     copy.erase()
 
 
@@ -396,7 +378,7 @@ def _annotated(values: list[ir.Value], annotations: list[ir.Attribute | None]) -
     ]
 
 
-@needs(ops=("scf.execute_region",), forms=("annotated", "propagated"), grids=1)
+@needs(ops=("scf.execute_region",), forms=("annotated", "propagated"), grid=True)
 def inline_named_computations(module: ir.Operation) -> None:
     """Replace each named computation by the ops of its body.
 
@@ -424,6 +406,4 @@ def _inline_composite(op: ir.Operation) -> None:
             is_tensor = isinstance(yielded[number].type, ir.RankedTensorType)
             if is_tensor and not isinstance(sharding, ir.UnitAttr):
                 yielded[number] = annotate(yielded[number], sharding, as_result=False)
-    for result, value in zip(op.results, yielded, strict=True):
-        result.replace_all_uses_with(value)
-    op.erase()
+    replace_op(op, *yielded)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import create, replace_op
 from shard_dialect.ir.mesh.annotation_ops import annotate_results_after
 from shard_dialect.ir.walk import walk
 from shard_dialect.ops.op_table import record_of
@@ -64,7 +64,5 @@ def _replaced(
     types = [each.type for each in op.results]
     with ir.InsertionPoint(op), op.location:
         made = create(name, types, list(op.operands), attributes)
-    for old, new in zip(op.results, made.results, strict=True):
-        old.replace_all_uses_with(new)
-    op.erase()
+    replace_op(op, *made.results)
     return made

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from shard_dialect.collectives.collective_table import ops_of_mesh
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.building.loops_and_masks import extract_box, insert_box
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.function import (
@@ -39,6 +40,7 @@ from shard_dialect.ir.mesh.attributes import (
     SHARDINGS,
     STAGE,
     STAGES,
+    drop_attributes,
     ints,
 )
 from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, TRANSFER, is_reshard, permutes_shards
@@ -67,13 +69,12 @@ def erase_permutation(op: ir.Operation, shardings: Shardings) -> None:
                     shard = build.extract_slice(shard, held[dim] * size, size, dim)
             begins = [index * size for index, size in zip(target, shape, strict=True)]
             result = _inserted(shard, result, begins)
-    op.results[0].replace_all_uses_with(result)
-    op.erase()
+    replace_op(op, result)
 
 
 def _inserted(shard: ir.Value, into: ir.Value, begins: Sequence[int]) -> ir.Value:
     attributes = build.slice_attributes(shard.type.shape, begins, [1, 1, 0, 0, 0])
-    return build.create("tensor.insert_slice", [into.type], [shard, into], attributes).results[0]
+    return build.create_value("tensor.insert_slice", into.type, [shard, into], attributes)
 
 
 def erase_transfer(op: ir.Operation) -> None:
@@ -85,8 +86,7 @@ def erase_transfer(op: ir.Operation) -> None:
             result = insert_box(into[0], source, offsets)
         else:
             result = extract_box(source, offsets, tuple(op.results[0].type.shape))
-    op.results[0].replace_all_uses_with(result)
-    op.erase()
+    replace_op(op, result)
 
 
 _ALIASES = (
@@ -150,8 +150,7 @@ def _erase(handle: ir.Operation, shardings: Shardings) -> None:
     for prefix in (SHARDING, STAGE, "sdy.sharding"):
         drop_from_boundary(handle, prefix)
     forget_form(handle)
-    if "mesh_cluster" in handle.attributes:
-        del handle.attributes["mesh_cluster"]
+    drop_attributes(handle, "mesh_cluster")
     update_type(handle)
 
 
@@ -193,14 +192,11 @@ def _refuse_local(handle: ir.Operation) -> None:
 
 def _erase_from(op: ir.Operation, shardings: Shardings) -> None:
     if op.name in _ALIASES:
-        op.results[0].replace_all_uses_with(op.operands[0])
-        op.erase()
+        replace_op(op, op.operands[0])
         return
     if op.name.startswith("sdy.") and op.name not in _SILENT:
         raise error_at(op.location, f"'{op.name}' op is Shardy's: run --import first")
-    for name in _ATTRIBUTES:
-        if name in op.attributes:
-            del op.attributes[name]
+    drop_attributes(op, *_ATTRIBUTES)
     if annotation_ops.has_loops(op):
         del op.attributes[annotation_ops.LOOPS]
     for result in op.results:

@@ -37,6 +37,7 @@ from shard_dialect.collectives import AllGather, AllSlice, Permute, ReduceScatte
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.building import stablehlo as hlo
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.shard.local_collectives import described, read_local, write_local
@@ -89,15 +90,14 @@ def _gather_by_chunks(op: ir.Operation, step: AllGather, grid: Grid) -> None:
     with ir.InsertionPoint(product), product.location:
         shard = op.operands[0]
         size = shard.type.shape[step.dim]
-        result = build.empty(product.results[0].type).results[0]
+        result = build.empty(product.results[0].type)
         for turn in range(ring.count):
             chunk = _product_of(product, number, shard, dim)
             start = ring.number([(at - turn) % ring.count * size for at in range(ring.count)])
             result = hlo.update_at(result, chunk, dim, start)
             if turn < ring.count - 1:
                 shard = ring.sent_to_next(shard)
-    product.results[0].replace_all_uses_with(result)
-    product.erase()
+    replace_op(product, result)
     op.erase()
 
 
@@ -128,8 +128,7 @@ def _scatter_by_chunks(op: ir.Operation, step: ReduceScatter, grid: Grid) -> Non
             if received is not None:
                 total = hlo.elementwise("add", received, chunk)
     assert total is not None, "a group has devices"
-    op.results[0].replace_all_uses_with(total)
-    op.erase()
+    replace_op(op, total)
     product.erase()
 
 
@@ -151,8 +150,8 @@ class _Ring:
 
     def number(self, by_position: Sequence[int]) -> ir.Value:
         """Of numbers by position in the group, this device's, as a tensor without dimensions."""
-        table = hlo.integers(by_position, hlo.integer(64))
-        one = hlo.tensor([1], hlo.integer(64))
+        table = hlo.integers(by_position, build.integer(64))
+        one = hlo.tensor([1], build.integer(64))
         return hlo.reshape(write_local(AllSlice(0, self.axes), self.grid.name, table, one), [])
 
 
@@ -166,7 +165,7 @@ def _product_of(product: ir.Operation, number: int, shard: ir.Value, dim: int) -
     shape[dim] //= max(gone)
     type_ = build.resized(product.results[0].type, shape)
     attributes = {name: product.attributes[name] for name in product.attributes}
-    return build.create(_PRODUCT, [type_], operands, attributes).results[0]
+    return build.create_value(_PRODUCT, type_, operands, attributes)
 
 
 def _result_dim(product: ir.Operation, number: int, dim: int) -> int | None:
@@ -258,9 +257,8 @@ def _split(op: ir.Operation, first: ir.Operation, user: ir.Operation) -> ir.Valu
     with op.location:
         with ir.InsertionPoint(first):
             what = {"collective": described(op)}
-            started = build.create("mesh.start", [type_], [op.operands[0]], what).results[0]
+            started = build.create_value("mesh.start", type_, [op.operands[0]], what)
         with ir.InsertionPoint(user):
-            done = build.create("mesh.done", [type_], [started]).results[0]
-    op.results[0].replace_all_uses_with(done)
-    op.erase()
+            done = build.create_value("mesh.done", type_, [started])
+    replace_op(op, done)
     return done

@@ -22,7 +22,7 @@ from itertools import accumulate
 from math import prod
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import copy_along, create
 from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.numbered_function import Function, Op, read_by, read_function
@@ -168,10 +168,7 @@ class _Peak:
                 with op.location:
                     barrier = create("stablehlo.optimization_barrier", [operand.type], [operand])
                 again[operand] = barrier.results[0]
-        copy = op.clone()
-        for number, operand in enumerate(op.operands):
-            copy.operands[number] = again[operand]
-        again.update(zip(op.results, copy.results, strict=True))
+        copy_along(op, again)
 
 
 def _with_nested(op: ir.Operation) -> Iterator[ir.Operation]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from shard_dialect.errors import as_symbol
 from shard_dialect.proof.elementwise import identity, reduced
-from shard_dialect.proof.machine import Data, Machine, Torn, Value, runs
+from shard_dialect.proof.machine import Data, Machine, Torn, Value, noted_in, runs
 from shard_dialect.proof.reading import Op
 from shard_dialect.proof.tensors import DYNAMIC, as_integer
 
@@ -34,12 +34,7 @@ Collective = Callable[[Machine, Op, Value, tuple[int, ...]], Value]
 _COLLECTIVES: dict[str, Collective] = {}
 
 
-def _collective(*names: str) -> Callable[[Collective], Collective]:
-    def note(function: Collective) -> Collective:
-        _COLLECTIVES.update(dict.fromkeys(names, function))
-        return function
-
-    return note
+_collective = noted_in(_COLLECTIVES)
 
 
 def grouped(m: Machine, data: Data, axes: Sequence[int]) -> Data:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from shard_dialect.proof.boundary import Place
 from shard_dialect.proof.factors import Factors, Term
-from shard_dialect.proof.machine import TERMINATORS
+from shard_dialect.proof.machine import TERMINATORS, noted_in
 from shard_dialect.proof.reading import Block, Function, Grid, Op, Program, Type
 
 CONSTANTS = frozenset(("arith.constant", "stablehlo.constant", "mhlo.constant"))
@@ -184,14 +184,8 @@ RULES: dict[str, Rule] = {}
 """What an op says of the sizes of its operands and results."""
 
 
-def relates(*names: str) -> Callable[[Rule], Rule]:
-    """Decorate a function as the rule of these ops."""
-
-    def note(function: Rule) -> Rule:
-        RULES.update(dict.fromkeys(names, function))
-        return function
-
-    return note
+relates = noted_in(RULES)
+"""Decorates a function as the rule of these ops."""
 
 
 _SPREADING = ("stablehlo.broadcast_in_dim", "stablehlo.convert", "stablehlo.reshape")

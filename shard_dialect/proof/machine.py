@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import count
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,19 +97,27 @@ def clipped(numbers: Data, low: int, high: int) -> Data:
     return np.minimum(np.maximum(numbers, low), high)
 
 
+F = TypeVar("F", bound=Callable[..., Any])
 Evaluate: TypeAlias = "Callable[[Machine, Op, Sequence[Value]], Value | Sequence[Value]]"
 OPS: dict[str, Evaluate] = {}
 """The meaning of each op, by its name."""
 
 
-def means(*names: str) -> Callable[[Evaluate], Evaluate]:
-    """Decorate a function as the meaning of these ops."""
+def noted_in(table: dict[str, F]) -> Callable[..., Callable[[F], F]]:
+    """A decorator that takes names, by which it notes a function in a table."""
 
-    def note(function: Evaluate) -> Evaluate:
-        OPS.update(dict.fromkeys(names, function))
-        return function
+    def of(*names: str) -> Callable[[F], F]:
+        def note(function: F) -> F:
+            table.update(dict.fromkeys(names, function))
+            return function
 
-    return note
+        return note
+
+    return of
+
+
+means = noted_in(OPS)
+"""Decorates a function as the meaning of these ops."""
 
 
 class Unproven(ShardError):
@@ -533,14 +541,8 @@ REGIONS: dict[str, Regions] = {}
 """The meaning of ops whose regions read values from outside."""
 
 
-def runs(*names: str) -> Callable[[Regions], Regions]:
-    """Decorate a function as the meaning of these ops, which run regions."""
-
-    def note(function: Regions) -> Regions:
-        REGIONS.update(dict.fromkeys(names, function))
-        return function
-
-    return note
+runs = noted_in(REGIONS)
+"""Decorates a function as the meaning of these ops, which run regions."""
 
 
 TERMINATORS = frozenset(

@@ -44,22 +44,24 @@ def _centred(m: Machine, value: Value, point: Value, type_: Type) -> Value:
     return combined(m, "sub", value, Value(zero, point.is_symbolic), type_)
 
 
+def _factors(
+    m: Machine, values: Sequence[Value], points: Sequence[Value], type_: Type
+) -> Sequence[Value]:
+    """The factors of a product, minus their zero points where there are some."""
+    pairs = zip(values, points, strict=True) if points else ()
+    return [_centred(m, value, point, type_) for value, point in pairs] or values
+
+
 @means("tosa.matmul")
 def _matmul(m: Machine, op: Op, values: Sequence[Value]) -> Value:
-    a, b = values[:2]
-    if len(values) == 4:
-        a, b = (_centred(m, v, p, op.type) for v, p in zip(values[:2], values[2:], strict=True))
+    a, b = _factors(m, values[:2], values[2:], op.type)
     return contracted(m, Over(a, (0, 1, 2)), Over(b, (0, 2, 3)), [0, 1, 3], op.type)
 
 
 @means("tosa.conv2d", "tosa.conv3d", "tosa.depthwise_conv2d")
 def _convolution(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     image, kernel, bias, *points = values
-    if points:
-        image, kernel = (
-            _centred(m, value, point, op.type)
-            for value, point in zip((image, kernel), points, strict=True)
-        )
+    image, kernel = _factors(m, (image, kernel), points, op.type)
     space = image.data.ndim - m.axes - 2
     ends = np.asarray(op.attributes["pad"]).reshape(space, 2).tolist()
     zero = identity(m, "add", op.type)
@@ -89,11 +91,7 @@ def _convolution(m: Machine, op: Op, values: Sequence[Value]) -> Value:
 def _transposed_convolution(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     """Each element of the image adds the kernel, times it, at its place times the stride."""
     image, kernel, bias, *points = values
-    if points:
-        image, kernel = (
-            _centred(m, value, point, op.type)
-            for value, point in zip((image, kernel), points, strict=True)
-        )
+    image, kernel = _factors(m, (image, kernel), points, op.type)
     window = kernel.data.shape[m.axes + 1 : m.axes + 3]
     top, bottom, left, right = op.attributes["out_pad"]
     strides = op.attributes["stride"]

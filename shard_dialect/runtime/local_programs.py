@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 
 from shard_dialect.abi.lowered_program import Boundary, Program, Site, find_function, read_boundary
 from shard_dialect.abi.tensor_types import TensorType, dtype_of
@@ -19,13 +19,14 @@ from shard_dialect.collectives.collective_table import DISTRIBUTED
 from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
-from shard_dialect.ir.function import boundary, functions_of, name_of
+from shard_dialect.ir.function import boundary, functions_of, name_of, symbols_in
 from shard_dialect.ir.grids import sub_clusters_of
 from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.reading.constants import runs_in
 from shard_dialect.ir.shard.local_collectives import one_by_one, read_local
-from shard_dialect.ir.walk import body, walk
+from shard_dialect.ir.walk import body
+from shard_dialect.model.reached import reached
 from shard_dialect.passes.lower.mpi.mpi_code import BIND
 
 
@@ -100,7 +101,7 @@ def _calls(
 
 
 def _site(op: ir.Operation, shardings: Shardings) -> Site | None:
-    read = read_local(op.name, {name: op.attributes[name] for name in op.attributes})
+    read = read_local(op.name, op.attributes)
     if read is None:
         return None
     types = [op.operands[0].type, op.results[0].type]
@@ -139,7 +140,7 @@ _Named = Mapping[str, set[str]]
 def keep_reached(module: ir.Operation, entry: str) -> None:
     """Drop the functions that `entry` does not call, directly or not."""
     named = _named(module)
-    _keep(module, _closure([entry], named))
+    _keep(module, set(reached([entry], named.__getitem__)))
 
 
 def keep_connected(module: ir.Operation, entry: str) -> None:
@@ -152,42 +153,13 @@ def keep_connected(module: ir.Operation, entry: str) -> None:
     for name, others in named.items():
         for other in others:
             callers[other].add(name)
-    _keep(module, _closure(_closure([entry], callers), named))
+    _keep(module, set(reached(reached([entry], callers.__getitem__), named.__getitem__)))
 
 
 def _named(module: ir.Operation) -> _Named:
     """For each function with a body, the other functions that it refers to."""
     functions = {name_of(op): op for op in functions_of(module)}
-    return {
-        name: {
-            symbol
-            for inner in walk(op)
-            for key in inner.attributes
-            for symbol in _symbols(inner.attributes[key])
-        }
-        & functions.keys()
-        for name, op in functions.items()
-    }
-
-
-def _symbols(attribute: ir.Attribute) -> Iterator[str]:
-    """The symbols that an attribute names; a custom call has a list of them."""
-    if isinstance(attribute, ir.FlatSymbolRefAttr):
-        yield attribute.value
-    elif isinstance(attribute, ir.ArrayAttr):
-        for each in attribute:
-            yield from _symbols(each)
-
-
-def _closure(names: Iterable[str], to: _Named) -> set[str]:
-    reached: set[str] = set()
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop()
-        if name not in reached:
-            reached.add(name)
-            waiting += to[name]
-    return reached
+    return {name: symbols_in(op) & functions.keys() for name, op in functions.items()}
 
 
 def _keep(module: ir.Operation, names: set[str]) -> None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from shard_dialect.analysis.reasons.explained_passes import imported
@@ -87,9 +87,7 @@ def decisions(text: str, entry: str, grid: Grid) -> list[Decision]:
             found.setdefault(key, of_op)
             counts[key] = counts.get(key, 0) + 1
     return [
-        Decision(d.kind, d.op, d.result, d.what, d.before, d.after, counts[key])
-        for key, of_op in found.items()
-        for d in of_op
+        replace(decision, alike=counts[key]) for key, of_op in found.items() for decision in of_op
     ]
 
 

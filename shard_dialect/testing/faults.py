@@ -20,6 +20,7 @@ from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Grid
+from shard_dialect.model.reached import reached
 
 Change = Callable[[], None]
 
@@ -209,7 +210,7 @@ def _other_places(op: ir.Operation, _: Mapping[str, Grid]) -> Iterator[Change]:
 
 
 def _set_places(op: ir.Operation, name: str, places: Sequence[int]) -> None:
-    i64 = ir.IntegerType.get_signless(64)
+    i64 = build.integer(64)
     listed = [ir.IntegerAttr.get(i64, each) for each in places]
     is_dense = isinstance(op.attributes[name], ir.DenseI64ArrayAttr)
     dense = ir.DenseI64ArrayAttr.get(list(places)) if is_dense else ir.ArrayAttr.get(listed)
@@ -233,22 +234,21 @@ def _set_list(op: ir.Operation, numbers: Sequence[int]) -> None:
     entries = [ir.IntegerAttr.get(type_.element_type, number) for number in numbers]
     with ir.InsertionPoint(op), op.location:
         result = build.scalar(ir.DenseElementsAttr.get(entries, type_))
-    op.operands[0] = result.results[0]
+    op.operands[0] = result
 
 
 def _is_used_by(op: ir.Operation, name: str) -> bool:
     """Whether such an op uses the result, through single elements and sums."""
-    waiting, seen = list(op.results), set()
-    while waiting:
-        value = waiting.pop()
-        for use in value.uses:
-            user = use.owner.operation
-            if user.name == name:
-                return True
-            if user.name.startswith(("arith.", "tensor.extract")) and user.results[0] not in seen:
-                seen.add(user.results[0])
-                waiting.append(user.results[0])
-    return False
+
+    def moved(value: ir.Value) -> list[ir.Value]:
+        users = [use.owner.operation for use in value.uses]
+        return [each.results[0] for each in users if each.name.startswith(_COMPUTED)]
+
+    found = reached(op.results, moved)
+    return any(use.owner.operation.name == name for value in found for use in value.uses)
+
+
+_COMPUTED = ("arith.", "tensor.extract")
 
 
 _KINDS: Mapping[str, Callable[[ir.Operation, Mapping[str, Grid]], Iterator[Change]]] = {

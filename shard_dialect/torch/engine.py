@@ -13,8 +13,8 @@ import copy
 import functools
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,6 +25,7 @@ import torch
 from torch._compile import _disable_dynamo
 
 from shard_dialect.errors import ShardError
+from shard_dialect.ir.diagnostics import holding
 from shard_dialect.search.auto import AutoOptions
 from shard_dialect.torch.ambient_state import (
     Codes,
@@ -80,14 +81,9 @@ def is_tracing() -> bool:
     return _TRACING.get()
 
 
-@contextmanager
-def tracing() -> Iterator[None]:
+def tracing() -> AbstractContextManager[None]:
     """Within a `with` block, a module is traced."""
-    token = _TRACING.set(True)
-    try:
-        yield
-    finally:
-        _TRACING.reset(token)
+    return holding(_TRACING, True)
 
 
 def _one_after_another(function: Any) -> Any:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import annotate
+from shard_dialect.ir.building.build import annotate, replace_op
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.function import boundary, functions_of, name_of, returns_of, set_boundary
 from shard_dialect.ir.grids import write_grid
@@ -231,8 +231,7 @@ def _annotate(
             given.setdefault(ir.BlockArgument(value).arg_number, {}).update(mark.given)
         with ir.InsertionPoint(op), op.location:
             new = annotate(value, shardings.write(mark.annotation), as_result=not mark.is_input)
-        op.results[0].replace_all_uses_with(new)
-        op.erase()
+        replace_op(op, new)
 
     def attributes(key: str, values: Sequence[ir.Value], annotation_of: Any) -> None:
         entries = boundary(function, key)

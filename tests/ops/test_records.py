@@ -11,7 +11,7 @@ import shard_dialect as sd
 from shard_dialect.backends.python.python_module import emit_python
 from shard_dialect.backends.python.writer import Target
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import create, create_value
 from shard_dialect.ops.factors import elementwise
 from shard_dialect.ops.op_record import Later, OpRecord, loaded
 from shard_dialect.ops.op_table import RECORDS, named, sharding_rule
@@ -93,7 +93,7 @@ def test_of_an_elementwise_op_all_follows_from_its_function() -> None:
 
 def softplus(op: ir.Operation) -> list[ir.Value]:
     (x,) = op.operands
-    made = create("math.exp", [x.type], [x]).results[0]
+    made = create_value("math.exp", x.type, [x])
     return list(create("math.log1p", [x.type], [made]).results)
 
 

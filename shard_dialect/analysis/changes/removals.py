@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from time import monotonic
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from shard_dialect.analysis.changes.annotations import (
     Edit,
@@ -29,8 +29,19 @@ from shard_dialect.model.devices.device_model import DeviceModel
 from shard_dialect.processes.to_parent import counted
 
 
+class _InReport:
+    """What a dataclass says in the JSON report."""
+
+    key: ClassVar[str]
+    """The name of the field in the JSON report."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields of the JSON report."""
+        return asdict(self)  # type: ignore[call-overload]  # of a dataclass
+
+
 @dataclass(frozen=True)
-class Removal:
+class Removal(_InReport):
     """The change of one annotation without which a collective would not be there."""
 
     what: str
@@ -45,12 +56,7 @@ class Removal:
     memory_change: int
     """The bytes that it adds to the peak of what a device stores, each result by itself."""
 
-    key: ClassVar = "removal"
-    """The name of the field in the JSON report."""
-
-    def as_json(self) -> dict[str, object]:
-        """The fields of the JSON report."""
-        return asdict(self)
+    key = "removal"
 
     def __str__(self) -> str:
         return (
@@ -61,33 +67,23 @@ class Removal:
 
 
 @dataclass(frozen=True)
-class NotTried:
+class NotTried(_InReport):
     """Why changes that might remove a collective were not tried."""
 
     why: str
-    key: ClassVar = "not_tried"
-    """The name of the field in the JSON report."""
-
-    def as_json(self) -> dict[str, object]:
-        """The fields of the JSON report."""
-        return asdict(self)
+    key = "not_tried"
 
     def __str__(self) -> str:
         return self.why
 
 
 @dataclass(frozen=True)
-class NoneBetter:
+class NoneBetter(_InReport):
     """Changes remove a collective, but the program is not better for any of them."""
 
     seconds_change: float
     """The time that the one with the least adds."""
-    key: ClassVar = "none_better"
-    """The name of the field in the JSON report."""
-
-    def as_json(self) -> dict[str, object]:
-        """The fields of the JSON report."""
-        return asdict(self)
+    key = "none_better"
 
     def __str__(self) -> str:
         return (

@@ -52,6 +52,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import location_text
 from shard_dialect.ir.numbered_function import itemsize
 from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.model.reached import reached
 from shard_dialect.passes.framework.pipeline import run_pipeline
 
 
@@ -198,15 +199,11 @@ class _Ordering:
 
     def _behind(self, place: int) -> Iterator[int]:
         """The arguments and ops that an op needs, through fused ones."""
-        waiting, seen = list(self._needs[place]), set(self._needs[place])
-        while waiting:
-            at = waiting.pop()
-            if not self._is_fused(at):
-                yield at
-                continue
-            for each in self._needs[at - self._first] - seen:
-                seen.add(each)
-                waiting.append(each)
+
+        def beside(at: int) -> set[int]:
+            return self._needs[at - self._first] if self._is_fused(at) else set()
+
+        return (at for at in reached(self._needs[place], beside) if not self._is_fused(at))
 
     def _with_fused(self, at: int, done: set[int]) -> Iterator[Op]:
         if at in done:

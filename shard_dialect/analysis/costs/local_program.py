@@ -29,6 +29,7 @@ from shard_dialect.ir.reading.constants import constant_integer, trips_of
 from shard_dialect.ir.shard.local_collectives import one_by_one, read_local
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Grid
+from shard_dialect.model.reached import reached
 from shard_dialect.ops.operations import TensorInfo
 
 
@@ -158,9 +159,7 @@ class _Reader:
         if not handle.name.startswith(("shard.", "mesh.")):
             return None, None
         with located(handle):
-            read = read_local(
-                handle.name, {name: handle.attributes[name] for name in handle.attributes}
-            )
+            read = read_local(handle.name, handle.attributes)
         return (None, None) if read is None else (read[1], self._grids[read[0]])
 
     def _callee(self, op: numbered.Op) -> Function | None:
@@ -198,11 +197,7 @@ class _Reader:
 
 def _is_by_position(value: ir.Value) -> bool:
     """Whether the position of the device alone decides a value: no argument, and no loop."""
-    waiting, seen = [value], {value}
-    while waiting:
-        maker = waiting.pop().owner
-        if isinstance(maker, ir.Block) or list(maker.regions):
+    for each in reached([value], lambda each: each.owner.operands):
+        if isinstance(each.owner, ir.Block) or list(each.owner.regions):
             return False
-        waiting += [each for each in maker.operands if each not in seen]
-        seen.update(maker.operands)
     return constant_integer(value) is None

@@ -88,7 +88,7 @@ def read_collectives(
     for runs in _called(functions, Runs(functions[entry]), ()):
         op = runs.op
         with located(op):
-            read = read_local(op.name, {name: op.attributes[name] for name in op.attributes})
+            read = read_local(op.name, op.attributes)
         if read is None or not read[1].communicates:
             continue
         numbers = collectives_of(op.location)

@@ -50,7 +50,7 @@ from shard_dialect.ir.function import (
     set_boundary,
 )
 from shard_dialect.ir.mesh import annotation_ops
-from shard_dialect.ir.mesh.attributes import BLOCKS, SHARDING, SHARDINGS
+from shard_dialect.ir.mesh.attributes import BLOCKS, SHARDING, SHARDINGS, drop_attributes
 from shard_dialect.ir.printed_names import PrintedAs
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.passes.framework.pipeline import make_pass, run_pipeline, steps_of
@@ -176,9 +176,8 @@ def _forget(module: ir.Operation) -> None:
             continue
         forget_form(function)
         for op in walk(function):
-            for name in (SHARDINGS, BLOCKS) if op.name not in annotation_ops.OPS else ():
-                if name in op.attributes:
-                    del op.attributes[name]
+            if op.name not in annotation_ops.OPS:
+                drop_attributes(op, SHARDINGS, BLOCKS)
         _forget_boundary(function)
 
 

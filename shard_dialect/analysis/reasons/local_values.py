@@ -221,8 +221,7 @@ def _known_result(
 
 
 def _step_of(op: Op) -> tuple[str, LocalStep] | None:
-    attributes = op.handle.attributes
-    return read_local(op.name, {name: attributes[name] for name in attributes})
+    return read_local(op.name, op.handle.attributes)
 
 
 def _with_insides(function: Function) -> list[Op]:

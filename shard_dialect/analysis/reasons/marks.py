@@ -6,6 +6,7 @@ loc("shard_dialect.op 0:17"(loc("model.mlir":18:8)))
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
@@ -51,8 +52,7 @@ def collective_of(location: ir.Location) -> int | None:
 
 def collectives_of(location: ir.Location) -> tuple[int, ...]:
     """The numbers of the collectives that a location is of: several, if they are bundled."""
-    matches = (re.fullmatch(rf"{_COLLECTIVE} (\d+)", name) for name in names_in(location))
-    return tuple(dict.fromkeys(int(match[1]) for match in matches if match))
+    return tuple(dict.fromkeys(_numbers(_COLLECTIVE, location)))
 
 
 def mark_annotation(handle: ir.Operation, number: int) -> None:
@@ -62,11 +62,7 @@ def mark_annotation(handle: ir.Operation, number: int) -> None:
 
 def annotation_of(location: ir.Location) -> int | None:
     """The number of the annotation op that a location is of."""
-    for name in names_in(location):
-        match = re.fullmatch(rf"{_ANNOTATION} (\d+)", name)
-        if match:
-            return int(match[1])
-    return None
+    return next(_numbers(_ANNOTATION, location), None)
 
 
 def mark_shown(handle: ir.Operation, number: int) -> None:
@@ -76,8 +72,10 @@ def mark_shown(handle: ir.Operation, number: int) -> None:
 
 def shown_in(location: ir.Location) -> int | None:
     """The number of the op of the graph that a location is of."""
-    for name in names_in(location):
-        match = re.fullmatch(rf"{_SHOWN} (\d+)", name)
-        if match:
-            return int(match[1])
-    return None
+    return next(_numbers(_SHOWN, location), None)
+
+
+def _numbers(kind: str, location: ir.Location) -> Iterator[int]:
+    """The numbers of the marks of a kind on a location."""
+    matches = (re.fullmatch(rf"{kind} (\d+)", name) for name in names_in(location))
+    return (int(match[1]) for match in matches if match)

@@ -96,7 +96,7 @@ def _right_before(value: ir.Value) -> ir.InsertionPoint:
 
 
 def _add_argument(function: ir.Operation, size: int) -> ir.Value:
-    type_ = ir.MemRefType.get([size], ir.IntegerType.get_signless(8))
+    type_ = ir.MemRefType.get([size], build.integer(8))
     entries = [*boundary(function, "arg_attrs"), {}]
     for entry in entries:
         entry.pop(DONATED, None)  # LLVM does not know it

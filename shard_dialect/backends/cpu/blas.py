@@ -114,8 +114,8 @@ class Gemm:
 
     def declare(self, module: ir.Operation) -> None:
         """Declare the function in `module`."""
-        i32, size = ir.IntegerType.get_signless(32), self._size()
-        i64 = ir.IntegerType.get_signless(64)
+        i32, size = build.integer(32), self._size()
+        i64 = build.integer(64)
         element = self.element
         inputs = [i32, i32, i32, size, size, size, element, i64, size, i64, size, element, i64]
         with ir.InsertionPoint.at_block_begin(body(module)), ir.Location.unknown():
@@ -136,21 +136,18 @@ class Gemm:
         """
         m, n, k = sizes
 
-        def number(value: int, type_: ir.Type) -> ir.Value:
-            return build.scalar(ir.IntegerAttr.get(type_, value)).results[0]
-
-        i32, size = ir.IntegerType.get_signless(32), self._size()
-        one = build.scalar(ir.FloatAttr.get(self.element, 1.0)).results[0]
+        i32, size = build.integer(32), self._size()
+        one = build.number(1.0, self.element)
         kinds = [_TRANSPOSE if each else _NO_TRANSPOSE for each in transposed]
         leading = leading or (m if transposed[0] else k, k if transposed[1] else n, n)
-        head = [number(value, i32) for value in (_ROW_MAJOR, *kinds)]
-        head += [number(value, size) for value in (m, n, k)]
-        lda, ldb, ldc = (number(max(1, value), size) for value in leading)
+        head = [build.number(value, i32) for value in (_ROW_MAJOR, *kinds)]
+        head += [build.number(value, size) for value in (m, n, k)]
+        lda, ldb, ldc = (build.number(max(1, value), size) for value in leading)
         a, b, c = pointers
         build.call(self.name, [*head, one, a, lda, b, ldb, scale, c, ldc])
 
     def _size(self) -> ir.Type:
-        return ir.IntegerType.get_signless(64 if self.name.endswith("64_") else 32)
+        return build.integer(64 if self.name.endswith("64_") else 32)
 
 
 def is_for_blas(type_: ir.Type) -> bool:

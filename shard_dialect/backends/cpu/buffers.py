@@ -23,6 +23,7 @@ from shard_dialect.backends.cpu.fuse import Loop
 from shard_dialect.backends.cpu.nest import Access, Memory, Nest
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import is_used
 from shard_dialect.ir.numbered_function import is_buffer
 from shard_dialect.ir.walk import body
 
@@ -87,12 +88,12 @@ class Buffers:
         """Whether the write sets all elements, to values that do not depend on the old ones."""
         nest = self.nests[number]
         is_output = len(nest.inputs) <= access_number < len(nest.inputs) + len(nest.outputs)
-        return is_output and not list(body(nest.op).arguments[access_number].uses)
+        return is_output and not is_used(body(nest.op).arguments[access_number])
 
     def _allocated(self, type_: ir.MemRefType) -> ir.Value:
         anchor = self.nests[0].op
         with ir.InsertionPoint(anchor), anchor.location:
-            self.allocated.append(build.allocate(type_).results[0])
+            self.allocated.append(build.allocate(type_))
         return self.allocated[-1]
 
     def _replace(

@@ -225,11 +225,11 @@ def _write(c: Convolution, gemm: Gemm, adds: bool) -> None:
     is_turned = any(loop in rows for loop in c.reads[-1])
     order = (*columns, *rows) if is_turned else (*rows, *columns)
     sizes = [c.sizes[loop] for loop in order]
-    patches = build.allocate(ir.MemRefType.get(sizes, c.element)).results[0]
+    patches = build.allocate(ir.MemRefType.get(sizes, c.element))
     if outer_k and not adds:  # the iterations of those loops accumulate
         build.fill(reductions.identity_value("sum", c.element), result.buffer)
         adds = True
-    scale = build.scalar(ir.FloatAttr.get(c.element, float(adds))).results[0]
+    scale = build.number(float(adds), c.element)
     pointers = [build.address(each) for each in (patches, kernel.buffer, result.buffer)]
     m, n, k = c.size(rows), c.size(c.n), c.size(columns)
 
@@ -281,7 +281,7 @@ def _reordered(
 ) -> ir.Value:
     """A copy of the buffer with its dimensions in this order."""
     type_ = ir.MemRefType.get([c.sizes[loop] for loop in order], buffer.type.element_type)
-    copy = build.allocate(type_).results[0]
+    copy = build.allocate(type_)
     if is_read:
         build.transpose(buffer, copy, permutation(loops, order))
     return copy
@@ -366,20 +366,15 @@ def _static_slice(
         "static_sizes": ir.DenseI64ArrayAttr.get(sizes),
         "static_strides": ir.DenseI64ArrayAttr.get([1] * len(sizes)),
     }
-    return build.create("memref.subview", [type_], [c.image, *offsets], loop_indices_of).results[
-        0
-    ], kept
+    return build.create_value("memref.subview", type_, [c.image, *offsets], loop_indices_of), kept
 
 
 def _offset(terms: Terms, loop_indices: Mapping[int, ir.Value]) -> ir.Value | None:
     """The sum of an index's terms over the outer loops."""
     total = None
     for loop, factor in terms.items():
-        operands = [loop_indices[loop], build.index(factor)]
-        term = build.create("arith.muli", [ir.IndexType.get()], operands).results[0]
-        if total is not None:
-            term = build.create("arith.addi", [ir.IndexType.get()], [total, term]).results[0]
-        total = term
+        term = build.arith("muli", loop_indices[loop], build.index(factor))
+        total = term if total is None else build.arith("addi", total, term)
     return total
 
 

@@ -24,6 +24,7 @@ import numpy as np
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.walk import walk
 
 
@@ -36,8 +37,7 @@ def expand(module: ir.Operation) -> None:
             continue
         with ir.InsertionPoint(op), op.location:
             result = known[str(type_)](_Writer(type_), op.operands[0])
-        op.results[0].replace_all_uses_with(result)
-        op.erase()
+        replace_op(op, result)
 
 
 class _Writer:
@@ -46,14 +46,11 @@ class _Writer:
     def __init__(self, type_: ir.Type) -> None:
         self.type = type_
         self.is_double = str(type_) == "f64"
-        self.integer = ir.IntegerType.get_signless(64 if self.is_double else 32)
+        self.integer = build.integer(64 if self.is_double else 32)
         self._contract = {"fastmath": ir.Attribute.parse("#arith.fastmath<contract>")}
 
     def number(self, value: float) -> ir.Value:
-        return build.scalar(ir.FloatAttr.get(self.type, value)).results[0]
-
-    def integer_constant(self, value: int) -> ir.Value:
-        return build.scalar(ir.IntegerAttr.get(self.integer, value)).results[0]
+        return build.number(value, self.type)
 
     def _value(self, value: ir.Value | float) -> ir.Value:
         return value if isinstance(value, ir.Value) else self.number(value)
@@ -62,7 +59,7 @@ class _Writer:
         # A product and a sum may be fused; no other rounding may change.
         flags = self._contract if name in ("addf", "subf", "mulf") else {}
         operands = [self._value(a), self._value(b)]
-        return build.create(f"arith.{name}", [self.type], operands, flags).results[0]
+        return build.create_value(f"arith.{name}", self.type, operands, flags)
 
     def add(self, a: ir.Value | float, b: ir.Value | float) -> ir.Value:
         return self._binary("addf", a, b)
@@ -77,29 +74,26 @@ class _Writer:
         return self._binary("divf", a, b)
 
     def on_bits(self, name: str, a: ir.Value, b: ir.Value | int) -> ir.Value:
-        other = b if isinstance(b, ir.Value) else self.integer_constant(b)
-        return build.create(f"arith.{name}", [self.integer], [a, other]).results[0]
+        other = b if isinstance(b, ir.Value) else build.number(b, self.integer)
+        return build.arith(name, a, other)
 
     def bits(self, value: ir.Value) -> ir.Value:
-        return build.create("arith.bitcast", [self.integer], [value]).results[0]
+        return build.cast("arith.bitcast", value, self.integer)
 
     def of_bits(self, value: ir.Value) -> ir.Value:
-        return build.create("arith.bitcast", [self.type], [value]).results[0]
+        return build.cast("arith.bitcast", value, self.type)
 
-    def compare(self, predicate: int, a: ir.Value, b: ir.Value | float) -> ir.Value:
-        i1, i64 = (ir.IntegerType.get_signless(width) for width in (1, 64))
-        attributes = {"predicate": ir.IntegerAttr.get(i64, predicate)}
-        return build.create("arith.cmpf", [i1], [a, self._value(b)], attributes).results[0]
+    def compare(self, predicate: str, a: ir.Value, b: ir.Value | float) -> ir.Value:
+        return build.compare(predicate, a, self._value(b))
 
     def select(self, condition: ir.Value, a: ir.Value | float, b: ir.Value | float) -> ir.Value:
-        operands = [condition, self._value(a), self._value(b)]
-        return build.create("arith.select", [self.type], operands).results[0]
+        return build.select(condition, self._value(a), self._value(b))
 
     def absolute(self, a: ir.Value) -> ir.Value:
-        return build.create("math.absf", [self.type], [a]).results[0]
+        return build.create_value("math.absf", self.type, [a])
 
     def with_sign(self, a: ir.Value, sign: ir.Value) -> ir.Value:
-        return build.create("math.copysign", [self.type], [a, sign]).results[0]
+        return build.create_value("math.copysign", self.type, [a, sign])
 
     def polynomial(self, x: ir.Value, coefficients: Sequence[float]) -> ir.Value:
         """By Horner's scheme, the highest coefficient first."""
@@ -110,19 +104,16 @@ class _Writer:
 
     def clamped(self, x: ir.Value, low: float, high: float) -> ir.Value:
         """Clamp to a range; NaN becomes `low`, so that later integer ops are defined."""
-        x = self.select(self.compare(_GREATER, x, low), x, low)
-        return self.select(self.compare(_LESS, x, high), x, high)
+        x = self.select(self.compare("ogt", x, low), x, low)
+        return self.select(self.compare("olt", x, high), x, high)
 
     def nan_kept(self, x: ir.Value, y: ir.Value) -> ir.Value:
-        return self.select(self.compare(_UNORDERED, x, x), x, y)
+        return self.select(self.compare("uno", x, x), x, y)
 
     def to_integer(self, x: ir.Value) -> ir.Value:
         """Convert to an integer through i32, for which more processors have an instruction."""
-        i32 = ir.IntegerType.get_signless(32)
-        integer = build.create("arith.fptosi", [i32], [x]).results[0]
-        if self.is_double:
-            integer = build.create("arith.extsi", [self.integer], [integer]).results[0]
-        return integer
+        narrow = build.cast("arith.fptosi", x, build.integer(32))
+        return build.cast("arith.extsi", narrow, self.integer)
 
     def power_of_two(self, exponent: ir.Value) -> ir.Value:
         """2 to an integer in the range of a normal float's exponent."""
@@ -130,9 +121,6 @@ class _Writer:
         biased = self.on_bits("addi", exponent, bias)
         return self.of_bits(self.on_bits("shli", biased, width))
 
-
-_EQUAL, _GREATER, _LESS, _UNORDERED = 1, 2, 4, 14
-"""The values of predicates of `arith.cmpf`."""
 
 _EXP_32 = (
     1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1,
@@ -184,11 +172,11 @@ def _exp_minus_one(w: _Writer, x: ir.Value) -> ir.Value:
 
 
 def _expm1(w: _Writer, x: ir.Value) -> ir.Value:
-    is_small = w.compare(_LESS, w.absolute(x), 0.34)
+    is_small = w.compare("olt", w.absolute(x), 0.34)
     # The polynomial gets no argument out of its range, and a zero keeps its sign.
     small_result = w.select(is_small, x, 0.0)
     small_result = w.select(
-        w.compare(_EQUAL, small_result, 0.0), small_result, _exp_minus_one(w, small_result)
+        w.compare("oeq", small_result, 0.0), small_result, _exp_minus_one(w, small_result)
     )
     return w.select(is_small, small_result, w.subtract(_exp(w, x), 1.0))
 
@@ -200,15 +188,15 @@ _LOG_32 = (
 
 
 def _log(w: _Writer, x: ir.Value) -> ir.Value:
-    is_denormal = w.compare(_LESS, x, 2.0**-126)
+    is_denormal = w.compare("olt", x, 2.0**-126)
     scaled = w.select(is_denormal, w.multiply(x, 2.0**23), x)
     bits = w.bits(scaled)
     exponent = w.on_bits("subi", w.on_bits("shrui", bits, 23), 126)
-    count = build.create("arith.sitofp", [w.type], [exponent]).results[0]
+    count = build.cast("arith.sitofp", exponent, w.type)
     count = w.subtract(count, w.select(is_denormal, 23.0, 0.0))
     mantissa = w.of_bits(w.on_bits("ori", w.on_bits("andi", bits, 0x7FFFFF), 0x3F000000))
     # The polynomial is for mantissas around 1, from sqrt(1/2) to sqrt(2).
-    is_low = w.compare(_LESS, mantissa, sqrt(0.5))
+    is_low = w.compare("olt", mantissa, sqrt(0.5))
     count = w.subtract(count, w.select(is_low, 1.0, 0.0))
     m = w.add(w.subtract(mantissa, 1.0), w.select(is_low, mantissa, 0.0))
     square = w.multiply(m, m)
@@ -217,21 +205,21 @@ def _log(w: _Writer, x: ir.Value) -> ir.Value:
     y = w.add(y, w.multiply(count, low))
     y = w.subtract(y, w.multiply(square, 0.5))
     y = w.add(w.add(m, y), w.multiply(count, high))
-    y = w.select(w.compare(_EQUAL, x, inf), x, y)
-    y = w.select(w.compare(_EQUAL, x, 0.0), -inf, y)
-    y = w.select(w.compare(_LESS, x, 0.0), float("nan"), y)
+    y = w.select(w.compare("oeq", x, inf), x, y)
+    y = w.select(w.compare("oeq", x, 0.0), -inf, y)
+    y = w.select(w.compare("olt", x, 0.0), float("nan"), y)
     return w.nan_kept(x, y)
 
 
 def _log1p(w: _Writer, x: ir.Value) -> ir.Value:
     """log(u) for u = 1 + x, plus the error of rounding u."""
     u = w.add(x, 1.0)
-    is_usual = w.compare(_GREATER, u, 0.0)
+    is_usual = w.compare("ogt", u, 0.0)
     divisor = w.select(is_usual, u, 1.0)
     lost = w.divide(w.subtract(x, w.subtract(u, 1.0)), divisor)
-    lost = w.select(w.compare(_LESS, w.absolute(lost), 1.0), lost, 0.0)  # infinities lose nothing
-    logarithm = build.create("math.log", [w.type], [u]).results[0] if w.is_double else _log(w, u)
-    return w.select(w.compare(_EQUAL, x, 0.0), x, w.add(logarithm, lost))
+    lost = w.select(w.compare("olt", w.absolute(lost), 1.0), lost, 0.0)  # infinities lose nothing
+    logarithm = build.create_value("math.log", w.type, [u]) if w.is_double else _log(w, u)
+    return w.select(w.compare("oeq", x, 0.0), x, w.add(logarithm, lost))
 
 
 def _tanh(w: _Writer, x: ir.Value) -> ir.Value:
@@ -256,7 +244,7 @@ def _erf(w: _Writer, x: ir.Value) -> ir.Value:
     size = w.clamped(w.absolute(x), 0.0, 4.0)
     small_result = w.multiply(size, w.polynomial(w.multiply(size, size), _ERF_32))
     minus_large = _moderate_expm1(w, w.polynomial(size, _LOG_ERFC_32))
-    is_small = w.compare(_LESS, size, 0.93)
+    is_small = w.compare("olt", size, 0.93)
     y = w.select(is_small, w.add(size, small_result), minus_large)
     return w.nan_kept(x, w.with_sign(y, x))
 
@@ -272,8 +260,6 @@ _FUNCTIONS: dict[str, dict[str, Callable[[_Writer, ir.Value], ir.Value]]] = {
 
 
 _NARROW = ("bf16", "f16")
-_ULESS, _MORE_OR_LESS = 4, 6
-"""Ordered predicates of `arith.cmpf`."""
 
 
 def convert_by_f32(module: ir.Operation) -> None:
@@ -302,30 +288,27 @@ def add_products_in_f32(module: ir.Operation) -> None:
         with ir.InsertionPoint(op), op.location:
             f32 = ir.F32Type.get()
             wide = [build.cast("arith.extf", each, f32) for each in op.operands]
-            (total,) = build.create("math.fma", [f32], wide).results
+            total = build.create_value("math.fma", f32, wide)
             narrow = build.cast("arith.truncf", total, op.results[0].type)
-        op.results[0].replace_all_uses_with(narrow)
-        op.erase()
+        replace_op(op, narrow)
 
 
 def to_odd(value: ir.Value) -> ir.Value:
-    """A double in f32, rounded to the neighbour whose last bit is 1 where f32 has it not."""
-    f32, f64, i32 = ir.F32Type.get(), ir.F64Type.get(), ir.IntegerType.get_signless(32)
+    """A double in f32, rounded to the neighbour whose last bit is 1 where f32 has it not.
+
+    A narrower float is as it was.
+    """
+    f32, f64, i32 = ir.F32Type.get(), ir.F64Type.get(), build.integer(32)
+    if value.type != f64:
+        return value
     nearest = build.cast("arith.truncf", value, f32)
     back = build.cast("arith.extf", nearest, f64)
     bits = build.cast("arith.bitcast", nearest, i32)
-    sizes = [build.cast("math.absf", each, f64) for each in (value, back)]
-    is_farther = build.create("arith.extui", [i32], [_compare(_ULESS, *sizes)]).results[0]
-    nearer = build.create("arith.subi", [i32], [bits, is_farther]).results[0]
-    is_rounded = build.create("arith.extui", [i32], [_compare(_MORE_OR_LESS, back, value)])
-    odd = build.create("arith.ori", [i32], [nearer, is_rounded.results[0]]).results[0]
-    return build.cast("arith.bitcast", odd, f32)
-
-
-def _compare(predicate: int, a: ir.Value, b: ir.Value) -> ir.Value:
-    number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), predicate)
-    bit = ir.IntegerType.get_signless(1)
-    return build.create("arith.cmpf", [bit], [a, b], {"predicate": number}).results[0]
+    sizes = [build.create_value("math.absf", f64, [each]) for each in (value, back)]
+    is_farther = build.cast("arith.extui", build.compare("olt", *sizes), i32)
+    nearer = build.arith("subi", bits, is_farther)
+    is_rounded = build.cast("arith.extui", build.compare("one", back, value), i32)
+    return build.cast("arith.bitcast", build.arith("ori", nearer, is_rounded), f32)
 
 
 def move_as_bits(module: ir.Operation) -> None:
@@ -333,7 +316,7 @@ def move_as_bits(module: ir.Operation) -> None:
 
     Arithmetic on bf16 was converted to f32 before, so it is only loaded, stored and selected.
     """
-    bits = ir.IntegerType.get_signless(16)
+    bits = build.integer(16)
     for op in walk(module):
         arguments = [each for region in op.regions for block in region for each in block.arguments]
         for value in (*arguments, *op.results):
@@ -346,8 +329,7 @@ def move_as_bits(module: ir.Operation) -> None:
             _constant_as_bits(op, bits)
     for op in walk(module):
         if op.name == "llvm.bitcast" and op.operands[0].type == op.results[0].type:
-            op.results[0].replace_all_uses_with(op.operands[0])
-            op.erase()
+            replace_op(op, op.operands[0])
 
 
 def _constant_as_bits(op: ir.Operation, bits: ir.Type) -> None:

@@ -27,6 +27,7 @@ from shard_dialect.abi.tensor_types import dtype_of
 from shard_dialect.backends.cpu.elementary_functions import to_odd
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.walk import walk
 
 _SCALE = "f8E8M0FNU"
@@ -91,26 +92,22 @@ def _rewrite(op: ir.Operation) -> None:
     else:
         attributes = {name: op.attributes[name] for name in op.attributes}
         type_ = f32 if _is_narrow(result.type) else result.type
-        made = build.create(op.name, [type_], operands, attributes).results[0]
+        made = build.create_value(op.name, type_, operands, attributes)
     if _is_narrow(result.type):
         made = _encoded(made, result.type)
-    result.replace_all_uses_with(made)
-    op.erase()
+    replace_op(op, made)
 
 
 def _between_floats(value: ir.Value, type_: ir.FloatType) -> ir.Value:
-    if value.type == type_:
-        return value
     if value.type.width > type_.width:
-        value = to_odd(value) if value.type.width == 64 else value
-        return value if value.type == type_ else build.cast("arith.truncf", value, type_)
+        return build.cast("arith.truncf", to_odd(value), type_)
     return build.cast("arith.extf", value, type_)
 
 
 def _decoded(value: ir.Value) -> ir.Value:
     """The number in f32."""
-    byte = _cast("bitcast", value, ir.IntegerType.get_signless(8))
-    whole = _cast("extui", byte, _i32())
+    byte = build.cast("arith.bitcast", value, build.integer(8))
+    whole = build.cast("arith.extui", byte, build.integer(32))
     if str(value.type) == _SCALE:
         least = _number(1 << _MANTISSA - 1)  # 2^-127, which f32 has without a leading one
         bits = _select(_compare("eq", whole, 0), least, _op("shli", whole, _MANTISSA))
@@ -145,8 +142,8 @@ def _encoded(value: ir.Value, type_: ir.Type) -> ir.Value:
         code = _select(is_nan, _number(255), code)
     else:
         code = _with_sign(bits, size, is_nan, _format(str(type_)))
-    byte = _cast("trunci", code, ir.IntegerType.get_signless(8))
-    return _cast("bitcast", byte, type_)
+    byte = build.cast("arith.trunci", code, build.integer(8))
+    return build.cast("arith.bitcast", byte, type_)
 
 
 def _with_sign(bits: ir.Value, size: ir.Value, is_nan: ir.Value, of: _Format) -> ir.Value:
@@ -167,40 +164,25 @@ def _with_sign(bits: ir.Value, size: ir.Value, is_nan: ir.Value, of: _Format) ->
     return _op("ori", code, sign)
 
 
-def _i32() -> ir.Type:
-    return ir.IntegerType.get_signless(32)
-
-
 def _number(value: int) -> ir.Value:
-    return build.scalar(ir.IntegerAttr.get(_i32(), value)).results[0]
-
-
-def _cast(name: str, value: ir.Value, type_: ir.Type) -> ir.Value:
-    return build.cast(f"arith.{name}", value, type_)
+    return build.number(value, build.integer(32))
 
 
 def _as_float(bits: ir.Value) -> ir.Value:
-    return _cast("bitcast", bits, ir.F32Type.get())
+    return build.cast("arith.bitcast", bits, ir.F32Type.get())
 
 
 def _as_bits(value: ir.Value) -> ir.Value:
-    return _cast("bitcast", value, _i32())
+    return build.cast("arith.bitcast", value, build.integer(32))
 
 
 def _op(name: str, a: ir.Value, b: ir.Value | int) -> ir.Value:
-    b = _number(b) if isinstance(b, int) else b
-    return build.create(f"arith.{name}", [a.type], [a, b]).results[0]
+    return build.arith(name, a, _number(b) if isinstance(b, int) else b)
 
 
 def _compare(predicate: str, a: ir.Value, b: int) -> ir.Value:
-    number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _PREDICATES.index(predicate))
-    bit = ir.IntegerType.get_signless(1)
-    return build.create("arith.cmpi", [bit], [a, _number(b)], {"predicate": number}).results[0]
-
-
-_PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge")
-"""Those of `arith.cmpi`, by their numbers."""
+    return build.compare(predicate, a, _number(b))
 
 
 def _select(condition: ir.Value, yes: ir.Value, no: ir.Value) -> ir.Value:
-    return build.create("arith.select", [yes.type], [condition, yes, no]).results[0]
+    return build.select(condition, yes, no)

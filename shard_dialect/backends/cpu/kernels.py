@@ -31,6 +31,7 @@ from math import prod
 
 from shard_dialect.ir.bindings import PassManager, ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import replace_values
 from shard_dialect.ir.function import functions_of, name_of, set_boundary
 from shard_dialect.ir.walk import body, operations, walk
 
@@ -179,8 +180,7 @@ class Kernels:
             captured = isolate(function)
             types = [value.type for value in op.results]
             call = _call(KERNEL, captured, _inputs(function), types)
-        for old, new in zip(op.results, call.results, strict=True):
-            old.replace_all_uses_with(new)
+        replace_values(op.results, call.results)
         with ir.InsertionPoint(end), op.location:
             build.create("func.return", [], list(op.results))
         end.erase()
@@ -193,7 +193,7 @@ def _call(
     name: str, values: Sequence[ir.Value], inputs: Sequence[ir.Type], results: Sequence[ir.Type]
 ) -> ir.Operation:
     pairs = zip(values, inputs, strict=True)
-    given = [v if v.type == type_ else build.cast(CAST, v, type_) for v, type_ in pairs]
+    given = [build.cast(CAST, v, type_) for v, type_ in pairs]
     return build.call(name, given, results)
 
 

@@ -42,6 +42,7 @@ from shard_dialect.backends.cpu.nest import Memory, Nest, Reader, Shared
 from shard_dialect.backends.cpu.write_loops import INNERMOST, SCALAR, Writer
 from shard_dialect.ir.bindings import PassManager, ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.numbered_function import VIEWS, is_buffer
 from shard_dialect.ir.walk import blocks, body, operations, walk
@@ -131,7 +132,7 @@ class Runs:
             if memory.fits_on_stack(_bytes(type_)):
                 values.append(_on_stack(type_, memory.function))
             else:
-                allocated.append(build.allocate(type_).results[0])
+                allocated.append(build.allocate(type_))
                 values.append(allocated[-1])
         for name, numbers in steps.calls:
             self._kernels.call(name, [values[number] for number in numbers])
@@ -146,7 +147,7 @@ def _bytes(type_: ir.MemRefType) -> int:
 
 def _on_stack(type_: ir.MemRefType, function: ir.Operation) -> ir.Value:
     with ir.InsertionPoint.at_block_begin(body(function)), function.location:
-        return build.allocate(type_, on_stack=True).results[0]
+        return build.allocate(type_, on_stack=True)
 
 
 def _allocate_inside(
@@ -307,13 +308,12 @@ def store_padded(module: ir.Operation) -> None:
     for op in walk(module):
         if op.name == "llvm.load" and (wide := _padded(op.results[0].type)):
             with ir.InsertionPoint(op), op.location:
-                loaded = build.create("llvm.load", [wide], op.operands).results[0]
-                value = build.create("llvm.trunc", [op.results[0].type], [loaded]).results[0]
-            op.results[0].replace_all_uses_with(value)
-            op.erase()
+                loaded = build.create_value("llvm.load", wide, op.operands)
+                value = build.create_value("llvm.trunc", op.results[0].type, [loaded])
+            replace_op(op, value)
         elif op.name == "llvm.store" and (wide := _padded(op.operands[0].type)):
             with ir.InsertionPoint(op), op.location:
-                op.operands[0] = build.create("llvm.zext", [wide], [op.operands[0]]).results[0]
+                op.operands[0] = build.create_value("llvm.zext", wide, [op.operands[0]])
 
 
 def _padded(type_: ir.Type) -> ir.Type | None:
@@ -321,4 +321,4 @@ def _padded(type_: ir.Type) -> ir.Type | None:
     if not isinstance(type_, ir.IntegerType):
         return None
     width = max(8, 1 << (type_.width - 1).bit_length())
-    return None if width == type_.width else ir.IntegerType.get_signless(width)
+    return None if width == type_.width else build.integer(width)

@@ -45,10 +45,18 @@ from shard_dialect.backends.cpu.pointers import pass_pointers
 from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import PassManager, ir, submodule
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.diagnostics import error_at, from_mlir, reporting
-from shard_dialect.ir.function import drop_from_boundary, functions_of, name_of
+from shard_dialect.ir.function import drop_from_boundary, functions_of, name_of, rename_symbols
 from shard_dialect.ir.grids import OPS as GRIDS
-from shard_dialect.ir.mesh.attributes import COLLECTIVE, DEVICE, FORM, LIBRARY_CALL, RANK
+from shard_dialect.ir.mesh.attributes import (
+    COLLECTIVE,
+    DEVICE,
+    FORM,
+    LIBRARY_CALL,
+    RANK,
+    drop_attributes,
+)
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.lower.control_flow import for_llvm
 from shard_dialect.passes.lower.mpi.mpi_code import BIND as MPI_BIND
@@ -89,26 +97,24 @@ def call_through_table(module: ir.Operation, names: Sequence[str]) -> None:
 
 def _call_by_address(op: ir.Operation, number: int) -> None:
     pointer = ir.Type.parse("!llvm.ptr")
-    i64 = ir.IntegerType.get_signless(64)
+    i64 = build.integer(64)
     with ir.InsertionPoint(op), op.location:
         symbol = {"global_name": ir.FlatSymbolRefAttr.get(_TABLE)}
-        table = build.create("llvm.mlir.addressof", [pointer], [], symbol).results[0]
-        table = build.create("llvm.load", [pointer], [table]).results[0]
+        table = build.create_value("llvm.mlir.addressof", pointer, [], symbol)
+        table = build.create_value("llvm.load", pointer, [table])
         entry_number = {
             "rawConstantIndices": ir.DenseI32ArrayAttr.get([number]),
             "elem_type": ir.TypeAttr.get(i64),
         }
-        slot = build.create("llvm.getelementptr", [pointer], [table], entry_number).results[0]
-        address = build.create("llvm.load", [pointer], [slot]).results[0]
+        slot = build.create_value("llvm.getelementptr", pointer, [table], entry_number)
+        address = build.create_value("llvm.load", pointer, [slot])
         attributes = {
             "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1 + len(op.operands), 0]),
             "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
         }
         types = [result.type for result in op.results]
         new_call = build.create("llvm.call", types, [address, *op.operands], attributes)
-    for old, new in zip(op.results, new_call.results, strict=True):
-        old.replace_all_uses_with(new)
-    op.erase()
+    replace_op(op, *new_call.results)
 
 
 class Table:
@@ -368,11 +374,7 @@ def _rename(module: ir.Operation, entry: ir.Operation) -> None:
     renamed = {name_of(op): f"{_PREFIX}{name_of(op)}" for op in functions}
     for op in functions:
         op.attributes["sym_name"] = ir.StringAttr.get(renamed[name_of(op)])
-    for op in walk(module):
-        for key in op.attributes:
-            named = op.attributes[key]
-            if isinstance(named, ir.FlatSymbolRefAttr) and named.value in renamed:
-                op.attributes[key] = ir.FlatSymbolRefAttr.get(renamed[named.value])
+    rename_symbols(module, renamed)
 
 
 def _strip(module: ir.Operation, entry: ir.Operation) -> None:
@@ -384,7 +386,5 @@ def _strip(module: ir.Operation, entry: ir.Operation) -> None:
         if op.name != "func.func":
             continue
         drop_from_boundary(op, "mesh.")
-        for name in (FORM, COLLECTIVE, RANK, LIBRARY_CALL, DEVICE, KERNEL):
-            if name in op.attributes:
-                del op.attributes[name]
+        drop_attributes(op, FORM, COLLECTIVE, RANK, LIBRARY_CALL, DEVICE, KERNEL)
     entry.attributes["llvm.no_inline"] = ir.UnitAttr.get()

@@ -21,10 +21,10 @@ from shard_dialect.backends.cpu.machine_code import BIND, Code, Engine, to_llvm
 from shard_dialect.errors import ShardError, as_symbol, shown
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
-from shard_dialect.ir.function import form_of, refuse_form
+from shard_dialect.ir.function import form_of, refuse_form, rename_symbols
 from shard_dialect.ir.mesh.attributes import DEVICE
 from shard_dialect.ir.verify import declares_no_grid
-from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.ir.walk import body, operations
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.passes.lower.mpi.mpi_code import BIND as MPI_BIND
 from shard_dialect.passes.lower.mpi.mpi_code import FAILED, FUNCTIONS
@@ -130,11 +130,7 @@ def _prefix(module: ir.Operation, prefix: str, entry: str) -> None:
     renamed = {name: prefix + (_RUN if name == entry else name) for name in defined}
     for name, op in defined.items():
         op.attributes["sym_name"] = ir.StringAttr.get(renamed[name])
-    for op in walk(module):
-        for key in op.attributes:
-            named = op.attributes[key]
-            if isinstance(named, ir.FlatSymbolRefAttr) and named.value in renamed:
-                op.attributes[key] = ir.FlatSymbolRefAttr.get(renamed[named.value])
+    rename_symbols(module, renamed)
 
 
 def _header(code: Code, name: str) -> str:

@@ -13,7 +13,9 @@ from collections.abc import Collection, Iterator, Sequence
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
-from shard_dialect.ir.walk import blocks, body, operations
+from shard_dialect.ir.building.build import copy_onto, drop_unused
+from shard_dialect.ir.walk import blocks, body, operations, source_behind
+from shard_dialect.model.reached import reached
 
 _MOST = 200
 """The number of calls in a piece."""
@@ -54,8 +56,7 @@ def _is_of_frame(op: ir.Operation) -> bool:
     if op.name != "llvm.load" or op.results[0].type != ir.Type.parse("!llvm.ptr"):
         return False
     address = op.operands[0]
-    while not isinstance(address.owner, ir.Block) and address.owner.name == "llvm.getelementptr":
-        address = address.owner.operands[0]
+    address = source_behind(address, "llvm.getelementptr")
     owner = address.owner
     return isinstance(owner, ir.Block) and owner == owner.region.blocks[0]
 
@@ -83,16 +84,12 @@ def _move(calls: Sequence[ir.Operation], function: ir.Operation, name: str) -> N
 
 def _given(calls: Sequence[ir.Operation]) -> Iterator[ir.Value]:
     """What the calls' operands are computed from."""
-    pending, seen = [value for call in calls for value in call.operands][::-1], set[ir.Value]()
-    while pending:
-        value = pending.pop()
-        if value in seen:
-            continue
-        seen.add(value)
-        if _is_copied(value):
-            pending += list(value.owner.operands)[::-1]
-        else:
-            yield value
+
+    def before(value: ir.Value) -> list[ir.Value]:
+        return list(value.owner.operands)[::-1] if _is_copied(value) else []
+
+    operands = [value for call in calls for value in call.operands][::-1]
+    return (value for value in reached(operands, before) if not _is_copied(value))
 
 
 def _is_copied(value: ir.Value) -> bool:
@@ -104,10 +101,7 @@ def _own(value: ir.Value, inside: dict[ir.Value, ir.Value]) -> ir.Value:
     """The value in a piece."""
     if value not in inside:
         operands = [_own(each, inside) for each in value.owner.operands]
-        copy = value.owner.operation.clone()
-        for number, each in enumerate(operands):
-            copy.operands[number] = each
-        inside[value] = copy.results[0]
+        inside[value] = copy_onto(value.owner.operation, operands).results[0]
     return inside[value]
 
 
@@ -134,6 +128,5 @@ def _call(name: str, values: Sequence[ir.Value]) -> None:
 
 
 def _drop_unused(block: ir.Block) -> None:
-    for op in reversed(operations(block)):
-        if (op.name in _COPIED or _is_of_frame(op)) and not list(op.results[0].uses):
-            op.erase()
+    ops = reversed(operations(block))
+    drop_unused(op for op in ops if op.name in _COPIED or _is_of_frame(op))

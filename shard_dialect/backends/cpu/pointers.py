@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from shard_dialect.backends.cpu.kernels import CAST, is_kernel
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import drop_unused, is_used, replace_op
 from shard_dialect.ir.function import boundary, functions_of, name_of, set_boundary
 from shard_dialect.ir.mesh.attributes import DYNAMIC
 from shard_dialect.ir.numbered_function import VIEWS
@@ -66,14 +67,14 @@ class _Frame:
             "elem_type": ir.TypeAttr.get(_pointer()),
         }
         slot = build.create("llvm.getelementptr", [_pointer()], [self._pointers], attributes)
-        return build.create("llvm.load", [_pointer()], slot.results).results[0]
+        return build.create_value("llvm.load", _pointer(), slot.results)
 
     def drop_arguments(self) -> None:
         """Drop the other arguments; make buffers of those that are still used as buffers."""
         block = body(self._function)
         first = operations(block)[0]
         for argument in self._arguments:
-            if list(argument.uses):
+            if is_used(argument):
                 with ir.InsertionPoint(first), ir.Location.unknown():
                     buffer = _buffer(argument.type, self.load(argument), ())
                 argument.replace_all_uses_with(buffer)
@@ -94,9 +95,7 @@ def _call(op: ir.Operation, pointers: _Pointers) -> None:
                 values.append(operand)
         types = [result.type for result in op.results]
         call = build.call(op.attributes["callee"].value, values, types)
-    for old, new in zip(op.results, call.results, strict=True):
-        old.replace_all_uses_with(new)
-    op.erase()
+    replace_op(op, *call.results)
 
 
 def _open_numbers(value: ir.Value) -> list[ir.Value]:
@@ -153,8 +152,8 @@ class _Pointers:
             return self.of(owner.operands[0])
         if name == "memref.view":
             source, offset = owner.operands
-            return _moved(self._whole(source), ir.IntegerType.get_signless(8), offset)
-        return build.create("llvm.inttoptr", [_pointer()], [build.address(value)]).results[0]
+            return _moved(self._whole(source), build.integer(8), offset)
+        return build.create_value("llvm.inttoptr", _pointer(), [build.address(value)])
 
     def _whole(self, memory: ir.Value) -> ir.Value:
         """The pointer to memory of which many buffers are made, loaded once."""
@@ -176,8 +175,7 @@ def _moved(pointer: ir.Value, element: ir.Type, by: ir.Value) -> ir.Value:
     if known is not None and 0 <= known.value < 2**31:
         short = known.value
     else:
-        i64 = ir.IntegerType.get_signless(64)
-        counts = [build.create("arith.index_cast", [i64], [by]).results[0]]
+        counts = [build.cast("arith.index_cast", by, build.integer(64))]
     attributes = {
         "rawConstantIndices": ir.DenseI32ArrayAttr.get([short]),
         "elem_type": ir.TypeAttr.get(element),
@@ -193,12 +191,12 @@ _IN_OPERAND = -(2**31)
 def _in_memory(type_: ir.Type) -> ir.Type:
     """The type of LLVM of an element."""
     if isinstance(type_, ir.IndexType):
-        return ir.IntegerType.get_signless(64)
+        return build.integer(64)
     if isinstance(type_, ir.ComplexType):
         part = _in_memory(type_.element_type)
         return ir.Type.parse(f"!llvm.struct<({part}, {part})>")
     if isinstance(type_, ir.FloatType) and type_.width <= 8:
-        return ir.IntegerType.get_signless(type_.width)  # LLVM has no such floats
+        return build.integer(type_.width)  # LLVM has no such floats
     return type_
 
 
@@ -211,9 +209,8 @@ def _behind(value: ir.Value) -> ir.InsertionPoint:
 
 def _drop_unread(function: ir.Operation) -> None:
     """Erase the ops whose buffers nothing uses any more."""
-    for op in reversed(walk(function)):
-        if op.name in (CAST, "memref.view", *VIEWS) and not list(op.results[0].uses):
-            op.erase()
+    names = (CAST, "memref.view", *VIEWS)
+    drop_unused(op for op in reversed(walk(function)) if op.name in names)
 
 
 def _take_pointers(kernel: ir.Operation) -> None:
@@ -247,22 +244,22 @@ def _take_pointers(kernel: ir.Operation) -> None:
 
 def _buffer(type_: ir.MemRefType, pointer: ir.Value, numbers: Sequence[ir.Value]) -> ir.Value:
     """The buffer at a pointer, as the struct by which `finalize-memref-to-llvm` represents it."""
-    i64 = ir.IntegerType.get_signless(64)
+    i64 = build.integer(64)
     strides, offset = _strides(type_)
     rank, remaining = type_.rank, iter(numbers)
     array = f", array<{rank} x i64>" * 2 if rank else ""
     struct = ir.Type.parse(f"!llvm.struct<(ptr, ptr, i64{array})>")
-    made = build.create("llvm.mlir.poison", [struct], []).results[0]
+    made = build.create_value("llvm.mlir.poison", struct, [])
 
     def put(value: ir.Value, *position: int) -> None:
         nonlocal made
         at = {"position": ir.DenseI64ArrayAttr.get(list(position))}
-        made = build.create("llvm.insertvalue", [struct], [made, value], at).results[0]
+        made = build.create_value("llvm.insertvalue", struct, [made, value], at)
 
     def number(value: int) -> ir.Value:
         if value == DYNAMIC:
-            return build.create("arith.index_cast", [i64], [next(remaining)]).results[0]
-        return build.scalar(ir.IntegerAttr.get(i64, value)).results[0]
+            return build.cast("arith.index_cast", next(remaining), i64)
+        return build.number(value, i64)
 
     put(pointer, 0)
     put(pointer, 1)

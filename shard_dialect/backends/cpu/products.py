@@ -115,10 +115,9 @@ def advanced(pointer: ir.Value, index: ir.Value | None, stride: int) -> ir.Value
     if index is None:
         return pointer
     type_ = pointer.type
-    rounds = build.create("arith.index_cast", [type_], [index]).results[0]
-    step = build.scalar(ir.IntegerAttr.get(type_, stride)).results[0]
-    offset = build.create("arith.muli", [type_], [rounds, step]).results[0]
-    return build.create("arith.addi", [type_], [pointer, offset]).results[0]
+    rounds = build.cast("arith.index_cast", index, type_)
+    step = build.number(stride, type_)
+    return build.arith("addi", pointer, build.arith("muli", rounds, step))
 
 
 @dataclass(frozen=True)
@@ -220,7 +219,7 @@ def _multiply(
     """Multiply two stacks of matrices: their number, and their m, n and k."""
     count, m, n, k = stacks
     a_transposed, b_transposed, c_transposed = transposed
-    scale = build.scalar(ir.FloatAttr.get(element, float(adds))).results[0]
+    scale = build.number(float(adds), element)
     pointers = [build.address(each) for each in buffers]
     strides = [size * itemsize(element) for size in (m * k, k * n, m * n)]
     with _for_each(count) as index:
@@ -258,7 +257,7 @@ def _arranged(
             return buffer, True, False
     order = (*batch, *rows, *columns)
     type_ = ir.MemRefType.get([product.sizes[loop] for loop in order], product.element)
-    copy = build.allocate(type_).results[0]
+    copy = build.allocate(type_)
     if is_read:
         build.transpose(buffer, copy, permutation(loops, order))
     return copy, False, True

@@ -13,6 +13,7 @@ from shard_dialect.backends.cpu.fuse import Loop
 from shard_dialect.backends.cpu.nest import ONLY, Access, Nest, walk_body
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import is_used
 from shard_dialect.ir.building.loops_and_masks import counted
 from shard_dialect.ir.walk import body, walk
 
@@ -169,7 +170,7 @@ class Writer:
         for each in bound:
             arguments = body(each.nest.op).arguments
             for access, argument in zip(each.nest.inputs, arguments, strict=False):
-                used = next(iter(argument.uses), None) is not None
+                used = is_used(argument)
                 # Its index has only loops that are open: the value is the same in all iterations.
                 if used and each.key(access) is not None and access.root not in written:
                     self._load(each, access, scope)
@@ -202,7 +203,7 @@ class Writer:
         accesses = (*bound.nest.inputs, *bound.nest.outputs)
         read_values = zip(accesses, block.arguments, strict=True)
         for access, argument in read_values:
-            if next(iter(argument.uses), None) is not None:
+            if is_used(argument):
                 argument.replace_all_uses_with(self._load(bound, access, scope))
         *ops, last = walk_body(bound.nest.op)
         carried = [
@@ -251,7 +252,7 @@ class Writer:
             if access.view not in buffers:
                 type_ = ir.MemRefType.get([_TILE] * 2, access.value.type.element_type)
                 with ir.InsertionPoint.at_block_begin(scope.anchor.block):
-                    buffers[access.view] = build.allocate(type_, on_stack=True).results[0]
+                    buffers[access.view] = build.allocate(type_, on_stack=True)
                 self._copy_tile(bound, access, buffers[access.view], anchor, ends)
                 bound.rounds |= starts
         for loop in tiles:
@@ -261,7 +262,7 @@ class Writer:
         )
         inner = _Scope(anchor, {}, set())
         with ir.InsertionPoint(anchor):
-            at = [_difference(bound.rounds[loop], starts[loop]) for loop in tiles]
+            at = [build.arith("subi", bound.rounds[loop], starts[loop]) for loop in tiles]
             for access in across:
                 key = bound.key(access)
                 assert key is not None, "all loops are open"
@@ -283,7 +284,7 @@ class Writer:
             anchor = self._open(bound, loop, anchor, (starts[loop], ends[loop], 1))
         with ir.InsertionPoint(anchor):
             value = _loaded(access.value, bound.indices(access))
-            at = [_difference(bound.rounds[loop], starts[loop]) for loop in ends]
+            at = [build.arith("subi", bound.rounds[loop], starts[loop]) for loop in ends]
             build.create("memref.store", [], [value, buffer, *at])
 
     def _open(
@@ -323,20 +324,13 @@ def _for(bounds: Sequence[int | ir.Value], inits: Sequence[ir.Value]) -> ir.Oper
 
 def _end(start: ir.Value, size: int) -> ir.Value:
     """The end of a tile that begins at `start`."""
-    index = ir.IndexType.get()
-    end = build.create("arith.addi", [index], [start, build.index(_TILE)]).results[0]
-    if size % _TILE == 0:
-        return end
-    return build.create("arith.minsi", [index], [end, build.index(size)]).results[0]
-
-
-def _difference(a: ir.Value, b: ir.Value) -> ir.Value:
-    return build.create("arith.subi", [ir.IndexType.get()], [a, b]).results[0]
+    end = build.arith("addi", start, build.index(_TILE))
+    return end if size % _TILE == 0 else build.arith("minsi", end, build.index(size))
 
 
 def _loaded(buffer: ir.Value, indices: Sequence[ir.Value]) -> ir.Value:
     element = buffer.type.element_type
-    return build.create("memref.load", [element], [buffer, *indices]).results[0]
+    return build.create_value("memref.load", element, [buffer, *indices])
 
 
 def _applied(map_: ir.AffineMap, result_number: int, rounds: list[ir.Value]) -> ir.Value:

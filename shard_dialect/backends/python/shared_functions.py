@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from shard_dialect.backends.python.writer import Target
+from shard_dialect.model.reached import reached
 
 _IMPORTS = {
     "mpi4py": {
@@ -70,12 +71,7 @@ def start(target: Target) -> list[str]:
 def needed(target: Target, text: str) -> list[str]:
     """The helpers that the text uses, and those that these use, in their order."""
     sources = _sources(target)
-    names: set[str] = set()
-    waiting = [text]
-    while waiting:
-        new = (_used(waiting.pop()) & sources.keys()) - names
-        names |= new
-        waiting += [sources[name] for name in new]
+    names = set(reached(_used(text), lambda name: _used(sources.get(name, ""))))
     return [sources[name] for name in sources if name in names]
 
 

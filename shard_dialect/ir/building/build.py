@@ -1,13 +1,13 @@
-"""Functions that create ops of upstream's dialects, at the insertion point."""
+"""Functions that create ops of upstream's dialects, at the insertion point, or replace ops."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, MutableMapping, Sequence
 from math import prod
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir, linalg_queries
-from shard_dialect.ir.walk import operations
+from shard_dialect.ir.walk import operations, source_behind
 
 
 def create(
@@ -27,15 +27,89 @@ def create(
     )
 
 
+def create_value(
+    name: str,
+    type_: ir.Type,
+    operands: Sequence[ir.Value],
+    attributes: dict[str, ir.Attribute] | None = None,
+    regions: int = 0,
+) -> ir.Value:
+    """The one result, of type `type_`, of the op that `create` makes."""
+    return create(name, [type_], operands, attributes, regions).results[0]
+
+
+def integer(width: int) -> ir.IntegerType:
+    """The signless integer type of this width."""
+    return ir.IntegerType.get_signless(width)
+
+
+def i64(value: int) -> ir.Attribute:
+    """An attribute of 64 bits, as most ops have."""
+    return ir.IntegerAttr.get(integer(64), value)
+
+
 def cast(name: str, value: ir.Value, type_: ir.Type) -> ir.Value:
-    """The result, of type `type_`, of an op with the one operand `value`."""
-    return create(name, [type_], [value]).results[0]
+    """The result, of type `type_`, of a conversion; the value itself if it has that type."""
+    return value if value.type == type_ else create_value(name, type_, [value])
+
+
+def to_index(value: ir.Value) -> ir.Value:
+    """An integer as an index."""
+    return cast("arith.index_cast", value, ir.IndexType.get())
+
+
+def arith(name: str, *operands: ir.Value) -> ir.Value:
+    """The result of `arith.name`, of the type of its operands; of a selection, of the last one."""
+    return create_value(f"arith.{name}", operands[-1].type, operands)
+
+
+def select(condition: ir.Value, yes: ir.Value, no: ir.Value) -> ir.Value:
+    """`yes` where the condition holds, else `no`."""
+    return arith("select", condition, yes, no)
 
 
 def redirect(uses: Sequence[ir.OpOperand], value: ir.Value) -> None:
     """Replace the operands in `uses` by `value`."""
     for use in uses:
         use.owner.operands[use.operand_number] = value
+
+
+def replace_values(values: Iterable[ir.Value], others: Iterable[ir.Value]) -> None:
+    """Let all that read one of `values` read the other one instead."""
+    for value, other in zip(values, others, strict=True):
+        value.replace_all_uses_with(other)
+
+
+def replace_op(op: ir.Operation, *values: ir.Value) -> None:
+    """Replace the results of an op by these values, and erase it."""
+    replace_values(op.results, values)
+    op.erase()
+
+
+def copy_onto(op: ir.Operation, operands: Iterable[ir.Value]) -> ir.Operation:
+    """A copy of an op, at the insertion point, with these as its first operands."""
+    copy: ir.Operation = op.clone().operation
+    for number, operand in enumerate(operands):
+        copy.operands[number] = operand
+    return copy
+
+
+def copy_along(op: ir.Operation, copies: MutableMapping[ir.Value, ir.Value]) -> None:
+    """Copy an op, which reads copies of values where there are some; add its results to them."""
+    copy = copy_onto(op, [copies.get(each, each) for each in op.operands])
+    copies.update(zip(op.results, copy.results, strict=True))
+
+
+def drop_unused(ops: Iterable[ir.Operation]) -> None:
+    """Erase those of the ops, in this order, of which no op reads a result."""
+    for op in ops:
+        if not is_used(*op.results):
+            op.erase()
+
+
+def is_used(*values: ir.Value) -> bool:
+    """Whether an op reads one of these values."""
+    return any(True for value in values for _ in value.uses)
 
 
 def without_carried(
@@ -83,49 +157,49 @@ def annotate(
         "required": ir.BoolAttr.get(required),
         "as_result": ir.BoolAttr.get(as_result),
     }
-    return create("mesh.annotate", [value.type], [value, *sizes], attributes).results[0]
+    return create_value("mesh.annotate", value.type, [value, *sizes], attributes)
 
 
-def empty(type_: ir.RankedTensorType) -> ir.Operation:
+def empty(type_: ir.RankedTensorType) -> ir.Value:
     """`tensor.empty` of a static type."""
-    return create("tensor.empty", [type_], [])
+    return create_value("tensor.empty", type_, [])
 
 
-def allocate(type_: ir.MemRefType, *, on_stack: bool = False) -> ir.Operation:
+def allocate(type_: ir.MemRefType, *, on_stack: bool = False) -> ir.Value:
     """A buffer of static shape; one on the stack is freed when its function returns."""
     segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0])}
-    return create("memref.alloca" if on_stack else "memref.alloc", [type_], [], segments)
+    return create_value("memref.alloca" if on_stack else "memref.alloc", type_, [], segments)
 
 
-def allocate_tensor(type_: ir.RankedTensorType) -> ir.Operation:
+def allocate_tensor(type_: ir.RankedTensorType) -> ir.Value:
     """An uninitialized tensor of static shape in its own buffer."""
     segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0, 0])}
-    return create("bufferization.alloc_tensor", [type_], [], segments)
+    return create_value("bufferization.alloc_tensor", type_, [], segments)
 
 
-def allocate_copy(value: ir.Value) -> ir.Operation:
+def allocate_copy(value: ir.Value) -> ir.Value:
     """A copy of `value` in its own buffer."""
     segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 1, 0])}
-    return create("bufferization.alloc_tensor", [value.type], [value], segments)
+    return create_value("bufferization.alloc_tensor", value.type, [value], segments)
 
 
 def buffer_of(tensor: ir.Value) -> ir.Value:
     """The buffer of a tensor, for reading only."""
     type_ = ir.MemRefType.get(tensor.type.shape, tensor.type.element_type)
     read_only = {"read_only": ir.UnitAttr.get()}
-    return create("bufferization.to_buffer", [type_], [tensor], read_only).results[0]
+    return create_value("bufferization.to_buffer", type_, [tensor], read_only)
 
 
 def tensor_of(filled: ir.Value) -> ir.Value:
     """The tensor in a buffer to which nothing more is written."""
     type_ = ir.RankedTensorType.get(filled.type.shape, filled.type.element_type)
     owned = {"restrict": ir.UnitAttr.get(), "writable": ir.UnitAttr.get()}
-    return create("bufferization.to_tensor", [type_], [filled], owned).results[0]
+    return create_value("bufferization.to_tensor", type_, [filled], owned)
 
 
-def scalar(attribute: ir.Attribute) -> ir.Operation:
+def scalar(attribute: ir.Attribute) -> ir.Value:
     """`arith.constant` of a typed attribute."""
-    return create("arith.constant", [attribute.type], [], {"value": attribute})
+    return create_value("arith.constant", attribute.type, [], {"value": attribute})
 
 
 def declare(
@@ -153,20 +227,28 @@ def call(name: str, operands: Sequence[ir.Value], results: Sequence[ir.Type] = (
     return create("func.call", results, operands, {"callee": ir.FlatSymbolRefAttr.get(name)})
 
 
+def number(value: float, type_: ir.Type) -> ir.Value:
+    """A constant of a type of floats, integers or indices."""
+    is_float = isinstance(type_, ir.FloatType)
+    return scalar((ir.FloatAttr if is_float else ir.IntegerAttr).get(type_, value))
+
+
 def index(value: int) -> ir.Value:
     """A constant of type `index`."""
-    return scalar(ir.IntegerAttr.get(ir.IndexType.get(), value)).results[0]
+    return number(value, ir.IndexType.get())
 
 
 def compare(how: str, a: ir.Value, b: ir.Value) -> ir.Value:
-    """`arith.cmpi` by the name of its predicate."""
-    predicate = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _PREDICATES.index(how))
-    bit = ir.IntegerType.get_signless(1)
-    return create("arith.cmpi", [bit], [a, b], {"predicate": predicate}).results[0]
+    """`arith.cmpi` or `arith.cmpf` of two scalars, by the name of the predicate."""
+    is_float = isinstance(a.type, ir.FloatType)
+    number = i64((_OF_FLOATS if is_float else _OF_INTEGERS).index(how))
+    name = "arith.cmpf" if is_float else "arith.cmpi"
+    return create_value(name, integer(1), [a, b], {"predicate": number})
 
 
-_PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge")
-"""The predicates in the order of `arith.cmpi`'s numbers."""
+_OF_INTEGERS = "eq ne slt sle sgt sge".split()
+_OF_FLOATS = "false oeq ogt oge olt ole one ord ueq ugt uge ult ule une uno true".split()
+"""The predicates in the order of their numbers."""
 
 
 def flat(value: ir.Value) -> ir.Value:
@@ -177,9 +259,9 @@ def flat(value: ir.Value) -> ir.Value:
     type_ = ir.RankedTensorType.get([prod(shape)], value.type.element_type)
     if not shape:
         return _expanded(value, type_, [])
-    return create(
-        "tensor.collapse_shape", [type_], [value], {"reassociation": _all(len(shape))}
-    ).results[0]
+    return create_value(
+        "tensor.collapse_shape", type_, [value], {"reassociation": _all(len(shape))}
+    )
 
 
 def unflatten(value: ir.Value, shape: Sequence[int]) -> ir.Value:
@@ -189,7 +271,7 @@ def unflatten(value: ir.Value, shape: Sequence[int]) -> ir.Value:
         return value
     if not shape:
         none = {"reassociation": ir.ArrayAttr.get([])}
-        return create("tensor.collapse_shape", [type_], [value], none).results[0]
+        return create_value("tensor.collapse_shape", type_, [value], none)
     return _expanded(value, type_, list(shape))
 
 
@@ -198,22 +280,20 @@ def _expanded(value: ir.Value, type_: ir.RankedTensorType, shape: list[int]) -> 
         "reassociation": _all(len(shape)),
         "static_output_shape": ir.DenseI64ArrayAttr.get(list(type_.shape)),
     }
-    return create("tensor.expand_shape", [type_], [value], attributes).results[0]
+    return create_value("tensor.expand_shape", type_, [value], attributes)
 
 
 def _all(rank: int) -> ir.ArrayAttr:
     """The reassociation of `rank` dimensions into one."""
-    i64 = ir.IntegerType.get_signless(64)
-    dims = ir.ArrayAttr.get([ir.IntegerAttr.get(i64, dim) for dim in range(rank)])
-    return ir.ArrayAttr.get([dims] if rank else [])
+    return ir.ArrayAttr.get([ir.ArrayAttr.get(list(map(i64, range(rank))))] if rank else [])
 
 
 def concatenated(values: Sequence[ir.Value], dim: int) -> ir.Value:
     """The tensors one after another along `dim`."""
     shape = list(values[0].type.shape)
     shape[dim] = sum(each.type.shape[dim] for each in values)
-    along = {"dim": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)}
-    return create("tensor.concat", [resized(values[0].type, shape)], values, along).results[0]
+    along = {"dim": i64(dim)}
+    return create_value("tensor.concat", resized(values[0].type, shape), values, along)
 
 
 def extract_slice(value: ir.Value, start: int | ir.Value, size: int, dim: int = 0) -> ir.Value:
@@ -222,12 +302,12 @@ def extract_slice(value: ir.Value, start: int | ir.Value, size: int, dim: int = 
     shape[dim] = size
     type_ = ir.RankedTensorType.get(shape, value.type.element_type)
     if 0 in shape:  # no offset is in bounds of a tensor without elements
-        return empty(type_).results[0]
+        return empty(type_)
     if isinstance(start, int):
         attributes = _slice(shape, dim, start, [1, 0, 0, 0])
-        return create("tensor.extract_slice", [type_], [value], attributes).results[0]
+        return create_value("tensor.extract_slice", type_, [value], attributes)
     attributes = _slice(shape, dim, ir.ShapedType.get_dynamic_size(), [1, 1, 0, 0])
-    return create("tensor.extract_slice", [type_], [value, start], attributes).results[0]
+    return create_value("tensor.extract_slice", type_, [value, start], attributes)
 
 
 def copy(value: ir.Value, into: ir.Value) -> ir.Operation:
@@ -250,9 +330,8 @@ def transpose(value: ir.Value, into: ir.Value, permutation: Sequence[int]) -> ir
 
 def address(buffer: ir.Value) -> ir.Value:
     """The address of a contiguous buffer, as an `i64`."""
-    pointer = create("memref.extract_aligned_pointer_as_index", [ir.IndexType.get()], [buffer])
-    i64 = ir.IntegerType.get_signless(64)
-    return create("arith.index_cast", [i64], [pointer.results[0]]).results[0]
+    name = "memref.extract_aligned_pointer_as_index"
+    return cast("arith.index_cast", create_value(name, ir.IndexType.get(), [buffer]), integer(64))
 
 
 def fill(value: ir.Value, into: ir.Value) -> ir.Operation:
@@ -268,7 +347,7 @@ def embedded(
     value: ir.Value, into: ir.RankedTensorType, dim: int, low: int, content: ir.Value
 ) -> ir.Value:
     """A tensor of type `into` with `value` from `low` on along `dim`, and `content` around it."""
-    around = fill(content, empty(into).results[0]).results[0]
+    around = fill(content, empty(into)).results[0]
     return insert_slice_at(around, value, dim, low)
 
 
@@ -282,7 +361,7 @@ def insert_slice_at(
     begin = start if isinstance(start, int) else ir.ShapedType.get_dynamic_size()
     attributes = _slice(inserted.type.shape, dim, begin, [1, 1, len(dynamic), 0, 0])
     operands = [inserted, value, *dynamic]
-    return create("tensor.insert_slice", [value.type], operands, attributes).results[0]
+    return create_value("tensor.insert_slice", value.type, operands, attributes)
 
 
 def _slice(
@@ -348,7 +427,7 @@ def constant_like(value: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
     value = _source(value)
     name, dense = value.owner.name, constant_value(value)
     assert dense is not None, "it is made by a constant"
-    return create(name, [type_], [], {CONSTANTS[name]: resplat(dense, type_)}).results[0]
+    return create_value(name, type_, [], {CONSTANTS[name]: resplat(dense, type_)})
 
 
 def constant_behind(value: ir.Value) -> ir.Attribute | None:
@@ -362,9 +441,7 @@ def constant_behind(value: ir.Value) -> ir.Attribute | None:
 
 def _source(value: ir.Value) -> ir.Value:
     """The value that has all elements that `value` has."""
-    while not isinstance(value.owner, ir.Block) and value.owner.name in _SAME_ELEMENTS:
-        value = value.owner.operands[0]
-    return value
+    return source_behind(value, *_SAME_ELEMENTS)
 
 
 _SAME_ELEMENTS = ("mesh.local_split", "stablehlo.broadcast_in_dim")

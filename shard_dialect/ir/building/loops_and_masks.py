@@ -20,7 +20,16 @@ from functools import reduce
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
-from shard_dialect.ir.building.build import compare, create, index, resized, slice_attributes
+from shard_dialect.ir.building.build import (
+    arith,
+    compare,
+    create_value,
+    index,
+    resized,
+    select,
+    slice_attributes,
+    to_index,
+)
 
 
 def counted(
@@ -45,7 +54,7 @@ def elementwise(
     """
     type_, count = type_ or values[0].type, len(values)
     identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(type_.rank))
-    into = build.empty(type_).results[0]
+    into = build.empty(type_)
     maps, kinds = [identity] * (count + 1), ["parallel"] * type_.rank
     op = generic(values, into, maps, kinds, lambda *elements: compute(*elements[:count]))
     return op.results[0]
@@ -89,7 +98,7 @@ def extract_box(value: ir.Value, offsets: Offsets, shape: Sequence[int]) -> ir.V
     static, dynamic = _split(offsets)
     attributes = slice_attributes(shape, static, [1, len(dynamic), 0, 0])
     type_ = resized(value.type, shape)
-    return create("tensor.extract_slice", [type_], [value, *dynamic], attributes).results[0]
+    return create_value("tensor.extract_slice", type_, [value, *dynamic], attributes)
 
 
 def insert_box(value: ir.Value, box: ir.Value, offsets: Offsets) -> ir.Value:
@@ -98,9 +107,7 @@ def insert_box(value: ir.Value, box: ir.Value, offsets: Offsets) -> ir.Value:
         return box
     static, dynamic = _split(offsets)
     attributes = slice_attributes(box.type.shape, static, [1, 1, len(dynamic), 0, 0])
-    return create("tensor.insert_slice", [value.type], [box, value, *dynamic], attributes).results[
-        0
-    ]
+    return create_value("tensor.insert_slice", value.type, [box, value, *dynamic], attributes)
 
 
 def _split(offsets: Offsets) -> tuple[list[int], list[ir.Value]]:
@@ -122,7 +129,7 @@ def keep_within(
 
     def kept(element: ir.Value) -> ir.Value:
         reached = [compare("sge", index_of(dim), first) for dim, first in firsts.items()]
-        return select(reduce(_and, [*reached, is_within(counts)]), element, other)
+        return select(_all([*reached, is_within(counts)]), element, other)
 
     return elementwise([value], kept)
 
@@ -139,29 +146,23 @@ def switch_at(before: ir.Value, after: ir.Value, dim: int, at: ir.Value) -> ir.V
 
 def is_within(counts: Mapping[int, ir.Value]) -> ir.Value:
     """In the body of a linalg op: whether the index of each loop is less than its count."""
-    return reduce(_and, [_is_less(loop, count) for loop, count in counts.items()])
-
-
-def select(where: ir.Value, value: ir.Value, other: ir.Value) -> ir.Value:
-    """`value` if `where` is true, else `other`."""
-    return create("arith.select", [value.type], [where, value, other]).results[0]
+    return _all([_is_less(loop, count) for loop, count in counts.items()])
 
 
 def as_index(value: ir.Value) -> ir.Value:
     """The element of a tensor of one integer, as an index."""
-    number = create("tensor.extract", [value.type.element_type], [value, index(0)]).results[0]
-    return create("arith.index_cast", [ir.IndexType.get()], [number]).results[0]
+    number = create_value("tensor.extract", value.type.element_type, [value, index(0)])
+    return to_index(number)
 
 
 def index_of(loop: int) -> ir.Value:
     """In the body of a linalg op: the index of a loop."""
-    dim = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), loop)
-    return create("linalg.index", [ir.IndexType.get()], [], {"dim": dim}).results[0]
+    return create_value("linalg.index", ir.IndexType.get(), [], {"dim": build.i64(loop)})
 
 
 def _is_less(loop: int, count: ir.Value) -> ir.Value:
     return compare("slt", index_of(loop), count)
 
 
-def _and(a: ir.Value, b: ir.Value) -> ir.Value:
-    return create("arith.andi", [a.type], [a, b]).results[0]
+def _all(conditions: Sequence[ir.Value]) -> ir.Value:
+    return reduce(lambda a, b: arith("andi", a, b), conditions)

@@ -13,7 +13,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import (
     constant_behind,
     constant_value,
-    create,
+    create_value,
     index,
     is_splat,
     scalar,
@@ -66,7 +66,7 @@ def as_type(value: ir.Value, type_: ir.Type) -> ir.Value:
     """A tensor cast to a type whose integers have another signedness, with the same bits."""
     if value.type == type_:
         return value
-    return create("tensor.bitcast", [type_], [value]).results[0]
+    return create_value("tensor.bitcast", type_, [value])
 
 
 def may_be_partial(op: ir.Operation, reduction: Reduction) -> bool:
@@ -106,11 +106,11 @@ def combine(reduction: Reduction, a: ir.Value, b: ir.Value) -> ir.Value:
     if not name:
         raise ShardingError(f"no op joins two elements of {element} by {reduction}")
     if is_complex and is_tensor:  # `complex` has ops of elements alone
-        return elementwise([a, b], lambda x, y: create(name, [x.type], [x, y]).results[0])
+        return elementwise([a, b], lambda x, y: create_value(name, x.type, [x, y]))
     plain = signless(a.type)
     if is_unsigned(element):
         name = _OF_UNSIGNED.get(name, name)
-    return as_type(create(name, [plain], [as_type(a, plain), as_type(b, plain)]).results[0], a.type)
+    return as_type(create_value(name, plain, [as_type(a, plain), as_type(b, plain)]), a.type)
 
 
 def identity(reduction: Reduction, element: ir.Type) -> ir.Attribute:
@@ -132,22 +132,22 @@ def identity_value(reduction: Reduction, element: ir.Type) -> ir.Value:
     """The identity of `reduction` as a value, for any element type."""
     if isinstance(element, ir.ComplexType):
         constant = _complex_identity(reduction, element)
-        return create("complex.constant", [element], [], {"value": constant}).results[0]
+        return create_value("complex.constant", element, [], {"value": constant})
     if signless(element) == element:
-        return scalar(identity(reduction, element)).results[0]
+        return scalar(identity(reduction, element))
     one = identity_tensor(reduction, ir.RankedTensorType.get([1], element))
-    return create("tensor.extract", [element], [one, index(0)]).results[0]
+    return create_value("tensor.extract", element, [one, index(0)])
 
 
 def identity_tensor(reduction: Reduction, type_: ir.RankedTensorType) -> ir.Value:
     """A tensor filled with the identity of `reduction`."""
     element = type_.element_type
     if isinstance(element, ir.ComplexType):
-        return create("tensor.splat", [type_], [identity_value(reduction, element)]).results[0]
+        return create_value("tensor.splat", type_, [identity_value(reduction, element)])
     plain, one = signless(type_), identity(reduction, element)
     if plain != type_:
         one = ir.IntegerAttr.get(plain.element_type, _bits(reduction, element))
-    return as_type(scalar(ir.DenseElementsAttr.get_splat(plain, one)).results[0], type_)
+    return as_type(scalar(ir.DenseElementsAttr.get_splat(plain, one)), type_)
 
 
 def reduction_with_identity(value: ir.Value) -> Reduction | None:

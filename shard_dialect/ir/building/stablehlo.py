@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import create, create_value, i64, integer, is_used
+from shard_dialect.ir.walk import is_made_by
 
 CAST = "builtin.unrealized_conversion_cast"
 """From a tensor to the scalar that stood for it before; gone when the conversion is done."""
@@ -26,14 +27,14 @@ def replace(op: ir.Operation, values: Sequence[ir.Value]) -> None:
 
 def as_type(value: ir.Value, type_: ir.Type) -> ir.Value:
     """The value itself, or cast to the scalar type, or tensor of indices, that ops expect still."""
-    return value if value.type == type_ else create(CAST, [type_], [value]).results[0]
+    return value if value.type == type_ else create_value(CAST, type_, [value])
 
 
 def tensor_of(value: ir.Value) -> ir.Value:
     """The tensor for a value of the local form. Raises `ShardError` if it is neither."""
     if tensor_type(value.type) == value.type:
         return value
-    if not isinstance(value.owner, ir.Block) and value.owner.name == CAST:
+    if is_made_by(value, CAST):
         return value.owner.operands[0]
     raise ShardError(f"a value of type {value.type} cannot be written as StableHLO")
 
@@ -62,11 +63,6 @@ def _element(type_: ir.Type) -> ir.Type:
     return type_
 
 
-def integer(width: int) -> ir.IntegerType:
-    """A signless integer type."""
-    return ir.IntegerType.get_signless(width)
-
-
 def tensor(shape: Sequence[int], element: ir.Type) -> ir.RankedTensorType:
     """A type of this shape and element type."""
     return ir.RankedTensorType.get(list(shape), element)
@@ -81,7 +77,7 @@ def stablehlo_op(
 ) -> ir.Value:
     """The result of `stablehlo.<name>`, or of `name` if that names a dialect."""
     whole = name if "." in name else f"stablehlo.{name}"
-    return create(whole, [type_], operands, attributes, regions).results[0]
+    return create_value(whole, type_, operands, attributes, regions)
 
 
 def of_own_op(value: ir.Value) -> ir.Value:
@@ -91,7 +87,7 @@ def of_own_op(value: ir.Value) -> ir.Value:
     op has its own.
     """
     is_argument = isinstance(value.owner, ir.Block)
-    if not is_argument and len(value.owner.results) == 1 and not any(True for _ in value.uses):
+    if not is_argument and len(value.owner.results) == 1 and not is_used(value):
         return value
     return stablehlo_op("reshape", value.type, [value])
 
@@ -109,11 +105,6 @@ def elementwise(name: str, *operands: ir.Value) -> ir.Value:
 def clamp(low: ir.Value, value: ir.Value, high: ir.Value) -> ir.Value:
     """`value`, at least `low` and at most `high`."""
     return stablehlo_op("clamp", value.type, [low, value, high])
-
-
-def i64(value: int) -> ir.Attribute:
-    """An `i64` attribute."""
-    return ir.IntegerAttr.get(integer(64), value)
 
 
 def i64s(values: Sequence[int]) -> ir.Attribute:

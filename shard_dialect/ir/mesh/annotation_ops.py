@@ -22,7 +22,7 @@ from typing import Literal
 
 from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import annotate, create
+from shard_dialect.ir.building.build import annotate, create, replace_op
 from shard_dialect.ir.context import is_of_users
 from shard_dialect.ir.diagnostics import error_at, located, location_text
 from shard_dialect.ir.function import boundary, form_of, location_of_argument
@@ -110,8 +110,7 @@ def write_annotation(op: ir.Operation, annotation: Annotation, shardings: Shardi
     attributes = {name: op.attributes[name] for name in op.attributes} | {"sharding": attribute}
     with ir.InsertionPoint(op), op.location:
         known = create(op.name, [op.results[0].type], [op.operands[0]], attributes)
-    op.results[0].replace_all_uses_with(known.results[0])
-    op.erase()
+    replace_op(op, known.results[0])
 
 
 def annotate_results_after(op: ir.Operation, chosen: Callable[[ir.OpResult], bool]) -> None:

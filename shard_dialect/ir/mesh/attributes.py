@@ -82,6 +82,13 @@ def expect_in(
     return attribute
 
 
+def drop_attributes(op: ir.Operation, *names: str) -> None:
+    """Drop the attributes of these names that the op has."""
+    for name in names:
+        if name in op.attributes:
+            del op.attributes[name]
+
+
 def integer(attribute: ir.Attribute) -> int:
     """The value of an integer attribute; raises `ShardingError` if it has more than 64 bits."""
     if not isinstance(attribute, ir.IntegerAttr):

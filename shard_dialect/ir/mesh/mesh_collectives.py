@@ -15,7 +15,7 @@ from shard_dialect.collectives.collective_record import Kind, Spelling
 from shard_dialect.collectives.collective_table import DISTRIBUTED, record_of
 from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import create_value
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.mesh.attributes import integer, ints
 from shard_dialect.ir.mesh.notation import only_sharding, read_axes, read_notation, write_axes
@@ -88,7 +88,7 @@ def write_steps(
             continue
         name, attributes = step_attributes(step, now)
         now = step.after(now)
-        value = create(name, [shardings.typed(value.type, now)], [value], attributes).results[0]
+        value = create_value(name, shardings.typed(value.type, now), [value], attributes)
     return value
 
 

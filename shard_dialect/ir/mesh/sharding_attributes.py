@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import create_value
 from shard_dialect.ir.function import BOUNDARY, boundary
 from shard_dialect.ir.grids import grids_of, sub_clusters_of
 from shard_dialect.ir.mesh.attributes import BLOCKS, SHARDINGS, STAGE, STAGES, ints, symbol
@@ -215,7 +215,7 @@ def write_transfer(op: ir.Operation, grid: str) -> ir.Value:
     """The transfer that an op of another vocabulary stands for, at the insertion point."""
     attributes = {"cluster": ir.FlatSymbolRefAttr.get(grid), **transfer_attributes(op)}
     operand = op.operands[0]
-    return create("mesh.collective_permute", [operand.type], [operand], attributes).results[0]
+    return create_value("mesh.collective_permute", operand.type, [operand], attributes)
 
 
 _OF_TRANSFERS = (STAGES, "mesh_axis", "permutation")

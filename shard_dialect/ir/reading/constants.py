@@ -27,7 +27,7 @@ from typing import Any
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import CONSTANTS, constant_value
 from shard_dialect.ir.mesh.attributes import TRIPS
-from shard_dialect.ir.walk import has_own_body, operations, walk
+from shard_dialect.ir.walk import has_own_body, maker_of, operations, walk
 
 
 def divided(a: int, b: int) -> int | None:
@@ -217,7 +217,7 @@ def _counter(place: int, low: int | None, high: int | None, step: int | None) ->
 def _counted_while(op: ir.Operation) -> Counter | None:
     """`while i < bound`, where the body adds a constant to `i`, as JAX writes its loops."""
     condition, body = (region.blocks[0] for region in op.regions)
-    flag = _maker(operations(condition)[-1].operands[0], "stablehlo.compare")
+    flag = maker_of(operations(condition)[-1].operands[0], "stablehlo.compare")
     if flag is None:
         return None
     direction = str(flag.attributes["comparison_direction"]).split()[-1].rstrip(">")
@@ -227,7 +227,7 @@ def _counted_while(op: ir.Operation) -> Counter | None:
     place = _carried(counter, condition)
     if place is None:
         return None
-    step = _maker(operations(body)[-1].operands[place], "stablehlo.add")
+    step = maker_of(operations(body)[-1].operands[place], "stablehlo.add")
     argument = body.arguments[place]
     if step is None or argument not in list(step.operands):
         return None
@@ -260,22 +260,13 @@ def _carried(value: ir.Value, block: ir.Block) -> int | None:
     return next((n for n, argument in enumerate(block.arguments) if argument == value), None)
 
 
-def _maker(value: ir.Value, name: str) -> ir.Operation | None:
-    owner = value.owner
-    is_op = not isinstance(owner, ir.Block) and owner.name == name
-    return owner if is_op else None
-
-
 def _constant(value: ir.Value) -> int | None:
     """The integer that a value is known to be."""
-    for name in ("arith.constant", "stablehlo.constant"):
-        maker = _maker(value, name)
-        if maker is not None:
-            given: Any = maker.attributes["value"]
-            if isinstance(given, ir.DenseElementsAttr) and given.is_splat:
-                given = given.get_splat_value()
-            return int(given.value) if isinstance(given, ir.IntegerAttr) else None
-    return None
+    maker = maker_of(value, "arith.constant", "stablehlo.constant")
+    given: Any = None if maker is None else maker.attributes["value"]
+    if isinstance(given, ir.DenseElementsAttr) and given.is_splat:
+        given = given.get_splat_value()
+    return int(given.value) if isinstance(given, ir.IntegerAttr) else None
 
 
 _RESOURCE = re.compile(r"""^ *([\w$.-]+|"[^"]*"): "0x([0-9A-Fa-f]*)",?$""", re.MULTILINE)

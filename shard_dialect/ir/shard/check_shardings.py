@@ -35,12 +35,12 @@ from shard_dialect.ir.shard.sharding_ops import (
     grid_name,
     group_size,
     lists,
-    owner,
     sharding_behind,
     shown,
     sizes_in,
     split_axes,
 )
+from shard_dialect.ir.walk import maker_of
 from shard_dialect.model import Grid, ShardingError
 from shard_dialect.model.sharding import Sizes
 
@@ -141,7 +141,7 @@ def check_shard(op: ir.Operation, shardings: Shardings) -> None:
     if sharding_op is None:
         raise ShardingError("takes a sharding that no 'shard.sharding' op makes")
     # Upstream's canonicalization of two annotations of one value only looks at that op.
-    if sharding_op != owner(op.operands[1]) and len(_annotations(op.operands[0])) > 1:
+    if sharding_op != maker_of(op.operands[1]) and len(_annotations(op.operands[0])) > 1:
         raise ShardingError(
             "takes its sharding from another tensor, and annotates a value that is annotated "
             "twice: give it a 'shard.sharding' of its own"
@@ -235,10 +235,10 @@ def _check_agreement(op: ir.Operation, layout: Layout) -> None:
 def _annotation_before(op: ir.Operation) -> ir.Operation | None:
     """The annotation of the op's operand, skipping repetitions for users; `None` without one."""
     for _ in range(_LONGEST_CHAIN):
-        before = owner(op.operands[0])
+        before = maker_of(op.operands[0])
         if before is None or before.name != "shard.shard" or STAGES in before.attributes:
             return None  # what a stage gets is another value
-        own, earlier = _layout_at(before), owner(before.operands[0])
+        own, earlier = _layout_at(before), maker_of(before.operands[0])
         if not _for_users(before) or earlier is None or earlier.name != "shard.shard":
             return before
         repeated = _layout_at(earlier)

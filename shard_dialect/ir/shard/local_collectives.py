@@ -26,7 +26,7 @@ from shard_dialect.collectives import Index, LocalStep, UpdateHalo
 from shard_dialect.collectives.collective_record import CollectiveRecord, Kind, Spelling
 from shard_dialect.collectives.collective_table import LOCAL, RECORDS, record_of
 from shard_dialect.ir.bindings import ir, spelled
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import create_value, replace_op
 from shard_dialect.ir.mesh.attributes import (
     DYNAMIC,
     STAGES,
@@ -143,7 +143,7 @@ def described(op: ir.Operation) -> ir.DictAttr:
 def write_local(step: LocalStep, grid: str, operand: ir.Value, result: ir.Type) -> ir.Value:
     """Create the op of one step at the current insertion point; returns its result."""
     name, attributes = local_attributes(step, grid)
-    return create(name, [result], [operand], attributes).results[0]
+    return create_value(name, result, [operand], attributes)
 
 
 def local_attributes(step: LocalStep, grid: str) -> tuple[str, dict[str, ir.Attribute]]:
@@ -196,8 +196,7 @@ def one_by_one(op: ir.Operation) -> list[ir.Operation]:
             step = UpdateHalo(dim, axes, next(sizes), next(sizes))
             value = write_local(step, symbol(op.attributes["grid"]), value, value.type)
             steps.append(value.owner.operation)
-    op.results[0].replace_all_uses_with(value)
-    op.erase()
+    replace_op(op, value)
     return steps
 
 

@@ -16,8 +16,9 @@ from itertools import islice
 
 from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import create_value
 from shard_dialect.ir.mesh.attributes import DYNAMIC, symbol
+from shard_dialect.ir.walk import maker_of
 from shard_dialect.model import Grid, Sharding
 from shard_dialect.model.sharding import Sizes
 
@@ -123,19 +124,14 @@ def grid_name(op: ir.Operation) -> str:
 def sharding_behind(value: ir.Value) -> ir.Operation | None:
     """The `shard.sharding` that makes `value`, also through `shard.get_sharding`; else `None`."""
     for _ in range(_LONGEST_CHAIN):
-        op = owner(value)
+        op = maker_of(value)
         if op is None or op.name == "shard.sharding":
             return op
-        annotated = owner(op.operands[0]) if op.name == "shard.get_sharding" else None
+        annotated = maker_of(op.operands[0]) if op.name == "shard.get_sharding" else None
         if annotated is None or annotated.name != "shard.shard":
             return None
         value = annotated.operands[1]
     return None
-
-
-def owner(value: ir.Value) -> ir.Operation | None:
-    """The op that makes `value`; `None` for a block argument."""
-    return None if isinstance(value.owner, ir.Block) else value.owner.operation
 
 
 def write_sharding_op(sharding: Sharding, sizes: Sequence[ir.Value]) -> ir.Value:
@@ -156,7 +152,7 @@ def write_sharding_op(sharding: Sharding, sizes: Sequence[ir.Value]) -> ir.Value
         "operandSegmentSizes": ir.DenseI32ArrayAttr.get(dynamic),
     }
     type_ = ir.Type.parse("!shard.sharding")
-    return create("shard.sharding", [type_], sizes, attributes).results[0]
+    return create_value("shard.sharding", type_, sizes, attributes)
 
 
 def _flat(by_dim: Sequence[Sizes]) -> list[int]:

@@ -17,8 +17,8 @@ becomes
 from __future__ import annotations
 
 from shard_dialect.ir.bindings import ir, linalg_queries
-from shard_dialect.ir.building.build import create, scalar
-from shard_dialect.ir.building.loops_and_masks import as_index, is_within, select
+from shard_dialect.ir.building.build import create, scalar, select
+from shard_dialect.ir.building.loops_and_masks import as_index, is_within
 from shard_dialect.ir.walk import body, has_own_body, operations, walk
 from shard_dialect.model import ShardingRule
 from shard_dialect.ops.dialects.arith_math import RECORDS
@@ -97,7 +97,7 @@ def _avoid(op: ir.Operation, is_held: ir.Value) -> None:
     """Give an op a harmless second operand in padding, where it could end the program."""
     divisor = op.operands[1]
     with ir.InsertionPoint(op), op.location:
-        harmless = scalar(ir.IntegerAttr.get(divisor.type, HARMLESS[op.name])).results[0]
+        harmless = scalar(ir.IntegerAttr.get(divisor.type, HARMLESS[op.name]))
         op.operands[1] = select(is_held, divisor, harmless)
 
 

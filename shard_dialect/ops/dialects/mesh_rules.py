@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import empty, extract_slice, insert_slice_at
+from shard_dialect.ir.building.build import empty, extract_slice, insert_slice_at, replace_op
 from shard_dialect.ir.mesh.attributes import STAGES
 from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
 from shard_dialect.model import ShardingError, ShardingRule
@@ -71,7 +71,7 @@ def _replace(op: ir.Operation, dim: int, last: int, ends: _Moved, begins: _Moved
     """By the `last` elements of the operand, moved by `ends`, and the others, by `begins`."""
     with ir.InsertionPoint(op), op.location:
         value, size = op.operands[0], op.operands[0].type.shape[dim]
-        result = empty(value.type).results[0]
+        result = empty(value.type)
         for moved, source, target, count in (
             (ends, size - last, 0, last),
             (begins, 0, last, size - last),
@@ -79,8 +79,7 @@ def _replace(op: ir.Operation, dim: int, last: int, ends: _Moved, begins: _Moved
             if count:
                 part = moved(extract_slice(value, source, count, dim))
                 result = insert_slice_at(result, part, dim, target)
-    op.results[0].replace_all_uses_with(result)
-    op.erase()
+    replace_op(op, result)
 
 
 def passed_on(query: Query) -> ShardingRule | None:

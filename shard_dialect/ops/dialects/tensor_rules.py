@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import constant_value, create, scalar
+from shard_dialect.ir.building.build import constant_value, create, is_used, scalar
 from shard_dialect.ir.building.loops_and_masks import as_index
 from shard_dialect.ir.building.reductions import reduction_with_identity
 from shard_dialect.ir.walk import body, operations
@@ -178,7 +178,7 @@ def partition_generate(partitioned: PartitionedOp) -> None:
 def _read_indices(op: ir.Operation) -> set[int]:
     """The dimensions whose index the op's region reads."""
     indices = body(op).arguments
-    return {dim for dim, index in enumerate(indices) if any(True for _ in index.uses)}
+    return {dim for dim, index in enumerate(indices) if is_used(index)}
 
 
 def insert(query: Query) -> ShardingRule:
@@ -202,7 +202,7 @@ def partition_reshape(partitioned: PartitionedOp) -> None:
     type_ = partitioned.op.operands[1].type
     values = [ir.IntegerAttr.get(type_.element_type, size) for size in partitioned.result.shape]
     with ir.InsertionPoint(partitioned.op), partitioned.op.location:
-        partitioned.op.operands[1] = scalar(ir.DenseElementsAttr.get(values, type_)).results[0]
+        partitioned.op.operands[1] = scalar(ir.DenseElementsAttr.get(values, type_))
 
 
 def _record(

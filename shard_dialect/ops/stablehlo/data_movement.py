@@ -16,11 +16,12 @@ from functools import partial
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import create_value
 from shard_dialect.ir.building.reductions import reduction_with_identity
-from shard_dialect.ir.mesh.attributes import RULE, SHARDINGS
+from shard_dialect.ir.mesh.attributes import RULE, SHARDINGS, drop_attributes
 from shard_dialect.ir.mesh.sharding_attributes import is_sharding, read_annotation
 from shard_dialect.model import ShardingError, ShardingRule, Windows
+from shard_dialect.model.reached import reached
 from shard_dialect.model.rule import Role
 from shard_dialect.ops.factors import Factors, Kind, Query, reshaped
 from shard_dialect.ops.op_record import OpRecord
@@ -126,8 +127,7 @@ def partition_reverse(partitioned: PartitionedOp) -> None:
         to = [last - device for device in device_indices(shard.devices[dim])]
         with ir.InsertionPoint(op), op.location:
             op.operands[0] = shard.permuted(dim, to, op.operands[0])
-    if RULE in op.attributes:  # of `shift-slices`, which lets dimensions be split
-        del op.attributes[RULE]
+    drop_attributes(op, RULE)  # of `shift-slices`, which lets dimensions be split
 
 
 def concatenate(query: Query) -> ShardingRule | None:
@@ -195,16 +195,13 @@ def _stays(op: ir.Operation, dim: int) -> bool:
         return True
     if _splits(operand.type.encoding, dim, result.type.rank):
         return False
-    waiting, seen = [op.results[0]], set()
-    while waiting:
-        for use in waiting.pop().uses:
-            user = use.owner.operation
-            if user.name in _JOINS:
-                return True
-            if user.name.startswith("mesh.") and user not in seen:
-                seen.add(user)
-                waiting += user.results
-    return False
+
+    def moved(value: ir.Value) -> list[ir.Value]:
+        users = (use.owner.operation for use in value.uses)
+        return [each for user in users if user.name.startswith("mesh.") for each in user.results]
+
+    found = reached([op.results[0]], moved)
+    return any(use.owner.operation.name in _JOINS for value in found for use in value.uses)
 
 
 def _splits(attribute: ir.Attribute | None, dim: int, rank: int) -> bool:
@@ -303,7 +300,7 @@ def partition_iota(partitioned: PartitionedOp) -> None:
     with ir.InsertionPoint.after(partitioned.op), partitioned.op.location:
         begin = hlo.broadcast(partitioned.result.begin(along), type_.shape, [along])
         attributes = {"iota_dimension": partitioned.op.attributes["iota_dimension"]}
-        here = create("stablehlo.iota", [wide], [], attributes).results[0]
+        here = create_value("stablehlo.iota", wide, [], attributes)
         counted = hlo.convert(hlo.elementwise("add", here, begin), type_.element_type)
     result.replace_all_uses_with(counted)
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
 from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.model import ShardingRule
 from shard_dialect.model.sharding import Shape
@@ -139,7 +140,7 @@ def _moved(value: ir.Value, moves: Mapping[int, ir.Value], shape: Shape) -> ir.V
 
 def _inside(shape: Shape, moves: Mapping[int, ir.Value], sizes: Shape) -> ir.Value:
     """Whether what is moved to each position of `shape` is an element of a tensor of `sizes`."""
-    inside = hlo.number(1, hlo.tensor(shape, hlo.integer(1)))
+    inside = hlo.number(1, hlo.tensor(shape, build.integer(1)))
     for dim, move in moves.items():
         at = hlo.elementwise("add", hlo.iota(shape, dim), hlo.broadcast(move, shape))
         first, last = (hlo.number(each, at.type) for each in (0, sizes[dim] - 1))

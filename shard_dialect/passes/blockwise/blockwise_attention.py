@@ -31,6 +31,7 @@ from dataclasses import dataclass, field
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import copy_onto, replace_values
 from shard_dialect.ir.building.loops_and_masks import counted, elementwise
 from shard_dialect.ir.building.reductions import combine, identity_tensor
 from shard_dialect.ir.function import functions_of, is_private, name_of
@@ -170,8 +171,7 @@ class BlockLoop:
             rounded = [each.owner.operation for each in made if each.owner.operation != loop]
             last = rounded[-1] if rounded else loop
         self._move_readers(last, loop)
-        for handle, value in zip(handles, made, strict=True):
-            handle.replace_all_uses_with(value)
+        replace_values(handles, made)
         for op in reversed(ops):
             op.handle.erase()
 
@@ -179,7 +179,7 @@ class BlockLoop:
         type_ = self.values.function.values[value].handle.type
         if value in self.tiling.sums:
             return identity_tensor("sum", _wide(type_))
-        return build.empty(type_).results[0]
+        return build.empty(type_)
 
     def _given(self, value: int, handle: ir.Value, into: ir.Value) -> ir.Value:
         own = self.local[handle]
@@ -206,9 +206,7 @@ class BlockLoop:
         cuts = [cut for _, cut in self.values.cuts(position, factor)]
         operands = list(map(self._block, handle.operands, cuts))
         with handle.location:
-            copy = handle.clone().operation
-            for number, operand in enumerate(operands):
-                copy.operands[number] = operand
+            copy = copy_onto(handle, operands)
             shards = list(map(self._shard, (*handle.operands, *handle.results), cuts))
             for result, shard in zip(copy.results, shards[len(operands) :], strict=True):
                 if shard is not None:
@@ -227,9 +225,7 @@ class BlockLoop:
         """Where this iteration's block of so many rows begins."""
         if rows not in self.begins:
             assert self.index is not None, "it is in the loop"
-            factors = [self.index, build.index(rows)]
-            made = build.create("arith.muli", [self.index.type], factors)
-            self.begins[rows] = made.results[0]
+            self.begins[rows] = build.arith("muli", self.index, build.index(rows))
         return self.begins[rows]
 
     def _block(self, value: ir.Value, dim: int | None) -> ir.Value:
@@ -253,9 +249,9 @@ class BlockLoop:
 
     def _own(self, dim: int, numbers: Sequence[int]) -> ir.Value:
         """Of `numbers`, one an iteration, this one's, as a `tensor<1xi64>`."""
-        integer = ir.IntegerType.get_signless(64)
+        integer = build.integer(64)
         listed = ir.DenseElementsAttr.get(array("q", numbers), type=integer)
-        value = build.scalar(listed).results[0]
+        value = build.scalar(listed)
         assert self.index is not None, "it is in the loop"
         return build.extract_slice(value, self.index, 1) if len(numbers) > 1 else value
 

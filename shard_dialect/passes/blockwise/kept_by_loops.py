@@ -22,9 +22,17 @@ from math import prod
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
-from shard_dialect.ir.building.build import is_constant, splat_value, without_carried
+from shard_dialect.ir.building.build import (
+    copy_along,
+    is_constant,
+    is_used,
+    replace_op,
+    replace_values,
+    splat_value,
+    without_carried,
+)
 from shard_dialect.ir.reading.constants import counter_of
-from shard_dialect.ir.walk import operations, walk
+from shard_dialect.ir.walk import maker_of, operations, walk
 from shard_dialect.ops import rule_of
 
 _WHILE = "stablehlo.while"
@@ -81,7 +89,7 @@ class _Loop:
         *_, end = operations(body)
         stacks = []
         for number, (argument, value) in enumerate(zip(body.arguments, end.operands, strict=True)):
-            update = _made_by(value, "stablehlo.dynamic_update_slice")
+            update = maker_of(value, "stablehlo.dynamic_update_slice")
             if update is None or update.operands[0] != argument:
                 continue
             uses = [argument.uses, update.results[0].uses, condition.arguments[number].uses]
@@ -108,12 +116,8 @@ class _Loop:
             assert values is not None, "checked above"
             with ir.InsertionPoint(each):
                 for op in chain.ops:
-                    copy = op.clone().operation
-                    for number, operand in enumerate(op.operands):
-                        copy.operands[number] = values.get(operand, operand)
-                    values.update(zip(op.results, copy.results, strict=True))
-            each.results[0].replace_all_uses_with(values[stack.row])
-            each.erase()
+                    copy_along(op, values)
+            replace_op(each, values[stack.row])
         return True
 
     def _chain(self, row: ir.Value, kept: Sequence[_Stack]) -> _Chain | None:
@@ -194,12 +198,12 @@ def _starts(place: ir.Operation, rank: int) -> list[ir.Value]:
 def _slices_of(use: ir.OpOperand) -> list[ir.Operation] | None:
     """The ops by which a loop reads rows of a stack; `None` where something else is done to it."""
     loop, number = use.owner.operation, use.operand_number
-    if loop.name != _WHILE or any(True for _ in loop.results[number].uses):
+    if loop.name != _WHILE or is_used(loop.results[number]):
         return None
     condition, body = (region.blocks[0] for region in loop.regions)
     *_, end = operations(body)
     stack = body.arguments[number]
-    if end.operands[number] != stack or any(True for _ in condition.arguments[number].uses):
+    if end.operands[number] != stack or is_used(condition.arguments[number]):
         return None
     readers = [each.owner.operation for each in stack.uses if each.owner.operation != end]
     is_alone = len(list(stack.uses)) == len(readers) + 1
@@ -214,17 +218,10 @@ def _is_row(op: ir.Operation, stack: ir.Value) -> bool:
     return is_whole and all(map(_is_zero, list(op.operands)[2:]))
 
 
-def _made_by(value: ir.Value, name: str) -> ir.Operation | None:
-    if isinstance(value.owner, ir.Block) or value.owner.name != name:
-        return None
-    op: ir.Operation = value.owner.operation
-    return op
-
-
 def _reshaped(row: ir.Value) -> ir.Value | None:
     """The value whose elements, in their order, a row has behind a dimension of size 1."""
     for name in ("stablehlo.reshape", "stablehlo.broadcast_in_dim"):
-        op = _made_by(row, name)
+        op = maker_of(row, name)
         if op is not None and prod(op.operands[0].type.shape) == prod(row.type.shape):
             dims = op.attributes.get("broadcast_dimensions")
             if dims is None or list(dims) == sorted(dims):
@@ -257,10 +254,9 @@ def _without(loop: ir.Operation, numbers: set[int]) -> None:
     inits = [loop.operands[number] for number in sorted(numbers)]
     new = without_carried(loop, numbers, list(loop.operands))
     kept = (result for number, result in enumerate(loop.results) if number not in numbers)
-    for old, result in zip(kept, new.results, strict=True):
-        old.replace_all_uses_with(result)
+    replace_values(kept, new.results)
     loop.erase()
     for value in inits:
         is_made = not isinstance(value.owner, ir.Block)
-        if is_made and value.owner.name != _WHILE and not any(True for _ in value.uses):
+        if is_made and value.owner.name != _WHILE and not is_used(value):
             value.owner.operation.erase()

@@ -15,14 +15,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count
+from itertools import chain, count
 from math import inf, prod
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import copy_along
 from shard_dialect.ir.numbered_function import Block, Function, itemsize, read_by
 from shard_dialect.model import ShardingRule
 from shard_dialect.model.factor_projection import Dims
+from shard_dialect.model.reached import reached
 from shard_dialect.ops import rule_of
 from shard_dialect.ops.op_table import traits_of
 from shard_dialect.ops.scalar_functions import Trait
@@ -140,15 +142,11 @@ class Values:
 
     def _ancestors(self, positions: Sequence[int]) -> set[int]:
         """The ops that those at these positions depend on."""
-        found: set[int] = set()
-        todo = list(positions)
-        while todo:
-            for value in read_by(self.ops[todo.pop()]):
-                maker = self.maker.get(value)
-                if maker is not None and maker not in found:
-                    found.add(maker)
-                    todo.append(maker)
-        return found
+
+        def makers(position: int) -> list[int]:
+            return [self.maker[each] for each in read_by(self.ops[position]) if each in self.maker]
+
+        return set(reached(chain.from_iterable(map(makers, positions)), makers))
 
     def tiling(self, positions: Sequence[int]) -> Tiling | None:
         """The best way to compute these ops in blocks; `None` if there is none.
@@ -271,10 +269,7 @@ class Values:
             is_before = position < late[0]
             first = self.ops[late[0]].handle
             with ir.InsertionPoint(first) if is_before else ir.InsertionPoint.after(op):
-                copy = op.clone().operation
-            for number, operand in enumerate(op.operands):
-                copy.operands[number] = copies.get(operand, operand)
-            copies.update(zip(op.results, copy.results, strict=True))
+                copy_along(op, copies)
         for position in late:
             handle = self.ops[position].handle
             for number, operand in enumerate(handle.operands):

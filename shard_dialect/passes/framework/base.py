@@ -31,14 +31,14 @@ from __future__ import annotations
 import gc
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar, cast
 
 from shard_dialect.ir.bindings import ir, plain_ops
+from shard_dialect.ir.diagnostics import holding
 from shard_dialect.ir.function import form_of, functions_of
-from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.verify import declares_no_grid
 from shard_dialect.ir.walk import walk
 from shard_dialect.passes.framework.options import options_of, written
@@ -47,14 +47,9 @@ T = TypeVar("T")
 _kept: ContextVar[tuple[ir.Operation, dict[Hashable, object]] | None] = ContextVar("_kept")
 
 
-@contextmanager
-def keeping_analyses() -> Iterator[None]:
+def keeping_analyses() -> AbstractContextManager[None]:
     """Keep analyses from one pass to the next, in the `with` block."""
-    token = _kept.set(None)
-    try:
-        yield
-    finally:
-        _kept.reset(token)
+    return holding(_kept, None)
 
 
 def known(module: ir.Operation, find: Callable[[ir.Operation], T]) -> T:
@@ -106,17 +101,15 @@ class Needs:
     """Names of ops, or of dialects as in `cf.`, of which the module must have one."""
     forms: tuple[str, ...] = ()
     """The forms of which a function must be in one."""
-    grids: int = 0
-    """How many grids the module must declare. Raises a located `ShardError` where one is named that
+    grid: bool = False
+    """Whether the module must declare a grid. Raises a located `ShardError` where one is named that
     is not declared."""
     fact: Callable[[ir.Operation], bool] | None = None
     """An analysis of the module that must hold."""
 
     def met_by(self, module: ir.Operation) -> bool:
         """Whether the module has all of it."""
-        if self.grids and known(module, declares_no_grid):
-            return False
-        if self.grids > 1 and len(known(module, grids_of)) < self.grids:
+        if self.grid and known(module, declares_no_grid):
             return False
         if self.fact is not None and not known(module, self.fact):
             return False
@@ -224,13 +217,13 @@ def needs(
     *,
     ops: tuple[str, ...] = (),
     forms: tuple[str, ...] = (),
-    grids: int = 0,
+    grid: bool = False,
     fact: Callable[[ir.Operation], bool] | None = None,
 ) -> Callable[[Decorated], Decorated]:
     """State the requirements of a pass, a class or a function, without which it is skipped."""
 
     def decorate(decorated: Decorated) -> Decorated:
-        decorated.needs = Needs(ops, forms, grids, fact)  # type: ignore[union-attr]  # of a function, too
+        decorated.needs = Needs(ops, forms, grid, fact)  # type: ignore[union-attr]  # of a function, too
         return decorated
 
     return decorate

@@ -429,5 +429,5 @@ class PropagationOptions:
         return self.strategy == "cost" and self.traversal is None
 
 
-OPTIONS = ("strategy", "traversal", "stop_after_priority", "conservative")
+OPTIONS = tuple(each.name for each in dataclasses.fields(PropagationOptions))
 """The names of the fields."""

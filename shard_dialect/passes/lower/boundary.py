@@ -127,7 +127,7 @@ def _return_copies(handle: ir.Operation) -> None:
     for number, value in enumerate(terminator.operands):
         if value in seen and isinstance(value.type, ir.MemRefType):
             with ir.InsertionPoint(terminator), terminator.location:
-                into = build.allocate(value.type).results[0]
+                into = build.allocate(value.type)
                 build.create("memref.copy", [], [value, into])
             terminator.operands[number] = into
         seen.append(value)

@@ -35,6 +35,7 @@ from math import prod
 
 from shard_dialect.ir.bindings import PassManager, ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import drop_unused, is_used
 from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.numbered_function import VIEWS, is_buffer
 from shard_dialect.ir.walk import blocks, operations, walk
@@ -88,8 +89,7 @@ def _repeat(op: ir.Operation) -> None:
             with ir.InsertionPoint(reader):
                 copy = op.clone().operation
             reader.operands[use.operand_number] = copy.results[0]
-    if not any(True for _ in op.results[0].uses):
-        op.erase()
+    drop_unused([op])
 
 
 def _written(op: ir.Operation) -> list[tuple[int, ir.Value]]:
@@ -113,12 +113,12 @@ def _separate(op: ir.Operation, number: int) -> ir.Value:
     value = op.operands[number]
     with ir.InsertionPoint(op), op.location:
         if op.name == "linalg.generic" and not _reads(op, number):
-            return build.allocate_tensor(value.type).results[0]
-        return build.allocate_copy(value).results[0]
+            return build.allocate_tensor(value.type)
+        return build.allocate_copy(value)
 
 
 def _reads(op: ir.Operation, number: int) -> bool:
-    return any(True for _ in op.regions[0].blocks[0].arguments[number].uses)
+    return is_used(op.regions[0].blocks[0].arguments[number])
 
 
 _OTHERS = "builtin.module(buffer-deallocation-pipeline)"

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from shard_dialect.collectives import AllReduce, LocalStep
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import create, create_value
 from shard_dialect.ir.diagnostics import located, location_text
 from shard_dialect.ir.function import functions_of, name_of
 from shard_dialect.ir.grids import grids_of
@@ -98,10 +98,10 @@ def _check(op: ir.Operation, key: _Key, number: int, texts: Sequence[str]) -> No
     with ir.InsertionPoint(op), op.location:
         type_ = ir.RankedTensorType.get([2], ir.IndexType.get())
         both = [ir.IntegerAttr.get(type_.element_type, each) for each in (number, -number)]
-        listed = build.scalar(ir.DenseElementsAttr.get(both, type_)).results[0]
+        listed = build.scalar(ir.DenseElementsAttr.get(both, type_))
         most = write_local(AllReduce(axes, "max"), grid, listed, type_)
         largest, least = (
-            create("tensor.extract", [type_.element_type], [most, build.index(at)]).results[0]
+            create_value("tensor.extract", type_.element_type, [most, build.index(at)])
             for at in range(2)
         )
         for other, text in enumerate(texts):

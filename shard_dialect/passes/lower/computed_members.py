@@ -23,7 +23,7 @@ from shard_dialect.collectives import AllReduce, LocalStep
 from shard_dialect.collectives.collective_table import LOCAL
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import create, create_value
 from shard_dialect.ir.diagnostics import located, location_text
 from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.grids import grids_of
@@ -44,8 +44,8 @@ def computed_member(op: ir.Operation, step: LocalStep, sizes: tuple[int, ...]) -
     """The number in its group of the member that a collective names, in row-major order."""
     number = build.index(0)
     for at, size in zip(members_of(op, step), sizes, strict=True):
-        scaled = _arith("muli", number, build.index(size))
-        number = _arith("addi", scaled, build.index(at) if isinstance(at, int) else at)
+        scaled = build.arith("muli", number, build.index(size))
+        number = build.arith("addi", scaled, build.index(at) if isinstance(at, int) else at)
     return number
 
 
@@ -62,7 +62,7 @@ def check_members(module: ir.Operation) -> Outcome:
         named = [op for op in walk(function) if op.name in _NAME_MEMBERS and len(op.operands) > 1]
         for op in named:
             with located(op):
-                read = read_local(op.name, {name: op.attributes[name] for name in op.attributes})
+                read = read_local(op.name, op.attributes)
             if read is not None and read[1].is_computed:
                 checked += 1
                 grid, step = read
@@ -84,15 +84,15 @@ def _check_exists(op: ir.Operation, step: LocalStep, sizes: tuple[int, ...]) -> 
 
 def _check_agreement(op: ir.Operation, grid: str, step: LocalStep, sizes: tuple[int, ...]) -> None:
     member = computed_member(op, step, sizes)
-    both = [member, _arith("subi", build.index(0), member)]
+    both = [member, build.arith("subi", build.index(0), member)]
     type_ = ir.RankedTensorType.get([2], ir.IndexType.get())
-    listed = create("tensor.from_elements", [type_], both).results[0]
+    listed = create_value("tensor.from_elements", type_, both)
     most = write_local(AllReduce(step.axes, "max"), grid, listed, type_)
     most_and_least = [
-        create("tensor.extract", [ir.IndexType.get()], [most, build.index(at)]).results[0]
+        create_value("tensor.extract", ir.IndexType.get(), [most, build.index(at)])
         for at in range(2)
     ]
-    between = _arith("addi", *most_and_least)
+    between = build.arith("addi", *most_and_least)
     message = f"another {step.names} on other devices of its group: expected one for all"
     _assert(op, build.compare("eq", between, build.index(0)), message)
 
@@ -101,7 +101,3 @@ def _assert(op: ir.Operation, condition: ir.Value, message: str) -> None:
     place = location_text(op.location)
     text = f"{place + ': ' if place else ''}error: '{op.name}' op names {message}"
     create("cf.assert", [], [condition], {"msg": ir.StringAttr.get(text)})
-
-
-def _arith(name: str, *operands: ir.Value) -> ir.Value:
-    return create(f"arith.{name}", [ir.IndexType.get()], operands).results[0]

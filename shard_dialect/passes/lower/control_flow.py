@@ -45,6 +45,7 @@ from collections.abc import Callable, Sequence
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import copy_along, replace_op, replace_values
 from shard_dialect.ir.mesh.attributes import TRIPS
 from shard_dialect.ir.reading.constants import Counter, counter_of, trips_of
 from shard_dialect.ir.walk import body, operations, walk
@@ -77,7 +78,7 @@ def _keep(op: ir.Operation, trips: int | None) -> None:
         "has_side_effects": ir.UnitAttr.get(),
     }
     if trips is not None:
-        attributes[TRIPS] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), trips)
+        attributes[TRIPS] = build.i64(trips)
     with ir.InsertionPoint(end), end.location:
         build.create(_EFFECT, [], [], attributes)
 
@@ -116,9 +117,7 @@ def switches_to_ifs(module: ir.Operation) -> None:
             values = end.operands
             for each in moved:
                 each.move_before(op)
-        for old, new in zip(op.results, list(values), strict=True):
-            old.replace_all_uses_with(new)
-        op.erase()
+        replace_op(op, *values)
 
 
 def _ifs(op: ir.Operation, cases: Sequence[int], regions: Sequence[ir.Region]) -> ir.Operation:
@@ -137,7 +136,7 @@ def _ifs(op: ir.Operation, cases: Sequence[int], regions: Sequence[ir.Region]) -
 
 def _scalar(value: ir.Value) -> ir.Value:
     """The one element of a tensor."""
-    return build.create("tensor.extract", [value.type.element_type], [value]).results[0]
+    return build.create_value("tensor.extract", value.type.element_type, [value])
 
 
 def _move(op: ir.Operation, to: ir.Operation) -> None:
@@ -199,10 +198,7 @@ def _unrolled(op: ir.Operation, counter: Counter) -> Sequence[ir.Value]:
         now[counter.place] = _as_tensor(build.index(number), type_)
         of = dict(zip(block.arguments, now, strict=True))
         for each in inside:
-            copy = each.clone().operation
-            for at, operand in enumerate(each.operands):
-                copy.operands[at] = of.get(operand, operand)
-            of |= zip(each.results, copy.results, strict=True)
+            copy_along(each, of)
         now = [of.get(each, each) for each in end.operands]
     now[counter.place] = _as_tensor(build.index(counter.past), type_)
     return now
@@ -228,8 +224,7 @@ def _for(op: ir.Operation, counter: Counter) -> Sequence[ir.Value]:
         counted = _as_tensor(new.arguments[0], op.results[place].type)
     arguments = [counted, *list(new.arguments)[1:]]
     arguments.insert(place, arguments.pop(0))
-    for argument, value in zip(old.arguments, arguments, strict=True):
-        argument.replace_all_uses_with(value)
+    replace_values(old.arguments, arguments)
     results = list(loop.results)
     results.insert(place, _as_tensor(build.index(counter.past), op.results[place].type))
     return results
@@ -237,7 +232,7 @@ def _for(op: ir.Operation, counter: Counter) -> Sequence[ir.Value]:
 
 def _as_tensor(index: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
     number = build.cast("arith.index_cast", index, type_.element_type)
-    return build.create("tensor.from_elements", [type_], [number]).results[0]
+    return build.create_value("tensor.from_elements", type_, [number])
 
 
 def _if(op: ir.Operation) -> Sequence[ir.Value]:
@@ -251,7 +246,7 @@ def _if(op: ir.Operation) -> Sequence[ir.Value]:
 def _case(op: ir.Operation) -> Sequence[ir.Value]:
     types = [result.type for result in op.results]
     scalar = _scalar(op.operands[0])
-    index = build.create("arith.index_cast", [ir.IndexType.get()], [scalar]).results[0]
+    index = build.to_index(scalar)
     cases = ir.DenseI64ArrayAttr.get(list(range(len(op.regions) - 1)))
     switch = build.create(
         "scf.index_switch", types, [index], {"cases": cases}, regions=len(op.regions)
@@ -297,9 +292,7 @@ def _convert(module: ir.Operation) -> None:
     for op in reversed(ops):
         with ir.InsertionPoint(op), op.location:
             values = _CONVERT[op.name](op)
-        for old, new in zip(op.results, values, strict=True):
-            old.replace_all_uses_with(new)
-        op.erase()
+        replace_op(op, *values)
 
 
 _FRESH = ("bufferization.alloc_tensor", "tensor.empty")
@@ -337,10 +330,8 @@ def _copy_inits(loop: ir.Operation) -> None:
         for number, value in enumerate(loop.operands):
             if isinstance(value.type, ir.RankedTensorType):
                 copy = build.allocate_copy(value)
-                copy.attributes["memory_space"] = ir.IntegerAttr.get(
-                    ir.IntegerType.get_signless(64), 0
-                )
-                loop.operands[number] = copy.results[0]
+                copy.owner.attributes["memory_space"] = build.i64(0)
+                loop.operands[number] = copy
 
 
 def _copy_repeated(loop: ir.Operation) -> None:
@@ -350,7 +341,7 @@ def _copy_repeated(loop: ir.Operation) -> None:
     for number, value in enumerate(end.operands):
         if isinstance(value.type, ir.RankedTensorType) and value in seen:
             with ir.InsertionPoint(end), end.location:
-                end.operands[number] = build.allocate_copy(value).results[0]
+                end.operands[number] = build.allocate_copy(value)
         seen.append(value)
 
 
@@ -367,7 +358,7 @@ def _copy(loop: ir.Operation) -> None:
             carried = after.arguments[number]
         if value in seen or not _has_own(value, carried, after):
             with ir.InsertionPoint(end), end.location:
-                end.operands[number] = build.allocate_copy(value).results[0]
+                end.operands[number] = build.allocate_copy(value)
         seen.append(value)
 
 

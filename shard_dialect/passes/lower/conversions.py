@@ -51,6 +51,7 @@ from dataclasses import dataclass
 from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes, submodule
 from shard_dialect.ir.building import build, loops_and_masks
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.building.reductions import signless
 from shard_dialect.ir.diagnostics import error_at, from_mlir, location_text
 from shard_dialect.ir.function import functions_of, name_of, update_type
@@ -136,8 +137,7 @@ def drop_signs(module: ir.Operation) -> None:
         for value in [*op.results, *(each for block in blocks for each in block.arguments)]:
             value.set_type(signless(value.type))
         if op.name in _CASTS and op.operands[0].type == op.results[0].type:
-            op.results[0].replace_all_uses_with(op.operands[0])
-            op.erase()
+            replace_op(op, op.operands[0])
     for function in functions_of(module):
         update_type(function)
 
@@ -158,8 +158,7 @@ def expand_matmuls(ops: Iterable[ir.Operation]) -> None:
             build.constant_value(each) is None for each in list(op.operands)[2:]
         ):
             with ir.InsertionPoint(op), op.location:
-                op.results[0].replace_all_uses_with(_expanded(op))
-            op.erase()
+                replace_op(op, _expanded(op))
 
 
 def _expanded(op: ir.Operation) -> ir.Value:
@@ -169,16 +168,16 @@ def _expanded(op: ir.Operation) -> ir.Value:
     suffix, widening = ("f", "arith.extf") if is_float else ("i", "arith.extsi")
 
     def wide(value: ir.Value) -> ir.Value:
-        return value if value.type == element else build.cast(widening, value, element)
+        return build.cast(widening, value, element)
 
     def combine(name: str, a: ir.Value, b: ir.Value) -> ir.Value:
-        return build.create(f"arith.{name}{suffix}", [element], [a, b]).results[0]
+        return build.arith(f"{name}{suffix}", a, b)
 
     def shifted(value: ir.Value, zero_point: ir.Value) -> ir.Value:
         scalar = ir.RankedTensorType.get([], zero_point.type.element_type)
         none = {"reassociation": ir.ArrayAttr.get([])}
-        point = build.create("tensor.collapse_shape", [scalar], [zero_point], none).results[0]
-        into = build.empty(ir.RankedTensorType.get(value.type.shape, element)).results[0]
+        point = build.create_value("tensor.collapse_shape", scalar, [zero_point], none)
+        into = build.empty(ir.RankedTensorType.get(value.type.shape, element))
         d = [ir.AffineDimExpr.get(number) for number in range(3)]
         return loops_and_masks.generic(
             [value, point],
@@ -191,7 +190,7 @@ def _expanded(op: ir.Operation) -> ir.Value:
     a, b, p, q = op.operands
     n, h, w, c = (ir.AffineDimExpr.get(number) for number in range(4))
     zero = ir.FloatAttr.get(element, 0.0) if is_float else ir.IntegerAttr.get(element, 0)
-    into = build.fill(build.scalar(zero).results[0], build.empty(type_).results[0]).results[0]
+    into = build.fill(build.scalar(zero), build.empty(type_)).results[0]
     return loops_and_masks.generic(
         [shifted(a, p), shifted(b, q)],
         into,
@@ -245,8 +244,7 @@ def branches_to_scf(module: ir.Operation) -> None:
         if op.name == "ub.poison" and isinstance(op.results[0].type, ir.RankedTensorType):
             with ir.InsertionPoint(op), op.location:
                 unread = build.empty(op.results[0].type)
-            op.results[0].replace_all_uses_with(unread.results[0])
-            op.erase()
+            replace_op(op, unread)
 
 
 @needs(ops=("tosa.",), forms=NOT_LOWERED)
@@ -342,7 +340,7 @@ def _read_scales_alike(ops: Iterable[ir.Operation]) -> None:
             continue
         with ir.InsertionPoint(op), op.location:
             copied = build.allocate_copy(scales[known.index(True)])
-        op.operands[1 + known.index(True)] = copied.results[0]
+        op.operands[1 + known.index(True)] = copied
 
 
 _LAPACK = "lapack_"

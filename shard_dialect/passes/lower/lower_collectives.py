@@ -52,8 +52,8 @@ from shard_dialect.collectives.collective_table import LOCAL
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
-from shard_dialect.ir.building.build import create, redirect
-from shard_dialect.ir.building.loops_and_masks import elementwise, select
+from shard_dialect.ir.building.build import create_value, redirect, replace_op, select
+from shard_dialect.ir.building.loops_and_masks import elementwise
 from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.function import functions_of, name_of
 from shard_dialect.ir.grids import grids_of
@@ -106,9 +106,8 @@ def _replace(op: ir.Operation) -> None:
                 _write(result, into)
             result = into
             if into.type != old.type:
-                result = build.create("memref.cast", [old.type], [into]).results[0]
-    old.replace_all_uses_with(result)
-    op.erase()
+                result = build.create_value("memref.cast", old.type, [into])
+    replace_op(op, result)
 
 
 def _tensor_type(type_: ir.Type) -> ir.Type:
@@ -125,12 +124,12 @@ def _copied(value: ir.Value) -> ir.Value:
     copy = _allocated(value.type)
     build.create("memref.copy", [], [value, copy])
     restrict = {"restrict": ir.UnitAttr.get()}
-    return build.create("bufferization.to_tensor", [type_], [copy], restrict).results[0]
+    return build.create_value("bufferization.to_tensor", type_, [copy], restrict)
 
 
 def _allocated(type_: ir.MemRefType) -> ir.Value:
     contiguous = ir.MemRefType.get(type_.shape, type_.element_type)
-    return build.allocate(contiguous).results[0]
+    return build.allocate(contiguous)
 
 
 def _write(tensor: ir.Value, into: ir.Value) -> None:
@@ -173,9 +172,9 @@ def _widen_before(op: ir.Operation) -> None:
 
 def _wider(value: ir.Value, type_: ir.ComplexType) -> ir.Value:
     narrow, component = value.type.element_type, type_.element_type
-    components = [create(f"complex.{name}", [narrow], [value]).results[0] for name in ("re", "im")]
-    wide = [create("arith.extf", [component], [each]).results[0] for each in components]
-    return create("complex.create", [type_], wide).results[0]
+    components = [create_value(f"complex.{name}", narrow, [value]) for name in ("re", "im")]
+    wide = [build.cast("arith.extf", each, component) for each in components]
+    return create_value("complex.create", type_, wide)
 
 
 def _extended(value: ir.Value, type_: ir.IntegerType) -> ir.Value:
@@ -193,7 +192,7 @@ def _widen_to_bytes(op: ir.Operation) -> None:
     if not isinstance(element, ir.IntegerType) or element.width in (1, 8 * itemsize(element)):
         return
     plain = reductions.signless(element)
-    wide = ir.IntegerType.get_signless(8 * itemsize(element))
+    wide = build.integer(8 * itemsize(element))
 
     def narrowed(value: ir.Value) -> ir.Value:
         return reductions.as_type(_converted(value, "arith.trunci", plain), _of(element, value))
@@ -245,7 +244,7 @@ def _of(element: ir.Type, like: ir.Value) -> ir.RankedTensorType:
 
 def _converted(value: ir.Value, name: str, element: ir.Type) -> ir.Value:
     def convert(each: ir.Value) -> ir.Value:
-        return create(name, [element], [each]).results[0]
+        return create_value(name, element, [each])
 
     return elementwise([value], convert, _of(element, value))
 
@@ -318,9 +317,8 @@ def _collectives(function: ir.Operation) -> list[ir.Operation]:
 
 
 def _read(op: ir.Operation) -> tuple[str, LocalStep]:
-    attributes = {key: op.attributes[key] for key in op.attributes}
     try:
-        read = read_local(op.name, attributes)
+        read = read_local(op.name, op.attributes)
     except ShardingError as error:
         raise ShardError(f"'{op.name}' op {error.message}") from None
     if read is None:
@@ -371,8 +369,7 @@ class _Calls:
         name = self._declare("rank", (RANK, op.attributes["grid"]), type_, function)
         with ir.InsertionPoint(op), op.location:
             asked = build.call(name, [], [ir.IndexType.get()])
-        op.results[0].replace_all_uses_with(asked.results[0])
-        op.erase()
+        replace_op(op, asked.results[0])
 
     def call_library(self, op: ir.Operation, function: ir.Operation) -> None:
         """Replace `op` by a call that fills buffers for its results."""
@@ -380,18 +377,15 @@ class _Calls:
             given = [build.buffer_of(each) for each in op.operands]
             types = [each.type for each in op.results]
             filled = [
-                build.allocate(ir.MemRefType.get(each.shape, each.element_type)).results[0]
-                for each in types
+                build.allocate(ir.MemRefType.get(each.shape, each.element_type)) for each in types
             ]
             type_ = ir.FunctionType.get([each.type for each in (*given, *filled)], [])
             target, text = op.attributes["call_target_name"], ir.StringAttr.get(options_of(op))
-            what = {"target": target, "text": text, "operands": _number(len(given))}
+            what = {"target": target, "text": text, "operands": build.i64(len(given))}
             attributes = (LIBRARY_CALL, ir.DictAttr.get(what))
             build.call(self._declare("library", attributes, type_, function), [*given, *filled])
             made = [build.tensor_of(each) for each in filled]
-        for old, new in zip(op.results, made, strict=True):
-            old.replace_all_uses_with(new)
-        op.erase()
+        replace_op(op, *made)
 
     def replace(self, op: ir.Operation, function: ir.Operation) -> None:
         """Replace `op` of `function` by a call; its callee is declared before the function."""
@@ -402,12 +396,12 @@ class _Calls:
         with ir.InsertionPoint(op), op.location:
             value = op.operands[0]
             if is_started:  # the code may overwrite the operand before the collective is done
-                value = build.allocate_copy(value).results[0]
-            buffers = [build.buffer_of(value), build.allocate(target).results[0]]
+                value = build.allocate_copy(value)
+            buffers = [build.buffer_of(value), build.allocate(target)]
             if is_started:
-                i64 = ir.IntegerType.get_signless(64)
+                i64 = build.integer(64)
                 remembered = ir.MemRefType.get([_REMEMBERED], i64)
-                buffers.append(build.allocate(remembered).results[0])
+                buffers.append(build.allocate(remembered))
             given = list(buffers)
             if step.is_computed:
                 given.append(computed_member(op, step, self.grids[grid].sizes_along(step.axes)))
@@ -467,12 +461,7 @@ class _Calls:
         return name
 
 
-def _number(value: int) -> ir.Attribute:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
-
-
 def _read_buffer(op: ir.Operation, filled: ir.Value) -> None:
     """Replace `op` by the tensor in the buffer."""
     with ir.InsertionPoint(op), op.location:
-        op.results[0].replace_all_uses_with(build.tensor_of(filled))
-    op.erase()
+        replace_op(op, build.tensor_of(filled))

@@ -25,7 +25,8 @@ from shard_dialect.collectives.collective_table import record_of
 from shard_dialect.collectives.step import scaled
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
-from shard_dialect.ir.building.loops_and_masks import elementwise, select
+from shard_dialect.ir.building.build import replace_op
+from shard_dialect.ir.building.loops_and_masks import elementwise
 from shard_dialect.ir.mesh.attributes import LOCAL_TYPES
 from shard_dialect.ir.shard.local_collectives import attributes_of, described
 from shard_dialect.ir.walk import body
@@ -60,7 +61,7 @@ def pack_collective(
     alone = record_of(step).alone
     if alone is not None:
         with ir.InsertionPoint(op), op.location:
-            _replace(op, alone(_Alone(op.operands[0], step, grid, rank_of(function, grid))))
+            replace_op(op, alone(_Alone(op.operands[0], step, grid, rank_of(function, grid))))
         return
     with ir.InsertionPoint(op), op.location:
         packed = _packed(op.operands[0], step, grid)
@@ -74,22 +75,17 @@ def pack_collective(
             attributes = {"collective": ir.DictAttr.get(what)}
         else:
             attributes = {name: each for name, each in what.items() if name != "name"}
-        collective = build.create(
-            op.name, [type_], [packed.operand, *list(op.operands)[1:]], attributes
-        ).results[0]
+        collective = build.create_value(
+            op.name, type_, [packed.operand, *list(op.operands)[1:]], attributes
+        )
         if op.name != "mesh.start":
-            _replace(op, packed.unpack(collective))
+            replace_op(op, packed.unpack(collective))
             return
     for use in list(op.results[0].uses):
         done = use.owner.operation
         with ir.InsertionPoint(done), done.location:
-            received = build.create("mesh.done", [type_], [collective]).results[0]
-            _replace(done, packed.unpack(received))
-    op.erase()
-
-
-def _replace(op: ir.Operation, value: ir.Value) -> None:
-    op.results[0].replace_all_uses_with(value)
+            received = build.create_value("mesh.done", type_, [collective])
+            replace_op(done, packed.unpack(received))
     op.erase()
 
 
@@ -149,7 +145,7 @@ def _transposed_to(value: ir.Value, dim: int, to: int) -> ir.Value:
     type_ = build.resized(value.type, [shape[each] for each in permutation])
     if _has_same_order(shape, permutation):
         return _reshaped(value, list(type_.shape))
-    into = build.empty(type_).results[0]
+    into = build.empty(type_)
     return build.transpose(value, into, permutation).results[0]
 
 
@@ -186,20 +182,20 @@ class _Alone:
 
     def only_on(self, member: int, value: ir.Value, reduction: Reduction) -> ir.Value:
         """The value on one member of each group; the others have the identity of a reduction."""
-        bit = ir.IntegerType.get_signless(1)
+        bit = build.integer(1)
         is_member = self._own(lambda position: int(position == member), bit)
         other = reductions.identity_value(reduction, value.type.element_type)
-        return elementwise([value], lambda each: select(is_member, each, other))
+        return elementwise([value], lambda each: build.select(is_member, each, other))
 
 
 def of_rank(numbers: Sequence[int], type_: ir.Type, rank: ir.Value) -> ir.Value:
     """Of `numbers`, one per rank, this device's."""
     if len(set(numbers)) == 1:
-        return build.scalar(ir.IntegerAttr.get(type_, numbers[0])).results[0]
+        return build.number(numbers[0], type_)
     table = ir.RankedTensorType.get([len(numbers)], type_)
     attributes = [ir.IntegerAttr.get(type_, number) for number in numbers]
-    listed = build.scalar(ir.DenseElementsAttr.get(attributes, table)).results[0]
-    return build.create("tensor.extract", [type_], [listed, rank]).results[0]
+    listed = build.scalar(ir.DenseElementsAttr.get(attributes, table))
+    return build.create_value("tensor.extract", type_, [listed, rank])
 
 
 def rank_of(function: ir.Operation, grid: Grid) -> ir.Value:
@@ -209,4 +205,4 @@ def rank_of(function: ir.Operation, grid: Grid) -> ir.Value:
         return first.results[0]
     name = {"grid": ir.FlatSymbolRefAttr.get(grid.name)}
     with ir.InsertionPoint(first), first.location:
-        return build.create("shard.process_linear_index", [ir.IndexType.get()], [], name).results[0]
+        return build.create_value("shard.process_linear_index", ir.IndexType.get(), [], name)

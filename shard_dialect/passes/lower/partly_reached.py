@@ -178,7 +178,7 @@ class _Reach:
         read = None
         if _is_ours(op):
             with located(op):
-                read = read_local(op.name, {name: op.attributes[name] for name in op.attributes})
+                read = read_local(op.name, op.attributes)
         if read is not None:
             grid, step = read
             on = self._shardings.grid(grid)

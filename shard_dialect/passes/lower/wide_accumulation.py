@@ -22,6 +22,7 @@ from math import prod
 
 from shard_dialect.ir.bindings import ir, linalg_queries
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.building.loops_and_masks import elementwise
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.passes.framework.base import needs
@@ -121,9 +122,7 @@ def _rewrite(op: ir.Operation, wide: ir.Type) -> None:
     block = body(op)
     block.append_to(generic.regions[0])
     _retype(block, operands, wide)
-    for old, new in zip(op.results, generic.results, strict=True):
-        old.replace_all_uses_with(_narrowed(new, old.type))
-    op.erase()
+    replace_op(op, *map(_narrowed, generic.results, (each.type for each in op.results)))
 
 
 def _iterators(op: ir.Operation, maps: Sequence[ir.AffineMap]) -> ir.Attribute:
@@ -142,7 +141,7 @@ def _is_narrow(type_: ir.Type, wide: ir.Type) -> bool:
 def _widened(value: ir.Value, wide: ir.Type) -> ir.Value:
     """The value, a tensor or scalar, with its floats extended to `wide` if they are narrower."""
     if not _is_tensor(value):
-        return _extended(value, wide) if _is_narrow(value.type, wide) else value
+        return build.cast("arith.extf", value, wide) if _is_narrow(value.type, wide) else value
     if not _is_narrow(value.type.element_type, wide):
         return value
     type_ = ir.RankedTensorType.get(value.type.shape, wide)
@@ -150,9 +149,9 @@ def _widened(value: ir.Value, wide: ir.Type) -> ir.Value:
     if fill is not None and fill.name == "linalg.fill":
         known = build.constant_value(fill.operands[0])
         if isinstance(known, ir.FloatAttr):
-            start = build.scalar(ir.FloatAttr.get(wide, known.value)).results[0]
-            return build.fill(start, build.empty(type_).results[0]).results[0]
-    return elementwise([value], lambda each: _extended(each, wide), type_)
+            start = build.number(known.value, wide)
+            return build.fill(start, build.empty(type_)).results[0]
+    return elementwise([value], lambda each: build.cast("arith.extf", each, wide), type_)
 
 
 def _narrowed(value: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
@@ -160,10 +159,6 @@ def _narrowed(value: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
         return value
     element = type_.element_type
     return elementwise([value], lambda each: build.cast("arith.truncf", each, element), type_)
-
-
-def _extended(value: ir.Value, wide: ir.Type) -> ir.Value:
-    return build.cast("arith.extf", value, wide)
 
 
 def _retype(block: ir.Block, operands: Sequence[ir.Value], wide: ir.Type) -> None:
@@ -182,8 +177,7 @@ def _retype(block: ir.Block, operands: Sequence[ir.Value], wide: ir.Type) -> Non
         elif op.name == "arith.constant":
             value = ir.FloatAttr.get(wide, op.attributes["value"].value)
             with ir.InsertionPoint(op), op.location:
-                op.results[0].replace_all_uses_with(build.scalar(value).results[0])
-            op.erase()
+                replace_op(op, build.scalar(value))
         elif op.name in ("arith.truncf", "tensor.extract"):
             _extend_uses(op.results[0], wide, ir.InsertionPoint.after(op))
         else:
@@ -193,8 +187,7 @@ def _retype(block: ir.Block, operands: Sequence[ir.Value], wide: ir.Type) -> Non
 def _forward(op: ir.Operation, wide: ir.Type) -> None:
     """Drop an extension of a value that is as wide already; one to wider floats stays."""
     if op.results[0].type.width <= wide.width:
-        op.results[0].replace_all_uses_with(op.operands[0])
-        op.erase()
+        replace_op(op, op.operands[0])
 
 
 def _extend_uses(value: ir.Value, wide: ir.Type, at: ir.InsertionPoint) -> None:
@@ -202,5 +195,5 @@ def _extend_uses(value: ir.Value, wide: ir.Type, at: ir.InsertionPoint) -> None:
     if not uses:
         return
     with at, ir.Location.unknown():
-        extended = _extended(value, wide)
+        extended = build.cast("arith.extf", value, wide)
     build.redirect(uses, extended)

@@ -14,12 +14,23 @@ tensor that a body captures, such as a constant that upstream's passes hoisted, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import annotate, create
+from shard_dialect.ir.building.build import (
+    annotate,
+    create,
+    create_value,
+    replace_op,
+    replace_values,
+)
 from shard_dialect.ir.diagnostics import error_at, located
-from shard_dialect.ir.function import boundary, form_of, functions_of, is_private, name_of
+from shard_dialect.ir.function import (
+    boundary,
+    form_of,
+    functions_of,
+    is_private,
+    name_of,
+    symbols_in,
+)
 from shard_dialect.ir.mesh.annotation_ops import OPS as ANNOTATIONS
 from shard_dialect.ir.mesh.annotation_ops import (
     TO_GLOBAL,
@@ -32,6 +43,7 @@ from shard_dialect.ir.mesh.attributes import MANUAL, SHARDING, i64_array, ints
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import FLOWS
 from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.model.reached import reached
 from shard_dialect.passes.calls import Calls
 from shard_dialect.passes.framework.base import UNCHANGED, Outcome, needs
 
@@ -39,7 +51,7 @@ _MOST = 10_000
 """The largest number of calls that are inlined into one region."""
 
 
-@needs(ops=("scf.execute_region",), forms=("annotated", "propagated"), grids=1)
+@needs(ops=("scf.execute_region",), forms=("annotated", "propagated"), grid=True)
 def open_manual_computations(module: ir.Operation) -> Outcome:
     """Inline calls in manual computations, and let captured tensors enter by `mesh.to_local`.
 
@@ -93,8 +105,7 @@ def _inline(call: ir.Operation, callee: ir.Operation) -> list[ir.Operation]:
         for number, entry in enumerate(boundary(copy, "arg_attrs")):
             if SHARDING in entry:
                 operands[number] = annotate(operands[number], entry[SHARDING], as_result=False)
-    for argument, value in zip(list(block.arguments), operands, strict=True):
-        argument.replace_all_uses_with(value)
+    replace_values(list(block.arguments), operands)
     calls = [op for op in walk(copy) if op.name == "func.call"]
     if len(copy.regions[0].blocks) == 1:
         *inside, end = operations(block)
@@ -107,9 +118,7 @@ def _inline(call: ir.Operation, callee: ir.Operation) -> list[ir.Operation]:
         for number, entry in enumerate(boundary(copy, "res_attrs")):
             if SHARDING in entry:
                 results[number] = annotate(results[number], entry[SHARDING], as_result=False)
-    for result, value in zip(call.results, results, strict=True):
-        result.replace_all_uses_with(value)
-    call.erase()
+    replace_op(call, *results)
     copy.erase()
     return calls
 
@@ -140,8 +149,7 @@ def _drop_scalar_annotations(region: ir.Operation) -> None:
         around = op.parent
         is_scalar = op.name in ANNOTATIONS and op.results[0].type.rank == 0
         if is_scalar and around is not None and around.name not in FLOWS:
-            op.results[0].replace_all_uses_with(op.operands[0])
-            op.erase()
+            replace_op(op, op.operands[0])
 
 
 def _captures_to_operands(region: ir.Operation, shardings: Shardings) -> None:
@@ -170,9 +178,7 @@ def _captures_to_operands(region: ir.Operation, shardings: Shardings) -> None:
                     "manual_axes": i64_array(ints(region.attributes[MANUAL])),
                 }
                 with ir.InsertionPoint.at_block_begin(body(region)), op.location:
-                    arguments[value] = create(TO_LOCAL, [value.type], [value], attributes).results[
-                        0
-                    ]
+                    arguments[value] = create_value(TO_LOCAL, value.type, [value], attributes)
             op.operands[number] = arguments[value]
 
 
@@ -212,22 +218,12 @@ def _drop_unused(
 ) -> None:
     """Erase private functions that only bodies called, into which they are inlined."""
     inside = {name: functions[name] for name in was_called if is_private(functions[name])}
-    dropped = set(inside)
-    waiting = [op for op in operations(body(module)) if not _is_one_of(op, inside)]
-    while waiting:
-        used = {name for op in waiting for name in _named_in(op)} & dropped
-        dropped -= used
-        waiting = [inside[name] for name in used]
-    for name in dropped:
+    others = [op for op in operations(body(module)) if not _is_one_of(op, inside)]
+    named = (name for op in others for name in symbols_in(op) & inside.keys())
+    used = set(reached(named, lambda name: symbols_in(inside[name]) & inside.keys()))
+    for name in inside.keys() - used:
         inside[name].erase()
 
 
 def _is_one_of(op: ir.Operation, functions: dict[str, ir.Operation]) -> bool:
     return op.name == "func.func" and name_of(op) in functions
-
-
-def _named_in(op: ir.Operation) -> Iterator[str]:
-    for each in (op, *walk(op)):
-        for key in each.attributes:
-            if isinstance(each.attributes[key], ir.FlatSymbolRefAttr):
-                yield each.attributes[key].value

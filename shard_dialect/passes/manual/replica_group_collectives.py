@@ -22,6 +22,7 @@ from shard_dialect.collectives import AllSlice, LocalStep, Permute
 from shard_dialect.collectives.collective_table import RECORDS
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.building.loops_and_masks import as_index
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.mesh.annotation_ops import cluster_name, grid_named_by, manual_axes_at
@@ -77,7 +78,7 @@ def check_between_devices(op: ir.Operation, grid: Grid) -> None:
     elif op.name == "mesh.idx":
         axes = queried_axes(op, grid)
     elif is_local(op):
-        step = read_local(op.name, {key: op.attributes[key] for key in op.attributes})
+        step = read_local(op.name, op.attributes)
         if step is None:
             raise ShardingError(f"'{op.name}' op is not supported yet in a manual computation")
         axes = step[1].axes
@@ -126,11 +127,10 @@ def move_to_grid(op: ir.Operation, of: Refinement, manual: Sequence[int]) -> Non
             "mesh_axis": i64_array(cast("Sequence[int]", of.refined_axes(asked))),
         }
         with ir.InsertionPoint(op), op.location:
-            own = build.create("mesh.idx", [ir.IndexType.get()], [], attributes).results[0]
+            own = build.create_value("mesh.idx", ir.IndexType.get(), [], attributes)
             if op.name == "stablehlo.partition_id":
                 own = _as_tensor(own, op.results[0].type)
-        op.results[0].replace_all_uses_with(own)
-        op.erase()
+        replace_op(op, own)
         return
     collective = _read(op, of.grid, manual)
     step = collective.step
@@ -140,16 +140,15 @@ def move_to_grid(op: ir.Operation, of: Refinement, manual: Sequence[int]) -> Non
         groups = [(group[a], group[b]) for group in groups for a, b in moves]
     key = "source_target_pairs" if isinstance(step, Permute) else "replica_groups"
     numbers = array("q", chain.from_iterable(groups))
-    integer64 = ir.IntegerType.get_signless(64)
+    integer64 = build.integer(64)
     shape = [len(groups), len(numbers) // max(len(groups), 1)]
     op.attributes[key] = ir.DenseElementsAttr.get(numbers, type=integer64, shape=shape)
 
 
 def _as_tensor(index: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
-    integer32 = ir.IntegerType.get_signless(32)
-    number = build.create("arith.index_cast", [integer32], [index]).results[0]
-    scalar = ir.RankedTensorType.get([], integer32)
-    tensor = build.create("tensor.from_elements", [scalar], [number]).results[0]
+    number = build.cast("arith.index_cast", index, build.integer(32))
+    scalar = ir.RankedTensorType.get([], number.type)
+    tensor = build.create_value("tensor.from_elements", scalar, [number])
     return _stablehlo("convert", type_, tensor)
 
 
@@ -186,9 +185,7 @@ def write_device_collective(
             collective = _read(op, grid, manual)
             pairs = zip(op.operands, op.results, strict=True)
             results = [_written(collective, value, result.type, grid) for value, result in pairs]
-    for result, value in zip(op.results, results, strict=True):
-        result.replace_all_uses_with(value)
-    op.erase()
+    replace_op(op, *results)
 
 
 def _written(collective: DeviceCollective, value: ir.Value, type_: ir.Type, grid: Grid) -> ir.Value:
@@ -222,7 +219,7 @@ def _zeroed(value: ir.Value, collective: DeviceCollective, grid: Grid) -> ir.Val
     unsent = set(collective.unsent)
     sent = [int(position not in unsent) for position in device_indices(count)]
     own = _own(sent, collective.step.axes, grid)
-    bits = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
+    bits = ir.RankedTensorType.get([], build.integer(1))
     was_sent = _stablehlo("convert", bits, _scalar(own))
     type_ = value.type
     zeros = reductions.identity_tensor("sum", type_)
@@ -241,8 +238,8 @@ def _index(axes: Axes, grid: Grid) -> ir.Value:
 
 def _own(numbers: Sequence[int], axes: Axes, grid: Grid) -> ir.Value:
     """Of `numbers`, one per position along `axes`, this device's, as a `tensor<1xi32>`."""
-    integer32 = ir.IntegerType.get_signless(32)
-    table = build.scalar(ir.DenseElementsAttr.get(array("i", numbers), type=integer32)).results[0]
+    integer32 = build.integer(32)
+    table = build.scalar(ir.DenseElementsAttr.get(array("i", numbers), type=integer32))
     if len(numbers) == 1:
         return table
     return write_local(AllSlice(0, axes), grid.name, table, build.resized(table.type, [1]))
@@ -253,7 +250,7 @@ def _scalar(value: ir.Value) -> ir.Value:
 
 
 def _stablehlo(name: str, type_: ir.Type, *operands: ir.Value) -> ir.Value:
-    return build.create(f"stablehlo.{name}", [type_], operands).results[0]
+    return build.create_value(f"stablehlo.{name}", type_, operands)
 
 
 # Reading

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import drop_unused, replace_op
 from shard_dialect.ir.diagnostics import error_at, located, warn
 from shard_dialect.ir.function import (
     drop_from_boundary,
@@ -34,7 +35,14 @@ from shard_dialect.ir.function import (
 )
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.annotation_ops import TO_GLOBAL, TO_LOCAL, is_manual
-from shard_dialect.ir.mesh.attributes import BLOCKS, SHARDING, SHARDINGS, STAGES, symbol
+from shard_dialect.ir.mesh.attributes import (
+    BLOCKS,
+    SHARDING,
+    SHARDINGS,
+    STAGES,
+    drop_attributes,
+    symbol,
+)
 from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES
 from shard_dialect.ir.mesh.notation import read_axes, write_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
@@ -125,9 +133,7 @@ def _drop_barriers(function: ir.Operation) -> None:
     """Erase the ops that only direct propagation."""
     for op in walk(function):
         if op.name in (BARRIER, GROUP):
-            for result, operand in zip(op.results, op.operands, strict=False):
-                result.replace_all_uses_with(operand)
-            op.erase()
+            replace_op(op, *(op.operands if op.name == BARRIER else ()))
 
 
 class _Materializer:
@@ -403,14 +409,10 @@ class _Materializer:
 
     def _clean_up(self) -> None:
         """Drop annotations, and ops whose results the rewriting left without a use."""
-        for key in (BLOCKS, SHARDINGS):
-            if key in self.function.handle.attributes:
-                del self.function.handle.attributes[key]
+        drop_attributes(self.function.handle, BLOCKS, SHARDINGS)
         for op in reversed(walk(self.function.handle)):
-            for key in (BLOCKS, SHARDINGS):
-                if key in op.attributes:
-                    del op.attributes[key]
+            drop_attributes(op, BLOCKS, SHARDINGS)
             if annotation_ops.has_loops(op):
                 del op.attributes[annotation_ops.LOOPS]
-            if op.name in _DROPPABLE and not any(True for each in op.results for _ in each.uses):
-                op.erase()
+            if op.name in _DROPPABLE:
+                drop_unused([op])

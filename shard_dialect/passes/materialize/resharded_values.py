@@ -266,7 +266,7 @@ class ReshardedValues:
                 one = reductions.identity(target.reduction, type_.element_type)
                 return hlo.splat(one, type_)
             identity_value = reductions.identity_value(target.reduction, type_.element_type)
-            filled = build.fill(identity_value, build.empty(type_).results[0])
+            filled = build.fill(identity_value, build.empty(type_))
         return filled.results[0]
 
     def combine(self, value: int, op: Op, init: int, produced: Sharding, target: Sharding) -> None:
@@ -325,8 +325,8 @@ class ReshardedValues:
     def _recreate(self, op: Op, target: Sharding) -> ir.Value:
         recreated = build.empty(self._attributes.typed(op.handle.results[0].type, target))
         if op.name == "linalg.fill":
-            recreated = build.fill(op.handle.operands[0], recreated.results[0])
-        return recreated.results[0]
+            return build.fill(op.handle.operands[0], recreated).results[0]
+        return recreated
 
     def _splat_constant(self, value: int, target: Sharding) -> ir.Value:
         type_ = self._attributes.typed(self.function.values[value].handle.type, target)

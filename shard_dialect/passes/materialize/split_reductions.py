@@ -29,7 +29,7 @@ from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import resized
 from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.mesh.annotation_ops import has_loops
-from shard_dialect.ir.mesh.attributes import RULE, SHARDINGS
+from shard_dialect.ir.mesh.attributes import RULE, SHARDINGS, drop_attributes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import read_functions
 from shard_dialect.ir.walk import walk
@@ -109,8 +109,8 @@ def _split_sort(op: ir.Operation, dim: int, count: int, first: int) -> None:
     with ir.InsertionPoint(op), op.location:
         shards = [_with_shard_dim(operand, dim, count) for operand in op.operands]
         inner = op.clone().operation
-        for each in (inner, op) if SHARDINGS in op.attributes else ():
-            del each.attributes[SHARDINGS]
+        for each in (inner, op):
+            drop_attributes(each, SHARDINGS)
         i64 = ir.IntegerType.get_signless(64)
         inner.attributes["dimension"] = ir.IntegerAttr.get(i64, dim + 1)
         for number, (shard, result) in enumerate(zip(shards, inner.results, strict=True)):
@@ -134,8 +134,7 @@ def _split(op: ir.Operation, dim: int, count: int) -> None:
             _with_shard_dim(op.operands[number], dim, count) for number in range(len(op.results))
         ]
         inner = op.clone().operation
-    if SHARDINGS in inner.attributes:
-        del inner.attributes[SHARDINGS]
+    drop_attributes(inner, SHARDINGS)
     # The shards became dimension `dim`, in front of their elements: the inner search drops `dim +
     # 1`, so the outer op, unchanged, reduces `dim` over the shards' winners.
     inner.attributes["dimensions"] = ir.DenseI64ArrayAttr.get([dim + 1])

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import update_type
 from shard_dialect.ir.mesh.annotation_ops import (
@@ -75,8 +76,7 @@ def remove_casts(function: Function) -> bool:
         # The type of a block argument is fixed by other ops: its function's type, or a branch.
         if source.type.encoding is None and not isinstance(source.owner, ir.Block):
             source.set_type(result.type)
-        result.replace_all_uses_with(source)
-        op.erase()
+        replace_op(op, source)
     return bool(casts)
 
 

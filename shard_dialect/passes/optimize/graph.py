@@ -17,6 +17,7 @@ from itertools import count
 from shard_dialect.collectives import Step
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import is_used
 from shard_dialect.ir.mesh.mesh_collectives import (
     Collective,
     is_on_every_grid,
@@ -497,7 +498,7 @@ def _erase(handles: list[ir.Operation]) -> None:
     while handles:
         used: list[ir.Operation] = []
         for handle in handles:
-            if any(True for result in handle.results for _ in result.uses):
+            if is_used(*handle.results):
                 used.append(handle)
             else:
                 handle.erase()

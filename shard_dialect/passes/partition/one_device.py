@@ -25,7 +25,7 @@ from shard_dialect.collectives.collective_table import LOCAL, record_of
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import PassManager, ir
 from shard_dialect.ir.building import build, reductions
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import create, replace_op
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import (
     BOUNDARY,
@@ -40,7 +40,7 @@ from shard_dialect.ir.function import (
 from shard_dialect.ir.grids import grids_of, write_grid
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.annotation_ops import computations_around
-from shard_dialect.ir.mesh.attributes import DEVICE, SHARDING, SHARDINGS, symbol
+from shard_dialect.ir.mesh.attributes import DEVICE, SHARDING, SHARDINGS, drop_attributes, symbol
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.sdy import ops as sdy
 from shard_dialect.ir.shard.local_collectives import is_between_devices, is_of_stablehlo, read_local
@@ -56,7 +56,7 @@ from shard_dialect.passes.specialize.fold_grid_queries import fold_device_positi
 _RANK = "shard.process_linear_index"
 
 
-@needs(grids=1)
+@needs(grid=True)
 @dataclass(frozen=True)
 class PickDevice(Pass):
     """Specialize the program of all devices to one device."""
@@ -81,8 +81,7 @@ class PickDevice(Pass):
                 if op.name == _RANK or (record is not None and record.alone is not None):
                     with located(op), ir.InsertionPoint(op), op.location:
                         picked = self._picked(op, grids)
-                    op.results[0].replace_all_uses_with(picked)
-                    op.erase()
+                    replace_op(op, picked)
             handle.attributes[DEVICE] = ir.IntegerAttr.get(ir.IndexType.get(), self.rank)
         with collectives_kept(module):
             PassManager.parse("builtin.module(canonicalize)").run(module)
@@ -96,7 +95,7 @@ class PickDevice(Pass):
                 f"{grid.size - 1}"
             )
         if op.name == _RANK:
-            return build.scalar(ir.IntegerAttr.get(ir.IndexType.get(), self.rank)).results[0]
+            return build.index(self.rank)
         read = read_local(op.name, op.attributes)
         assert read is not None, "it is a collective of the local form"
         alone = record_of(read[1]).alone
@@ -180,7 +179,7 @@ def _slice(value: ir.Value, start: int, size: int, dim: int) -> ir.Value:
         element = value.type.element_type
         picked = [ir.IntegerAttr.get(element, numbers[start + at]) for at in range(size)]
         type_ = ir.RankedTensorType.get([size], element)
-        return build.scalar(ir.DenseElementsAttr.get(picked, type_)).results[0]
+        return build.scalar(ir.DenseElementsAttr.get(picked, type_))
     return build.extract_slice(value, start, size, dim)
 
 
@@ -219,8 +218,7 @@ def give_grid(module: ir.Operation) -> None:
         write_grid(grid)
     for each in functions:
         drop_from_boundary(each, "mesh.")  # shardings on grids that are not declared
-        if _CLUSTER in each.attributes:
-            del each.attributes[_CLUSTER]
+        drop_attributes(each, _CLUSTER)
         set_form(each, "local")
         write_stablehlo_collectives(each, Shardings.of(module))
 
@@ -241,8 +239,7 @@ def _devices(module: ir.Operation) -> int | None:
 def _number_partitions(op: ir.Operation) -> None:
     with ir.InsertionPoint(op), op.location:
         number = create("stablehlo.partition_id", [op.results[0].type], [])
-    op.results[0].replace_all_uses_with(number.results[0])
-    op.erase()
+    replace_op(op, number.results[0])
 
 
 def _primes(count: int) -> Iterable[int]:

@@ -29,6 +29,7 @@ from typing import Literal
 from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.function import (
     boundary,
@@ -269,13 +270,10 @@ def _inline_bodies(function: ir.Operation) -> None:
         *inside, end = operations(body(region))
         for op in inside:
             if op.name in BOUNDARY_OPS:
-                op.results[0].replace_all_uses_with(op.operands[0])
-                op.erase()
+                replace_op(op, op.operands[0])
             else:
                 op.move_before(region)
-        for result, value in zip(region.results, list(end.operands), strict=True):
-            result.replace_all_uses_with(value)
-        region.erase()
+        replace_op(region, *end.operands)
 
 
 _WITH_DEVICES = ("mesh.", "shard.", "stablehlo.")

@@ -37,6 +37,7 @@ from shard_dialect.collectives import (
 )
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
+from shard_dialect.ir.building.build import drop_unused, replace_op
 from shard_dialect.ir.building.loops_and_masks import (
     as_index,
     extract_box,
@@ -110,8 +111,8 @@ def _same_on_all(dim: int, numbers: Sequence[int]) -> ir.Value:
 
 def own_number(numbers: Sequence[int], axes: Axes, grid: str) -> ir.Value:
     """Of `numbers`, one per device along `axes`, this device's, as a `tensor<1xi64>`."""
-    integer = ir.IntegerType.get_signless(64)
-    listed = build.scalar(ir.DenseElementsAttr.get(array("q", numbers), type=integer)).results[0]
+    integer = build.integer(64)
+    listed = build.scalar(ir.DenseElementsAttr.get(array("q", numbers), type=integer))
     if len(numbers) == 1:
         return listed
     return write_local(AllSlice(0, axes), grid, listed, build.resized(listed.type, [1]))
@@ -173,11 +174,10 @@ def partition_collective(op: ir.Operation, collective: Collective, shardings: Sh
             if (grid.axes_size(step.axes) > 1 and not stays) or has_halo:
                 with located(op):
                     value = _written(step, before, grid, value, global_type, type_)
-    op.results[0].replace_all_uses_with(value)
     source = op.operands[0].owner
-    op.erase()
+    replace_op(op, value)
     if not isinstance(source, ir.Block) and _splat_constant(source.results[0]) is not None:
-        _drop_if_unused(source.operation)
+        drop_unused([source.operation])
 
 
 def _written(
@@ -271,7 +271,7 @@ def _closed_up(
     gathered: ir.Value, dim: int, bounds: Sequence[int], type_: ir.RankedTensorType
 ) -> ir.Value:
     """Remove the padding between gathered shards, which follow one another."""
-    value = build.empty(type_).results[0]
+    value = build.empty(type_)
     room = gathered.type.shape[dim] // (len(bounds) - 1)
     for device, (begin, end) in enumerate(pairwise(bounds)):
         if end > begin:
@@ -293,11 +293,6 @@ def _padded(value: ir.Value, dim: int, size: int) -> ir.Value:
 def _splat_constant(value: ir.Value) -> ir.Attribute | None:
     attribute = build.constant_value(value)
     return attribute if attribute is not None and build.is_splat(attribute) else None
-
-
-def _drop_if_unused(op: ir.Operation) -> None:
-    if not any(True for _ in op.results[0].uses):
-        op.erase()
 
 
 def write_transfer(

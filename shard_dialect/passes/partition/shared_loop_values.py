@@ -120,8 +120,7 @@ class _Sharing:
     def _selected(self, place: Place, own: ir.Value, other: ir.Value) -> ir.Value:
         if own == other:
             return own
-        choice = [self.is_of(place), own, other]
-        return build.create("arith.select", [own.type], choice).results[0]
+        return build.select(self.is_of(place), own, other)
 
     def rebuild(self) -> None:
         """Write the loop anew, without the values that are carried no more."""

@@ -30,6 +30,7 @@ from shard_dialect.collectives import NOBODY, flat_index
 from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.building.loops_and_masks import as_index
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import BOUNDARY, boundary, returns_of, set_boundary
@@ -208,15 +209,14 @@ class _Branches:
         with ir.InsertionPoint(last), last.location:
             value = first.operands[0]
             for each in sent[1:]:
-                choice = [self._is_of(self.places[each.stage]), each.op.operands[0], value]
-                value = build.create("arith.select", [value.type], choice).results[0]
+                is_here = self._is_of(self.places[each.stage])
+                value = build.select(is_here, each.op.operands[0], value)
             lists = zip(*(each.receivers for each in sent), strict=True)
             attributes = dict(first.attributes.items())
             attributes["permutation"] = i64_array(list(map(max, lists)))
             joined = build.create(first.name, [value.type], [value], attributes)
         for each in sent:
-            each.op.results[0].replace_all_uses_with(joined.results[0])
-            each.op.erase()
+            replace_op(each.op, joined.results[0])
 
     def _move(self, transfer: ir.Operation) -> list[_Sent]:
         """Replace a transfer by what it moves between the shards of its two shardings.
@@ -231,11 +231,12 @@ class _Branches:
                 partial = [end.sharding for end in (source, target) if end.sharding.partial]
                 raise ShardingError(f"passes on a tensor sharded as {partial[0]}, a partial one")
             plan = plan_transfer(source, target, *(tuple(each.shape) for each in types))
-            (value, *into), result = transfer.operands, transfer.results[0]
+            value, *into = transfer.operands
             everywhere = tuple(range(self.grid.rank))
-            moved = write_transfer(plan, value, result.type, self.grid, everywhere, *into)
-        result.replace_all_uses_with(moved)
-        transfer.erase()
+            moved = write_transfer(
+                plan, value, transfer.results[0].type, self.grid, everywhere, *into
+            )
+        replace_op(transfer, moved)
         is_whole = not into and value != moved and moved.owner.operands[0] == value
         is_sent = is_whole and "permutation" in moved.owner.attributes
         return [_Sent(moved.owner, stage)] if is_sent else []

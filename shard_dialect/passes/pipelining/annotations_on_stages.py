@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import BOUNDARY, boundary, set_boundary
 from shard_dialect.ir.mesh import annotation_ops
@@ -21,6 +22,7 @@ from shard_dialect.ir.mesh.attributes import (
     RESULT,
     SHARDING,
     SHARDINGS,
+    drop_attributes,
     i64_array,
 )
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of
@@ -79,10 +81,9 @@ class AnnotationsOnStages:
                         self.boundary["arg_attrs"][arguments[value]] = annotated.annotation
                     else:
                         _mark(value, op.attributes["sharding"])
-                    op.results[0].replace_all_uses_with(value)
-                    op.erase()
-                elif SHARDINGS in op.attributes:
-                    del op.attributes[SHARDINGS]
+                    replace_op(op, value)
+                else:
+                    drop_attributes(op, SHARDINGS)
 
     def name_of(self, stage: int) -> str:
         """The name of a stage; that of the grid for the number after the last one's."""

@@ -24,7 +24,7 @@ stages, as if each were a stage of its own. Then part number p of S stages is on
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, product
 from math import prod
@@ -34,6 +34,7 @@ from shard_dialect.ir.mesh.attributes import SHARDINGS
 from shard_dialect.ir.numbered_function import Op
 from shard_dialect.ir.reading.constants import constant_integer
 from shard_dialect.model import Grid
+from shard_dialect.model.reached import reached
 from shard_dialect.ops.op_table import OpKinds
 from shard_dialect.passes.pipelining.annotations_on_stages import MARK
 from shard_dialect.passes.pipelining.split_batch import MicrobatchProgram
@@ -376,15 +377,13 @@ class StageChoice:
 
         `None` if it can be on any stage.
         """
-        homes, seen, waiting = [], set(), [value]
-        while waiting:
-            each = waiting.pop()
-            if each in self.of_value:
-                homes.append(self.of_value[each])
-            elif each not in seen and each in self._maker and not self._takes(self._maker[each]):
-                waiting += self._read(self._maker[each])
-            seen.add(each)  # a value that is read twice is followed once
-        return max(homes, default=None)
+
+        def before(value: int) -> Iterable[int]:
+            maker = None if value in self.of_value else self._maker.get(value)
+            return () if maker is None or self._takes(maker) else self._read(maker)
+
+        found = reached([value], before)
+        return max((self.of_value[each] for each in found if each in self.of_value), default=None)
 
     def _takes(self, op: Op) -> bool:
         """Whether an op takes rows of a stack."""

@@ -26,6 +26,7 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
 from shard_dialect.ir.building import stablehlo as hlo
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.diagnostics import error_at, warn
 from shard_dialect.ir.function import (
     forget_form,
@@ -41,7 +42,7 @@ from shard_dialect.ir.mesh.attributes import SHARDINGS
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import read_function
 from shard_dialect.ir.verify import declares_no_grid
-from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.ir.walk import body, operations, source_behind, walk
 from shard_dialect.model import Grid
 from shard_dialect.passes.calls import Calls, callee_of, drop_uncalled, inline_calls
 from shard_dialect.passes.framework.base import Pass
@@ -197,8 +198,7 @@ def join_parts(function: ir.Operation) -> None:
         with ir.InsertionPoint(op), op.location:
             joined = _joined(op.operands[0], first, second)
         parts_of[joined] = [*first, *second]
-        op.results[0].replace_all_uses_with(joined)
-        op.erase()
+        replace_op(op, joined)
 
 
 def _parts(value: ir.Value, parts_of: dict[ir.Value, list[_Part] | None]) -> list[_Part] | None:
@@ -220,8 +220,7 @@ def _parts(value: ir.Value, parts_of: dict[ir.Value, list[_Part] | None]) -> lis
 
 def _is_zero(value: ir.Value) -> bool:
     """Whether all elements are constants, and zero."""
-    while not isinstance(value.owner, ir.Block) and value.owner.name == _REPEAT:
-        value = value.owner.operands[0]
+    value = source_behind(value, _REPEAT)
     constant = build.splat_value(value) or build.constant_value(value)
     return isinstance(constant, ir.FloatAttr | ir.IntegerAttr) and constant.value == 0
 
@@ -240,7 +239,7 @@ def _joined(whole: ir.Value, first: list[_Part], second: list[_Part]) -> ir.Valu
         element = reductions.identity("sum", whole.type.element_type)
         whole = hlo.splat(element, whole.type)
         second = [*first, *second]
-    index = hlo.tensor([], hlo.integer(32))
+    index = hlo.tensor([], build.integer(32))
     for update, at in second:
         whole = hlo.dynamic_update(whole, update, [hlo.number(begin, index) for begin in at])
     return whole

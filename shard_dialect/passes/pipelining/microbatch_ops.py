@@ -47,7 +47,7 @@ class MicrobatchOps:
         """The type of numbers."""
         if not self.stablehlo:
             return ir.IndexType.get()
-        return hlo.tensor([], hlo.integer(32))
+        return hlo.tensor([], build.integer(32))
 
     def number(self, value: int) -> ir.Value:
         """A constant number."""
@@ -57,7 +57,7 @@ class MicrobatchOps:
         """A function of two numbers by its name in StableHLO."""
         other = self.number(b) if isinstance(b, int) else b
         name = f"stablehlo.{name}" if self.stablehlo else _NUMBERS[name]
-        return build.create(name, [a.type], [a, other]).results[0]
+        return build.create_value(name, a.type, [a, other])
 
     def compare(self, how: str, a: ir.Value, b: int) -> ir.Value:
         """The comparison of two numbers: `how` is `EQ`, `LT`, `GE`."""
@@ -68,8 +68,7 @@ class MicrobatchOps:
 
     def select(self, which: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
         """One of two tensors."""
-        name = "stablehlo.select" if self.stablehlo else "arith.select"
-        return build.create(name, [a.type], [which, a, b]).results[0]
+        return (hlo.select if self.stablehlo else build.select)(which, a, b)
 
     def combined(self, reduction: Reduction, a: ir.Value, b: ir.Value) -> ir.Value:
         """Two values, reduced to one element by element."""
@@ -81,7 +80,7 @@ class MicrobatchOps:
         """A tensor filled with the identity of the reduction."""
         if not self.stablehlo:
             value = reductions.identity_value(reduction, type_.element_type)
-            return build.fill(value, build.empty(type_).results[0]).results[0]
+            return build.fill(value, build.empty(type_)).results[0]
         return hlo.splat(reductions.identity(reduction, type_.element_type), type_)
 
     def part(self, whole: ir.Value, dim: int, begin: ir.Value, size: int) -> ir.Value:
@@ -102,8 +101,8 @@ class MicrobatchOps:
         if self.stablehlo:
             return hlo.reshape(tensor, box.shape)
         attributes = build.slice_attributes(box.shape, [0] * box.rank, [1, 1, 0, 0, 0])
-        operands = [tensor, build.empty(box).results[0]]
-        return build.create("tensor.insert_slice", [box], operands, attributes).results[0]
+        operands = [tensor, build.empty(box)]
+        return build.create_value("tensor.insert_slice", box, operands, attributes)
 
     def of_row(self, row: ir.Value) -> ir.Value:
         """A row without its dimension of size 1 in front."""
@@ -112,7 +111,7 @@ class MicrobatchOps:
         if self.stablehlo:
             return hlo.reshape(row, type_.shape)
         attributes = build.slice_attributes(box.shape, [0] * box.rank, [1, 0, 0, 0])
-        return build.create("tensor.extract_slice", [type_], [row], attributes).results[0]
+        return build.create_value("tensor.extract_slice", type_, [row], attributes)
 
     def loop(
         self, begin: int, end: int, inits: Sequence[ir.Value]

@@ -222,7 +222,7 @@ class _Splitter:
             if made.partial:
                 start = MicrobatchOps(is_stablehlo(op.handle)).identity(made.reduction, type_)
             else:
-                start = build.empty(type_).results[0]
+                start = build.empty(type_)
                 if owner.name == "linalg.fill":
                     start = build.fill(owner.operands[0], start).results[0]
         op.handle.operands[number] = start

@@ -24,6 +24,7 @@ from operator import add
 from shard_dialect.ir.bindings import PassManager, ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.building import stablehlo as hlo
+from shard_dialect.ir.building.build import drop_unused, replace_op, replace_values
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.mesh.attributes import SHARDINGS
 from shard_dialect.ir.numbered_function import captured
@@ -82,15 +83,13 @@ def fold_counters(function: ir.Operation) -> None:
         if number is not None:
             with ir.InsertionPoint(op), op.location:
                 made = integer_constant(op.results[0].type, number)
-            op.results[0].replace_all_uses_with(made)
-            op.erase()
+            replace_op(op, made)
         elif op.name == "stablehlo.dynamic_slice":
             _to_slice(op)
         elif op.name == "stablehlo.reshape":
             _drop_if_undone(op)
-    for op in reversed(walk(function)):
-        if op.name in _DROPPED and not any(True for _ in op.results[0].uses):
-            op.erase()  # all its parts were forwarded, say
+    # Those of which all parts were forwarded, say.
+    drop_unused(op for op in reversed(walk(function)) if op.name in _DROPPED)
     PassManager.parse("func.func(cse)").run(function)
 
 
@@ -98,7 +97,7 @@ def integer_constant(type_: ir.Type, value: int) -> ir.Value:
     """A constant scalar, or tensor of one integer, of `type_`."""
     if isinstance(type_, ir.RankedTensorType):
         return hlo.number(value, type_)
-    return build.scalar(ir.IntegerAttr.get(type_, value)).results[0]
+    return build.number(value, type_)
 
 
 def _number(op: ir.Operation) -> int | None:
@@ -157,8 +156,7 @@ def _to_slice(op: ir.Operation) -> None:
     while (found := written(source)) is not None:
         update, at = found
         if at == starts and update.type == op.results[0].type and SHARDINGS not in op.attributes:
-            op.results[0].replace_all_uses_with(update)
-            op.erase()
+            replace_op(op, update)
             return
         if not are_disjoint(at, update.type.shape, starts, sizes):
             break
@@ -167,8 +165,7 @@ def _to_slice(op: ir.Operation) -> None:
         made = hlo.slice_(source, starts, sizes, [1] * len(starts))
     if made is not source and SHARDINGS in op.attributes:
         made.owner.attributes[SHARDINGS] = op.attributes[SHARDINGS]
-    op.results[0].replace_all_uses_with(made)
-    op.erase()
+    replace_op(op, made)
 
 
 def _drop_if_undone(reshape: ir.Operation) -> None:
@@ -184,8 +181,7 @@ def _drop_if_undone(reshape: ir.Operation) -> None:
         and source.type == reshape.results[0].type
         and SHARDINGS not in reshape.attributes
     ):
-        reshape.results[0].replace_all_uses_with(source)
-        reshape.erase()
+        replace_op(reshape, source)
 
 
 def _count(type_: ir.RankedTensorType) -> int:
@@ -277,13 +273,10 @@ def _unroll(loop: ir.Operation, counter: Counter) -> None:
             )
         values = [number, *carried] if is_for else carried
         values[counter.place] = number
-        for argument, value in zip(arguments, values, strict=True):
-            argument.replace_all_uses_with(value)
+        replace_values(arguments, values)
         *inside, end = operations(inner)
         for op in inside:
             op.move_before(loop)
         carried = list(end.operands)
         copy.erase()
-    for result, value in zip(loop.results, carried, strict=True):
-        result.replace_all_uses_with(value)
-    loop.erase()
+    replace_op(loop, *carried)

@@ -36,6 +36,7 @@ from functools import partial
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import copy_onto
 from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.mesh.attributes import i64_array
 from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
@@ -227,9 +228,7 @@ class LoopWriter:
 
     def _copy(self, op: Op, values: Sequence[ir.Value], stage: int) -> Sequence[ir.Value]:
         """The results of a copy of an op on a stage, which reads these values."""
-        read, clone = self.program.reads[id(op)], op.handle.clone()
-        for number, value in enumerate(values[: len(op.operands)]):
-            clone.operands[number] = value
+        read, clone = self.program.reads[id(op)], copy_onto(op.handle, values[: len(op.operands)])
         handles = [self.numbered.values[number].handle for number in read]
         replace_captured(clone, dict(zip(handles, values, strict=True)))
         self.annotations.annotate(clone, stage)
@@ -261,7 +260,7 @@ class LoopWriter:
             "cluster": ir.FlatSymbolRefAttr.get(self.annotations.name_of(stage)),
             "offsets": i64_array([rows.begin, *(0,) * (type_.rank - 1)]),
         }
-        return build.create(TRANSFER, [type_], values, attributes).results[0]
+        return build.create_value(TRANSFER, type_, values, attributes)
 
     def _shared(self, value: int, stage: int) -> ir.Value:
         """A value that all microbatches have in common, on a stage."""
@@ -286,7 +285,7 @@ class LoopWriter:
         if not isinstance(value.type, ir.RankedTensorType):
             return _unboxed(self._transfer(_boxed(value), stage), value.type)
         target = {"cluster": ir.FlatSymbolRefAttr.get(self.annotations.name_of(stage))}
-        return build.create("mesh.collective_permute", [value.type], [value], target).results[0]
+        return build.create_value("mesh.collective_permute", value.type, [value], target)
 
     def _whole(self, value: int) -> ir.Value:
         """A result that no microbatch makes."""
@@ -583,11 +582,11 @@ def _boxed(value: ir.Value) -> ir.Value:
     if isinstance(value.type, ir.RankedTensorType):
         return value
     type_ = ir.RankedTensorType.get([], value.type)
-    return build.create("tensor.from_elements", [type_], [value]).results[0]
+    return build.create_value("tensor.from_elements", type_, [value])
 
 
 def _unboxed(tensor: ir.Value, type_: ir.Type) -> ir.Value:
     """A tensor as a value of this type, which may be that of its one element."""
     if tensor.type == type_ or isinstance(type_, ir.RankedTensorType):
         return tensor
-    return build.create("tensor.extract", [type_], [tensor]).results[0]
+    return build.create_value("tensor.extract", type_, [tensor])

@@ -23,6 +23,7 @@ from math import prod
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
+from shard_dialect.ir.building.build import copy_onto
 from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.mesh.annotation_ops import has_loops
 from shard_dialect.ir.mesh.attributes import RULE
@@ -333,8 +334,7 @@ class _Composer:
             cuts[dim] = Cut(max(0, -behind), size - max(0, -behind), 1)
             padding[dim] = max(0, behind), each.low
         kept = value if cuts == [whole(size) for size in sizes] else self.sliced(value, cuts)
-        mirrored = op.clone().operation
-        mirrored.operands[0] = kept
+        mirrored = copy_onto(op, [kept])
         write_padding(mirrored, padding)
         return self.made(_reversed(mirrored.results[0], turned))
 

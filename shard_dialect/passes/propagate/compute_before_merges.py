@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from math import prod
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import copy_onto, create, create_value
 from shard_dialect.ir.mesh.annotation_ops import has_loops
 from shard_dialect.model import ShardingRule
 from shard_dialect.model.sharding import Shape
@@ -143,7 +143,7 @@ def compute_before_merge(op: ir.Operation, apart: Apart) -> list[ir.Value]:
             if new.type == old.type:
                 old.replace_all_uses_with(new)
                 continue
-            back = create(RESHAPE, [old.type], [new]).results[0]
+            back = create_value(RESHAPE, old.type, [new])
             old.replace_all_uses_with(back)
             merged.append(back)
     op.erase()
@@ -177,13 +177,8 @@ def _taken_apart(op: ir.Operation, rule: ShardingRule, parts: _Parts) -> ir.Oper
     """A copy of `op` at the insertion point, whose factors in `parts` are taken apart."""
     operands = [_Dims.of(dims or (), parts) for dims in rule.operands]
     results = [_Dims.of(dims or (), parts) for dims in rule.results]
-    values = [
-        _reshaped(value, dims.shape(value))
-        for value, dims in zip(op.operands, operands, strict=True)
-    ]
-    copy = op.clone().operation
-    for number, value in enumerate(values):
-        copy.operands[number] = value
+    pairs = zip(op.operands, operands, strict=True)
+    copy = copy_onto(op, [_reshaped(value, dims.shape(value)) for value, dims in pairs])
     for result, dims in zip(copy.results, results, strict=True):
         result.set_type(_type(result.type, dims.shape(result)))
     if op.name in _ATTRIBUTES:

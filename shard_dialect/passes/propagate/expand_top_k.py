@@ -25,6 +25,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
 from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.function import functions_of, name_of
@@ -127,7 +128,7 @@ def _expand_approximate(op: ir.Operation, orders: Mapping[str, ir.Operation]) ->
 
 def _sorted(values: Sequence[ir.Value], dim: int) -> ir.Operation:
     """A stable sort of all tensors, still without an order."""
-    attributes = {"dimension": hlo.i64(dim), "is_stable": ir.BoolAttr.get(True)}
+    attributes = {"dimension": build.i64(dim), "is_stable": ir.BoolAttr.get(True)}
     types = [each.type for each in values]
     return create("stablehlo.sort", types, values, attributes, regions=1)
 
@@ -135,9 +136,9 @@ def _sorted(values: Sequence[ir.Value], dim: int) -> ir.Operation:
 def _expand(op: ir.Operation) -> None:
     value = op.operands[0]
     type_, dim = value.type, value.type.rank - 1
-    along = hlo.i64(dim)
+    along = build.i64(dim)
     users, found = _uses_by_result(op)
-    integer_type = next((each.type.element_type for each in found[1]), hlo.integer(32))
+    integer_type = next((each.type.element_type for each in found[1]), build.integer(32))
     places = hlo.tensor(type_.shape, integer_type)
     counted = hlo.stablehlo_op("iota", places, [], {"iota_dimension": along})
     made = _sorted([value, counted], dim)

@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import create, create_value, is_used
 from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.mesh.annotation_ops import has_loops
 from shard_dialect.ir.mesh.attributes import RULE
-from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.ir.walk import body, is_made_by, maker_of, operations, walk
 from shard_dialect.model.sharding import Shape
 from shard_dialect.ops.stablehlo.attribute_reading import integer, integers
 from shard_dialect.ops.stablehlo.gather_scatter import Numbers
@@ -45,7 +45,7 @@ _NUMBERS = {_GATHER: "dimension_numbers", _SCATTER: "scatter_dimension_numbers"}
 _ANNOTATIONS = ("mesh.annotate", "sdy.sharding_constraint", "sdy.reshard")
 
 
-@needs(ops=(_GATHER, _SCATTER, _SLICE), forms=("annotated",), grids=1)
+@needs(ops=(_GATHER, _SCATTER, _SLICE), forms=("annotated",), grid=True)
 @dataclass(frozen=True)
 class BatchGathers(Pass):
     """Make batching dimensions of gathers and scatters where indices count along a dimension."""
@@ -139,7 +139,7 @@ def _of_array(array: npt.NDArray[np.int64]) -> _Known | None:
 
 def _is_never_negative(compared: ir.Value, depth: int) -> bool:
     """Whether a condition asks if integers that are none below zero are, as JAX's indices do."""
-    if isinstance(compared.owner, ir.Block) or compared.owner.name != "stablehlo.compare":
+    if not is_made_by(compared, "stablehlo.compare"):
         return False
     op = compared.owner.operation
     found, zero = (_known(operand, depth) for operand in op.operands)
@@ -236,7 +236,7 @@ _BOUNDED = {_CLAMP: (0, 2), "stablehlo.minimum": (0, 1)}
 
 def _kept(indices: ir.Value, vector: int, numbers: Sequence[int]) -> ir.Value:
     """The indices with only these components."""
-    op = None if isinstance(indices.owner, ir.Block) else indices.owner.operation
+    op = maker_of(indices)
     parts = [indices]
     if op is not None and op.name == "stablehlo.concatenate" and integer(op, "dimension") == vector:
         parts = list(op.operands)
@@ -434,7 +434,7 @@ def _as_update(op: ir.Operation, plan: _Plan) -> ir.Value | None:
         for dim, (begin, size) in enumerate(zip(begins, box, strict=True)):
             old = old if size == shape[dim] else hlo.slice_along(old, dim, begin, size)
         values = {first: old, second: value}
-        value = create(inner[0].name, [value.type], [values[each] for each in reads]).results[0]
+        value = create_value(inner[0].name, value.type, [values[each] for each in reads])
     if box == shape:
         return value
     return hlo.dynamic_update(operand, value, [hlo.index(begin) for begin in begins])
@@ -454,12 +454,12 @@ def _gather(op: ir.Operation, plan: _Plan) -> list[ir.Value]:
     operand, indices = _sliced_operand(op, plan), op.operands[1]
     result, dims = op.results[0], plan.numbers
     shape = plan.without_removed(result.type.shape)
-    made = create(
+    made = create_value(
         _GATHER,
-        [ir.RankedTensorType.get(shape, result.type.element_type)],
+        ir.RankedTensorType.get(shape, result.type.element_type),
         [operand, _kept(indices, dims.index_vector, plan.kept)],
         _attributes(op) | {_NUMBERS[_GATHER]: dims.attribute("Gather")},
-    ).results[0]
+    )
     return [hlo.reshape(made, result.type.shape)]
 
 
@@ -499,14 +499,10 @@ def _replace(op: ir.Operation, values: Sequence[ir.Value]) -> None:
         each = unused.pop()
         makers = [value.owner.operation for value in each.operands if _is_made(value)]
         each.erase()
-        unused += [maker for maker in dict.fromkeys(makers) if _is_unused(maker)]
+        unused += [maker for maker in dict.fromkeys(makers) if not is_used(*maker.results)]
 
 
 def _is_made(value: ir.Value) -> bool:
     """Whether an op that only makes indices makes it."""
     made_by = (*_MOVED, *_ANNOTATIONS, "stablehlo.iota", "stablehlo.concatenate")
-    return not isinstance(value.owner, ir.Block) and value.owner.name in made_by
-
-
-def _is_unused(op: ir.Operation) -> bool:
-    return not any(True for result in op.results for _ in result.uses)
+    return is_made_by(value, *made_by)

@@ -54,7 +54,7 @@ from shard_dialect.ir.function import (
     update_type,
 )
 from shard_dialect.ir.mesh import annotation_ops
-from shard_dialect.ir.mesh.attributes import BLOCKS, SHARDING, SHARDINGS
+from shard_dialect.ir.mesh.attributes import BLOCKS, SHARDING, SHARDINGS, drop_attributes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import FLOWS, Block, Function, Op, read_functions
 from shard_dialect.ir.walk import walk
@@ -301,13 +301,12 @@ class _Writer:
         if op.results and any(self._is_sized(value) for value in op.results):
             entries = [self._attribute(value) for value in op.results]
             op.handle.attributes[SHARDINGS] = ir.ArrayAttr.get(entries)
-        elif op.name in FLOWS and SHARDINGS in op.handle.attributes:
-            del op.handle.attributes[SHARDINGS]  # of results that were removed
+        elif op.name in FLOWS:
+            drop_attributes(op.handle, SHARDINGS)  # of results that were removed
         self._blocks(op.handle, op.blocks)
 
     def _blocks(self, handle: ir.Operation, blocks: Sequence[Block]) -> None:
-        if BLOCKS in handle.attributes:
-            del handle.attributes[BLOCKS]
+        drop_attributes(handle, BLOCKS)
         if any(self._is_sized(value) for block in blocks for value in block.arguments):
             handle.attributes[BLOCKS] = ir.ArrayAttr.get(
                 [
@@ -415,7 +414,7 @@ def refuse_unread(module: ir.Operation) -> None:
             )
 
 
-@needs(forms=("annotated", "propagated"), grids=1)
+@needs(forms=("annotated", "propagated"), grid=True)
 @dataclass(frozen=True)
 class PropagateShardings(PropagationOptions, Pass):
     """Infer the shardings of all tensors from those that are annotated, and write them."""
@@ -452,7 +451,7 @@ class PropagateShardings(PropagationOptions, Pass):
             report.explain(self.explain)
 
 
-@needs(forms=("annotated", "propagated"), grids=1)
+@needs(forms=("annotated", "propagated"), grid=True)
 def complete_shardings(module: ir.Operation) -> Outcome:
     """Give a sharding to every tensor that passes have created since propagation.
 

@@ -19,13 +19,13 @@ from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import create, create_value
 from shard_dialect.ir.function import functions_of, name_of
 from shard_dialect.ir.grids import erase_cluster
 from shard_dialect.ir.mesh.attributes import RULE
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import read_functions
-from shard_dialect.ir.walk import walk
+from shard_dialect.ir.walk import maker_of, walk
 from shard_dialect.model import Sharding
 from shard_dialect.passes.framework.base import Pass, needs
 from shard_dialect.passes.materialize.target_shardings import read_target_shardings
@@ -96,7 +96,7 @@ class _Sum:
         with ir.InsertionPoint(self.update), self.update.location:
             zeros = hlo.number(0, total.type)
             put = create(_UPDATE, [total.type], [zeros, self.part, *starts], attributes)
-            result = create(_ADD, [total.type], [total, put.results[0]], attributes).results[0]
+            result = create_value(_ADD, total.type, [total, put.results[0]], attributes)
         self.update.results[0].replace_all_uses_with(result)
         for op in (self.update, self.add, self.before):
             op.erase()
@@ -119,10 +119,8 @@ def _sums(function: ir.Operation) -> Iterator[_Sum]:
 
 def _only_for(value: ir.Value, name: str) -> ir.Operation | None:
     """The plain op of this name that makes a value with one use."""
-    if isinstance(value.owner, ir.Block) or value.owner.name != name:
-        return None
-    op = value.owner.operation
-    return op if _is_plain(op) and len(list(value.uses)) == 1 else None
+    op = maker_of(value, name)
+    return op if op is not None and _is_plain(op) and len(list(value.uses)) == 1 else None
 
 
 def _is_plain(op: ir.Operation) -> bool:

@@ -22,10 +22,11 @@ from dataclasses import dataclass, replace
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
+from shard_dialect.ir.building.build import is_used, replace_op
 from shard_dialect.ir.building.reductions import is_identity
 from shard_dialect.ir.function import boundary, functions_of, is_private, name_of
 from shard_dialect.ir.mesh.attributes import RULE, SHARDING, SHARDINGS
-from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.ir.walk import body, is_made_by, operations, walk
 from shard_dialect.ops.stablehlo.attribute_reading import integers
 from shard_dialect.ops.stablehlo.gather_scatter import Numbers
 from shard_dialect.ops.stablehlo.reduction_rules import combiner
@@ -36,7 +37,7 @@ _ADD, _TRANSPOSE = "stablehlo.add", "stablehlo.transpose"
 _SCATTER, _UPDATE = "stablehlo.scatter", "stablehlo.dynamic_update_slice"
 
 
-@needs(ops=(_SCATTER, _UPDATE), forms=("annotated",), grids=1)
+@needs(ops=(_SCATTER, _UPDATE), forms=("annotated",), grid=True)
 @dataclass(frozen=True)
 class SumInPlace(Pass):
     """Add a part into a sum where the part is put into zeros, and all of that is added."""
@@ -75,7 +76,7 @@ def _is_plain(op: ir.Operation) -> bool:
 
 def _is_call(value: ir.Value, names: dict[str, ir.Operation]) -> bool:
     """Whether a call of one of these makes a value with one reader."""
-    if isinstance(value.owner, ir.Block) or value.owner.name != "func.call":
+    if not is_made_by(value, "func.call"):
         return False
     call = value.owner.operation
     return _has_one_use(value) and SHARDINGS not in call.attributes and callee_of(call) in names
@@ -158,8 +159,7 @@ def _rewrite(op: ir.Operation) -> None:
             result = _summed(op.operands[1 - number], put)
         for name in op.attributes:
             result.owner.attributes[name] = op.attributes[name]
-        op.results[0].replace_all_uses_with(result)
-        op.erase()
+        replace_op(op, result)
         _drop_unused(value)
         return
 
@@ -172,7 +172,7 @@ def _summed(total: ir.Value, put: _Put) -> ir.Value:
 
 def _drop_unused(value: ir.Value) -> None:
     """Erase the op that makes a value that nobody reads, and so on along the first operands."""
-    while not isinstance(value.owner, ir.Block) and not any(True for _ in value.uses):
+    while not isinstance(value.owner, ir.Block) and not is_used(value):
         op = value.owner.operation
         before = list(op.operands)
         op.erase()

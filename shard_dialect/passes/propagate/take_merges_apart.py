@@ -34,6 +34,7 @@ from functools import cached_property
 from math import prod
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.build import drop_unused
 from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import ShardingError
@@ -63,7 +64,7 @@ from shard_dialect.passes.propagate.propagate_shardings import Propagated, Propa
 from shard_dialect.propagation.engine import Engine
 
 
-@needs(ops=(RESHAPE,), forms=("annotated",), grids=1)
+@needs(ops=(RESHAPE,), forms=("annotated",), grid=True)
 @dataclass(frozen=True)
 class SinkReshapes(Pass):
     """Move reshapes that merge dimensions behind elementwise ops, and drop those that undo them."""
@@ -105,12 +106,10 @@ def remove_inverse(op: ir.Operation) -> None:
 
 def erase_unused_reshapes(function: ir.Operation) -> None:
     """Erase the reshapes whose results nothing uses."""
-    for op in reversed(walk(function)):
-        if op.name == RESHAPE and not any(True for _ in op.results[0].uses):
-            op.erase()
+    drop_unused(op for op in reversed(walk(function)) if op.name == RESHAPE)
 
 
-@needs(ops=(RESHAPE,), forms=("annotated", "propagated"), grids=1)
+@needs(ops=(RESHAPE,), forms=("annotated", "propagated"), grid=True)
 @dataclass(frozen=True)
 class TakeMergesApart(PropagationOptions, Pass):
     """Compute on dimensions that are not merged where merging them would end a split."""

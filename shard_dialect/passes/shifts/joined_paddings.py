@@ -16,10 +16,11 @@ from collections.abc import Iterator
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
+from shard_dialect.ir.building.build import drop_unused
 from shard_dialect.ir.building.reductions import reduction_with_identity
 from shard_dialect.ir.mesh.attributes import SHARDINGS
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.walk import walk
+from shard_dialect.ir.walk import maker_of, walk
 from shard_dialect.ops.stablehlo.attribute_reading import integers
 
 _ADD, _PAD = "stablehlo.add", "stablehlo.pad"
@@ -41,9 +42,7 @@ def join_paddings(function: ir.Operation, shardings: Shardings) -> None:
         whole.owner.attributes[SHARDINGS] = op.attributes[SHARDINGS]
         op.results[0].replace_all_uses_with(whole)
         joined.update((op.results[0], *op.operands))
-    for op in reversed(ops):
-        if op.results[0] in joined and not any(True for _ in op.results[0].uses):
-            op.erase()
+    drop_unused(op for op in reversed(ops) if op.results[0] in joined)
 
 
 def _placed(op: ir.Operation, shardings: Shardings) -> tuple[int, list[ir.Value]] | None:
@@ -78,7 +77,7 @@ def _placed(op: ir.Operation, shardings: Shardings) -> tuple[int, list[ir.Value]
 def _paddings(op: ir.Operation) -> Iterator[ir.Operation | None]:
     """The paddings by zeros that a sum adds up; `None` for anything else that it adds."""
     for value in op.operands:
-        owner = None if isinstance(value.owner, ir.Block) else value.owner.operation
+        owner = maker_of(value)
         if owner is None or owner.name not in (_ADD, _PAD):
             yield None
         elif owner.name == _ADD:

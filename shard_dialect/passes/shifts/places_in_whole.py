@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
-from shard_dialect.ir.building.build import constant_like, create, resized
+from shard_dialect.ir.building.build import constant_like, copy_onto, create, resized
 from shard_dialect.ir.mesh.attributes import SHARDINGS
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.model import Annotation, Sharding
@@ -104,9 +104,7 @@ class FramedOps:
         attributes: Mapping[str, ir.Attribute],
     ) -> ir.Value:
         """`op` on other operands, with other attributes."""
-        new = op.clone().operation
-        for number, operand in enumerate(operands):
-            new.operands[number] = operand
+        new = copy_onto(op, operands)
         new.results[0].set_type(resized(op.results[0].type, frame.shape))
         for name, attribute in attributes.items():
             new.attributes[name] = attribute

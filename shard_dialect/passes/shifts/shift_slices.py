@@ -31,7 +31,7 @@ from math import prod
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import copy_along, copy_onto, drop_unused, replace_op
 from shard_dialect.ir.function import form_of, functions_of, is_private
 from shard_dialect.ir.grids import erase_cluster
 from shard_dialect.ir.mesh.annotation_ops import has_loops
@@ -123,13 +123,8 @@ def _inline(call: ir.Operation, function: ir.Operation) -> None:
             op = each.operation
             if op.name == "func.return":
                 break
-            copy = op.clone().operation
-            for number, operand in enumerate(op.operands):
-                copy.operands[number] = values[operand]
-            values.update(zip(op.results, copy.results, strict=True))
-    for result, returned in zip(call.results, op.operands, strict=True):
-        result.replace_all_uses_with(values[returned])
-    call.erase()
+            copy_along(op, values)
+    replace_op(call, *(values[returned] for returned in op.operands))
 
 
 @needs(ops=(*_MOVING, *ASSEMBLIES, "stablehlo.select_and_scatter"), forms=("propagated",))
@@ -268,9 +263,7 @@ class _Function:
             is_ours = op.name in _ALONE and SHARDINGS in op.attributes and RULE not in op.attributes
             if is_ours and op.results[0] not in self.unused:
                 _ALONE[op.name](self, op)
-        for op in self.unused.values():
-            if not any(True for _ in op.results[0].uses):  # a constant may have a use again
-                op.erase()
+        drop_unused(self.unused.values())  # but for a constant that has a use again
 
     def _gather_what_is_rolled_often(self, found: Mapping[ir.Value, _Shifted]) -> None:
         """Let views stay that are rolled far: each moves a shard, and gathering n - 1 for all."""
@@ -579,8 +572,7 @@ class _Function:
         annotation = self.shardings.read_annotation(attribute, len(shape))
         with ir.InsertionPoint(op), op.location:
             zero = hlo.number(0, ir.RankedTensorType.get([], result.type.element_type))
-            attributes = {name: op.attributes[name] for name in op.attributes}
-            padded = create(op.name, [result.type], [value, zero], attributes).results[0]
+            padded = copy_onto(op, [value, zero]).results[0]
             for dim in dims:
                 builder = self._builder(dim, annotation, fill)
                 padded = builder.filled_outside(padded, lows[dim], lows[dim] + before[dim])
@@ -620,8 +612,7 @@ class _Function:
             builders = [self._builder(dim, annotation, None) for dim in dims]
             for builder in builders:
                 value = builder.end_repeated(value, longer[builder.dim] - sizes[builder.dim])
-            whole_windows = op.clone().operation
-            whole_windows.operands[0] = value
+            whole_windows = copy_onto(op, [value])
             whole_windows.results[0].set_type(value.type)
             ends = [(0, 0) if d in dims else (a.low, a.high) for d, a in enumerate(along)]
             write_padding(whole_windows, ends)

@@ -21,8 +21,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
 from shard_dialect.ir.building import stablehlo as hlo
-from shard_dialect.ir.building.build import create, resized
+from shard_dialect.ir.building.build import create_value, resized
 from shard_dialect.ir.building.reductions import reduction_with_identity
 from shard_dialect.ir.mesh.attributes import SHARDINGS
 from shard_dialect.ops.stablehlo.attribute_reading import integer, integers
@@ -265,8 +266,8 @@ class ShiftBuilder:
         if shifts.base is None:
             result = self._filled(value.type)
         elif shifts.is_rolled:
-            along = {"tensor_axis": hlo.i64(self.dim), "by": hlo.i64(shifts.base)}
-            return self._annotated(create("mesh.roll", [value.type], [value], along).results[0])
+            along = {"tensor_axis": build.i64(self.dim), "by": build.i64(shifts.base)}
+            return self._annotated(create_value("mesh.roll", value.type, [value], along))
         else:
             result = self.shifted_by(value, shifts.base)
         for each in shifts.near:
@@ -351,7 +352,7 @@ class ShiftBuilder:
             each = self._along(hlo.compare(direction, at, than))
             where = each if where is None else self._along(hlo.elementwise("and", where, each))
         assert where is not None, "there are conditions"
-        type_, along = hlo.tensor(shape, hlo.integer(1)), hlo.i64s([self.dim])
+        type_, along = hlo.tensor(shape, build.integer(1)), hlo.i64s([self.dim])
         attributes = {"broadcast_dimensions": along}
         where = self._annotated(hlo.stablehlo_op("broadcast_in_dim", type_, [where], attributes))
         return where if also is None else self._annotated(hlo.elementwise("and", also, where))

@@ -35,7 +35,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import arith, create, drop_unused, replace_op
 from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.mesh.annotation_ops import grid_named_by
@@ -89,9 +89,7 @@ def _replace(module: ir.Operation, by: Mapping[str, _Replacement]) -> None:
                 continue
             with ir.InsertionPoint(op), op.location:
                 values = by[op.name](op, grid)
-        for old, new in zip(op.results, values, strict=True):
-            old.replace_all_uses_with(new)
-        op.erase()
+        replace_op(op, *values)
     if any(name == _SHARD_SHAPE for name in names):
         _drop_shardings(module)
 
@@ -115,9 +113,7 @@ def _sharding_op(op: ir.Operation) -> ir.Operation:
 def _drop_shardings(module: ir.Operation) -> None:
     """Erase the sharding ops that nothing uses any more."""
     for name in _SHARDINGS:
-        for op in [op for op in walk(module) if op.name == name]:
-            if not any(True for _ in op.results[0].uses):
-                op.erase()
+        drop_unused(op for op in walk(module) if op.name == name)
 
 
 def _axes(op: ir.Operation, grid: Grid) -> Sequence[int]:
@@ -127,7 +123,7 @@ def _axes(op: ir.Operation, grid: Grid) -> Sequence[int]:
 
 
 def _sizes(op: ir.Operation, grid: Grid) -> list[ir.Value]:
-    return [_number(grid.axes_size((axis,))) for axis in _axes(op, grid)]
+    return [build.index(grid.axes_size((axis,))) for axis in _axes(op, grid)]
 
 
 def _position(op: ir.Operation, grid: Grid) -> list[ir.Value]:
@@ -145,18 +141,17 @@ def _looked_up(numbers: Sequence[int], index: ir.Value) -> ir.Value:
     """The number at `index`."""
     kind = ir.IndexType.get()
     table = ir.DenseElementsAttr.get(array("q", numbers), type=kind)
-    constant = build.create("arith.constant", [table.type], [], {"value": table}).results
-    return build.create("tensor.extract", [kind], [*constant, index]).results[0]
+    return build.create_value("tensor.extract", kind, [build.scalar(table), index])
 
 
 def _digit(position: ir.Value, grid: Grid, axis: int) -> ir.Value:
     """The index along an axis of the device at this position."""
-    position = _arith("divui", position, _number(grid.axes_size(range(axis + 1, grid.rank))))
-    return _arith("remui", position, _number(grid.axes_size((axis,))))
+    position = arith("divui", position, build.index(grid.axes_size(range(axis + 1, grid.rank))))
+    return arith("remui", position, build.index(grid.axes_size((axis,))))
 
 
 def _group_size(op: ir.Operation, grid: Grid) -> list[ir.Value]:
-    return [_number(grid.axes_size(queried_axes(op, grid)))]
+    return [build.index(grid.axes_size(queried_axes(op, grid)))]
 
 
 def _index(op: ir.Operation, grid: Grid) -> list[ir.Value]:
@@ -191,15 +186,15 @@ def _shard_shape(op: ir.Operation, grid: Grid) -> list[ir.Value]:
 def _numbers(sizes: Sizes, values: Sequence[ir.Value]) -> list[ir.Value]:
     """A value for each size, those of unknown sizes from `values`."""
     rest = iter(values)
-    return [next(rest) if size is None else _number(size) for size in sizes]
+    return [next(rest) if size is None else build.index(size) for size in sizes]
 
 
 def _offsets(layout: Layout, grid: Grid, values: list[ir.Value]) -> dict[int, list[ir.Value]]:
     """The values of the offsets of each dimension that has some."""
     unknown = sum(size is None for size in layout.offsets)
-    rest = iter([_as_index(value) for value in values[:unknown]])
+    rest = iter([build.to_index(value) for value in values[:unknown]])
     return {
-        dim: [next(rest) if size is None else _number(size) for size in sizes]
+        dim: [next(rest) if size is None else build.index(size) for size in sizes]
         for dim, sizes in layout.offsets_by_dim(grid)
         if sizes
     }
@@ -207,25 +202,19 @@ def _offsets(layout: Layout, grid: Grid, values: list[ir.Value]) -> dict[int, li
 
 def _between(offsets: Sequence[ir.Value], position: ir.Value) -> ir.Value:
     """The size of the shard at a position, which ends where the next one begins."""
-    size = _arith("subi", offsets[1], offsets[0])
+    size = arith("subi", offsets[1], offsets[0])
     for number in range(1, len(offsets) - 1):
-        own = _arith("subi", offsets[number + 1], offsets[number])
-        is_here = _compare("eq", position, _number(number))
-        size = build.create("arith.select", [size.type], [is_here, own, size]).results[0]
+        own = arith("subi", offsets[number + 1], offsets[number])
+        is_here = build.compare("eq", position, build.index(number))
+        size = build.select(is_here, own, size)
     return size
 
 
 def _of_equal_shards(size: ir.Value, position: ir.Value, count: int) -> ir.Value:
     """The size of the shard at a position, of `count` that are equal but for the last ones."""
-    most = _arith("divui", _arith("addi", size, _number(count - 1)), _number(count))
-    left = _arith("subi", size, _arith("minui", size, _arith("muli", position, most)))
-    return _arith("minui", most, left)
-
-
-def _as_index(value: ir.Value) -> ir.Value:
-    if isinstance(value.type, ir.IndexType):
-        return value
-    return build.create("arith.index_cast", [ir.IndexType.get()], [value]).results[0]
+    most = arith("divui", arith("addi", size, build.index(count - 1)), build.index(count))
+    left = arith("subi", size, arith("minui", size, arith("muli", position, most)))
+    return arith("minui", most, left)
 
 
 def _neighbors(op: ir.Operation, grid: Grid) -> list[ir.Value]:
@@ -234,48 +223,31 @@ def _neighbors(op: ir.Operation, grid: Grid) -> list[ir.Value]:
     axes = tuple(op.attributes["split_axes"])
     count = grid.axes_size(axes)
     position = _linear([coordinates[axis] for axis in axes], grid.sizes_along(axes))
-    one, none = _number(1), _number(-1)
+    one, none = build.index(1), build.index(-1)
     ranks = []
     for other, is_one in (
-        (_arith("subi", position, one), _compare("sge", position, one)),
-        (_arith("addi", position, one), _compare("slt", position, _number(count - 1))),
+        (arith("subi", position, one), build.compare("sge", position, one)),
+        (arith("addi", position, one), build.compare("slt", position, build.index(count - 1))),
     ):
         neighbor = list(coordinates)
         for number, axis in enumerate(axes):
             below = grid.axes_size(axes[number + 1 :])
-            digit = _arith("divsi", other, _number(below))
-            neighbor[axis] = _arith("remsi", digit, _number(grid.axes_size((axis,))))
+            digit = arith("divsi", other, build.index(below))
+            neighbor[axis] = arith("remsi", digit, build.index(grid.axes_size((axis,))))
         rank = _linear(neighbor, grid.sizes_along(range(grid.rank)))
         if grid.device_ids:
             rank = _looked_up(grid.device_ids, rank)
-        ranks.append(build.create("arith.select", [rank.type], [is_one, rank, none]).results[0])
+        ranks.append(build.select(is_one, rank, none))
     return ranks
 
 
 def _linear(positions: Sequence[ir.Value], sizes: Sequence[int]) -> ir.Value:
     """The row-major index of `positions` in an array of `sizes`."""
-    index = _number(0)
+    index = build.index(0)
     for position, size in zip(positions, sizes, strict=True):
-        index = _arith("addi", _arith("muli", index, _number(size)), position)
+        index = arith("addi", arith("muli", index, build.index(size)), position)
     return index
 
-
-def _number(value: int) -> ir.Value:
-    return build.scalar(ir.IntegerAttr.get(ir.IndexType.get(), value)).results[0]
-
-
-def _arith(name: str, *operands: ir.Value) -> ir.Value:
-    return build.create(f"arith.{name}", [ir.IndexType.get()], operands).results[0]
-
-
-def _compare(predicate_name: str, *operands: ir.Value) -> ir.Value:
-    bit, wide = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
-    predicate = {"predicate": ir.IntegerAttr.get(wide, _PREDICATES[predicate_name])}
-    return build.create("arith.cmpi", [bit], operands, predicate).results[0]
-
-
-_PREDICATES = {"eq": 0, "slt": 2, "sge": 5}
-"""The values of arith's enumeration of integer predicates."""
 
 _SAME_ON_ALL: Mapping[str, _Replacement] = {
     "mesh.size": _group_size,
@@ -319,6 +291,4 @@ def _with_attributes(op: ir.Operation) -> None:
     operands = list(op.operands)[:-count]
     with ir.InsertionPoint(op), op.location:
         new = create(op.name, [each.type for each in op.results], operands, attributes)
-    for old, result in zip(op.results, new.results, strict=True):
-        old.replace_all_uses_with(result)
-    op.erase()
+    replace_op(op, *new.results)

@@ -16,7 +16,8 @@ from math import prod
 
 from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes
 from shard_dialect.ir.building import build
-from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.ir.building.build import is_used
+from shard_dialect.ir.walk import body, is_made_by, operations, walk
 from shard_dialect.passes.specialize.shape_rules import (
     Known,
     adds,
@@ -102,7 +103,7 @@ class Inference:
 
 def put_constant(argument: ir.Value, operand: ir.Value, known: Known) -> None:
     """Replace `argument`, if it may be a size, by the constant `operand`."""
-    if not is_constant(operand) or not _is_sizes(argument) or not _has_uses(argument):
+    if not is_constant(operand) or not _is_sizes(argument) or not is_used(argument):
         return
     owner = argument.owner
     is_argument = isinstance(owner, ir.Block)
@@ -114,7 +115,7 @@ def put_constant(argument: ir.Value, operand: ir.Value, known: Known) -> None:
 
 def is_constant(value: ir.Value) -> bool:
     """Whether a constant op defines the value."""
-    return not isinstance(value.owner, ir.Block) and value.owner.name in _CONSTANTS
+    return is_made_by(value, *_CONSTANTS)
 
 
 def _is_sizes(value: ir.Value) -> bool:
@@ -127,15 +128,11 @@ def _is_sizes(value: ir.Value) -> bool:
     return isinstance(type_, ir.IntegerType | ir.IndexType)
 
 
-def _has_uses(value: ir.Value) -> bool:
-    return next(iter(value.uses), None) is not None
-
-
 def _is_open(op: ir.Operation) -> bool:
     """Whether inference may find a shape or a constant for the op that is not known yet."""
     if any(is_ranked(each) and None in shape_of(each.type) for each in op.results):
         return True
-    if op.name in _CONSTANTS or not any(_is_sizes(each) and _has_uses(each) for each in op.results):
+    if op.name in _CONSTANTS or not any(_is_sizes(each) and is_used(each) for each in op.results):
         return False
     return op.name in _ASKS or all(map(is_constant, op.operands))
 
@@ -145,7 +142,7 @@ def _is_new(inferred: ir.Value, result: ir.Value) -> bool:
     if is_ranked(result) and adds(shape_behind(inferred), result):
         return True
     is_folded = is_constant(behind(inferred)) and not is_constant(result)
-    return is_folded and _is_sizes(result) and _has_uses(result)
+    return is_folded and _is_sizes(result) and is_used(result)
 
 
 def _captured(op: ir.Operation) -> list[ir.Value]:
@@ -254,4 +251,4 @@ def _as(type_: ir.Type, value: ir.Value, point: ir.InsertionPoint) -> ir.Value:
         if each.type == type_:
             return each
     with point, value.location:
-        return build.create("tensor.cast", [type_], [value]).results[0]
+        return build.create_value("tensor.cast", type_, [value])

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.diagnostics import error_at, from_mlir
 from shard_dialect.ir.function import is_private, name_of, returns_of, update_type
 from shard_dialect.ir.mesh.annotation_ops import annotate_results_after
@@ -138,8 +139,7 @@ def _hidden_starts(module: ir.Operation) -> Iterator[None]:
     yield
     for op in walk(module):
         if _HIDES in op.attributes:
-            op.results[0].replace_all_uses_with(op.operands[0])
-            op.erase()
+            replace_op(op, op.operands[0])
 
 
 class _Walk:

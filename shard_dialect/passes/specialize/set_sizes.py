@@ -170,7 +170,7 @@ def _set_scalars(module: ir.Operation, handle: ir.Operation, texts: list[str]) -
     for number, text in reversed(given):
         argument = block.arguments[number]
         with ir.InsertionPoint.at_block_begin(block), handle.location:
-            constant = build.scalar(_scalar(argument.type, text, number, handle)).results[0]
+            constant = build.scalar(_scalar(argument.type, text, number, handle))
         argument.replace_all_uses_with(constant)
         block.erase_argument(number)
         del entries[number]

@@ -25,13 +25,14 @@ from collections.abc import Callable, Iterable, Sequence
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir, linalg_queries
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.annotation_ops import TO_GLOBAL, TO_LOCAL, boundary_of
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import branches_of
-from shard_dialect.ir.walk import operations
+from shard_dialect.ir.walk import operations, source_behind
 from shard_dialect.ops.op_table import named
 
 Shape = tuple[int | None, ...]
@@ -67,9 +68,7 @@ def shape_behind(value: ir.Value) -> Shape:
 
 def behind(value: ir.Value) -> ir.Value:
     """The value that the chain of `tensor.cast` ops that defines `value` starts from."""
-    while not isinstance(value.owner, ir.Block) and value.owner.name == _CAST:
-        value = value.owner.operands[0]
-    return value
+    return source_behind(value, _CAST)
 
 
 def written(shape: Shape) -> str:
@@ -162,7 +161,7 @@ class Known:
         source = behind(value)
         if source.type != type_:
             with ir.InsertionPoint(op), op.location:
-                source = build.create(_CAST, [type_], [value]).results[0]
+                source = build.create_value(_CAST, type_, [value])
         op.operands[number] = source
         self.changed = True
 
@@ -274,8 +273,7 @@ def splat(op: ir.Operation, known: Known) -> None:
     with ir.InsertionPoint(op), op.location:
         splat = build.create(op.name, [with_shape(before, shape)], [element, *kept])
         cast = build.create("tensor.cast", [before], splat.results)
-    op.results[0].replace_all_uses_with(cast.results[0])
-    op.erase()
+    replace_op(op, cast.results[0])
     known.changed = True
 
 
@@ -404,16 +402,14 @@ def _promise(end: ir.Operation, number: int, type_: ir.Type) -> None:
     if not isinstance(owner, ir.Block) and owner.name == PROMISE:
         value = owner.operands[0]
     with ir.InsertionPoint(end), end.location:
-        end.operands[number] = build.create(PROMISE, [type_], [value]).results[0]
+        end.operands[number] = build.create_value(PROMISE, type_, [value])
 
 
 def _keep(op: ir.Operation, known: Known) -> None:
     """Drop a promise whose source has the promised shape."""
-    promised = op.results[0]
     source = behind(op.operands[0])
-    if source.type == promised.type:
-        promised.replace_all_uses_with(source)
-        op.erase()
+    if source.type == op.results[0].type:
+        replace_op(op, source)
         known.changed = True
 
 

@@ -20,7 +20,7 @@ from itertools import pairwise
 
 from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import create, replace_op
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import (
     BOUNDARY,
@@ -221,7 +221,7 @@ def _refuse_transfers(function: ir.Operation, renamed: Mapping[str, str]) -> Non
         )
 
 
-@needs(grids=1, fact=has_unlike_grids)
+@needs(grid=True, fact=has_unlike_grids)
 def settle_grids(module: ir.Operation) -> None:
     """Bring the tensors of each annotated function on as few grids as possible.
 
@@ -289,8 +289,7 @@ def _leave_empty_grids(
         with located(op):
             annotated = annotation_ops.read_annotation(op, shardings)
         if annotated and annotated.annotation.grid in empty and _is_open(annotated.annotation):
-            op.results[0].replace_all_uses_with(op.operands[0])
-            op.erase()
+            replace_op(op, op.operands[0])
 
     def change(annotation: Annotation) -> Annotation:
         if annotation.grid not in empty:

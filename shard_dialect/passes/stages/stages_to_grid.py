@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from shard_dialect.collectives import NOBODY, flat_index
 from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import annotate, create
+from shard_dialect.ir.building.build import annotate, create, replace_op
 from shard_dialect.ir.diagnostics import located, warn
 from shard_dialect.ir.function import (
     BOUNDARY,
@@ -34,7 +34,7 @@ from shard_dialect.ir.function import (
     set_boundary,
 )
 from shard_dialect.ir.grids import OPS as GRIDS
-from shard_dialect.ir.grids import sub_clusters_of, write_cluster
+from shard_dialect.ir.grids import has_several_grids, sub_clusters_of, write_cluster
 from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.annotation_ops import (
     BOUNDARY_OPS,
@@ -76,7 +76,7 @@ from shard_dialect.passes.stages.settle_grids import (
 )
 
 
-@needs(forms=("annotated",), grids=2)
+@needs(forms=("annotated",), grid=True, fact=has_several_grids)
 def stages_to_grid(module: ir.Operation) -> None:
     """Rewrite annotated functions with several stages to shardings on the grid that has them.
 
@@ -118,8 +118,7 @@ def _transfers_to_annotations(function: ir.Operation, shardings: Shardings) -> N
             open_ = anything(shardings.grid(transfer[1]), rank_of(value.type))
             annotation = shardings.of_results(op).get(0, open_)
             annotated = annotate(value, shardings.write(annotation), as_result=False)
-        op.results[0].replace_all_uses_with(annotated)
-        op.erase()
+        replace_op(op, annotated)
 
 
 def _is_inside(value: ir.Value, op: ir.Operation) -> bool:

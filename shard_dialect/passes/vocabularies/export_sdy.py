@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import create, create_value, replace_op
 from shard_dialect.ir.diagnostics import located, warn
 from shard_dialect.ir.function import BOUNDARY, boundary, form_of, functions_of, set_boundary
 from shard_dialect.ir.grids import part_attributes, read_grid, sub_clusters_of
@@ -29,6 +29,7 @@ from shard_dialect.ir.mesh.attributes import (
     SHARDING,
     SHARDINGS,
     STAGES,
+    drop_attributes,
     symbol,
 )
 from shard_dialect.ir.mesh.check_mesh_ops import DIRECTIONS
@@ -153,8 +154,7 @@ class _Exporter:
                         value = function.values[argument].handle
                         attributes = {"sharding": self._sharding(_inferred(annotation))}
                         create("sdy.sharding_constraint", [value.type], [value], attributes)
-        if BLOCKS in handle.attributes:
-            del handle.attributes[BLOCKS]
+        drop_attributes(handle, BLOCKS)
 
     def _boundary(self, op: ir.Operation) -> None:
         type_ = op.attributes["function_type"].value
@@ -222,8 +222,7 @@ class _Exporter:
             text = str(read_per_value(str(named[sdy.SHARDING]))[0])
         named["sharding"] = ir.Attribute.parse(f"#sdy.sharding{text}")
         new = create("sdy.reshard", [value.type], [value], named)
-        op.results[0].replace_all_uses_with(new.results[0])
-        op.erase()
+        replace_op(op, new.results[0])
 
     def annotation(self, op: ir.Operation) -> None:
         annotated = read_annotation(op, self.shardings)
@@ -235,12 +234,11 @@ class _Exporter:
         attributes = {"sharding": self._sharding(annotated.annotation)}
         if sdy.SHARDING in op.attributes:
             attributes[sdy.SHARDING] = op.attributes[sdy.SHARDING]
-        new = create(name, [value.type], [value], attributes).results[0]
-        op.results[0].replace_all_uses_with(new if annotated.for_users else value)
-        op.erase()
+        new = create_value(name, value.type, [value], attributes)
+        replace_op(op, new if annotated.for_users else value)
 
     def group(self, op: ir.Operation) -> None:
-        i64 = ir.IntegerType.get_signless(64)
+        i64 = build.integer(64)
         number = ir.IntegerAttr.get(i64, op.attributes["group_id"].value)
         create("sdy.sharding_group", [], [op.operands[0]], {"group_id": number})
         op.erase()
@@ -248,13 +246,12 @@ class _Exporter:
     def barrier(self, op: ir.Operation) -> None:
         value = op.operands[0]
         number = DIRECTIONS.index(op.attributes["allowed_direction"].value)
-        i32 = ir.IntegerType.get_signless(32)
+        i32 = build.integer(32)
         direction = {"allowed_direction": ir.IntegerAttr.get(i32, number)}
         if sdy.SHARDING in op.attributes:
             direction[sdy.SHARDING] = op.attributes[sdy.SHARDING]
         new = create("sdy.propagation_barrier", [value.type], [value], direction)
-        op.results[0].replace_all_uses_with(new.results[0])
-        op.erase()
+        replace_op(op, new.results[0])
 
     def region(self, op: ir.Operation) -> None:
         if MANUAL in op.attributes:
@@ -343,9 +340,7 @@ class _Exporter:
         for each in moved:
             if each.name in ("mesh.to_global", "mesh.to_local"):
                 each.erase()
-        for old, new_result in zip(op.results, new.results, strict=True):
-            old.replace_all_uses_with(new_result)
-        op.erase()
+        replace_op(op, *new.results)
 
 
 _OUT = "mesh.out_shardings"

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import create_value, replace_op
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import (
     BOUNDARY,
@@ -196,8 +196,7 @@ class _Exporter:
                     for_users=annotated.for_users,
                     stands_for="reshard" if op.name == "mesh.reshard" else None,
                 )
-            op.results[0].replace_all_uses_with(new)
-            op.erase()
+            replace_op(op, new)
 
     def _transfer(self, op: ir.Operation) -> None:
         """Turn a transfer between stages into the `shard.shard` that it is for upstream."""
@@ -210,8 +209,7 @@ class _Exporter:
             new = self._shard(value, replace(found, open=()), for_users=True, stands_for="transfer")
         for name, attribute in transfer_attributes(op).items():
             new.owner.attributes[name] = attribute
-        op.results[0].replace_all_uses_with(new)
-        op.erase()
+        replace_op(op, new)
 
     def _results(self, op: ir.Operation) -> None:
         """Turn the annotations of an op's results into `shard.shard` ops after it.
@@ -303,7 +301,7 @@ class _Exporter:
             grid = self.shardings.grid(sharding.grid)
             sharding = sharding.with_offsets_everywhere(tuple(value.type.shape), grid)
         written = self._sharding(sharding, sizes or [])
-        return create("shard.shard", [value.type], [value, written], attributes).results[0]
+        return create_value("shard.shard", value.type, [value, written], attributes)
 
     def _sharding(self, sharding: Sharding, sizes: list[ir.Value]) -> ir.Value:
         """`shard.sharding`; one with `sizes` that the program computes stands behind these."""

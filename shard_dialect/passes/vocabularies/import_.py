@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes
-from shard_dialect.ir.building.build import annotate, create
+from shard_dialect.ir.building.build import annotate, create, create_value, is_used, replace_op
 from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.function import boundary, name_of, recorded_form, set_boundary
 from shard_dialect.ir.grids import read_grid, write_cluster
@@ -76,8 +76,7 @@ def _with_shardings_themselves(ops: Sequence[ir.Operation]) -> list[ir.Operation
         if found is None:
             left.append(op)
         else:
-            op.results[0].replace_all_uses_with(found.results[0])
-            op.erase()
+            replace_op(op, found.results[0])
     return left
 
 
@@ -112,7 +111,7 @@ class _Importer:
                     new.owner.attributes[SHARDINGS] = ir.ArrayAttr.get([attribute])
             elif stands_for == "reshard":
                 attributes = {"sharding": attribute}
-                new = create("mesh.reshard", [source.type], [source], attributes).results[0]
+                new = create_value("mesh.reshard", source.type, [source], attributes)
             elif restore and restore(self, op, attribute):
                 new = source
             else:
@@ -122,8 +121,7 @@ class _Importer:
                 )
                 if self._is_propagated(op):
                     new.owner.attributes[SHARDINGS] = ir.ArrayAttr.get([attribute])
-        op.results[0].replace_all_uses_with(new)
-        op.erase()
+        replace_op(op, new)
 
     def _is_propagated(self, op: ir.Operation) -> bool:
         """Whether the op's function is in the propagated form, where each value has a sharding."""
@@ -206,7 +204,7 @@ def _without_unused(ops: Sequence[ir.Operation]) -> list[ir.Operation]:
     for name in _SHARDINGS:
         kept = []
         for op in left:
-            if op.name == name and not any(True for _ in op.results[0].uses):
+            if op.name == name and not is_used(op.results[0]):
                 op.erase()
             else:
                 kept.append(op)
@@ -279,5 +277,4 @@ def _make_iotas(module: ir.Operation) -> None:
         attributes = {name: op.attributes[name] for name in op.attributes}
         with ir.InsertionPoint(op), op.location:
             iota = create("stablehlo.iota", [op.results[0].type], [], attributes)
-        op.results[0].replace_all_uses_with(iota.results[0])
-        op.erase()
+        replace_op(op, iota.results[0])

@@ -10,7 +10,7 @@ its result. An annotation for users (`as_result = false`) that has no users is d
 from __future__ import annotations
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import annotate, is_constant
+from shard_dialect.ir.building.build import annotate, is_constant, is_used
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import (
     BOUNDARY,
@@ -172,7 +172,7 @@ def _canonicalize(op: ir.Operation, shardings: Shardings) -> None:
     op.attributes["required"] = ir.BoolAttr.get(flag(op, "required", default=True))
     if itself:
         replace_uses_after(value, result, op)
-    elif not any(True for _ in result.uses):
+    elif not is_used(result):
         op.erase()
 
 

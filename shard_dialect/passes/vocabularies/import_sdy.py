@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import annotate, create
+from shard_dialect.ir.building.build import annotate, create, create_value, is_used, replace_values
 from shard_dialect.ir.context import load_stablehlo
 from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.function import BOUNDARY, boundary, set_boundary
@@ -184,7 +184,7 @@ class _Importer:
         attribute = self.shardings.write(annotation)
         if value not in self.without_uses:
             self.without_uses[value] = self._without_uses(value)
-        if any(True for _ in result.uses):
+        if is_used(result):
             new = annotate(value, attribute, as_result=False)
             result.replace_all_uses_with(new)
         elif SHARDINGS not in op.attributes and _is_annotated(value, attribute):
@@ -209,8 +209,7 @@ class _Importer:
         return [
             self.reader.sharding(user.attributes["sharding"], value.type)
             for user in users
-            if user.name == "sdy.sharding_constraint"
-            and not any(True for _ in user.results[0].uses)
+            if user.name == "sdy.sharding_constraint" and not is_used(user.results[0])
         ]
 
     def _agrees(self, value: ir.Value, annotation: Annotation) -> bool:
@@ -312,7 +311,7 @@ class _Importer:
 
         def cross(name: str, value: ir.Value, annotation: Annotation, type_: ir.Type) -> ir.Value:
             attributes = {"sharding": self.shardings.write(annotation), "manual_axes": axes}
-            return create(name, [type_], [value], attributes).results[0]
+            return create_value(name, type_, [value], attributes)
 
         arguments = list(body(op).arguments)
         with ir.InsertionPoint.at_block_begin(body(region)):
@@ -358,16 +357,14 @@ class _Importer:
 
         The region yields `outside`; if that is `None`, the values that `op` returned.
         """
-        for argument, value in zip(body(op).arguments, inside, strict=True):
-            argument.replace_all_uses_with(value)
+        replace_values(body(op).arguments, inside)
         block = body(region)
         *moved, terminator = operations(body(op))
         for each in moved:
             block.append(each)
         with ir.InsertionPoint(block), terminator.location:
             create("scf.yield", [], _returned(op) if outside is None else outside)
-        for old, new in zip(op.results, region.results, strict=True):
-            old.replace_all_uses_with(new)
+        replace_values(op.results, region.results)
 
 
 def _is_annotated(value: ir.Value, annotation: ir.Attribute) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from shard_dialect.errors import Diagnostic
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.build import is_used
 from shard_dialect.ir.diagnostics import note_at
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.ir.walk import walk
@@ -35,5 +36,5 @@ def reads_of_undefined(source: Source) -> Iterator[Diagnostic]:
 def _reads(user: ir.Operation, number: int) -> bool:
     dialect = user.name.partition(".")[0]
     if dialect == "linalg" and len(user.regions):
-        return any(True for _ in user.regions[0].blocks[0].arguments[number].uses)
+        return is_used(user.regions[0].blocks[0].arguments[number])
     return dialect in _READ_ALL or user.name in ("func.return", "tensor.extract")

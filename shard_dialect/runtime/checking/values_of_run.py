@@ -18,6 +18,7 @@ from shard_dialect.abi.tensor_types import has_numpy_type
 from shard_dialect.collectives import AllReduce
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.function import boundary, returns_of, set_boundary, update_type
 from shard_dialect.ir.mesh.mesh_collectives import write_steps
 from shard_dialect.ir.mesh.mesh_dialect import UPDATE_HALO
@@ -91,7 +92,7 @@ def _settled(value: ir.Value, shardings: Shardings) -> ir.Value:
     now = shardings.of_type(value.type)
     if now is not None and now.halos:
         now = replace(now, halos=(), fill="sum")
-        value = build.create(UPDATE_HALO, [shardings.typed(value.type, now)], [value]).results[0]
+        value = build.create_value(UPDATE_HALO, shardings.typed(value.type, now), [value])
     if now is not None and now.partial:
         value = write_steps([AllReduce(now.partial, now.reduction)], value, now, shardings)
     return value
@@ -107,5 +108,4 @@ def _write_all(module: ir.Operation, shardings: Shardings) -> None:
         reduction = sharding.reduction if sharding is not None and sharding.partial else "sum"
         with ir.InsertionPoint(op), op.location:
             constant = reductions.identity_tensor(reduction, type_)
-        op.results[0].replace_all_uses_with(constant)
-        op.erase()
+        replace_op(op, constant)

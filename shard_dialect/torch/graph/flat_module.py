@@ -18,6 +18,7 @@ from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils import _pytree as pytree
 
 from shard_dialect.errors import ShardError
+from shard_dialect.model.reached import reached
 from shard_dialect.torch.graph.complex_parts import as_real
 from shard_dialect.torch.graph.composed_functions import average_from_the_first
 from shard_dialect.torch.graph.decisions import UNKNOWN, Decision, Foreseen
@@ -335,18 +336,9 @@ class FlatModule:
         without = {name for name, is_there in zip(trained, has_one, strict=True) if not is_there}
         found = {}
         for name, each in self.result.tensors.items():
-            seen, stack, leaves = set(), [each.grad_fn], set()
-            if id(each) in known:
-                leaves.add(known[id(each)])
-            while stack:
-                node = stack.pop()
-                if node is None or node in seen:
-                    continue
-                seen.add(node)
-                leaf = known.get(id(getattr(node, "variable", None)))
-                if leaf is not None:
-                    leaves.add(leaf)
-                stack += [following for following, _ in node.next_functions]
+            nodes = reached([each.grad_fn], _computed_from)
+            variables = (each, *(getattr(node, "variable", None) for node in nodes))
+            leaves = {known[id(variable)] for variable in variables if id(variable) in known}
             found[name] = frozenset(leaves if name in self.left_out else leaves - without)
         return found
 
@@ -573,17 +565,16 @@ class Computed:
     def _is_of_state(self, value: Any) -> bool:
         leaves = pytree.tree_leaves(value)
         waiting = [_node_of(each) for each in leaves if isinstance(each, torch.Tensor)]
-        seen = set[Any]()
-        while waiting:
-            node = waiting.pop()
-            if node in seen:
-                continue
-            seen.add(node)
+        for node in reached(waiting, lambda node: node.all_input_nodes):
             tags = getattr(getattr(node, "target", None), "tags", ())
             if node is None or node in self._outside or torch.Tag.nondeterministic_seeded in tags:
                 return False
-            waiting += node.all_input_nodes
         return all(isinstance(each, torch.Tensor) or is_plain(each) for each in leaves)
+
+
+def _computed_from(node: Any) -> list[Any]:
+    """The nodes of autograd's graph behind one; `None` is that of what has no gradient."""
+    return [] if node is None else [before for before, _ in node.next_functions]
 
 
 def _node_of(tensor: Tensor) -> Any:

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from shard_dialect.model.reached import reached
 from shard_dialect.torch.graph.decisions import Decision
 from shard_dialect.torch.graph.index_checks import IndexCheck
 
@@ -165,15 +166,11 @@ def _is_behind(node: Node, late: set[Node]) -> bool:
 
 def _reached(wanted: Sequence[Node], through: set[Node]) -> set[Node]:
     """What is wanted, and what that is computed from by the nodes `through`, with their inputs."""
-    found, stack = set[Node](), list(wanted)
-    while stack:
-        node = stack.pop()
-        if node in found:
-            continue
-        found.add(node)
-        if node in through and not _is_cotangent(node):
-            stack += node.all_input_nodes
-    return found
+
+    def inputs(node: Node) -> list[Node]:
+        return node.all_input_nodes if node in through and not _is_cotangent(node) else []
+
+    return set(reached(wanted, inputs))
 
 
 def _saved(nodes: Sequence[Node], needed: set[Node]) -> tuple[list[Node], set[Node]]:

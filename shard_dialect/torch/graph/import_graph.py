@@ -17,7 +17,7 @@ from typing import Any
 
 from shard_dialect.errors import ShardError, first_line_of
 from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes, provider
-from shard_dialect.ir.building.build import call, create, declare
+from shard_dialect.ir.building.build import call, create, declare, replace_op
 from shard_dialect.ir.diagnostics import from_mlir, reporting
 from shard_dialect.ir.function import functions_of, name_of
 from shard_dialect.ir.mesh.attributes import RULE
@@ -158,9 +158,7 @@ def _calls_of_functions(module: ir.Operation) -> set[str]:
                 declare(name, ir.FunctionType.get([each.type for each in operands], types))
         with ir.InsertionPoint(op), op.location:
             results = call(name, operands, types).results
-        for old, new in zip(op.results, results, strict=True):
-            old.replace_all_uses_with(new)
-        op.erase()
+        replace_op(op, *results)
     return names
 
 
@@ -177,9 +175,7 @@ def _custom_calls(module: ir.Operation, names: set[str]) -> None:
         with ir.InsertionPoint(op), op.location:
             types = [each.type for each in op.results]
             new = create(CUSTOM_CALL, types, list(op.operands), attributes)
-        for old, made in zip(op.results, new.results, strict=True):
-            old.replace_all_uses_with(made)
-        op.erase()
+        replace_op(op, *new.results)
     for function in operations(body(module)):
         if function.name == "func.func" and name_of(function) in names:
             function.erase()

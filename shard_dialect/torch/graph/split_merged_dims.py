@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from math import prod
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import create
-from shard_dialect.ir.walk import walk
+from shard_dialect.ir.building.build import create, create_value, drop_unused, replace_op
+from shard_dialect.ir.walk import source_behind, walk
 from shard_dialect.ops.stablehlo.attribute_reading import numbers
 
 _DOT = "stablehlo.dot_general"
@@ -38,17 +38,14 @@ def split_merged_dims(module: ir.Operation) -> None:
     for op in walk(module):
         if op.name == _RESHAPE:
             _join_reshapes(op)
-    for op in reversed(walk(module)):
-        if op.name in (_RESHAPE, _TRANSPOSE) and not list(op.results[0].uses):
-            op.erase()
+    drop_unused(op for op in reversed(walk(module)) if op.name in (_RESHAPE, _TRANSPOSE))
 
 
 def _drop_identity(op: ir.Operation) -> None:
     """Replace a broadcast that changes nothing, as `expand` leaves between merge and product."""
     dims = list(op.attributes["broadcast_dimensions"])
     if dims == list(range(len(dims))):
-        op.results[0].replace_all_uses_with(op.operands[0])
-        op.erase()
+        replace_op(op, op.operands[0])
 
 
 @dataclass
@@ -107,8 +104,7 @@ def _split_product(op: ir.Operation) -> None:
         operands = [_split(left.value, left.sizes), _split(right.value, right.sizes)]
         new = create(_DOT, [_tensor(shape, result)], operands, attributes)
         merged = create(_RESHAPE, [result], [new.results[0]])
-    op.results[0].replace_all_uses_with(merged.results[0])
-    op.erase()
+    replace_op(op, merged.results[0])
 
 
 def _merged(value: ir.Value) -> list[Sizes]:
@@ -156,16 +152,15 @@ def _split(value: ir.Value, sizes: Sequence[Sizes]) -> ir.Value:
         new_order = [starts[dim] + each for dim in order for each in range(len(before[dim]))]
         shape = [inside.type.shape[dim] for dim in new_order]
         permutation = {"permutation": ir.DenseI64ArrayAttr.get(new_order)}
-        return create(_TRANSPOSE, [_tensor(shape, value.type)], [inside], permutation).results[0]
+        return create_value(_TRANSPOSE, _tensor(shape, value.type), [inside], permutation)
     shape = [size for each in sizes for size in each]
-    return create(_RESHAPE, [_tensor(shape, value.type)], [value]).results[0]
+    return create_value(_RESHAPE, _tensor(shape, value.type), [value])
 
 
 def _join_reshapes(op: ir.Operation) -> None:
     """Read what the reshape in front read; read nothing new where that is of our type."""
     source = op.operands[0]
-    while not isinstance(source.owner, ir.Block) and source.owner.name == _RESHAPE:
-        source = source.owner.operands[0]
+    source = source_behind(source, _RESHAPE)
     if source.type == op.results[0].type:
         op.results[0].replace_all_uses_with(source)
     elif source != op.operands[0]:

@@ -13,6 +13,7 @@ from shard_dialect.backends.python.ops import elementwise as recorded_ops
 from shard_dialect.backends.python.writer import Writer
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import is_used
 from shard_dialect.ir.walk import operations
 from shard_dialect.ops.op_table import traits_of
 from shard_dialect.ops.scalar_functions import Trait
@@ -110,7 +111,7 @@ def _align(
         w.extents[argument] = tuple(size if dim in of else 1 for dim, size in enumerate(sizes))
         if len(set(of)) < len(of):
             raise w.refuse(op, "it reads a diagonal")
-        if list(argument.uses):
+        if is_used(argument):
             w.values[argument] = _aligned(w, _first_of(w.use(operand), read), of, len(sizes))
 
 

@@ -22,6 +22,7 @@ from shard_dialect.backends.python.ops import accumulation, linalg_ops
 from shard_dialect.backends.python.writer import Writer
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
+from shard_dialect.ir.building.build import is_used
 from shard_dialect.ir.scalar_expressions import Term, commuted, yielded_terms
 from shard_dialect.ir.walk import body
 from shard_dialect.ops.stablehlo.attribute_reading import integer, integers
@@ -61,7 +62,7 @@ def sort(w: Writer, op: ir.Operation) -> None:
     order = w.names.new("order")
     w.line(f"{order} = {_order(w, texts, dim)}")
     for result, operand in zip(op.results, operands, strict=True):
-        if list(result.uses):
+        if is_used(result):
             take = w.pick("np.take_along_axis", "torch.take_along_dim")
             w.define(result, f"{take}({operand}, {order}, {dim})", "ordered")
 
@@ -158,7 +159,7 @@ def search(w: Writer, op: ir.Operation) -> None:
     (dim,) = dims
     value, index = op.results
     text = w.use(x)
-    if list(value.uses):
+    if is_used(value):
         reduced = accumulation.reduced(w, kind, text, dims, element, op)
         w.define(value, reduced, accumulation.JOINED[kind])
     ordered = _ordered(w, text, element)

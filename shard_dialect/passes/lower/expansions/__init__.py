@@ -13,6 +13,7 @@ from typing import Literal
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.diagnostics import from_mlir, located, location_text
 from shard_dialect.ir.walk import walk
 from shard_dialect.ops.dialects.mesh_rules import erase_roll
@@ -87,9 +88,7 @@ def _expand(
             values = expansion(op)
         if list(values) == list(op.results):
             continue
-        for old, new in zip(op.results, values, strict=True):
-            old.replace_all_uses_with(new)
-        op.erase()
+        replace_op(op, *values)
     if of_users:
         _verify(module, of_users)
 

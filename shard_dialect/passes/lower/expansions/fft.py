@@ -51,20 +51,20 @@ def transform_of(element: ir.ComplexType, size: int, *, is_inverse: bool) -> Tra
 def number(real: ir.Value, imaginary: ir.Value) -> ir.Value:
     """The complex number of two parts."""
     element = ir.ComplexType.get(real.type)
-    return build.create("complex.create", [element], [real, imaginary]).results[0]
+    return build.create_value("complex.create", element, [real, imaginary])
 
 
 def _op(name: str, a: ir.Value, b: ir.Value) -> ir.Value:
-    return build.create(f"complex.{name}", [a.type], [a, b]).results[0]
+    return build.create_value(f"complex.{name}", a.type, [a, b])
 
 
 def _conjugate(value: ir.Value) -> ir.Value:
-    return build.create("complex.conj", [value.type], [value]).results[0]
+    return build.create_value("complex.conj", value.type, [value])
 
 
 def _scaled(value: ir.Value, factor: float) -> ir.Value:
     real = value.type.element_type
-    scale = build.scalar(ir.FloatAttr.get(real, factor)).results[0]
+    scale = build.number(factor, real)
     return _op("mul", value, number(scale, reductions.identity_value("sum", real)))
 
 
@@ -81,7 +81,7 @@ class _Waves:
         type_ = ir.RankedTensorType.get([len(angles)], real)
         listed = [array("f" if real.width == 32 else "d", map(wave, angles)) for wave in (cos, sin)]
         dense = [ir.DenseElementsAttr.get(each, type=type_) for each in listed]
-        return cls(*(build.buffer_of(build.scalar(each).results[0]) for each in dense))
+        return cls(*(build.buffer_of(build.scalar(each)) for each in dense))
 
     def at(self, index: ir.Value) -> ir.Value:
         return number(loop_code.load(self.cosines, [index]), loop_code.load(self.sines, [index]))
@@ -99,7 +99,7 @@ class _Row:
     @classmethod
     def of(cls, element: ir.ComplexType, size: int, *, is_inverse: bool) -> _Row:
         turn = (2 if is_inverse else -2) * pi / size
-        halves = build.allocate(ir.MemRefType.get([2, size], element)).results[0]
+        halves = build.allocate(ir.MemRefType.get([2, size], element))
         roots = _Waves.of(element, [turn * k for k in range(size)])
         return cls(halves, roots, 1 / size if is_inverse else 1)
 
@@ -178,7 +178,7 @@ class _Convolution:
         # The angle repeats with k^2 mod 2n; k^2 itself would lose its last digits as a float.
         chirp = _Waves.of(element, [turn * (k * k % (2 * size)) for k in range(size)])
         memory = ir.MemRefType.get([row.size], element)
-        kernel, spectrum = (build.allocate(memory).results[0] for _ in range(2))
+        kernel, spectrum = (build.allocate(memory) for _ in range(2))
         convolution = cls(size, row, chirp, kernel, spectrum)
         scale = 1 / row.size / (size if is_inverse else 1)
 
@@ -292,7 +292,7 @@ def _half_to_real(source: ir.Value, into: ir.Value, dim: int) -> None:
             is_here = loop_code.less(index, half)
             mirrored = loop_code.joined("subi", size, index)
             value = loop_code.load(source, at(loop_code.chosen(is_here, index, mirrored)))
-            conjugate = build.create("complex.conj", [value.type], [value]).results[0]
+            conjugate = build.create_value("complex.conj", value.type, [value])
             return loop_code.chosen(is_here, value, conjugate)
 
         transform(
@@ -317,4 +317,4 @@ def _each_row(
 
 
 def _real(value: ir.Value) -> ir.Value:
-    return build.create("complex.re", [value.type.element_type], [value]).results[0]
+    return build.create_value("complex.re", value.type.element_type, [value])

@@ -57,7 +57,7 @@ def _signed(indices: ir.Value) -> ir.Value:
         return indices
     if element.width == 64:
         indices = hlo.elementwise("minimum", indices, hlo.number(_LARGEST, indices.type))
-    return hlo.convert(indices, ir.IntegerType.get_signless(64))
+    return hlo.convert(indices, build.integer(64))
 
 
 def gather(op: ir.Operation) -> Sequence[ir.Value]:
@@ -78,13 +78,13 @@ def gather(op: ir.Operation) -> Sequence[ir.Value]:
             starts[dim] = loop_code.joined("minsi", loop_code.joined("maxsi", starts[dim], 0), last)
         return loop_code.element(operand, _in_slice(dims, starts, position, operand.type.rank))
 
-    into = build.empty(type_).results[0]
+    into = build.empty(type_)
     return list(generic([], into, [identity], ["parallel"] * type_.rank, look).results)
 
 
 def _round(dim: int) -> ir.Value:
-    number = {"dim": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)}
-    return build.create("linalg.index", [ir.IndexType.get()], [], number).results[0]
+    number = {"dim": build.i64(dim)}
+    return build.create_value("linalg.index", ir.IndexType.get(), [], number)
 
 
 def scatter(op: ir.Operation) -> Sequence[ir.Value]:
@@ -131,10 +131,7 @@ def _starts(
         at: list[Number] = [position[dim] for dim in batches]
         if dims.index_vector < indices.rank:
             at.insert(dims.index_vector, number)
-        element = read(at)
-        is_index = isinstance(element.type, ir.IndexType)
-        cast = ([ir.IndexType.get()], [element])
-        starts[of] = element if is_index else build.create("arith.index_cast", *cast).results[0]
+        starts[of] = build.to_index(read(at))
     return starts
 
 
@@ -166,7 +163,7 @@ def keep(op: ir.Operation) -> Sequence[ir.Value]:
         # which no window reads.
         if strides[dim] > 1 and not any(padding):
             padding[2 * dim + 1] = 1 if left_over + 1 < strides[dim] else -1
-    i64 = ir.IntegerType.get_signless(64)
+    i64 = build.integer(64)
     type_ = ir.RankedTensorType.get([rank, 2], i64)
     numbers = [ir.IntegerAttr.get(i64, each) for each in padding]
     op.attributes["padding"] = ir.DenseElementsAttr.get(numbers, type_)

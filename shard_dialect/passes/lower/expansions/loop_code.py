@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from typing import TypeAlias
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import replace_values
 from shard_dialect.ir.building.loops_and_masks import counted
 from shard_dialect.ir.walk import operations
 
@@ -21,13 +23,12 @@ def index(number: Number) -> ir.Value:
 
 def bit(value: bool) -> ir.Value:
     """The constant `i1`."""
-    return build.scalar(ir.IntegerAttr.get(ir.IntegerType.get_signless(1), int(value))).results[0]
+    return build.number(int(value), build.integer(1))
 
 
 def joined(name: str, a: Number, b: Number) -> ir.Value:
     """The result of the op `arith.name` on two indices, or on two values of another type."""
-    operands = [index(a), index(b)]
-    return build.create(f"arith.{name}", [operands[0].type], operands).results[0]
+    return build.arith(name, index(a), index(b))
 
 
 def less(a: Number, b: Number) -> ir.Value:
@@ -42,8 +43,7 @@ def is_inside(position: Number, size: int) -> ir.Value:
 
 def chosen(condition: ir.Value, if_true: Number, if_false: Number) -> ir.Value:
     """Select `if_true` where the condition holds, else `if_false`."""
-    operands = [condition, index(if_true), index(if_false)]
-    return build.create("arith.select", [operands[1].type], operands).results[0]
+    return build.select(condition, index(if_true), index(if_false))
 
 
 def negated(condition: ir.Value) -> ir.Value:
@@ -53,12 +53,7 @@ def negated(condition: ir.Value) -> ir.Value:
 
 def all_of(conditions: Sequence[ir.Value]) -> ir.Value:
     """Whether all conditions hold."""
-    if not conditions:
-        return bit(True)
-    first, *others = conditions
-    for other in others:
-        first = joined("andi", first, other)
-    return first
+    return reduce(partial(joined, "andi"), conditions) if conditions else bit(True)
 
 
 def loop(
@@ -108,7 +103,7 @@ def only_if(
 def allocated(type_: ir.ShapedType, *more: int) -> ir.Value:
     """Allocate a buffer for a tensor, with leading dimensions `more`."""
     shape = [*more, *type_.shape]
-    return build.allocate(ir.MemRefType.get(shape, type_.element_type)).results[0]
+    return build.allocate(ir.MemRefType.get(shape, type_.element_type))
 
 
 def copy(tensor: ir.Value) -> ir.Value:
@@ -121,13 +116,13 @@ def copy(tensor: ir.Value) -> ir.Value:
 def load(source: ir.Value, indices: Sequence[Number]) -> ir.Value:
     """Load the element at these indices."""
     operands = [source, *map(index, indices)]
-    return build.create("memref.load", [source.type.element_type], operands).results[0]
+    return build.create_value("memref.load", source.type.element_type, operands)
 
 
 def element(tensor: ir.Value, indices: Sequence[Number]) -> ir.Value:
     """The element of a tensor at these indices."""
     operands = [tensor, *map(index, indices)]
-    return build.create("tensor.extract", [tensor.type.element_type], operands).results[0]
+    return build.create_value("tensor.extract", tensor.type.element_type, operands)
 
 
 def store(value: ir.Value, into: ir.Value, indices: Sequence[Number]) -> None:
@@ -139,18 +134,17 @@ def applied(op: ir.Operation, region: int, elements: Sequence[ir.Value]) -> Valu
     """Inline a region of `op`, which takes tensors of no dimensions, on elements."""
     types = [argument.type for argument in op.regions[region].blocks[0].arguments]
     singles = [
-        build.create("tensor.from_elements", [type_], [value]).results[0]
+        build.create_value("tensor.from_elements", type_, [value])
         for type_, value in zip(types, elements, strict=True)
     ]
     copied = op.clone()  # after the definitions of values that its code reads
     (block,) = copied.regions[region].blocks
-    for argument, single in zip(block.arguments, singles, strict=True):
-        argument.replace_all_uses_with(single)
+    replace_values(block.arguments, singles)
     *ops, end = operations(block)
     for each in ops:
         each.move_before(copied)
     results = [
-        build.create("tensor.extract", [value.type.element_type], [value]).results[0]
+        build.create_value("tensor.extract", value.type.element_type, [value])
         for value in end.operands
     ]
     copied.erase()

@@ -17,39 +17,33 @@ def _op(name: str, *operands: ir.Value) -> ir.Value:
     """The arith or complex op (`sub`, `mul`, `div`) on elements of one type."""
     type_ = operands[0].type
     full = f"complex.{name}" if isinstance(type_, ir.ComplexType) else f"arith.{name}f"
-    return build.create(full, [type_], operands).results[0]
+    return build.create_value(full, type_, operands)
 
 
 def _root(value: ir.Value) -> ir.Value:
     dialect = "complex" if isinstance(value.type, ir.ComplexType) else "math"
-    return build.create(f"{dialect}.sqrt", [value.type], [value]).results[0]
+    return build.create_value(f"{dialect}.sqrt", value.type, [value])
 
 
 def _conjugate(value: ir.Value) -> ir.Value:
     if not isinstance(value.type, ir.ComplexType):
         return value
-    return build.create("complex.conj", [value.type], [value]).results[0]
+    return build.create_value("complex.conj", value.type, [value])
 
 
 def _is_positive(value: ir.Value) -> ir.Value:
     """Whether the real part is greater than zero; false for a NaN."""
     if isinstance(value.type, ir.ComplexType):
-        value = build.create("complex.re", [value.type.element_type], [value]).results[0]
+        value = build.create_value("complex.re", value.type.element_type, [value])
     zero = reductions.identity_value("sum", value.type)
-    bit = ir.IntegerType.get_signless(1)
-    ogt = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _OGT)
-    return build.create("arith.cmpf", [bit], [value, zero], {"predicate": ogt}).results[0]
-
-
-_OGT = 2
-"""The number of arith.cmpf's predicate "ordered and greater than"."""
+    return build.compare("ogt", value, zero)
 
 
 def _nan(type_: ir.Type) -> ir.Value:
     is_complex = isinstance(type_, ir.ComplexType)
     component = ir.FloatAttr.get(type_.element_type if is_complex else type_, math.nan)
-    one = build.scalar(component).results[0]
-    return build.create("complex.create", [type_], [one, one]).results[0] if is_complex else one
+    one = build.scalar(component)
+    return build.create_value("complex.create", type_, [one, one]) if is_complex else one
 
 
 def _less_products(

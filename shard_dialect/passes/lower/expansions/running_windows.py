@@ -71,12 +71,12 @@ class _Running:
         wide = element
         if self.reduction in ("sum", "product"):
             wide = wide_enough({str(element)}, size) or element
-        start = _cast("arith.extf", loop_code.element(init, []), wide)
+        start = build.cast("arith.extf", loop_code.element(init, []), wide)
 
         def along(outer: Values, made: Values) -> Values:
-            so_far = build.create(
-                "tensor.splat", [ir.RankedTensorType.get(after, wide)], [start]
-            ).results[0]
+            so_far = build.create_value(
+                "tensor.splat", ir.RankedTensorType.get(after, wide), [start]
+            )
 
             def step(number: ir.Value, now: Values) -> Values:
                 at = loop_code.joined("subi", size - 1, number) if self.is_to_last else number
@@ -84,26 +84,22 @@ class _Running:
                 def combine(inner: Values, now: Values) -> Values:
                     so_far, made = now
                     where = [*outer, at, *inner]
-                    new = _cast("arith.extf", loop_code.element(operand, where), wide)
+                    new = build.cast("arith.extf", loop_code.element(operand, where), wide)
                     pair = [loop_code.element(so_far, inner), new]
                     if wide == element:
                         (joined,) = loop_code.applied(op, 0, pair)
                     else:
                         joined = reductions.combine(self.reduction, *pair)
-                    rounded = _cast("arith.truncf", joined, element)
+                    rounded = build.cast("arith.truncf", joined, element)
                     return [_put(joined, so_far, inner), _put(rounded, made, where)]
 
                 return loop_code.nest(after, combine, now)
 
             return loop_code.loop(0, size, [so_far, *made], step)[1:]
 
-        into = build.empty(operand.type).results[0]
+        into = build.empty(operand.type)
         return loop_code.nest(before, along, [into])[0]
 
 
 def _put(element: ir.Value, tensor: ir.Value, at: Values) -> ir.Value:
-    return build.create("tensor.insert", [tensor.type], [element, tensor, *at]).results[0]
-
-
-def _cast(name: str, value: ir.Value, type_: ir.Type) -> ir.Value:
-    return value if value.type == type_ else build.cast(name, value, type_)
+    return build.create_value("tensor.insert", tensor.type, [element, tensor, *at])

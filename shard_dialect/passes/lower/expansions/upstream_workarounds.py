@@ -20,9 +20,10 @@ from math import prod
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.building import stablehlo as hlo
+from shard_dialect.ir.building.build import is_used, replace_op
 from shard_dialect.ir.building.loops_and_masks import elementwise
 from shard_dialect.ir.diagnostics import error_at
-from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.ir.walk import body, is_made_by, operations, walk
 from shard_dialect.ops.stablehlo.attribute_reading import integer, integers
 from shard_dialect.passes.framework.base import needs
 from shard_dialect.passes.lower.boundary import NOT_LOWERED
@@ -69,14 +70,14 @@ def iota(op: ir.Operation) -> Sequence[ir.Value]:
     element, dim = type_.element_type, integer(op, "iota_dimension")
     if not isinstance(element, ir.FloatType) or element.width >= 32 or type_.shape[dim] < 128:
         return list(op.results)
-    counted, along = hlo.tensor(type_.shape, hlo.integer(32)), {"iota_dimension": hlo.i64(dim)}
+    counted, along = hlo.tensor(type_.shape, build.integer(32)), {"iota_dimension": build.i64(dim)}
     return [hlo.convert(hlo.stablehlo_op("iota", counted, [], along), element)]
 
 
 def without_elements(op: ir.Operation) -> Sequence[ir.Value]:
     """Replace an op without elements by an empty tensor; upstream gives it invalid bounds."""
     is_empty = 0 in op.results[0].type.shape
-    return build.empty(op.results[0].type).results if is_empty else list(op.results)
+    return [build.empty(op.results[0].type)] if is_empty else list(op.results)
 
 
 def pad(op: ir.Operation) -> Sequence[ir.Value]:
@@ -94,12 +95,12 @@ def pad(op: ir.Operation) -> Sequence[ir.Value]:
     if not any(between) or 0 in shape:
         return list(op.results)
     grown = [size + each * (size - 1) for size, each in zip(shape, between, strict=True)]
-    element = build.create("tensor.extract", [value.type.element_type], [fill]).results[0]
+    element = build.create_value("tensor.extract", value.type.element_type, [fill])
     type_ = build.resized(value.type, grown)
     around = elementwise([], lambda: element, type_)
     attributes = build.slice_attributes(shape, [0] * len(shape), [1, 1, 0, 0, 0])
     attributes["static_strides"] = ir.DenseI64ArrayAttr.get([each + 1 for each in between])
-    result = build.create("tensor.insert_slice", [type_], [value, around], attributes).results[0]
+    result = build.create_value("tensor.insert_slice", type_, [value, around], attributes)
     if not any((*integers(op, "edge_padding_low"), *integers(op, "edge_padding_high"))):
         return [result]
     named = {name: op.attributes[name] for name in op.attributes}
@@ -110,7 +111,7 @@ def pad(op: ir.Operation) -> Sequence[ir.Value]:
 def insert_slice(op: ir.Operation) -> Sequence[ir.Value]:
     """Insert with strides into what a `linalg.generic` fills, and no `linalg.fill`: see `pad`."""
     into = op.operands[1]
-    is_filled = not isinstance(into.owner, ir.Block) and into.owner.name == "linalg.fill"
+    is_filled = is_made_by(into, "linalg.fill")
     if is_filled and {*op.attributes["static_strides"]} != {1} and into.type.has_static_shape:
         scalar = into.owner.operands[0]
         op.operands[1] = elementwise([], lambda: scalar, into.type)
@@ -132,7 +133,7 @@ def concat(op: ir.Operation) -> Sequence[ir.Value]:
     if not all(each.has_static_shape for each in types):
         return [result]
     dim = integer(op, "dim" if op.name == "tensor.concat" else "dimension")
-    joined, start = build.empty(result.type).results[0], 0
+    joined, start = build.empty(result.type), 0
     for each in op.operands:
         joined = build.insert_slice_at(joined, each, dim, start)
         start += each.type.shape[dim]
@@ -182,7 +183,7 @@ def compute_elements(module: ir.Operation) -> None:
             with op.location:
                 _inline(op)
     for op in walk(module):  # by itself: the loop comes to makers after their users
-        if op.name in _MAKERS and _is_single(op.results[0]) and not len(list(op.results[0].uses)):
+        if op.name in _MAKERS and _is_single(op.results[0]) and not is_used(op.results[0]):
             op.erase()
 
 
@@ -198,7 +199,7 @@ def _is_extracted(op: ir.Operation) -> bool:
 def _inline(op: ir.Operation) -> None:
     block = body(op)
     for operand, argument in zip(op.operands, block.arguments, strict=False):
-        if next(iter(argument.uses), None) is not None:
+        if is_used(argument):
             with ir.InsertionPoint(op):
                 read = build.create("tensor.extract", [argument.type], [operand])
             argument.replace_all_uses_with(read.results[0])
@@ -208,8 +209,7 @@ def _inline(op: ir.Operation) -> None:
     for each in ops:
         each.move_before(op)
     for use in list(op.results[0].uses):
-        use.owner.operation.results[0].replace_all_uses_with(value)
-        use.owner.operation.erase()
+        replace_op(use.owner.operation, value)
     op.erase()
 
 
@@ -224,11 +224,10 @@ def _read_directly(op: ir.Operation) -> None:
         value = producer.operands[0]
     elif constant is not None:
         with ir.InsertionPoint(op), op.location:
-            value = build.scalar(constant).results[0]
+            value = build.scalar(constant)
     else:
         return
-    op.results[0].replace_all_uses_with(value)
-    op.erase()
+    replace_op(op, value)
 
 
 class _Features:

@@ -62,13 +62,13 @@ class Mpi:
     def handle(self, kind: str, **more: ir.Attribute) -> ir.Value:
         """A number that the host passes to `mesh_mpi_bind`."""
         described = ir.DictAttr.get({"kind": ir.StringAttr.get(kind), **more})
-        type_ = ir.MemRefType.get([], bits(64))
+        type_ = ir.MemRefType.get([], build.integer(64))
         if described not in self._handles:
             self._handles.append(described)
             nothing = {"initial_value": ir.UnitAttr.get()}
             self._global(_slot(len(self._handles) - 1), type_, nothing)
         slot = _get(_slot(self._handles.index(described)), type_)
-        return build.create("memref.load", [bits(64)], [slot]).results[0]
+        return build.create_value("memref.load", build.integer(64), [slot])
 
     def named(self, kind: str, name: str) -> ir.Value:
         """The handle of one of MPI's types (`i32`, `f64`) or operations (`sum`)."""
@@ -78,25 +78,25 @@ class Mpi:
         """Of `numbers`, one per rank, this device's, as an `i32`."""
         if len(set(numbers)) == 1:
             return number(numbers[0])
-        type_ = ir.MemRefType.get([len(numbers)], bits(32))
-        content = ir.RankedTensorType.get([len(numbers)], bits(32))
-        attributes = [ir.IntegerAttr.get(bits(32), each) for each in numbers]
+        type_ = ir.MemRefType.get([len(numbers)], build.integer(32))
+        content = ir.RankedTensorType.get([len(numbers)], build.integer(32))
+        attributes = [ir.IntegerAttr.get(build.integer(32), each) for each in numbers]
         name = f"mesh_by_rank_{self._tables}"
         self._tables += 1
         listed = ir.DenseElementsAttr.get(attributes, content)
         self._global(name, type_, {"initial_value": listed, "constant": ir.UnitAttr.get()})
         rank = self.handle("rank")
-        index = build.create("arith.index_cast", [ir.IndexType.get()], [rank]).results[0]
-        return build.create("memref.load", [bits(32)], [_get(name, type_), index]).results[0]
+        index = build.to_index(rank)
+        return build.create_value("memref.load", build.integer(32), [_get(name, type_), index])
 
     def member(self, peers: Sequence[int]) -> ir.Value:
         """Of `peers`, one per rank, this device's peer in the group; none where that is -1."""
         peer = self.of_rank(peers)
         if min(peers) >= 0:
             return peer
-        no_one = build.create("arith.trunci", [bits(32)], [self.handle("no_one")]).results[0]
+        no_one = build.cast("arith.trunci", self.handle("no_one"), build.integer(32))
         is_there = build.compare("sge", peer, number(0))
-        return build.create("arith.select", [bits(32)], [is_there, peer, no_one]).results[0]
+        return build.select(is_there, peer, no_one)
 
     def kept(self, type_: ir.MemRefType, initial: ir.Attribute | None = None) -> ir.Value:
         """A global buffer of the module, which keeps its contents from run to run."""
@@ -108,20 +108,20 @@ class Mpi:
     def call(self, name: str, *arguments: ir.Value | int) -> None:
         """Call a function of MPI (`int` arguments are 32-bit numbers), and check its error code."""
         values = list(map(as_value, arguments))
-        self._declare(name, [value.type for value in values], [bits(32)])
-        self._declare(FAILED, [bits(32)], [])
-        code = build.call(name, values, [bits(32)]).results[0]
+        self._declare(name, [value.type for value in values], [build.integer(32)])
+        self._declare(FAILED, [build.integer(32)], [])
+        code = build.call(name, values, [build.integer(32)]).results[0]
         with when(build.compare("ne", code, number(0))):
             build.call(FAILED, [code])
 
     def status(self) -> ir.Value:
         """The address of memory for an `MPI_Status`, which nothing reads."""
-        type_ = ir.MemRefType.get([_STATUS], bits(64))
-        return address(build.allocate(type_, on_stack=True).results[0])
+        type_ = ir.MemRefType.get([_STATUS], build.integer(64))
+        return address(build.allocate(type_, on_stack=True))
 
     def write_bind(self) -> None:
         """Define the function that receives the requested handles."""
-        arguments = [bits(64)] * len(self._handles)
+        arguments = [build.integer(64)] * len(self._handles)
         attributes = {
             "sym_name": ir.StringAttr.get(BIND),
             "function_type": ir.TypeAttr.get(ir.FunctionType.get(arguments, [])),
@@ -138,7 +138,7 @@ class Mpi:
             block = bind_function.regions[0].blocks.append(*arguments, arg_locs=locations)
             with ir.InsertionPoint(block):
                 for number, value in enumerate(block.arguments):
-                    slot = _get(_slot(number), ir.MemRefType.get([], bits(64)))
+                    slot = _get(_slot(number), ir.MemRefType.get([], build.integer(64)))
                     build.create("memref.store", [], [value, slot])
                 build.create("func.return", [], [])
 
@@ -161,14 +161,9 @@ class Mpi:
             build.declare(name, type_)
 
 
-def bits(width: int) -> ir.Type:
-    """The integer type of this width."""
-    return ir.IntegerType.get_signless(width)
-
-
 def number(value: int, width: int = 32) -> ir.Value:
     """An integer constant."""
-    return build.scalar(ir.IntegerAttr.get(bits(width), value)).results[0]
+    return build.number(value, build.integer(width))
 
 
 def as_value(argument: ir.Value | int) -> ir.Value:
@@ -181,7 +176,7 @@ def address(buffer: ir.Value, offset: int = 0) -> ir.Value:
     begin = build.address(buffer)
     if not offset:
         return begin
-    return build.create("arith.addi", [bits(64)], [begin, number(offset, 64)]).results[0]
+    return build.arith("addi", begin, number(offset, 64))
 
 
 @contextmanager
@@ -199,7 +194,7 @@ def _slot(number: int) -> str:
 
 def _get(name: str, type_: ir.MemRefType) -> ir.Value:
     symbol = {"name": ir.FlatSymbolRefAttr.get(name)}
-    return build.create("memref.get_global", [type_], [], symbol).results[0]
+    return build.create_value("memref.get_global", type_, [], symbol)
 
 
 def flat(buffer: ir.Value, slices: int | None = None) -> ir.Value:
@@ -214,12 +209,12 @@ def flat(buffer: ir.Value, slices: int | None = None) -> ir.Value:
         "static_strides": ir.DenseI64ArrayAttr.get(strides),
     }
     type_ = ir.MemRefType.get(sizes, buffer.type.element_type)
-    return build.create("memref.reinterpret_cast", [type_], [buffer], attributes).results[0]
+    return build.create_value("memref.reinterpret_cast", type_, [buffer], attributes)
 
 
 def new_buffer(count: int, like: ir.Value) -> ir.Value:
     """Allocate `count` elements of the element type of `like`."""
-    return build.allocate(ir.MemRefType.get([count], like.type.element_type)).results[0]
+    return build.allocate(ir.MemRefType.get([count], like.type.element_type))
 
 
 def free(buffer: ir.Value) -> None:
@@ -254,11 +249,11 @@ def divide(buffer: ir.Value, by: int) -> None:
     """Divide all elements, of a float type, by a number."""
     elements = flat(buffer)
     element = elements.type.element_type
-    number = build.scalar(ir.FloatAttr.get(element, float(by))).results[0]
+    number = build.number(float(by), element)
     maps = ["affine_map<(d0) -> (d0)>"] * 2
 
     def quotient(a: ir.Value, _: ir.Value) -> ir.Value:
-        return build.create("arith.divf", [element], [a, number]).results[0]
+        return build.arith("divf", a, number)
 
     _loops(elements, elements, maps, ["parallel"], quotient)
 

@@ -38,7 +38,6 @@ from shard_dialect.passes.lower.mpi.mpi_code import (
     Mpi,
     address,
     as_value,
-    bits,
     clear,
     combine_rows,
     copy,
@@ -65,9 +64,7 @@ def call_mpi(module: ir.Operation) -> None:
         block = op.regions[0].blocks.append(*types, arg_locs=[op.location] * len(types))
         with located(op), ir.InsertionPoint(block), op.location:
             if RANK in op.attributes:
-                rank = mpi.handle("rank")
-                index = build.create("arith.index_cast", [ir.IndexType.get()], [rank])
-                build.create("func.return", [], [index.results[0]])
+                build.create("func.return", [], [build.to_index(mpi.handle("rank"))])
             else:
                 _write(mpi, op.attributes[COLLECTIVE], grids, list(block.arguments))
                 build.create("func.return", [], [])
@@ -152,7 +149,7 @@ class Site:
         """The number in the group of the member that the step names; `None` for any."""
         if self.computed is None:
             return self.step.member(self.sizes)
-        return build.create("arith.index_cast", [bits(32)], [self.computed]).results[0]
+        return build.cast("arith.index_cast", self.computed, build.integer(32))
 
     @property
     def _positions(self) -> list[int]:
@@ -259,13 +256,14 @@ class Site:
         """Send a copy that lives until it is received: the next send from here waits for that."""
         mpi = self.mpi
         kept_copy = mpi.kept(ir.MemRefType.get(self.source.type.shape, self._element))
-        request = address(mpi.kept(ir.MemRefType.get([1], bits(64))))
+        request = address(mpi.kept(ir.MemRefType.get([1], build.integer(64))))
         none = ir.DenseElementsAttr.get_splat(
-            ir.RankedTensorType.get([1], bits(32)), ir.IntegerAttr.get(bits(32), 0)
+            ir.RankedTensorType.get([1], build.integer(32)),
+            ir.IntegerAttr.get(build.integer(32), 0),
         )
-        was_sent = mpi.kept(ir.MemRefType.get([1], bits(32)), none)
-        first = build.scalar(ir.IntegerAttr.get(ir.IndexType.get(), 0)).results[0]
-        sent = build.create("memref.load", [bits(32)], [was_sent, first]).results[0]
+        was_sent = mpi.kept(ir.MemRefType.get([1], build.integer(32)), none)
+        first = build.index(0)
+        sent = build.create_value("memref.load", build.integer(32), [was_sent, first])
         with when(build.compare("ne", sent, number(0))):
             mpi.call("MPI_Wait", request, mpi.status())
         build.create("memref.store", [], [number(1), was_sent, first])
@@ -277,8 +275,7 @@ class Site:
     def receive(self, origin: ir.Value | int | None) -> None:
         """Receive the target from a member, or from any."""
         if origin is None:
-            source = build.create("arith.trunci", [bits(32)], [self.mpi.handle("anyone")])
-            origin = source.results[0]
+            origin = build.cast("arith.trunci", self.mpi.handle("anyone"), build.integer(32))
         what = (address(self.target), self.count, self._type())
         self.mpi.call("MPI_Recv", *what, origin, TAG, self._group(), self.mpi.status())
 

@@ -24,6 +24,7 @@ from shard_dialect.collectives import LocalStep
 from shard_dialect.collectives.collective_table import record_of
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.build import i64, integer
 from shard_dialect.ir.building.stablehlo import (
     compare,
     constant,
@@ -31,9 +32,7 @@ from shard_dialect.ir.building.stablehlo import (
     dynamic_slice,
     dynamic_update,
     fill_combiner,
-    i64,
     index,
-    integer,
     number,
     reduce,
     reshape,

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from math import prod
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.build import i64
 from shard_dialect.ir.building.stablehlo import (
     convert,
-    i64,
     i64s,
     reshape,
     slice_along,

@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import create, integer, replace_op
 from shard_dialect.ir.building.stablehlo import (
     as_type,
     compare,
     ends,
     index,
-    integer,
     number,
     select,
     stablehlo_op,
@@ -144,9 +143,7 @@ def inline_regions(function: ir.Operation) -> None:
         *inside, last = operations(op.regions[0].blocks[0])
         for each in inside:
             each.move_before(op)
-        for result, value in zip(op.results, last.operands, strict=True):
-            result.replace_all_uses_with(value)
-        op.erase()
+        replace_op(op, *last.operands)
 
 
 CONTROL_FLOW: dict[str, Callable[[ir.Operation, ConvertBlock], list[ir.Value]]] = {

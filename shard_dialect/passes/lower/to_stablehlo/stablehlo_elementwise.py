@@ -17,13 +17,13 @@ from typing import Any
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.build import integer
 from shard_dialect.ir.building.stablehlo import (
     bitcast,
     broadcast,
     compare,
     constant,
     convert,
-    integer,
     number,
     select,
     splat,

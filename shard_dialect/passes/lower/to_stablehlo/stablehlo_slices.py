@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.build import integer
 from shard_dialect.ir.building.stablehlo import (
     bitcast,
     broadcast,
@@ -17,7 +18,6 @@ from shard_dialect.ir.building.stablehlo import (
     dynamic_update,
     elements_at,
     index,
-    integer,
     number,
     pad,
     reshape,

@@ -16,7 +16,7 @@ from math import prod
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import create, is_used
 from shard_dialect.ir.building.stablehlo import (
     broadcast,
     compare,
@@ -154,7 +154,7 @@ def _results(loops: Loops) -> list[ir.Value]:
     values = {
         argument: _over_loops(loops, number, operands[number])
         for number, argument in enumerate(arguments)
-        if list(argument.uses) and not (loops.reduced and number >= first_init)
+        if is_used(argument) and not (loops.reduced and number >= first_init)
     }
     skipped = [join for join, _ in joins or ()]
     run_body(loops.body, values, lambda loop: iota(loops.sizes, loop), skipped)
@@ -318,7 +318,7 @@ def _in_turn(loops: Loops, of_inits: Sequence[Sequence[int]]) -> list[ir.Value]:
     inputs = {
         argument: _over_loops(loops, number, loops.inputs[number])
         for number, argument in enumerate(arguments[:count])
-        if list(argument.uses)
+        if is_used(argument)
     }
     shape = [loops.sizes[loop] for loop in loops.kept]
     orders = [[list(dims).index(loop) for loop in loops.kept] for dims in of_inits]

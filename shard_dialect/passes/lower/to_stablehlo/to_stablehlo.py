@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building.build import drop_unused, is_used
 from shard_dialect.ir.building.stablehlo import (
     CAST,
     as_type,
@@ -109,7 +110,7 @@ def _prepare(function: ir.Operation) -> None:
     inline_regions(function)
     for op in walk(function):
         is_constant = Trait.CONSTANT in traits_of(op.name)
-        if is_constant and not any(True for result in op.results for _ in result.uses):
+        if is_constant and not is_used(*op.results):
             op.erase()  # as the padding of a tosa.pad, whose lowering has read it
             continue
         with located(op):
@@ -176,7 +177,7 @@ class _Conversion:
             self._collective(op)
 
     def _collective(self, op: ir.Operation) -> None:
-        read = read_local(op.name, {name: op.attributes[name] for name in op.attributes})
+        read = read_local(op.name, op.attributes)
         if read is None:
             raise _no_words(op)
         grid, step = read
@@ -232,9 +233,7 @@ def _no_words(op: ir.Operation) -> ShardError:
 
 def _check_words(module: ir.Operation) -> None:
     """Raise for ops of other dialects; casts without uses go."""
-    for op in reversed(walk(module)):
-        if op.name == CAST and not any(True for result in op.results for _ in result.uses):
-            op.erase()
+    drop_unused(op for op in reversed(walk(module)) if op.name == CAST)
     for op in walk(module):
         with located(op):
             is_known = op.name.startswith(("func.", *_WORDS)) or op.name == "shard.grid"

@@ -50,6 +50,7 @@ from shard_dialect.ir.bindings import (
     submodule,
 )
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.diagnostics import from_mlir
 from shard_dialect.ir.function import boundary, functions_of, returns_of, set_boundary, update_type
 from shard_dialect.ir.numbered_function import itemsize
@@ -115,8 +116,7 @@ def _rewrite(op: ir.Operation) -> None:
             inner.attributes["value"] = ir.FloatAttr.get(ir.F64Type.get(), value)
         _widen([each for each in inner.results if _is_f32(each)])
         if inner.name in _F64_CASTS and inner.operands[0].type == inner.results[0].type:
-            inner.results[0].replace_all_uses_with(inner.operands[0])
-            inner.erase()
+            replace_op(inner, inner.operands[0])
     for result in op.results:
         if _is_f32(result):
             uses, type_ = list(result.uses), result.type
@@ -186,8 +186,7 @@ def _widen_op(op: ir.Operation) -> None:
     for result in op.results:
         result.set_type(_wide(result.type))
     if op.name in _CASTS and op.operands[0].type == op.results[0].type:
-        op.results[0].replace_all_uses_with(op.operands[0])
-        op.erase()
+        replace_op(op, op.operands[0])
 
 
 def _types(op: ir.Operation) -> list[ir.Type]:
@@ -367,8 +366,7 @@ def _keep_buffers(function: ir.Operation) -> None:
         with ir.InsertionPoint(op), op.location:
             named = {"name": ir.FlatSymbolRefAttr.get(name)}
             kept = build.create("memref.get_global", [type_], [], named)
-        op.results[0].replace_all_uses_with(kept.results[0])
-        op.erase()
+        replace_op(op, kept.results[0])
 
 
 def _outline_loops(function: ir.Operation) -> None:
@@ -440,7 +438,7 @@ def _keep_inputs(function: ir.Operation) -> None:
     for end in returns_of(function):
         with ir.InsertionPoint(end):
             for number, value in enumerate(end.operands):
-                end.operands[number] = build.allocate_copy(value).results[0]
+                end.operands[number] = build.allocate_copy(value)
 
 
 def _as_bits(array: Array) -> Array:

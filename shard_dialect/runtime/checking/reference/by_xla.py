@@ -22,7 +22,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.building.reductions import is_identity
 from shard_dialect.ir.function import BOUNDARY, functions_of, name_of
-from shard_dialect.ir.walk import operations, walk
+from shard_dialect.ir.walk import operations, source_behind, walk
 from shard_dialect.ops.stablehlo.attribute_reading import numbers
 from shard_dialect.ops.stablehlo.reduction_rules import combiner
 from shard_dialect.passes.lower.conversions import calls_lapack
@@ -115,9 +115,7 @@ def _starts_from_something(op: ir.Operation) -> bool:
 
 def _source(value: ir.Value) -> ir.Value:
     """The value from which a tensor of one element is made."""
-    while not isinstance(value.owner, ir.Block) and value.owner.name in _SHAPES:
-        value = value.owner.operands[0]
-    return value
+    return source_behind(value, *_SHAPES)
 
 
 def _writes_over_the_end(op: ir.Operation) -> bool:

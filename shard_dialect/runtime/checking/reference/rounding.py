@@ -34,7 +34,7 @@ from shard_dialect.abi.tensor_types import Array, TensorType
 from shard_dialect.ir.bindings import PassManager, ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.function import boundary, set_boundary, update_type
-from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.ir.walk import body, is_made_by, operations, walk
 from shard_dialect.ops.op_table import traits_of
 from shard_dialect.ops.scalar_functions import Trait
 from shard_dialect.runtime.checking.tolerance import is_narrow
@@ -208,7 +208,7 @@ def _is_moved_already(value: ir.Value) -> bool:
 
 
 def _is_constant(value: ir.Value) -> bool:
-    return not isinstance(value.owner, ir.Block) and value.owner.name in build.CONSTANTS
+    return is_made_by(value, *build.CONSTANTS)
 
 
 def _computes(op: ir.Operation) -> bool:
@@ -255,5 +255,5 @@ def _product(op: ir.Operation, value: ir.Value, factors: _Factors) -> ir.Value:
             name = "stablehlo.multiply" if is_stablehlo else "arith.mulf"
         else:
             name = "stablehlo.divide" if is_stablehlo else "arith.divf"
-        value = build.create(name, [value.type], [value, factor]).results[0]
+        value = build.create_value(name, value.type, [value, factor])
     return value

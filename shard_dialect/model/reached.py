@@ -1,0 +1,25 @@
+"""What is reached from something, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import TypeVar
+
+T = TypeVar("T", bound=Hashable)
+
+
+def reached(start: Iterable[T], beside: Callable[[T], Iterable[T]]) -> Iterator[T]:
+    """What is in `start` or beside something that is reached, each once; the last is gone on from.
+
+    `beside` is asked when the next one is, so who stops asking may do so before.
+
+    >>> list(reached([1, 5], lambda n: [2 * n, n + 1] if n < 4 else []))
+    [5, 1, 2, 3, 4, 6]
+    """
+    waiting, seen = list(start), set[T]()
+    while waiting:
+        each = waiting.pop()
+        if each not in seen:
+            seen.add(each)
+            yield each
+            waiting += beside(each)
