@@ -1,4 +1,4 @@
-"""What is reached from something, step by step."""
+"""Depth-first search of a graph."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ T = TypeVar("T", bound=Hashable)
 
 
 def reached(start: Iterable[T], beside: Callable[[T], Iterable[T]]) -> Iterator[T]:
-    """What is in `start` or beside something that is reached, each once; the last is gone on from.
+    """The nodes that are reached from those in `start`, depth first, each once.
 
-    `beside` is asked when the next one is, so who stops asking may do so before.
+    `beside` gives the neighbours of a node. It is called for a node when the next one is asked for.
 
     >>> list(reached([1, 5], lambda n: [2 * n, n + 1] if n < 4 else []))
     [5, 1, 2, 3, 4, 6]
