@@ -45,7 +45,7 @@ print(*sorted(entered), sep="\\n", file=sys.stderr)
 
 def test_a_program_of_five_ops_enters_fewer_than_eighty_files() -> None:
     command = [sys.executable, "-c", PROGRAM, str(EXAMPLE), "--spmd", "--lower"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     entered = done.stderr.split()
     assert len(entered) < 80, entered
     assert any(each.endswith("lower_collectives.py") for each in entered)
