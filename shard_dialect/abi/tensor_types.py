@@ -51,7 +51,7 @@ _DTYPES: dict[str, np.dtype[np.generic]] = {
 KNOWN_DTYPES = frozenset(_DTYPES.values())
 FLOATS_OF_A_BYTE = frozenset(name for name in _DTYPES if name.startswith(("f4", "f6", "f8")))
 """Floats of eight bits and less: each takes a byte in memory."""
-NARROW_FLOATS = frozenset(name for name in _DTYPES if name.startswith(("f4", "f6")))
+NARROW_FLOATS = frozenset(name for name in FLOATS_OF_A_BYTE if not name.startswith("f8"))
 """Types that our own code only moves: LLVM has no arithmetic on them, XLA has."""
 
 

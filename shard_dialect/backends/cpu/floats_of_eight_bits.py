@@ -27,7 +27,7 @@ from shard_dialect.abi.tensor_types import dtype_of
 from shard_dialect.backends.cpu.elementary_functions import to_odd
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
-from shard_dialect.ir.building.build import replace_op
+from shard_dialect.ir.building.build import replace_op, select
 from shard_dialect.ir.walk import walk
 
 _SCALE = "f8E8M0FNU"
@@ -110,22 +110,21 @@ def _decoded(value: ir.Value) -> ir.Value:
     whole = build.cast("arith.extui", byte, build.integer(32))
     if str(value.type) == _SCALE:
         least = _number(1 << _MANTISSA - 1)  # 2^-127, which f32 has without a leading one
-        bits = _select(_compare("eq", whole, 0), least, _op("shli", whole, _MANTISSA))
-        return _as_float(_select(_compare("eq", whole, 255), _number(_NAN), bits))
+        bits = select(_compare("eq", whole, 0), least, _op("shli", whole, _MANTISSA))
+        return _as_float(select(_compare("eq", whole, 255), _number(_NAN), bits))
     of = _format(str(value.type))
     code = _op("andi", whole, 0x7F)
     # With its exponent in that of f32, the number is 2^(127 - bias) times too small.
     scaled = _as_float(_op("shli", code, _MANTISSA - of.mantissa))
     bits = _as_bits(_op("mulf", scaled, _as_float(_number(2 * _BIAS - of.bias << _MANTISSA))))
     if of.largest < 127:
-        is_infinite = _compare("eq", code, of.overflow)
-        special = _select(
-            is_infinite, _number(_INFINITY if of.has_infinity else _NAN), _number(_NAN)
-        )
-        bits = _select(_compare("sgt", code, of.largest), special, bits)
+        special = _number(_NAN)
+        if of.has_infinity:
+            special = select(_compare("eq", code, of.overflow), _number(_INFINITY), special)
+        bits = select(_compare("sgt", code, of.largest), special, bits)
     bits = _op("ori", bits, _op("shli", _op("andi", whole, 0x80), 24))
     if of.has_one_zero:
-        bits = _select(_compare("eq", whole, 0x80), _number(_NAN), bits)
+        bits = select(_compare("eq", whole, 0x80), _number(_NAN), bits)
     return _as_float(bits)
 
 
@@ -136,10 +135,10 @@ def _encoded(value: ir.Value, type_: ir.Type) -> ir.Value:
     is_nan = _compare("sgt", size, _INFINITY)
     if str(type_) == _SCALE:
         # Ties go up, but that 2^-127 is half of the next number in f32's code alone.
-        half = _select(_compare("slt", size, 1 << _MANTISSA), _number(0x3FFFFF), _number(0x400000))
+        half = select(_compare("slt", size, 1 << _MANTISSA), _number(0x3FFFFF), _number(0x400000))
         code = _op("shrui", _op("addi", size, half), _MANTISSA)
         is_nan = _op("ori", is_nan, _compare("sle", bits, 0))
-        code = _select(is_nan, _number(255), code)
+        code = select(is_nan, _number(255), code)
     else:
         code = _with_sign(bits, size, is_nan, _format(str(type_)))
     byte = build.cast("arith.trunci", code, build.integer(8))
@@ -155,12 +154,12 @@ def _with_sign(bits: ir.Value, size: ir.Value, is_nan: ir.Value, of: _Format) ->
     large = _number(_BIAS + dropped + 1 - of.bias << _MANTISSA)
     added = _as_bits(_op("addf", _as_float(size), _as_float(large)))
     is_small = _compare("slt", size, _BIAS + 1 - of.bias << _MANTISSA)
-    code = _select(is_small, _op("subi", added, large), rounded)
-    code = _select(_compare("sgt", code, of.largest), _number(of.overflow), code)
-    code = _select(is_nan, _number(of.nan), code)
+    code = select(is_small, _op("subi", added, large), rounded)
+    code = select(_compare("sgt", code, of.largest), _number(of.overflow), code)
+    code = select(is_nan, _number(of.nan), code)
     sign = _op("andi", _op("shrui", bits, 24), 0x80)
     if of.has_one_zero:
-        sign = _select(_compare("eq", code, 0), _number(0), sign)
+        sign = select(_compare("eq", code, 0), _number(0), sign)
     return _op("ori", code, sign)
 
 
@@ -182,7 +181,3 @@ def _op(name: str, a: ir.Value, b: ir.Value | int) -> ir.Value:
 
 def _compare(predicate: str, a: ir.Value, b: int) -> ir.Value:
     return build.compare(predicate, a, _number(b))
-
-
-def _select(condition: ir.Value, yes: ir.Value, no: ir.Value) -> ir.Value:
-    return build.select(condition, yes, no)

@@ -33,7 +33,7 @@ from shard_dialect.ops.stablehlo.data_movement import alike, all_replicated, of_
 
 def custom_call(query: Query) -> ShardingRule | None:
     """The rule of the call's target; `None` for unknown targets and ranks."""
-    target = query.op.attributes["call_target_name"].value
+    target = target_of(query.op)
     is_its = target not in _RANKS or _has_ranks(query, *_RANKS[target])
     return _TARGETS[target](query) if target in _TARGETS and is_its else None
 
@@ -81,13 +81,7 @@ def householder_product(query: Query) -> ShardingRule | None:
 def lu(query: Query) -> ShardingRule | None:
     """The rule of `LuDecomposition`: each matrix has its pivots and its permutation."""
     factors = _batched(query)
-    rank = len(factors.operands[0])
-    for side, tensors in enumerate((factors.operands, factors.results)):
-        for number, shape in enumerate(tensors):
-            for dim in range(rank - 2, len(shape)):
-                dims: list[list[int | None]] = [[], []]
-                dims[side] = [None] * number + [dim]
-                factors.add(shape[dim], dims[0], dims[1], "need_replication")
+    _add_apart(factors, len(factors.operands[0]) - 2, "need_replication", blocked=False)
     return factors.rule()
 
 
@@ -142,13 +136,18 @@ def combine_words(query: Query) -> ShardingRule | None:
 def unrelated(query: Query, kind: Kind = "need_replication") -> ShardingRule:
     """No dimension is another tensor's; all are whole, where nothing is known of the call."""
     factors = Factors(query)
+    _add_apart(factors, 0, kind, blocked=True)
+    return factors.rule()
+
+
+def _add_apart(factors: Factors, first: int, kind: Kind, *, blocked: bool) -> None:
+    """A factor for each dimension from `first` on of each tensor, which no other tensor has."""
     for side, tensors in enumerate((factors.operands, factors.results)):
         for number, shape in enumerate(tensors):
-            for dim, size in enumerate(shape):
+            for dim in range(first, len(shape)):
                 dims: list[list[int | None]] = [[], []]
                 dims[side] = [None] * number + [dim]
-                factors.add(size, dims[0], dims[1], kind, blocked=True)
-    return factors.rule()
+                factors.add(shape[dim], dims[0], dims[1], kind, blocked=blocked)
 
 
 _Ranks = tuple[int, ...]
@@ -229,34 +228,40 @@ _LINEAR_ALGEBRA = re.compile(
 """The calls of torch and of jaxlib: configurations tell modes and sides, no sizes of a batch."""
 
 
+def target_of(op: ir.Operation) -> str:
+    """The name of what a custom call calls."""
+    target: str = op.attributes["call_target_name"].value
+    return target
+
+
 def is_call_of_torch(op: ir.Operation) -> bool:
     """Whether torch's own code computes the op."""
-    return op.name == CUSTOM_CALL and op.attributes["call_target_name"].value == TORCH_TARGET
+    return op.name == CUSTOM_CALL and target_of(op) == TORCH_TARGET
 
 
 def calls_library(op: ir.Operation) -> bool:
-    """Whether a device can run the call by a library (`ops.library_calls`).
+    """Whether a device can run the custom call by a library (`ops.library_calls`)."""
+    target = target_of(op)
+    if target.startswith("lapack_"):
+        return routine_of(target) is not None and _is_by_columns(op)
+    return target == TORCH_TARGET or routine_of(target) is not None
 
-    LAPACK's matrices are stored by columns: a call says so, or says nothing, as XLA's own.
-    """
-    if is_call_of_torch(op):
-        return True
-    target = op.attributes["call_target_name"].value
-    if routine_of(target) is None or not target.startswith("lapack_"):
-        return routine_of(target) is not None
+
+def _is_by_columns(op: ir.Operation) -> bool:
+    """Whether a call says that its matrices are stored by columns, as LAPACK's are."""
     sides = ("operand_layouts", op.operands), ("result_layouts", op.results)
     ranks = [each.type.rank for each in op.operands]
     return all(
         key in op.attributes
         and all(
-            value.type.rank < max(ranks) or list(map(int, layout)) == _by_columns(value.type.rank)
+            value.type.rank < max(ranks) or list(map(int, layout)) == _columns(value.type.rank)
             for layout, value in zip(op.attributes[key], values, strict=True)
         )
         for key, values in sides
     )
 
 
-def _by_columns(rank: int) -> list[int]:
+def _columns(rank: int) -> list[int]:
     """The layout of matrices stored by columns, one matrix after the other: the minor dim first."""
     return [rank - 2, rank - 1, *reversed(range(rank - 2))]
 
@@ -304,7 +309,7 @@ def _in_aliases(op: ir.Operation, rule: ShardingRule) -> Iterator[int]:
 
 def _in_config(op: ir.Operation, rule: ShardingRule) -> Iterator[int]:
     """The factors of the dimensions whose size may stand in the call's configuration."""
-    if _LINEAR_ALGEBRA.match(op.attributes["call_target_name"].value):
+    if _LINEAR_ALGEBRA.match(target_of(op)):
         return
     text = " ".join(str(op.attributes[key]) for key in _CONFIGS if key in op.attributes)
     named = set(map(int, re.findall(r"\d+", text)))

@@ -58,7 +58,7 @@ from shard_dialect.ir.function import functions_of, name_of, update_type
 from shard_dialect.ir.shard.local_collectives import is_of_stablehlo
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.ops.library_calls import routine_of
-from shard_dialect.ops.stablehlo.custom_call import CUSTOM_CALL, calls_library
+from shard_dialect.ops.stablehlo.custom_call import CUSTOM_CALL, calls_library, target_of
 from shard_dialect.passes.framework.base import Pass, needs
 from shard_dialect.passes.lower.boundary import NOT_LOWERED
 from shard_dialect.passes.manual.replica_group_collectives import ONE_DEVICE
@@ -346,7 +346,7 @@ def _read_scales_alike(ops: Iterable[ir.Operation]) -> None:
 _LAPACK = "lapack_"
 
 
-@needs(ops=("stablehlo.custom_call",), forms=NOT_LOWERED)
+@needs(ops=(CUSTOM_CALL,), forms=NOT_LOWERED)
 def refuse_custom_calls(module: ir.Operation) -> None:
     """Raise a located `ShardError` for the first call that is left."""
     for function in functions_of(module):
@@ -357,19 +357,11 @@ def refuse_custom_calls(module: ir.Operation) -> None:
 
 def calls_lapack(module: ir.Operation) -> bool:
     """Whether a module calls LAPACK."""
-    return any(
-        op.name == "stablehlo.custom_call" and _target(op).startswith(_LAPACK)
-        for op in walk(module)
-    )
-
-
-def _target(op: ir.Operation) -> str:
-    target: str = op.attributes["call_target_name"].value
-    return target
+    return any(op.name == CUSTOM_CALL and target_of(op).startswith(_LAPACK) for op in walk(module))
 
 
 def _message(op: ir.Operation) -> str:
-    target = _target(op)
+    target = target_of(op)
     head = f"'stablehlo.custom_call' op of {as_symbol(target)} cannot be lowered: "
     if not target.startswith(_LAPACK):
         return f"{head}there is no code for it that a device could run"

@@ -21,7 +21,7 @@ A call that may miss some of the largest, and has the order as a function, is ex
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shard_dialect.ir.bindings import ir
@@ -29,18 +29,18 @@ from shard_dialect.ir.building import build
 from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import create
 from shard_dialect.ir.function import functions_of, name_of
-from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.ir.walk import operations, walk
 from shard_dialect.ops.stablehlo.attribute_reading import integer
-from shard_dialect.ops.stablehlo.custom_call import options_of
+from shard_dialect.ops.stablehlo.custom_call import CUSTOM_CALL, options_of, target_of
 from shard_dialect.passes.framework.base import Pass, needs
 from shard_dialect.passes.propagate.annotated_results import replace_annotated
 
-_CALL, _ELEMENT = "stablehlo.custom_call", "stablehlo.get_tuple_element"
+_ELEMENT = "stablehlo.get_tuple_element"
 _TARGETS = ("TopK", "mhlo.topk")
 _APPROXIMATE, _CALLED = ("ApproxTopK", "PartialReduce"), "called_computations"
 
 
-@needs(ops=(_CALL,), forms=("annotated",))
+@needs(ops=(CUSTOM_CALL,), forms=("annotated",))
 @dataclass(frozen=True)
 class ExpandTopK(Pass):
     """Make sorts and slices of XLA's custom calls that find the largest elements of each row."""
@@ -49,25 +49,22 @@ class ExpandTopK(Pass):
 
     def rewrite(self, module: ir.Operation) -> None:
         """Rewrite the calls of functions in the annotated form."""
-        orders = _orders(module)
+        functions = {name_of(op): op for op in functions_of(module)}
+        orders = set[str]()
         for function in functions_of(module, "annotated"):
             for op in walk(function):
                 with ir.InsertionPoint(op), op.location:
                     if _is_top_k(op):
                         _expand(op)
-                    elif _is_approximate(op, orders):
-                        _expand_approximate(op, orders)
-        for name in orders.keys() - _called(module):
-            orders[name].erase()
-
-
-def _target(op: ir.Operation) -> str:
-    target: str = op.attributes["call_target_name"].value
-    return target
+                    elif _is_approximate(op) and _order_of(op) in functions:
+                        orders.add(_order_of(op))
+                        _expand_approximate(op, functions[_order_of(op)])
+        for name in orders - _called(module) if orders else ():
+            functions[name].erase()
 
 
 def _is_top_k(op: ir.Operation) -> bool:
-    if op.name != _CALL or _target(op) not in _TARGETS:
+    if op.name != CUSTOM_CALL or target_of(op) not in _TARGETS:
         return False
     types = [value.type for value in (*op.operands, *op.results)]
     users = [use.owner.operation for result in op.results for use in result.uses]
@@ -78,40 +75,32 @@ def _is_top_k(op: ir.Operation) -> bool:
 
 def _called(module: ir.Operation) -> set[str]:
     """The names of the functions that custom calls are given."""
-    calls = (op for op in walk(module) if op.name == _CALL and _CALLED in op.attributes)
+    calls = (op for op in walk(module) if op.name == CUSTOM_CALL and _CALLED in op.attributes)
     return {each.value for op in calls for each in op.attributes[_CALLED]}
 
 
-def _orders(module: ir.Operation) -> dict[str, ir.Operation]:
-    """The functions that are orders of calls which may miss some of the largest, by name."""
-    wanted = {
-        op.attributes[_CALLED][0].value
-        for op in walk(module)
-        if op.name == _CALL and _target(op) in _APPROXIMATE and _CALLED in op.attributes
-    }
-    return {
-        name_of(op): op
-        for op in operations(body(module))
-        if "sym_name" in op.attributes and name_of(op) in wanted
-    }
+def _order_of(op: ir.Operation) -> str:
+    """The name of the function that is the order of a call which may miss some of the largest."""
+    name: str = op.attributes[_CALLED][0].value
+    return name
 
 
-def _is_approximate(op: ir.Operation, orders: Mapping[str, ir.Operation]) -> bool:
-    if op.name != _CALL or _target(op) not in _APPROXIMATE or _CALLED not in op.attributes:
+def _is_approximate(op: ir.Operation) -> bool:
+    if op.name != CUSTOM_CALL or target_of(op) not in _APPROXIMATE or _CALLED not in op.attributes:
         return False
-    (called, *others), count = op.attributes[_CALLED], len(op.results)
+    called, count = op.attributes[_CALLED], len(op.results)
     types = [each.type for each in (*op.results, *list(op.operands)[:count])]
     has_shapes = all(
         isinstance(each, ir.RankedTensorType) and each.has_static_shape for each in types
     )
-    return has_shapes and not others and called.value in orders and len(op.operands) == 2 * count
+    return has_shapes and len(called) == 1 and len(op.operands) == 2 * count
 
 
-def _expand_approximate(op: ir.Operation, orders: Mapping[str, ir.Operation]) -> None:
+def _expand_approximate(op: ir.Operation, function: ir.Operation) -> None:
     """Sort all operands by the first in the order of a function, and slice the results."""
     values = list(op.operands)[: len(op.results)]
     dim = json.loads(options_of(op))["reduction_dim"]
-    order = orders[op.attributes[_CALLED][0].value].clone()
+    order = function.clone()
     (block,) = order.regions[0].blocks
     made = _sorted(values, dim)
     block.append_to(made.regions[0])
