@@ -88,6 +88,17 @@ else:
     PassManager = submodule("passmanager").PassManager
     """MLIR's own pass manager."""
 
+
+def run_upstream(pipeline: str, module: ir.Operation) -> None:
+    """Run passes of MLIR's own inside of a pass of ours, after which the module is verified.
+
+    Verifying after each of theirs would take as long as they do.
+    """
+    manager = PassManager.parse(pipeline)
+    manager.enable_verifier(False)
+    manager.run(module)
+
+
 submodule("_mlir_libs._mlir").globals.append_dialect_search_prefix("shard_dialect.ir.classless")
 
 __all__ = [
@@ -97,6 +108,7 @@ __all__ = [
     "linalg_queries",
     "plain_ops",
     "provider",
+    "run_upstream",
     "spelled",
     "submodule",
 ]

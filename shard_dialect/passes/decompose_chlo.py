@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes
+from shard_dialect.ir.bindings import ir, know_stablehlo_passes, run_upstream
 from shard_dialect.ir.building.build import create, replace_op
 from shard_dialect.ir.mesh.annotation_ops import annotate_results_after
 from shard_dialect.ir.walk import walk
@@ -50,7 +50,7 @@ def decompose_where(module: ir.Operation, chosen: Callable[[ir.Operation], bool]
     names = [op.name for op in kept]
     stand_ins = [_replaced(op, _STAND_IN, {_TARGET: ir.StringAttr.get(op.name)}) for op in kept]
     know_stablehlo_passes()
-    PassManager.parse(_DECOMPOSED).run(module)
+    run_upstream(_DECOMPOSED, module)
     for name, stand_in in zip(names, stand_ins, strict=True):
         del stand_in.attributes[_TARGET]
         _replaced(stand_in, name)

@@ -29,7 +29,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from math import prod
 
-from shard_dialect.ir.bindings import PassManager, ir
+from shard_dialect.ir.bindings import ir, run_upstream
 from shard_dialect.ir.building import build
 from shard_dialect.ir.building.build import replace_values
 from shard_dialect.ir.function import functions_of, name_of, set_boundary
@@ -260,4 +260,4 @@ def inline_small(module: ir.Operation) -> None:
     for function in functions_of(module):
         if not size(name_of(function)):
             function.attributes["no_inline"] = ir.UnitAttr.get()
-    PassManager.parse(_INLINE).run(module)
+    run_upstream(_INLINE, module)

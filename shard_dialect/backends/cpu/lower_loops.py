@@ -40,7 +40,7 @@ from shard_dialect.backends.cpu.fuse import plan
 from shard_dialect.backends.cpu.kernels import Kernels, is_kernel, isolate, terminator
 from shard_dialect.backends.cpu.nest import Memory, Nest, Reader, Shared
 from shard_dialect.backends.cpu.write_loops import INNERMOST, SCALAR, Writer
-from shard_dialect.ir.bindings import PassManager, ir
+from shard_dialect.ir.bindings import ir, run_upstream
 from shard_dialect.ir.building import build
 from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.function import functions_of
@@ -185,7 +185,7 @@ def to_loops(module: ir.Operation, kernels: Kernels) -> None:
     Those on buffers of dynamic size become loops in their place, by upstream's pass.
     """
     _copies_to_linalg(module)
-    PassManager.parse(_GENERALIZE).run(module)
+    run_upstream(_GENERALIZE, module)
     runs = Runs(kernels)
     for function in functions_of(module):
         if is_kernel(function):
@@ -193,7 +193,7 @@ def to_loops(module: ir.Operation, kernels: Kernels) -> None:
         memory = Memory.of(function)
         for block in list(blocks(function)):
             _write_nests(block, memory, runs)
-    PassManager.parse(_REST).run(module)
+    run_upstream(_REST, module)
 
 
 def _copies_to_linalg(module: ir.Operation) -> None:

@@ -43,7 +43,7 @@ from shard_dialect.backends.cpu.lower_loops import (
 from shard_dialect.backends.cpu.pieces import cut_into_pieces
 from shard_dialect.backends.cpu.pointers import pass_pointers
 from shard_dialect.errors import ShardError, as_symbol
-from shard_dialect.ir.bindings import PassManager, ir, submodule
+from shard_dialect.ir.bindings import PassManager, ir, run_upstream, submodule
 from shard_dialect.ir.building import build
 from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.diagnostics import error_at, from_mlir, reporting
@@ -231,7 +231,7 @@ def to_llvm(parsed: ir.Module, entry: str) -> Code:
         program, function, called = loops.program, loops.function, loops.called
         pass_pointers(module, function)
         compute_in_f32(module)
-        PassManager.parse(_WIDENED).run(module)
+        run_upstream(_WIDENED, module)
         expand(module)
         add_products_in_f32(module)
         convert_by_f32(module)
@@ -243,9 +243,7 @@ def to_llvm(parsed: ir.Module, entry: str) -> Code:
         )
         names = (*answered, *called, *functions_called(module))
         try:
-            to_llvm = PassManager.parse(_TO_LLVM)
-            to_llvm.enable_verifier(False)  # the last pass verifies, not each of twenty
-            to_llvm.run(module)
+            run_upstream(_TO_LLVM, module)
             PassManager.parse(_SIMPLER).run(module)
             move_as_bits(module)
             for_llvm(module)

@@ -20,7 +20,7 @@ A sequence of passes with a name and options of its own is a `NamedPipeline`.
 
 Analyses of a module are kept until a pass changes it, as by MLIR's analysis manager:
 
-    facts = known(module, facts_of)       reads the module, or returns the facts of an earlier pass
+    names = known(module, ops_of)      reads the module, or returns what an earlier pass read
 
 A pass that returns `UNCHANGED` leaves them valid; any other pass, and each that is not ours,
 invalidates them.
@@ -77,20 +77,14 @@ def forget_analyses() -> None:
     remember(None)
 
 
-@dataclass(frozen=True)
-class Facts:
-    """The facts of a module that decide which passes have anything to do."""
+def ops_of(module: ir.Operation) -> frozenset[str]:
+    """The names of all ops in a module."""
+    return frozenset(op.name for op in walk(module))
 
-    ops: frozenset[str]
-    """The names of all ops."""
-    forms: frozenset[str]
+
+def forms_of(module: ir.Operation) -> frozenset[str]:
     """The forms of the functions that have a body."""
-
-
-def facts_of(module: ir.Operation) -> Facts:
-    """Read the facts, in one walk."""
-    ops = frozenset(op.name for op in walk(module))
-    return Facts(ops, frozenset(map(form_of, functions_of(module))))
+    return frozenset(map(form_of, functions_of(module)))
 
 
 @dataclass(frozen=True)
@@ -113,12 +107,9 @@ class Needs:
             return False
         if self.fact is not None and not known(module, self.fact):
             return False
-        if not self.ops and not self.forms:
-            return True
-        facts = known(module, facts_of)
-        if self.forms and facts.forms.isdisjoint(self.forms):
+        if self.forms and known(module, forms_of).isdisjoint(self.forms):
             return False
-        return not self.ops or any(map(self._is_needed, facts.ops))
+        return not self.ops or any(map(self._is_needed, known(module, ops_of)))
 
     def _is_needed(self, name: str) -> bool:
         return name in self.ops or f"{name.partition('.')[0]}." in self.ops
@@ -177,12 +168,14 @@ class Pass(_Named):
     needs: ClassVar[Needs] = ANYTHING
     """The requirements without which the pass is skipped."""
 
-    def run(self, module: ir.Module | ir.Operation) -> None:
+    def run(self, module: ir.Module | ir.Operation) -> Outcome:
         """Change the module in place. Raises a located `ShardError` for what it cannot do."""
         with module.context, ir.Location.unknown(), plain_ops(), _without_collection():
             op = module.operation
-            if self.needs.met_by(op) and self.rewrite(op) != UNCHANGED:
-                forget_analyses()
+            if not self.needs.met_by(op) or self.rewrite(op) == UNCHANGED:
+                return UNCHANGED
+            forget_analyses()
+            return None
 
     @abstractmethod
     def rewrite(self, module: ir.Operation, /) -> Outcome:

@@ -51,8 +51,7 @@ class Instruments:
     strict: bool = False
 
     def attach(self, manager: PassManager) -> None:
-        """Have the manager verify and time as the flags ask."""
-        manager.enable_verifier(self.verify_each)
+        """Have the manager time as the flags ask."""
         if self.timing:
             manager.enable_timing()
         if self.statistics:

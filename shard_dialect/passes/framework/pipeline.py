@@ -21,7 +21,9 @@ from shard_dialect.ir.function import record_forms
 from shard_dialect.ir.grids import explaining_grids
 from shard_dialect.ir.walk import walk
 from shard_dialect.passes.framework.base import (
+    UNCHANGED,
     NamedPipeline,
+    Outcome,
     Pass,
     forget_analyses,
     keeping_analyses,
@@ -60,7 +62,7 @@ _ON_FUNCTIONS = frozenset({"sharding-propagation", "shard-partition"})
 """Upstream's passes on the interface of functions, for which MLIR names no op to run on."""
 _UNKNOWN = r"'([^']*)' does not refer to a registered pass"
 _RESTRICTED = r"Can't add pass '\w+' restricted to '([\w.]+)'"
-_Callback = Callable[[ir.Operation, object], None]
+_Callback = Callable[[ir.Operation, object], Outcome]
 Step = str | Pass | NamedPipeline
 Steps = Step | Sequence[Step]
 """A pipeline: a text, a pass, or several of these."""
@@ -286,8 +288,15 @@ class _Builder:
     """The manager is to be printed, not run: names have their options with them."""
 
     def fill(self, manager: PassManager, anchor: str, nodes: Sequence[Node]) -> None:
-        """Add `nodes` to a manager that runs on ops called `anchor`."""
+        """Add `nodes` to a manager that runs on ops called `anchor`.
+
+        Where all are ours, we verify what they have changed, and the manager does not. It would
+        verify after each pass, of which most have nothing to do: a third of the time of `lower`.
+        """
         number, is_after_others = 0, True
+        verifies = self.instruments.verify_each
+        are_ours = all(is_dump(node) or _is_python(node) for node in nodes)
+        manager.enable_verifier(verifies and not are_ours)
         for at, node in enumerate(nodes):
             if is_dump(node):
                 self._add_dump(manager, cast("Element", node))
@@ -298,8 +307,11 @@ class _Builder:
                 is_after_others = True
                 continue
             name, text, callback = self._python_pass(node, anchor)
-            if is_registered(name):
-                callback = _of_user(callback, name, self.instruments.verify_each)
+            of_whom = f"pass '{name}'" if is_registered(name) else None
+            if of_whom:
+                callback = _of_user(callback, of_whom, pass_class(name).rewrite)
+            if verifies and (are_ours or of_whom):
+                callback = _verifying(callback, of_whom)
             if is_after_others:
                 callback = _after_others(callback)
             is_after_others = False
@@ -328,27 +340,28 @@ class _Builder:
     def _announced(self, callback: _Callback, name: str, number: int, after: str) -> _Callback:
         """`callback` for a pass, with its number and name; `after` names those that follow it."""
 
-        def announced(op: ir.Operation, handle: object) -> None:
+        def announced(op: ir.Operation, handle: object) -> Outcome:
             if self.count is not None:
                 self.count.done(number)
             doing(name)
-            callback(op, handle)
+            outcome = callback(op, handle)
             doing(after)
+            return outcome
 
         return announced
 
     def _group(self, group: Group) -> tuple[str, str, _Callback]:
         # The bindings give no manager for an inner op, so ours runs on each.
         manager = PassManager(group.anchor)
-        manager.enable_verifier(self.instruments.verify_each)
         self.fill(manager, group.anchor, group.inside)
 
-        def callback(op: ir.Operation, _: object) -> None:
+        def callback(op: ir.Operation, _: object) -> Outcome:
             inside = [each.operation for region in op.regions for block in region for each in block]
             for each in inside:
                 if each.name == group.anchor:
                     _run(manager, each)
             forget_analyses()  # upstream's passes do not say whether they change anything
+            return None
 
         return str(group), str(manager), callback
 
@@ -375,41 +388,61 @@ def _run(manager: PassManager, op: ir.Operation) -> None:
         raise from_mlir(error) from None
 
 
-def _of_user(callback: _Callback, name: str, verify: bool) -> _Callback:
-    """`callback`, for a user's pass called `name`: what it raises, or breaks, is its error."""
-    what, rewrite = f"pass '{name}'", pass_class(name).rewrite
+def _of_user(callback: _Callback, what: str, rewrite: Callable[..., object]) -> _Callback:
+    """`callback`, for the pass of a user that `what` names: what it raises is its error."""
 
-    def guarded(op: ir.Operation, handle: object) -> None:
-        place = None if op.name == _MODULE else location_text(op.location)
+    def guarded(op: ir.Operation, handle: object) -> Outcome:
+        place = _place(op)
         try:
-            of_user(what, lambda: callback(op, handle), place, rewrite)
+            return of_user(what, lambda: callback(op, handle), place, rewrite)
         except ShardError as error:
             if isinstance(error.__cause__, ir.MLIRError):
                 raise from_mlir_in(what, error.__cause__, place) from None
             raise
-        if verify:  # as the manager does next, which would not say who broke it
-            try:
-                op.verify()
-            except ir.MLIRError as error:
-                raise from_mlir_in(f"{what} left invalid IR", error, place) from None
 
     return guarded
 
 
-def _import_regions(module: ir.Operation, _: object) -> None:
+def _verifying(callback: _Callback, of_whom: str | None) -> _Callback:
+    """`callback`, whose IR is verified after it; `of_whom` names the pass if it is a user's.
+
+    A user's is verified also if it says that it has changed nothing.
+    """
+
+    def verified(op: ir.Operation, handle: object) -> Outcome:
+        outcome = callback(op, handle)
+        if outcome != UNCHANGED or of_whom:
+            try:
+                op.verify()
+            except ir.MLIRError as error:
+                if of_whom:
+                    what = f"{of_whom} left invalid IR"
+                    raise from_mlir_in(what, error, _place(op)) from None
+                raise from_mlir(error) from None
+        return outcome
+
+    return verified
+
+
+def _place(op: ir.Operation) -> str | None:
+    return None if op.name == _MODULE else location_text(op.location)
+
+
+def _import_regions(module: ir.Operation, _: object) -> Outcome:
     """Import Shardy's ops with regions: MLIR's inliner crashes on those that it only parses."""
     if any(op.name.startswith("sdy.") and len(op.regions) for op in walk(module)):
-        make_pass("import").run(module)
+        return make_pass("import").run(module)
+    return UNCHANGED
 
 
 def _after_others(callback: _Callback) -> _Callback:
     """`callback`, for a pass after one that is not ours, which may have changed anything."""
 
-    def fresh(op: ir.Operation, handle: object) -> None:
+    def fresh(op: ir.Operation, handle: object) -> Outcome:
         forget_analyses()
         if op.name == _MODULE:
             record_forms(op)
-        callback(op, handle)
+        return callback(op, handle)
 
     return fresh
 

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from math import prod
 
-from shard_dialect.ir.bindings import PassManager, ir
+from shard_dialect.ir.bindings import ir, run_upstream
 from shard_dialect.ir.building import build
 from shard_dialect.ir.building.build import drop_unused, is_used
 from shard_dialect.ir.function import functions_of
@@ -51,12 +51,17 @@ _EMPTY = ("bufferization.alloc_tensor", "tensor.empty")
 @needs(forms=NOT_LOWERED)
 def separate_buffers(module: ir.Operation) -> None:
     """Start a new buffer after a long chain; clone empty tensors and broadcasts for each user."""
-    for op in [each for each in walk(module) if _is_broadcast(each)]:
+    ops = walk(module)
+    broadcasts = [each for each in ops if _is_broadcast(each)]
+    for op in broadcasts:
         _repeat(op)
     length: dict[ir.Value, int] = {}
-    for op in walk(module):
-        if op.name in _EMPTY and not len(op.operands):
+    for op in walk(module) if broadcasts else ops:
+        name = op.name
+        if name in _EMPTY and not len(op.operands):
             _multiply(op)
+        if name not in INTO and not name.startswith("linalg."):
+            continue
         for number, result in _written(op):
             before = length.get(op.operands[number], 0)
             # A new buffer after every so many ops bounds the cubic time of a chain.
@@ -143,7 +148,7 @@ def free_buffers(module: ir.Operation) -> None:
         return
     for op in freed:
         op.attributes[_FREED_HERE] = ir.UnitAttr.get()
-    PassManager.parse(_OTHERS).run(module)
+    run_upstream(_OTHERS, module)
     for op in walk(module):
         if op.name in ("memref.alloc", "memref.dealloc") and _FREED_HERE in op.attributes:
             del op.attributes[_FREED_HERE]

@@ -47,9 +47,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 
 from shard_dialect.errors import ShardError, as_symbol
-from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes, submodule
+from shard_dialect.ir.bindings import ir, know_stablehlo_passes, run_upstream, submodule
 from shard_dialect.ir.building import build, loops_and_masks
 from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.building.reductions import signless
@@ -59,7 +60,7 @@ from shard_dialect.ir.shard.local_collectives import is_of_stablehlo
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.ops.library_calls import routine_of
 from shard_dialect.ops.stablehlo.custom_call import CUSTOM_CALL, calls_library, target_of
-from shard_dialect.passes.framework.base import Pass, needs
+from shard_dialect.passes.framework.base import UNCHANGED, Outcome, Pass, known, needs, ops_of
 from shard_dialect.passes.lower.boundary import NOT_LOWERED
 from shard_dialect.passes.manual.replica_group_collectives import ONE_DEVICE
 
@@ -83,14 +84,15 @@ _TRANSFORMS = {
 
 
 @needs(ops=("linalg.",), forms=NOT_LOWERED)
-def decompose_linalg(module: ir.Operation) -> None:
+def decompose_linalg(module: ir.Operation) -> Outcome:
     """Replace the ops of the table by their decompositions."""
-    names = sorted({op.name for op in walk(module)} & set(_TRANSFORMS))
+    names = sorted(known(module, ops_of) & set(_TRANSFORMS))
     if not names:
-        return
+        return UNCHANGED
     schedule = ir.Module.parse(_schedule(names))
     sequence = operations(schedule.body)[0]
     submodule("dialects.transform.interpreter").apply_named_sequence(module, sequence, schedule)
+    return None
 
 
 def _schedule(names: list[str]) -> str:
@@ -122,8 +124,10 @@ _CASTS = ("builtin.unrealized_conversion_cast", "tensor.bitcast")
 
 
 @needs(forms=NOT_LOWERED)
-def drop_signs(module: ir.Operation) -> None:
+def drop_signs(module: ir.Operation) -> Outcome:
     """Make the types of all values, constants and functions signless."""
+    changed = False
+    plain = cache(signless)
     for op in walk(module):
         if op.name in _UNSIGNED:
             raise error_at(
@@ -131,15 +135,25 @@ def drop_signs(module: ir.Operation) -> None:
                 f"'{op.name}' op cannot be lowered: there is no code for it that a device could "
                 "run",
             )
-        if op.name == "arith.constant" and signless(op.results[0].type) != op.results[0].type:
-            op.attributes["value"] = _plain_elements(op.attributes["value"])
-        blocks = [block for region in op.regions for block in region]
-        for value in [*op.results, *(each for block in blocks for each in block.arguments)]:
-            value.set_type(signless(value.type))
+        values = list(op.results)
+        if len(op.regions):
+            inside = (block for region in op.regions for block in region)
+            values += [argument for block in inside for argument in block.arguments]
+        for value in values:
+            type_ = value.type
+            if (signless_type := plain(type_)) != type_:
+                value.set_type(signless_type)
+                if op.name == "arith.constant":
+                    op.attributes["value"] = _plain_elements(op.attributes["value"])
+                changed = True
         if op.name in _CASTS and op.operands[0].type == op.results[0].type:
             replace_op(op, op.operands[0])
+            changed = True
+    if not changed:
+        return UNCHANGED
     for function in functions_of(module):
         update_type(function)
+    return None
 
 
 def _plain_elements(value: ir.Attribute) -> ir.Attribute:
@@ -239,7 +253,7 @@ _FROM_AFFINE = "builtin.module(lower-affine)"
 @needs(ops=("cf.",), forms=NOT_LOWERED)
 def branches_to_scf(module: ir.Operation) -> None:
     """Convert branches between blocks to `scf`."""
-    PassManager.parse(_FROM_BRANCHES).run(module)
+    run_upstream(_FROM_BRANCHES, module)
     for op in walk(module):
         if op.name == "ub.poison" and isinstance(op.results[0].type, ir.RankedTensorType):
             with ir.InsertionPoint(op), op.location:
@@ -253,33 +267,33 @@ def tosa_to_linalg(module: ir.Operation) -> None:
     ops = [op for op in walk(module) if op.name.startswith("tosa.")]
     _read_scales_alike(ops)
     expand_matmuls(ops)
-    PassManager.parse(_FROM_TOSA).run(module)
+    run_upstream(_FROM_TOSA, module)
 
 
 @needs(ops=("stablehlo.",), forms=NOT_LOWERED)
 def stablehlo_to_linalg(module: ir.Operation) -> None:
     """Convert StableHLO to linalg."""
     know_stablehlo_passes()
-    PassManager.parse(_FROM_STABLEHLO).run(module)
+    run_upstream(_FROM_STABLEHLO, module)
 
 
 @needs(forms=NOT_LOWERED)
 def elementwise_to_linalg(module: ir.Operation) -> None:
     """Convert elementwise ops on tensors to linalg, and empty tensors to allocated ones."""
-    PassManager.parse(_TO_LINALG).run(module)
+    run_upstream(_TO_LINALG, module)
 
 
 @needs(ops=("linalg.",), forms=NOT_LOWERED)
 def generalize_linalg(module: ir.Operation) -> None:
     """Write all of linalg as `linalg.generic`."""
     decompose_linalg(module)
-    PassManager.parse(_GENERALIZED).run(module)
+    run_upstream(_GENERALIZED, module)
 
 
 @needs(ops=("affine.",), forms=NOT_LOWERED)
 def lower_affine_ops(module: ir.Operation) -> None:
     """Write affine ops as `scf` and `arith`."""
-    PassManager.parse(_FROM_AFFINE).run(module)
+    run_upstream(_FROM_AFFINE, module)
 
 
 @needs(forms=NOT_LOWERED)
@@ -296,7 +310,7 @@ class Bufferize(Pass):
         """Raises a located `ShardError` for an op that has no buffers."""
         copies = "true" if self.copy_before_write else "false"
         try:
-            PassManager.parse(_TO_BUFFERS.format(copies)).run(module)
+            run_upstream(_TO_BUFFERS.format(copies), module)
         except ir.MLIRError as error:
             raise _named(from_mlir(error)) from None
 
@@ -304,13 +318,13 @@ class Bufferize(Pass):
 @needs(forms=NOT_LOWERED)
 def results_to_arguments(module: ir.Operation) -> None:
     """Let functions write their results to buffers that the caller passes."""
-    PassManager.parse(_TO_ARGUMENTS).run(module)
+    run_upstream(_TO_ARGUMENTS, module)
 
 
 @needs(forms=NOT_LOWERED)
 def simplify_lowered(module: ir.Operation) -> None:
     """Canonicalize, and share values that are computed twice."""
-    PassManager.parse(_SIMPLER).run(module)
+    run_upstream(_SIMPLER, module)
 
 
 def _named(error: ShardError) -> ShardError:

@@ -298,12 +298,13 @@ def call_collectives(module: ir.Operation) -> None:
     """
     calls = _Calls(module)
     for function in functions_of(module):
-        for op in walk(function):
-            if op.name == _RANK_OP:
+        named = [(op, op.name) for op in walk(function)]
+        for op, name in named:
+            if name == _RANK_OP:
                 calls.ask_rank(op, function)
-            elif op.name == CUSTOM_CALL:
+            elif name == CUSTOM_CALL:
                 calls.call_library(op, function)
-        for op in _collectives(function):
+        for op in (op for op, name in named if _is_collective(name)):
             with located(op):
                 calls.replace(op, function)
 
@@ -312,8 +313,11 @@ _RANK_OP = "shard.process_linear_index"
 
 
 def _collectives(function: ir.Operation) -> list[ir.Operation]:
-    ops = [op for op in walk(function) if op.name.startswith(("shard.", "mesh."))]
-    return [op for op in ops if op.name not in ("mesh.done", _RANK_OP)]
+    return [op for op in walk(function) if _is_collective(op.name)]
+
+
+def _is_collective(name: str) -> bool:
+    return name.startswith(("shard.", "mesh.")) and name not in ("mesh.done", _RANK_OP)
 
 
 def _read(op: ir.Operation) -> tuple[str, LocalStep]:

@@ -25,7 +25,7 @@ from shard_dialect.ir.building import build
 from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.building.loops_and_masks import elementwise
 from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.passes.framework.base import needs
+from shard_dialect.passes.framework.base import UNCHANGED, Outcome, needs
 from shard_dialect.passes.lower.boundary import NOT_LOWERED
 
 _LONG = 1024
@@ -37,26 +37,30 @@ _OF_ELEMENTS = ("arith.", "math.", "linalg.index", "linalg.yield", "tensor.extra
 
 
 @needs(forms=NOT_LOWERED)
-def accumulate_wide(module: ir.Operation) -> None:
+def accumulate_wide(module: ir.Operation) -> Outcome:
     """Rewrite the linalg reductions whose elements are too narrow to accumulate in."""
+    outcome: Outcome = UNCHANGED
     for op in walk(module):
         wide = _accumulator(op) if op.name.startswith("linalg.") and len(op.results) else None
         if wide is not None:
             with ir.InsertionPoint(op), op.location:
                 _rewrite(op, wide)
+            outcome = None
+    return outcome
 
 
 def _accumulator(op: ir.Operation) -> ir.Type | None:
     """The type to accumulate in; `None` if it is the results' type."""
-    maps = linalg_queries.get_indexing_maps(op)
-    if maps is None or not op.regions or not _is_simple(op):
+    if not len(op.regions):
         return None
-    count = len(op.results)
-    kinds = {str(result.type.element_type) for result in op.results}
-    outputs = list(body(op).arguments)[-count:]
+    outputs = list(body(op).arguments)[-len(op.results) :]
     accumulates = any(use.owner.name in _ACCUMULATES for each in outputs for use in each.uses)
     if not accumulates:
         return None
+    maps = linalg_queries.get_indexing_maps(op)
+    if maps is None or not _is_simple(op):
+        return None
+    kinds = {str(result.type.element_type) for result in op.results}
     is_product = [each.name for each in operations(body(op))] == _MULTIPLY_ADD
     return wide_enough(kinds, _length(op, [map_.value for map_ in maps]), is_product)
 

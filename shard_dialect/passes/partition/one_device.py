@@ -23,7 +23,7 @@ from typing import Any
 
 from shard_dialect.collectives.collective_table import LOCAL, record_of
 from shard_dialect.errors import ShardError
-from shard_dialect.ir.bindings import PassManager, ir
+from shard_dialect.ir.bindings import ir, run_upstream
 from shard_dialect.ir.building import build, reductions
 from shard_dialect.ir.building.build import create, replace_op
 from shard_dialect.ir.diagnostics import error_at, located
@@ -84,7 +84,7 @@ class PickDevice(Pass):
                     replace_op(op, picked)
             handle.attributes[DEVICE] = ir.IntegerAttr.get(ir.IndexType.get(), self.rank)
         with collectives_kept(module):
-            PassManager.parse("builtin.module(canonicalize)").run(module)
+            run_upstream("builtin.module(canonicalize)", module)
 
     def _picked(self, op: ir.Operation, grids: dict[str, Grid]) -> ir.Value:
         """The result of the op on the device."""

@@ -262,7 +262,7 @@ class _Builder:
     def _op(self, op: Op) -> None:
         rule = self.op_kinds.kind_in(self.values, op).rule
         is_constant = self.copies_constants and self.constants.add(op, rule)
-        if has_loops(op.handle) and rule is None:
+        if rule is None and has_loops(op.handle):
             raise error_at(
                 op.location,
                 f"'{op.name}' op has an annotation for its loops, but no sharding rule that "

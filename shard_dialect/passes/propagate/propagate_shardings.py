@@ -59,7 +59,7 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import FLOWS, Block, Function, Op, read_functions
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Annotation, Grid, Sharding
-from shard_dialect.passes.framework.base import UNCHANGED, Outcome, Pass, facts_of, known, needs
+from shard_dialect.passes.framework.base import UNCHANGED, Outcome, Pass, known, needs, ops_of
 from shard_dialect.passes.framework.options import OPTIONS, PropagationOptions
 from shard_dialect.passes.propagate.constants import Copy
 from shard_dialect.passes.propagate.constraints import (
@@ -303,7 +303,8 @@ class _Writer:
             op.handle.attributes[SHARDINGS] = ir.ArrayAttr.get(entries)
         elif op.name in FLOWS:
             drop_attributes(op.handle, SHARDINGS)  # of results that were removed
-        self._blocks(op.handle, op.blocks)
+        if len(op.handle.regions):
+            self._blocks(op.handle, op.blocks)
 
     def _blocks(self, handle: ir.Operation, blocks: Sequence[Block]) -> None:
         drop_attributes(handle, BLOCKS)
@@ -405,7 +406,7 @@ class _Writer:
 
 def refuse_unread(module: ir.Operation) -> None:
     """Raise for annotations that are not imported yet: what they are on would be replicated."""
-    unread = known(module, facts_of).ops & {"shard.shard", "sdy.mesh"}
+    unread = known(module, ops_of) & {"shard.shard", "sdy.mesh"}
     for op in walk(module) if unread else ():
         if op.name in unread:
             raise error_at(
@@ -478,8 +479,6 @@ def _is_complete(function: Function, constraints: Constraints, shardings: Shardi
 
     Propagation also checks groups, and annotations of loops.
     """
-    if any(op.name == GROUP or annotation_ops.has_loops(op.handle) for op in function.ops):
-        return False
     for op in function.ops:  # an annotation op may tell the sharding of an operand without one
         has_tensors = any(function.values[value].shape is not None for value in op.results)
         if has_tensors and not shardings.of_results(op.handle):
@@ -488,4 +487,6 @@ def _is_complete(function: Function, constraints: Constraints, shardings: Shardi
     tensors = [n for n, value in enumerate(function.values) if value.shape is not None]
     known = [constraints.known.get(number) for number in tensors]
     known += [constraints.returned.get(index) for index in range(len(results))]
-    return not constraints.soft_constraints and all(each and not each.open for each in known)
+    if constraints.soft_constraints or not all(each and not each.open for each in known):
+        return False
+    return not any(op.name == GROUP or annotation_ops.has_loops(op.handle) for op in function.ops)

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from shard_dialect.errors import as_symbol
-from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes
+from shard_dialect.ir.bindings import ir, know_stablehlo_passes, run_upstream
 from shard_dialect.ir.building import build
 from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.diagnostics import error_at, from_mlir
@@ -113,7 +113,7 @@ def _annotations_to_ops(module: ir.Operation) -> None:
 def _run(pipeline: str, module: ir.Operation) -> None:
     if "stablehlo" in pipeline:
         know_stablehlo_passes()
-    PassManager.parse(pipeline).run(module)
+    run_upstream(pipeline, module)
 
 
 def _text(function: ir.Operation) -> str:

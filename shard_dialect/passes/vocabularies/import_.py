@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from shard_dialect.ir.bindings import PassManager, ir, know_stablehlo_passes
+from shard_dialect.ir.bindings import ir, know_stablehlo_passes, run_upstream
 from shard_dialect.ir.building.build import annotate, create, create_value, is_used, replace_op
 from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.function import boundary, name_of, recorded_form, set_boundary
@@ -33,7 +33,7 @@ from shard_dialect.ir.verify import check_agreement
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation, ShardingError
 from shard_dialect.passes.decompose_chlo import keep_functions
-from shard_dialect.passes.framework.base import UNCHANGED, Outcome, Pass, facts_of, known
+from shard_dialect.passes.framework.base import UNCHANGED, Outcome, Pass, forms_of, known
 from shard_dialect.passes.vocabularies.import_mesh import import_mesh
 from shard_dialect.passes.vocabularies.import_sdy import import_sdy
 
@@ -237,7 +237,7 @@ class Import(Pass):
 
     def rewrite(self, module: ir.Operation) -> Outcome:
         """Import all annotations, then check that they agree."""
-        forms = known(module, facts_of).forms
+        forms = known(module, forms_of)
         if forms and forms <= {"local", "lowered"}:  # whose grids are upstream's
             return UNCHANGED
         import_annotations(module)
@@ -264,7 +264,7 @@ def import_annotations(module: ir.Operation) -> set[str]:
         names = names - {_DYNAMIC_IOTA} | {op.name for op in walk(module)}
     if _COMPOSITE in names:  # last: the pass erases annotations without uses
         know_stablehlo_passes()
-        PassManager.parse(_FROM_COMPOSITES).run(module)
+        run_upstream(_FROM_COMPOSITES, module)
         names = names - {_COMPOSITE} | {"func.call"}
     return names
 

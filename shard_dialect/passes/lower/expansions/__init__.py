@@ -19,7 +19,7 @@ from shard_dialect.ir.walk import walk
 from shard_dialect.ops.dialects.mesh_rules import erase_roll
 from shard_dialect.ops.op_record import LoweringFunction, OpRecord
 from shard_dialect.ops.op_table import has_own_lowering, record_of
-from shard_dialect.passes.framework.base import needs
+from shard_dialect.passes.framework.base import UNCHANGED, Outcome, needs
 from shard_dialect.passes.lower.boundary import NOT_LOWERED
 
 
@@ -32,20 +32,20 @@ def expand_rolls(module: ir.Operation) -> None:
 
 
 @needs(forms=NOT_LOWERED)
-def expand_ops(module: ir.Operation) -> None:
+def expand_ops(module: ir.Operation) -> Outcome:
     """Expand to other ops, before upstream's conversion; users' own ops by their records."""
-    _expand(module, [(op, record.lowering) for op, record in _recorded(module)])
+    return _expand(module, [(op, record.lowering) for op, record in _recorded(module)])
 
 
 @needs(forms=NOT_LOWERED)
 def expand_registered_ops(
     module: ir.Operation, facet: Literal["python", "stablehlo", "lowering"] = "stablehlo"
-) -> None:
+) -> Outcome:
     """Expand users' own ops by their records.
 
     Those that another facet writes stay.
     """
-    _expand(
+    return _expand(
         module,
         (
             (op, record.lowering)
@@ -60,12 +60,12 @@ def expand_registered_ops(
 
 
 @needs(forms=NOT_LOWERED)
-def expand_to_loops(module: ir.Operation) -> None:
+def expand_to_loops(module: ir.Operation) -> Outcome:
     """Expand to loops, right before bufferization, which must see what the loops read.
 
     The passes before that would fold a buffer that loops fill into the op that reads it.
     """
-    _expand(module, [(op, record.loops) for op, record in _recorded(module)])
+    return _expand(module, [(op, record.loops) for op, record in _recorded(module)])
 
 
 def _recorded(module: ir.Operation) -> Iterator[tuple[ir.Operation, OpRecord]]:
@@ -74,12 +74,12 @@ def _recorded(module: ir.Operation) -> Iterator[tuple[ir.Operation, OpRecord]]:
 
 def _expand(
     module: ir.Operation, found: Iterable[tuple[ir.Operation, LoweringFunction | None]]
-) -> None:
+) -> Outcome:
     ops = [(op, expansion) for op, expansion in found if expansion]
-    if ops:
-        for dialect in ("arith", "bufferization", "complex", "linalg", "math", "memref", "scf"):
-            ir.Context.current.dialects[dialect]  # loads it
-        ir.Context.current.dialects["tensor"]
+    if not ops:
+        return UNCHANGED
+    for dialect in _MADE:
+        ir.Context.current.dialects[dialect]  # loads it
     of_users: dict[str | None, str] = {}
     for op, expansion in reversed(ops):
         if has_own_lowering(op.name):
@@ -91,6 +91,11 @@ def _expand(
         replace_op(op, *values)
     if of_users:
         _verify(module, of_users)
+    return None
+
+
+_MADE = ("arith", "bufferization", "complex", "linalg", "math", "memref", "scf", "tensor")
+"""The dialects of the ops that expansions make."""
 
 
 def _verify(module: ir.Operation, of_users: Mapping[str | None, str]) -> None:

@@ -25,7 +25,7 @@ from shard_dialect.ir.building.loops_and_masks import elementwise
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.walk import body, is_made_by, operations, walk
 from shard_dialect.ops.stablehlo.attribute_reading import integer, integers
-from shard_dialect.passes.framework.base import needs
+from shard_dialect.passes.framework.base import UNCHANGED, Outcome, needs
 from shard_dialect.passes.lower.boundary import NOT_LOWERED
 
 
@@ -173,18 +173,23 @@ _MAKERS = ("tensor.from_elements", "arith.constant")
 
 
 @needs(ops=("tensor.extract",), forms=NOT_LOWERED)
-def compute_elements(module: ir.Operation) -> None:
+def compute_elements(module: ir.Operation) -> Outcome:
     """Replace ops on tensors of no dimensions if only their element is read."""
+    changed = False
     # Users first: inlining one op leaves extracts of its operands, whose makers come next.
     for op in reversed(walk(module)):
         if op.name == "tensor.extract" and not len(op.operands) - 1:
-            _read_directly(op)
+            changed |= _read_directly(op)
         elif op.name in _LOOPS and all(map(_is_single, op.operands)) and _is_extracted(op):
             with op.location:
                 _inline(op)
+            changed = True
+    if not changed:
+        return UNCHANGED
     for op in walk(module):  # by itself: the loop comes to makers after their users
         if op.name in _MAKERS and _is_single(op.results[0]) and not is_used(op.results[0]):
             op.erase()
+    return None
 
 
 def _is_single(value: ir.Value) -> bool:
@@ -213,11 +218,11 @@ def _inline(op: ir.Operation) -> None:
     op.erase()
 
 
-def _read_directly(op: ir.Operation) -> None:
-    """Replace an extracted element by the scalar that the tensor was made from."""
+def _read_directly(op: ir.Operation) -> bool:
+    """Replace an extracted element by the scalar that the tensor was made from, if it was."""
     single = op.operands[0]
     if isinstance(single.owner, ir.Block):
-        return
+        return False
     producer = single.owner.operation
     constant = build.splat_value(single) if build.is_constant(producer) else None
     if producer.name == "tensor.from_elements":
@@ -226,8 +231,9 @@ def _read_directly(op: ir.Operation) -> None:
         with ir.InsertionPoint(op), op.location:
             value = build.scalar(constant)
     else:
-        return
+        return False
     replace_op(op, value)
+    return True
 
 
 class _Features:
