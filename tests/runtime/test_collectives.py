@@ -47,7 +47,7 @@ def kept(elements: list[str], tmp_path_factory: pytest.TempPathFactory) -> Itera
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with at_level(0):
         for native in (True, False):
-            compile_all({*elements, *NOT_COPIED}, folder, native=native)
+            compile_all({*elements, *NOT_TOGETHER}, folder, native=native)
         yield folder
 
 
@@ -61,15 +61,15 @@ def test_every_collective_is_right_on_element_types(
     assert done.stdout.strip() == f"{len(elements)} element types: every collective is right"
 
 
-NOT_COPIED = ("f32", "bf16", "i1", "complex<f32>")
+NOT_TOGETHER = ("f32", "bf16", "i1", "complex<f32>")
 
 
-@pytest.mark.parametrize("element", NOT_COPIED)
+@pytest.mark.parametrize("element", NOT_TOGETHER)
 def test_what_is_not_copied_is_right_too(
     element: str, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Devices in one process read large parts where they are."""
-    monkeypatch.setattr(thread_devices, "_COPIED", 0)
+    monkeypatch.setattr(thread_devices, "_TOGETHER", 0)
     found = differences(InProcess(GRID.size), element, kept, native=False)
     assert not found, "\n".join(found)
 

@@ -9,7 +9,7 @@ import pytest
 from shard_dialect.model import REDUCTIONS, Grid, Reduction
 from shard_dialect.runtime.communicators.join_shards import join
 from shard_dialect.runtime.communicators.mailbox import Meeting
-from shard_dialect.runtime.communicators.thread_devices import _COPIED, ThreadDevice, _World
+from shard_dialect.runtime.communicators.thread_devices import _TOGETHER, ThreadDevice, _World
 
 
 def on_threads(size: int, work: Callable[[int], None]) -> list[BaseException]:
@@ -64,7 +64,7 @@ def test_who_waits_and_who_comes_later_ends_after_abort() -> None:
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_large_arrays_are_reduced_in_the_members_order(size: int, reduction: Reduction) -> None:
     is_bits = reduction.startswith("bitwise")
-    shape = (_COPIED // 12 + 5, 3)  # in blocks that are not of one size
+    shape = (_TOGETHER // 12 + 5, 3)  # in blocks that are not of one size
     generator = np.random.default_rng(size)
     sent = [
         generator.integers(0, 99, shape).astype(np.int32)

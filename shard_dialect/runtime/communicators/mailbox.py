@@ -15,6 +15,7 @@ import os
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -22,22 +23,20 @@ from shard_dialect.abi.lowered_program import Site
 from shard_dialect.abi.tensor_types import Array
 from shard_dialect.errors import ShardError
 
+Brought = tuple[Array, Array, Any]
+"""What a member brings to a meeting: the array that it sends, the one that it wants written, and
+what is to be known beside them."""
+
 
 class Meeting:
-    """A barrier, and two tables with an array of each member.
+    """A barrier, and a place for what each member brings.
 
-    The tables are used in turn: a member at the next exchange must not overwrite what another still
-    reads of this one, and no member is two exchanges ahead of another. A member waits for a lock of
-    its own that the last one releases, which takes a third of the time of `threading.Barrier`.
-
-    Each one says at which site it is. It is an error where these differ.
+    A member waits for a lock of its own that the last one releases, which takes a third of the time
+    of `threading.Barrier`. Each one says at which site it is. It is an error where these differ.
     """
 
     def __init__(self, size: int) -> None:
-        self.tables: tuple[list[Array], list[Array]] = (
-            [np.empty(0)] * size,
-            [np.empty(0)] * size,
-        )
+        self.brought: list[Brought] = [(np.empty(0), np.empty(0), None)] * size
         self._size = size
         self._sites: list[Site | None] = [None] * size
         self._lock = threading.Lock()
@@ -55,20 +54,25 @@ class Meeting:
         """The members that have not arrived."""
         return [each for each in range(self._size) if each not in self._arrived]
 
-    def wait(self, member: int, site: Site | None = None) -> None:
+    def wait(
+        self, member: int, site: Site | None = None, at_last: Callable[[], None] | None = None
+    ) -> None:
         """Wait until all members have come; raises `BrokenBarrierError` after `abort`.
 
-        The last one raises a located `ShardError` if the sites are not equal.
+        The last one raises a located `ShardError` if the sites are not equal. Else it runs
+        `at_last` before the others go on.
         """
         with self._lock:
             if self._is_aborted:
                 raise threading.BrokenBarrierError
             self._sites[member] = site
-            self._arrived.append(member)
-            is_last = len(self._arrived) == self._size
             arrived = self._arrived
+            arrived.append(member)
+            is_last = len(arrived) == self._size
             if is_last:
                 self._check_sites(site)
+                if at_last is not None:
+                    at_last()
                 self._arrived = []
         if is_last:
             for each in arrived:
@@ -116,11 +120,9 @@ class Mailbox:
         self._changed = threading.Condition()
         self._messages: dict[tuple[_Ranks, int, int, int], deque[Array]] = defaultdict(deque)
         self._stuck: dict[int, Callable[[], bool]] = {}
-        """For each device that waits or has ended, whether it is still unable to go on."""
-        self._meetings: dict[int, tuple[_Ranks, Meeting]] = {}
-        """The last meeting to which each device went, and its group."""
-        self._places: dict[int, str] = {}
-        """The place of the last collective that each device has reached."""
+        """For each that waits for a message or has ended, whether it is still unable to go on."""
+        self._meetings: dict[int, tuple[_Ranks, Meeting, int, Site | None]] = {}
+        """The last meeting of each device: its group, the device's place in it, and the site."""
         self._events = 0
         self._seen, self._quiet = -1, 0
         self._is_aborted = False
@@ -170,14 +172,17 @@ class Mailbox:
             self._is_aborted = True
             self._changed.notify_all()
 
-    def meet(self, group: _Ranks, meeting: Meeting, member: int, site: Site | None) -> None:
-        """Meet the others of a group, as this member of it, at this site."""
-        rank = group[member]
-        self._meetings[rank] = group, meeting
-        self._stuck[rank] = lambda: meeting.waits(member)  # at a complete one, all go on
-        self._places[rank] = site.place if site else ""
-        meeting.wait(member, site)
-        self._stuck.pop(rank, None)
+    def meet(
+        self,
+        group: _Ranks,
+        meeting: Meeting,
+        member: int,
+        site: Site | None,
+        at_last: Callable[[], None] | None = None,
+    ) -> None:
+        """Meet the others of a group, as this member of it, at this site: see `Meeting.wait`."""
+        self._meetings[group[member]] = group, meeting, member, site
+        meeting.wait(member, site, at_last)
         self._events += 1
 
     def deadlock(self) -> ShardError | None:
@@ -189,21 +194,29 @@ class Mailbox:
         self._seen = self._events
         if self._quiet <= 2 * _QUIET:
             return None
-        for rank, (group, meeting) in sorted(self._meetings.items()):
-            if meeting.waits(group.index(rank)):
+        for rank, (group, meeting, member, site) in sorted(self._meetings.items()):
+            if meeting.waits(member):
                 return ShardError(
                     f"device {rank} waits at a collective of {_listed(group)} for "
                     f"{_listed([group[each] for each in meeting.missing()])}: each device has "
                     "ended, or waits too; all devices of a group must reach each of its "
                     "collectives, and in one order",
-                    self._places[rank] or None,
+                    (site.place if site else "") or None,
                 )
         return None
 
     def _all_wait(self) -> bool:
         """Whether no device computes, or can go on."""
-        stuck = list(self._stuck.values())
-        return len(stuck) == self._size and all(each() for each in stuck)
+        return all(self._is_stuck(rank) for rank in range(self._size))
+
+    def _is_stuck(self, rank: int) -> bool:
+        if rank in self._stuck:
+            return self._stuck[rank]()
+        _, meeting, member, _ = self._meetings.get(rank, _NOWHERE)
+        return meeting.waits(member)  # at a complete one, all go on
+
+
+_NOWHERE: tuple[_Ranks, Meeting, int, Site | None] = (), Meeting(0), 0, None
 
 
 def _listed(ranks: Sequence[int]) -> str:

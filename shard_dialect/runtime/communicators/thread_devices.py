@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
-from itertools import cycle, pairwise
+from itertools import pairwise
 
 import numpy as np
 
@@ -21,13 +21,19 @@ from shard_dialect.model import Axes, Grid, Reduction
 from shard_dialect.runtime.communicators.announce_failures import AnnouncingCommunicator
 from shard_dialect.runtime.communicators.group import Group
 from shard_dialect.runtime.communicators.join_shards import join
-from shard_dialect.runtime.communicators.mailbox import TICK, Mailbox, Meeting, begin
+from shard_dialect.runtime.communicators.mailbox import (
+    TICK,
+    Brought,
+    Mailbox,
+    Meeting,
+    begin,
+)
 from shard_dialect.runtime.communicators.perform_collectives import Member
 from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.profiling.recorder import Recorder
 
-_COPIED = 1 << 18
-"""The number of bytes up to which copying is faster than another synchronization."""
+_TOGETHER = 1 << 18
+"""The bytes that a member sends, up to which one member does the work of all."""
 _GRACE = 1.0
 """The seconds that devices have to stop once one has failed: their code may be in a loop."""
 
@@ -153,7 +159,6 @@ class ThreadDevice(Member):
         self.site: Site | None = None
         """Of the collective that the device executes."""
         self._by_ranks: dict[tuple[tuple[int, ...], int], _Group] = {}
-        self._turns: dict[tuple[int, ...], Iterator[int]] = {}
 
     def _perform(self, site: Site, source: Array, target: Array) -> None:
         self.site = site
@@ -165,9 +170,7 @@ class ThreadDevice(Member):
 
     def group_of(self, ranks: tuple[int, ...], tag: int = 0) -> Group:
         """The group of these devices, of which this is one; its messages have the tag."""
-        # Axes that give the same group share one meeting, for its members to alternate its tables.
-        turns = self._turns.setdefault(ranks, cycle((0, 1)))
-        group = _Group(self._world.meeting(ranks), turns, ranks, self, self._world.post, tag)
+        group = _Group(self._world.meeting(ranks), ranks, self, self._world.post, tag)
         return self._by_ranks.setdefault((ranks, tag), group)
 
 
@@ -175,7 +178,6 @@ class _Group:
     def __init__(
         self,
         meeting: Meeting,
-        turns: Iterator[int],
         ranks: tuple[int, ...],
         device: ThreadDevice,
         post: Mailbox,
@@ -188,88 +190,70 @@ class _Group:
         self._meeting = meeting
         self._post = post
         self._tag = tag
-        self._turns = turns
 
-    def _exchange(self, send: Array) -> list[Array]:
-        """Every member's array, until this member leaves (`_leave`).
+    def _exchange(self, send: Array, into: Array, give: _Give, told: object = None) -> None:
+        """Have `give` write to the members' arrays, once all have come.
 
-        A sender may change its buffer as soon as it goes on. So a small array is copied, and with a
-        large one, which has the same size on all, the sender waits until all have read it.
+        The last member that comes does so for all if the arrays, which have the same size on all,
+        are small: that takes less than waking the others, each of which would do its part while
+        the rest wait for the interpreter's lock. With large ones each does its own, and waits until
+        all have read what it sent.
         """
-        return self._put(send.copy() if send.nbytes <= _COPIED else send)
-
-    def _leave(self, send: Array) -> None:
-        if send.nbytes > _COPIED:
-            self._meet()
-
-    def _put(self, array: Array) -> list[Array]:
-        """Every member's array, once all have put theirs."""
-        table = self._meeting.tables[next(self._turns)]
-        table[self.index] = array
+        here = self._meeting.brought
+        here[self.index] = send, into, told
+        if send.nbytes <= _TOGETHER:
+            self._meet(partial(give, here, range(self.size)))
+            return
         self._meet()
-        return list(table)
+        give(here, (self.index,))
+        self._meet()
 
-    def _meet(self) -> None:
-        self._post.meet(self._ranks, self._meeting, self.index, self._device.site)
+    def _meet(self, at_last: Callable[[], None] | None = None) -> None:
+        self._post.meet(self._ranks, self._meeting, self.index, self._device.site, at_last)
 
     def all_gather(self, send: Array, into: Array) -> None:
-        sent = self._exchange(send)
-        np.concatenate(sent, out=into)
-        self._leave(send)
+        self._exchange(send, into, _gather)
 
     def all_reduce(self, send: Array, into: Array, reduction: Reduction) -> None:
-        sent = self._exchange(send)
-        if send.nbytes <= _COPIED:
-            join(sent, into, reduction)
+        if send.nbytes > _TOGETHER:
+            self._reduce_by_blocks(send, into, reduction)
         else:
-            self._reduce_by_blocks(sent, into, reduction)
-        self._leave(send)
+            self._exchange(send, into, _reduce_to_all, reduction)
 
-    def _reduce_by_blocks(self, sent: list[Array], into: Array, reduction: Reduction) -> None:
+    def _reduce_by_blocks(self, send: Array, into: Array, reduction: Reduction) -> None:
         """Reduce a block of the elements, and copy the others from the members that reduce them."""
         flat = into.reshape(-1)
         assert np.shares_memory(flat, into), "the code's own buffers are contiguous"
+        here = self._meeting.brought
+        here[self.index] = send.reshape(-1), flat, None
         ends = [flat.size * number // self.size for number in range(self.size + 1)]
         blocks = [slice(*each) for each in pairwise(ends)]
         own = blocks[self.index]
-        join([each.reshape(-1)[own] for each in sent], flat[own], reduction)
-        for member, reduced in enumerate(self._put(flat)):
+        self._meet()
+        join([sent[own] for sent, _, _ in here], flat[own], reduction)
+        self._meet()
+        for member, (_, reduced, _) in enumerate(here):
             if member != self.index:
                 flat[blocks[member]] = reduced[blocks[member]]
+        self._meet()
 
     def reduce_scatter(self, send: Array, into: Array, reduction: Reduction) -> None:
-        sent = self._exchange(send)
-        join(map(self._own, sent), into, reduction)
-        self._leave(send)
+        self._exchange(send, into, _reduce_scatter, reduction)
 
     def all_to_all(self, send: Array, into: Array) -> None:
-        sent = self._exchange(send)
-        np.concatenate([self._own(each) for each in sent], out=into)
-        self._leave(send)
+        self._exchange(send, into, _all_to_all)
 
     def permute(self, send: Array, into: Array, to: int | None, source: int | None) -> None:
-        sent = self._exchange(send)
-        if source is not None:
-            into[...] = sent[source]
-        self._leave(send)
+        self._exchange(send, into, _permute, source)
 
     def broadcast(self, send: Array, into: Array, root: int) -> None:
-        sent = self._exchange(send)
-        into[...] = sent[root]
-        self._leave(send)
+        self._exchange(send, into, _permute, root)
 
     def gather(self, send: Array, into: Array, root: int) -> None:
-        sent = self._exchange(send)
-        if self.index == root:
-            np.concatenate(sent, out=into)
-        else:
-            into[...] = 0
-        self._leave(send)
+        self._exchange(send, into, _gather, root)
 
     def scatter(self, send: Array, into: Array, root: int) -> None:
-        sent = self._exchange(send)
-        into[...] = self._own(sent[root])
-        self._leave(send)
+        self._exchange(send, into, _scatter, root)
 
     def send(self, send: Array, to: int) -> None:
         self._post.send(self._ranks, self.index, to, send.copy(), self._tag)
@@ -284,14 +268,67 @@ class _Group:
         into[...] = array
 
     def reduce(self, send: Array, into: Array, root: int, reduction: Reduction) -> None:
-        sent = self._exchange(send)
-        if self.index == root:
-            join(sent, into, reduction)
+        self._exchange(send, into, _reduce, (root, reduction))
+
+
+# What the members of `here` get, in order; each is written by itself.
+_Give = Callable[[Sequence[Brought], Sequence[int]], None]
+
+
+def _gather(here: Sequence[Brought], members: Sequence[int]) -> None:
+    """On the root, or on all if none is told, the members' arrays one after the other."""
+    for member in members:
+        _, into, root = here[member]
+        if root in (None, member):
+            np.concatenate([sent for sent, _, _ in here], out=into)
         else:
             into[...] = 0
-        self._leave(send)
 
-    def _own(self, slices_by_member: Array) -> Array:
-        """This member's block of those along the first dimension."""
-        size = len(slices_by_member) // self.size
-        return slices_by_member[self.index * size : (self.index + 1) * size]
+
+def _reduce_to_all(here: Sequence[Brought], members: Sequence[int]) -> None:
+    first, *others = members
+    _, reduced, reduction = here[first]
+    join((sent for sent, _, _ in here), reduced, reduction)
+    for member in others:
+        here[member][1][...] = reduced
+
+
+def _reduce(here: Sequence[Brought], members: Sequence[int]) -> None:
+    for member in members:
+        _, into, (root, reduction) = here[member]
+        if member == root:
+            join((sent for sent, _, _ in here), into, reduction)
+        else:
+            into[...] = 0
+
+
+def _reduce_scatter(here: Sequence[Brought], members: Sequence[int]) -> None:
+    for member in members:
+        _, into, reduction = here[member]
+        join((_block(sent, member, len(here)) for sent, _, _ in here), into, reduction)
+
+
+def _all_to_all(here: Sequence[Brought], members: Sequence[int]) -> None:
+    for member in members:
+        blocks = [_block(sent, member, len(here)) for sent, _, _ in here]
+        np.concatenate(blocks, out=here[member][1])
+
+
+def _permute(here: Sequence[Brought], members: Sequence[int]) -> None:
+    """The array of the member that each is told, if one is."""
+    for member in members:
+        _, into, source = here[member]
+        if source is not None:
+            into[...] = here[source][0]
+
+
+def _scatter(here: Sequence[Brought], members: Sequence[int]) -> None:
+    for member in members:
+        _, into, root = here[member]
+        into[...] = _block(here[root][0], member, len(here))
+
+
+def _block(slices_by_member: Array, member: int, count: int) -> Array:
+    """The block of a member along the first dimension."""
+    size = len(slices_by_member) // count
+    return slices_by_member[member * size : (member + 1) * size]
