@@ -2,8 +2,8 @@
 
     python -m tests.testing.proof_table --programs 1000
 
-prints the table of docs/proof.md. A fault counts where its program is judged at all, and where it
-changes what some device gives.
+prints a table, of which docs/proof.md has the sums. A fault counts where its program is judged at
+all, and where it changes what some device gives.
 """
 
 import argparse

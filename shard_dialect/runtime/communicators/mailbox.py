@@ -23,20 +23,20 @@ from shard_dialect.abi.lowered_program import Site
 from shard_dialect.abi.tensor_types import Array
 from shard_dialect.errors import ShardError
 
-Brought = tuple[Array, Array, Any]
-"""What a member brings to a meeting: the array that it sends, the one that it wants written, and
-what is to be known beside them."""
+Arrays = tuple[Array, Array, Any]
+"""Those of a member at a meeting: what it sends, where its result is to be written, and an argument
+of the collective, such as the reduction."""
 
 
 class Meeting:
-    """A barrier, and a place for what each member brings.
+    """A barrier, and the arrays of each member.
 
     A member waits for a lock of its own that the last one releases, which takes a third of the time
     of `threading.Barrier`. Each one says at which site it is. It is an error where these differ.
     """
 
     def __init__(self, size: int) -> None:
-        self.brought: list[Brought] = [(np.empty(0), np.empty(0), None)] * size
+        self.members: list[Arrays] = [(np.empty(0), np.empty(0), None)] * size
         self._size = size
         self._sites: list[Site | None] = [None] * size
         self._lock = threading.Lock()

@@ -23,7 +23,7 @@ from shard_dialect.runtime.communicators.group import Group
 from shard_dialect.runtime.communicators.join_shards import join
 from shard_dialect.runtime.communicators.mailbox import (
     TICK,
-    Brought,
+    Arrays,
     Mailbox,
     Meeting,
     begin,
@@ -191,21 +191,21 @@ class _Group:
         self._post = post
         self._tag = tag
 
-    def _exchange(self, send: Array, into: Array, give: _Give, told: object = None) -> None:
-        """Have `give` write to the members' arrays, once all have come.
+    def _exchange(self, send: Array, into: Array, write: _Write, argument: object = None) -> None:
+        """Have `write` give the members their results, once all have come.
 
         The last member that comes does so for all if the arrays, which have the same size on all,
         are small: that takes less than waking the others, each of which would do its part while
         the rest wait for the interpreter's lock. With large ones each does its own, and waits until
         all have read what it sent.
         """
-        here = self._meeting.brought
-        here[self.index] = send, into, told
+        members = self._meeting.members
+        members[self.index] = send, into, argument
         if send.nbytes <= _TOGETHER:
-            self._meet(partial(give, here, range(self.size)))
+            self._meet(partial(write, members, range(self.size)))
             return
         self._meet()
-        give(here, (self.index,))
+        write(members, (self.index,))
         self._meet()
 
     def _meet(self, at_last: Callable[[], None] | None = None) -> None:
@@ -224,17 +224,17 @@ class _Group:
         """Reduce a block of the elements, and copy the others from the members that reduce them."""
         flat = into.reshape(-1)
         assert np.shares_memory(flat, into), "the code's own buffers are contiguous"
-        here = self._meeting.brought
-        here[self.index] = send.reshape(-1), flat, None
+        members = self._meeting.members
+        members[self.index] = send.reshape(-1), flat, None
         ends = [flat.size * number // self.size for number in range(self.size + 1)]
         blocks = [slice(*each) for each in pairwise(ends)]
         own = blocks[self.index]
         self._meet()
-        join([sent[own] for sent, _, _ in here], flat[own], reduction)
+        join([sent[own] for sent, _, _ in members], flat[own], reduction)
         self._meet()
-        for member, (_, reduced, _) in enumerate(here):
-            if member != self.index:
-                flat[blocks[member]] = reduced[blocks[member]]
+        for number, (_, reduced, _) in enumerate(members):
+            if number != self.index:
+                flat[blocks[number]] = reduced[blocks[number]]
         self._meet()
 
     def reduce_scatter(self, send: Array, into: Array, reduction: Reduction) -> None:
@@ -244,10 +244,10 @@ class _Group:
         self._exchange(send, into, _all_to_all)
 
     def permute(self, send: Array, into: Array, to: int | None, source: int | None) -> None:
-        self._exchange(send, into, _permute, source)
+        self._exchange(send, into, _copy, source)
 
     def broadcast(self, send: Array, into: Array, root: int) -> None:
-        self._exchange(send, into, _permute, root)
+        self._exchange(send, into, _copy, root)
 
     def gather(self, send: Array, into: Array, root: int) -> None:
         self._exchange(send, into, _gather, root)
@@ -271,64 +271,63 @@ class _Group:
         self._exchange(send, into, _reduce, (root, reduction))
 
 
-# What the members of `here` get, in order; each is written by itself.
-_Give = Callable[[Sequence[Brought], Sequence[int]], None]
+_Write = Callable[[Sequence[Arrays], Sequence[int]], None]
+"""Writes the results of the members of these numbers, given what all members have brought."""
 
 
-def _gather(here: Sequence[Brought], members: Sequence[int]) -> None:
-    """On the root, or on all if none is told, the members' arrays one after the other."""
-    for member in members:
-        _, into, root = here[member]
-        if root in (None, member):
-            np.concatenate([sent for sent, _, _ in here], out=into)
+def _gather(members: Sequence[Arrays], numbers: Sequence[int]) -> None:
+    for number in numbers:
+        _, into, root = members[number]
+        if root in (None, number):
+            np.concatenate([sent for sent, _, _ in members], out=into)
         else:
             into[...] = 0
 
 
-def _reduce_to_all(here: Sequence[Brought], members: Sequence[int]) -> None:
-    first, *others = members
-    _, reduced, reduction = here[first]
-    join((sent for sent, _, _ in here), reduced, reduction)
-    for member in others:
-        here[member][1][...] = reduced
+def _reduce_to_all(members: Sequence[Arrays], numbers: Sequence[int]) -> None:
+    first, *others = numbers
+    _, reduced, reduction = members[first]
+    join((sent for sent, _, _ in members), reduced, reduction)
+    for number in others:
+        members[number][1][...] = reduced
 
 
-def _reduce(here: Sequence[Brought], members: Sequence[int]) -> None:
-    for member in members:
-        _, into, (root, reduction) = here[member]
-        if member == root:
-            join((sent for sent, _, _ in here), into, reduction)
+def _reduce(members: Sequence[Arrays], numbers: Sequence[int]) -> None:
+    for number in numbers:
+        _, into, (root, reduction) = members[number]
+        if number == root:
+            join((sent for sent, _, _ in members), into, reduction)
         else:
             into[...] = 0
 
 
-def _reduce_scatter(here: Sequence[Brought], members: Sequence[int]) -> None:
-    for member in members:
-        _, into, reduction = here[member]
-        join((_block(sent, member, len(here)) for sent, _, _ in here), into, reduction)
+def _reduce_scatter(members: Sequence[Arrays], numbers: Sequence[int]) -> None:
+    for number in numbers:
+        _, into, reduction = members[number]
+        join((_block(sent, number, len(members)) for sent, _, _ in members), into, reduction)
 
 
-def _all_to_all(here: Sequence[Brought], members: Sequence[int]) -> None:
-    for member in members:
-        blocks = [_block(sent, member, len(here)) for sent, _, _ in here]
-        np.concatenate(blocks, out=here[member][1])
+def _all_to_all(members: Sequence[Arrays], numbers: Sequence[int]) -> None:
+    for number in numbers:
+        blocks = [_block(sent, number, len(members)) for sent, _, _ in members]
+        np.concatenate(blocks, out=members[number][1])
 
 
-def _permute(here: Sequence[Brought], members: Sequence[int]) -> None:
-    """The array of the member that each is told, if one is."""
-    for member in members:
-        _, into, source = here[member]
+def _copy(members: Sequence[Arrays], numbers: Sequence[int]) -> None:
+    """The argument is the number of the member that sends, or `None`."""
+    for number in numbers:
+        _, into, source = members[number]
         if source is not None:
-            into[...] = here[source][0]
+            into[...] = members[source][0]
 
 
-def _scatter(here: Sequence[Brought], members: Sequence[int]) -> None:
-    for member in members:
-        _, into, root = here[member]
-        into[...] = _block(here[root][0], member, len(here))
+def _scatter(members: Sequence[Arrays], numbers: Sequence[int]) -> None:
+    for number in numbers:
+        _, into, root = members[number]
+        into[...] = _block(members[root][0], number, len(members))
 
 
-def _block(slices_by_member: Array, member: int, count: int) -> Array:
-    """The block of a member along the first dimension."""
+def _block(slices_by_member: Array, number: int, count: int) -> Array:
+    """A member's block of those along the first dimension."""
     size = len(slices_by_member) // count
-    return slices_by_member[member * size : (member + 1) * size]
+    return slices_by_member[number * size : (number + 1) * size]
