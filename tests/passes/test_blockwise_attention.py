@@ -98,6 +98,46 @@ def lowered(seed: int, batch: bool = False) -> str:
     return str(jax.jit(function, in_shardings=shardings).lower(*types).as_text())
 
 
+def experts(layers: int) -> str:
+    """The gradient of layers of experts, of which the two largest weights choose."""
+    import jax
+    import jax.numpy as jnp
+    from jax.sharding import NamedSharding
+    from jax.sharding import PartitionSpec as P
+
+    def layer(x: Any, router: Any, up: Any, down: Any) -> Any:
+        centred = x - x.mean(-1, keepdims=True)
+        h = centred * jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * router[:, 0]
+        weights, chosen = jax.lax.top_k(jax.nn.softmax(h @ router), 2)
+        each = (jax.nn.one_hot(chosen, 4) * weights[..., None]).sum(-2)
+        made = jnp.einsum("bsd,edf->ebsf", h, up)
+        made = jnp.einsum("ebsf,efd->ebsd", jax.nn.relu(made), down)
+        return x + jnp.einsum("ebsd,bse->bsd", made, each)
+
+    def loss(x: Any, *weights: Any) -> Any:
+        for _ in range(layers):
+            x = layer(x, *weights)
+        return x.sum()
+
+    shapes = (6, 8, 12), (12, 4), (4, 12, 16), (4, 16, 12)
+    types = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+    mesh = jax.sharding.Mesh(jax.devices()[:2], ("x",))
+    shardings = [NamedSharding(mesh, spec) for spec in (P("x"), P(), P(), P())]
+    gradient = jax.jit(jax.grad(loss, argnums=(0, 1, 2, 3)), in_shardings=shardings)
+    return str(gradient.lower(*types).as_text())
+
+
+@needs("jax")
+@pytest.mark.parametrize(("layers", "limit"), [(1, 256), (2, 256), (2, 1024), (3, 64)])
+def test_it_ends_where_a_loop_would_only_be_computed_again(layers: int, limit: int) -> None:
+    text = experts(layers)
+    blockwise = f"spmd,blockwise-attention{{block-bytes={limit}}},lower"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ShardWarning)
+        found = run_and_check(text, blockwise, reference=reference_of(text))
+    assert found.verdict.passed, str(found.verdict)
+
+
 @needs("jax")
 @pytest.mark.parametrize("seed", range(24))
 def test_attention_is_proven(seed: int) -> None:

@@ -88,11 +88,13 @@ def _rewrite(values: Values, tried: set[ir.Value]) -> bool:
             continue
         inside, late = values.before_others(component)
         tiling = values.tiling(inside)
-        if tiling is None:
+        if tiling is None or values.is_only_for(late, tiling):
             tried.add(first)
-        elif values.compute_again(tiling.positions, late):
+        elif tiling.positions[0] <= end:
+            pass  # the ops may have moved to the loop before: they are read anew
+        elif values.compute_again(tiling, late):
             is_changed = True
-        elif tiling.positions[0] > end:  # else the ops of the loop before may have moved
+        else:
             BlockLoop(values, tiling).write()
             is_changed, end = True, tiling.positions[-1]
     return is_changed

@@ -250,15 +250,30 @@ class Values:
         for value, dims in zip(numbers, tensors, strict=True):
             yield value, dims or ()
 
-    def compute_again(self, inside: Sequence[int], late: Sequence[int]) -> bool:
-        """Compute again, for ops that come late, the large tensors that they read from the loop."""
-        ours = set(inside)
+    def is_only_for(self, late: Sequence[int], tiling: Tiling) -> bool:
+        """Whether only ops that come late read the loop, which would be computed again for them."""
+        return not any(
+            reader not in tiling.factors
+            and (reader not in late or value in tiling.sums or not self.is_large(value))
+            for each in tiling.positions
+            for value in self.ops[each].results
+            for reader in self.readers[value]
+        )
+
+    def compute_again(self, tiling: Tiling, late: Sequence[int]) -> bool:
+        """Compute again, for ops that come late, the large tensors that they read from the loop.
+
+        Sums are whole after it.
+        """
+        ours = set(tiling.positions)
         again: list[int] = []
         todo = [value for each in late for value in self.ops[each].operands]
         while todo:
             value = todo.pop()
             maker = self.maker.get(value)
-            if maker in ours and maker not in again and self.is_large(value):
+            if maker not in ours or maker in again or value in tiling.sums:
+                continue
+            if self.is_large(value):
                 again.append(maker)
                 todo += self.ops[maker].operands
         if not again:
