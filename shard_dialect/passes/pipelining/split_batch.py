@@ -38,6 +38,7 @@ from shard_dialect.passes.materialize.resharded_values import FRESH
 from shard_dialect.passes.materialize.type_consistency import TypeChecks
 from shard_dialect.passes.partition.partition import partition_function
 from shard_dialect.passes.pipelining.microbatch_ops import MicrobatchOps
+from shard_dialect.passes.pipelining.unroll_loops import BARRIER
 
 
 def is_stablehlo(op: ir.Operation) -> bool:
@@ -45,7 +46,6 @@ def is_stablehlo(op: ir.Operation) -> bool:
     return bool(op.name.startswith("stablehlo."))
 
 
-_BARRIER = "stablehlo.optimization_barrier"
 AXIS = 0
 """The axis of the grid of microbatches."""
 
@@ -113,7 +113,7 @@ class _Splitter:
                     self._refuse(op, is_late)
                 if is_late:
                     self.late.update(op.results)
-                elif is_split and op.name == _BARRIER:
+                elif is_split and op.name == BARRIER:
                     for value, result in zip(op.operands, op.results, strict=True):
                         if value in self.of:
                             self._retype(result, self.of[value])
