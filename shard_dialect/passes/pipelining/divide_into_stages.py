@@ -103,8 +103,8 @@ class DivideIntoStages(StageOptions, Pass):
         annotations.take()
         arguments = body(function).arguments
         whole = [value.type for value in arguments]
-        dims = split_batch(function, batched, self.microbatches, microbatches)
-        program = MicrobatchProgram.read(function, batched)
+        dims, split = split_batch(function, batched, self.microbatches, microbatches)
+        program = MicrobatchProgram.read(function, split)
         _drop(microbatches, function.parent)
         annotations.declare()
         weights = self.schedule == "zero-bubble"

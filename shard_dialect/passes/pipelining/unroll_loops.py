@@ -235,8 +235,8 @@ MOST = 1024
 def unroll_loops(function: ir.Operation, batched: Collection[int]) -> None:
     """Unroll the loops of a function of one block that read its `batched` arguments, in place.
 
-    A loop of unknown trips stays. Raises a located `ShardError` for one of more than `MOST`. Weights
-    that a barrier orders after a microbatch are taken out of it: they are there before all.
+    A loop of unknown trips stays. Raises a located `ShardError` for one of more than `MOST`.
+    Weights that a barrier orders after a microbatch are taken out of it: they are there before all.
     """
     block = body(function)
     depends = {block.arguments[number] for number in batched if number < len(block.arguments)}
