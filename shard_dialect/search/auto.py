@@ -31,6 +31,7 @@ from shard_dialect.search.decisions import dimensions_of
 from shard_dialect.search.evaluate import Evaluator, Objective, OwnObjective
 from shard_dialect.search.guide import Guide
 from shard_dialect.search.plan import Plan
+from shard_dialect.search.recipes import Recipe, first_recipes, within_stages
 from shard_dialect.search.searched_function import SearchedFunction, searched_function
 from shard_dialect.search.state import states_of, tie
 
@@ -55,6 +56,8 @@ class AutoOptions:
     """The number of devices, for a module that has no grid: its shape is searched for, too."""
     axis_names: tuple[str, ...] = ()
     """The names of that grid's axes."""
+    pipelines: bool = False
+    """Whether to try pipelines, too, whose stages are along the grid's axis 0."""
 
     def __post_init__(self) -> None:
         """Raise `ShardError` for what is no option of a search."""
@@ -111,6 +114,9 @@ class AutoOptions:
 
 
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "": 1}
+
+
+_ANSWERS = {"yes": True, "no": False}
 
 
 def _seconds(text: str) -> float:
@@ -175,6 +181,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "plans": _plans,
     "grid": lambda text: None if text == "auto" else tuple(map(int, text.split("x"))),
     "devices": int,
+    "pipelines": lambda text: _ANSWERS[text] if text in _ANSWERS else bool(int(text)),
 }
 
 
@@ -193,6 +200,8 @@ class AutoResult:
     module: ir.Module
     """The program with annotations of arguments and results where it had none."""
     found: Found
+    recipe: Recipe | None = None
+    """The pipeline that `module` is, if that is better."""
     diagnostics: tuple[Diagnostic, ...] = ()
     """The warnings that the search gave."""
 
@@ -214,6 +223,8 @@ class AutoResult:
             changed = "" if found.before == found.costs else f": {found.before}"
             before = f" (as it was{changed})"
         text = f"{found.costs}{before}: the best of {all_}{found.evaluated} plans that were tried"
+        if self.recipe is not None:
+            return f"{text}, a pipeline: {self.recipe}"
         if found.gap is None:
             return text
         if found.gap < PROVEN:
@@ -297,6 +308,7 @@ def _best_of(
             searches[-1][0].begin(part, is_first=not number)
             if begun.is_over and any(each.found for each, _ in searches):
                 break
+        pipelined = _pipelined(ranked(), budget.part(_PIPELINED), count)
         *others, (last, _) = ranked()
         for search, _ in others:
             search.improve(budget.part(0.5))
@@ -313,7 +325,51 @@ def _best_of(
             is_exhausted=all(each.is_exhausted for each, _ in searches) and is_all,
             bound=min(known) if len(known) == len(bounds) and is_all else None,
         )
+    if pipelined is not None and pipelined[0].rank < ranked()[0][0].rank:
+        problem, better = pipelined[1], pipelined[0].found
+        before = None if found is None else found.before
+        assert better is not None, "a search without a plan has no better rank"
+        found = replace(better, evaluated=budget.tried, is_exhausted=False, before=before)
     return found, problem
+
+
+def _pipelined(
+    searches: Sequence[tuple[Search, Problem]], budget: Budget, count: Count
+) -> tuple[Search, Problem] | None:
+    """The best pipeline, if one is better than the plans so far, that of the best one first."""
+    best: tuple[Search, Problem] | None = None
+    for search, problem in searches:
+        plan = Plan() if search.found is None else within_stages(search.found.plan)
+        tried: set[Recipe] = set()
+        waiting = problem.recipes()
+        while waiting and not budget.is_over:
+            recipe = waiting.pop(0)
+            if recipe in tried or _is_slower(recipe, search):
+                continue
+            tried.add(recipe)
+            its = problem.pipelined(recipe)
+            other = its.search(count, is_guided=False)
+            other.try_all([Plan(), plan], budget)
+            if other.found is None:
+                continue  # the arguments have no batch, say: those of others may
+            first = best[0] if best is not None else searches[0][0]
+            waiting = [each for each in waiting if each.arguments == recipe.arguments]
+            if other.rank < first.rank:
+                best = other, its
+                waiting = [*recipe.near(problem.batch(recipe)), *waiting]
+    return best
+
+
+def _is_slower(recipe: Recipe, search: Search) -> bool:
+    """Whether a stage waits so long that the best plan without stages, which fits, is faster.
+
+    At the best, the devices share the work of the program as it was, and wait.
+    """
+    found, objective = search.found, search.evaluator.objective
+    if found is None or found.score.excess or objective != "time" or found.before is None:
+        return False
+    ideal = found.before.seconds / search.grid.size / (1 - recipe.waits)
+    return ideal >= found.costs.seconds
 
 
 def grid_shapes(devices: int) -> list[tuple[int, ...]]:
@@ -332,6 +388,8 @@ def grid_shapes(devices: int) -> list[tuple[int, ...]]:
     return [(devices,), *pairs, *(triples if devices <= _MANY else [])]
 
 
+_PIPELINED = 0.4
+"""The share of what is left then that pipelines have."""
 _BEGUN = 0.5
 """The share of the time, and of the plans, with which the searches on all grids begin."""
 _SECONDS = 60.0
@@ -350,6 +408,8 @@ class Problem:
     function: SearchedFunction
     simplified: SearchedFunction
     evaluator: Evaluator
+    untied: str
+    """The module without the sharding groups of state."""
 
     @classmethod
     def of(cls, module: ir.Module, options: AutoOptions, entry: str, pipeline: str = "") -> Problem:
@@ -365,6 +425,7 @@ class Problem:
         free = _free(start.operation, entry)
         known = searched_function(_after(_text(start), "inline"), entry)
         states = states_of(known, free) if known else ()
+        untied = _text(start)
         tie(start.operation, entry, states)
         inlined = _text(_after(_text(start), "inline"))
         function = searched_function(ir.Module.parse(inlined), entry, states)
@@ -381,11 +442,33 @@ class Problem:
             options.memory_limit,
             function.sites,
         )
-        return cls(entry, options, grid, free, function, simplified, evaluator)
+        return cls(entry, options, grid, free, function, simplified, evaluator, untied)
 
-    def search(self, count: Count) -> Search:
+    def recipes(self) -> list[Recipe]:
+        """The pipelines to begin with, if any are asked for."""
+        if not self.options.pipelines:
+            return []
+        return first_recipes(dimensions_of(self.function), self.function.states, self.grid)
+
+    def batch(self, recipe: Recipe) -> int:
+        """The size of the batch."""
+        return self.function.shapes[recipe.arguments[0]][0]
+
+    def pipelined(self, recipe: Recipe) -> Problem:
+        """The program of which a pipeline is made; its plans split along axes of a stage."""
+        evaluator = replace(
+            self.evaluator,
+            text=self.untied,
+            inlined=_text(_after(self.untied, "inline")),
+            recipe=recipe,
+            states=self.function.states,
+        )
+        grid = replace(self.grid, shape=(1, *self.grid.shape[1:]))
+        return replace(self, grid=grid, evaluator=evaluator)
+
+    def search(self, count: Count, *, is_guided: bool = True) -> Search:
         """The search, which tells `count` what it does."""
-        guide = self._guide() if is_available() else None
+        guide = self._guide() if is_guided and is_available() else None
         dimensions = dimensions_of(self.function)
         return Search(self.evaluator, dimensions, self.grid, self.free, count, guide)
 
@@ -411,7 +494,8 @@ class Problem:
                 f"{self.options.memory_limit:,} bytes on a device: the best one takes "
                 f"{found.costs.peak:,}, {found.score.excess:,} too many"
             )
-        return AutoResult(self.evaluator.annotated(found.plan), found)
+        evaluator = self.evaluator
+        return AutoResult(evaluator.annotated(found.plan), found, evaluator.recipe)
 
 
 def _text(module: ir.Module) -> str:
