@@ -336,28 +336,30 @@ def _best_of(
 def _pipelined(
     searches: Sequence[tuple[Search, Problem]], budget: Budget, count: Count
 ) -> tuple[Search, Problem] | None:
-    """The best pipeline, if one is better than the plans so far, that of the best one first."""
-    best: tuple[Search, Problem] | None = None
-    for search, problem in searches:
-        plan = Plan() if search.found is None else within_stages(search.found.plan)
+    """The best pipeline, where any can be made, on the grids of these searches."""
+    found = []
+    for number, (search, problem) in enumerate(searches):
+        part = budget.part(1 / (len(searches) - number))
+        best: tuple[Search, Problem] | None = None
         tried: set[Recipe] = set()
         waiting = problem.recipes()
-        while waiting and not budget.is_over:
+        while waiting and not part.is_over:
             recipe = waiting.pop(0)
             if recipe in tried or _is_slower(recipe, search):
                 continue
             tried.add(recipe)
             its = problem.pipelined(recipe)
             other = its.search(count, is_guided=False)
-            other.try_all([Plan(), plan], budget)
+            other.try_all(its.plans(recipe, search.found), part)
             if other.found is None:
                 continue  # the arguments have no batch, say: those of others may
-            first = best[0] if best is not None else searches[0][0]
-            waiting = [each for each in waiting if each.arguments == recipe.arguments]
-            if other.rank < first.rank:
+            if best is None or other.rank < best[0].rank:
                 best = other, its
-                waiting = [*recipe.near(problem.batch(recipe)), *waiting]
-    return best
+                waiting = list(recipe.near(problem.batch(recipe)))
+        if best is not None:
+            best[0].improve(part)
+            found.append(best)
+    return min(found, key=lambda pair: pair[0].rank, default=None)
 
 
 def _is_slower(recipe: Recipe, search: Search) -> bool:
@@ -453,6 +455,20 @@ class Problem:
     def batch(self, recipe: Recipe) -> int:
         """The size of the batch."""
         return self.function.shapes[recipe.arguments[0]][0]
+
+    def plans(self, recipe: Recipe, found: Found | None) -> list[Plan]:
+        """The plans to begin with for a pipeline, where without one this plan is the best.
+
+        None; the batch split along all axes of a stage; and the best one's splits along these.
+        """
+        axes = tuple(axis for axis in range(self.grid.rank) if self.grid.axes_size((axis,)) > 1)
+        plans = [Plan()]
+        if axes and self.batch(recipe) % (recipe.microbatches * self.grid.size) == 0:
+            rest = {n: len(self.function.shapes[n]) - 1 for n in recipe.arguments if n in self.free}
+            plans.append(Plan().with_splits({n: (axes, *[()] * k) for n, k in rest.items()}))
+        if found is not None:
+            plans.append(within_stages(found.plan))
+        return list(dict.fromkeys(plans))
 
     def pipelined(self, recipe: Recipe) -> Problem:
         """The program of which a pipeline is made; its plans split along axes of a stage."""

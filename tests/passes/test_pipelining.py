@@ -283,6 +283,20 @@ def test_annotations_are_kept() -> None:
     assert made.count("sharding = #mesh.shard<@stage0, [[], [1]]>}") == 2  # %w, and in the loop
 
 
+@pytest.mark.parametrize("chunks", [1, 2])
+@needs("jax")
+def test_devices_that_share_the_batch_share_every_microbatch(chunks: int) -> None:
+    whole = FORWARD.format(grid="2x2")
+    sharding = "{mesh.sharding = #mesh.shard<@grid, [[1]]>}"
+    text = whole.replace("%x: tensor<8x4xf32>", f"%x: tensor<8x4xf32> {sharding}")
+    options = f"stages=2 microbatches=2 chunks={chunks}"
+    made = pipeline(text, options)
+    flops = [report(sd.parse(each)).compute.flops for each in (made, pipeline(whole, options))]
+    assert flops[0] < 0.6 * flops[1]
+    outcome = run_and_check(made, "spmd,lower", reference=reference_of(text))
+    assert outcome.verdict.passed, f"{outcome.verdict}\n{made}"
+
+
 INDEX = LINALG.replace(
     "  return %2",
     """  %e2 = tensor.empty() : tensor<8x4xf32>
