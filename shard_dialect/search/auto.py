@@ -78,6 +78,14 @@ class AutoOptions:
             if getattr(self, one) is not None and getattr(self, other) is not None:
                 raise ShardError(f"--auto: {one} is given together with {other}: use one of them")
 
+    def without_pipelines(self) -> AutoOptions:
+        """The options, for a caller that takes annotations. Raises `ShardError` for pipelines."""
+        if self.pipelines:
+            raise ShardError(
+                "sd.AutoOptions(pipelines=True) is for sd.auto: a search finds shardings alone here"
+            )
+        return self
+
     @property
     def own_objective(self) -> OwnObjective:
         """The objective of the integer program: time, where a user's function is the search's."""
@@ -318,7 +326,7 @@ def _best_of(
     if found is not None:
         bounds = [each.bound for each, _ in searches]
         known = [each for each in bounds if each is not None]
-        is_all = len(searches) == len(problems)
+        is_all = len(searches) == len(problems) and not any(each.recipes() for _, each in searches)
         found = replace(
             found,
             evaluated=budget.tried,

@@ -53,6 +53,7 @@ def test_no_pipeline_is_taken_where_a_network_is_fast() -> None:
     asked = {"grid": (4,), "device_model": machine(1e12), "plans": 40}
     found = sd.auto(sd.parse(text), pipelines=True, **asked)
     assert found.recipe is None
+    assert found.found.bound is None
     assert "collective_permute" not in sd.to_text(found.module)
     assert found.found.score <= sd.auto(sd.parse(text), **asked).found.score
 
@@ -85,5 +86,7 @@ def test_recipes_near_another_divide_the_batch() -> None:
 def test_options_are_read() -> None:
     assert AutoOptions.read("grid=4 pipelines=yes").pipelines
     assert not AutoOptions.read("grid=4 pipelines=no").pipelines
+    with pytest.raises(sd.ShardError, match="a search finds shardings alone here"):
+        AutoOptions(pipelines=True).without_pipelines()
     with pytest.raises(sd.ShardError, match="--auto: cannot read pipelines=maybe"):
         AutoOptions.read("grid=4 pipelines=maybe")
