@@ -257,13 +257,15 @@ def auto(
     device_model: str | DeviceModel = DEVICE_MODEL,
     seconds: float | None = None,
     plans: int | None = None,
+    pipelines: bool = False,
     entry: str | None = None,
 ) -> AutoResult:
     """Find shardings for the arguments and results of `entry` that have no annotation.
 
     The result has a new `module` with annotations, and what it costs each device. `grid` is the
     shape of the devices, for a module without one; with `devices`, their number, the shape is
-    searched for, too. `memory_limit` is the bytes of a device, or a text such as `16GiB`.
+    searched for, too. With `pipelines`, the result may be a pipeline, whose stages are along axis
+    0. `memory_limit` is the bytes of a device, or a text such as `16GiB`.
     The search takes at most `seconds` (60), or with `plans` as long as it takes to try so many, and
     Ctrl-C ends it with the best so far. `device_model` is as for `report`. Raises `ShardError` if
     no sharding fits the limit.
@@ -271,7 +273,9 @@ def auto(
     module = _ready(module)
     shape = None if grid is None else listed("grid", grid, "(2, 4)")
     limit = size_in_bytes(memory_limit) if isinstance(memory_limit, str) else memory_limit
-    options = AutoOptions(objective, limit, device_model, seconds, plans, shape, devices)
+    options = AutoOptions(
+        objective, limit, device_model, seconds, plans, shape, devices, pipelines=pipelines
+    )
     with module.context, _file_locations(module), listening() as heard:
         result = searching.auto(module, options, entry)
         result = replace(result, diagnostics=tuple(heard))

@@ -537,7 +537,7 @@ def _add_instruments(group: _Group) -> None:
         metavar="OPTIONS",
         help="first find shardings for what is not annotated: grid=2x4 (or devices=8) "
         "objective=time|bytes|memory memory-limit=16GiB device-model=h100 seconds=60 (or "
-        "plans=500), with commas between; Ctrl-C takes the best so far",
+        "plans=500) pipelines=yes, with commas between; Ctrl-C takes the best so far",
     )
     _flag(
         group,

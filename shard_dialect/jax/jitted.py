@@ -57,6 +57,7 @@ class FoundShardings:
             raise ShardError("sd.AUTO finds shardings on a mesh: give jit one, by mesh=")
         if refused := sorted(_REFUSED & options.keys()):
             raise ShardError(f"in_shardings=sd.AUTO goes with no {' and '.join(refused)}")
+        in_shardings = in_shardings.without_pipelines()
         if in_shardings.grid is not None or in_shardings.devices is not None:
             raise ShardError("mesh= says which devices there are: give sd.AutoOptions no others")
         names = tuple(map(str, mesh.axis_names))

@@ -225,8 +225,19 @@ class ShardingRule:
 
     @cached_property
     def is_product(self) -> bool:
-        """Whether the op reduces over several tensor operands, as a matrix product does."""
-        return bool(self.reductions) and sum(1 for dims in self.operands if dims) > 1
+        """Whether the op reduces over several tensor operands, as a matrix product does.
+
+        These have all the factors of the results: a gather reads its indices, and reduces over its
+        other operand alone; a scatter does not compute with its first operand.
+
+        >>> ShardingRule.einsum("vd,bs->bd", [(9, 4), (8, 1)], [(8, 4)], {"v": "sum"}).is_product
+        False
+        """
+        reduced = {factor for factor, _ in self.reductions}
+        factors = [{factor for dim in dims or () for factor in dim} for dims in self.operands]
+        over = [each for each in factors if not reduced.isdisjoint(each)]
+        made = {factor for dims in self.results for dim in dims or () for factor in dim}
+        return len(over) > 1 and made <= set().union(*over)
 
     @cached_property
     def windowed_factors(self) -> frozenset[int]:

@@ -31,6 +31,7 @@ from shard_dialect.search.decisions import dimensions_of
 from shard_dialect.search.evaluate import Evaluator, Objective, OwnObjective
 from shard_dialect.search.guide import Guide
 from shard_dialect.search.plan import Plan
+from shard_dialect.search.recipes import Recipe, first_recipes, within_stages
 from shard_dialect.search.searched_function import SearchedFunction, searched_function
 from shard_dialect.search.state import states_of, tie
 
@@ -55,6 +56,8 @@ class AutoOptions:
     """The number of devices, for a module that has no grid: its shape is searched for, too."""
     axis_names: tuple[str, ...] = ()
     """The names of that grid's axes."""
+    pipelines: bool = False
+    """Whether to try pipelines, too, whose stages are along the grid's axis 0."""
 
     def __post_init__(self) -> None:
         """Raise `ShardError` for what is no option of a search."""
@@ -74,6 +77,14 @@ class AutoOptions:
         for one, other in (("plans", "seconds"), ("grid", "devices")):
             if getattr(self, one) is not None and getattr(self, other) is not None:
                 raise ShardError(f"--auto: {one} is given together with {other}: use one of them")
+
+    def without_pipelines(self) -> AutoOptions:
+        """The options, for a caller that takes annotations. Raises `ShardError` for pipelines."""
+        if self.pipelines:
+            raise ShardError(
+                "sd.AutoOptions(pipelines=True) is for sd.auto: a search finds shardings alone here"
+            )
+        return self
 
     @property
     def own_objective(self) -> OwnObjective:
@@ -111,6 +122,9 @@ class AutoOptions:
 
 
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "": 1}
+
+
+_ANSWERS = {"yes": True, "no": False}
 
 
 def _seconds(text: str) -> float:
@@ -175,6 +189,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "plans": _plans,
     "grid": lambda text: None if text == "auto" else tuple(map(int, text.split("x"))),
     "devices": int,
+    "pipelines": lambda text: _ANSWERS[text] if text in _ANSWERS else bool(int(text)),
 }
 
 
@@ -193,6 +208,8 @@ class AutoResult:
     module: ir.Module
     """The program with annotations of arguments and results where it had none."""
     found: Found
+    recipe: Recipe | None = None
+    """The pipeline that `module` is, if that is better."""
     diagnostics: tuple[Diagnostic, ...] = ()
     """The warnings that the search gave."""
 
@@ -214,6 +231,8 @@ class AutoResult:
             changed = "" if found.before == found.costs else f": {found.before}"
             before = f" (as it was{changed})"
         text = f"{found.costs}{before}: the best of {all_}{found.evaluated} plans that were tried"
+        if self.recipe is not None:
+            return f"{text}, a pipeline: {self.recipe}"
         if found.gap is None:
             return text
         if found.gap < PROVEN:
@@ -297,6 +316,7 @@ def _best_of(
             searches[-1][0].begin(part, is_first=not number)
             if begun.is_over and any(each.found for each, _ in searches):
                 break
+        pipelined = _pipelined(ranked(), budget.part(_PIPELINED), count)
         *others, (last, _) = ranked()
         for search, _ in others:
             search.improve(budget.part(0.5))
@@ -306,14 +326,60 @@ def _best_of(
     if found is not None:
         bounds = [each.bound for each, _ in searches]
         known = [each for each in bounds if each is not None]
-        is_all = len(searches) == len(problems)
+        is_all = len(searches) == len(problems) and not any(each.recipes() for _, each in searches)
         found = replace(
             found,
             evaluated=budget.tried,
             is_exhausted=all(each.is_exhausted for each, _ in searches) and is_all,
             bound=min(known) if len(known) == len(bounds) and is_all else None,
         )
+    if pipelined is not None and pipelined[0].rank < ranked()[0][0].rank:
+        problem, better = pipelined[1], pipelined[0].found
+        before = None if found is None else found.before
+        assert better is not None, "a search without a plan has no better rank"
+        found = replace(better, evaluated=budget.tried, is_exhausted=False, before=before)
     return found, problem
+
+
+def _pipelined(
+    searches: Sequence[tuple[Search, Problem]], budget: Budget, count: Count
+) -> tuple[Search, Problem] | None:
+    """The best pipeline, where any can be made, on the grids of these searches."""
+    found = []
+    for number, (search, problem) in enumerate(searches):
+        part = budget.part(1 / (len(searches) - number))
+        best: tuple[Search, Problem] | None = None
+        tried: set[Recipe] = set()
+        waiting = problem.recipes()
+        while waiting and not part.is_over:
+            recipe = waiting.pop(0)
+            if recipe in tried or _is_slower(recipe, search):
+                continue
+            tried.add(recipe)
+            its = problem.pipelined(recipe)
+            other = its.search(count, is_guided=False)
+            other.try_all(its.plans(recipe, search.found), part)
+            if other.found is None:
+                continue  # the arguments have no batch, say: those of others may
+            if best is None or other.rank < best[0].rank:
+                best = other, its
+                waiting = list(recipe.near(problem.batch(recipe)))
+        if best is not None:
+            best[0].improve(part)
+            found.append(best)
+    return min(found, key=lambda pair: pair[0].rank, default=None)
+
+
+def _is_slower(recipe: Recipe, search: Search) -> bool:
+    """Whether a stage waits so long that the best plan without stages, which fits, is faster.
+
+    At the best, the devices share the work of the program as it was, and wait.
+    """
+    found, objective = search.found, search.evaluator.objective
+    if found is None or found.score.excess or objective != "time" or found.before is None:
+        return False
+    ideal = found.before.seconds / search.grid.size / (1 - recipe.waits)
+    return ideal >= found.costs.seconds
 
 
 def grid_shapes(devices: int) -> list[tuple[int, ...]]:
@@ -332,6 +398,8 @@ def grid_shapes(devices: int) -> list[tuple[int, ...]]:
     return [(devices,), *pairs, *(triples if devices <= _MANY else [])]
 
 
+_PIPELINED = 0.4
+"""The share of what is left then that pipelines have."""
 _BEGUN = 0.5
 """The share of the time, and of the plans, with which the searches on all grids begin."""
 _SECONDS = 60.0
@@ -350,6 +418,8 @@ class Problem:
     function: SearchedFunction
     simplified: SearchedFunction
     evaluator: Evaluator
+    untied: str
+    """The module without the sharding groups of state."""
 
     @classmethod
     def of(cls, module: ir.Module, options: AutoOptions, entry: str, pipeline: str = "") -> Problem:
@@ -365,6 +435,7 @@ class Problem:
         free = _free(start.operation, entry)
         known = searched_function(_after(_text(start), "inline"), entry)
         states = states_of(known, free) if known else ()
+        untied = _text(start)
         tie(start.operation, entry, states)
         inlined = _text(_after(_text(start), "inline"))
         function = searched_function(ir.Module.parse(inlined), entry, states)
@@ -381,11 +452,47 @@ class Problem:
             options.memory_limit,
             function.sites,
         )
-        return cls(entry, options, grid, free, function, simplified, evaluator)
+        return cls(entry, options, grid, free, function, simplified, evaluator, untied)
 
-    def search(self, count: Count) -> Search:
+    def recipes(self) -> list[Recipe]:
+        """The pipelines to begin with, if any are asked for."""
+        if not self.options.pipelines:
+            return []
+        return first_recipes(dimensions_of(self.function), self.function.states, self.grid)
+
+    def batch(self, recipe: Recipe) -> int:
+        """The size of the batch."""
+        return self.function.shapes[recipe.arguments[0]][0]
+
+    def plans(self, recipe: Recipe, found: Found | None) -> list[Plan]:
+        """The plans to begin with for a pipeline, where without one this plan is the best.
+
+        None; the batch split along all axes of a stage; and the best one's splits along these.
+        """
+        axes = tuple(axis for axis in range(self.grid.rank) if self.grid.axes_size((axis,)) > 1)
+        plans = [Plan()]
+        if axes and self.batch(recipe) % (recipe.microbatches * self.grid.size) == 0:
+            rest = {n: len(self.function.shapes[n]) - 1 for n in recipe.arguments if n in self.free}
+            plans.append(Plan().with_splits({n: (axes, *[()] * k) for n, k in rest.items()}))
+        if found is not None:
+            plans.append(within_stages(found.plan))
+        return list(dict.fromkeys(plans))
+
+    def pipelined(self, recipe: Recipe) -> Problem:
+        """The program of which a pipeline is made; its plans split along axes of a stage."""
+        evaluator = replace(
+            self.evaluator,
+            text=self.untied,
+            inlined=_text(_after(self.untied, "inline")),
+            recipe=recipe,
+            states=self.function.states,
+        )
+        grid = replace(self.grid, shape=(1, *self.grid.shape[1:]))
+        return replace(self, grid=grid, evaluator=evaluator)
+
+    def search(self, count: Count, *, is_guided: bool = True) -> Search:
         """The search, which tells `count` what it does."""
-        guide = self._guide() if is_available() else None
+        guide = self._guide() if is_guided and is_available() else None
         dimensions = dimensions_of(self.function)
         return Search(self.evaluator, dimensions, self.grid, self.free, count, guide)
 
@@ -411,7 +518,8 @@ class Problem:
                 f"{self.options.memory_limit:,} bytes on a device: the best one takes "
                 f"{found.costs.peak:,}, {found.score.excess:,} too many"
             )
-        return AutoResult(self.evaluator.annotated(found.plan), found)
+        evaluator = self.evaluator
+        return AutoResult(evaluator.annotated(found.plan), found, evaluator.recipe)
 
 
 def _text(module: ir.Module) -> str:

@@ -105,6 +105,12 @@ class Search:
                 # With a number of plans the machine's speed would decide how far it goes.
                 self.bound = self.guide.bound(self.budget.part(_BOUNDING))
 
+    def try_all(self, plans: Sequence[Plan], budget: Budget) -> None:
+        """Try these plans."""
+        with self._until_over(budget):
+            for plan in plans:
+                self._score(plan)
+
     def improve(self, budget: Budget) -> None:
         """Try plans that are near to the best one, then all."""
         with self._until_over(budget):

@@ -18,9 +18,12 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import read_functions
 from shard_dialect.model import Annotation, Sharding
 from shard_dialect.model.devices.device_model import DeviceModel
+from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.processes.code_of_users import of_user
 from shard_dialect.search.plan import Plan
+from shard_dialect.search.recipes import Recipe
 from shard_dialect.search.searched_function import Site, searched
+from shard_dialect.search.state import tie
 
 OwnObjective = Literal["time", "bytes", "memory"]
 Objective = OwnObjective | Callable[[Costs], float]
@@ -64,6 +67,10 @@ class Evaluator:
     memory_limit: int | None = None
     sites: Mapping[int, Site] = field(default_factory=dict)
     """Where the values are that plans annotate inside the function."""
+    recipe: Recipe | None = None
+    """The pipeline that is made of the annotated program."""
+    states: tuple[tuple[int, int], ...] = ()
+    """The arguments and results that are put into sharding groups after that."""
 
     def annotated(self, plan: Plan) -> ir.Module:
         """The module with the plan's annotations, in the current context."""
@@ -79,6 +86,9 @@ class Evaluator:
         set_boundary(function, "res_attrs", results)
         if plan.inner:
             self._annotate_inside(module, plan, shardings)
+        if self.recipe is not None:
+            run_pipeline(module, f"pipeline{{{self.recipe}}}")
+            tie(module.operation, self.entry, self.states)
         return module
 
     def _annotate_inside(self, module: ir.Module, plan: Plan, shardings: Shardings) -> None:

@@ -166,7 +166,7 @@ def lower_module(
     found = _named(text, placed, part)
     with found.context, ir.Location.unknown():
         if isinstance(plan, AutoOptions):
-            found = auto(found, plan, ENTRY).module
+            found = auto(found, plan.without_pipelines(), ENTRY).module
         else:
             _annotate(found.operation, placed, part, marker.marks)
     backward = next((Backward(*each, placed, marker.marks) for each in rest), None)

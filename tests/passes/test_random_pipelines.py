@@ -50,11 +50,11 @@ class _Program:
         made = f"stablehlo.dot_general {turned}, {self.any_of(W)}, contracting_dims = [0] x [1]"
         self.emit(X, f"{made} : (tensor<4x8xf32>, {W}) -> {X}")
 
-    def reduction(self) -> None:
+    def reduction(self, given: str = "") -> None:
         name, start = self.draw.choice(REDUCTIONS)
         init = f"%z{len(self.lines)}"
         self.lines.append(f"  {init} = stablehlo.constant dense<{start}> : tensor<f32>")
-        made = f"stablehlo.reduce({self.any_of(X)} init: {init}) applies stablehlo.{name} "
+        made = f"stablehlo.reduce({given or self.any_of(X)} init: {init}) applies stablehlo.{name} "
         self.emit(V, f"{made}across dimensions = [0] : ({X}, tensor<f32>) -> {V}")
 
     def gradient(self) -> None:
@@ -71,6 +71,27 @@ class _Program:
             f"    %m = stablehlo.multiply %r, {self.any_of(type_)} : {type_}\n"
             f"    %n = stablehlo.tanh %m : {type_}\n    scf.yield %n : {type_}\n  }}",
         )
+
+    def barrier(self) -> None:
+        """What JAX writes where a layer is computed again: its weights and a microbatch."""
+        types = [each for each in (X, W, V) if self.values[each]]
+        self.draw.shuffle(types)
+        values, name = map(self.any_of, types), f"%b{len(self.lines)}"
+        made = f"stablehlo.optimization_barrier {', '.join(values)} : {', '.join(types)}"
+        self.lines.append(
+            f"  {name}:{len(types)} = {made}" if len(types) > 1 else f"  {name} = {made}"
+        )
+        for number, type_ in enumerate(types):
+            self.values[type_].append(f"{name}#{number}" if len(types) > 1 else name)
+
+    def scaled(self) -> None:
+        """A product with a total of an argument's batch, as the number of tokens is one."""
+        given = self.draw.choice([each for each in self.values[X] if each.startswith("%a")])
+        self.reduction(given)
+        total = self.values[V].pop()
+        made = f"stablehlo.broadcast_in_dim {total}, dims = [1] : ({V}) -> {X}"
+        self.lines.append(f"  %s{len(self.lines)} = {made}")
+        self.emit(X, f"stablehlo.multiply {self.any_of(X)}, %s{len(self.lines) - 1} : {X}")
 
     def annotation(self) -> None:
         value = self.any_of(X)
@@ -90,7 +111,7 @@ def pipelined_program(seed: int) -> tuple[str, str]:
     for number, type_ in enumerate(types):
         program.values[type_].append(f"%a{number}")
     steps = [program.product, program.product, program.elementwise, program.to_and_fro]
-    steps += [program.repeated, program.annotation]
+    steps += [program.repeated, program.annotation, program.barrier, program.scaled]
     late = [program.reduction, program.gradient, program.elementwise, program.repeated]
     for _ in range(draw.randint(2, 9)):
         draw.choice(steps)()

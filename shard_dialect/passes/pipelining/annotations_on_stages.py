@@ -85,6 +85,14 @@ class AnnotationsOnStages:
                 else:
                     drop_attributes(op, SHARDINGS)
 
+    def parts_of(self, argument: int) -> int:
+        """The number of devices of a stage among which dimension 0 of an argument is split."""
+        annotation = self.boundary["arg_attrs"][argument]
+        if annotation is None or annotation.grid != self.grid.name:
+            return 1
+        axes = annotation.sharding.split_axes[0]
+        return self.grid.axes_size(tuple(axis for axis in axes if full_axis(axis) != 0))
+
     def name_of(self, stage: int) -> str:
         """The name of a stage; that of the grid for the number after the last one's."""
         return self.stages[stage] if stage < len(self.stages) else self.grid.name

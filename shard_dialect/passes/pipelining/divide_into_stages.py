@@ -103,8 +103,8 @@ class DivideIntoStages(StageOptions, Pass):
         annotations.take()
         arguments = body(function).arguments
         whole = [value.type for value in arguments]
-        dims = split_batch(function, batched, self.microbatches, microbatches)
-        program = MicrobatchProgram.read(function, batched)
+        dims, split = split_batch(function, batched, self.microbatches, microbatches)
+        program = MicrobatchProgram.read(function, split)
         _drop(microbatches, function.parent)
         annotations.declare()
         weights = self.schedule == "zero-bubble"
@@ -124,7 +124,8 @@ class DivideIntoStages(StageOptions, Pass):
         timetable = Timetable(self.schedule, self.stages, self.microbatches, passes, self.chunks)
         with ir.InsertionPoint(end), function.location:
             ops = MicrobatchOps(any(map(is_stablehlo, walk(function))))
-            LoopWriter(program, choice, annotations, timetable, end, ops).write(dims)
+            parts = self._parts(annotations, batched) if ops.stablehlo else 1
+            LoopWriter(program, choice, annotations, timetable, end, ops, parts).write(dims)
         forget_form(function)
         update_type(function)
         annotations.annotate_boundary(
@@ -133,6 +134,14 @@ class DivideIntoStages(StageOptions, Pass):
             choice.of_value.get,
             choice.stacks.arguments,
         )
+
+    def _parts(self, annotations: AnnotationsOnStages, batched: Sequence[int]) -> int:
+        """The number of devices that share the batch, if these can share every microbatch, or 1."""
+        parts = {annotations.parts_of(number) for number in batched} - {1}
+        arguments = body(annotations.function).arguments
+        sizes = [arguments[number].type.shape[0] // self.microbatches for number in batched]
+        count = next(iter(parts), 1)
+        return count if len(parts) == 1 and not any(size % count for size in sizes) else 1
 
 
 def _inlined(module: ir.Operation) -> ir.Operation:

@@ -24,6 +24,7 @@ from shard_dialect.collectives import AllReduce, AllSlice
 from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
+from shard_dialect.ir.building.build import copy_onto, drop_unused
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import returns_of, set_form, update_type
 from shard_dialect.ir.grids import write_cluster
@@ -31,13 +32,15 @@ from shard_dialect.ir.mesh.mesh_collectives import write_steps
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Function, Op, read_function, read_values
 from shard_dialect.ir.shard.local_collectives import read_local
-from shard_dialect.ir.walk import body
+from shard_dialect.ir.walk import body, operations
 from shard_dialect.model import Assignment, Grid, Sharding, ShardingRule
+from shard_dialect.model.reached import reached
 from shard_dialect.ops.op_table import OpKinds
 from shard_dialect.passes.materialize.resharded_values import FRESH
 from shard_dialect.passes.materialize.type_consistency import TypeChecks
 from shard_dialect.passes.partition.partition import partition_function
 from shard_dialect.passes.pipelining.microbatch_ops import MicrobatchOps
+from shard_dialect.passes.pipelining.unroll_loops import BARRIER
 
 
 def is_stablehlo(op: ir.Operation) -> bool:
@@ -45,19 +48,19 @@ def is_stablehlo(op: ir.Operation) -> bool:
     return bool(op.name.startswith("stablehlo."))
 
 
-_BARRIER = "stablehlo.optimization_barrier"
 AXIS = 0
 """The axis of the grid of microbatches."""
 
 
 def split_batch(
     function: ir.Operation, arguments: Collection[int], count: int, grid_name: str
-) -> list[int | None]:
+) -> tuple[list[int | None], set[int]]:
     """Rewrite a function of one block to the program of one of `count` microbatches, in place.
 
     `arguments` are the numbers of those whose dimension 0 is the batch. Collectives on the grid
     `grid_name` tell where microbatches meet. Returns for each result the dimension that is split,
-    or `None`. Raises a located `ShardError` where the function cannot be split.
+    or `None`, and the numbers of the arguments that are a microbatch's now: others are read whole,
+    too. Raises a located `ShardError` where the function cannot be split.
     """
     module = function.parent
     grid = Grid(grid_name, (count,))
@@ -71,7 +74,8 @@ def split_batch(
     dims = [_split_dim(value.type, shardings) for value in returns_of(function)[0].operands]
     with located(function):
         partition_function(read_function(function), TypeChecks(shardings), shardings)
-    return dims
+    own = {n for n in arguments if splitter.function.arguments[n] not in splitter.early}
+    return dims, own
 
 
 def _split_dim(type_: ir.Type, shardings: Shardings) -> int | None:
@@ -93,32 +97,41 @@ class _Splitter:
     """The shardings of the values that are split."""
     late: set[int] = field(default_factory=set)
     """The values that depend on totals of all microbatches."""
+    early: dict[int, ir.Value] = field(default_factory=dict)
+    """What is known of the whole batch before all microbatches."""
+    totals: set[ir.Operation] = field(default_factory=set)
+    """The ops that make totals of what microbatches make."""
     kinds: OpKinds = field(default_factory=OpKinds)
 
     def run(self, arguments: Collection[int]) -> None:
         """Type all values; raise a located `ShardError` for an op that does not allow it."""
         for number in arguments:
             self._split_argument(number)
-        reads = read_values(self.function)
-        for op in self.function.blocks[0].ops:
+        self.reads = read_values(self.function)
+        for op in self.function.blocks[0].ops[:-1]:
             with located(op.handle):
-                read = reads[id(op)]
-                is_split, is_late = (
-                    any(v in self.of for v in read),
-                    any(v in self.late for v in read),
-                )
-                if op.name == "func.return":
-                    continue
-                if is_split and (is_late or op.blocks or len(read) > len(op.operands)):
-                    self._refuse(op, is_late)
-                if is_late:
-                    self.late.update(op.results)
-                elif is_split and op.name == _BARRIER:
-                    for value, result in zip(op.operands, op.results, strict=True):
-                        if value in self.of:
-                            self._retype(result, self.of[value])
-                elif is_split:
-                    self._split(op)
+                self._type(op)
+        self._drop_what_is_early()
+
+    def _type(self, op: Op) -> None:
+        """Type the results of an op by its operands."""
+        read = self.reads[id(op)]
+        if self.of.keys().isdisjoint(read):
+            if not self.late.isdisjoint(read):
+                self.late.update(op.results)
+            return
+        self._compute_early(op, self.late.intersection(read))
+        if op.name == BARRIER:
+            for value, result in zip(op.operands, op.results, strict=True):
+                if value in self.of:
+                    self._retype(result, self.of[value])
+        elif op.blocks or len(read) > len(op.operands):
+            raise ShardError(
+                f"'{op.name}' op reads a microbatch in its regions: only ops with sharding rules "
+                "can be split into microbatches"
+            )
+        else:
+            self._split(op)
 
     def _split_argument(self, number: int) -> None:
         if not 0 <= number < len(self.function.arguments):
@@ -138,16 +151,79 @@ class _Splitter:
             )
         self._retype(value, Sharding(self.grid.name, ((AXIS,), *((),) * (len(shape) - 1))))
 
-    def _refuse(self, op: Op, is_late: bool) -> None:
-        if is_late:
-            raise ShardError(
-                f"'{op.name}' op reads a microbatch, and what all microbatches make together: no "
-                "pipeline can do that"
-            )
-        raise ShardError(
-            f"'{op.name}' op reads a microbatch in its regions: only ops with sharding rules can "
-            "be split into microbatches"
-        )
+    def _compute_early(self, op: Op, values: Collection[int]) -> None:
+        """Let `op` read totals that are computed of the whole batch, before all microbatches.
+
+        So it is with the number of tokens that a loss is divided by. Raises a `ShardError` for what
+        takes products to compute.
+        """
+        ops = self._makers(values)
+        for each in ops:
+            if self._is_long(each):
+                raise ShardError(
+                    f"'{op.name}' op reads a microbatch, and what all microbatches make together, "
+                    f"by a '{each.name}' op: no pipeline can do that"
+                )
+        read = {value for each in ops for value in each.operands}
+        for value in read & self.of.keys() & set(self.function.arguments) - self.early.keys():
+            self._take_parts_of(value)
+        for each in ops:
+            if not self.early.keys() >= set(each.results):
+                self._copy_early(each)
+        for number, value in enumerate(op.operands):
+            if value in values:
+                op.handle.operands[number].replace_all_uses_with(self.early[value])
+                self.late.discard(value)
+
+    def _makers(self, values: Collection[int]) -> list[Op]:
+        """The ops that values depend on, in order."""
+        ops = self.function.blocks[0].ops
+        maker = {result: each for each in ops for result in each.results}
+
+        def before(value: int) -> Sequence[int]:
+            return self.reads[id(maker[value])] if value in maker else ()
+
+        found = set(reached(values, before))
+        return [each for each in ops if not found.isdisjoint(each.results)]
+
+    def _is_long(self, op: Op) -> bool:
+        """Whether an op is a product, or has others in it."""
+        if op.blocks or len(self.reads[id(op)]) > len(op.operands):
+            return True
+        rule = self.kinds.kind_in(self.function.values, op).rule
+        return rule is not None and rule.is_product
+
+    def _copy_early(self, op: Op) -> None:
+        with ir.InsertionPoint(self._first), op.location:
+            values = self.function.values
+            copy = copy_onto(op.handle, [self.early.get(v, values[v].handle) for v in op.operands])
+        for result in copy.results:
+            if isinstance(result.type, ir.RankedTensorType):
+                result.set_type(self.shardings.typed(result.type, None))
+        self.early |= zip(op.results, copy.results, strict=True)
+
+    @property
+    def _first(self) -> ir.Operation:
+        """The op before which all is that is early."""
+        return self.function.blocks[0].ops[0].handle
+
+    def _take_parts_of(self, argument: int) -> None:
+        """Leave an argument whole, and let microbatches take their parts of it."""
+        handle, sharding = self.function.values[argument].handle, self.of[argument]
+        whole = Sharding.replicated(self.grid.name, len(sharding.split_axes))
+        handle.set_type(self.shardings.typed(handle.type, None))
+        with ir.InsertionPoint(self._first), self.function.handle.location:
+            part = write_steps((AllSlice(0, (AXIS,)),), handle, whole, self.shardings)
+        handle.replace_all_uses_except(part, part.owner.operation)
+        self.early[argument] = handle
+
+    def _drop_what_is_early(self) -> None:
+        """Drop what nothing reads any more, now that it is computed early."""
+        if self.early:
+            block = self.function.blocks[0]
+            late = {op.handle for op in block.ops if not self.early.keys().isdisjoint(op.results)}
+            late |= self.totals
+            drop_unused(op for op in reversed(operations(block.handle)) if op in late)
 
     def _split(self, op: Op) -> None:
         rule = self.kinds.kind_in(self.function.values, op).rule
@@ -178,7 +254,8 @@ class _Splitter:
                 factors.update(factor for factor, axes in by_factor.items() if axes)
         if len(factors) != 1:
             raise ShardError(
-                f"'{op.name}' op reads microbatches along {len(factors)} of its loops: expected one"
+                f"'{op.name}' op reads microbatches along {len(factors)} of its loops, each beside "
+                "all others: no pipeline can do that"
             )
         (batch,) = factors
         if batch in rule.unsplit:
@@ -238,9 +315,11 @@ class _Splitter:
         with ir.InsertionPoint.after(op.handle), op.location:
             step = AllReduce(made.partial, made.reduction)
             total = write_steps((step,), handle, made, self.shardings)
+        self.totals.add(total.owner.operation)
         if init is not None:
             with ir.InsertionPoint.after(total.owner.operation), op.location:
                 total = MicrobatchOps(is_stablehlo(op.handle)).combined(made.reduction, init, total)
+            self.totals.add(total.owner.operation)
         for user, number in users:
             user.operands[number] = total
         del self.of[value]

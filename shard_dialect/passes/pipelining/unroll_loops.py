@@ -226,6 +226,7 @@ def are_disjoint(
     )
 
 
+BARRIER = "stablehlo.optimization_barrier"
 LOOPS = ("scf.for", "stablehlo.while")
 MOST = 1024
 """The most trips of one loop that is unrolled: each has a copy in each phase."""
@@ -235,6 +236,7 @@ def unroll_loops(function: ir.Operation, batched: Collection[int]) -> None:
     """Unroll the loops of a function of one block that read its `batched` arguments, in place.
 
     A loop of unknown trips stays. Raises a located `ShardError` for one of more than `MOST`.
+    Weights that a barrier orders after a microbatch are taken out of it: they are there before all.
     """
     block = body(function)
     depends = {block.arguments[number] for number in batched if number < len(block.arguments)}
@@ -246,11 +248,21 @@ def unroll_loops(function: ir.Operation, batched: Collection[int]) -> None:
         elif op.name in LOOPS and (counter := counter_of(op)) is not None:
             unrolled = True
             _unroll(op, counter)  # go on with the first op of its body, which may be a loop
+        elif op.name == BARRIER and not depends.issuperset(op.operands):
+            _narrow(op, depends)
         else:
             depends.update(op.results)
             at += 1
     if unrolled:
         fold_counters(function)
+
+
+def _narrow(barrier: ir.Operation, kept: Collection[ir.Value]) -> None:
+    """Let a barrier order only operands that are `kept`; others are what they were before it."""
+    values = [value for value in barrier.operands if value in kept]
+    with ir.InsertionPoint(barrier), barrier.location:
+        made = iter(build.create(BARRIER, [each.type for each in values], values).results)
+    replace_op(barrier, *(next(made) if each in kept else each for each in barrier.operands))
 
 
 def _unroll(loop: ir.Operation, counter: Counter) -> None:

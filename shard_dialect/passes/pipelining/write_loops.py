@@ -36,6 +36,7 @@ from functools import partial
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import copy_onto
 from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.mesh.attributes import i64_array
@@ -106,6 +107,9 @@ class LoopWriter:
     timetable: Timetable
     end: ir.Operation
     ops: MicrobatchOps
+    parts: int = 1
+    """The parts of the batch, one after the other, of each of which a microbatch has as many rows:
+    the devices that share the batch then share every microbatch."""
     made: dict[int, ir.Value] = field(default_factory=dict)
     """By value: what was made once of it, for all microbatches."""
     passed: dict[tuple[int, int], ir.Value] = field(default_factory=dict)
@@ -220,7 +224,7 @@ class LoopWriter:
                     taken.owner.attributes[MARK] = op.handle.attributes[MARK]
                     self.annotations.annotate(taken.owner, stage)
             elif id(op) in stacks.puts:
-                self.made[op.results[0]] = self._put(op, stacks.puts[id(op)])
+                self.made[op.results[0]] = self._put_rows(op, stacks.puts[id(op)])
             else:
                 values = [self._shared(value, stage) for value in self.program.reads[id(op)]]
                 self.made |= zip(op.results, self._copy(op, values, stage), strict=True)
@@ -242,7 +246,7 @@ class LoopWriter:
         taken = self._transfer_rows([whole], rows, box, self.choice.of_op[id(op)])
         return taken if result.type == box else self.ops.of_row(taken)
 
-    def _put(self, op: Op, rows: Rows) -> ir.Value:
+    def _put_rows(self, op: Op, rows: Rows) -> ir.Value:
         """Put a stage's part of a stack into it."""
         part, into = op.operands[rows.operand], op.operands[rows.into]
         own = self._shared(part, self.choice.of_value.get(part, self.choice.all))
@@ -524,10 +528,33 @@ class LoopWriter:
         return part if is_there else self._transfer(part, reader.stage)
 
     def _part(self, whole: ir.Value, dim: int, size: int, each: Pass) -> ir.Value:
-        return self.ops.part(whole, dim, self._place(size, each), size)
+        if self.parts == 1:
+            return self.ops.part(whole, dim, self._place(size, each), size)
+        size //= self.parts
+        taken = self.ops.part(self._in_parts(whole, dim), dim + 1, self._place(size, each), size)
+        return self._joined(taken, dim)
+
+    def _put(self, whole: ir.Value, part: ir.Value, dim: int, each: Pass) -> ir.Value:
+        """`whole` with the rows of a microbatch put in."""
+        size = part.type.shape[dim] // self.parts
+        if self.parts == 1:
+            return self.ops.put(whole, part, dim, self._place(size, each))
+        whole, part = (self._in_parts(value, dim) for value in (whole, part))
+        return self._joined(self.ops.put(whole, part, dim + 1, self._place(size, each)), dim)
+
+    def _in_parts(self, value: ir.Value, dim: int) -> ir.Value:
+        """A value whose batch, dimension `dim`, is taken apart into parts and their rows."""
+        shape = list(value.type.shape)
+        shape[dim : dim + 1] = [self.parts, shape[dim] // self.parts]
+        return hlo.reshape(value, shape)
+
+    def _joined(self, value: ir.Value, dim: int) -> ir.Value:
+        shape = list(value.type.shape)
+        shape[dim : dim + 2] = [shape[dim] * shape[dim + 1]]
+        return hlo.reshape(value, shape)
 
     def _place(self, size: int, each: Pass) -> ir.Value:
-        """Where the rows of a microbatch begin, of which each has `size`."""
+        """Where the rows of a microbatch begin in a part, of which each has `size`."""
         last = self.timetable.microbatches - 1
         inside = self.ops.of_numbers("maximum", self._microbatch(each), 0)
         inside = self.ops.of_numbers("minimum", inside, last)
@@ -555,10 +582,8 @@ class LoopWriter:
         if each.dim is None:
             is_first = self.ops.compare("EQ", self._microbatch(maker), 0)
             return self.ops.select(is_first, made, held)
-        size = made.type.shape[each.dim]
-        place = self._place(size, maker)
-        made = self._if_there(maker, made, self.ops.part(held, each.dim, place, size))
-        return self.ops.put(held, made, each.dim, place)
+        held_part = self._part(held, each.dim, made.type.shape[each.dim], maker)
+        return self._put(held, self._if_there(maker, made, held_part), each.dim, maker)
 
     def _if_there(self, each: Pass, made: ir.Value, held: ir.Value) -> ir.Value:
         """`made` where the pass works on a microbatch in this tick, and `held` where on none."""
