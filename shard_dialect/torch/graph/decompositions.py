@@ -211,17 +211,19 @@ def _gradient_of_input(
         )
     ]
     # A plain convolution of the gradient, spread by the stride, with the weight turned around.
-    for dim, (s, p, d, k, more) in enumerate(
-        zip(stride, padding, dilation, taps, missing, strict=True), start=2
+    around = [d * (k - 1) - p for p, d, k in zip(padding, dilation, taps, strict=True)]
+    both, unequal = [max(0, each) for each in around], list[int]()
+    for dim, (s, low, padded, more) in enumerate(
+        zip(stride, around, both, missing, strict=True), start=2
     ):
         gradient = _spread(gradient, dim, s)
-        low = d * (k - 1) - p
-        gradient = torch.constant_pad_nd(gradient, _padding(gradient.dim(), dim, low, low + more))
+        unequal = [low - padded, low + more - padded, *unequal]
+    gradient = torch.constant_pad_nd(gradient, unequal) if any(unequal) else gradient
     rank = len(taps)
     turned = weight.unflatten(0, (groups, -1)).transpose(1, 2).flatten(0, 1)
     turned = turned.flip(tuple(range(2, 2 + rank)))
     one, none = [1] * rank, [0] * rank
-    return aten.convolution(gradient, turned, None, one, none, dilation, False, none, groups)
+    return aten.convolution(gradient, turned, None, one, both, dilation, False, none, groups)
 
 
 def _spread(x: Tensor, dim: int, step: int) -> Tensor:
