@@ -188,8 +188,10 @@ def _op(operands: int, results: int) -> Any:
 
     def of_constants(*args: Any) -> Any:
         found = without_data(*args)
-        made = [found] if results == 1 else found
-        call_torch(call_of(args[-1]).text, list(map(to_numpy, args[:-1])), list(map(to_numpy, made)))
+        operands, made = args[:-1], [found] if results == 1 else found
+        call_torch(
+            call_of(args[-1]).text, *(list(map(to_numpy, each)) for each in (operands, made))
+        )
         return found
 
     torch.library.register_fake(f"shard_dialect::{name}", without_data, lib=_LIBRARY)
