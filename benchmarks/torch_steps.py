@@ -29,6 +29,7 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -246,8 +247,8 @@ def _counted(step: Step) -> Tally:
 
 
 _LIBC = ctypes.CDLL(None)
-_MAPPED_FROM, _TRIMMED_FROM = -3, -1
-"""Options of `mallopt`: from which size on memory is mapped and unmapped, and is given back."""
+_GIVES_BACK = "glibc.malloc.mmap_threshold=16384:glibc.malloc.trim_threshold=0"
+"""From which size on memory is mapped and unmapped from a process's start on, and is given back."""
 
 
 def _resident(name: str) -> float:
@@ -279,7 +280,8 @@ def _times(both: Sequence[Step], steps: int) -> list[str]:
 
 def _costs(both: Sequence[Step]) -> list[str]:
     tallies = [_counted(each) for each in both]
-    memory = [[_memory(each) for each in both] for _ in range(5)]
+    with ThreadPoolExecutor(1) as thread:  # whose heap has no holes that imports have left
+        memory = [[thread.submit(_memory, each).result() for each in both] for _ in range(5)]
     values = [each.bytes_moved / 1e6 for each in tallies]
     values += [each.flops / 1e6 for each in tallies]
     for at in range(2):
@@ -293,9 +295,6 @@ def _rank(rank: int, port: int, names: Sequence[str], steps: int, found: Any) ->
     warnings.simplefilter("ignore")
     logging.disable()
     torch.set_num_threads(1)  # as torchrun does: ranks share the cores
-    if not steps:
-        _LIBC.mallopt(_MAPPED_FROM, 16384)
-        _LIBC.mallopt(_TRIMMED_FROM, 0)
     dist.init_process_group("gloo", rank=rank, world_size=RANKS)
     mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
     for name in names:
@@ -323,6 +322,8 @@ def main() -> None:
     names = given.names or [*MODULES]
     rows = [f"| {name} |" for name in names]
     for steps in (given.steps, 0) if given.steps else (0,):
+        if not steps:
+            os.environ["GLIBC_TUNABLES"] = _GIVES_BACK
         found = torch.multiprocessing.get_context("spawn").SimpleQueue()
         torch.multiprocessing.spawn(_rank, (given.port, names, steps, found), nprocs=RANKS)
         rows = [f"{row} {' | '.join(found.get())} |" for row in rows]

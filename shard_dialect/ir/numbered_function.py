@@ -409,6 +409,19 @@ VIEWS = (
     "memref.transpose",
 )
 """Ops whose result is in the memory of their first operand."""
+_ACCESS_NOTHING = (
+    *VIEWS,
+    "memref.alloc",
+    "memref.alloca",
+    "memref.get_global",
+    "memref.extract_aligned_pointer_as_index",
+)
+
+
+def accesses_memory(op: ir.Operation) -> bool:
+    """Whether an op on buffers may read or write elements; others only make values."""
+    makes_values = op.name.startswith(("arith.", "math.", "index."))
+    return not (makes_values or op.name in _ACCESS_NOTHING)
 
 
 def is_buffer(value: ir.Value) -> bool:

@@ -102,7 +102,7 @@ class BundleCollectives(Pass):
     """The largest number of bytes of one bundle."""
     gathers: bool = False
     """Join gathers, all-to-alls and the like, too, which takes copies, and pays where devices are
-    processes. A bundle of over 256 KiB holds at most a 32nd of the bytes at the boundary."""
+    processes. A bundle of over 256 KiB holds at most a 16th of the bytes at the boundary."""
 
     def rewrite(self, module: ir.Operation) -> None:
         """Bundle the collectives of each function in the local form."""
@@ -137,7 +137,7 @@ def _fitting(function: ir.Operation) -> int:
     return int(max(_WORTH_WAITING, held // _SHARE))
 
 
-_SHARE = 32
+_SHARE = 16
 """Into how many bundles the arguments and results of a function would fit."""
 _WORTH_WAITING = 1 << 18
 """The bytes whose transfer takes about as long as ranks wait for each other."""

@@ -1,11 +1,13 @@
 """Convolutions as products of matrices: in every layout, and however many loops stay outside."""
 
 import random
+import re
 from functools import cache
 
 import numpy as np
 import pytest
 
+import shard_dialect as sd
 from shard_dialect.abi.tensor_types import Array
 from shard_dialect.backends.cpu import convolutions
 from tests.runtime.alone import compiled, run_on
@@ -135,3 +137,54 @@ def test_what_has_a_loop_in_all_three_is_loops() -> None:
     np.testing.assert_allclose(
         found, np.einsum("nhwcij,ijc->nhwc", windows, w), rtol=1e-4, atol=1e-4
     )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_transposed_operands_are_not_copied(seed: int) -> None:
+    torch = pytest.importorskip("torch")
+    rng = random.Random(seed)
+    rank, groups = rng.choice([1, 2]), rng.choice([1, 1, 2])
+    letters = ["0", "1"][:rank]
+    taps, stride, pad, dilation = ([rng.randint(1, 3) for _ in range(rank)] for _ in range(4))
+    taps, pad = [k + 1 for k in taps], [rng.choice([0, each]) for each in pad]
+    shapes = [2, 4 * groups, *(rng.randint(12, 14) for _ in taps)], [8 * groups, 4, *taps]
+    names = ["b", "f", *letters], ["o", "i", *letters]
+    values = [np.random.default_rng(seed).random(shape, np.float32) for shape in shapes]
+    expected = getattr(torch.nn.functional, f"conv{rank}d")(
+        *map(torch.from_numpy, values), None, stride, pad, dilation, groups
+    ).numpy()
+    given, lines, of = [], [], []
+    for number, (value, labels) in enumerate(zip(values, names, strict=True)):
+        order = [*range(value.ndim)]
+        rng.shuffle(order)
+        turned = np.ascontiguousarray(value.transpose(order))
+        given.append(turned)
+        back = [*range(value.ndim)]
+        rng.shuffle(back)
+        now = turned.transpose(back)
+        lines.append(
+            f"%t{number} = stablehlo.transpose %x{number}, dims = {back} : "
+            f"({_type(turned)}) -> {_type(now)}"
+        )
+        of.append(f"[{', '.join(labels[order[dim]] for dim in back)}]")
+    result = f"[b, f, {', '.join(letters)}]"
+    text = f"""
+    func.func @main(%x0: {_type(given[0])}, %x1: {_type(given[1])}) -> {_type(expected)} {{
+      {lines[0]}
+      {lines[1]}
+      %y = stablehlo.convolution(%t0, %t1) dim_numbers = {of[0]}x{of[1]}->{result},
+        window = {{stride = {stride}, pad = {[[each, each] for each in pad]},
+                  rhs_dilate = {dilation}}}
+        {{batch_group_count = 1 : i64, feature_group_count = {groups} : i64}}
+        : ({", ".join(re.findall(r"-> (.*)", line)[0] for line in lines)}) -> {_type(expected)}
+      return %y : {_type(expected)}
+    }}"""
+    _, (found,) = run_on(text, given)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    module = sd.parse(text)
+    sd.run_pipeline(module, "lower")
+    assert str(module).count("linalg.generic") == 1
+
+
+def _type(value: Array) -> str:
+    return f"tensor<{'x'.join(map(str, value.shape))}xf32>"

@@ -9,9 +9,13 @@ import numpy as np
 import pytest
 
 import shard_dialect as sd
+from shard_dialect.abi.lowered_program import find_function
 from shard_dialect.backends.cpu import machine_code
 from shard_dialect.backends.cpu.arena import Arena, _placed, _Span, use_arena
+from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.context import make_context
 from shard_dialect.ir.mesh.attributes import DONATED
+from shard_dialect.ir.reading.source import Source
 from shard_dialect.runtime.executable import Alone, Executable, Memory
 
 SIZE, COUNT = 64, 6
@@ -112,3 +116,23 @@ def test_places_are_apart_and_take_little(seed: int) -> None:
         assert all(begin >= at + one.size or begin + size <= at for size, begin in beside)
         live = max(live, sum(each.size for each in spans if each.first <= one.first < each.last))
     assert live <= total <= 1.5 * live
+
+
+def test_a_buffer_lives_from_the_first_access_and_not_from_a_view() -> None:
+    text = """
+    func.func private @use(memref<64xf32>)
+    func.func @main() {
+      %a = memref.alloc() : memref<64xf32>
+      %b = memref.alloc() : memref<8x8xf32>
+      %v = memref.collapse_shape %b [[0, 1]] : memref<8x8xf32> into memref<64xf32>
+      func.call @use(%a) : (memref<64xf32>) -> ()
+      func.call @use(%v) : (memref<64xf32>) -> ()
+      memref.dealloc %a : memref<64xf32>
+      memref.dealloc %b : memref<8x8xf32>
+      return
+    }"""
+    with make_context(), ir.Location.unknown():
+        module = Source.of(text).parse()
+        arena = use_arena(find_function(module.operation, "main"))
+    assert len(arena.buffers) == 2
+    assert arena.bytes == 64 * 4

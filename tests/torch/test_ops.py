@@ -169,6 +169,32 @@ EQUAL: Mapping[str, tuple[Callable[[Any], Any], Any]] = {
     "special": (lambda x: (x.lgamma(), x.digamma(), x.erfc(), (x / 9).erfinv()), X),
     "polygamma": (lambda x: torch.polygamma(1, x.abs()), X),
     "padding of the edges": (lambda x: nn.functional.pad(x[None], (2, 1), mode="replicate"), X),
+    "cropping to the edges": (
+        lambda x: tuple(
+            nn.functional.pad(x[None], each, mode="replicate")
+            for each in ((-6, 7), (-2, 1), (3, -1), (8, -6), (-1, -4), (-3, 3))
+        ),
+        X,
+    ),
+    "all and any of some": (
+        lambda x: tuple(
+            found
+            for y in (x > 1, x * 0)
+            for given in (y.to(x.dtype), y.bool(), y.to(torch.uint8))
+            for found in (
+                given.all(dim=(0, 1)),
+                given.all(dim=(-1,), keepdim=True),
+                torch.all(given, dim=None),
+                torch.any(given, dim=None),
+                given.any(dim=(0, 1)),
+            )
+        ),
+        X,
+    ),
+    "a multilabel loss of a number": (
+        lambda x: nn.functional.multilabel_margin_loss(x[0, 0], torch.tensor(0)),
+        X,
+    ),
     "averages over parts": (
         lambda x: nn.functional.adaptive_avg_pool3d(x.view(1, 2, 3, 2, 1), (2, 2, 1)),
         X,

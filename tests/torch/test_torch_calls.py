@@ -144,3 +144,19 @@ def test_a_file_calls_nothing_but_functions_of_tensors(
     with pytest.raises(ShardError, match=error):
         sd.run(module, np.ones(4, np.float32))
     assert not made.exists()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda: torch.hamming_window(8, False, 0.5, 0.4),
+        lambda: torch.signal.windows.kaiser(8),
+        lambda: torch.fft.rfftfreq(14),
+        lambda: torch.i0(torch.arange(8.0)),
+        lambda: torch.i0(torch.tensor(2.0)),
+    ],
+)
+def test_what_is_made_of_no_arguments_is_a_constant(function: Any) -> None:
+    x = torch.randn(4, 8)
+    f = sd.torch.partition(Called(lambda x: x * function()), (x,), {"x": BATCH}, MESH)
+    torch.testing.assert_close(f(x), x * function())

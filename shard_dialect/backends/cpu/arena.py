@@ -22,7 +22,7 @@ from shard_dialect.ir.building import build
 from shard_dialect.ir.diagnostics import location_text
 from shard_dialect.ir.function import boundary, set_boundary
 from shard_dialect.ir.mesh.attributes import DONATED
-from shard_dialect.ir.numbered_function import itemsize
+from shard_dialect.ir.numbered_function import accesses_memory, itemsize
 from shard_dialect.ir.walk import body, operations
 
 ALIGNMENT = 64
@@ -30,7 +30,7 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class Buffer:
-    """A buffer of the arena: its bytes, and the numbers of the first and the last op that use it.
+    """A buffer of the arena: its bytes, and the numbers of the first and the last op in its memory.
 
     The numbers are those of the ops in the function's block, times two; a last use is odd.
     """
@@ -110,7 +110,7 @@ def _add_argument(function: ir.Operation, size: int) -> ir.Value:
 
 @dataclass(frozen=True)
 class _Span:
-    """A buffer, and the numbers of the first and the last op of the block that use it.
+    """A buffer, and the numbers of the first and the last op of the block that access it.
 
     Starts are even and ends odd: two buffers of one op are needed at the same time.
     """
@@ -149,7 +149,7 @@ def _spans(function: ir.Operation) -> list[_Span]:
             for number in touched:
                 deallocs[number].append(op)
             continue
-        for number in touched:
+        for number in touched if accesses_memory(op) else ():
             uses[number].append(position)
         for result in op.results:
             # A result other than a float may be a view or an address of these buffers: they live as

@@ -44,7 +44,7 @@ from shard_dialect.ir.bindings import ir, run_upstream
 from shard_dialect.ir.building import build
 from shard_dialect.ir.building.build import replace_op
 from shard_dialect.ir.function import functions_of
-from shard_dialect.ir.numbered_function import VIEWS, is_buffer
+from shard_dialect.ir.numbered_function import accesses_memory, is_buffer
 from shard_dialect.ir.walk import blocks, body, operations, walk
 
 
@@ -169,14 +169,6 @@ def _allocate_inside(
 
 _GENERALIZE = "builtin.module(func.func(linalg-generalize-named-ops))"
 _REST = "builtin.module(func.func(convert-linalg-to-loops))"
-_MOVES_PAST = (
-    *VIEWS,
-    "memref.alloc",
-    "memref.alloca",
-    "memref.get_global",
-    "memref.extract_aligned_pointer_as_index",
-)
-"""Ops that read and write no memory, so that loops may move past them."""
 
 
 def to_loops(module: ir.Operation, kernels: Kernels) -> None:
@@ -219,7 +211,7 @@ def _write_nests(block: ir.Block, memory: Memory, runs: Runs) -> None:
         elif op.name == "memref.dealloc" and nests:
             # A dealloc between two nests is moved behind the run, so that it does not end it.
             freed.append(op)
-        elif not _moves_past(op):
+        elif accesses_memory(op):
             unused += runs.write(nests, memory, op) if nests else []
             for each in freed:
                 each.move_before(op)
@@ -233,10 +225,6 @@ def _erase_buffer(value: ir.Value, memory: Memory) -> None:
     for use in list(value.uses):
         use.owner.operation.erase()
     value.owner.operation.erase()
-
-
-def _moves_past(op: ir.Operation) -> bool:
-    return op.name in _MOVES_PAST or op.name.startswith(("arith.", "math.", "index."))
 
 
 _OUTLINED = ("scf.for", "scf.forall", "scf.if", "scf.parallel", "scf.while")

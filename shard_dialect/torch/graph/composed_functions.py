@@ -423,7 +423,7 @@ def _multilabel_margin_loss(
     x: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
 ) -> Tensor:
     """Labels end at the first -1: torch's decomposition takes what is behind it to be class 0."""
-    size = x.shape[-1]
+    size = x.shape[-1] if x.dim() else 1
     labels, numbers = target.reshape(-1, size), torch.arange(size)
     end = torch.where(labels == -1, numbers, size).amin(1, keepdim=True)
     is_given = (numbers < end).unsqueeze(2)

@@ -211,17 +211,19 @@ def _gradient_of_input(
         )
     ]
     # A plain convolution of the gradient, spread by the stride, with the weight turned around.
-    for dim, (s, p, d, k, more) in enumerate(
-        zip(stride, padding, dilation, taps, missing, strict=True), start=2
+    around = [d * (k - 1) - p for p, d, k in zip(padding, dilation, taps, strict=True)]
+    both, unequal = [max(0, each) for each in around], list[int]()
+    for dim, (s, low, padded, more) in enumerate(
+        zip(stride, around, both, missing, strict=True), start=2
     ):
         gradient = _spread(gradient, dim, s)
-        low = d * (k - 1) - p
-        gradient = torch.constant_pad_nd(gradient, _padding(gradient.dim(), dim, low, low + more))
+        unequal = [low - padded, low + more - padded, *unequal]
+    gradient = torch.constant_pad_nd(gradient, unequal) if any(unequal) else gradient
     rank = len(taps)
     turned = weight.unflatten(0, (groups, -1)).transpose(1, 2).flatten(0, 1)
     turned = turned.flip(tuple(range(2, 2 + rank)))
     one, none = [1] * rank, [0] * rank
-    return aten.convolution(gradient, turned, None, one, none, dilation, False, none, groups)
+    return aten.convolution(gradient, turned, None, one, both, dilation, False, none, groups)
 
 
 def _spread(x: Tensor, dim: int, step: int) -> Tensor:
@@ -530,6 +532,15 @@ def _equal(a: Tensor, b: Tensor) -> Any:
     return a.ne(b).logical_not()
 
 
+def _any(x: Tensor, dims: Any = None, keepdim: bool = False) -> Any:
+    return NotImplemented if dims is not None else aten.any.dims(x, [*range(x.dim())], keepdim)
+
+
+def _all(x: Tensor, dims: Any = None, keepdim: bool = False) -> Tensor:
+    found = aten.any.dims(x == 0, dims, keepdim).logical_not()
+    return found.to(x.dtype) if x.dtype == torch.uint8 else found
+
+
 def _var(x: Tensor, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
     """In floats, of which long sums are wide; the importer computes each element in doubles."""
     if x.is_complex():
@@ -599,15 +610,19 @@ def _replication_pad_backward(gradient: Tensor, x: Tensor, pads: Sequence[int]) 
     for number in range(len(pads) // 2):
         dim = gradient.dim() - 1 - number
         low, high, size = pads[2 * number], pads[2 * number + 1], gradient.shape[dim]
-        before, after = max(low, 0), max(high, 0)
-        middle = gradient.narrow(dim, before, size - before - after)
-        first = gradient.narrow(dim, 0, before).sum(dim, keepdim=True)
-        last = gradient.narrow(dim, size - after, after).sum(dim, keepdim=True)
-        count = middle.shape[dim] - 1
-        for edge, padding in ((first, (0, count)), (last, (count, 0))):
-            middle = middle + torch.constant_pad_nd(edge, _padding(x.dim(), dim, *padding))
-        outside = (max(-low, 0), max(-high, 0))
-        gradient = torch.constant_pad_nd(middle, _padding(x.dim(), dim, *outside))
+        count = x.shape[dim]
+        before = min(max(low, 0), size)
+        after = min(max(high, 0), size - before)
+        inside, start = size - before - after, min(max(-low, 0), count)
+        first, middle, last = gradient.split([before, inside, after], dim)
+        gradient = sum(
+            torch.constant_pad_nd(each, _padding(x.dim(), dim, at, count - at - each.shape[dim]))
+            for each, at in (
+                (middle, start),
+                (first.sum(dim, keepdim=True), 0),
+                (last.sum(dim, keepdim=True), count - 1),
+            )
+        )
     return gradient
 
 
@@ -668,6 +683,8 @@ _OURS: dict[Any, Decomposition] = {
     aten.avg_pool3d_backward.default: partial(_average_backward, 3),
     aten.put.default: _put,
     aten.index_put.default: _index_put,
+    aten.all.dims: _all,
+    aten.any.dims: _any,
     aten._is_all_true.default: torch.all,
     aten._is_any_true.default: torch.any,
     aten.remainder.Tensor: _remainder,

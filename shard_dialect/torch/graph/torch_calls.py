@@ -22,7 +22,8 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from shard_dialect.errors import ShardError
-from shard_dialect.runtime.torch_calls import LIBRARIES
+from shard_dialect.runtime.shards_of_arrays import to_numpy
+from shard_dialect.runtime.torch_calls import LIBRARIES, call_torch
 from shard_dialect.torch.graph.complex_parts import Parts, as_real, with_both
 from shard_dialect.torch.graph.tensor_trees import Tensor
 
@@ -51,17 +52,28 @@ def call_of(number: int) -> TorchCall:
 
 
 def torch_call(op: Any) -> Callable[..., Any] | None:
-    """A decomposition of an op: the call of it, where it is a function of tensors alone."""
+    """A decomposition of an op: the call of it, where it is a function of tensors alone.
+
+    What an op makes of no tensors, as a window of a signal, is a constant.
+    """
     schema = getattr(op, "_schema", None)
     if schema is None or op.namespace not in LIBRARIES or schema.is_mutable:
         return None
     if torch.Tag.nondeterministic_seeded in op.tags or not schema.returns:
         return None
-    if not schema.arguments or "Tensor" not in str(schema.arguments[0].type):
+    if not any("Tensor" in str(each.type) for each in schema.arguments):
+        return partial(_constant, op)
+    if "Tensor" not in str(schema.arguments[0].type):
         return None
     types = [str(each.type) for each in schema.returns if each.alias_info is None]
     is_new = types in (["Tensor"] * len(schema.returns), ["List[Tensor]"])
     return partial(_call, op) if is_new else None
+
+
+def _constant(op: Any, *args: Any, **kwargs: Any) -> Any:
+    with _disable_current_modes():
+        made = op(*args, **kwargs)
+    return pytree.tree_map(torch.clone, made)
 
 
 def _call(op: Any, *args: Any, **kwargs: Any) -> Any:
@@ -174,7 +186,16 @@ def _op(operands: int, results: int) -> Any:
         found = [torch.empty(shape, dtype=dtype) for shape, dtype in call_of(args[-1]).results]
         return found[0] if results == 1 else tuple(found)
 
+    def of_constants(*args: Any) -> Any:
+        found = without_data(*args)
+        operands, made = args[:-1], [found] if results == 1 else found
+        call_torch(
+            call_of(args[-1]).text, *(list(map(to_numpy, each)) for each in (operands, made))
+        )
+        return found
+
     torch.library.register_fake(f"shard_dialect::{name}", without_data, lib=_LIBRARY)
+    _LIBRARY.impl(name, of_constants, "CPU")
     return getattr(torch.ops.shard_dialect, name).default
 
 

@@ -14,6 +14,7 @@ becomes `arith.cmpf` of `%a` and the extracted element of `%b`. Otherwise the bu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from math import prod
 
@@ -48,6 +49,27 @@ def widen_unsigned(op: ir.Operation) -> Sequence[ir.Value]:
         if isinstance(source, ir.IntegerType) and source.is_unsigned and source != target:
             op.operands[number] = hlo.convert(each, target)
     return list(op.results)
+
+
+def convolution(op: ir.Operation) -> Sequence[ir.Value]:
+    """Read a transposed operand as it is, by other dimension numbers; and see `widen_unsigned`.
+
+    Upstream copies what is transposed, and pads the copy.
+    """
+    written = str(op.attributes["dimension_numbers"])
+    left, right, result = re.findall(r"\[.*?\]", written)
+    read = []
+    for number, names in enumerate((left, right)):
+        each, names = op.operands[number], names.strip("[]").split(", ")
+        while is_made_by(each, "stablehlo.transpose"):
+            order = integers(each.owner, "permutation")
+            names = [names[order.index(dim)] for dim in range(len(order))]
+            each = each.owner.operands[0]
+        op.operands[number] = each
+        read.append(f"[{', '.join(names)}]")
+    numbers = f"#stablehlo.conv<{'x'.join(read)}->{result}>"
+    op.attributes["dimension_numbers"] = ir.Attribute.parse(numbers)
+    return widen_unsigned(op)
 
 
 def bitcast_convert(op: ir.Operation) -> Sequence[ir.Value]:
