@@ -10,7 +10,7 @@ from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, name_in, names_in, note_at, place_in
 from shard_dialect.ir.mesh.attributes import DEVICE, FORM, PROPAGATED, drop_attributes
-from shard_dialect.ir.mesh.mesh_dialect import is_reshard, permutes_shards
+from shard_dialect.ir.mesh.mesh_dialect import COLLECTIVES, is_reshard, permutes_shards
 from shard_dialect.ir.walk import body, operations, walk
 
 BOUNDARY = ("arg_attrs", "res_attrs")
@@ -163,7 +163,7 @@ def _collective_in(function: ir.Operation) -> ir.Operation | None:
     """The first op of a function that only the distributed form has."""
     for block in function.regions[0].blocks:  # none, if it is declared only
         for op in operations(block):
-            if is_reshard(op) or permutes_shards(op):
+            if op.name in COLLECTIVES and (is_reshard(op) or permutes_shards(op)):
                 return op
     return None
 
