@@ -31,8 +31,8 @@ PAGE = ROOT / "docs" / "collectives.md"
 
 @pytest.fixture(scope="module")
 def elements(request: pytest.FixtureRequest) -> list[str]:
-    """The element types of this run: half of them, drawn by its seed."""
-    drawn = random.Random(seed_of(request.config)).sample(sorted(DTYPES), len(DTYPES) // 2)
+    """The element types of this run: a third of them, drawn by its seed."""
+    drawn = random.Random(seed_of(request.config)).sample(sorted(DTYPES), len(DTYPES) // 3)
     return list(DTYPES) if request.config.option.all else drawn
 
 
