@@ -22,8 +22,8 @@ Analyses of a module are kept until a pass changes it, as by MLIR's analysis man
 
     names = known(module, ops_of)      reads the module, or returns what an earlier pass read
 
-A pass that returns `UNCHANGED` leaves them valid; any other pass, and each that is not ours,
-invalidates them.
+A pass that returns `UNCHANGED` or `CURRENT` leaves them valid; any other pass, and each that is
+not ours, invalidates them.
 """
 
 from __future__ import annotations
@@ -135,7 +135,9 @@ def _without_collection() -> Iterator[None]:
 
 UNCHANGED: Literal["unchanged"] = "unchanged"
 """The result of a `rewrite` that has not changed the module: its analyses stay valid."""
-Outcome = Literal["unchanged"] | None
+CURRENT: Literal["current"] = "current"
+"""The result of a `rewrite` that has changed the module, and after that computed its analyses."""
+Outcome = Literal["unchanged", "current"] | None
 
 
 @dataclass(frozen=True)
@@ -172,10 +174,10 @@ class Pass(_Named):
         """Change the module in place. Raises a located `ShardError` for what it cannot do."""
         with module.context, ir.Location.unknown(), plain_ops(), _without_collection():
             op = module.operation
-            if not self.needs.met_by(op) or self.rewrite(op) == UNCHANGED:
-                return UNCHANGED
-            forget_analyses()
-            return None
+            outcome = self.rewrite(op) if self.needs.met_by(op) else UNCHANGED
+            if outcome is None:
+                forget_analyses()
+            return outcome
 
     @abstractmethod
     def rewrite(self, module: ir.Operation, /) -> Outcome:

@@ -41,6 +41,7 @@ from shard_dialect.model import ShardingError
 from shard_dialect.model.sharding import Shape
 from shard_dialect.ops.factors import reshaped
 from shard_dialect.passes.framework.base import (
+    CURRENT,
     UNCHANGED,
     Outcome,
     Pass,
@@ -118,9 +119,11 @@ class TakeMergesApart(PropagationOptions, Pass):
 
     def rewrite(self, module: ir.Operation) -> Outcome:
         """Take merges apart until propagation splits none that is strided; raises `ShardError`."""
+        outcome: Outcome = UNCHANGED
         while self.may_rewrite and _take_apart_all(known(module, Propagation.like(self))):
             forget_analyses()  # taking one apart may bring a split to another
-        return UNCHANGED  # since it was propagated last
+            outcome = CURRENT  # since it is propagated last
+        return outcome
 
 
 def _take_apart_all(found: Propagated) -> bool:
