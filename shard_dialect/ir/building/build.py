@@ -100,11 +100,14 @@ def copy_along(op: ir.Operation, copies: MutableMapping[ir.Value, ir.Value]) -> 
     copies.update(zip(op.results, copy.results, strict=True))
 
 
-def drop_unused(ops: Iterable[ir.Operation]) -> None:
-    """Erase those of the ops, in this order, of which no op reads a result."""
+def drop_unused(ops: Iterable[ir.Operation]) -> bool:
+    """Erase those of the ops, in this order, of which no op reads a result, if there are any."""
+    dropped = False
     for op in ops:
         if not is_used(*op.results):
             op.erase()
+            dropped = True
+    return dropped
 
 
 def is_used(*values: ir.Value) -> bool:

@@ -35,7 +35,7 @@ from shard_dialect.ir.numbered_function import read_functions
 from shard_dialect.ir.walk import walk
 from shard_dialect.ops.stablehlo.attribute_reading import integers, sorted_dim
 from shard_dialect.ops.stablehlo.reduction_rules import is_choice
-from shard_dialect.passes.framework.base import Pass, needs
+from shard_dialect.passes.framework.base import UNCHANGED, Outcome, Pass, needs
 from shard_dialect.passes.materialize.target_shardings import read_target_shardings
 
 
@@ -46,7 +46,7 @@ class SplitReductions(Pass):
 
     name = "split-reductions"
 
-    def rewrite(self, module: ir.Operation) -> None:
+    def rewrite(self, module: ir.Operation) -> Outcome:
         """Split the searches of functions in the propagated form; raises a located `ShardError`."""
         split_results = [
             function
@@ -55,7 +55,8 @@ class SplitReductions(Pass):
             and any(_is_search(op) or _first_read(op) for op in walk(function))
         ]
         if not split_results:
-            return
+            return UNCHANGED
+        outcome: Outcome = UNCHANGED
         shardings = Shardings.of(module)
         for each in read_target_shardings(module, read_functions(split_results), shardings):
             for op in each.function.ops:
@@ -64,6 +65,7 @@ class SplitReductions(Pass):
                 sharding = each.of.get(op.operands[0]) if is_split else None
                 if sharding is None or sharding.offsets:
                     continue
+                outcome = None
                 if first:
                     dim = sorted_dim(op.handle)
                     count = each.grid.axes_size(sharding.split_axes[dim])
@@ -71,6 +73,7 @@ class SplitReductions(Pass):
                 else:
                     (dim,) = integers(op.handle, "dimensions")
                     _split(op.handle, dim, each.grid.axes_size(sharding.split_axes[dim]))
+        return outcome
 
 
 def _is_search(op: ir.Operation) -> bool:

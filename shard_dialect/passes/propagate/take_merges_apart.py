@@ -72,22 +72,24 @@ class SinkReshapes(Pass):
 
     name = "sink-reshapes"
 
-    def rewrite(self, module: ir.Operation) -> None:
+    def rewrite(self, module: ir.Operation) -> Outcome:
         """Sink the reshapes of the functions in the annotated form."""
+        outcome: Outcome = UNCHANGED
         for function in functions_of(module, "annotated"):
-            _sink(function)
+            if _sink(function):
+                outcome = None
+        return outcome
 
 
-def _sink(function: ir.Operation) -> None:
+def _sink(function: ir.Operation) -> bool:
+    """Whether that has changed the function."""
+    changed = False
     for op in walk(function):
-        if op.name == RESHAPE:
-            remove_inverse(op)
-        else:
-            _compute_before(op)
-    erase_unused_reshapes(function)
+        changed |= remove_inverse(op) if op.name == RESHAPE else _compute_before(op)
+    return erase_unused_reshapes(function) or changed
 
 
-def _compute_before(op: ir.Operation) -> None:
+def _compute_before(op: ir.Operation) -> bool:
     for number, operand in enumerate(op.operands):
         source = source_of_reshape(operand)
         sizes = merged_sizes(source, operand) if source is not None else ()
@@ -95,19 +97,22 @@ def _compute_before(op: ir.Operation) -> None:
             apart = apart_before_merge(op, number, sizes)
             if apart is not None:
                 compute_before_merge(op, apart)
-            return
+            return apart is not None
+    return False
 
 
-def remove_inverse(op: ir.Operation) -> None:
-    """Replace a reshape that undoes the reshape of its operand by the source of the latter."""
+def remove_inverse(op: ir.Operation) -> bool:
+    """Replace a reshape that undoes the reshape of its operand by the source, if it is one."""
     source = None if is_annotated(op) else source_of_reshape(op.operands[0])
-    if source is not None and source.type == op.results[0].type:
+    is_inverse = source is not None and source.type == op.results[0].type
+    if is_inverse:
         op.results[0].replace_all_uses_with(source)
+    return is_inverse
 
 
-def erase_unused_reshapes(function: ir.Operation) -> None:
-    """Erase the reshapes whose results nothing uses."""
-    drop_unused(op for op in reversed(walk(function)) if op.name == RESHAPE)
+def erase_unused_reshapes(function: ir.Operation) -> bool:
+    """Erase the reshapes whose results nothing uses, if there are any."""
+    return drop_unused(op for op in reversed(walk(function)) if op.name == RESHAPE)
 
 
 @needs(ops=(RESHAPE,), forms=("annotated", "propagated"), grid=True)
