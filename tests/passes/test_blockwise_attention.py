@@ -194,3 +194,15 @@ def test_other_forms_and_limits_are_refused() -> None:
         sd.run_pipeline(sd.parse(PRODUCT), "blockwise-attention")
     with pytest.raises(ShardError, match="block-bytes is 0: expected a positive number"):
         sd.run_pipeline(sd.parse(PRODUCT), "spmd,blockwise-attention{block-bytes=0}")
+
+
+def test_a_function_that_calls_itself_is_refused() -> None:
+    type_ = "tensor<8x8xf32>"
+    text = f"""
+        shard.grid @g(shape = 2)
+        func.func private @f(%x: {type_}) -> {type_} attributes {{mesh.form = "local"}} {{
+          %y = call @f(%x) : ({type_}) -> {type_}
+          return %y : {type_}
+        }}"""
+    with pytest.raises(ShardError, match="function @f calls itself: without end"):
+        sd.run_pipeline(sd.parse(text), "blockwise-attention{block-bytes=16}")

@@ -41,7 +41,7 @@ from shard_dialect.ir.walk import walk
 from shard_dialect.ops import PartitionedOp, Shard, record_of
 from shard_dialect.passes.blockwise.kept_by_loops import compute_kept_again
 from shard_dialect.passes.blockwise.tilings import Tiling, Values, bytes_of
-from shard_dialect.passes.calls import callee_of, drop_uncalled, inline_call
+from shard_dialect.passes.calls import Calls, callee_of, drop_uncalled, inline_call
 from shard_dialect.passes.framework.base import Pass
 
 
@@ -62,6 +62,7 @@ class BlockwiseAttention(Pass):
             return
         if not functions_of(module, "local"):
             raise ShardError("no function is in the local form: put it behind --spmd")
+        Calls(module).refuse_recursion()
         while _inline_large(module, self.block_bytes):
             pass  # what was inlined may have such calls, too
         for handle in functions_of(module, "local"):
