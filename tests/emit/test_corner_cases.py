@@ -333,6 +333,25 @@ func.func @main(%x: tensor<5xf32>) -> tensor<6xf32> {
   return %0 : tensor<6xf32>
 }
 """,
+    "a choice that is the same for all elements": """
+func.func @main(%x: tensor<4x3xf32>, %y: tensor<4xf32>) -> (tensor<4x3xf32>, tensor<4x3xf32>) {
+  %c1 = arith.constant 1 : index
+  %i = tensor.dim %x, %c1 : tensor<4x3xf32>
+  %z = tensor.empty() : tensor<4x3xf32>
+  %0:2 = linalg.generic {indexing_maps = [affine_map<(d0,d1)->(d0,d1)>, affine_map<(d0,d1)->(d0)>,
+                       affine_map<(d0,d1)->(d0,d1)>, affine_map<(d0,d1)->(d0,d1)>],
+      iterator_types = ["parallel","parallel"]}
+      ins(%x, %y: tensor<4x3xf32>, tensor<4xf32>)
+      outs(%z, %z: tensor<4x3xf32>, tensor<4x3xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32, %d: f32):
+    %more = arith.cmpi sgt, %i, %c1 : index
+    %s = arith.select %more, %b, %a : f32
+    %t = arith.select %more, %a, %b : f32
+    linalg.yield %s, %t : f32, f32
+  } -> (tensor<4x3xf32>, tensor<4x3xf32>)
+  return %0#0, %0#1 : tensor<4x3xf32>, tensor<4x3xf32>
+}
+""",
 }
 
 REFUSED = {
