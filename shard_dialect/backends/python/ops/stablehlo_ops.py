@@ -273,15 +273,12 @@ def convolution(w: Writer, op: ir.Operation) -> None:
         padding[2 * dim : 2 * dim + 2] = around[2 * position : 2 * position + 2]
         apart[dim] = integers(op, "lhs_dilation", ones)[position]
     image = _padded(w, op, x, padding, apart, None)
-    image = _turned(
-        w, image, "image", [dims.input_batch_dimension, dims.input_feature_dimension, *space]
-    )
+    order_of_image = [dims.input_batch_dimension, dims.input_feature_dimension, *space]
+    image = _turned(w, image, "image", order_of_image)
     groups, of_batch = (op.attributes[f"{each}_group_count"].value for each in _GROUPED)
     if of_batch > 1:
-        sizes = [
-            x.type.shape[d] for d in (dims.input_batch_dimension, dims.input_feature_dimension)
-        ]
-        image, groups = _grouped(w, image, sizes, of_batch), of_batch
+        shape = [x.type.shape[dim] for dim in order_of_image]
+        image, groups = _grouped(w, image, shape, of_batch), of_batch
     of_kernel = [dims.kernel_output_feature_dimension, dims.kernel_input_feature_dimension]
     of_kernel += dims.kernel_spatial_dimensions
     weights = _turned(w, w.use(kernel), "kernel", of_kernel)
@@ -306,15 +303,15 @@ def convolution(w: Writer, op: ir.Operation) -> None:
     w.define(op.results[0], text, "convolved")
 
 
-def _grouped(w: Writer, image: str, sizes: Sequence[int], groups: int) -> str:
+def _grouped(w: Writer, image: str, shape: Sequence[int], groups: int) -> str:
     """The name of an image whose groups of the batch, of kernels of their own, are features.
 
-    Its first dimensions are the batch and the features, of these `sizes`.
+    Its `shape` has batch and features first; the other sizes are those before padding.
     """
-    batch, features = sizes[0] // groups, sizes[1]
+    batch, features = shape[0] // groups, shape[1]
     apart, name = w.names.new("apart"), w.names.new("grouped")
     w.line(f"{apart} = {image}.reshape({groups}, {batch}, {features}, *{image}.shape[2:])")
-    turned = f"{w.module}.moveaxis({apart}, 0, 1)"
+    turned = w.permuted(apart, [1, 0, *range(2, len(shape) + 1)])
     w.line(f"{name} = {turned}.reshape({batch}, {groups * features}, *{image}.shape[2:])")
     return name
 
