@@ -35,6 +35,7 @@ from shard_dialect.ir.foreign_modules import make_context_ready, make_ready, req
 from shard_dialect.ir.function import form_of
 from shard_dialect.ir.mesh.value_shardings import sharding_of
 from shard_dialect.ir.reading.source import Source
+from shard_dialect.ir.sdy.sdy_spelling import without_second_regions
 from shard_dialect.model import Grid, Sharding, ShardingRule
 from shard_dialect.model.devices.device_model import (
     DeviceModel,
@@ -145,7 +146,7 @@ def to_text(module: ir.Module, generic: bool = False, locations: bool = False) -
     module = _read(module)
     with _file_locations(module):
         text = module.operation.get_asm(print_generic_op_form=generic, enable_debug_info=locations)
-        return with_file_names(text)
+        return without_second_regions(with_file_names(text))
 
 
 def communication(module: ir.Module, entry: str | None = None) -> Report:

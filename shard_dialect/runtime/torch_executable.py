@@ -107,8 +107,9 @@ def _torchs_errors() -> Iterator[None]:
 
 
 def _array(tensor: Any, type_: TensorType) -> Array:
-    contiguous = tensor.cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
-    held: Array = contiguous.view(torch.uint8).numpy()
+    contiguous = tensor.cpu().resolve_conj().resolve_neg().contiguous()
+    flat = contiguous.as_strided((contiguous.numel(),), (1,))  # an expanded element has stride 0
+    held: Array = flat.view(torch.uint8).numpy()
     return held.view(type_.dtype).reshape(type_.shape)
 
 

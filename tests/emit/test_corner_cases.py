@@ -272,6 +272,86 @@ func.func @main(%x: tensor<5xf32>) -> tensor<5xf32> {
   return %0 : tensor<5xf32>
 }
 """,
+    "padding between elements, and elements that it takes off": """
+func.func @main(%x: tensor<5x6xf32>, %v: tensor<f32>)
+    -> (tensor<8x7xf32>, tensor<1x3xf32>, tensor<0x6xf32>) {
+  %0 = stablehlo.pad %x, %v, low = [1, -2], high = [-2, 3], interior = [1, 0]
+      : (tensor<5x6xf32>, tensor<f32>) -> tensor<8x7xf32>
+  %1 = stablehlo.pad %x, %v, low = [-5, -3], high = [1, -5], interior = [0, 1]
+      : (tensor<5x6xf32>, tensor<f32>) -> tensor<1x3xf32>
+  %2 = stablehlo.pad %x, %v, low = [-3, 0], high = [-2, 0], interior = [0, 0]
+      : (tensor<5x6xf32>, tensor<f32>) -> tensor<0x6xf32>
+  return %0, %1, %2 : tensor<8x7xf32>, tensor<1x3xf32>, tensor<0x6xf32>
+}
+""",
+    "a convolution of a dilated operand": """
+func.func @main(%x: tensor<2x3x5xf32>, %k: tensor<4x3x2xf32>) -> tensor<2x4x8xf32> {
+  %0 = stablehlo.convolution(%x, %k) dim_numbers = [b, f, 0]x[o, i, 0]->[b, f, 0],
+    window = {pad = [[-1, 1]], lhs_dilate = [2]}
+    {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+    : (tensor<2x3x5xf32>, tensor<4x3x2xf32>) -> tensor<2x4x8xf32>
+  return %0 : tensor<2x4x8xf32>
+}
+""",
+    "a convolution in groups of the batch": """
+func.func @main(%x: tensor<4x2x6xf32>, %k: tensor<6x2x3xf32>) -> tensor<2x6x6xf32> {
+  %0 = stablehlo.convolution(%x, %k) dim_numbers = [b, f, 0]x[o, i, 0]->[b, f, 0],
+    window = {pad = [[1, 1]]}
+    {batch_group_count = 2 : i64, feature_group_count = 1 : i64}
+    : (tensor<4x2x6xf32>, tensor<6x2x3xf32>) -> tensor<2x6x6xf32>
+  return %0 : tensor<2x6x6xf32>
+}
+""",
+    "a convolution in groups of a batch behind its features": """
+func.func @main(%x: tensor<2x4x3x6xf32>, %k: tensor<3x3x2x6xf32>) -> tensor<6x2x3x2xf32> {
+  %0 = stablehlo.convolution(%x, %k) dim_numbers = [f, b, 0, 1]x[0, 1, i, o]->[f, b, 0, 1],
+    window = {stride = [1, 2], pad = [[1, 1], [0, 0]]}
+    {batch_group_count = 2 : i64, feature_group_count = 1 : i64}
+    : (tensor<2x4x3x6xf32>, tensor<3x3x2x6xf32>) -> tensor<6x2x3x2xf32>
+  return %0 : tensor<6x2x3x2xf32>
+}
+""",
+    "a convolution with reversed windows": """
+func.func @main(%x: tensor<2x3x5x5xf32>, %k: tensor<4x3x2x3xf32>) -> tensor<2x4x4x3xf32> {
+  %0 = stablehlo.convolution(%x, %k) dim_numbers = [b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1],
+    window = {reverse = [true, true]}
+    {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+    : (tensor<2x3x5x5xf32>, tensor<4x3x2x3xf32>) -> tensor<2x4x4x3xf32>
+  return %0 : tensor<2x4x4x3xf32>
+}
+""",
+    "windows of a dilated operand, of which some is taken off": """
+func.func @main(%x: tensor<5xf32>) -> tensor<6xf32> {
+  %z = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = "stablehlo.reduce_window"(%x, %z) ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %1 = stablehlo.add %a, %b : tensor<f32>
+    stablehlo.return %1 : tensor<f32>
+  }) {window_dimensions = array<i64: 3>, base_dilations = array<i64: 2>,
+      padding = dense<[[-2, 1]]> : tensor<1x2xi64>}
+      : (tensor<5xf32>, tensor<f32>) -> tensor<6xf32>
+  return %0 : tensor<6xf32>
+}
+""",
+    "a choice that is the same for all elements": """
+func.func @main(%x: tensor<4x3xf32>, %y: tensor<4xf32>) -> (tensor<4x3xf32>, tensor<4x3xf32>) {
+  %c1 = arith.constant 1 : index
+  %i = tensor.dim %x, %c1 : tensor<4x3xf32>
+  %z = tensor.empty() : tensor<4x3xf32>
+  %0:2 = linalg.generic {indexing_maps = [affine_map<(d0,d1)->(d0,d1)>, affine_map<(d0,d1)->(d0)>,
+                       affine_map<(d0,d1)->(d0,d1)>, affine_map<(d0,d1)->(d0,d1)>],
+      iterator_types = ["parallel","parallel"]}
+      ins(%x, %y: tensor<4x3xf32>, tensor<4xf32>)
+      outs(%z, %z: tensor<4x3xf32>, tensor<4x3xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32, %d: f32):
+    %more = arith.cmpi sgt, %i, %c1 : index
+    %s = arith.select %more, %b, %a : f32
+    %t = arith.select %more, %a, %b : f32
+    linalg.yield %s, %t : f32, f32
+  } -> (tensor<4x3xf32>, tensor<4x3xf32>)
+  return %0#0, %0#1 : tensor<4x3xf32>, tensor<4x3xf32>
+}
+""",
 }
 
 REFUSED = {
@@ -372,7 +452,8 @@ func.func @main(%x: tensor<1x8x4xi8>, %k: tensor<3x4x2xi8>) -> tensor<1x6x2xi32>
   %c = stablehlo.constant dense<100> : tensor<1x8x4xi8>
   %y = stablehlo.maximum %x, %c : tensor<1x8x4xi8>
   %0 = stablehlo.convolution(%y, %k) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f],
-      window = {} {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+      window = {}
+    {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
       : (tensor<1x8x4xi8>, tensor<3x4x2xi8>) -> tensor<1x6x2xi32>
   return %0 : tensor<1x6x2xi32>
 }

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+import shard_dialect as sd
 from shard_dialect.errors import ShardError, ShardWarning
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.mesh.attributes import BLOCKS
@@ -84,3 +85,36 @@ def test_shardy_verifies_it() -> None:
         generic = to_generic(text, "exported.mlir", 0)
         assert through(generic, "materialize") == through(propagated, "materialize"), seed
     assert with_blocks >= 5
+
+
+CALLS = """
+sdy.mesh @g = <["x"=2]>
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = "sdy.manual_computation"(%x) <{in_shardings = #sdy.sharding_per_value<[<@g, [{"x"}]>]>,
+    out_shardings = #sdy.sharding_per_value<[<@g, [{"x"}]>]>,
+    manual_axes = #sdy<manual_axes{"x"}>}> ({
+  ^bb0(%part: tensor<2xf32>):
+    %1 = func.call @double(%part) : (tensor<2xf32>) -> tensor<2xf32>
+    "sdy.return"(%1) : (tensor<2xf32>) -> ()
+  }) : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+func.func private @double(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = stablehlo.add %x, %x : tensor<2xf32>
+  return %0 : tensor<2xf32>
+}
+"""
+
+
+@needs("jax")
+@pytest.mark.parametrize("has_locations", [False, True])
+@pytest.mark.parametrize("is_generic", [False, True])
+def test_shardy_reads_regions_that_call_functions(*, is_generic: bool, has_locations: bool) -> None:
+    from jax._src.interpreters.mlir import make_ir_context
+    from jaxlib.mlir.ir import Module
+
+    module = sd.run_pipeline(sd.parse(CALLS), "export-sdy")
+    text = sd.to_text(module, generic=is_generic, locations=has_locations)
+    with make_ir_context():
+        assert Module.parse(text).operation.verify()
+    assert through(text, "spmd") == through(CALLS, "spmd")

@@ -55,6 +55,29 @@ def test_no_fault_is_proven(
         assert proof.answer != "proven" or is_same, kind
 
 
+IN_GROUPS_OF_THE_BATCH = Program(
+    """
+shard.grid @g(shape = 2)
+func.func @main(%x: tensor<4x2x6xf32> {mesh.sharding = #mesh.shard<@g, [[], [0], []]>},
+                %k: tensor<6x2x3xf32> {mesh.sharding = #mesh.shard<@g, [[], [0], []]>})
+    -> tensor<2x6x6xf32> {
+  %0 = stablehlo.convolution(%x, %k) dim_numbers = [b, f, 0]x[o, i, 0]->[b, f, 0],
+    window = {pad = [[1, 1]]} {batch_group_count = 2 : i64, feature_group_count = 1 : i64}
+    : (tensor<4x2x6xf32>, tensor<6x2x3xf32>) -> tensor<2x6x6xf32>
+  return %0 : tensor<2x6x6xf32>
+}
+""",
+    (),
+)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_convolutions_in_groups_of_the_batch_are_proven(target: Target, tmp_path: Path) -> None:
+    python = emitted(IN_GROUPS_OF_THE_BATCH.text, target)
+    assert python is not None
+    assert proof_of(IN_GROUPS_OF_THE_BATCH, python, tmp_path).answer == "proven"
+
+
 SUM = Program(
     """
 sdy.mesh @mesh = <["x"=2]>

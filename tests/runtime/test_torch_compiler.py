@@ -42,6 +42,26 @@ def test_examples_in_threads(path: Path) -> None:
     assert run_and_check(path.read_text(), "spmd", compiler="torch").verdict.passed
 
 
+ONE_ELEMENT = """
+shard.grid @g(shape = 2)
+func.func @main(%x: tensor<bf16>) -> (tensor<2x1xbf16>, tensor<1x1xbf16>) {
+  %0 = stablehlo.broadcast_in_dim %x, dims = [] : (tensor<bf16>) -> tensor<2x3xbf16>
+  %1 = stablehlo.slice %0 [0:2, 1:2] : (tensor<2x3xbf16>) -> tensor<2x1xbf16>
+  %split = shard.sharding @g split_axes = [[0]] : !shard.sharding
+  %2 = shard.shard %1 to %split : tensor<2x1xbf16>
+  %whole = shard.sharding @g split_axes = [[]] : !shard.sharding
+  %3 = shard.shard %2 to %whole annotate_for_users : tensor<2x1xbf16>
+  %4 = stablehlo.slice %0 [0:1, 1:2] : (tensor<2x3xbf16>) -> tensor<1x1xbf16>
+  return %3, %4 : tensor<2x1xbf16>, tensor<1x1xbf16>
+}
+"""
+
+
+def test_elements_that_are_broadcast_are_sent_and_returned() -> None:
+    passes = "propagate,materialize,partition"
+    assert run_and_check(ONE_ELEMENT, passes, compiler="torch").verdict.passed
+
+
 KINDS: dict[str, tuple[Callable[[int], str], int]] = {
     "mixed": (random_program, 12),
     "flow": (random_flow_program, 12),

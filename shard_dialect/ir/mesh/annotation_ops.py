@@ -252,6 +252,14 @@ def manual_axes_at(op: ir.Operation) -> tuple[int, ...]:
     return tuple(sorted(axes))
 
 
+def manual_axes_of(value: ir.Value) -> tuple[int, ...]:
+    """The manual axes of the manual computations that a value is in, sorted."""
+    if isinstance(value.owner, ir.Block):
+        return manual_axes_at(value.owner.owner.operation)
+    maker = value.owner.operation
+    return manual_axes_at(maker.parent if maker.name == TO_GLOBAL else maker)
+
+
 def outside_value(op: ir.Operation) -> ir.Value:
     """The tensor outside, of a boundary op."""
     return op.operands[0] if op.name == TO_LOCAL else op.results[0]

@@ -18,7 +18,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import create_value
 from shard_dialect.ir.building.reductions import reduction_with_identity
-from shard_dialect.ir.mesh.attributes import RULE, SHARDINGS, drop_attributes
+from shard_dialect.ir.mesh.attributes import SHARDINGS
 from shard_dialect.ir.mesh.sharding_attributes import is_sharding, read_annotation
 from shard_dialect.model import ShardingError, ShardingRule, Windows
 from shard_dialect.model.reached import reached
@@ -127,7 +127,6 @@ def partition_reverse(partitioned: PartitionedOp) -> None:
         to = [last - device for device in device_indices(shard.devices[dim])]
         with ir.InsertionPoint(op), op.location:
             op.operands[0] = shard.permuted(dim, to, op.operands[0])
-    drop_attributes(op, RULE)  # of `shift-slices`, which lets dimensions be split
 
 
 def concatenate(query: Query) -> ShardingRule | None:

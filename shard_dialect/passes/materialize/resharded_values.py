@@ -21,7 +21,7 @@ device the same elements inside and outside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -34,6 +34,8 @@ from shard_dialect.ir.mesh.annotation_ops import (
     TO_GLOBAL,
     boundary_of,
     grid_of,
+    is_manual,
+    manual_axes_of,
     write_boundary,
     write_manual_axes,
 )
@@ -69,11 +71,21 @@ class _Level:
 
 
 def plan_of(
-    kind: Kind, source: Sharding, target: Sharding, shardings: Shardings, prices: Prices
+    kind: Kind,
+    source: Sharding,
+    target: Sharding,
+    shardings: Shardings,
+    prices: Prices,
+    manual: Sequence[int] = (),
 ) -> Plan:
-    """The cheapest steps for a tensor of static shape; raises `ReshardError` if there are none."""
+    """The cheapest steps for a tensor of static shape; raises `ReshardError` if there are none.
+
+    Along axes that are `manual` where the tensor is, devices hold different tensors.
+    """
     assert kind.shape is not None, "only tensors of static shape are resharded"
     grid = shardings.grid(source.grid)
+    if manual:
+        grid = replace(grid, stage_axes=tuple(sorted({*grid.stage_axes, *manual})))
     if source.grid == target.grid:
         return plan(source, target, kind.shape, kind.itemsize, grid, False, prices=prices)
     to = shardings.grid(target.grid)
@@ -94,6 +106,7 @@ class ReshardedValues:
         self._fresh: dict[int, Op] = {}
         self._repeated: dict[int, Hashable] = {}
         self._uses = function.count_uses()
+        self._has_manual_axes = any(is_manual(op.handle) for op in function.ops)
         self._levels = [_Level()]
         self._level_of: dict[int, int] = {}
 
@@ -303,8 +316,9 @@ class ReshardedValues:
 
     def plan(self, value: int, source: Sharding, target: Sharding) -> Plan:
         """The plan from `source` to `target`; raises `ReshardError` if there is none."""
-        kind = self.function.values[value].kind
-        return plan_of(kind, source, target, self._attributes, self.prices)
+        held = self.function.values[value]
+        manual = manual_axes_of(held.handle) if self._has_manual_axes else ()
+        return plan_of(held.kind, source, target, self._attributes, self.prices, manual)
 
     def itemsize(self, value: int) -> int:
         """The bytes of an element of `value`."""

@@ -94,10 +94,12 @@ class Resharder:
 
     def plan(self, value: GraphValue, source: Sharding, target: Sharding) -> Plan:
         """The reshard plan of a value from `source` to `target`."""
-        key = (value.kind, source, target)
+        manual = self.graph.manual_axes(value)
+        key = (value.kind, source, target, manual)
         known = self.graph.plans.get(key)
         if known is None:
-            known = plan_of(value.kind, source, target, self.graph.shardings, self.graph.prices)
+            graph = self.graph
+            known = plan_of(value.kind, source, target, graph.shardings, graph.prices, manual)
             self.graph.plans[key] = known
         return known
 

@@ -18,6 +18,7 @@ from shard_dialect.collectives import Step
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.building.build import is_used
+from shard_dialect.ir.mesh.annotation_ops import is_manual, manual_axes_at, manual_axes_of
 from shard_dialect.ir.mesh.mesh_collectives import (
     Collective,
     is_on_every_grid,
@@ -206,8 +207,9 @@ class FunctionGraph:
         """By rewrite and what kind of reshard it is."""
         self._clock = count(1)
         self._shardings: dict[Sharding, Sharding] = {}
-        self.plans: dict[tuple[Kind, Sharding, Sharding], Plan] = {}
-        """The reshard plans of tensors of a kind, by source and target."""
+        self.plans: dict[tuple[Kind, Sharding, Sharding, tuple[int, ...]], Plan] = {}
+        """The reshard plans of tensors of a kind, by source, target and manual axes."""
+        self._has_manual_axes = any(is_manual(op.handle) for op in function.ops)
         self.known_prices: dict[tuple[Kind, tuple[Step, ...], Sharding], int] = {}
         """The prices of collectives, by the tensor's kind and their source."""
         self.op_shardings: dict[Hashable, OpSharding | None] = {}
@@ -230,6 +232,15 @@ class FunctionGraph:
     def now(self) -> int:
         """The time, by the graph's clock."""
         return next(self._clock)
+
+    def manual_axes(self, value: GraphValue) -> tuple[int, ...]:
+        """The manual axes of the manual computations that a value is in."""
+        if not self._has_manual_axes:
+            return ()
+        if value.handle is not None:
+            return manual_axes_of(value.handle)
+        assert value.owner is not None, "a new value is made by an op"
+        return manual_axes_at(value.owner.location_of)
 
     def interned(self, sharding: Sharding) -> Sharding:
         """The sharding as one object: looking up equal objects is slower."""

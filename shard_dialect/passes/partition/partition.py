@@ -50,7 +50,7 @@ from shard_dialect.ir.mesh.annotation_ops import (
     manual_axes_at,
     manual_computations,
 )
-from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT, STAGES
+from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT, RULE, STAGES, drop_attributes
 from shard_dialect.ir.mesh.mesh_collectives import Collective, write_steps
 from shard_dialect.ir.mesh.mesh_dialect import is_reshard, permutes_shards
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, has_stages
@@ -255,6 +255,7 @@ def partition_function(function: Function, checks: TypeChecks, shardings: Shardi
                 continue
             _partition_arguments(op, shardings)
             _partition_results(op, shardings)
+            drop_attributes(op, RULE)  # which states the sizes of the global tensors
             if grid is not None:
                 write_device_collective(op, grid, shardings, manual_axes_at(op))
             elif partitioned is not None:

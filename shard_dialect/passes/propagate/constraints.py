@@ -23,14 +23,13 @@ from shard_dialect.ir.mesh import annotation_ops
 from shard_dialect.ir.mesh.annotation_ops import (
     BOUNDARY_OPS,
     LOOPS,
-    TO_GLOBAL,
     AnnotatedValue,
     annotated_results,
     annotated_values,
     computations_around,
     grid_of,
     has_loops,
-    manual_axes_at,
+    manual_axes_of,
     merged,
     read_loops,
 )
@@ -172,7 +171,7 @@ def _refuse_unsupported_ops(function: Function, shardings: Shardings) -> None:
 def _refuse_manual_axes(annotated: Iterable[AnnotatedValue]) -> None:
     """Raise where a tensor in a manual computation is annotated along one of the manual axes."""
     for each in annotated:
-        manual = _manual_axes_of(each.value)
+        manual = manual_axes_of(each.value)
         twice = sorted({full_axis(axis) for axis in each.annotation.sharding.axes} & set(manual))
         if twice:
             raise error_at(
@@ -181,14 +180,6 @@ def _refuse_manual_axes(annotated: Iterable[AnnotatedValue]) -> None:
                 "a shard "
                 f"along axes {twice} already",
             )
-
-
-def _manual_axes_of(value: ir.Value) -> Sequence[int]:
-    """The manual axes of the manual computation that a value is in."""
-    if isinstance(value.owner, ir.Block):
-        return manual_axes_at(value.owner.owner.operation)
-    maker = value.owner.operation
-    return manual_axes_at(maker.parent if maker.name == TO_GLOBAL else maker)
 
 
 def _check_device_op(op: Op, shardings: Shardings) -> None:

@@ -219,7 +219,11 @@ def _body(w: Writer, op: ir.Operation, sizes: Sequence[int]) -> None:
         to = op.results[0].type
         w.define(op.results[0], w.cast(w.use(op.operands[0]), to, op.location), "cast")
     elif op.name == "arith.select":
-        w.define(op.results[0], f"{w.module}.where({', '.join(w.uses(op))})", "selected")
+        condition, *choices = w.uses(op)
+        if w.is_torch and op.operands[0] not in w.extents:  # it may be Python's: of device indices
+            condition = f"torch.as_tensor({condition}, device=device)"
+        text = f"{w.module}.where({condition}, {', '.join(choices)})"
+        w.define(op.results[0], text, "selected")
     else:
         recorded_ops.write(w, op)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from shard_dialect.backends.python.ops import accumulation, elementwise, sorting, tensor_ops
 from shard_dialect.backends.python.ops.conversions import converted
@@ -136,11 +135,9 @@ def reverse(w: Writer, op: ir.Operation) -> None:
 
 def pad(w: Writer, op: ir.Operation) -> None:
     """Write a padding, also an interior or a negative one."""
-    names = ("edge_padding_low", "edge_padding_high", "interior_padding")
-    low, high, holes = (integers(op, name) for name in names)
-    if any(holes) or min((*low, *high), default=0) < 0:
-        raise w.refuse(op, "it pads between elements, or takes some off")
-    tensor_ops.padded(w, op, low, high, w.literals.get(op.operands[1]) or w.use(op.operands[1]))
+    low, holes = (integers(op, name) for name in ("edge_padding_low", "interior_padding"))
+    number = w.literals.get(op.operands[1]) or w.use(op.operands[1])
+    tensor_ops.padded(w, op, low, number, holes)
 
 
 def _starts(w: Writer, op: ir.Operation, first: int, sizes: Sequence[int]) -> str:
@@ -226,32 +223,37 @@ def reduce_window(w: Writer, op: ir.Operation) -> None:
     x, init = op.operands
     size = integers(op, "window_dimensions")
     ones = [1] * len(size)
-    for name in ("base_dilations", "window_dilations"):
-        if integers(op, name, ones) != ones:
-            raise w.refuse(op, "its windows are dilated")
-    text = _padded(w, op, w.use(x), x.type, integers(op, "padding"), init)
+    if integers(op, "window_dilations", ones) != ones:
+        raise w.refuse(op, "its windows are dilated")
+    dilation = integers(op, "base_dilations", ones)
+    text = _padded(w, op, x, integers(op, "padding", [0] * (2 * len(size))), dilation, init)
     text = f"windows({text}, {size}, {integers(op, 'window_strides', ones)})"
     _reduced(w, op, kind, text, range(len(size), 2 * len(size)), init)
 
 
 def _padded(
-    w: Writer, op: ir.Operation, x: str, type_: Any, padding: Sequence[int], number: ir.Value | None
+    w: Writer,
+    op: ir.Operation,
+    x: ir.Value,
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    number: ir.Value | None,
 ) -> str:
-    """The name of `x`, padded if a padding is not zero."""
-    if not any(padding):
-        return x
-    shape, index = [], []
-    for size, low, high in zip(type_.shape, padding[::2], padding[1::2], strict=True):
-        if min(low, high) < 0:
-            raise w.refuse(op, "it takes elements off")
-        shape.append(size + low + high)
-        index.append(f"{low}:{low + size}")
-    wide = ir.RankedTensorType.get(shape, type_.element_type, loc=op.location)
+    """The name of `x`, padded (by two sizes a dimension) and dilated where it is to be."""
+    low, high, holes = padding[::2], padding[1::2], [each - 1 for each in dilation]
+    if not any((*padding, *holes)):
+        return w.use(x)
+    rows = zip(x.type.shape, low, high, dilation, strict=True)
+    shape = [max(size - 1, 0) * by + min(size, 1) + sum(ends) for size, *ends, by in rows]
+    wide = ir.RankedTensorType.get(shape, x.type.element_type, loc=op.location)
     literal = "0" if number is None else w.literals.get(number) or w.use(number)
     name = w.names.new("padded")
     w.line(f"{name} = {w.full(wide, literal, op.location)}")
-    w.line(f"{name}[{', '.join(index)}] = {x}")
+    tensor_ops.fill_in(w, name, shape, w.use(x), x.type.shape, low, holes)
     return name
+
+
+_GROUPED = ("feature", "batch")
 
 
 def convolution(w: Writer, op: ir.Operation) -> None:
@@ -262,24 +264,28 @@ def convolution(w: Writer, op: ir.Operation) -> None:
     space = list(dims.input_spatial_dimensions)
     ones = [1] * len(space)
     reversal = op.attributes["window_reversal"] if "window_reversal" in op.attributes else ()
-    if integers(op, "lhs_dilation", ones) != ones or op.attributes["batch_group_count"].value != 1:
-        raise w.refuse(op, "its operand is dilated, or grouped by batch")
-    if any(reversal) or (w.is_torch and not 0 < len(space) <= 3):
-        raise w.refuse(op, "its windows are reversed, or not of one to three dimensions")
+    if w.is_torch and not 0 < len(space) <= 3:
+        raise w.refuse(op, "its windows are not of one to three dimensions")
     x, kernel = op.operands
-    padding = [0] * (2 * len(x.type.shape))
+    padding, apart = [0] * (2 * len(x.type.shape)), [1] * len(x.type.shape)
     around = integers(op, "padding", [0] * (2 * len(space)))
     for position, dim in enumerate(space):
         padding[2 * dim : 2 * dim + 2] = around[2 * position : 2 * position + 2]
-    image = _padded(w, op, w.use(x), x.type, padding, None)
-    image = _turned(
-        w, image, "image", [dims.input_batch_dimension, dims.input_feature_dimension, *space]
-    )
+        apart[dim] = integers(op, "lhs_dilation", ones)[position]
+    image = _padded(w, op, x, padding, apart, None)
+    order_of_image = [dims.input_batch_dimension, dims.input_feature_dimension, *space]
+    image = _turned(w, image, "image", order_of_image)
+    groups, of_batch = (op.attributes[f"{each}_group_count"].value for each in _GROUPED)
+    if of_batch > 1:
+        shape = [x.type.shape[dim] for dim in order_of_image]
+        image, groups = _grouped(w, image, shape, of_batch), of_batch
     of_kernel = [dims.kernel_output_feature_dimension, dims.kernel_input_feature_dimension]
     of_kernel += dims.kernel_spatial_dimensions
     weights = _turned(w, w.use(kernel), "kernel", of_kernel)
     strides, dilation = (integers(op, each, ones) for each in ("window_strides", "rhs_dilation"))
-    groups = op.attributes["feature_group_count"].value
+    reversed_ = tuple(2 + position for position, each in enumerate(reversal) if each)
+    if reversed_:
+        weights = f"{w.module}.flip({weights}, {reversed_})"
     if not w.is_torch:  # which itself adds up products of 16 bits in f32
         image, weights = (accumulation.widened(w, each, element) for each in (image, weights))
     text = f"conv({image}, {weights}, {strides}, {dilation}, {groups})"
@@ -295,6 +301,19 @@ def convolution(w: Writer, op: ir.Operation) -> None:
         w.line(f"{name} = {text}")
         text = w.permuted(name, order)
     w.define(op.results[0], text, "convolved")
+
+
+def _grouped(w: Writer, image: str, shape: Sequence[int], groups: int) -> str:
+    """The name of an image whose groups of the batch, of kernels of their own, are features.
+
+    Its `shape` has batch and features first; the other sizes are those before padding.
+    """
+    batch, features = shape[0] // groups, shape[1]
+    apart, name = w.names.new("apart"), w.names.new("grouped")
+    w.line(f"{apart} = {image}.reshape({groups}, {batch}, {features}, *{image}.shape[2:])")
+    turned = w.permuted(apart, [1, 0, *range(2, len(shape) + 1)])
+    w.line(f"{name} = {turned}.reshape({batch}, {groups * features}, *{image}.shape[2:])")
+    return name
 
 
 def _turned(w: Writer, x: str, preferred: str, order: Sequence[int]) -> str:

@@ -145,13 +145,40 @@ def pad(w: Writer, op: ir.Operation) -> None:
     low, high = (list(op.attributes[f"static_{name}"]) for name in ("low", "high"))
     if DYNAMIC in (*low, *high) or last.operands[0] not in w.values:
         raise w.refuse(op, "it pads with what is computed for each place, or by unknown sizes")
-    padded(w, op, low, high, w.literals.get(last.operands[0]) or w.use(last.operands[0]))
+    padded(w, op, low, w.literals.get(last.operands[0]) or w.use(last.operands[0]))
 
 
-def padded(w: Writer, op: ir.Operation, low: list[int], high: list[int], number: str) -> None:
-    """Write the first operand, padded by `low` and `high` elements per dimension."""
+def padded(
+    w: Writer, op: ir.Operation, low: Sequence[int], number: str, holes: Sequence[int] = ()
+) -> None:
+    """Write the op's result: the first operand, padded as by `fill_in`."""
     type_ = op.results[0].type
     w.define(op.results[0], w.full(type_, number, op.location), "padded")
-    shape = op.operands[0].type.shape
-    index = ", ".join(f"{at}:{at + size}" for at, size in zip(low, shape, strict=True)) or "()"
-    w.line(f"{w.use(op.results[0])}[{index}] = {w.use(op.operands[0])}")
+    result, operand = w.use(op.results[0]), op.operands[0]
+    fill_in(w, result, type_.shape, w.use(operand), operand.type.shape, low, holes)
+
+
+def fill_in(
+    w: Writer,
+    wide: str,
+    wide_shape: Sequence[int],
+    x: str,
+    shape: Sequence[int],
+    low: Sequence[int],
+    holes: Sequence[int] = (),
+) -> None:
+    """Write the elements of `x` into the tensor `wide`, from the position `low` on.
+
+    Between elements along a dimension are as many `holes`; those outside of `wide` are left out.
+    """
+    into, out_of = [], []
+    rows = zip(low, holes or [0] * len(low), shape, wide_shape, strict=True)
+    for at, between, size, room in rows:
+        step = between + 1
+        first = max(0, -(at // step))
+        end = max(first, min(size, -((at - room) // step)))
+        begin, until = at + first * step, at + (end - 1) * step + 1
+        into.append(f"{begin}:{max(begin, until)}" + (f":{step}" if step > 1 else ""))
+        out_of.append(":" if (first, end) == (0, size) else f"{first}:{end}")
+    part = "" if set(out_of) <= {":"} else f"[{', '.join(out_of)}]"
+    w.line(f"{wide}[{', '.join(into) or '()'}] = {x}{part}")

@@ -59,7 +59,8 @@ def join(grid: np.ndarray, *axes: int) -> Group:
 
 def memory(x: Tensor) -> Tensor:
     """The bytes of a contiguous tensor: with them, any elements can be sent."""
-    return x.view(-1).view(torch.uint8)
+    flat = x.as_strided((x.numel(),), (1,))  # one element of a broadcast scalar has strides of 0
+    return flat.view(torch.uint8)
 
 
 def all_gather(x: Tensor, group: Group, dim: int) -> Tensor:
