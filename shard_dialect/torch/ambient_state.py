@@ -37,9 +37,14 @@ from torch.utils import _pytree as pytree
 from shard_dialect.errors import ShardError
 from shard_dialect.torch.graph.flat_module import OF_TORCH
 from shard_dialect.torch.graph.tensor_trees import holds_tensors
+from shard_dialect.torch.graph.trace_graph import AUTOCAST_DEVICES
 
-_DEVICES = ("cpu", "cuda")
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_DERIVING: Mapping[str, Callable[[Any], Any]] = {
+    "is_grad_enabled": lambda _: torch.is_grad_enabled(),
+    "requires_grad": lambda module: tuple(each.requires_grad for each in module.parameters()),
+}
+"""What tells code whether it is derived, by the names that it reads it by."""
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype)
 _COMPARED = frozenset((*_PLAIN, FunctionType, BuiltinFunctionType))
 _RECORDS = (SimpleNamespace, argparse.Namespace)
@@ -78,7 +83,7 @@ def ambient_state(module: Any, codes: Codes, kept: Container[tuple[str, str]] = 
     """
     autocast = tuple(
         torch.get_autocast_dtype(each) if torch.is_autocast_enabled(each) else None
-        for each in _DEVICES
+        for each in AUTOCAST_DEVICES
     )
     named = list(module.named_modules())
     tensors = tuple(
@@ -97,8 +102,18 @@ def ambient_state(module: Any, codes: Codes, kept: Container[tuple[str, str]] = 
         (name, _attributes(name, each, look, kept), *((type(each), *_hooks(each)) if name else ()))
         for name, each in named
     )
-    around = tuple(code.values(look)), tuple(tuple(each) for each in _EVERYWHERE)
+    around = (
+        tuple(code.values(look)),
+        tuple(tuple(each) for each in _EVERYWHERE),
+        tuple((name, read(module)) for name, read in _DERIVING.items() if name in code.names),
+    )
     return (*autocast, torch.get_default_dtype(), around, modules, tensors)
+
+
+def reads_whether_derived(state: State) -> bool:
+    """Whether the module's code may do other things where its results have gradients."""
+    *_, (_, _, deriving), _, _ = state
+    return bool(deriving)
 
 
 @contextmanager
@@ -118,7 +133,7 @@ def in_state(module: Any, state: State) -> Iterator[None]:
     }
     with ExitStack() as stack:
         stack.enter_context(torch.enable_grad())
-        for device, dtype in zip(_DEVICES, autocast, strict=True):
+        for device, dtype in zip(AUTOCAST_DEVICES, autocast, strict=True):
             if dtype is not None or torch.is_autocast_enabled(device):
                 stack.enter_context(torch.autocast(device, dtype, enabled=dtype is not None))
         torch.set_default_dtype(default)
@@ -139,7 +154,8 @@ def traced_alone(module: Any, trace: Callable[[], _Traced]) -> _Traced:
     """
     for _ in range(2):
         before = _around(module)
-        found = trace()
+        with _apart():
+            found = trace()
         after = _around(module)
         changed = [name for name in before if before[name] != after.get(name)]
         drawing = [name for name in changed if name in map(_named, _RANDOM)]
@@ -152,6 +168,28 @@ def traced_alone(module: Any, trace: Callable[[], _Traced]) -> _Traced:
         f"forward of {type(module).__name__} changes {(drawing or changed)[0]} in each call, which "
         f"a program does not: {way}, or give it as an argument"
     )
+
+
+@contextmanager
+def _apart() -> Iterator[None]:
+    """Within a `with` block, inference mode and hooks of saved tensors are off.
+
+    In inference mode, torch's batch norm does not tell that it writes its statistics; a checkpoint
+    around a call would take what the trace saves for what the call does.
+    """
+    autograd, hooks = torch._C._autograd, list[Any]()
+    while (each := autograd._top_saved_tensors_default_hooks(True)) is not None:
+        hooks.append(each)
+        autograd._pop_saved_tensors_default_hooks()
+    try:
+        with ExitStack() as stack:
+            if torch.is_inference_mode_enabled():
+                stack.enter_context(torch.inference_mode(False))
+                stack.enter_context(torch.no_grad())
+            yield
+    finally:
+        for each in reversed(hooks):
+            autograd._push_saved_tensors_default_hooks(*each)
 
 
 def _around(module: Any) -> dict[str, list[Any]]:

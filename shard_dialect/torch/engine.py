@@ -34,6 +34,7 @@ from shard_dialect.torch.ambient_state import (
     changed_around,
     changed_attributes,
     in_state,
+    reads_whether_derived,
     set_attributes,
 )
 from shard_dialect.torch.graph.decisions import UNKNOWN, Decision, Foreseen, OtherPathError
@@ -199,7 +200,7 @@ class Engine:
         trained = self._trained(tensors)
         if not trained:
             return trained
-        is_likely = self.module.training or state in self._derived
+        is_likely = self.module.training or state in self._derived or reads_whether_derived(state)
         return trained if is_likely and (state, tuple(trained)) not in self._underived else []
 
     def _compiled(
