@@ -32,6 +32,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from torch.nn.utils import parametrize
 from torch.utils import _pytree as pytree
 
 from shard_dialect.errors import ShardError
@@ -172,22 +173,25 @@ def traced_alone(module: Any, trace: Callable[[], _Traced]) -> _Traced:
 
 @contextmanager
 def _apart() -> Iterator[None]:
-    """Within a `with` block, inference mode and hooks of saved tensors are off.
+    """Within a `with` block, what is around a call and changes how torch derives is off.
 
     In inference mode, torch's batch norm does not tell that it writes its statistics; a checkpoint
-    around a call would take what the trace saves for what the call does.
+    around a call would take what the trace saves for what the call does; anomaly detection reads
+    gradients; and `parametrize.cached` keeps parameters that are computed.
     """
     autograd, hooks = torch._C._autograd, list[Any]()
+    cached, parametrize._cache = parametrize._cache, {}
     while (each := autograd._top_saved_tensors_default_hooks(True)) is not None:
         hooks.append(each)
         autograd._pop_saved_tensors_default_hooks()
     try:
-        with ExitStack() as stack:
+        with torch.autograd.set_detect_anomaly(False), ExitStack() as stack:
             if torch.is_inference_mode_enabled():
                 stack.enter_context(torch.inference_mode(False))
                 stack.enter_context(torch.no_grad())
             yield
     finally:
+        parametrize._cache = cached
         for each in reversed(hooks):
             autograd._push_saved_tensors_default_hooks(*each)
 

@@ -87,11 +87,14 @@ def tracing() -> AbstractContextManager[None]:
     return holding(_TRACING, True)
 
 
-def _one_after_another(function: Any) -> Any:
+def one_after_another(function: Any) -> Any:
+    """The function as one call at a time, which torch.compile leaves alone."""
+    own = _disable_dynamo(function)
+
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
         with _ONE_THREAD:  # torch's own decorator changes what is global, too
-            return function(*args, **kwargs)
+            return own(*args, **kwargs)
 
     return called
 
@@ -268,8 +271,7 @@ class Engine:
             program.flat.forget_state()
         return program
 
-    @_one_after_another
-    @_disable_dynamo  # type: ignore[untyped-decorator]  # torch.compile would go through all of it
+    @one_after_another
     def __call__(
         self,
         args: Sequence[Any],

@@ -145,6 +145,28 @@ def test_what_autocast_leaves_alone(forward: Any) -> None:
         torch.testing.assert_close(gradient, derived, rtol=5e-2, atol=5e-2 * float(derived.max()))
 
 
+def test_computed_parameters_that_torch_caches_around() -> None:
+    own = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+    nn.utils.parametrizations.weight_norm(own[0])
+    f = partitioned(own)
+    found = []
+    for each in (f, own):
+        with nn.utils.parametrize.cached():
+            y = each(batch()[:4]) + each(batch()[4:])
+        y.square().sum().backward()
+        found.append((y, [own.grad for own in each.parameters()]))
+    torch.testing.assert_close(*found)
+
+
+def test_anomalies_are_found_in_calls() -> None:
+    f = partitioned(with_forward(lambda self, x: self.up(x).sqrt()))
+    with torch.autograd.set_detect_anomaly(True):
+        y = f(batch()[:4])
+        assert not f._engine._latest.part.path
+        with pytest.raises(RuntimeError, match="returned nan values"):
+            y.sum().backward()
+
+
 def asks_for_its_mode(self: Any, x: Any) -> Any:
     return self.up(x) * (2 if torch.is_grad_enabled() else 3)
 
