@@ -158,8 +158,8 @@ def traced_alone(module: Any, trace: Callable[[], _Traced]) -> _Traced:
         with _apart():
             found = trace()
         after = _around(module)
-        changed = [name for name in before if before[name] != after.get(name)]
-        drawing = [name for name in changed if name in map(_named, _RANDOM)]
+        changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+        drawing = [name for name in changed if name in before and name in map(_named, _RANDOM)]
         if not changed:
             return found
         if drawing:
@@ -380,10 +380,14 @@ class _Code:
     """The globals, the attributes of classes, and the cells of functions around."""
 
     @classmethod
-    def of(cls, kinds: tuple[type, ...], functions: tuple[Any, ...]) -> _Code:
+    def of(
+        cls, kinds: tuple[type, ...], functions: tuple[Any, ...], owners: tuple[Any, ...]
+    ) -> _Code:
+        """Of modules of these `kinds`; `owners` are objects of which hooks are methods."""
         classes = {each: None for kind in kinds for each in kind.__mro__ if _is_of_user(each)}
         waiting = [*functions, *(each for kind in kinds for each in _called(kind, "forward"))]
         read, names = set[Any](), {"forward"}
+        kinds += tuple(map(type, owners))
         found: dict[tuple[int, str | None], tuple[Any, str | None]] = {}
         while waiting:
             function = waiting.pop()
@@ -410,6 +414,8 @@ class _Code:
                         spaces += _space(space[name])
         for kind in classes:
             found |= {(id(kind), key): (vars(kind), key) for key in names & set(vars(kind))}
+        for owner in owners:  # whose attributes may only be there after a call
+            found |= {(id(owner), key): (vars(owner), key) for key in sorted(names)}
         return cls(frozenset(names), tuple(found.values()))
 
     def values(self, look: _Look) -> Iterator[Any]:
@@ -428,20 +434,36 @@ Codes = dict[Any, _Code]
 def _code_of(modules: Iterable[Any], codes: Codes) -> _Code:
     kinds: dict[Any, None] = {}
     functions: dict[Any, None] = {}
-    for each in modules:
+    owners: dict[int, Any] = {}
+    for number, each in enumerate(modules):
         kinds[type(each)] = None
         own = vars(each)
-        hooks = (hook for kind in _HOOKS for hook in own[kind].values())
+        kept = _HOOKS if number else ()  # a call runs those of the whole module around its program
+        hooks = [hook for kind in kept for hook in own[kind].values()]
         for value in (*own.values(), *hooks):
             value = value.func if type(value) is functools.partial else value
             value = value.__func__ if type(value) is MethodType else value
             if type(value) is FunctionType:
                 functions[value] = None
-    key = tuple(kinds), tuple(functions)
+        for hook in hooks:
+            owner = getattr(hook, "__self__", hook)
+            if _is_recorder(owner):
+                owners[id(vars(owner))] = owner
+                functions |= dict.fromkeys(
+                    _called(type(owner), "__call__") if owner is hook else ()
+                )
+    key = tuple(kinds), tuple(functions), tuple(owners)
     if key not in codes:
         codes.clear()  # functions around which there are tensors, as hooks, are kept no longer
-        codes[key] = _Code.of(*key)
+        codes[key] = _Code.of(tuple(kinds), tuple(functions), tuple(owners.values()))
     return codes[key]
+
+
+def _is_recorder(value: Any) -> bool:
+    """Whether it is an object of the user's that may keep something in its attributes."""
+    if isinstance(value, (torch.nn.Module, type, ModuleType, FunctionType)):
+        return False
+    return hasattr(value, "__dict__") and _is_of_user(type(value))
 
 
 def _called(kind: type, name: str) -> Iterator[Any]:

@@ -158,6 +158,46 @@ def test_computed_parameters_that_torch_caches_around() -> None:
     torch.testing.assert_close(*found)
 
 
+class Recorder:
+    """Whose calls and methods are hooks."""
+
+    def __init__(self) -> None:
+        self.scale, self.found = 2.0, list[Any]()
+
+    def __call__(self, module: Any, args: Any, result: Any) -> None:
+        self.last = result.detach()
+
+    def appended(self, module: Any, args: Any, result: Any) -> None:
+        self.found.append(result.detach())
+
+    def scaled(self, module: Any, args: Any, result: Any) -> Any:
+        return result * self.scale
+
+
+def test_objects_whose_methods_are_hooks() -> None:
+    recorder = Recorder()
+    own = Net().eval()
+    f = partitioned(own)
+    for each in (f, own):
+        each.norm.register_forward_hook(recorder.scaled)
+    for scale in (2.0, 3.0):
+        recorder.scale = scale
+        torch.testing.assert_close(f(batch()), own(batch()))
+    for hook in (recorder, recorder.appended):
+        handle = f.norm.register_forward_hook(hook)
+        with pytest.raises(ShardError, match=r"changes (last|found) in each call"):
+            f(batch())
+        handle.remove()
+        handle = f.register_forward_hook(hook)
+        f(batch())
+        known = len(f._engine.programs[-1].states)
+        f(batch())
+        assert len(f._engine.programs[-1].states) == known
+        handle.remove()
+    assert recorder.found[-1].equal(recorder.last)
+    torch.testing.assert_close(recorder.last, f(batch()).detach())
+
+
 def test_anomalies_are_found_in_calls() -> None:
     f = partitioned(with_forward(lambda self, x: self.up(x).sqrt()))
     with torch.autograd.set_detect_anomaly(True):
