@@ -32,14 +32,20 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from torch.nn.utils import parametrize
 from torch.utils import _pytree as pytree
 
 from shard_dialect.errors import ShardError
 from shard_dialect.torch.graph.flat_module import OF_TORCH
 from shard_dialect.torch.graph.tensor_trees import holds_tensors
+from shard_dialect.torch.graph.trace_graph import AUTOCAST_DEVICES
 
-_DEVICES = ("cpu", "cuda")
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_DERIVING: Mapping[str, Callable[[Any], Any]] = {
+    "is_grad_enabled": lambda _: torch.is_grad_enabled(),
+    "requires_grad": lambda module: tuple(each.requires_grad for each in module.parameters()),
+}
+"""What tells code whether it is derived, by the names that it reads it by."""
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype)
 _COMPARED = frozenset((*_PLAIN, FunctionType, BuiltinFunctionType))
 _RECORDS = (SimpleNamespace, argparse.Namespace)
@@ -78,7 +84,7 @@ def ambient_state(module: Any, codes: Codes, kept: Container[tuple[str, str]] = 
     """
     autocast = tuple(
         torch.get_autocast_dtype(each) if torch.is_autocast_enabled(each) else None
-        for each in _DEVICES
+        for each in AUTOCAST_DEVICES
     )
     named = list(module.named_modules())
     tensors = tuple(
@@ -97,8 +103,18 @@ def ambient_state(module: Any, codes: Codes, kept: Container[tuple[str, str]] = 
         (name, _attributes(name, each, look, kept), *((type(each), *_hooks(each)) if name else ()))
         for name, each in named
     )
-    around = tuple(code.values(look)), tuple(tuple(each) for each in _EVERYWHERE)
+    around = (
+        tuple(code.values(look)),
+        tuple(tuple(each) for each in _EVERYWHERE),
+        tuple((name, read(module)) for name, read in _DERIVING.items() if name in code.names),
+    )
     return (*autocast, torch.get_default_dtype(), around, modules, tensors)
+
+
+def reads_whether_derived(state: State) -> bool:
+    """Whether the module's code may do other things where its results have gradients."""
+    *_, (_, _, deriving), _, _ = state
+    return bool(deriving)
 
 
 @contextmanager
@@ -118,7 +134,7 @@ def in_state(module: Any, state: State) -> Iterator[None]:
     }
     with ExitStack() as stack:
         stack.enter_context(torch.enable_grad())
-        for device, dtype in zip(_DEVICES, autocast, strict=True):
+        for device, dtype in zip(AUTOCAST_DEVICES, autocast, strict=True):
             if dtype is not None or torch.is_autocast_enabled(device):
                 stack.enter_context(torch.autocast(device, dtype, enabled=dtype is not None))
         torch.set_default_dtype(default)
@@ -139,10 +155,11 @@ def traced_alone(module: Any, trace: Callable[[], _Traced]) -> _Traced:
     """
     for _ in range(2):
         before = _around(module)
-        found = trace()
+        with _apart():
+            found = trace()
         after = _around(module)
-        changed = [name for name in before if before[name] != after.get(name)]
-        drawing = [name for name in changed if name in map(_named, _RANDOM)]
+        changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+        drawing = [name for name in changed if name in before and name in map(_named, _RANDOM)]
         if not changed:
             return found
         if drawing:
@@ -152,6 +169,31 @@ def traced_alone(module: Any, trace: Callable[[], _Traced]) -> _Traced:
         f"forward of {type(module).__name__} changes {(drawing or changed)[0]} in each call, which "
         f"a program does not: {way}, or give it as an argument"
     )
+
+
+@contextmanager
+def _apart() -> Iterator[None]:
+    """Within a `with` block, what is around a call and changes how torch derives is off.
+
+    In inference mode, torch's batch norm does not tell that it writes its statistics; a checkpoint
+    around a call would take what the trace saves for what the call does; anomaly detection reads
+    gradients; and `parametrize.cached` keeps parameters that are computed.
+    """
+    autograd, hooks = torch._C._autograd, list[Any]()
+    cached, parametrize._cache = parametrize._cache, {}
+    while (each := autograd._top_saved_tensors_default_hooks(True)) is not None:
+        hooks.append(each)
+        autograd._pop_saved_tensors_default_hooks()
+    try:
+        with torch.autograd.set_detect_anomaly(False), ExitStack() as stack:
+            if torch.is_inference_mode_enabled():
+                stack.enter_context(torch.inference_mode(False))
+                stack.enter_context(torch.no_grad())
+            yield
+    finally:
+        parametrize._cache = cached
+        for each in reversed(hooks):
+            autograd._push_saved_tensors_default_hooks(*each)
 
 
 def _around(module: Any) -> dict[str, list[Any]]:
@@ -338,10 +380,14 @@ class _Code:
     """The globals, the attributes of classes, and the cells of functions around."""
 
     @classmethod
-    def of(cls, kinds: tuple[type, ...], functions: tuple[Any, ...]) -> _Code:
+    def of(
+        cls, kinds: tuple[type, ...], functions: tuple[Any, ...], owners: tuple[Any, ...]
+    ) -> _Code:
+        """Of modules of these `kinds`; `owners` are objects of which hooks are methods."""
         classes = {each: None for kind in kinds for each in kind.__mro__ if _is_of_user(each)}
         waiting = [*functions, *(each for kind in kinds for each in _called(kind, "forward"))]
         read, names = set[Any](), {"forward"}
+        kinds += tuple(map(type, owners))
         found: dict[tuple[int, str | None], tuple[Any, str | None]] = {}
         while waiting:
             function = waiting.pop()
@@ -368,6 +414,8 @@ class _Code:
                         spaces += _space(space[name])
         for kind in classes:
             found |= {(id(kind), key): (vars(kind), key) for key in names & set(vars(kind))}
+        for owner in owners:  # whose attributes may only be there after a call
+            found |= {(id(owner), key): (vars(owner), key) for key in sorted(names)}
         return cls(frozenset(names), tuple(found.values()))
 
     def values(self, look: _Look) -> Iterator[Any]:
@@ -386,20 +434,36 @@ Codes = dict[Any, _Code]
 def _code_of(modules: Iterable[Any], codes: Codes) -> _Code:
     kinds: dict[Any, None] = {}
     functions: dict[Any, None] = {}
-    for each in modules:
+    owners: dict[int, Any] = {}
+    for number, each in enumerate(modules):
         kinds[type(each)] = None
         own = vars(each)
-        hooks = (hook for kind in _HOOKS for hook in own[kind].values())
+        kept = _HOOKS if number else ()  # a call runs those of the whole module around its program
+        hooks = [hook for kind in kept for hook in own[kind].values()]
         for value in (*own.values(), *hooks):
             value = value.func if type(value) is functools.partial else value
             value = value.__func__ if type(value) is MethodType else value
             if type(value) is FunctionType:
                 functions[value] = None
-    key = tuple(kinds), tuple(functions)
+        for hook in hooks:
+            owner = getattr(hook, "__self__", hook)
+            if _is_recorder(owner):
+                owners[id(vars(owner))] = owner
+                functions |= dict.fromkeys(
+                    _called(type(owner), "__call__") if owner is hook else ()
+                )
+    key = tuple(kinds), tuple(functions), tuple(owners)
     if key not in codes:
         codes.clear()  # functions around which there are tensors, as hooks, are kept no longer
-        codes[key] = _Code.of(*key)
+        codes[key] = _Code.of(tuple(kinds), tuple(functions), tuple(owners.values()))
     return codes[key]
+
+
+def _is_recorder(value: Any) -> bool:
+    """Whether it is an object of the user's that may keep something in its attributes."""
+    if isinstance(value, (torch.nn.Module, type, ModuleType, FunctionType)):
+        return False
+    return hasattr(value, "__dict__") and _is_of_user(type(value))
 
 
 def _called(kind: type, name: str) -> Iterator[Any]:

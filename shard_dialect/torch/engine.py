@@ -34,6 +34,7 @@ from shard_dialect.torch.ambient_state import (
     changed_around,
     changed_attributes,
     in_state,
+    reads_whether_derived,
     set_attributes,
 )
 from shard_dialect.torch.graph.decisions import UNKNOWN, Decision, Foreseen, OtherPathError
@@ -86,11 +87,14 @@ def tracing() -> AbstractContextManager[None]:
     return holding(_TRACING, True)
 
 
-def _one_after_another(function: Any) -> Any:
+def one_after_another(function: Any) -> Any:
+    """The function as one call at a time, which torch.compile leaves alone."""
+    own = _disable_dynamo(function)
+
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
         with _ONE_THREAD:  # torch's own decorator changes what is global, too
-            return function(*args, **kwargs)
+            return own(*args, **kwargs)
 
     return called
 
@@ -199,7 +203,7 @@ class Engine:
         trained = self._trained(tensors)
         if not trained:
             return trained
-        is_likely = self.module.training or state in self._derived
+        is_likely = self.module.training or state in self._derived or reads_whether_derived(state)
         return trained if is_likely and (state, tuple(trained)) not in self._underived else []
 
     def _compiled(
@@ -267,8 +271,7 @@ class Engine:
             program.flat.forget_state()
         return program
 
-    @_one_after_another
-    @_disable_dynamo  # type: ignore[untyped-decorator]  # torch.compile would go through all of it
+    @one_after_another
     def __call__(
         self,
         args: Sequence[Any],

@@ -28,7 +28,13 @@ from shard_dialect.torch.graph.import_graph import RefusedOp, marks_of, stablehl
 from shard_dialect.torch.graph.random_draws import Rng
 from shard_dialect.torch.graph.split_merged_dims import split_merged_dims
 from shard_dialect.torch.graph.tensor_trees import Tensor
-from shard_dialect.torch.graph.trace_graph import hooked, merge_marks, trace, without_hooks
+from shard_dialect.torch.graph.trace_graph import (
+    hooked,
+    merge_marks,
+    trace,
+    without_autocast,
+    without_hooks,
+)
 from shard_dialect.torch.plans.placed_names import Mark, Marker, PlacedModule
 from shard_dialect.torch.plans.placement_lists import ByAxis, Placement, grid_of
 from shard_dialect.torch.plans.plan_rules import Plan, rules_of
@@ -186,11 +192,12 @@ def _stablehlo_texts(flat: FlatModule, marker: Marker) -> list[tuple[Part, str]]
         part = flat.whole(graph)
         parts = split(part, GRADIENT) if flat.derives else (part, None)
         try:
-            return [
-                (replace(each, graph=None), stablehlo_text(each.graph, ENTRY))
-                for each in parts
-                if each is not None
-            ]
+            with without_autocast():
+                return [
+                    (replace(each, graph=None), stablehlo_text(each.graph, ENTRY))
+                    for each in parts
+                    if each is not None
+                ]
         except RefusedOp as error:
             found = None if error.op in more else instead_of(error.op)
             if found is None:

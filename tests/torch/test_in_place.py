@@ -72,6 +72,18 @@ def test_a_submodule_that_was_changed_runs_alone() -> None:
         torch.testing.assert_close(a.grad, b.grad)
 
 
+@pytest.mark.parametrize("compiled", [torch.compile, nn.Module.compile])
+def test_torch_compile_around_leaves_the_call_alone(compiled: Any) -> None:
+    own, module = make(), changed(make())
+    called = compiled(module, backend="eager")
+    called = module if called is None else called
+    for size in (8, 4):
+        for each in (called, own):
+            each(TOKENS[:size]).square().mean().backward()
+    for a, b in zip(module.parameters(), own.parameters(), strict=True):
+        torch.testing.assert_close(a.grad, b.grad)
+
+
 def test_buffers_dropout_and_the_modes() -> None:
     own = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Dropout(0.5))
     module = fully_shard(copy.deepcopy(own), mesh=sd.Grid("mesh", (4,)))

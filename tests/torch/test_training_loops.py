@@ -73,14 +73,173 @@ def with_forward(forward: Callable[[Any, Any], Any]) -> Any:
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
-def test_a_checkpoint_around_the_module(reentrant: bool) -> None:
-    own = Net().eval()
+@pytest.mark.parametrize("training", [False, True])
+def test_a_checkpoint_around_the_module(reentrant: bool, training: bool) -> None:
+    own = Net().train(training)
     f = partitioned(own)
     for each in (f, own):
         x = batch().requires_grad_()
         checkpoint(each, x, use_reentrant=reentrant).square().sum().backward()
     grads = {name: each.grad for name, each in own.named_parameters()}
     assert_close({name: each.grad for name, each in f.named_parameters()}, grads)
+
+
+@pytest.mark.parametrize("around", [torch.no_grad, torch.inference_mode])
+def test_statistics_of_a_batch_in_every_mode(around: Any) -> None:
+    """In inference mode, torch's batch norm writes without telling."""
+    own = Net()
+    f = partitioned(own)
+    for _ in range(2):
+        for each in (f, own):
+            with around():
+                y = each(batch(1))
+            assert y.is_inference() == (around is torch.inference_mode)
+        assert_close(f.state_dict(), own.state_dict())
+    assert_trains_equally(own)
+
+
+def without_autocast(self: Any, x: Any) -> Any:
+    y = self.up(x)
+    with torch.autocast("cpu", enabled=False):
+        return self.down(y.float())
+
+
+def distances(self: Any, x: Any) -> Any:
+    return torch.cdist(self.up(x), self.up(x * 2))
+
+
+def pooled(self: Any, x: Any) -> Any:
+    return nn.functional.adaptive_max_pool3d(self.up(x).reshape(2, 4, 4, 4), 2)
+
+
+def sampled(self: Any, x: Any) -> Any:
+    grid = torch.tanh(x[:, :2]).reshape(1, 4, 2, 2)
+    return nn.functional.grid_sample(self.up(x).reshape(1, 2, 8, 8), grid, align_corners=False)
+
+
+def solved(self: Any, x: Any) -> Any:
+    return torch.linalg.lstsq(x, self.up(x)).solution
+
+
+def aligned(self: Any, x: Any) -> Any:
+    log_p = self.up(x).reshape(8, 4, 4).log_softmax(-1)
+    targets = torch.tensor([[1, 2, 1]] * 4)
+    return nn.functional.ctc_loss(log_p, targets, torch.full((4,), 8), torch.full((4,), 3))
+
+
+@pytest.mark.parametrize("forward", [without_autocast, distances, pooled, sampled, solved, aligned])
+def test_what_autocast_leaves_alone(forward: Any) -> None:
+    own = with_forward(forward)
+    f = partitioned(own)
+    for _ in range(2):
+        found = []
+        for each in (f, own):
+            each.zero_grad()
+            with torch.autocast("cpu", torch.bfloat16):
+                y = each(batch())
+            y.square().sum().backward()
+            found.append((y, each.up.weight.grad))
+        (y, gradient), (expected, derived) = found
+        assert y.dtype == expected.dtype == torch.float32
+        torch.testing.assert_close(y, expected, rtol=2e-2, atol=2e-2)
+        torch.testing.assert_close(gradient, derived, rtol=5e-2, atol=5e-2 * float(derived.max()))
+
+
+def test_computed_parameters_that_torch_caches_around() -> None:
+    own = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+    nn.utils.parametrizations.weight_norm(own[0])
+    f = partitioned(own)
+    found = []
+    for each in (f, own):
+        with nn.utils.parametrize.cached():
+            y = each(batch()[:4]) + each(batch()[4:])
+        y.square().sum().backward()
+        found.append((y, [own.grad for own in each.parameters()]))
+    torch.testing.assert_close(*found)
+
+
+class Recorder:
+    """Whose calls and methods are hooks."""
+
+    def __init__(self) -> None:
+        self.scale, self.found = 2.0, list[Any]()
+
+    def __call__(self, module: Any, args: Any, result: Any) -> None:
+        self.last = result.detach()
+
+    def appended(self, module: Any, args: Any, result: Any) -> None:
+        self.found.append(result.detach())
+
+    def scaled(self, module: Any, args: Any, result: Any) -> Any:
+        return result * self.scale
+
+
+def test_objects_whose_methods_are_hooks() -> None:
+    recorder = Recorder()
+    own = Net().eval()
+    f = partitioned(own)
+    for each in (f, own):
+        each.norm.register_forward_hook(recorder.scaled)
+    for scale in (2.0, 3.0):
+        recorder.scale = scale
+        torch.testing.assert_close(f(batch()), own(batch()))
+    for hook in (recorder, recorder.appended):
+        handle = f.norm.register_forward_hook(hook)
+        with pytest.raises(ShardError, match=r"changes (last|found) in each call"):
+            f(batch())
+        handle.remove()
+        handle = f.register_forward_hook(hook)
+        f(batch())
+        known = len(f._engine.programs[-1].states)
+        f(batch())
+        assert len(f._engine.programs[-1].states) == known
+        handle.remove()
+    assert recorder.found[-1].equal(recorder.last)
+    torch.testing.assert_close(recorder.last, f(batch()).detach())
+
+
+def test_anomalies_are_found_in_calls() -> None:
+    f = partitioned(with_forward(lambda self, x: self.up(x).sqrt()))
+    with torch.autograd.set_detect_anomaly(True):
+        y = f(batch()[:4])
+        assert not f._engine._latest.part.path
+        with pytest.raises(RuntimeError, match="returned nan values"):
+            y.sum().backward()
+
+
+def asks_for_its_mode(self: Any, x: Any) -> Any:
+    return self.up(x) * (2 if torch.is_grad_enabled() else 3)
+
+
+def asks_its_parameter(self: Any, x: Any) -> Any:
+    return self.up(x) * (2 if self.up.weight.requires_grad else 3)
+
+
+def asks_what_it_computes(self: Any, x: Any) -> Any:
+    y = self.up(x)
+    return y * 2 if y.requires_grad else y * 3
+
+
+def asks_nothing_of_its_state(self: Any, x: Any) -> Any:
+    return x * (2 if torch.is_grad_enabled() else 3)
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [asks_for_its_mode, asks_its_parameter, asks_what_it_computes, asks_nothing_of_its_state],
+)
+def test_forward_asks_whether_it_is_derived(forward: Any) -> None:
+    own = with_forward(forward)
+    f = partitioned(own)
+    for training in (True, False):
+        for each in (f, own):
+            each.train(training)
+        for is_frozen in (False, True, False):
+            for around in (torch.enable_grad, torch.no_grad, torch.enable_grad):
+                for each in (f, own):
+                    each.requires_grad_(not is_frozen)
+                with around():
+                    torch.testing.assert_close(f(batch()), own(batch()))
 
 
 def test_second_derivatives_are_refused_and_not_left_out() -> None:

@@ -67,13 +67,28 @@ class ComposedFunctions(TorchFunctionMode):  # type: ignore[misc]
         ours = _OURS.get(func)
         if ours is None:
             return func(*args, **(kwargs or {}))
-        return ours(
-            *args, **{_NAMES.get(name, name): each for name, each in (kwargs or {}).items()}
-        )
+        named = {_NAMES.get(name, name): each for name, each in (kwargs or {}).items()}
+        if torch.is_autocast_enabled("cpu") and getattr(func, "__name__", "") in _IN_F32:
+            args, named = pytree.tree_map(_in_f32, (args, named))
+            with torch.autocast("cpu", enabled=False):
+                return ours(*args, **named)
+        return ours(*args, **named)
 
 
 _NAMES = {"input": "x", "min": "low", "max": "high"}
 """torch's names of arguments that are Python's names of functions, and ours."""
+
+
+_IN_F32 = {
+    *("cdist", "ctc_loss", "grid_sample", "grid_sampler", "linalg_lstsq"),
+    *("multilabel_margin_loss", "adaptive_max_pool3d", "adaptive_max_pool3d_with_indices"),
+}
+"""The names of those that torch's autocast computes in f32."""
+
+
+def _in_f32(each: Any) -> Any:
+    is_narrow = isinstance(each, torch.Tensor) and each.dtype in (torch.bfloat16, torch.float16)
+    return each.float() if is_narrow else each
 
 
 def _embedding_bag(

@@ -136,6 +136,12 @@ class FlatModule:
             return []
         return [*(name for name, each in self.state.items() if each.requires_grad), *self.wanted]
 
+    def _requiring(self) -> list[str]:
+        """The tensors that tell `forward` that they require gradients."""
+        if torch.is_grad_enabled():
+            return self.trained
+        return [name for name, each in self.state.items() if each.requires_grad]
+
     @property
     def complex_names(self) -> set[str]:
         """The tensors that it is called with, or returns, whose last dimension has both parts."""
@@ -234,7 +240,7 @@ class FlatModule:
         """The result, the gradients and then `names` as they are then; torch traces it."""
         names_of_all = [*self.state, *self.arguments.tensors]
         own = {name: each.clone() for name, each in zip(names_of_all, tensors, strict=True)}
-        for name in self.trained:
+        for name in self._requiring():
             own[name] = own[name].detach().requires_grad_()
         state = {name: own[name] for name in self.state}
         types = self.types

@@ -68,6 +68,7 @@ from shard_dialect.torch.graph.tensor_trees import Tensor
 from shard_dialect.torch.graph.torch_calls import torch_call
 
 MARK = "shard_dialect.mark"
+AUTOCAST_DEVICES = ("cpu", "cuda")
 Marker = Callable[[Tensor], Tensor]
 
 
@@ -105,7 +106,7 @@ def trace(flat: FlatModule, more: Mapping[Any, Any] | None = None) -> Any:
         given = [*examples, *flat.random_examples]
         ops = {**traced_once(table()), **of_users(), **(more or {})}
         try:
-            with fx_traceback.preserve_node_meta():
+            with fx_traceback.preserve_node_meta(), without_autocast():
                 if has_complex(first.graph):
                     parts = ComplexParts(_traced(functional, given), torch_call)
                     graph = _traced(parts.run, [as_real(each) for each in given], ops)
@@ -121,6 +122,19 @@ def trace(flat: FlatModule, more: Mapping[Any, Any] | None = None) -> Any:
     _drop_unchanged(graph, flat)
     _end_inside(graph)
     return graph
+
+
+@contextmanager
+def without_autocast() -> Iterator[None]:
+    """Within a `with` block, ops have the types that they are called with.
+
+    Where the module turns a user's autocast off, or an op is decomposed that it leaves alone.
+    """
+    with ExitStack() as stack:
+        for device in AUTOCAST_DEVICES:
+            if torch.is_autocast_enabled(device):
+                stack.enter_context(torch.autocast(device, enabled=False))
+        yield
 
 
 def merge_marks(graph: Any, marks: Sequence[Any]) -> None:

@@ -9,7 +9,7 @@ import torch
 
 from shard_dialect.errors import ShardError
 from shard_dialect.runtime.compiled_program import CompiledProgram
-from shard_dialect.torch.engine import Engine
+from shard_dialect.torch.engine import Engine, one_after_another
 from shard_dialect.torch.in_place.call import Call
 from shard_dialect.torch.module_program import ModuleProgram
 
@@ -19,6 +19,7 @@ class Distributed(torch.nn.Module):  # type: ignore[misc]
 
     _engine: Engine | None
 
+    @one_after_another
     def _run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         return Call(self, args, kwargs).run()
 
