@@ -1,3 +1,4 @@
+// REQUIRES: jaxlib
 // In a manual computation devices hold different tensors along the manual axes: a sum along a free
 // one is not made of parts along these, though that would send less.
 //
