@@ -99,8 +99,8 @@ class _Splitter:
     """The values that depend on totals of all microbatches."""
     early: dict[int, ir.Value] = field(default_factory=dict)
     """What is known of the whole batch before all microbatches."""
-    totals: set[ir.Operation] = field(default_factory=set)
-    """The ops that make totals of what microbatches make."""
+    totals: set[ir.Value] = field(default_factory=set)
+    """The totals of what microbatches make."""
     kinds: OpKinds = field(default_factory=OpKinds)
 
     def run(self, arguments: Collection[int]) -> None:
@@ -221,9 +221,11 @@ class _Splitter:
         """Drop what nothing reads any more, now that it is computed early."""
         if self.early:
             block = self.function.blocks[0]
-            late = {op.handle for op in block.ops if not self.early.keys().isdisjoint(op.results)}
+            made = (value for op in block.ops for value in op.results)
+            late = {self.function.values[value].handle for value in made if value in self.early}
             late |= self.totals
-            drop_unused(op for op in reversed(operations(block.handle)) if op in late)
+            ops = reversed(operations(block.handle))
+            drop_unused(op for op in ops if not late.isdisjoint(op.results))
 
     def _split(self, op: Op) -> None:
         rule = self.kinds.kind_in(self.function.values, op).rule
@@ -315,11 +317,11 @@ class _Splitter:
         with ir.InsertionPoint.after(op.handle), op.location:
             step = AllReduce(made.partial, made.reduction)
             total = write_steps((step,), handle, made, self.shardings)
-        self.totals.add(total.owner.operation)
+        self.totals.add(total)
         if init is not None:
             with ir.InsertionPoint.after(total.owner.operation), op.location:
                 total = MicrobatchOps(is_stablehlo(op.handle)).combined(made.reduction, init, total)
-            self.totals.add(total.owner.operation)
+            self.totals.add(total)
         for user, number in users:
             user.operands[number] = total
         del self.of[value]
