@@ -91,13 +91,11 @@ def _rewrite(values: Values, tried: set[ir.Value]) -> bool:
         tiling = values.tiling(inside)
         if tiling is None or values.is_only_for(late, tiling):
             tried.add(first)
-        elif tiling.positions[0] <= end:
-            pass  # the ops may have moved to the loop before: they are read anew
-        elif values.compute_again(tiling, late):
+        elif tiling.positions[0] > end:  # else the ops of the loop before may have moved
+            if not values.compute_again(tiling, late):
+                BlockLoop(values, tiling).write()
+                end = tiling.positions[-1]
             is_changed = True
-        else:
-            BlockLoop(values, tiling).write()
-            is_changed, end = True, tiling.positions[-1]
     return is_changed
 
 

@@ -57,11 +57,8 @@ def separate_buffers(module: ir.Operation) -> None:
         _repeat(op)
     length: dict[ir.Value, int] = {}
     for op in walk(module) if broadcasts else ops:
-        name = op.name
-        if name in _EMPTY and not len(op.operands):
+        if op.name in _EMPTY and not len(op.operands):
             _multiply(op)
-        if name not in INTO and not name.startswith("linalg."):
-            continue
         for number, result in _written(op):
             before = length.get(op.operands[number], 0)
             # A new buffer after every so many ops bounds the cubic time of a chain.
