@@ -417,8 +417,7 @@ class _Builder:
                 )
         members: dict[int, Op] = {}
         both: Annotation | None = None
-        for op, _ in group:
-            member = self._operand(op, 0)
+        for op, member in [(op, member) for op, _ in group for member in self._members_of(op)]:
             annotation = self.graph.annotations[member]
             if both is not None and annotation is not None:
                 met = both.meet(annotation)
@@ -432,6 +431,19 @@ class _Builder:
             if self.graph.annotations[member] is not None:
                 self.graph.annotations[member] = both
         self.graph.groups.append(tuple(members))
+
+    def _members_of(self, op: Op) -> Sequence[int]:
+        """What joins a group where `op` names a value: a constant has a copy for each of its users.
+
+        The users are to see the group's sharding, and so all copies are members.
+        """
+        value = op.operands[0]
+        copies = [
+            copy.number
+            for copy in self.module_graph.copies
+            if copy.value == value and copy.function == self.number
+        ]
+        return copies or [self._operand(op, 0)]
 
     def _warn_of_conflict(
         self, op: Op, annotation: Annotation, members: Mapping[int, Op], both: Annotation
