@@ -16,7 +16,8 @@ Calls back to Python (`debug.print`, `io_callback`, `pure_callback`): once, with
     %r = stablehlo.if (partition_id == 0) { custom_call(%whole) } else { zeros }
     stablehlo.all_reduce(%r)                                         what device 0 was told, for all
 
-JAX runs them on the first device. The body is unknown, so that the partition makes operands whole.
+JAX names the device, the first unless the user says another. What it calls is unknown, so that the
+partition makes operands whole. The tokens that order calls stay on the device.
 Calls in manual computations are of each device: JAX has written no device on them.
 """
 
@@ -39,6 +40,7 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.walk import walk
 from shard_dialect.jax.boundary import even_sharding, zeros
 from shard_dialect.jax.jax_internals import UserPartition
+from shard_dialect.jax.ordered_effects import is_token, tokens_of
 
 _TARGET = "CustomSPMDPartitioning"
 _INSPECTION = "InspectSharding"
@@ -221,38 +223,46 @@ def _listed(types: Sequence[Any]) -> str:
 _ONCE = "runs_once"
 _CALL = "stablehlo.custom_call"
 _SHARDING = "sdy.sharding"
-_ONE = "<[], device_ids="
 _CHANNEL = 1 << 20
 """The number of the first channel that no other collective has."""
 
 
 def mark(module: Any) -> None:
-    """Mark the calls of a module of JAX's that one device makes."""
+    """Mark the calls of a module of JAX's that one device makes, with its number."""
     from jaxlib.mlir import ir
 
     calls = _calls(module)
-    one_device = _meshes_of_one_device(module) if calls else []
+    one_device = _meshes_of_one_device(module) if calls else {}
     for call in calls:
         if _SHARDING in call.attributes:
-            on_one = any(name in str(call.attributes[_SHARDING]) for name in one_device)
-            if on_one and "_partitioned_" not in str(call.attributes["call_target_name"]):
-                call.attributes[_ONCE] = ir.UnitAttr.get()
+            text = str(call.attributes[_SHARDING])
+            device = next((one_device[name] for name in one_device if name in text), None)
+            if device is not None and "_partitioned_" not in _target(call):
+                unsigned = ir.IntegerType.get_unsigned(32)
+                call.attributes[_ONCE] = ir.IntegerAttr.get(unsigned, device)
             del call.attributes[_SHARDING]
 
 
-def _meshes_of_one_device(module: Any) -> list[str]:
-    """How shardings name the meshes that have a device, and no axes."""
-    meshes = [op for op in module.regions[0].blocks[0].operations if op.name == "sdy.mesh"]
-    found = [mesh for mesh in meshes if _ONE in str(mesh.attributes["mesh"])]
-    return [f"<{as_symbol(mesh.attributes['sym_name'].value)}," for mesh in found]
+def _meshes_of_one_device(module: Any) -> dict[str, int]:
+    """The device of each mesh that has one, and no axes, by how shardings name the mesh."""
+    from jaxlib.mlir.dialects import sdy
+
+    found: dict[str, int] = {}
+    for op in module.regions[0].blocks[0].operations:
+        if op.name == "sdy.mesh":
+            mesh = sdy.MeshAttr(op.attributes["mesh"])
+            if mesh.device_ids and not mesh.axes:
+                found[f"<{as_symbol(op.attributes['sym_name'].value)},"] = mesh.device_ids[0]
+    return found
 
 
 def run_once(module: Any) -> None:
-    """Let the first device alone make the calls that are marked, where devices are partitions."""
+    """Let one device alone make each call that is marked, where devices are partitions."""
     devices = module.operation.attributes["mhlo.num_partitions"].value
     for number, call in enumerate([each for each in _calls(module) if _ONCE in each.attributes]):
+        device = call.attributes[_ONCE]
         del call.attributes[_ONCE]
-        _wrap(call, partial(_from_first, channel=_CHANNEL + number, devices=devices))
+        _wrap(call, device, partial(_from_caller, channel=_CHANNEL + number, devices=devices))
 
 
 def _calls(module: Any) -> list[Any]:
@@ -269,28 +279,32 @@ def _calls(module: Any) -> list[Any]:
     return found
 
 
-def _wrap(call: Any, shared: Callable[[Any], Any]) -> None:
+def _wrap(call: Any, caller: Any, shared: Callable[[Any], Any]) -> None:
     from jaxlib.mlir import ir
     from jaxlib.mlir.dialects import stablehlo
 
     types = [each.type for each in call.results]
     with ir.InsertionPoint(call), call.location:
         device = stablehlo.PartitionIdOp().result
+        number = stablehlo.ConstantOp(ir.DenseElementsAttr.get_splat(device.type, caller)).result
         equal = stablehlo.ComparisonDirectionAttr.get("EQ")
-        is_first = stablehlo.CompareOp(device, zeros(device.type), equal).result
-        branches = stablehlo.IfOp(types, is_first)
-        results = [shared(each) for each in branches.results]
+        is_caller = stablehlo.CompareOp(device, number, equal).result
+        branches = stablehlo.IfOp(types, is_caller)
+        results = [each if is_token(each) else shared(each) for each in branches.results]
     for old, new in zip(call.results, results, strict=True):
         old.replace_all_uses_with(new)
     with ir.InsertionPoint(branches.true_branch.blocks.append()), call.location:
         end = stablehlo.ReturnOp(list(call.results))
     call.move_before(end.operation)
+    tokens = iter(tokens_of(call.operands))
     with ir.InsertionPoint(branches.false_branch.blocks.append()), call.location:
-        stablehlo.ReturnOp([zeros(each) for each in types])
+        stablehlo.ReturnOp(
+            [next(tokens) if is_token(each) else zeros(each.type) for each in call.results]
+        )
 
 
-def _from_first(value: Any, channel: int, devices: int) -> Any:
-    """The value of the first device, on all, where the others have zeros."""
+def _from_caller(value: Any, channel: int, devices: int) -> Any:
+    """The value of the device that makes the call, on all, where the others have zeros."""
     from jaxlib.mlir import ir
     from jaxlib.mlir.dialects import stablehlo
 

@@ -23,13 +23,19 @@ from shard_dialect.backends.xla.jax_functions import (
     partial_axes,
     splitting_axes,
 )
-from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source, generic_text
 from shard_dialect.jax import custom_calls
 from shard_dialect.jax.boundary import make_even, stack, unreduced_axes
 from shard_dialect.jax.custom_calls import Inspection, number_calls, replace_calls, specs_of_calls
+from shard_dialect.jax.ordered_effects import (
+    hide_tokens,
+    is_token,
+    show_tokens,
+    tensors_of,
+    tokens_of,
+)
 from shard_dialect.model import Grid
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.passes.pipelines import Spmd
@@ -52,20 +58,12 @@ def partition_module(module: Any) -> Any:
     """Partition a module of JAX's, which stays as it is. Raises `ShardError`."""
     with module.context:
         copy = module.operation.clone()
-        _refuse_tokens(_entry_of(copy))
+        hide_tokens(_entry_of(copy))
         stack(_entry_of(copy), copy)
         inspections: list[Inspection] = []
         if calls := number_calls(copy):
             inspections = replace_calls(copy, calls, _propagated_specs(copy))
         return partition_read(_read(copy), module, inspections)
-
-
-def _refuse_tokens(entry: Any) -> None:
-    if any(str(each) == "!stablehlo.token" for each in (*entry.type.inputs, *entry.type.results)):
-        raise ShardError(
-            "the function has ordered effects, whose order sd.jax.jit does not keep on several "
-            "devices: take ordered=True from its callbacks"
-        )
 
 
 def _propagated_specs(module: Any) -> Mapping[int, Any]:
@@ -123,34 +121,45 @@ class _Written:
             entry = make(_ENTRY, old.type, visibility="public", ip=at_end)
             _copy_attributes(old.operation, entry.operation)
             callee, types = add_functions(made, text, _ENTRY)
-            stacked = list(map(bool, unreduced_axes(old.operation)))
+            stacked = [
+                bool(axes)
+                for axes, each in zip(unreduced_axes(old.operation), old.arguments, strict=True)
+                if not is_token(each)
+            ]
             results = self.program.results
+            show_tokens(_function(made, callee.value))
             # XLA drops empty operands, and refuses a manual computation that had no others.
             no_elements = all(0 in jax_ir.RankedTensorType(each).shape for each in types.inputs)
             with jax_ir.InsertionPoint(entry.add_entry_block()):
-                operands = [] if no_elements else list(entry.arguments)
+                operands = [] if no_elements else tensors_of(entry.arguments)
+                tokens = tokens_of(entry.arguments)
+                kinds = [each.type for each in tokens]
                 manual = sdy.ManualComputationOp(
-                    list(old.type.results),
-                    operands,
-                    self._shardings(declared, self.program.arguments[: len(operands)], stacked),
-                    self._shardings(declared, results, [False] * len(results)),
+                    [*(each for each in old.type.results if each not in kinds), *kinds],
+                    [*operands, *tokens],
+                    self._shardings(
+                        declared, self.program.arguments[: len(operands)], stacked, len(tokens)
+                    ),
+                    self._shardings(declared, results, [False] * len(results), len(tokens)),
                     sdy.ManualAxesAttr.get([jax_ir.StringAttr.get(name) for name in self.names]),
                 )
                 for each in self.inspections:
                     each.write(declared, self.names)
-                func.ReturnOp(list(manual.results))
+                # JAX has tokens first.
+                func.ReturnOp([*tokens_of(manual.results), *tensors_of(manual.results)])
             local = [
                 _line(each) if first else each
                 for each, first in zip(types.inputs, stacked, strict=True)
             ]
-            block = manual.body.blocks.append(*local[: len(operands)])
+            block = manual.body.blocks.append(*local[: len(operands)], *kinds)
             with jax_ir.InsertionPoint(block):
-                pairs = zip(block.arguments, types.inputs, strict=not no_elements)
+                pairs = zip(tensors_of(block.arguments), types.inputs, strict=not no_elements)
                 arguments = [stablehlo.reshape(type_, each) for each, type_ in pairs] or [
                     stablehlo.constant(jax_ir.Attribute.parse(f"dense<> : {type_}"))
                     for type_ in types.inputs
                 ]
-                call = func.CallOp(types.results, callee, arguments)
+                arguments += tokens_of(block.arguments)
+                call = func.CallOp([*types.results, *kinds], callee, arguments)
                 sdy.ReturnOp(list(call.results))
             custom_calls.run_once(made)
             made.operation.verify()
@@ -171,7 +180,9 @@ class _Written:
         sdy.MeshOp(_DEVICES, mesh, ip=point)
         return _DEVICES
 
-    def _shardings(self, mesh: str, entries: Sequence[Boundary], stacked: Sequence[bool]) -> Any:
+    def _shardings(
+        self, mesh: str, entries: Sequence[Boundary], stacked: Sequence[bool], tokens: int
+    ) -> Any:
         from jaxlib.mlir.dialects import sdy
 
         def axes(names: Sequence[str]) -> list[Any]:
@@ -183,12 +194,17 @@ class _Written:
             closed = [sdy.DimensionShardingAttr.get(axes(dim), is_closed=True) for dim in dims]
             return sdy.TensorShardingAttr.get(mesh, closed, unreduced_axes=axes(unreduced))
 
-        return sdy.TensorShardingPerValueAttr.get(list(map(sharding, entries, stacked)))
+        of_tokens = [sdy.TensorShardingAttr.get(mesh, [])] * tokens
+        return sdy.TensorShardingPerValueAttr.get([*map(sharding, entries, stacked), *of_tokens])
 
 
 def _entry_of(module: Any) -> Any:
-    functions = [op for op in module.regions[0].blocks[0].operations if _is_function(op)]
-    return next(op for op in functions if op.name.value == _ENTRY)
+    return _function(module, _ENTRY)
+
+
+def _function(module: Any, name: str) -> Any:
+    functions = [op for op in module.operation.regions[0].blocks[0].operations if _is_function(op)]
+    return next(op for op in functions if op.name.value == name)
 
 
 def _is_function(op: Any) -> bool:

@@ -82,14 +82,89 @@ def test_ordered_effects_are_refused_by_jax(mesh: Mesh) -> None:
         sd.jax.jit(shouts, in_shardings=NamedSharding(mesh, P("a")))(X)
 
 
-def test_an_order_in_shard_map_is_refused(mesh: Mesh) -> None:
-    def local(x: Any) -> Any:
-        io_callback(lambda x: None, None, x, ordered=True)
+Seen = list[float]
+
+
+def in_order(seen: Seen) -> Callable[[Any], Any]:
+    """A function whose effects are ordered: on one level, in a loop, in a branch, in a function."""
+
+    def told(x: Any) -> np.floating[Any]:
+        seen.append(float(np.sum(x)))
+        return np.float32(2 * seen[-1])
+
+    def tell(x: Any) -> Any:
+        return io_callback(told, jax.ShapeDtypeStruct((), np.float32), x, ordered=True)
+
+    def function(x: Any) -> Any:
+        first = tell(x)
+        x = jax.lax.fori_loop(0, 3, lambda i, x: (tell(x + i), x * 1.5)[1], x)
+        x = jax.lax.cond(x.sum() > 0, lambda x: x + tell(x), lambda x: -x, x)
+        return x + jax.jit(tell)(x[:, :1]) + first
+
+    return function
+
+
+@pytest.mark.parametrize("spec", [P("a", "b"), P(), P(None, "b")])
+def test_ordered_effects(mesh: Mesh, spec: P) -> None:
+    def run(jit: Any) -> tuple[Any, Seen]:
+        seen: Seen = []
+        function = jit(in_order(seen), in_shardings=NamedSharding(mesh, spec))
+        results = [function(X), function(X + 1)]  # in the order of the calls, too
+        jax.block_until_ready(results)
+        jax.effects_barrier()
+        return results, seen
+
+    (ours, seen), (theirs, expected) = run(sd.jax.jit), run(jax.jit)
+    np.testing.assert_allclose(ours, theirs)
+    assert seen == expected
+    assert len(seen) == 12
+
+
+def test_ordered_effects_beside_arguments_without_elements(mesh: Mesh) -> None:
+    def run(jit: Any) -> list[int]:
+        seen: list[int] = []
+
+        def function(x: Any) -> Any:
+            io_callback(lambda x: seen.append(x.size), None, x, ordered=True)
+            return x
+
+        jax.block_until_ready(jit(function, in_shardings=NamedSharding(mesh, P()))(X[:0]))
+        jax.effects_barrier()
+        return seen
+
+    assert run(sd.jax.jit) == run(jax.jit) == [0]
+
+
+def test_the_device_of_a_callback(mesh: Mesh) -> None:
+    last = jax.sharding.SingleDeviceSharding(devices(8)[-1])
+
+    def tells(x: Any) -> Any:
+        io_callback(lambda x: None, None, x, ordered=True, sharding=last)
         return x
 
-    mapped = jax.shard_map(local, mesh=mesh, in_specs=P("a"), out_specs=P("a"))
-    with pytest.raises(sd.ShardError, match="ordered effects"):
-        sd.jax.jit(mapped)(X)
+    compiled = sd.jax.jit(tells, in_shardings=NamedSharding(mesh, P("a"))).lower(X).compile()
+    assert "u32[] constant(7)" in compiled.as_text()
+
+
+def test_the_order_of_each_device_in_shard_map(mesh: Mesh) -> None:
+    def run(jit: Any) -> list[Seen]:
+        seen: dict[int, Seen] = {}
+
+        def note(device: Any, x: Any) -> None:
+            seen.setdefault(int(device), []).append(float(np.sum(x)))
+
+        def local(x: Any) -> Any:
+            device = jax.lax.axis_index("a") * 2 + jax.lax.axis_index("b")
+            io_callback(note, None, device, x, ordered=True)
+            io_callback(note, None, device, -x, ordered=True)
+            return x
+
+        mapped = jax.shard_map(local, mesh=mesh, in_specs=P("a"), out_specs=P("a"), check_vma=False)
+        jax.block_until_ready(jit(mapped)(X))
+        jax.effects_barrier()
+        return [seen[device] for device in range(8)]
+
+    assert run(sd.jax.jit) == run(jax.jit)
 
 
 def test_a_partitioned_call_is_of_each_shard(mesh: Mesh) -> None:

@@ -417,7 +417,8 @@ class _Builder:
                 )
         members: dict[int, Op] = {}
         both: Annotation | None = None
-        for op, member in [(op, member) for op, _ in group for member in self._members_of(op)]:
+        named = [(op, member) for op, _ in group for member in self._members_of(op)]
+        for op, member in named:
             annotation = self.graph.annotations[member]
             if both is not None and annotation is not None:
                 met = both.meet(annotation)
