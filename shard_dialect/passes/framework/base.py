@@ -63,6 +63,14 @@ def known(module: ir.Operation, find: Callable[[ir.Operation], T]) -> T:
     return cast("T", kept[1][find])
 
 
+def keep(module: ir.Operation, find: Callable[[ir.Operation], T], result: T) -> None:
+    """Let `result` be what `known` gives for `find`; for a pass that has just changed the module.
+
+    The pass returns `CURRENT`. All other analyses are invalidated.
+    """
+    remember((module, {find: result}))
+
+
 def remember(kept: tuple[ir.Operation, dict[Hashable, object]] | None) -> None:
     """Replace the kept analyses, if a pipeline keeps any."""
     try:

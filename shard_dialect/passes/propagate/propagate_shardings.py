@@ -59,7 +59,16 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import FLOWS, Block, Function, Op, read_functions
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Annotation, Grid, Sharding
-from shard_dialect.passes.framework.base import UNCHANGED, Outcome, Pass, known, needs, ops_of
+from shard_dialect.passes.framework.base import (
+    CURRENT,
+    UNCHANGED,
+    Outcome,
+    Pass,
+    keep,
+    known,
+    needs,
+    ops_of,
+)
 from shard_dialect.passes.framework.options import OPTIONS, PropagationOptions
 from shard_dialect.passes.propagate.constants import Copy
 from shard_dialect.passes.propagate.constraints import (
@@ -437,7 +446,8 @@ class PropagateShardings(PropagationOptions, Pass):
         write_shardings(found)
         if self.remarks or self.explain:
             self._report(module, found)
-        return None
+        keep(module, incomplete, None)
+        return CURRENT
 
     def observe(self, found: Propagated) -> None:
         """See the shardings before they are written; for subclasses, that report on them."""
@@ -458,6 +468,18 @@ def complete_shardings(module: ir.Operation) -> Outcome:
 
     Raises a located `ShardError` for a function in the annotated form.
     """
+    found = known(module, incomplete)
+    if found is None:
+        return UNCHANGED
+    write_shardings(Propagation().of(*found, Shardings.of(module)))
+    return None
+
+
+def incomplete(module: ir.Operation) -> tuple[list[Function], list[Constraints]] | None:
+    """The functions, read, if a tensor of one has no sharding that propagation may not change.
+
+    `None` if all have one. Raises as `complete_shardings`.
+    """
     refuse_unread(module)
     shardings = Shardings.of(module)
     later = ("distributed", "local", "lowered")
@@ -466,12 +488,11 @@ def complete_shardings(module: ir.Operation) -> Outcome:
         if form_of(handle) != "propagated":
             raise refuse_form(handle, ": run --propagate first")
     functions, constraints = read_constrained(handles, shardings)
-    for each in zip(functions, constraints, strict=True):
+    pairs = list(zip(functions, constraints, strict=True))
+    for each in pairs:
         grid_of(*each, shardings)  # checks it
-    if all(_is_complete(*each, shardings) for each in zip(functions, constraints, strict=True)):
-        return UNCHANGED
-    write_shardings(Propagation().of(functions, constraints, shardings))
-    return None
+    is_complete = all(_is_complete(*each, shardings) for each in pairs)
+    return None if is_complete else (functions, constraints)
 
 
 def _is_complete(function: Function, constraints: Constraints, shardings: Shardings) -> bool:

@@ -240,33 +240,34 @@ class Import(Pass):
         forms = known(module, forms_of)
         if forms and forms <= {"local", "lowered"}:  # whose grids are upstream's
             return UNCHANGED
-        import_annotations(module)
+        is_changed = import_annotations(module)
         check_agreement(module, Shardings.of(module))
-        return None
+        return None if is_changed else UNCHANGED
 
 
-def import_annotations(module: ir.Operation) -> set[str]:
-    """Import the annotations of `module` in place, and return the names of the ops in it.
+def import_annotations(module: ir.Operation) -> bool:
+    """Import the annotations of `module` in place, and return whether it may have changed.
 
     Raises a located `ShardError` for an annotation that the `mesh` dialect cannot express.
     """
     ops = walk(module)
+    is_changed = False
     for import_one in (import_shard, import_sdy):
         if import_one(module, ops):
-            ops = walk(module)
+            ops, is_changed = walk(module), True
     names = {op.name for op in ops}  # `import_mesh` drops some of them
     if any(name.startswith("chlo.") for name in names):
         keep_functions(module)
-        names = {op.name for op in walk(module)}
-    import_mesh(module)
+        names, is_changed = {op.name for op in walk(module)}, True
+    is_changed |= import_mesh(module)
     if _DYNAMIC_IOTA in names:
         _make_iotas(module)
-        names = names - {_DYNAMIC_IOTA} | {op.name for op in walk(module)}
+        is_changed = True
     if _COMPOSITE in names:  # last: the pass erases annotations without uses
         know_stablehlo_passes()
         run_upstream(_FROM_COMPOSITES, module)
-        names = names - {_COMPOSITE} | {"func.call"}
-    return names
+        is_changed = True
+    return is_changed
 
 
 def _make_iotas(module: ir.Operation) -> None:

@@ -15,7 +15,6 @@ from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import (
     BOUNDARY,
     boundary,
-    form_of,
     functions_of,
     set_boundary,
     update_type,
@@ -28,21 +27,30 @@ from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation
 
 
-def import_mesh(module: ir.Operation) -> None:
-    """Canonicalize the annotations of `module` in place; raise where two contradict."""
+def import_mesh(module: ir.Operation) -> bool:
+    """Canonicalize the annotations of `module` in place; raise where two contradict.
+
+    Returns whether there was a function that may have some: one in the annotated form, or declared.
+    """
     shardings = Shardings.of(module)
-    forms = {form_of(function) for function in functions_of(module)}
-    for op in operations(body(module)):
-        is_declared = op.name == "func.func" and not len(op.regions[0].blocks)
-        if is_declared and forms <= {"annotated"}:  # in later forms, calls use the sharded types
-            _declared_types_to_attributes(op, shardings)
-    for function in functions_of(module):
-        if form_of(function) == "annotated":
-            _boundary_to_attributes(function, shardings)
-            annotations = _types_to_attributes(function, shardings)
-            for op in reversed(annotations):  # erasing one may leave another without uses
-                with located(op):
-                    _canonicalize(op, shardings)
+    annotated = functions_of(module, "annotated")
+    if len(annotated) == len(functions_of(module)):  # in later forms, calls use the sharded types
+        declared = [op for op in operations(body(module)) if _is_declared(op)]
+    else:
+        declared = []
+    for op in declared:
+        _declared_types_to_attributes(op, shardings)
+    for function in annotated:
+        _boundary_to_attributes(function, shardings)
+        annotations = _types_to_attributes(function, shardings)
+        for op in reversed(annotations):  # erasing one may leave another without uses
+            with located(op):
+                _canonicalize(op, shardings)
+    return bool(annotated or declared)
+
+
+def _is_declared(op: ir.Operation) -> bool:
+    return op.name == "func.func" and not len(op.regions[0].blocks)
 
 
 def _boundary_to_attributes(function: ir.Operation, shardings: Shardings) -> None:
