@@ -50,7 +50,7 @@ from shard_dialect.model import Axes
 from shard_dialect.ops import is_cheap
 from shard_dialect.ops.op_table import traits_of
 from shard_dialect.ops.scalar_functions import Trait
-from shard_dialect.passes.framework.base import Pass, needs
+from shard_dialect.passes.framework.base import Pass, known, needs, ops_of
 from shard_dialect.passes.shared_rounds import Group
 
 
@@ -91,7 +91,7 @@ _ALONG = {
 }
 
 
-@needs(forms=("local",))
+@needs(ops=_ALL, forms=("local",))
 @dataclass(frozen=True)
 class BundleCollectives(Pass):
     """Join small all-reduces, all-to-alls that follow on each other, and permutations."""
@@ -107,15 +107,17 @@ class BundleCollectives(Pass):
     def rewrite(self, module: ir.Operation) -> None:
         """Bundle the collectives of each function in the local form."""
         shardings = Shardings.of(module)
+        kinds = known(module, ops_of)
         for handle in functions_of(module, "local"):
-            for op in [each for each in walk(handle) if each.name == _EXCHANGE]:
-                _join_exchanges(op, shardings)
-            for op in [each for each in walk(handle) if each.name == _PERMUTE]:
-                _join_permutations(op, shardings)
-            for block in _blocks_with(handle, _PERMUTE):
+            for kind, join in ((_EXCHANGE, _join_exchanges), (_PERMUTE, _join_permutations)):
+                for op in walk(handle) if kind in kinds else ():
+                    if op.name == kind:
+                        join(op, shardings)
+            for block in _blocks_with(handle, _PERMUTE) if _PERMUTE in kinds else ():
                 _share_rounds(block)
             most = min(self.bytes, _fitting(handle)) if self.gathers else self.bytes
-            for kind in _ALL if self.gathers else (_REDUCE,):
+            joined = _ALL if self.gathers else (_REDUCE,)
+            for kind in (each for each in joined if each in kinds):
                 for block in _blocks_with(handle, kind):
                     if self.gathers:
                         _delay_uses(block, kind, most)
@@ -220,7 +222,9 @@ def _bundles(
 
 
 def _members(order: Sequence[ir.Operation], kind: str, most: int) -> list[_Member]:
-    """The small collectives of a kind among the ops of a block."""
+    """The small collectives of a kind among the ops of a block, if there are several."""
+    if sum(op.name == kind and _may_join(op, most) for op in order) < 2:
+        return []
     defined, first_use = defined_at(order), first_use_at(order)
     found = []
     for position, op in enumerate(order):

@@ -115,22 +115,26 @@ def _mark_boundary(handle: ir.Operation) -> None:
 
 
 @needs(forms=NOT_LOWERED)
-def copy_repeated_results(module: ir.Operation) -> None:
+def copy_repeated_results(module: ir.Operation) -> Outcome:
     """Copy a value that is returned twice, on which upstream's pass for results crashes."""
-    for handle in functions_of(module):
-        _return_copies(handle)
+    copied = sum(map(_return_copies, functions_of(module)))
+    return None if copied else UNCHANGED
 
 
-def _return_copies(handle: ir.Operation) -> None:
+def _return_copies(handle: ir.Operation) -> int:
+    """Copy the repeated results of a function, and return how many there were."""
     terminator = operations(body(handle))[-1]
     seen: list[ir.Value] = []
+    copied = 0
     for number, value in enumerate(terminator.operands):
         if value in seen and isinstance(value.type, ir.MemRefType):
             with ir.InsertionPoint(terminator), terminator.location:
                 into = build.allocate(value.type)
                 build.create("memref.copy", [], [value, into])
             terminator.operands[number] = into
+            copied += 1
         seen.append(value)
+    return copied
 
 
 @needs(forms=NOT_LOWERED)

@@ -67,7 +67,7 @@ from shard_dialect.ir.shard.local_collectives import (
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Grid, Reduction, ShardingError
 from shard_dialect.ops.stablehlo.custom_call import CUSTOM_CALL, options_of
-from shard_dialect.passes.framework.base import needs
+from shard_dialect.passes.framework.base import UNCHANGED, Outcome, needs
 from shard_dialect.passes.lower.boundary import NOT_LOWERED
 from shard_dialect.passes.lower.computed_members import computed_member
 from shard_dialect.passes.lower.pack_collectives import of_rank, pack_collective, rank_of
@@ -77,13 +77,16 @@ _IN_PLACE = "shard.update_halo"
 
 
 @needs(ops=("mesh.", "shard."), forms=NOT_LOWERED)
-def collectives_on_tensors(module: ir.Operation) -> None:
+def collectives_on_tensors(module: ir.Operation) -> Outcome:
     """Replace the operands and results of collectives that are buffers by tensors."""
+    outcome: Outcome = UNCHANGED
     for op in walk(module):
         values = [*op.operands, *op.results] if op.name in LOCAL else []
         if any(isinstance(value.type, ir.MemRefType) for value in values):
             with located(op):
                 _replace(op)
+            outcome = None
+    return outcome
 
 
 def _replace(op: ir.Operation) -> None:
