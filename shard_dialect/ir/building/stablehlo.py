@@ -12,9 +12,21 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import create, create_value, i64, integer, is_used
 from shard_dialect.ir.walk import is_made_by
+from shard_dialect.model import Reduction
 
 CAST = "builtin.unrealized_conversion_cast"
 """From a tensor to the scalar that stood for it before; gone when the conversion is done."""
+COMBINERS: dict[Reduction, str] = {
+    "sum": "add",
+    "average": "add",
+    "product": "multiply",
+    "max": "maximum",
+    "min": "minimum",
+    "bitwise_and": "and",
+    "bitwise_or": "or",
+    "bitwise_xor": "xor",
+}
+"""For each reduction, the op that combines two elements."""
 
 
 def replace(op: ir.Operation, values: Sequence[ir.Value]) -> None:

@@ -15,15 +15,6 @@ from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.model import Reduction
 from shard_dialect.passes.pipelining.unroll_loops import integer_constant
 
-_COMBINE: dict[Reduction, str] = {
-    "sum": "add",
-    "max": "maximum",
-    "min": "minimum",
-    "product": "multiply",
-    "bitwise_and": "and",
-    "bitwise_or": "or",
-    "bitwise_xor": "xor",
-}
 _NUMBERS = {
     "add": "arith.addi",
     "multiply": "arith.muli",
@@ -74,7 +65,7 @@ class MicrobatchOps:
         """Two values, reduced to one element by element."""
         if not self.stablehlo:
             return reductions.combine(reduction, a, b)
-        return hlo.elementwise(_COMBINE[reduction], a, b)
+        return hlo.elementwise(hlo.COMBINERS[reduction], a, b)
 
     def identity(self, reduction: Reduction, type_: ir.RankedTensorType) -> ir.Value:
         """A tensor filled with the identity of the reduction."""
