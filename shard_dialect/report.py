@@ -25,6 +25,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,7 @@ from shard_dialect.cli.flags import (
     STDOUT,
     Parser,
     add_debug,
+    add_option,
     check_needed,
     complete,
     seconds_above_0,
@@ -284,102 +286,85 @@ def _write(text: str, path: str) -> None:
 
 def _parser() -> Parser:
     parser = Parser("shard-report", __doc__)
+    option = partial(add_option, parser)
     parser.add_argument("input", nargs="?", default=STDIN, help="a .mlir file; '-': standard input")
-    parser.add_argument("--entry", metavar="NAME", help="the function to report on (default: main)")
-    parser.add_argument(
+    option("--entry NAME", "the function to report on (default: main)")
+    option(
         "--suggest",
-        action="store_true",
-        help="for each collective, find the change of one annotation that removes it",
+        "for each collective, find the change of one annotation that removes it",
     )
-    parser.add_argument(
-        "--suggest-seconds",
+    option(
+        "--suggest-seconds N",
+        "how many seconds --suggest may take; it lists what it has not tried (default: 30)",
         type=seconds_above_0,
-        metavar="N",
-        help="how many seconds --suggest may take; it lists what it has not tried (default: 30)",
     )
-    parser.add_argument(
-        "--what-if",
-        action="append",
-        metavar="NAME=SHARDING",
-        help="report what another sharding of an argument or result would change, as in "
+    option(
+        "--what-if NAME=SHARDING",
+        "report what another sharding of an argument or result would change, as in "
         "w1=[[],[0]]; NAME is its name "
         "in the file or framework, arg0, or result0, with * for any; may be repeated",
+        action="append",
     )
-    parser.add_argument(
+    option(
         "--prove",
-        action="store_true",
-        help="say whether each device computes the unsharded program for all inputs; a refuted "
+        "say whether each device computes the unsharded program for all inputs; a refuted "
         "program is an error after the report (docs/proof.md)",
     )
-    parser.add_argument(
-        "--compare", metavar="FILE", help="report how the costs of another program differ"
-    )
-    parser.add_argument(
-        "--show",
-        metavar="NAME",
-        help="draw which device holds which part of a tensor: an argument or result, named as for "
+    option("--compare FILE", "report how the costs of another program differ")
+    option(
+        "--show NAME",
+        "draw which device holds which part of a tensor: an argument or result, named as for "
         "--what-if, a value of the file, or %%3 as --propagate prints it",
     )
     from shard_dialect.model.devices.device_model import device_model_names
 
-    parser.add_argument(
-        "--device-model",
-        metavar="NAME",
-        help=f"the device model of the times: {', '.join(device_model_names())}, or a file.toml "
+    option(
+        "--device-model NAME",
+        f"the device model of the times: {', '.join(device_model_names())}, or a file.toml "
         "(default: h100)",
     )
-    parser.add_argument(
+    option(
         "--allocator",
-        choices=("unfused", "arena", "xla"),
-        help="how memory is counted: each op's result by itself (default), as in the arena of our "
+        "how memory is counted: each op's result by itself (default), as in the arena of our "
         "own code, or with XLA's fusion",
+        choices=("unfused", "arena", "xla"),
     )
-    parser.add_argument(
-        "--trace",
-        metavar="FILE",
-        help="write the modelled schedule, too, as a trace for ui.perfetto.dev",
-    )
-    parser.add_argument(
-        "--explain",
-        metavar="WHAT",
-        help="explain only the sharding of a tensor (its name in the file, or %%3 as --propagate "
+    option("--trace FILE", "write the modelled schedule, too, as a trace for ui.perfetto.dev")
+    option(
+        "--explain WHAT",
+        "explain only the sharding of a tensor (its name in the file, or %%3 as --propagate "
         "prints it), a collective (#2), or both at a line of the file (18)",
     )
-    parser.add_argument(
-        "--measure",
-        metavar="FILE.toml",
-        help="measure the devices at hand, and write a device model of them, instead of a report",
+    option(
+        "--measure FILE.toml",
+        "measure the devices at hand, and write a device model of them, instead of a report",
     )
-    parser.add_argument(
+    option(
         "--backend",
-        choices=("devices", "mpi4py", "torch"),
-        help="what --measure measures: threads of this process, or the ranks that mpiexec or "
+        "what --measure measures: threads of this process, or the ranks that mpiexec or "
         "torchrun has started",
+        choices=("devices", "mpi4py", "torch"),
     )
-    parser.add_argument(
-        "--devices",
+    option(
+        "--devices N",
+        "how many threads --measure measures (default: as many as cores)",
         type=_count,
-        metavar="N",
-        help="how many threads --measure measures (default: as many as cores)",
     )
-    parser.add_argument(
-        "--measured",
-        metavar="FILE",
-        help="compare with a run: the trace that shard-run --profile=FILE wrote",
+    option(
+        "--measured FILE",
+        "compare with a run: the trace that shard-run --profile=FILE wrote",
     )
-    parser.add_argument(
-        "--html",
-        metavar="FILE",
-        help="write the report, too, as an HTML page: what costs most and why, graph, tables; with "
+    option(
+        "--html FILE",
+        "write the report, too, as an HTML page: what costs most and why, graph, tables; with "
         "--compare or --what-if, both reports side by side",
     )
-    parser.add_argument(
-        "--explorer-data",
-        metavar="FOLDER",
-        help="write bytes sent, microseconds and live bytes of each op, too, as files for Model "
+    option(
+        "--explorer-data FOLDER",
+        "write bytes sent, microseconds and live bytes of each op, too, as files for Model "
         "Explorer's --node_data_paths",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
+    option("--json", "print one JSON object, nothing else")
     parser.add_argument("-o", "--output", default=STDOUT, metavar="FILE", help="write to a file")
     plugins.add_argument(parser)
     add_debug(parser)
