@@ -315,20 +315,13 @@ def extract_slice(value: ir.Value, start: int | ir.Value, size: int, dim: int = 
 
 def copy(value: ir.Value, into: ir.Value) -> ir.Operation:
     """`linalg.copy` between tensors or buffers, with its body."""
-    segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1])}
-    result_types = [into.type] if isinstance(into.type, ir.RankedTensorType) else []
-    op = create("linalg.copy", result_types, [value, into], segments, 1)
-    linalg_queries.fill_builtin_region(op)
-    return op
+    return _linalg("copy", value, into, {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1])})
 
 
 def transpose(value: ir.Value, into: ir.Value, permutation: Sequence[int]) -> ir.Operation:
     """`linalg.transpose` of a tensor or a buffer, with its body."""
     order = {"permutation": ir.DenseI64ArrayAttr.get(list(permutation))}
-    result_types = [into.type] if isinstance(into.type, ir.RankedTensorType) else []
-    op = create("linalg.transpose", result_types, [value, into], order, 1)
-    linalg_queries.fill_builtin_region(op)
-    return op
+    return _linalg("transpose", value, into, order)
 
 
 def address(buffer: ir.Value) -> ir.Value:
@@ -339,9 +332,15 @@ def address(buffer: ir.Value) -> ir.Value:
 
 def fill(value: ir.Value, into: ir.Value) -> ir.Operation:
     """`linalg.fill` of a tensor or a buffer, with its body."""
-    segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1])}
+    return _linalg("fill", value, into, {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1])})
+
+
+def _linalg(
+    name: str, value: ir.Value, into: ir.Value, attributes: dict[str, ir.Attribute]
+) -> ir.Operation:
+    """A named op of one operand and one tensor or buffer that it writes, with its body."""
     result_types = [into.type] if isinstance(into.type, ir.RankedTensorType) else []
-    op = create("linalg.fill", result_types, [value, into], segments, 1)
+    op = create(f"linalg.{name}", result_types, [value, into], attributes, 1)
     linalg_queries.fill_builtin_region(op)
     return op
 
