@@ -165,7 +165,7 @@ def on_grid_of(m: Machine, place: Place) -> Machine:
 def _argument(m: Machine, whole: Value, place: Place, local: Type) -> Value:
     held = shards(m, place, local.shape)
     data = m.picked(whole.data, held.positions)
-    value = Value(np.broadcast_to(data, (*data.shape[: m.axes], *local.shape)), whole.is_symbolic)
+    value = whole.with_data(np.broadcast_to(data, (*data.shape[: m.axes], *local.shape)))
     if not np.all(held.is_inside):
         other = m.undefined(local)
         rest = m.elements(other) if value.is_symbolic else other.data
@@ -173,7 +173,7 @@ def _argument(m: Machine, whole: Value, place: Place, local: Type) -> Value:
             fill = identity(m, _KINDS[place.sharding.fill], local)
             number = (m.elements(fill) if value.is_symbolic else fill.data).reshape(-1)[0]
             rest = np.where(held.is_beyond, number, rest)
-        value = Value(np.where(held.is_inside, value.data, rest), value.is_symbolic)
+        value = value.with_data(np.where(held.is_inside, value.data, rest))
     if place.sharding is not None and place.sharding.partial:
         value = parts(m, value, place.sharding.partial, place.sharding.reduction, local)
     return value
@@ -193,9 +193,9 @@ def parts(m: Machine, value: Value, axes: Sequence[int], reduction: str, local: 
         drawn = grouped(m, m.arbitrary(local).data, axes)
         alike = tuple(slice(0, size) for size in data.shape[1:])  # along the other axes
         data[1:] = np.broadcast_to(drawn[(slice(1, None), *alike)], data[1:].shape)
-        rest = reduced(m, kind, Value(data[1:], value.is_symbolic), local, [0]).data
+        rest = reduced(m, kind, value.with_data(data[1:]), local, [0]).data
         data[0] = _without(m, kind, data[0], rest, local)
-    return Value(ungrouped(m, data, axes), value.is_symbolic)
+    return value.with_data(ungrouped(m, data, axes))
 
 
 def _without(m: Machine, kind: str, whole: Data, rest: Data, type_: Type) -> Data:
@@ -227,6 +227,6 @@ def reduced_parts(
     if kind is None:
         raise Unproven(f"a result that is a partial {reduction} cannot be proven")
     data = grouped(m, value.data, axes)
-    whole = reduced(m, kind, Value(data, value.is_symbolic), local, [0]).data
+    whole = reduced(m, kind, value.with_data(data), local, [0]).data
     spread = np.broadcast_to(whole, (len(data), *whole.shape))
-    return Value(ungrouped(m, spread, axes), value.is_symbolic)
+    return value.with_data(ungrouped(m, spread, axes))

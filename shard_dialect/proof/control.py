@@ -100,7 +100,7 @@ def _chosen(
 def _wide(m: Machine, which: Value, like: Value) -> Value:
     data = which.data
     shape = (*data.shape[: m.axes], *(1,) * (like.data.ndim - m.axes))
-    return Value(data.reshape(shape), which.is_symbolic)
+    return which.with_data(data.reshape(shape))
 
 
 @runs("scf.while", "stablehlo.while")
@@ -167,7 +167,7 @@ def _generate(
     points = [Value(each, False) for each in m.aranges(shape)]
     (made,) = m.run(op.body, known, points)
     data = made.data.reshape((*made.data.shape, *(1,) * (m.axes + len(shape) - made.data.ndim)))
-    return [Value(np.broadcast_to(data, (*data.shape[: m.axes], *shape)), made.is_symbolic)]
+    return [made.with_data(np.broadcast_to(data, (*data.shape[: m.axes], *shape)))]
 
 
 @runs("cf.assert", "shard.sharding", "mesh.sharding_group",

@@ -33,7 +33,7 @@ def _triangular_solve(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     """Each column of the right side by itself; each row where the matrix stands on the right."""
     matrix, right = values
     along = -2 if op.attributes["left_side"] else -1
-    rows = Value(np.moveaxis(right.data, along, -1), right.is_symbolic)
+    rows = right.with_data(np.moveaxis(right.data, along, -1))
     keys = Value(m.digest(matrix, 2)[..., None], True)
     moved = list(op.type.shape)
     moved.append(moved.pop(len(moved) + along))
@@ -70,7 +70,7 @@ def _rescale(m: Machine, op: Op, values: Sequence[Value]) -> Value:
         missing = m.axes + rank - data.ndim
         lead = data.shape[: m.axes]
         own = data.reshape((*lead, *(1,) * missing, *data.shape[m.axes :]))
-        aligned.append(Value(own, value.is_symbolic))
+        aligned.append(value.with_data(own))
     return m.mapped(op, aligned, [0] * len(aligned), op.type, 0)
 
 
@@ -190,7 +190,7 @@ def _along(
         own = len(order) - len(places)
         value = m.mapped(op, digests, [0] * len(digests), moved, own, number)
         back = [m.axes + order.index(dim) for dim in range(len(order))]
-        made.append(Value(value.data.transpose(*range(m.axes), *back), value.is_symbolic))
+        made.append(value.with_data(value.data.transpose(*range(m.axes), *back)))
     return made
 
 
@@ -200,7 +200,7 @@ def _digest_around(m: Machine, value: Value, dims: Dims) -> Elements:
     rank = value.data.ndim - m.axes
     order = [*places, *(dim for dim in range(rank) if dim not in places)]
     data = value.data.transpose(*range(m.axes), *(m.axes + dim for dim in order))
-    digest = m.digest(Value(data, value.is_symbolic), rank - len(places))
+    digest = m.digest(value.with_data(data), rank - len(places))
     shape = iter(digest.shape[m.axes :])
     sizes = [1 if dim is None else next(shape) for dim in dims]
     return digest.reshape((*digest.shape[: m.axes], *sizes))

@@ -65,6 +65,10 @@ class Value:
         self.bit = bit
         """The polynomial of which an integer is the bit."""
 
+    def with_data(self, data: Data) -> Value:
+        """A tensor of other elements, which are of the field if its own are."""
+        return Value(data, self.is_symbolic)
+
     @property
     def data(self) -> Data:
         """Elements as `uint64`, integers as `int64`."""
@@ -240,12 +244,10 @@ class Machine:
             return value
         own = value.data.shape[before.axes :]
         if all(size == 1 for size in value.data.shape[: before.axes]):
-            return Value(value.data.reshape((*(1,) * self.axes, *own)), value.is_symbolic)
+            return value.with_data(value.data.reshape((*(1,) * self.axes, *own)))
         flat = before.spread(value.data, before.grid).reshape(prod(before.grid), *own)
         by_device = flat[np.argsort(before.devices.devices)]
-        return Value(
-            by_device[list(self.devices.devices)].reshape((*self.grid, *own)), value.is_symbolic
-        )
+        return value.with_data(by_device[list(self.devices.devices)].reshape((*self.grid, *own)))
 
     @property
     def axes(self) -> int:
@@ -506,9 +508,8 @@ class Machine:
         return [
             value
             if value.data.ndim == rank
-            else Value(
-                value.data.reshape((*value.data.shape, *(1,) * (rank - value.data.ndim))),
-                value.is_symbolic,
+            else value.with_data(
+                value.data.reshape((*value.data.shape, *(1,) * (rank - value.data.ndim)))
             )
             for value in values
         ]

@@ -83,7 +83,7 @@ def _barrier(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
        "tensor.reshape")  # fmt: skip
 def _reshape(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     data = values[0].data
-    return Value(data.reshape((*data.shape[: m.axes], *_sized(m, op).shape)), values[0].is_symbolic)
+    return values[0].with_data(data.reshape((*data.shape[: m.axes], *_sized(m, op).shape)))
 
 
 @means("stablehlo.transpose", "tosa.transpose")
@@ -95,7 +95,7 @@ def _transpose(m: Machine, op: Op, values: Sequence[Value]) -> Value:
 def transposed(m: Machine, value: Value, order: Sequence[int]) -> Value:
     """Dimension `i` of the result is dimension `order[i]`."""
     places = (*range(m.axes), *(m.axes + dim for dim in order))
-    return Value(value.data.transpose(places), value.is_symbolic)
+    return value.with_data(value.data.transpose(places))
 
 
 @means("stablehlo.broadcast_in_dim")
@@ -109,7 +109,7 @@ def _broadcast(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     data = data.transpose(*range(m.axes), *(m.axes + int(at) for at in order))
     lead = data.shape[: m.axes]
     spread = np.broadcast_to(data.reshape((*lead, *own)), (*lead, *shape))
-    return Value(spread, values[0].is_symbolic)
+    return values[0].with_data(spread)
 
 
 @means("tensor.splat", "tensor.from_elements")
@@ -144,15 +144,13 @@ def _slice(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     else:
         named = ("start_indices", "limit_indices", "strides")
         box = [slice(*each) for each in zip(*(op.attributes[name] for name in named), strict=True)]
-    return Value(boxed(values[0].data, box), values[0].is_symbolic)
+    return values[0].with_data(boxed(values[0].data, box))
 
 
 @means("stablehlo.reverse", "tosa.reverse")
 def _reverse(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     dims = op.attributes["dimensions"] if "dimensions" in op.attributes else [op.attributes["axis"]]
-    return Value(
-        np.flip(values[0].data, tuple(m.axes + dim for dim in dims)), values[0].is_symbolic
-    )
+    return values[0].with_data(np.flip(values[0].data, tuple(m.axes + dim for dim in dims)))
 
 
 @means("stablehlo.concatenate", "tensor.concat", "tosa.concat")
@@ -222,7 +220,7 @@ def _pad_by_body(
     data = around.data.reshape(
         (*around.data.shape, *(1,) * (m.axes + len(full) - around.data.ndim))
     )
-    into = Value(np.broadcast_to(data, (*data.shape[: m.axes], *full)), around.is_symbolic)
+    into = around.with_data(np.broadcast_to(data, (*data.shape[: m.axes], *full)))
     return [inserted(m, source, into, before, [1] * len(full))]
 
 
@@ -233,7 +231,7 @@ def _transfer(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     ones = [1] * len(offsets)
     if len(values) > 1:
         return inserted(m, values[0], values[1], offsets, ones)
-    return Value(sliced(m, values[0].data, offsets, op.type.shape, ones), values[0].is_symbolic)
+    return values[0].with_data(sliced(m, values[0].data, offsets, op.type.shape, ones))
 
 
 @means("tensor.rank")
@@ -255,7 +253,7 @@ def _pack(m: Machine, op: Op, values: Sequence[Value]) -> Value:
         zeros = [0] * len(high)
         wide = padded(m, source, with_, zeros, high, zeros)
     data = wide.data.reshape((*wide.data.shape[: m.axes], *split.cut))
-    return transposed(m, Value(data, wide.is_symbolic), order)
+    return transposed(m, wide.with_data(data), order)
 
 
 @means("linalg.unpack", "tensor.unpack")
@@ -264,7 +262,7 @@ def _unpack(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     split, order = _tiles(m, op, op.type, op.operand_types[0])
     cut = transposed(m, values[0], np.argsort(order).tolist())
     data = cut.data.reshape((*cut.data.shape[: m.axes], *split.padded))
-    return Value(boxed(data, [slice(0, size) for size in split.sizes]), cut.is_symbolic)
+    return cut.with_data(boxed(data, [slice(0, size) for size in split.sizes]))
 
 
 @dataclass(frozen=True)
@@ -300,7 +298,7 @@ def _tiles(m: Machine, op: Op, whole: Type, packed: Type) -> tuple[_Tiled, list[
 @means("mesh.roll")
 def _roll(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     dim = m.axes + op.attributes["tensor_axis"]
-    return Value(np.roll(values[0].data, op.attributes["by"], dim), values[0].is_symbolic)
+    return values[0].with_data(np.roll(values[0].data, op.attributes["by"], dim))
 
 
 @means("tensor.dim")
@@ -324,7 +322,7 @@ def _extract(m: Machine, op: Op, values: Sequence[Value]) -> Value:
         wild = m.undefined(op.type).data
         wild = wild.reshape((*wild.shape, *(1,) * (picked.ndim - wild.ndim)))
         picked = np.where(inside, picked, wild)
-    return Value(picked, source.is_symbolic)
+    return source.with_data(picked)
 
 
 @means("tensor.insert")
@@ -366,7 +364,7 @@ def _extract_slice(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     _require_inside(m, op, source.data.shape[m.axes :], offsets, lengths, steps)
     taken = sliced(m, source.data, offsets, lengths, steps)
     data = taken.reshape((*taken.shape[: m.axes], *_kept_sizes(op, op.type, lengths)))
-    return Value(data, source.is_symbolic)
+    return source.with_data(data)
 
 
 def as_integer(m: Machine, op: Op, number: Data | int) -> int:
@@ -420,7 +418,7 @@ def _insert_slice(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     data = source.data
     steps = [as_integer(m, op, stride) for stride in strides]
     _require_inside(m, op, into.data.shape[m.axes :], offsets, lengths, steps)
-    box = Value(data.reshape((*data.shape[: m.axes], *lengths)), source.is_symbolic)
+    box = source.with_data(data.reshape((*data.shape[: m.axes], *lengths)))
     return inserted(m, box, into, offsets, steps)
 
 
@@ -477,7 +475,7 @@ def _dynamic_slice(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     source, *starts = values
     sizes = op.attributes["slice_sizes"]
     offsets = _clamped(m, op, starts, source.data.shape[m.axes :], sizes)
-    return Value(sliced(m, source.data, offsets, sizes, [1] * len(sizes)), source.is_symbolic)
+    return source.with_data(sliced(m, source.data, offsets, sizes, [1] * len(sizes)))
 
 
 @means("stablehlo.dynamic_update_slice")

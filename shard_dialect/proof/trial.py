@@ -345,7 +345,7 @@ class Trial:
         data = value.data.copy().reshape(-1)
         generator = np.random.default_rng((3, self.field.seed))
         data[elements] = self.field.random(generator, data.shape)[elements]
-        return Value(data.reshape(value.data.shape), value.is_symbolic)
+        return value.with_data(data.reshape(value.data.shape))
 
     def _sizes(self) -> list[int]:
         """The sizes in which an integer argument may be a position."""
@@ -356,7 +356,7 @@ class Trial:
     def _again(m: Machine, value: Value, before: Machine) -> Value:
         """The same global value, on the grid of another program."""
         index = (0,) * before.axes
-        return Value(m.scalar(value.data[index]), value.is_symbolic)
+        return value.with_data(m.scalar(value.data[index]))
 
 
 def trials(
