@@ -19,7 +19,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.mesh.sharding_attributes import read_sharding
 from shard_dialect.proof.collectives import grouped, ungrouped
 from shard_dialect.proof.elementwise import identity, reduced
-from shard_dialect.proof.machine import Data, Machine, Unproven, Value, wrapped
+from shard_dialect.proof.machine import Data, Machine, Unproven, Value, widened, wrapped
 from shard_dialect.proof.reading import Type, read_type
 from shard_dialect.proof.tiles import Tiles
 
@@ -141,7 +141,7 @@ def _in_part(m: Machine, name: str, rank: int) -> Data:
         coordinate = _coordinate(here, axis, 0)
         inside = inside & (coordinate >= start) & (coordinate < start + size)
     moved = m.moved(Value(inside, False), here).data
-    return moved.reshape((*moved.shape, *(1,) * rank))
+    return widened(moved, moved.ndim + rank)
 
 
 def argument(m: Machine, whole: Value, place: Place, local: Type) -> Value:
@@ -164,8 +164,7 @@ def on_grid_of(m: Machine, place: Place) -> Machine:
 
 def _argument(m: Machine, whole: Value, place: Place, local: Type) -> Value:
     held = shards(m, place, local.shape)
-    data = m.picked(whole.data, held.positions)
-    value = whole.with_data(np.broadcast_to(data, (*data.shape[: m.axes], *local.shape)))
+    value = m.full(whole.with_data(m.picked(whole.data, held.positions)), local.shape)
     if not np.all(held.is_inside):
         other = m.undefined(local)
         rest = m.elements(other) if value.is_symbolic else other.data

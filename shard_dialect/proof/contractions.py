@@ -84,7 +84,7 @@ def _loops(m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value])
     ]
     plain = replace(op, maps=(*op.maps[:inputs], *maps))
     return [
-        each.with_data(each.data.reshape((*each.data.shape[: m.axes], *type_.shape)))
+        m.shaped(each, type_.shape)
         for each, type_ in zip(
             _Loops(m, plain, [*values[:inputs], *outs], known).results(), op.types, strict=True
         )
@@ -109,8 +109,7 @@ def _reads(block: Block, number: int) -> bool:
 
 def _without_dims(m: Machine, value: Value, keeps: Sequence[bool]) -> Value:
     """The value without the dimensions, of size 1, that are written at a constant."""
-    own = compress(value.data.shape[m.axes :], keeps)
-    return value.with_data(value.data.reshape((*value.data.shape[: m.axes], *own)))
+    return m.shaped(value, tuple(compress(value.data.shape[m.axes :], keeps)))
 
 
 class _Loops:
@@ -198,10 +197,8 @@ class _Loops:
             by_loop[loop] = point
         zeros = np.zeros((1,) * (self.m.axes + len(loops)), np.int64)
         indices = [zeros + evaluated(each, by_loop) for each in map_.results]
-        data = self.m.picked(value.data, indices)
-        full = [self.sizes[loop] for loop in loops]
-        data = np.broadcast_to(data, (*data.shape[: self.m.axes], *full))
-        return value.with_data(data), tuple(loops)
+        picked = value.with_data(self.m.picked(value.data, indices))
+        return self.m.full(picked, [self.sizes[loop] for loop in loops]), tuple(loops)
 
     def _evaluated(self, body: Block, points: Sequence[Value]) -> list[Value]:
         self.m.loops.append(tuple(self.sizes))
@@ -210,11 +207,7 @@ class _Loops:
         return results
 
     def _full(self, value: Value) -> Value:
-        data = value.data
-        missing = self.m.axes + len(self.sizes) - data.ndim
-        data = data.reshape((*data.shape, *(1,) * missing))
-        full = np.broadcast_to(data, (*data.shape[: self.m.axes], *self.sizes))
-        return value.with_data(full)
+        return self.m.full(value, self.sizes)
 
     def _ordered_as_outs(self, values: Sequence[Value]) -> list[Value]:
         places = [self.m.axes + loop for loop in self.kept]

@@ -349,11 +349,9 @@ def _unary(m: Machine, op: Op, values: Sequence[Value]) -> Value:
 
 def _negated_around(m: Machine, values: Sequence[Value], type_: Type) -> Value:
     """Minus what integers are above a zero point, plus another one, within the type's ends."""
-    number, before, after = (m.integers(each) for each in values)
-    points = [
-        each.reshape((*each.shape[: m.axes], *(1,) * (number.ndim - m.axes)))
-        for each in (before, after)
-    ]
+    number = m.integers(values[0])
+    ones = [1] * (number.ndim - m.axes)
+    points = [m.integers(m.shaped(each, ones)) for each in values[1:]]
     if not any(np.any(each) for each in points):
         return Value(wrapped(-number, type_), False)
     bound = 1 << (type_.width - 1)
@@ -366,8 +364,7 @@ def _multiply(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     if len(values) < 3 or op.type.is_float:
         return combined(m, "mul", values[0], values[1], op.type)
     a, b = (m.integers(each) for each in m.aligned(values[:2]))
-    shift = m.integers(values[2])
-    shift = shift.reshape((*shift.shape[: m.axes], *(1,) * (a.ndim - m.axes)))
+    shift = m.integers(m.shaped(values[2], [1] * (a.ndim - m.axes)))
     half = np.where(shift > 0, 1 << np.maximum(shift - 1, 0), 0)
     return Value(wrapped(_shifted_right(a * b + half, shift), op.type), False)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from shard_dialect.proof.elementwise import combined
 from shard_dialect.proof.field import Elements
-from shard_dialect.proof.machine import Machine, Value, means, wrapped
+from shard_dialect.proof.machine import Machine, Value, means, widened, wrapped
 from shard_dialect.proof.reading import Block, Op, Type
 
 
@@ -54,23 +54,18 @@ def _bitcast(m: Machine, op: Op, values: Sequence[Value]) -> Value:
 
 @means("tosa.table")
 def _table(m: Machine, op: Op, values: Sequence[Value]) -> Value:
-    rank = len(op.type.shape)
     digest = m.digest(values[1], 1)
-    table = Value(digest.reshape((*digest.shape, *(1,) * rank)), True)
+    table = Value(widened(digest, digest.ndim + len(op.type.shape)), True)
     return m.mapped(op, [values[0], table], [0, 0], op.type, 0)
 
 
 @means("tosa.rescale", "tosa.apply_scale")
 def _rescale(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     """Multipliers and shifts are one for all, or one for each place of the last dimension."""
-    rank = len(op.type.shape)
     aligned = []
     for value in values:
-        data = value.data
-        missing = m.axes + rank - data.ndim
-        lead = data.shape[: m.axes]
-        own = data.reshape((*lead, *(1,) * missing, *data.shape[m.axes :]))
-        aligned.append(value.with_data(own))
+        own = value.data.shape[m.axes :]
+        aligned.append(m.shaped(value, [*[1] * (len(op.type.shape) - len(own)), *own]))
     return m.mapped(op, aligned, [0] * len(aligned), op.type, 0)
 
 

@@ -77,6 +77,11 @@ class Value:
         return self._data
 
 
+def widened(data: Data, rank: int) -> Data:
+    """An array with dimensions of size 1 at the end, so that it has `rank` of them."""
+    return data.reshape((*data.shape, *(1,) * (rank - data.ndim)))
+
+
 def boxed(data: Data, box: Sequence[slice]) -> Data:
     """A part of the last dimensions, as a view."""
     index: Any = (..., *box)
@@ -350,7 +355,7 @@ class Machine:
         """The result of an op of which only the operands are known; `called` numbers its calls."""
         self.boxes.note(op, called)
         own = value.data.shape[self.axes :]
-        called = called.reshape((*called.shape, *(1,) * (value.data.ndim - called.ndim)))
+        called = widened(called, value.data.ndim)
         again = self.boxes.is_redrawn(op, called)
         if not np.any(again):
             return value
@@ -379,7 +384,7 @@ class Machine:
         digests = [self.digest(value, count) for value, count in zip(values, together, strict=True)]
         shape = type_.shape[len(type_.shape) - own :] if own else ()
         places = self.scalar(np.arange(prod(shape), dtype=np.uint64).reshape(shape))
-        spread = [each.reshape((*each.shape, *(1,) * own)) for each in digests]
+        spread = [widened(each, each.ndim + own) for each in digests]
         key = self.field.key("function", op.function, number)
         if type_.is_float:
             return Value(self.field.drawn(key, *spread, places), True)
@@ -506,13 +511,18 @@ class Machine:
         """
         rank = max((value.data.ndim for value in values), default=0)
         return [
-            value
-            if value.data.ndim == rank
-            else value.with_data(
-                value.data.reshape((*value.data.shape, *(1,) * (rank - value.data.ndim)))
-            )
+            value if value.data.ndim == rank else value.with_data(widened(value.data, rank))
             for value in values
         ]
+
+    def shaped(self, value: Value, shape: Sequence[int]) -> Value:
+        """The same elements on each device, in another shape."""
+        return value.with_data(value.data.reshape((*value.data.shape[: self.axes], *shape)))
+
+    def full(self, value: Value, shape: Sequence[int]) -> Value:
+        """A value with all elements of a shape, of which it may have some dimensions as size 1."""
+        data = widened(value.data, self.axes + len(shape))
+        return value.with_data(np.broadcast_to(data, (*data.shape[: self.axes], *shape)))
 
     @contextmanager
     def ordered(self) -> Iterator[None]:

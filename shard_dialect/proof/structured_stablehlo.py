@@ -13,7 +13,16 @@ from numpy.lib.stride_tricks import sliding_window_view
 from shard_dialect.ir.bindings import submodule
 from shard_dialect.proof.contractions import Over, contracted
 from shard_dialect.proof.elementwise import combined, combining, identity, reduced
-from shard_dialect.proof.machine import Data, Machine, Unproven, Value, boxed, clipped, means
+from shard_dialect.proof.machine import (
+    Data,
+    Machine,
+    Unproven,
+    Value,
+    boxed,
+    clipped,
+    means,
+    widened,
+)
 from shard_dialect.proof.reading import Block, Op, Type
 from shard_dialect.proof.tensors import padded, transposed
 
@@ -175,14 +184,8 @@ def _reduce(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
     kind = combiner(op.body)
     if count == 1 and kind is not None:
         total = reduced(m, kind, values[0], op.types[0], dims)
-        return [combined(m, kind, _as_wide(m, values[1], total), total, op.types[0])]
+        return [combined(m, kind, values[1], total, op.types[0])]
     return _folded(m, op, values[:count], values[count:], dims)
-
-
-def _as_wide(m: Machine, scalar: Value, like: Value) -> Value:
-    data = scalar.data
-    rank = like.data.ndim - m.axes
-    return scalar.with_data(data.reshape((*data.shape[: m.axes], *(1,) * rank)))
 
 
 def _folded(
@@ -197,7 +200,8 @@ def _folded(
         shape = prod(data.shape[: len(dims)]), *data.shape[len(dims) :]
         moved.append(value.with_data(data.reshape(shape)))
     results = [
-        _as_wide(m, each, v.with_data(v.data[0])) for each, v in zip(first, moved, strict=True)
+        each.with_data(widened(each.data, v.data.ndim - 1))
+        for each, v in zip(first, moved, strict=True)
     ]
     with m.ordered():
         while moved[0].data.shape[0] > 1:
@@ -246,7 +250,7 @@ def _reduce_window(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Valu
     )  # fmt: skip
     inside = [m.axes + rank + dim for dim in range(rank)]
     total = reduced(m, kind, image.with_data(seen), op.types[0], inside)
-    return [combined(m, kind, _as_wide(m, values[1], total), total, op.types[0])]
+    return [combined(m, kind, values[1], total, op.types[0])]
 
 
 def _around(m: Machine, op: Op, initial: Value, neutral: Value) -> Value:
@@ -377,8 +381,8 @@ def _scattered(
     targets = place.reshape(-1)[keep]
     for chosen in _rounds(m, op, targets):
         at = targets[chosen]
-        old = [Value(_inward(m, each[at]), s) for each, s in zip(into, symbolic, strict=True)]
-        fresh = [Value(_inward(m, each[chosen]), s) for each, s in zip(new, symbolic, strict=True)]
+        old = [Value(m.scalar(each[at]), s) for each, s in zip(into, symbolic, strict=True)]
+        fresh = [Value(m.scalar(each[chosen]), s) for each, s in zip(new, symbolic, strict=True)]
         for number, result in enumerate(m.run(op.body, {}, [*old, *fresh])):
             data = m.elements(result) if symbolic[number] else result.data
             into[number][at] = np.broadcast_to(data.reshape(-1), at.shape)
@@ -386,10 +390,6 @@ def _scattered(
         Value(each.reshape((*lead, *shape)), is_symbolic)
         for each, is_symbolic in zip(into, symbolic, strict=True)
     ]
-
-
-def _inward(m: Machine, array: Data) -> Data:
-    return array.reshape((1,) * m.axes + array.shape)
 
 
 def _rounds(m: Machine, op: Op, targets: Data) -> list[Data]:
@@ -453,11 +453,11 @@ def _to_places(m: Machine, op: Op, kind: str, source: Value, places: Data, first
     targets, data = targets[keep], data.reshape(-1)[keep]
     for chosen in _rounds(m, op, targets):
         here = targets[chosen]
-        old = source.with_data(_inward(m, into[here]))
-        new = source.with_data(_inward(m, data[chosen]))
+        old = source.with_data(m.scalar(into[here]))
+        new = source.with_data(m.scalar(data[chosen]))
         into[here] = combined(m, kind, old, new, type_).data.reshape(-1)
     total = source.with_data(into.reshape((*lead, *shape)))
-    return combined(m, kind, _as_wide(m, first, total), total, type_)
+    return combined(m, kind, first, total, type_)
 
 
 @means("stablehlo.sort")

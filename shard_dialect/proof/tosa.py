@@ -37,19 +37,12 @@ def _argmax(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     return Value(np.argmax(data, axis=m.axes + op.attributes["axis"]).astype(np.int64), False)
 
 
-def _centred(m: Machine, value: Value, point: Value, type_: Type) -> Value:
-    """The value minus its zero point, in the type of the sums."""
-    rank = value.data.ndim - m.axes
-    zero = point.data.reshape((*point.data.shape[: m.axes], *(1,) * rank))
-    return combined(m, "sub", value, point.with_data(zero), type_)
-
-
 def _factors(
     m: Machine, values: Sequence[Value], points: Sequence[Value], type_: Type
 ) -> Sequence[Value]:
     """The factors of a product, minus their zero points where there are some."""
     pairs = zip(values, points, strict=True) if points else ()
-    return [_centred(m, value, point, type_) for value, point in pairs] or values
+    return [combined(m, "sub", value, point, type_) for value, point in pairs] or values
 
 
 @means("tosa.matmul")
@@ -111,9 +104,9 @@ def _transposed_convolution(m: Machine, op: Op, values: Sequence[Value]) -> Valu
 
 
 def _biased(m: Machine, summed: Value, bias: Value, type_: Type) -> Value:
-    shape, rank = bias.data.shape, summed.data.ndim - m.axes
-    wide = bias.data.reshape((*shape[: m.axes], *(1,) * (rank - 1), shape[-1]))
-    return combined(m, "add", summed, bias.with_data(wide), type_)
+    before = [1] * (summed.data.ndim - m.axes - 1)
+    wide = m.shaped(bias, [*before, bias.data.shape[-1]])
+    return combined(m, "add", summed, wide, type_)
 
 
 @means("tosa.max_pool2d", "tosa.avg_pool2d")
