@@ -21,7 +21,7 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -122,25 +122,10 @@ def _import_bindings() -> None:
 def _instruments(options: argparse.Namespace) -> Instruments:
     from shard_dialect.passes.framework.instruments import Instruments
 
-    return Instruments(
-        print_ir_before=tuple(options.print_ir_before),
-        print_ir_after=tuple(options.print_ir_after),
-        print_ir_before_all=options.print_ir_before_all,
-        print_ir_after_all=options.print_ir_after_all,
-        print_ir_after_change=options.print_ir_after_change,
-        print_ir_after_failure=options.print_ir_after_failure,
-        print_ir_module_scope=options.print_ir_module_scope,
-        print_ir_tree_dir=options.print_ir_tree_dir,
-        timing=options.timing,
-        statistics=options.statistics_display if options.statistics else None,
-        verify_each=options.verify_each,
-        remarks=options.remarks,
-        explain_sharding=options.explain_sharding,
-        strict=options.strict,
-        stop_after=options.stop_after,
-        skip=tuple(options.skip),
-        insert_after=tuple(options.insert_after),
-    )
+    given = vars(options)
+    named = {each.name: given[each.name] for each in fields(Instruments) if each.name in given}
+    shown = options.statistics_display if options.statistics else None
+    return Instruments(**named | {"statistics": shown})
 
 
 _CHOOSES = re.compile(r"(?<![\w-])(?:import|export-\w+|annotations-to-\w+)(?![\w-])")
