@@ -205,6 +205,14 @@ def scalar(attribute: ir.Attribute) -> ir.Value:
     return create_value("arith.constant", attribute.type, [], {"value": attribute})
 
 
+def dense(
+    numbers: Sequence[int], element: ir.Type, shape: Sequence[int] | None = None
+) -> ir.Attribute:
+    """The integers of a constant tensor, which is of rank 1 unless a shape is given."""
+    type_ = ir.RankedTensorType.get([len(numbers)] if shape is None else shape, element)
+    return ir.DenseElementsAttr.get([ir.IntegerAttr.get(element, each) for each in numbers], type_)
+
+
 def declare(
     name: str,
     type_: ir.FunctionType,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shard_dialect.ir.bindings import ir, submodule
+from shard_dialect.ir.building import build
 from shard_dialect.ops.window_shards import WindowDimension
 
 
@@ -59,7 +60,5 @@ def write_padding(op: ir.Operation, padding: list[tuple[int, int]]) -> None:
     """Set the op's padding, low and high for each dimension."""
     if not padding:
         return
-    integer = ir.IntegerType.get_signless(64)
-    type_ = ir.RankedTensorType.get([len(padding), 2], integer)
-    sizes = [ir.IntegerAttr.get(integer, size) for ends in padding for size in ends]
-    op.attributes["padding"] = ir.DenseElementsAttr.get(sizes, type_)
+    sizes = [size for ends in padding for size in ends]
+    op.attributes["padding"] = build.dense(sizes, build.integer(64), [len(padding), 2])

@@ -110,7 +110,7 @@ def _number(op: ir.Operation) -> int | None:
     if not numbers or len(numbers) < len(known):
         return None
     if op.name == "stablehlo.compare":
-        direction = str(op.attributes["comparison_direction"]).split()[-1].rstrip(">")
+        direction = hlo.direction_of(op)
         return int(_COMPARE[direction](*numbers))
     if op.name not in _FOLDED:
         return None
