@@ -28,8 +28,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
 from shard_dialect import plugins
-from shard_dialect.cli.flags import STDOUT, complete_opt, parse_arguments, unknown_flag
-from shard_dialect.cli.printing import guarded, write_output
+from shard_dialect.cli.flags import complete_opt, parse_arguments, unknown_flag
+from shard_dialect.cli.printing import STDOUT, guarded, write_output, write_to
 from shard_dialect.errors import ShardError, cannot, note, say
 from shard_dialect.processes.atomic_files import Output
 from shard_dialect.processes.supervise import supervised
@@ -156,7 +156,7 @@ class _Driver:
                 status = 1
         separator = f"{self.options.output_split_marker}\n".encode()
         if not status or self.options.output == STDOUT:  # a file is whole, or stays as it was
-            _write(separator.join(filter(None, outputs)), self.options.output)
+            write_to(self.options.output, separator.join(filter(None, outputs)))
         return status
 
     def _process(self, source: Source) -> bytes:
@@ -397,13 +397,6 @@ def _by_line(name: str, source: Source) -> str:
 
     lines = lines_defining(f"%{name.removeprefix('%')}", source.file_text or "")
     return str(lines[0] + source.lines_before) if len(lines) == 1 else name
-
-
-def _write(data: bytes, path: str) -> None:
-    if path == STDOUT:
-        write_output(data)
-    else:
-        Output(path).replace(lambda file: file.write(data))
 
 
 if __name__ == "__main__":

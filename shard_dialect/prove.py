@@ -27,8 +27,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from shard_dialect import __version__, plugins
-from shard_dialect.cli.flags import STDIN, Parser, add_debug, add_option, complete
-from shard_dialect.cli.printing import guarded, write_output
+from shard_dialect.cli.flags import Parser, add_debug, add_option, complete
+from shard_dialect.cli.printing import STDIN, guarded, write_output
 from shard_dialect.errors import ShardError, say
 from shard_dialect.processes.supervise import supervised
 from shard_dialect.processes.to_parent import doing, is_watched

@@ -31,8 +31,6 @@ from typing import TYPE_CHECKING
 
 from shard_dialect import __version__, plugins
 from shard_dialect.cli.flags import (
-    STDIN,
-    STDOUT,
     Parser,
     add_debug,
     add_option,
@@ -40,7 +38,7 @@ from shard_dialect.cli.flags import (
     complete,
     seconds_above_0,
 )
-from shard_dialect.cli.printing import guarded, write_output, write_page
+from shard_dialect.cli.printing import STDIN, STDOUT, guarded, write_page, write_to
 from shard_dialect.errors import ShardError, cannot, of_option, say
 from shard_dialect.processes.atomic_files import Output
 from shard_dialect.processes.launchers import MPICH, OPEN_MPI, SLURM, TORCHRUN, launched_by
@@ -85,10 +83,10 @@ def _main(arguments: Sequence[str]) -> int:
 
     report = _report(options)
     if options.html is not None:
-        _write(report_html(report), options.html)
+        write_to(options.html, report_html(report))
     if isinstance(report, ProgramReport):
         if options.trace is not None:
-            _write(json.dumps(trace_of(report)), options.trace)
+            write_to(options.trace, json.dumps(trace_of(report)))
         if options.explorer_data is not None:
             _write_explorer_data(report, Path(options.explorer_data))
     if options.json:
@@ -101,7 +99,7 @@ def _main(arguments: Sequence[str]) -> int:
     if options.output == STDOUT and not options.json:
         write_page(text)
     else:
-        _write(text, options.output)
+        write_to(options.output, text)
     _refuse_refuted(report)
     return 0
 
@@ -232,7 +230,7 @@ def _show(options: argparse.Namespace) -> int:
             found = drawn(module, options.show, options.entry, source.file_text)
     in_terminal = options.output == STDOUT and sys.stdout.isatty()
     text = "\n".join(each.to_terminal() if in_terminal else str(each) for each in found)
-    _write(text, options.output)
+    write_to(options.output, text)
     return 0
 
 
@@ -259,7 +257,7 @@ def _measure(options: argparse.Namespace) -> int:
             ranks.fail(error)  # which ends the others, too
         raise
     if ranks is None or ranks.speaks:
-        _write(model.to_toml(), options.measure)
+        write_to(options.measure, model.to_toml())
     if ranks is not None:
         ranks.close()
     return 0
@@ -274,14 +272,7 @@ def _write_explorer_data(report: ProgramReport, folder: Path) -> None:
     except OSError as error:
         raise cannot("write", str(folder), error) from None
     for name, text in texts.items():
-        _write(text, str(folder / name))
-
-
-def _write(text: str, path: str) -> None:
-    if path == STDOUT:
-        write_output(text)
-    else:
-        Output(path).replace(lambda file: file.write(text.encode()))
+        write_to(str(folder / name), text)
 
 
 def _parser() -> Parser:

@@ -36,7 +36,7 @@ from shard_dialect.cli.flags import (
     seconds_above_0,
     seed,
 )
-from shard_dialect.cli.printing import guarded
+from shard_dialect.cli.printing import STDIN, guarded
 from shard_dialect.errors import ShardError
 from shard_dialect.processes.atomic_files import Output, OutputFolder
 from shard_dialect.processes.launchers import Rank, launched_by
@@ -45,7 +45,6 @@ from shard_dialect.processes.to_parent import is_watched
 from shard_dialect.processes.watch import can_watch, end, watched
 from shard_dialect.runtime.communicators.launched_world import BACKENDS
 
-STDIN = "-"
 _NEEDS = {"reference": ("check", "bisect", "prove"), "reference_by": ("check", "bisect")}
 """The options that an option is for."""
 

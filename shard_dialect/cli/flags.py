@@ -12,14 +12,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from shard_dialect import __version__, plugins
-from shard_dialect.cli.printing import write_output
+from shard_dialect.cli.printing import STDIN, STDOUT, write_output
 from shard_dialect.errors import ShardError, check_one_of, did_you_mean
 from shard_dialect.processes.startup import DEBUG, show_tracebacks
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
-STDIN = STDOUT = "-"
 _BRIEF = "brief"
 _SPACE = "\x1f"
 _BINDINGS = "MLIR's Python bindings have no way to ask for it"
