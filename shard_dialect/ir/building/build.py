@@ -252,12 +252,12 @@ def index(value: int) -> ir.Value:
 def compare(how: str, a: ir.Value, b: ir.Value) -> ir.Value:
     """`arith.cmpi` or `arith.cmpf` of two scalars, by the name of the predicate."""
     is_float = isinstance(a.type, ir.FloatType)
-    number = i64((_OF_FLOATS if is_float else _OF_INTEGERS).index(how))
+    number = i64((_OF_FLOATS if is_float else OF_INTEGERS).index(how))
     name = "arith.cmpf" if is_float else "arith.cmpi"
     return create_value(name, integer(1), [a, b], {"predicate": number})
 
 
-_OF_INTEGERS = "eq ne slt sle sgt sge".split()
+OF_INTEGERS = "eq ne slt sle sgt sge ult ule ugt uge".split()
 _OF_FLOATS = "false oeq ogt oge olt ole one ord ueq ugt uge ult ule une uno true".split()
 """The predicates in the order of their numbers."""
 

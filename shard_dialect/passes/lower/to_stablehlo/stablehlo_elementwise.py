@@ -18,7 +18,7 @@ from typing import Any
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
-from shard_dialect.ir.building.build import integer
+from shard_dialect.ir.building.build import OF_INTEGERS, integer
 from shard_dialect.ops.op_table import record_of, traits_of
 from shard_dialect.ops.scalar_functions import Trait
 
@@ -180,7 +180,7 @@ _UNORDERED = {"ugt": "LE", "uge": "LT", "ult": "GE", "ule": "GT"}
 
 def compared_integers(op: ir.Operation, operands: Operands, _: ir.Type) -> ir.Value:
     """The comparison of a predicate, of signed integers or of unsigned ones."""
-    name = _INTEGER_ORDER[op.attributes["predicate"].value]
+    name = OF_INTEGERS[op.attributes["predicate"].value]
     a, b = operands
     if name in ("eq", "ne"):
         return hlo.compare(name.upper(), a, b)
@@ -190,10 +190,6 @@ def compared_integers(op: ir.Operation, operands: Operands, _: ir.Type) -> ir.Va
     if a.type.element_type.width == 1:
         a, b = b, a  # as signed integers, a bit that is set is -1
     return hlo.compare(direction, a, b)
-
-
-_INTEGER_ORDER = "eq ne slt sle sgt sge ult ule ugt uge".split()
-"""`arith.cmpi`'s predicates by number."""
 
 
 def number_order(name: str, _: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
