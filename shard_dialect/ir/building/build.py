@@ -205,6 +205,14 @@ def scalar(attribute: ir.Attribute) -> ir.Value:
     return create_value("arith.constant", attribute.type, [], {"value": attribute})
 
 
+def inline_before(op: ir.Operation, block: ir.Block) -> list[ir.Value]:
+    """Move the ops of a block before `op`, but for the last; returns the operands of that."""
+    *inside, end = operations(block)
+    for each in inside:
+        each.move_before(op)
+    return list(end.operands)
+
+
 def dense(
     numbers: Sequence[int], element: ir.Type, shape: Sequence[int] | None = None
 ) -> ir.Attribute:

@@ -113,10 +113,7 @@ def switches_to_ifs(module: ir.Operation) -> None:
             with ir.InsertionPoint(op), op.location:
                 values = _ifs(op, cases, regions).results
         else:
-            *moved, end = operations(default.blocks[0])
-            values = end.operands
-            for each in moved:
-                each.move_before(op)
+            values = build.inline_before(op, default.blocks[0])
         replace_op(op, *values)
 
 

@@ -16,15 +16,14 @@ from __future__ import annotations
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import (
-    annotate,
     create,
     create_value,
+    inline_before,
     replace_op,
     replace_values,
 )
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import (
-    boundary,
     form_of,
     functions_of,
     name_of,
@@ -37,11 +36,11 @@ from shard_dialect.ir.mesh.annotation_ops import (
     grid_of,
     manual_computations,
 )
-from shard_dialect.ir.mesh.attributes import MANUAL, SHARDING, i64_array, ints
+from shard_dialect.ir.mesh.attributes import MANUAL, i64_array, ints
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import FLOWS
 from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.passes.calls import Calls, drop_uncalled
+from shard_dialect.passes.calls import Calls, annotated, drop_uncalled
 from shard_dialect.passes.framework.base import UNCHANGED, Outcome, needs
 
 _MOST = 10_000
@@ -96,25 +95,17 @@ def _inline_calls(
 def _inline(call: ir.Operation, callee: ir.Operation) -> list[ir.Operation]:
     """Replace `call` by a copy of the body of `callee`; return the calls in it."""
     copy = callee.clone(ip=ir.InsertionPoint(call)).operation
-    operands = list(call.operands)
     block = body(copy)
     with ir.InsertionPoint(call), call.location:
-        for number, entry in enumerate(boundary(copy, "arg_attrs")):
-            if SHARDING in entry:
-                operands[number] = annotate(operands[number], entry[SHARDING], as_result=False)
+        operands = annotated(call.operands, copy, "arg_attrs")
     replace_values(list(block.arguments), operands)
     calls = [op for op in walk(copy) if op.name == "func.call"]
     if len(copy.regions[0].blocks) == 1:
-        *inside, end = operations(block)
-        for op in inside:
-            op.move_before(call)
-        results = list(end.operands)
+        results = inline_before(call, block)
     else:
         results = _blocks_to_region(call, copy)
     with ir.InsertionPoint(call), call.location:
-        for number, entry in enumerate(boundary(copy, "res_attrs")):
-            if SHARDING in entry:
-                results[number] = annotate(results[number], entry[SHARDING], as_result=False)
+        results = annotated(results, copy, "res_attrs")
     replace_op(call, *results)
     copy.erase()
     return calls

@@ -286,9 +286,6 @@ def _unroll(loop: ir.Operation, counter: Counter) -> None:
         values = [number, *carried] if is_for else carried
         values[counter.place] = number
         replace_values(arguments, values)
-        *inside, end = operations(inner)
-        for op in inside:
-            op.move_before(loop)
-        carried = list(end.operands)
+        carried = build.inline_before(loop, inner)
         copy.erase()
     replace_op(loop, *carried)

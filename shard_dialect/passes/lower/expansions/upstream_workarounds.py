@@ -231,10 +231,7 @@ def _inline(op: ir.Operation) -> None:
                 read = build.create("tensor.extract", [argument.type], [operand])
             argument.replace_all_uses_with(read.results[0])
             _read_directly(read)
-    *ops, end = operations(block)
-    (value,) = end.operands
-    for each in ops:
-        each.move_before(op)
+    (value,) = build.inline_before(op, block)
     for use in list(op.results[0].uses):
         replace_op(use.owner.operation, value)
     op.erase()

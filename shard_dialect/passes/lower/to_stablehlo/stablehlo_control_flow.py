@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
-from shard_dialect.ir.building.build import create, integer, replace_op
+from shard_dialect.ir.building.build import create, inline_before, integer, replace_op
 from shard_dialect.ir.walk import operations, walk
 
 ConvertBlock = Callable[[ir.Block], ir.Operation]
@@ -128,12 +128,8 @@ def _index_switch(op: ir.Operation, convert: ConvertBlock) -> list[ir.Value]:
 def inline_regions(function: ir.Operation) -> None:
     """Replace each `scf.execute_region` of one block by its ops."""
     for op in [each for each in walk(function) if each.name == "scf.execute_region"]:
-        if len(op.regions[0].blocks) != 1:
-            continue
-        *inside, last = operations(op.regions[0].blocks[0])
-        for each in inside:
-            each.move_before(op)
-        replace_op(op, *last.operands)
+        if len(op.regions[0].blocks) == 1:
+            replace_op(op, *inline_before(op, op.regions[0].blocks[0]))
 
 
 CONTROL_FLOW: dict[str, Callable[[ir.Operation, ConvertBlock], list[ir.Value]]] = {
