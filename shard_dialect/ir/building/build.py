@@ -334,6 +334,15 @@ def copy(value: ir.Value, into: ir.Value) -> ir.Operation:
     return _linalg("copy", value, into, {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1])})
 
 
+def copies_to_loops(ops: Iterable[ir.Operation]) -> None:
+    """Replace each `memref.copy` among the ops by a `linalg.copy`."""
+    for op in ops:
+        if op.name == "memref.copy":
+            with ir.InsertionPoint(op), op.location:
+                copy(*op.operands)
+            op.erase()
+
+
 def transpose(value: ir.Value, into: ir.Value, permutation: Sequence[int]) -> ir.Operation:
     """`linalg.transpose` of a tensor or a buffer, with its body."""
     order = {"permutation": ir.DenseI64ArrayAttr.get(list(permutation))}

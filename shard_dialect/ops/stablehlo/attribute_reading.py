@@ -32,6 +32,30 @@ def integer(op: ir.Operation, name: str, default: int | None = None) -> int:
     return op.attributes[name].value
 
 
+def slice_bounds(op: ir.Operation) -> tuple[list[int], list[int], list[int]]:
+    """Where a slice begins and ends in each dimension, and its strides."""
+    return (
+        integers(op, "start_indices"),
+        integers(op, "limit_indices"),
+        integers(op, "strides"),
+    )
+
+
+def pad_widths(op: ir.Operation) -> tuple[list[int], list[int], list[int]]:
+    """How much a pad adds before, after and between the elements of each dimension."""
+    return (
+        integers(op, "edge_padding_low"),
+        integers(op, "edge_padding_high"),
+        integers(op, "interior_padding"),
+    )
+
+
+def padded_at(op: ir.Operation) -> list[int] | None:
+    """Where a pad puts its operand as it is; `None` if it cuts it, or pads between elements."""
+    low, high, between = pad_widths(op)
+    return low if min((*low, *high), default=0) >= 0 and not any(between) else None
+
+
 def sorted_dim(op: ir.Operation) -> int:
     """The dimension that a sort sorts along: the last one, unless it says another.
 

@@ -42,7 +42,7 @@ from shard_dialect.ir.numbered_function import Op, read_functions
 from shard_dialect.ir.walk import body, walk
 from shard_dialect.model import Annotation, Sharding, Windows
 from shard_dialect.ops.op_table import OpKinds
-from shard_dialect.ops.stablehlo.attribute_reading import write_padding
+from shard_dialect.ops.stablehlo.attribute_reading import pad_widths, write_padding
 from shard_dialect.ops.stablehlo.reduction_rules import chooses_by_order, windows_over
 from shard_dialect.passes.framework.base import Pass, needs
 from shard_dialect.passes.materialize.target_shardings import TargetShardings, read_target_shardings
@@ -557,14 +557,12 @@ class _Function:
         """Pad with zeros, which halos hold, and put any other value in their place afterwards."""
         value, fill = op.operands
         result, source = op.results[0], self.of.get(op.results[0])
-        between = [*op.attributes["interior_padding"]]
+        lows, highs, between = pad_widths(op)
         if source is None or source != source.bare or is_identity(fill) or any(between):
             return
         if result not in self.stays_split:
             return
         shape, before = result.type.shape, value.type.shape
-        lows = [*op.attributes["edge_padding_low"]]
-        highs = [*op.attributes["edge_padding_high"]]
         dims = [d for d, (low, high) in enumerate(zip(lows, highs, strict=True)) if low or high]
         if not any(source.split_axes[dim] for dim in dims) or not may_shift(result.type):
             return

@@ -20,15 +20,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shard_dialect.errors import ShardError, as_symbol
+from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import drop_unused, is_used
 from shard_dialect.ir.context import STABLEHLO, load_dialects_of
 from shard_dialect.ir.diagnostics import error_at, from_mlir_in, located
-from shard_dialect.ir.function import BOUNDARY, functions_of, name_of
+from shard_dialect.ir.function import BOUNDARY, functions_of, refuse_program_of_device
 from shard_dialect.ir.grids import grids_of
-from shard_dialect.ir.mesh.attributes import DEVICE
 from shard_dialect.ir.reading.constants import write_resources_in_place
 from shard_dialect.ir.shard.local_collectives import one_by_one, read_local
 from shard_dialect.ir.walk import body, operations, walk
@@ -85,12 +84,7 @@ class ConvertToStablehlo(Pass):
 
 def _check_all_devices(module: ir.Operation) -> None:
     for function in functions_of(module):
-        if DEVICE in function.attributes:
-            raise error_at(
-                function.location,
-                f"{as_symbol(name_of(function))} is the program of one device: as StableHLO, all "
-                "devices run one program",
-            )
+        refuse_program_of_device(function, "as StableHLO, all devices run one program")
 
 
 def _prepare(function: ir.Operation) -> None:
