@@ -340,12 +340,12 @@ def read_boundary(
             handle.location, f"cannot run a function on {type_}: only tensors of known size{hint}"
         )
     _check_size(handle, type_)
-    local = _tensor_type(type_)
+    local = tensor_type(type_)
     global_type, sharding = local, None
     if key in attributes:
         type_attribute = attributes[key].value
         _check_size(handle, type_attribute)
-        global_type = _tensor_type(type_attribute)
+        global_type = tensor_type(type_attribute)
         local = TensorType(local.shape, global_type.dtype)  # buffers' types are signless
         sharding = shardings.of_type(type_attribute)
         if sharding is not None and sharding.partial and not may_be_partial:
@@ -383,7 +383,8 @@ def _as_text(type_: ir.TypeAttr) -> str:
     return str(type_.value).removeprefix("tensor<").removesuffix(">")
 
 
-def _tensor_type(type_: ir.ShapedType) -> TensorType:
+def tensor_type(type_: ir.ShapedType) -> TensorType:
+    """A type of static shape, as arrays have it."""
     return TensorType(tuple(type_.shape), dtype_of(type_.element_type))
 
 
@@ -397,7 +398,7 @@ def _sites(module: ir.Operation, shardings: Shardings) -> dict[str, Site]:
         read = read_local(what["name"].value, what)
         if read is None:
             raise error_at(op.location, f"{what['name']} cannot be run yet")
-        source, target = map(_tensor_type, op.attributes["function_type"].value.inputs[:2])
+        source, target = map(tensor_type, op.attributes["function_type"].value.inputs[:2])
         phase = what[PHASE].value if PHASE in what else ""
         types = map(_as_text, what[LOCAL_TYPES]) if LOCAL_TYPES in what else (source, target)
         operand, result = map(str, types)
@@ -410,7 +411,7 @@ def _sites(module: ir.Operation, shardings: Shardings) -> dict[str, Site]:
 
 def _library_call(op: ir.Operation) -> LibraryCall:
     what = op.attributes[LIBRARY_CALL]
-    types = [_tensor_type(each) for each in op.attributes["function_type"].value.inputs]
+    types = [tensor_type(each) for each in op.attributes["function_type"].value.inputs]
     count = integer(what["operands"])
     return LibraryCall(what["target"].value, what["text"].value, types[:count], types[count:])
 

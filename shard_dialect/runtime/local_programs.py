@@ -20,8 +20,8 @@ from shard_dialect.abi.lowered_program import (
     calls_in,
     find_function,
     read_boundary,
+    tensor_type,
 )
-from shard_dialect.abi.tensor_types import TensorType, dtype_of
 from shard_dialect.collectives.collective_table import DISTRIBUTED
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
@@ -97,7 +97,7 @@ def _site(op: ir.Operation, shardings: Shardings) -> Site | None:
             op.location,
             f"'{op.name}' op on a {types[0]} cannot be run: only tensors are in the local form",
         )
-    source, target = (TensorType(tuple(each.shape), dtype_of(each.element_type)) for each in types)
+    source, target = map(tensor_type, types)
     return Site(read[1], shardings.grid(read[0]), source, target, str(source), str(target))
 
 
