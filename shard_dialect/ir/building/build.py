@@ -205,6 +205,16 @@ def scalar(attribute: ir.Attribute) -> ir.Value:
     return create_value("arith.constant", attribute.type, [], {"value": attribute})
 
 
+def index_switch(
+    index: ir.Value, types: Sequence[ir.Type], count: int
+) -> tuple[ir.Operation, list[ir.Region]]:
+    """An `scf.index_switch`, and its regions for 0, 1, ..., and then for all other numbers."""
+    cases = {"cases": ir.DenseI64ArrayAttr.get(list(range(count - 1)))}
+    switch = create("scf.index_switch", types, [index], cases, count)
+    default, *others = switch.regions  # in the op it is the first
+    return switch, [*others, default]
+
+
 def inline_before(op: ir.Operation, block: ir.Block) -> list[ir.Value]:
     """Move the ops of a block before `op`, but for the last; returns the operands of that."""
     *inside, end = operations(block)

@@ -142,10 +142,7 @@ class MicrobatchOps:
             op = build.create("stablehlo.case", types, [number], regions=len(branches))
             regions = list(op.regions)
         else:
-            cases = ir.DenseI64ArrayAttr.get(list(range(len(branches) - 1)))
-            attributes = {"cases": cases}
-            op = build.create("scf.index_switch", types, [number], attributes, len(branches))
-            regions = [*list(op.regions)[1:], op.regions[0]]  # the first is for all other numbers
+            op, regions = build.index_switch(number, types, len(branches))
         for region, branch in zip(regions, branches, strict=True):
             with ir.InsertionPoint(region.blocks.append()):
                 build.create("stablehlo.return" if self.stablehlo else "scf.yield", [], branch())
