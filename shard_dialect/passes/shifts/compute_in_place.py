@@ -73,7 +73,7 @@ class PartsInPlace:
     def plan(self, op: ir.Operation) -> _Make | None:
         """The plan to assemble the result of `op`; `None` if the op is to stay."""
         sharding, result = self._of.get(op.results[0]), op.results[0]
-        if sharding is None or sharding != sharding.bare or sharding.partial or sharding.offsets:
+        if sharding is None or not sharding.is_plain:
             return None
         if SHARDINGS not in op.attributes or RULE in op.attributes:
             return None

@@ -356,7 +356,7 @@ class _Function:
         if here is None or source is None or not may_shift(result.type):
             return None
         known = tuple(dict.fromkeys((self.returned_as.get(result, here), here, source)))
-        if any(each != each.bare or each.partial or each.offsets for each in known):
+        if not all(each.is_plain for each in known):
             return None
         if op.name == "stablehlo.pad" and view.root == op.operands[0] and is_identity(view.fill):
             return None
@@ -422,7 +422,7 @@ class _Function:
                 slices.setdefault(op.operands[0], []).append(op)
         for value, ops in slices.items():
             source = self.of.get(value)
-            if source is None or source != source.bare or source.partial or source.offsets:
+            if source is None or not source.is_plain:
                 continue
             every = [whole(size) for size in value.type.shape]
             split = [bool(axes) for axes in source.split_axes]
@@ -471,7 +471,7 @@ class _Function:
             # Several slices of one tensor share what is sent of it.
             if source is None or source != self.of.get(value) or has_loops(op) or times[value] > 1:
                 continue
-            if source != source.bare or source.partial or source.offsets:
+            if not source.is_plain:
                 continue
             cuts, sizes = cuts_of(op), value.type.shape
             changed = [
@@ -496,7 +496,7 @@ class _Function:
         value, result = op.operands[0], op.results[0]
         source = self.of.get(value)
         begins, strides = (list(op.attributes[name]) for name in ("start_indices", "strides"))
-        if source is None or source != source.bare or source.partial or source.offsets:
+        if source is None or not source.is_plain:
             return
         sizes, picked = value.type.shape, result.type.shape
         counts = [(n - 1) * stride + 1 for n, stride in zip(picked, strides, strict=True)]
@@ -591,7 +591,7 @@ class _Function:
         before = self.of.get(value)
         if source is None or before is None or not chooses_by_order(op):
             return
-        if any(each != each.bare or each.partial or each.offsets for each in (source, before)):
+        if not (source.is_plain and before.is_plain):
             return
         grid, longer = self.shardings.grid(source.grid), list(sizes)
         along = windows_over(op)
