@@ -4,7 +4,7 @@
     python -m benchmarks.affine --programs 100 [--seed 0] --compiled [--list]
 
 Pads, slices, reversals, concatenations, updates, rolls and windows of tensors that are split on two
-to eight devices (`shard_dialect.testing.affine_program`). For each program the bytes that a device
+to eight devices (`tests.testing.affine_program`). For each program the bytes that a device
 moves, by the cost model, in our partition and in XLA's, whose all-reduce of which only a slice is
 read counts as the reduce-scatter that it is on GPUs. "More" is by more than a tenth and 64 bytes.
 
@@ -25,7 +25,7 @@ from tabulate import tabulate
 
 from benchmarks import children, ours
 from benchmarks.tally import beside, is_more
-from shard_dialect.testing.affine_program import AffineProgram
+from tests.testing.affine_program import AffineProgram
 
 
 def by_xla(seeds: range, partitioner: str) -> Iterator[tuple[int, int | None]]:

@@ -5,7 +5,7 @@
     python -m benchmarks.jax_random --programs 500 --door proof       what prove=True says of them
     python -m benchmarks.jax_random --programs 500 --door partition   what is of XLA's
 
-The programs are those of `shard_dialect.testing.jax_program`, on two to eight virtual devices.
+The programs are those of `tests.testing.jax_program`, on two to eight virtual devices.
 Numbers are equal within the rounding of a few operations. Bytes are what a device moves by the cost
 model, in both as XLA has compiled them; "more" is by more than a tenth and 64 bytes. Beside them,
 and also in both as XLA counts them: collectives, operations, and the temporary memory of a device.
@@ -26,7 +26,7 @@ from tabulate import tabulate
 
 from benchmarks import children
 from benchmarks.tally import beside, is_more
-from shard_dialect.testing.jax_program import JaxProgram
+from tests.testing.jax_program import JaxProgram
 
 SHORT = ("wrong", "refused", "crashed", "unknown", "refuted")
 """Outcomes that are listed."""

@@ -26,12 +26,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 
 from tabulate import tabulate
 
 from shard_dialect import __version__, plugins
-from shard_dialect.cli.flags import Parser, add_debug, seconds_above_0, seed
+from shard_dialect.cli.flags import Parser, add_debug, add_option, seconds_above_0, seed
 from shard_dialect.cli.printing import guarded, write_output
 from shard_dialect.errors import MissingExtra, ShardError, cannot, did_you_mean, say, shown
 
@@ -367,49 +368,25 @@ def _main(options: argparse.Namespace) -> int:
 
 def _parser() -> Parser:
     parser = Parser("python -m shard_dialect.fuzz", __doc__)
-    parser.add_argument(
-        "--seconds",
-        type=seconds_above_0,
-        default=60,
-        metavar="N",
-        help="how long to run (default: 60)",
-    )
-    parser.add_argument(
-        "--programs", type=int, default=math.inf, metavar="N", help="run at most so many programs"
-    )
-    parser.add_argument(
-        "--seed", type=seed, default=0, metavar="N", help="the seed of the programs"
-    )
-    parser.add_argument(
-        "--pipeline",
-        action="append",
-        metavar="PIPELINE",
-        help="a pipeline to run programs through; may be repeated; ';' prints the module and reads "
+    option = partial(add_option, parser)
+    option("--seconds N", "how long to run (default: 60)", type=seconds_above_0, default=60)
+    option("--programs N", "run at most so many programs", type=int, default=math.inf)
+    option("--seed N", "the seed of the programs", type=seed, default=0)
+    option(
+        "--pipeline PIPELINE",
+        "a pipeline to run programs through; may be repeated; ';' prints the module and reads "
         "it again; a program that is left in the local form runs by XLA, or --compiler",
+        action="append",
     )
-    parser.add_argument(
+    option(
         "--compiler",
-        choices=("xla", "torch"),
-        help="run the local form by XLA, or by torch as run --compiler=torch does (default: lower "
+        "run the local form by XLA, or by torch as run --compiler=torch does (default: lower "
         "it and run our own code)",
+        choices=("xla", "torch"),
     )
-    parser.add_argument(
-        "--ops",
-        nargs="+",
-        default=["*"],
-        metavar="PATTERN",
-        help="draw only these ops, as 'tosa.*'",
-    )
-    parser.add_argument(
-        "--output", default="fuzz-failures", metavar="DIR", help="the folder of failures"
-    )
-    parser.add_argument(
-        "--timeout",
-        type=seconds_above_0,
-        default=60,
-        metavar="N",
-        help="seconds that a program may take",
-    )
+    option("--ops PATTERN", "draw only these ops, as 'tosa.*'", nargs="+", default=["*"])
+    option("--output DIR", "the folder of failures", default="fuzz-failures")
+    option("--timeout N", "seconds that a program may take", type=seconds_above_0, default=60)
     plugins.add_argument(parser)
     add_debug(parser)
     parser.add_argument("--version", action="version", version=f"shard-fuzz {__version__}")

@@ -21,15 +21,15 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
 from shard_dialect import plugins
-from shard_dialect.cli.flags import STDOUT, complete_opt, parse_arguments, unknown_flag
-from shard_dialect.cli.printing import guarded, write_output
+from shard_dialect.cli.flags import complete_opt, parse_arguments, unknown_flag
+from shard_dialect.cli.printing import STDOUT, guarded, write_output, write_to
 from shard_dialect.errors import ShardError, cannot, note, say
 from shard_dialect.processes.atomic_files import Output
 from shard_dialect.processes.supervise import supervised
@@ -122,25 +122,10 @@ def _import_bindings() -> None:
 def _instruments(options: argparse.Namespace) -> Instruments:
     from shard_dialect.passes.framework.instruments import Instruments
 
-    return Instruments(
-        print_ir_before=tuple(options.print_ir_before),
-        print_ir_after=tuple(options.print_ir_after),
-        print_ir_before_all=options.print_ir_before_all,
-        print_ir_after_all=options.print_ir_after_all,
-        print_ir_after_change=options.print_ir_after_change,
-        print_ir_after_failure=options.print_ir_after_failure,
-        print_ir_module_scope=options.print_ir_module_scope,
-        print_ir_tree_dir=options.print_ir_tree_dir,
-        timing=options.timing,
-        statistics=options.statistics_display if options.statistics else None,
-        verify_each=options.verify_each,
-        remarks=options.remarks,
-        explain_sharding=options.explain_sharding,
-        strict=options.strict,
-        stop_after=options.stop_after,
-        skip=tuple(options.skip),
-        insert_after=tuple(options.insert_after),
-    )
+    given = vars(options)
+    named = {each.name: given[each.name] for each in fields(Instruments) if each.name in given}
+    shown = options.statistics_display if options.statistics else None
+    return Instruments(**named | {"statistics": shown})
 
 
 _CHOOSES = re.compile(r"(?<![\w-])(?:import|export-\w+|annotations-to-\w+)(?![\w-])")
@@ -171,7 +156,7 @@ class _Driver:
                 status = 1
         separator = f"{self.options.output_split_marker}\n".encode()
         if not status or self.options.output == STDOUT:  # a file is whole, or stays as it was
-            _write(separator.join(filter(None, outputs)), self.options.output)
+            write_to(self.options.output, separator.join(filter(None, outputs)))
         return status
 
     def _process(self, source: Source) -> bytes:
@@ -412,13 +397,6 @@ def _by_line(name: str, source: Source) -> str:
 
     lines = lines_defining(f"%{name.removeprefix('%')}", source.file_text or "")
     return str(lines[0] + source.lines_before) if len(lines) == 1 else name
-
-
-def _write(data: bytes, path: str) -> None:
-    if path == STDOUT:
-        write_output(data)
-    else:
-        Output(path).replace(lambda file: file.write(data))
 
 
 if __name__ == "__main__":

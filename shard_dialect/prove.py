@@ -23,11 +23,12 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from shard_dialect import __version__, plugins
-from shard_dialect.cli.flags import STDIN, Parser, add_debug, complete
-from shard_dialect.cli.printing import guarded, write_output
+from shard_dialect.cli.flags import Parser, add_debug, add_option, complete
+from shard_dialect.cli.printing import STDIN, guarded, write_output
 from shard_dialect.errors import ShardError, say
 from shard_dialect.processes.supervise import supervised
 from shard_dialect.processes.to_parent import doing, is_watched
@@ -98,6 +99,7 @@ def _proof(options: argparse.Namespace) -> Proof:
 
 def _parser() -> Parser:
     parser = Parser("shard-prove", __doc__)
+    option = partial(add_option, parser)
     parser.add_argument(
         "unsharded",
         metavar="GLOBAL",
@@ -108,17 +110,16 @@ def _parser() -> Parser:
         metavar="LOCAL",
         help="a .mlir or .py file: the program of the devices; '-': standard input",
     )
-    parser.add_argument("--entry", metavar="NAME", help="the function to judge (default: main)")
-    parser.add_argument(
-        "--boundary",
-        action="append",
-        default=[],
-        metavar="NAME=SHARDING",
-        help="the sharding of an argument or result of LOCAL, if LOCAL does not state it, as in "
+    option("--entry NAME", "the function to judge (default: main)")
+    option(
+        "--boundary NAME=SHARDING",
+        "the sharding of an argument or result of LOCAL, if LOCAL does not state it, as in "
         "x=[[], [model]] or result0=[[0]]; * stands for any text; others are whole on each "
         "device; may be repeated",
+        action="append",
+        default=[],
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
+    option("--json", "print one JSON object, nothing else")
     plugins.add_argument(parser)
     add_debug(parser)
     parser.add_argument("--version", action="version", version=f"shard-prove {__version__}")

@@ -25,20 +25,20 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shard_dialect import __version__, plugins
 from shard_dialect.cli.flags import (
-    STDIN,
-    STDOUT,
     Parser,
     add_debug,
+    add_option,
     check_needed,
     complete,
     seconds_above_0,
 )
-from shard_dialect.cli.printing import guarded, write_output, write_page
+from shard_dialect.cli.printing import STDIN, STDOUT, guarded, write_page, write_to
 from shard_dialect.errors import ShardError, cannot, of_option, say
 from shard_dialect.processes.atomic_files import Output
 from shard_dialect.processes.launchers import MPICH, OPEN_MPI, SLURM, TORCHRUN, launched_by
@@ -83,10 +83,10 @@ def _main(arguments: Sequence[str]) -> int:
 
     report = _report(options)
     if options.html is not None:
-        _write(report_html(report), options.html)
+        write_to(options.html, report_html(report))
     if isinstance(report, ProgramReport):
         if options.trace is not None:
-            _write(json.dumps(trace_of(report)), options.trace)
+            write_to(options.trace, json.dumps(trace_of(report)))
         if options.explorer_data is not None:
             _write_explorer_data(report, Path(options.explorer_data))
     if options.json:
@@ -99,7 +99,7 @@ def _main(arguments: Sequence[str]) -> int:
     if options.output == STDOUT and not options.json:
         write_page(text)
     else:
-        _write(text, options.output)
+        write_to(options.output, text)
     _refuse_refuted(report)
     return 0
 
@@ -230,7 +230,7 @@ def _show(options: argparse.Namespace) -> int:
             found = drawn(module, options.show, options.entry, source.file_text)
     in_terminal = options.output == STDOUT and sys.stdout.isatty()
     text = "\n".join(each.to_terminal() if in_terminal else str(each) for each in found)
-    _write(text, options.output)
+    write_to(options.output, text)
     return 0
 
 
@@ -257,7 +257,7 @@ def _measure(options: argparse.Namespace) -> int:
             ranks.fail(error)  # which ends the others, too
         raise
     if ranks is None or ranks.speaks:
-        _write(model.to_toml(), options.measure)
+        write_to(options.measure, model.to_toml())
     if ranks is not None:
         ranks.close()
     return 0
@@ -272,114 +272,90 @@ def _write_explorer_data(report: ProgramReport, folder: Path) -> None:
     except OSError as error:
         raise cannot("write", str(folder), error) from None
     for name, text in texts.items():
-        _write(text, str(folder / name))
-
-
-def _write(text: str, path: str) -> None:
-    if path == STDOUT:
-        write_output(text)
-    else:
-        Output(path).replace(lambda file: file.write(text.encode()))
+        write_to(str(folder / name), text)
 
 
 def _parser() -> Parser:
     parser = Parser("shard-report", __doc__)
+    option = partial(add_option, parser)
     parser.add_argument("input", nargs="?", default=STDIN, help="a .mlir file; '-': standard input")
-    parser.add_argument("--entry", metavar="NAME", help="the function to report on (default: main)")
-    parser.add_argument(
+    option("--entry NAME", "the function to report on (default: main)")
+    option(
         "--suggest",
-        action="store_true",
-        help="for each collective, find the change of one annotation that removes it",
+        "for each collective, find the change of one annotation that removes it",
     )
-    parser.add_argument(
-        "--suggest-seconds",
+    option(
+        "--suggest-seconds N",
+        "how many seconds --suggest may take; it lists what it has not tried (default: 30)",
         type=seconds_above_0,
-        metavar="N",
-        help="how many seconds --suggest may take; it lists what it has not tried (default: 30)",
     )
-    parser.add_argument(
-        "--what-if",
-        action="append",
-        metavar="NAME=SHARDING",
-        help="report what another sharding of an argument or result would change, as in "
+    option(
+        "--what-if NAME=SHARDING",
+        "report what another sharding of an argument or result would change, as in "
         "w1=[[],[0]]; NAME is its name "
         "in the file or framework, arg0, or result0, with * for any; may be repeated",
+        action="append",
     )
-    parser.add_argument(
+    option(
         "--prove",
-        action="store_true",
-        help="say whether each device computes the unsharded program for all inputs; a refuted "
+        "say whether each device computes the unsharded program for all inputs; a refuted "
         "program is an error after the report (docs/proof.md)",
     )
-    parser.add_argument(
-        "--compare", metavar="FILE", help="report how the costs of another program differ"
-    )
-    parser.add_argument(
-        "--show",
-        metavar="NAME",
-        help="draw which device holds which part of a tensor: an argument or result, named as for "
+    option("--compare FILE", "report how the costs of another program differ")
+    option(
+        "--show NAME",
+        "draw which device holds which part of a tensor: an argument or result, named as for "
         "--what-if, a value of the file, or %%3 as --propagate prints it",
     )
     from shard_dialect.model.devices.device_model import device_model_names
 
-    parser.add_argument(
-        "--device-model",
-        metavar="NAME",
-        help=f"the device model of the times: {', '.join(device_model_names())}, or a file.toml "
+    option(
+        "--device-model NAME",
+        f"the device model of the times: {', '.join(device_model_names())}, or a file.toml "
         "(default: h100)",
     )
-    parser.add_argument(
+    option(
         "--allocator",
-        choices=("unfused", "arena", "xla"),
-        help="how memory is counted: each op's result by itself (default), as in the arena of our "
+        "how memory is counted: each op's result by itself (default), as in the arena of our "
         "own code, or with XLA's fusion",
+        choices=("unfused", "arena", "xla"),
     )
-    parser.add_argument(
-        "--trace",
-        metavar="FILE",
-        help="write the modelled schedule, too, as a trace for ui.perfetto.dev",
-    )
-    parser.add_argument(
-        "--explain",
-        metavar="WHAT",
-        help="explain only the sharding of a tensor (its name in the file, or %%3 as --propagate "
+    option("--trace FILE", "write the modelled schedule, too, as a trace for ui.perfetto.dev")
+    option(
+        "--explain WHAT",
+        "explain only the sharding of a tensor (its name in the file, or %%3 as --propagate "
         "prints it), a collective (#2), or both at a line of the file (18)",
     )
-    parser.add_argument(
-        "--measure",
-        metavar="FILE.toml",
-        help="measure the devices at hand, and write a device model of them, instead of a report",
+    option(
+        "--measure FILE.toml",
+        "measure the devices at hand, and write a device model of them, instead of a report",
     )
-    parser.add_argument(
+    option(
         "--backend",
-        choices=("devices", "mpi4py", "torch"),
-        help="what --measure measures: threads of this process, or the ranks that mpiexec or "
+        "what --measure measures: threads of this process, or the ranks that mpiexec or "
         "torchrun has started",
+        choices=("devices", "mpi4py", "torch"),
     )
-    parser.add_argument(
-        "--devices",
+    option(
+        "--devices N",
+        "how many threads --measure measures (default: as many as cores)",
         type=_count,
-        metavar="N",
-        help="how many threads --measure measures (default: as many as cores)",
     )
-    parser.add_argument(
-        "--measured",
-        metavar="FILE",
-        help="compare with a run: the trace that shard-run --profile=FILE wrote",
+    option(
+        "--measured FILE",
+        "compare with a run: the trace that shard-run --profile=FILE wrote",
     )
-    parser.add_argument(
-        "--html",
-        metavar="FILE",
-        help="write the report, too, as an HTML page: what costs most and why, graph, tables; with "
+    option(
+        "--html FILE",
+        "write the report, too, as an HTML page: what costs most and why, graph, tables; with "
         "--compare or --what-if, both reports side by side",
     )
-    parser.add_argument(
-        "--explorer-data",
-        metavar="FOLDER",
-        help="write bytes sent, microseconds and live bytes of each op, too, as files for Model "
+    option(
+        "--explorer-data FOLDER",
+        "write bytes sent, microseconds and live bytes of each op, too, as files for Model "
         "Explorer's --node_data_paths",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
+    option("--json", "print one JSON object, nothing else")
     parser.add_argument("-o", "--output", default=STDOUT, metavar="FILE", help="write to a file")
     plugins.add_argument(parser)
     add_debug(parser)

@@ -24,10 +24,19 @@ import math
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 from shard_dialect import __version__, plugins
-from shard_dialect.cli.flags import Parser, add_debug, check_needed, complete, seconds_above_0, seed
-from shard_dialect.cli.printing import guarded
+from shard_dialect.cli.flags import (
+    Parser,
+    add_debug,
+    add_option,
+    check_needed,
+    complete,
+    seconds_above_0,
+    seed,
+)
+from shard_dialect.cli.printing import STDIN, guarded
 from shard_dialect.errors import ShardError
 from shard_dialect.processes.atomic_files import Output, OutputFolder
 from shard_dialect.processes.launchers import Rank, launched_by
@@ -36,7 +45,6 @@ from shard_dialect.processes.to_parent import is_watched
 from shard_dialect.processes.watch import can_watch, end, watched
 from shard_dialect.runtime.communicators.launched_world import BACKENDS
 
-STDIN = "-"
 _NEEDS = {"reference": ("check", "bisect", "prove"), "reference_by": ("check", "bisect")}
 """The options that an option is for."""
 
@@ -119,104 +127,89 @@ def _execute(
 
 def _parser() -> Parser:
     parser = Parser("shard-run", __doc__)
+    option = partial(add_option, parser)
     parser.add_argument("input", nargs="?", default=STDIN, help="a .mlir file; '-': standard input")
-    parser.add_argument(
-        "--backend",
-        default="devices",
-        metavar="BACKEND",
-        help=f"what the devices are: {', '.join(BACKENDS)}, or a plugin's (default: devices, which "
+    option(
+        "--backend BACKEND",
+        f"what the devices are: {', '.join(BACKENDS)}, or a plugin's (default: devices, which "
         "are threads)",
+        default="devices",
     )
-    parser.add_argument(
+    option(
         "--compiler",
-        choices=("torch",),
-        help="with --backend=torch: let torch compute on each device, by the program that "
+        "with --backend=torch: let torch compute on each device, by the program that "
         "opt --emit-python=torch writes (default: our compiled code)",
+        choices=("torch",),
     )
-    parser.add_argument(
+    option(
         "--torch-compile",
-        action="store_true",
-        help="with --compiler=torch: compile the parts between collectives by torch.compile",
+        "with --compiler=torch: compile the parts between collectives by torch.compile",
     )
-    parser.add_argument("--entry", metavar="NAME", help="the function to run (default: main)")
-    parser.add_argument(
-        "--shapes",
+    option("--entry NAME", "the function to run (default: main)")
+    option(
+        "--shapes 4x8,,16",
+        "shapes of the arguments whose sizes the program leaves open (default: those of --inputs)",
         default="",
-        metavar="4x8,,16",
-        help="shapes of the arguments whose sizes the program leaves open (default: those of "
-        "--inputs)",
     )
-    parser.add_argument(
-        "--scalars",
+    option(
+        "--scalars ,2",
+        "values of integer arguments, which become constants; empty for the others",
         default="",
-        metavar=",2",
-        help="values of integer arguments, which become constants; empty for the others",
     )
-    parser.add_argument(
-        "--grid",
+    option(
+        "--grid 2x4",
+        "shape of a grid whose sizes the program leaves open (default: one device a rank)",
         default="",
-        metavar="2x4",
-        help="shape of a grid whose sizes the program leaves open (default: one device a rank)",
     )
-    parser.add_argument("--seed", type=seed, metavar="N", help="seed of random inputs (default: 0)")
-    parser.add_argument(
-        "--inputs",
-        type=_file,
-        metavar="FILE",
-        help="global inputs by the names of the arguments in the file, or arg0, arg1, ...: .npz, "
+    option("--seed N", "seed of random inputs (default: 0)", type=seed)
+    option(
+        "--inputs FILE",
+        "global inputs by the names of the arguments in the file, or arg0, arg1, ...: .npz, "
         ".safetensors, or a folder with a file for each rank",
-    )
-    parser.add_argument(
-        "--outputs",
         type=_file,
-        metavar="FILE.npz",
-        help="write global outputs result0, ...; to FOLDER/ each rank writes its shards",
     )
-    parser.add_argument(
-        "--profile",
+    option(
+        "--outputs FILE.npz",
+        "write global outputs result0, ...; to FOLDER/ each rank writes its shards",
         type=_file,
-        metavar="FILE.json",
-        help="run once more, and write a trace of each device, for ui.perfetto.dev and "
+    )
+    option(
+        "--profile FILE.json",
+        "run once more, and write a trace of each device, for ui.perfetto.dev and "
         "shard-report --measured",
+        type=_file,
     )
-    parser.add_argument("--check", action="store_true", help="compare with the unsharded program")
-    parser.add_argument(
+    option("--check", "compare with the unsharded program")
+    option(
         "--bisect",
-        action="store_true",
-        help="check, and if it fails name the first op whose result differs; --reference names "
+        "check, and if it fails name the first op whose result differs; --reference names "
         "the program before an edit",
     )
-    parser.add_argument(
+    option(
         "--prove",
-        action="store_true",
-        help="before the run, prove that each device computes the unsharded program for all "
+        "before the run, prove that each device computes the unsharded program for all "
         "inputs; a refuted program is an error, and does not run (docs/proof.md)",
     )
-    parser.add_argument(
-        "--reference",
+    option(
+        "--reference FILE",
+        "the unsharded program of a local or lowered input, for --check and --prove",
         type=_file,
-        metavar="FILE",
-        help="the unsharded program of a local or lowered input, for --check and --prove",
     )
-    parser.add_argument(
-        "--reference-by",
-        metavar="JUDGE",
-        help="what runs the unsharded program: xla (jaxlib), upstream (MLIR's own passes, slow), "
+    option(
+        "--reference-by JUDGE",
+        "what runs the unsharded program: xla (jaxlib), upstream (MLIR's own passes, slow), "
         "self (the code that is checked), or a plugin's judge; default: the first of these three "
         "that can run it",
     )
     plugins.add_argument(parser)
-    parser.add_argument(
-        "--no-cache", action="store_true", help="compile anew, and keep no compiled code"
-    )
-    parser.add_argument(
-        "--timeout",
+    option("--no-cache", "compile anew, and keep no compiled code")
+    option(
+        "--timeout SECONDS",
+        "end all ranks if they are not done by then",
         type=seconds_above_0,
         default=math.inf,
-        metavar="SECONDS",
-        help="end all ranks if they are not done by then",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
+    option("--json", "print one JSON object, nothing else")
     add_debug(parser)
     parser.add_argument("--version", action="version", version=f"shard-run {__version__}")
     return parser

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -211,6 +211,14 @@ class Program:
             if LIBRARY_CALL in op.attributes
         }
         functions = {name_of(op): op for op in functions_of(module)}
+        silent = {*_RUNTIME, *ranks, *library_calls}
+
+        def sites_of(op: ir.Operation) -> Sequence[Site] | None:
+            callee = op.attributes["callee"].value if op.name == "func.call" else ""
+            if callee in sites:
+                return [sites[callee]]
+            return None if callee and callee not in silent else ()
+
         return cls(
             entry,
             shardings.grids,
@@ -219,7 +227,7 @@ class Program:
             sites,
             ranks,
             _handles(module, shardings),
-            _calls(functions, entry, sites, (*_RUNTIME, *ranks, *library_calls), {}),
+            calls_in(functions, entry, sites_of),
             integer(function.attributes[DEVICE]) if DEVICE in function.attributes else None,
             library_calls,
         )
@@ -332,12 +340,12 @@ def read_boundary(
             handle.location, f"cannot run a function on {type_}: only tensors of known size{hint}"
         )
     _check_size(handle, type_)
-    local = _tensor_type(type_)
+    local = tensor_type(type_)
     global_type, sharding = local, None
     if key in attributes:
         type_attribute = attributes[key].value
         _check_size(handle, type_attribute)
-        global_type = _tensor_type(type_attribute)
+        global_type = tensor_type(type_attribute)
         local = TensorType(local.shape, global_type.dtype)  # buffers' types are signless
         sharding = shardings.of_type(type_attribute)
         if sharding is not None and sharding.partial and not may_be_partial:
@@ -375,7 +383,8 @@ def _as_text(type_: ir.TypeAttr) -> str:
     return str(type_.value).removeprefix("tensor<").removesuffix(">")
 
 
-def _tensor_type(type_: ir.ShapedType) -> TensorType:
+def tensor_type(type_: ir.ShapedType) -> TensorType:
+    """A type of static shape, as arrays have it."""
     return TensorType(tuple(type_.shape), dtype_of(type_.element_type))
 
 
@@ -389,7 +398,7 @@ def _sites(module: ir.Operation, shardings: Shardings) -> dict[str, Site]:
         read = read_local(what["name"].value, what)
         if read is None:
             raise error_at(op.location, f"{what['name']} cannot be run yet")
-        source, target = map(_tensor_type, op.attributes["function_type"].value.inputs[:2])
+        source, target = map(tensor_type, op.attributes["function_type"].value.inputs[:2])
         phase = what[PHASE].value if PHASE in what else ""
         types = map(_as_text, what[LOCAL_TYPES]) if LOCAL_TYPES in what else (source, target)
         operand, result = map(str, types)
@@ -402,7 +411,7 @@ def _sites(module: ir.Operation, shardings: Shardings) -> dict[str, Site]:
 
 def _library_call(op: ir.Operation) -> LibraryCall:
     what = op.attributes[LIBRARY_CALL]
-    types = [_tensor_type(each) for each in op.attributes["function_type"].value.inputs]
+    types = [tensor_type(each) for each in op.attributes["function_type"].value.inputs]
     count = integer(what["operands"])
     return LibraryCall(what["target"].value, what["text"].value, types[:count], types[count:])
 
@@ -425,33 +434,32 @@ _RUNTIME = ("dealloc_helper",)
 """Functions that upstream's passes create, which contain no collectives."""
 
 
-def _calls(
+def calls_in(
     functions: Mapping[str, ir.Operation],
     entry: str,
-    sites: Mapping[str, Site],
-    silent: Collection[str],
-    sites_by_function: dict[str, list[Site] | None],
+    sites_of: Callable[[ir.Operation], Sequence[Site] | None],
+    known: dict[str, list[Site] | None] | None = None,
 ) -> list[Site]:
-    """The collectives that `entry` calls, in the order of the text, also through callees.
+    """The collectives that `entry` runs, in the order of the text, also through callees.
 
-    `sites_by_function` caches the functions read so far; `None` marks those that call this one.
+    `sites_of` gives those of an op, and `None` for a call of one of the functions. `known` caches
+    the functions read so far; `None` marks those that call this one.
     """
+    known = {} if known is None else known
     calls: list[Site] = []
-    sites_by_function[entry] = None
-    for runs in runs_in(functions[entry]):
-        op = runs.op
-        callee = op.attributes["callee"].value if op.name == "func.call" else ""
-        if callee in sites:
-            calls.append(sites[callee].run(runs))
-        elif callee and callee not in silent:
-            with located(op):
+    known[entry] = None
+    for runs in list(runs_in(functions[entry])):  # `sites_of` may replace ops
+        with located(runs.op):
+            sites = sites_of(runs.op)
+            if sites is None:
+                callee = runs.op.attributes["callee"].value
                 if callee not in functions:
                     raise ShardError(f"cannot run {as_symbol(callee)}: it is only declared")
-                if callee not in sites_by_function:
-                    _calls(functions, callee, sites, silent, sites_by_function)
-                called = sites_by_function[callee]
-                if called is None:
-                    raise ShardError(f"cannot run {as_symbol(callee)}, which calls itself")
-                calls += [site.run(runs) for site in called]
-    sites_by_function[entry] = calls
+                if callee not in known:
+                    calls_in(functions, callee, sites_of, known)
+                sites = known[callee]
+            if sites is None:
+                raise ShardError(f"cannot run {as_symbol(callee)}, which calls itself")
+            calls += [site.run(runs) for site in sites]
+    known[entry] = calls
     return calls

@@ -1,7 +1,6 @@
 """The schedule as a trace for https://ui.perfetto.dev: one process a device, ops and memory on it.
 
-The format is Chrome's trace events, which Perfetto reads: complete events (`X`), counters (`C`),
-and names (`M`), with times in microseconds.
+Beside the events of `trace_events` it has counters (`C`).
 """
 
 from __future__ import annotations
@@ -11,11 +10,10 @@ from collections.abc import Iterator
 from shard_dialect.analysis.costs.memory import Moment, memory_of
 from shard_dialect.analysis.costs.schedule import TimedOp, slowest
 from shard_dialect.analysis.program_report import ProgramReport
+from shard_dialect.analysis.trace_events import COMPUTE, NETWORK, Event, complete, names
 
 MOST_DEVICES = 16
 """Devices all do the same: of a larger grid, the trace has the first ones."""
-_LANES = {"network": 1}
-"""The thread of a device on which an op is; computation is on thread 0."""
 
 
 def trace_of(report: ProgramReport) -> dict[str, object]:
@@ -45,32 +43,22 @@ def moments_of(report: ProgramReport) -> tuple[Moment, ...]:
     return memory_of(own).timeline
 
 
-def _device(
-    device: int, report: ProgramReport, moments: tuple[Moment, ...]
-) -> Iterator[dict[str, object]]:
-    yield _named("process_name", device, 0, f"device {device}")
-    yield _named("thread_name", device, 0, "compute")
-    yield _named("thread_name", device, 1, "network")
+def _device(device: int, report: ProgramReport, moments: tuple[Moment, ...]) -> Iterator[Event]:
+    yield from names(device)
     for event in report.schedule.events:
-        yield {
-            "name": event.name,
-            "ph": "X",
-            "pid": device,
-            "tid": _LANES.get(event.bound, 0),
-            "ts": event.start * 1e6,
-            "dur": event.seconds * 1e6,
-            "args": {
-                "result": event.result,
-                "location": event.location,
-                "bound": event.bound,
-                "times": event.times,
-                "flops": event.flops,
-                "bytes": event.bytes,
-            },
+        thread = NETWORK if event.bound == "network" else COMPUTE
+        args = {
+            "result": event.result,
+            "location": event.location,
+            "bound": event.bound,
+            "times": event.times,
+            "flops": event.flops,
+            "bytes": event.bytes,
         }
+        yield complete(event.name, device, thread, event.start, event.seconds) | {"args": args}
     for start, live in live_bytes(report.schedule.events, moments):
-        args = {"bytes": live}
-        yield {"name": "memory", "ph": "C", "pid": device, "ts": start * 1e6, "args": args}
+        memory = {"name": "memory", "ph": "C", "pid": device, "ts": start * 1e6}
+        yield memory | {"args": {"bytes": live}}
 
 
 def live_bytes(
@@ -91,7 +79,3 @@ def live_bytes(
         if found is not None:
             yield event.start, max(each.bytes for each in moments[at : found + 1])
             at = found + 1
-
-
-def _named(kind: str, device: int, thread: int, name: str) -> dict[str, object]:
-    return {"name": kind, "ph": "M", "pid": device, "tid": thread, "args": {"name": name}}

@@ -7,59 +7,37 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from shard_dialect import __version__, plugins
-from shard_dialect.cli.printing import write_output
+from shard_dialect.cli.printing import STDIN, STDOUT, write_output
 from shard_dialect.errors import ShardError, check_one_of, did_you_mean
 from shard_dialect.processes.startup import DEBUG, show_tracebacks
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
-STDIN = STDOUT = "-"
 _BRIEF = "brief"
 _SPACE = "\x1f"
 _BINDINGS = "MLIR's Python bindings have no way to ask for it"
 _REFUSED = {
     **dict.fromkeys(
         (
-            "crash-diagnostics-dir",
-            "elide-resource-data-from-bytecode",
-            "emit-bytecode-producer",
-            "emit-bytecode-version",
-            "log-actions-to",
-            "log-mlir-actions-filter",
-            "mlir-debug-counter",
-            "mlir-diagnostic-verbosity-level",
-            "mlir-disable-diagnostic-notes",
-            "mlir-enable-debugger-hook",
-            "mlir-generate-reproducer",
-            "mlir-output-format",
-            "mlir-pass-pipeline-local-reproducer",
-            "mlir-print-debug-counter",
-            "mlir-print-elementsattrs-with-hex-if-larger",
-            "mlir-print-op-on-diagnostic",
-            "mlir-print-stacktrace-on-diagnostic",
-            "mlir-print-unique-ssa-ids",
-            "mlir-print-value-users",
-            "mlir-very-unsafe-disable-verifier-on-parsing",
-            "no-implicit-module",
-            "pass-remarks",
-            "pass-remarks-analysis",
-            "pass-remarks-missed",
-            "profile-actions-to",
-            "remark-format",
-            "remark-policy",
-            "remarks-filter",
-            "remarks-filter-analyse",
-            "remarks-filter-failed",
-            "remarks-filter-missed",
-            "remarks-filter-passed",
-            "remarks-output-file",
-            "remarks-section",
-        ),
+            "crash-diagnostics-dir elide-resource-data-from-bytecode emit-bytecode-producer "
+            "emit-bytecode-version log-actions-to log-mlir-actions-filter mlir-debug-counter "
+            "mlir-diagnostic-verbosity-level mlir-disable-diagnostic-notes "
+            "mlir-enable-debugger-hook mlir-generate-reproducer mlir-output-format "
+            "mlir-pass-pipeline-local-reproducer mlir-print-debug-counter "
+            "mlir-print-elementsattrs-with-hex-if-larger mlir-print-op-on-diagnostic "
+            "mlir-print-stacktrace-on-diagnostic mlir-print-unique-ssa-ids "
+            "mlir-print-value-users mlir-very-unsafe-disable-verifier-on-parsing "
+            "no-implicit-module pass-remarks pass-remarks-analysis pass-remarks-missed "
+            "profile-actions-to remark-format remark-policy remarks-filter "
+            "remarks-filter-analyse remarks-filter-failed remarks-filter-missed "
+            "remarks-filter-passed remarks-output-file remarks-section"
+        ).split(),
         _BINDINGS,
     ),
     **dict.fromkeys(
@@ -343,10 +321,9 @@ Options, of many:
 
 def _parser(description: str) -> Parser:
     parser = Parser("shard-opt", description, add_help=False)
+    option = partial(add_option, parser)
     parser.add_argument("input", nargs="?", default=STDIN, help="a .mlir file; '-': standard input")
-    parser.add_argument(
-        "-o", dest="output", metavar="FILE", default=STDOUT, help="the output; '-': standard output"
-    )
+    option("-o FILE", "the output; '-': standard output", dest="output", default=STDOUT)
     _add_input_and_output(parser.add_argument_group("input and output"))
     _add_pipeline(parser.add_argument_group("passes"))
     _add_checks(parser.add_argument_group("checks"))
@@ -357,6 +334,21 @@ def _parser(description: str) -> Parser:
 
 
 _Group = argparse._ArgumentGroup
+
+
+def add_option(
+    parser: argparse._ActionsContainer, spelled: str, help_: str, **settings: Any
+) -> None:
+    """Add an option as its help spells it: `--entry NAME` takes a value, `--json` is a flag.
+
+    A flag that is given more of `argparse`'s settings than `dest` may take a value, too.
+    """
+    name, _, value = spelled.partition(" ")
+    if value:
+        settings["metavar"] = value
+    elif settings.keys() <= {"dest"}:
+        settings["action"] = "store_true"
+    parser.add_argument(name, help=help_, **settings)
 
 
 def add_debug(parser: argparse._ActionsContainer) -> None:
@@ -379,113 +371,96 @@ class _Debug(argparse.Action):
 
 
 def _add_input_and_output(group: _Group) -> None:
-    group.add_argument(
-        "--split-input-file",
+    option = partial(add_option, group)
+    option(
+        "--split-input-file MARKER",
+        "take each part between lines that begin with MARKER ('// -----') as a module",
         nargs="?",
         const="// -----",
-        metavar="MARKER",
-        help="take each part between lines that begin with MARKER ('// -----') as a module",
     )
-    group.add_argument(
-        "--output-split-marker",
+    option(
+        "--output-split-marker MARKER",
+        "the line between modules in the output ('// -----')",
         default="// -----",
-        metavar="MARKER",
-        help="the line between modules in the output ('// -----')",
     )
-    _flag(group, "--allow-unregistered-dialect", "read ops of unknown dialects")
-    _flag(group, "--emit-bytecode", "write MLIR bytecode")
-    group.add_argument(
+    option("--allow-unregistered-dialect", "read ops of unknown dialects")
+    option("--emit-bytecode", "write MLIR bytecode")
+    option(
         "--emit-python",
+        "write the local form as a Python program, over mpi4py or torch.distributed",
         choices=("mpi4py", "torch"),
-        help="write the local form as a Python program, over mpi4py or torch.distributed",
     )
-    _flag(group, "--emit-object", "compile it to an object with a C header, for MPI: -o FILE.o")
-    _flag(group, "--emit-stablehlo", "write the local form as plain StableHLO, for other compilers")
-    _flag(group, "--mesh-pretty", "print the local form's ops of 'mesh' in the RFC's spelling, too")
-    _flag(group, "--mlir-print-op-generic", "print ops in the generic form")
-    _flag(group, "--mlir-print-debuginfo", "print locations")
-    _flag(group, "--mlir-pretty-debuginfo", "print locations to read, which no parser reads back")
-    _flag(group, "--mlir-print-assume-verified", "do not verify the module before it is printed")
-    _flag(group, "--mlir-print-skip-regions", "print ops without their regions")
-    _flag(group, "--mlir-use-nameloc-as-prefix", "name values by the names in their locations")
-    _flag(group, "--mlir-print-local-scope", "print attributes in place, without aliases")
-    group.add_argument(
-        "--mlir-elide-elementsattrs-if-larger",
+    option("--emit-object", "compile it to an object with a C header, for MPI: -o FILE.o")
+    option("--emit-stablehlo", "write the local form as plain StableHLO, for other compilers")
+    option("--mesh-pretty", "print the local form's ops of 'mesh' in the RFC's spelling, too")
+    option("--mlir-print-op-generic", "print ops in the generic form")
+    option("--mlir-print-debuginfo", "print locations")
+    option("--mlir-pretty-debuginfo", "print locations to read, which no parser reads back")
+    option("--mlir-print-assume-verified", "do not verify the module before it is printed")
+    option("--mlir-print-skip-regions", "print ops without their regions")
+    option("--mlir-use-nameloc-as-prefix", "name values by the names in their locations")
+    option("--mlir-print-local-scope", "print attributes in place, without aliases")
+    option(
+        "--mlir-elide-elementsattrs-if-larger N",
+        "print '...' for constants of more than N elements",
         type=_count,
-        metavar="N",
-        help="print '...' for constants of more than N elements",
     )
-    group.add_argument(
-        "--mlir-elide-resource-strings-if-larger",
+    option(
+        "--mlir-elide-resource-strings-if-larger N",
+        "leave out resources of more than N characters",
         type=_count,
-        metavar="N",
-        help="leave out resources of more than N characters",
     )
 
 
 def _add_pipeline(group: _Group) -> None:
-    group.add_argument(
-        "--pass-pipeline", metavar="TEXT", help="a pipeline, as in 'builtin.module(propagate,cse)'"
-    )
+    option = partial(add_option, group)
+    option("--pass-pipeline TEXT", "a pipeline, as in 'builtin.module(propagate,cse)'")
     plugins.add_argument(group)
-    group.add_argument(
-        "--stop-after", metavar="PASS", help="run the pipeline up to this pass, also inside --spmd"
-    )
-    group.add_argument(
-        "--skip",
-        action="extend",
-        type=_names,
-        default=[],
-        metavar="PASS,...",
-        help="leave these passes out",
-    )
-    group.add_argument(
-        "--insert-after",
+    option("--stop-after PASS", "run the pipeline up to this pass, also inside --spmd")
+    option("--skip PASS,...", "leave these passes out", action="extend", type=_names, default=[])
+    option(
+        "--insert-after PASS=PIPELINE",
+        "after a pass also run these, as in 'partition=canonicalize,cse'",
         action="append",
         default=[],
-        metavar="PASS=PIPELINE",
-        help="after a pass also run these, as in 'partition=canonicalize,cse'",
     )
-    _flag(group, "--dump-pass-pipeline", "print the pipeline with all options on stderr")
-    _flag(group, "--run-reproducer", "run the pipeline that the file ends with")
-    _flag(group, "--mlir-disable-threading", "changes nothing: passes never run in threads here")
+    option("--dump-pass-pipeline", "print the pipeline with all options on stderr")
+    option("--run-reproducer", "run the pipeline that the file ends with")
+    option("--mlir-disable-threading", "changes nothing: passes never run in threads here")
 
 
 def _add_checks(group: _Group) -> None:
-    group.add_argument(
+    option = partial(add_option, group)
+    option(
         "--verify-diagnostics",
+        "the diagnostics must be those of comments 'expected-error {{text}}'; "
+        "only-expected: others may be there too",
         nargs="?",
         const="all",
         choices=("all", "only-expected"),
-        help="the diagnostics must be those of comments 'expected-error {{text}}'; "
-        "only-expected: others may be there too",
     )
-    _flag(
-        group,
+    option(
         "--verify-roundtrip",
         "print and parse input and output, as text and bytecode, and compare",
     )
-    group.add_argument(
-        "--prove",
+    option(
+        "--prove FILE",
+        "prove that each device computes the input, or the program in FILE, for all "
+        "inputs: what is refuted is an error (docs/proof.md)",
         nargs="?",
         const="",
-        metavar="FILE",
-        help="prove that each device computes the input, or the program in FILE, for all "
-        "inputs: what is refuted is an error (docs/proof.md)",
     )
-    _flag(
-        group,
+    option(
         "--prove-each",
         "prove after each pass that the module computes the input: an error names the "
         "first pass after which it does not",
     )
-    _flag(group, "--strict", "make an op without a sharding rule an error, in --materialize")
-    group.add_argument(
-        "--verify-each", type=_on_or_off, default=True, metavar="0|1", help="verify after each pass"
-    )
+    option("--strict", "make an op without a sharding rule an error, in --materialize")
+    option("--verify-each 0|1", "verify after each pass", type=_on_or_off, default=True)
 
 
 def _add_instruments(group: _Group) -> None:
+    option = partial(add_option, group)
     for when in ("before", "after"):
         group.add_argument(
             f"--mlir-print-ir-{when}",
@@ -498,99 +473,82 @@ def _add_instruments(group: _Group) -> None:
         )
     for when in ("before-all", "after-all", "after-change", "after-failure"):
         text = f"print the module {when.replace('-', ' ').replace('all', 'each pass')}"
-        _flag(group, f"--mlir-print-ir-{when}", text, f"print_ir_{when.replace('-', '_')}")
-    _flag(
-        group,
+        option(f"--mlir-print-ir-{when}", text, dest=f"print_ir_{when.replace('-', '_')}")
+    option(
         "--mlir-print-ir-module-scope",
         "print all of the module also for passes on functions",
-        "print_ir_module_scope",
+        dest="print_ir_module_scope",
     )
-    group.add_argument(
-        "--mlir-print-ir-tree-dir",
+    option(
+        "--mlir-print-ir-tree-dir DIR",
+        "print to files in this folder",
         dest="print_ir_tree_dir",
-        metavar="DIR",
-        help="print to files in this folder",
     )
-    _flag(group, "--mlir-timing", "print the time of each pass", "timing")
-    group.add_argument(
-        "--mlir-timing-display", choices=("tree",), help="how --mlir-timing prints: as a tree"
-    )
-    _flag(group, "--mlir-pass-statistics", "print the statistics of passes", "statistics")
-    group.add_argument(
+    option("--mlir-timing", "print the time of each pass", dest="timing")
+    option("--mlir-timing-display", "how --mlir-timing prints: as a tree", choices=("tree",))
+    option("--mlir-pass-statistics", "print the statistics of passes", dest="statistics")
+    option(
         "--mlir-pass-statistics-display",
+        "how --mlir-pass-statistics prints",
         dest="statistics_display",
         choices=("list", "pipeline"),
         default="pipeline",
-        help="how --mlir-pass-statistics prints",
     )
-    group.add_argument(
-        "--mlir-pass-pipeline-crash-reproducer",
+    option(
+        "--mlir-pass-pipeline-crash-reproducer FILE",
+        "if the pipeline fails, write the module and the pipeline there",
         dest="crash_reproducer",
-        metavar="FILE",
-        help="if the pipeline fails, write the module and the pipeline there",
     )
-    _flag(group, "--remarks", "report conflicts during --propagate, and which side won")
-    group.add_argument(
-        "--auto",
-        nargs="?",
-        const="",
-        metavar="OPTIONS",
-        help="first find shardings for what is not annotated: grid=2x4 (or devices=8) "
+    option("--remarks", "report conflicts during --propagate, and which side won")
+    option(
+        "--auto OPTIONS",
+        "first find shardings for what is not annotated: grid=2x4 (or devices=8) "
         "objective=time|bytes|memory memory-limit=16GiB device-model=h100 seconds=60 (or "
         "plans=500) pipelines=yes, with commas between; Ctrl-C takes the best so far",
+        nargs="?",
+        const="",
     )
-    _flag(
-        group,
+    option(
         "--list-mutations",
         "print, as JSON, each change of one annotation and what it adds to bytes, memory and time",
     )
-    group.add_argument(
-        "--mutate",
+    option(
+        "--mutate WHAT",
+        "first change an annotation: a number of --list-mutations, or w1=[[], [model]]",
         action="append",
         default=[],
-        metavar="WHAT",
-        help="first change an annotation: a number of --list-mutations, or w1=[[], [model]]",
     )
-    group.add_argument(
-        "--entry",
-        metavar="NAME",
-        help="the function of --auto, --list-mutations, --mutate, --prove and --report (default: "
-        "main)",
+    option(
+        "--entry NAME",
+        "the function of --auto, --list-mutations, --mutate, --prove and --report (default: main)",
     )
-    _flag(group, "--report", "report what the resulting program costs: see shard-report")
-    group.add_argument(
-        "--explain-sharding",
-        metavar="VALUE",
-        help="trace a value's sharding to an annotation: its name in the file, or as printed "
+    option("--report", "report what the resulting program costs: see shard-report")
+    option(
+        "--explain-sharding VALUE",
+        "trace a value's sharding to an annotation: its name in the file, or as printed "
         "(%%3, or @f:%%3 in @f), or the line that makes it",
     )
 
 
 def _add_information(group: _Group) -> None:
-    group.add_argument(
-        "-h", action=_Help, nargs=0, const=_BRIEF, help="show the options that are needed most"
-    )
-    group.add_argument(
-        "--help",
+    option = partial(add_option, group)
+    option("-h", "show the options that are needed most", action=_Help, nargs=0, const=_BRIEF)
+    option(
+        "--help options|passes|PASS",
+        "show all options, all passes, or the options of a pass",
         action=_Help,
         const=_BRIEF,
-        metavar="options|passes|PASS",
-        help="show all options, all passes, or the options of a pass",
     )
-    group.add_argument(
+    option(
         "--list-passes",
+        "show all passes and their options",
         action=_Help,
         nargs=0,
         const="passes",
-        help="show all passes and their options",
     )
     add_debug(group)
-    _flag(group, "--show-dialects", "print the names of the dialects that can be read")
+    option("--show-dialects", "print the names of the dialects that can be read")
     group.add_argument("--version", action="version", version=f"shard-opt {__version__}")
-
-
-def _flag(group: _Group, name: str, help_: str, dest: str | None = None) -> None:
-    group.add_argument(name, dest=dest, action="store_true", help=help_)
 
 
 def _names(text: str) -> list[str]:

@@ -13,7 +13,10 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from shard_dialect.errors import ShardError, ShardWarning, aside, say
+from shard_dialect.processes.atomic_files import Output
 from shard_dialect.processes.startup import message_of
+
+STDIN = STDOUT = "-"
 
 
 def guarded(program: Callable[[], int]) -> int:
@@ -50,6 +53,15 @@ def write_output(data: str | bytes) -> None:
             encoding = sys.stdout.encoding or "utf-8"
             sys.stdout.write(data.encode(encoding, "backslashreplace").decode(encoding))
         sys.stdout.flush()
+
+
+def write_to(path: str, data: str | bytes) -> None:
+    """Write it to a file, or as `write_output` does to `-`. Raises `ShardError`."""
+    if path == STDOUT:
+        write_output(data)
+    else:
+        content = data.encode() if isinstance(data, str) else data
+        Output(path).replace(lambda file: file.write(content))
 
 
 def write_page(text: str) -> None:

@@ -84,6 +84,13 @@ def has_programs_of_devices(module: ir.Operation) -> bool:
     return any(DEVICE in function.attributes for function in functions_of(module))
 
 
+def refuse_program_of_device(function: ir.Operation, why: str) -> None:
+    """Raise an error with `why` if the function is the program of one device of several."""
+    if DEVICE in function.attributes:
+        what = f"{as_symbol(name_of(function))} is the program of one device"
+        raise error_at(function.location, f"{what}: {why}")
+
+
 def functions_of(module: ir.Operation, *forms: str) -> list[ir.Operation]:
     """The functions of the module that have a body; only those in one of the forms, if any."""
     found = operations(body(module))

@@ -12,6 +12,7 @@ from math import copysign, isnan
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
+from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.walk import operations
 
 Term = str | tuple["Term", ...]
@@ -68,14 +69,14 @@ def commuted(name: str, a: Term, b: Term) -> Term:
 
 
 def _compare(op: ir.Operation, a: Term, b: Term) -> Term:
-    direction = str(op.attributes["comparison_direction"]).split()[-1].rstrip(">")
+    direction = hlo.direction_of(op)
     element = op.operands[0].type.element_type
     is_float = isinstance(element, ir.FloatType)
     has_no_sign = str(element) == "i1" or reductions.is_unsigned(element)
     usual = "FLOAT" if is_float else "UNSIGNED" if has_no_sign else "SIGNED"
     order = "NOTYPE"
     if "compare_type" in op.attributes:
-        order = str(op.attributes["compare_type"]).split()[-1].rstrip(">")
+        order = hlo.enumerator(op.attributes["compare_type"])
     prefix = "" if order in ("NOTYPE", usual) else f"{order.lower()}_"
     if direction in ("EQ", "NE"):
         if a == b and not is_float:

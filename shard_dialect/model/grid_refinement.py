@@ -27,12 +27,12 @@ from shard_dialect.model.grid import Axes, Axis, Grid, SubAxis
 from shard_dialect.model.sharding import Sharding, ShardingError, Sizes
 
 _LARGEST = 1 << 12
-"""The largest prime that `_factors` tries. It takes a remainder without smaller factors as one
+"""The largest prime that `prime_factors` tries. It takes a remainder without smaller factors as one
 prime: sub-axes of such sizes make no plan better, and finding them would take long."""
 
 
 @lru_cache(maxsize=1024)
-def _factors(size: int) -> tuple[int, ...]:
+def prime_factors(size: int) -> tuple[int, ...]:
     """The prime factors of a number, small ones first."""
     factors = []
     prime = 2
@@ -105,7 +105,7 @@ class Refinement:
         sub_axes = []
         for axis, size in enumerate(grid.shape):
             pre = 1
-            for factor in _factors(size or 1):
+            for factor in prime_factors(size or 1):
                 if factor != size:
                     sub_axes.append(SubAxis(axis, pre, factor))
                 pre *= factor

@@ -178,6 +178,11 @@ class Sharding:
         """The same sharding without halos."""
         return replace(self, halos=()) if self.halos else self
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it only splits dimensions: without halos, offsets and partial values."""
+        return not (self.halos or self.offsets or self.partial)
+
     def halo(self, dim: int) -> tuple[int, int]:
         """The elements of `dim` that a device holds before and after its shard.
 

@@ -33,13 +33,13 @@ function, or a call.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 
 from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import annotate, replace_op, replace_values
+from shard_dialect.ir.building.build import annotate, inline_before, replace_op, replace_values
 from shard_dialect.ir.diagnostics import error_at, names_in
 from shard_dialect.ir.function import (
     BOUNDARY,
@@ -348,33 +348,25 @@ def inline_call(call: ir.Operation, callee: ir.Operation | None) -> None:
         )
     with ir.InsertionPoint(call), call.location:
         copy = callee.clone().operation
-    arguments, results = (list(_annotations(callee, key)) for key in BOUNDARY)
-    with ir.InsertionPoint(call), call.location:
-        given = _annotated(list(call.operands), arguments)
+        given = annotated(call.operands, callee, "arg_attrs")
     replace_values(body(copy).arguments, given)
     place = call.location
     if not any("/" in name for name in names_in(place)):  # in a scope of its own, as JAX writes one
         place = ir.Location.name(f"{as_symbol(callee_of(call))}/call", place)
     for op in walk(copy):
         op.location = ir.Location.callsite(op.location, [place])
-    *inside, end = operations(body(copy))
-    for op in inside:
-        op.move_before(call)
+    returned = inline_before(call, body(copy))
     with ir.InsertionPoint(call), call.location:
-        returned = _annotated(list(end.operands), results)
+        returned = annotated(returned, callee, "res_attrs")
     replace_op(call, *returned)
     copy.erase()
 
 
-def _annotations(function: ir.Operation, key: str) -> Iterator[ir.Attribute | None]:
-    for entry in boundary(function, key):
-        yield entry.get(SHARDING)
-
-
-def _annotated(values: list[ir.Value], annotations: list[ir.Attribute | None]) -> list[ir.Value]:
+def annotated(values: Iterable[ir.Value], function: ir.Operation, key: str) -> list[ir.Value]:
+    """The values with the shardings of a function's arguments or results (`BOUNDARY`)."""
     return [
-        value if annotation is None else annotate(value, annotation, as_result=False)
-        for value, annotation in zip(values, annotations, strict=True)
+        annotate(value, entry[SHARDING], as_result=False) if SHARDING in entry else value
+        for value, entry in zip(values, boundary(function, key), strict=True)
     ]
 
 
@@ -394,10 +386,7 @@ _FORMS = ("annotated", "propagated")
 
 
 def _inline_composite(op: ir.Operation) -> None:
-    *inside, terminator = operations(body(op))
-    yielded = list(terminator.operands)
-    for each in inside:
-        each.move_before(op)
+    yielded = inline_before(op, body(op))
     shardings = list(op.attributes[SHARDINGS]) if SHARDINGS in op.attributes else []
     if len(shardings) != len(op.results):  # a pass of MLIR has dropped results
         shardings = []

@@ -19,7 +19,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.mesh.sharding_attributes import read_sharding
 from shard_dialect.proof.collectives import grouped, ungrouped
 from shard_dialect.proof.elementwise import identity, reduced
-from shard_dialect.proof.machine import Data, Machine, Unproven, Value, wrapped
+from shard_dialect.proof.machine import Data, Machine, Unproven, Value, widened, wrapped
 from shard_dialect.proof.reading import Type, read_type
 from shard_dialect.proof.tiles import Tiles
 
@@ -141,7 +141,7 @@ def _in_part(m: Machine, name: str, rank: int) -> Data:
         coordinate = _coordinate(here, axis, 0)
         inside = inside & (coordinate >= start) & (coordinate < start + size)
     moved = m.moved(Value(inside, False), here).data
-    return moved.reshape((*moved.shape, *(1,) * rank))
+    return widened(moved, moved.ndim + rank)
 
 
 def argument(m: Machine, whole: Value, place: Place, local: Type) -> Value:
@@ -164,8 +164,7 @@ def on_grid_of(m: Machine, place: Place) -> Machine:
 
 def _argument(m: Machine, whole: Value, place: Place, local: Type) -> Value:
     held = shards(m, place, local.shape)
-    data = m.picked(whole.data, held.positions)
-    value = Value(np.broadcast_to(data, (*data.shape[: m.axes], *local.shape)), whole.is_symbolic)
+    value = m.full(whole.with_data(m.picked(whole.data, held.positions)), local.shape)
     if not np.all(held.is_inside):
         other = m.undefined(local)
         rest = m.elements(other) if value.is_symbolic else other.data
@@ -173,7 +172,7 @@ def _argument(m: Machine, whole: Value, place: Place, local: Type) -> Value:
             fill = identity(m, _KINDS[place.sharding.fill], local)
             number = (m.elements(fill) if value.is_symbolic else fill.data).reshape(-1)[0]
             rest = np.where(held.is_beyond, number, rest)
-        value = Value(np.where(held.is_inside, value.data, rest), value.is_symbolic)
+        value = value.with_data(np.where(held.is_inside, value.data, rest))
     if place.sharding is not None and place.sharding.partial:
         value = parts(m, value, place.sharding.partial, place.sharding.reduction, local)
     return value
@@ -193,9 +192,9 @@ def parts(m: Machine, value: Value, axes: Sequence[int], reduction: str, local: 
         drawn = grouped(m, m.arbitrary(local).data, axes)
         alike = tuple(slice(0, size) for size in data.shape[1:])  # along the other axes
         data[1:] = np.broadcast_to(drawn[(slice(1, None), *alike)], data[1:].shape)
-        rest = reduced(m, kind, Value(data[1:], value.is_symbolic), local, [0]).data
+        rest = reduced(m, kind, value.with_data(data[1:]), local, [0]).data
         data[0] = _without(m, kind, data[0], rest, local)
-    return Value(ungrouped(m, data, axes), value.is_symbolic)
+    return value.with_data(ungrouped(m, data, axes))
 
 
 def _without(m: Machine, kind: str, whole: Data, rest: Data, type_: Type) -> Data:
@@ -227,6 +226,6 @@ def reduced_parts(
     if kind is None:
         raise Unproven(f"a result that is a partial {reduction} cannot be proven")
     data = grouped(m, value.data, axes)
-    whole = reduced(m, kind, Value(data, value.is_symbolic), local, [0]).data
+    whole = reduced(m, kind, value.with_data(data), local, [0]).data
     spread = np.broadcast_to(whole, (len(data), *whole.shape))
-    return Value(ungrouped(m, spread, axes), value.is_symbolic)
+    return value.with_data(ungrouped(m, spread, axes))

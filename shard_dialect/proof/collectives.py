@@ -80,7 +80,7 @@ def _joined(data: Data, at: int) -> Data:
 
 @_collective("shard.all_gather")
 def _all_gather(m: Machine, op: Op, value: Value, axes: tuple[int, ...]) -> Value:
-    return Value(gathered(m, value, axes, op.attributes["gather_axis"]), value.is_symbolic)
+    return value.with_data(gathered(m, value, axes, op.attributes["gather_axis"]))
 
 
 def gathered(m: Machine, value: Value, axes: Sequence[int], dim: int) -> Data:
@@ -93,14 +93,14 @@ def gathered(m: Machine, value: Value, axes: Sequence[int], dim: int) -> Data:
 @_collective("shard.all_reduce")
 def _all_reduce(m: Machine, op: Op, value: Value, axes: tuple[int, ...]) -> Value:
     total = _total(m, op, value, axes)
-    return Value(alike(m, total.data, axes), total.is_symbolic)
+    return total.with_data(alike(m, total.data, axes))
 
 
 def _total(m: Machine, op: Op, value: Value, axes: tuple[int, ...]) -> Value:
     """The reduction, without dimensions for the axes."""
     kind = _kind(m, op)
     data = grouped(m, value.data, axes)
-    total = reduced(m, _REDUCTIONS[kind], Value(data, value.is_symbolic), op.type, [0])
+    total = reduced(m, _REDUCTIONS[kind], value.with_data(data), op.type, [0])
     if kind == "average":
         count = m.field.of_integers(np.array(len(data)))
         total = Value(m.field.div(m.elements(total), count), True)
@@ -124,7 +124,7 @@ def own_shard(m: Machine, value: Value, axes: Sequence[int], dim: int) -> Value:
     data = grouped(m, value.data, axes)
     at = _own(m, axes, dim) - 1
     parts = np.stack([_split(each, at, len(data)).take(n, at) for n, each in enumerate(data)])
-    return Value(ungrouped(m, parts, axes), value.is_symbolic)
+    return value.with_data(ungrouped(m, parts, axes))
 
 
 @_collective("shard.reduce_scatter")
@@ -147,7 +147,7 @@ def _all_to_all(m: Machine, op: Op, value: Value, axes: tuple[int, ...]) -> Valu
     at = _own(m, axes, split)
     data = np.moveaxis(_split(data, at, len(data)), at, 0)  # receiver, sender, ...
     at = _own(m, axes, concat)
-    return Value(ungrouped(m, _joined(np.moveaxis(data, 1, at), at), axes), value.is_symbolic)
+    return value.with_data(ungrouped(m, _joined(np.moveaxis(data, 1, at), at), axes))
 
 
 @_collective("mesh.collective_permute")
@@ -162,7 +162,7 @@ def _sent(m: Machine, value: Value, axes: Sequence[int], to: Sequence[int]) -> V
     for sender, receiver in enumerate(to):
         if receiver >= 0:
             result[receiver] = data[sender]
-    return Value(ungrouped(m, result, axes), value.is_symbolic)
+    return value.with_data(ungrouped(m, result, axes))
 
 
 @_collective("shard.shift")
@@ -177,7 +177,7 @@ def _shift(m: Machine, op: Op, value: Value, axes: tuple[int, ...]) -> Value:
 @_collective("shard.broadcast")
 def _broadcast(m: Machine, op: Op, value: Value, axes: tuple[int, ...]) -> Value:
     data = grouped(m, value.data, axes)[_root(m, op, axes)]
-    return Value(alike(m, data, axes), value.is_symbolic)
+    return value.with_data(alike(m, data, axes))
 
 
 def _with_root(m: Machine, op: Op, computed: Sequence[Value]) -> Op:
@@ -226,7 +226,7 @@ def _mask(m: Machine, op: Op, value: Value, axes: tuple[int, ...]) -> Value:
     neutral = identity(m, _REDUCTIONS[_kind(m, op)], op.type).data.reshape(-1)[0]
     result = np.full_like(data, neutral)
     result[0] = data[0]
-    return Value(ungrouped(m, result, axes), value.is_symbolic)
+    return value.with_data(ungrouped(m, result, axes))
 
 
 @runs("shard.update_halo")
@@ -267,7 +267,7 @@ def _with_halo(
         for member in range(count):
             if 0 <= member + away < count and size:
                 result[member, place] = data[member + away, low + row]
-    return Value(ungrouped(m, np.moveaxis(result, 1, at), axes), value.is_symbolic)
+    return value.with_data(ungrouped(m, np.moveaxis(result, 1, at), axes))
 
 
 @runs("mesh.start")

@@ -84,7 +84,7 @@ def _loops(m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value])
     ]
     plain = replace(op, maps=(*op.maps[:inputs], *maps))
     return [
-        Value(each.data.reshape((*each.data.shape[: m.axes], *type_.shape)), each.is_symbolic)
+        m.shaped(each, type_.shape)
         for each, type_ in zip(
             _Loops(m, plain, [*values[:inputs], *outs], known).results(), op.types, strict=True
         )
@@ -97,7 +97,7 @@ def _if_read(m: Machine, op: Op, out: Value, number: int) -> Value:
     if -1 in type_.shape or _reads(op.body, op.body.arguments[number]):
         return out
     zero = np.zeros((), np.uint64 if out.is_symbolic else np.int64)
-    return Value(np.broadcast_to(zero, (*(1,) * m.axes, *type_.shape)), out.is_symbolic)
+    return out.with_data(np.broadcast_to(zero, (*(1,) * m.axes, *type_.shape)))
 
 
 def _reads(block: Block, number: int) -> bool:
@@ -109,8 +109,7 @@ def _reads(block: Block, number: int) -> bool:
 
 def _without_dims(m: Machine, value: Value, keeps: Sequence[bool]) -> Value:
     """The value without the dimensions, of size 1, that are written at a constant."""
-    own = compress(value.data.shape[m.axes :], keeps)
-    return Value(value.data.reshape((*value.data.shape[: m.axes], *own)), value.is_symbolic)
+    return m.shaped(value, tuple(compress(value.data.shape[m.axes :], keeps)))
 
 
 class _Loops:
@@ -171,7 +170,7 @@ class _Loops:
         for (kind, _), total, out, type_ in zip(kinds, sums, self.outs, self.op.types, strict=True):
             places = [self.m.axes + kept.index(loop) for loop in self.kept]
             moved = total.data.transpose(*range(self.m.axes), *places)
-            results.append(combined(self.m, kind, out, Value(moved, total.is_symbolic), type_))
+            results.append(combined(self.m, kind, out, total.with_data(moved), type_))
         return results
 
     def _points(self) -> list[Value]:
@@ -185,7 +184,7 @@ class _Loops:
         order = sorted(range(len(loops)), key=loops.__getitem__)
         array = data.data.transpose(*range(self.m.axes), *(self.m.axes + at for at in order))
         shape = [self.sizes[loop] if loop in loops else 1 for loop in range(len(self.sizes))]
-        return Value(array.reshape((*array.shape[: self.m.axes], *shape)), data.is_symbolic)
+        return data.with_data(array.reshape((*array.shape[: self.m.axes], *shape)))
 
     def _over_own_loops(self, value: Value, map_: Map) -> tuple[Value, tuple[int, ...]]:
         """The operand with a dimension for each loop that its map reads."""
@@ -198,10 +197,8 @@ class _Loops:
             by_loop[loop] = point
         zeros = np.zeros((1,) * (self.m.axes + len(loops)), np.int64)
         indices = [zeros + evaluated(each, by_loop) for each in map_.results]
-        data = self.m.picked(value.data, indices)
-        full = [self.sizes[loop] for loop in loops]
-        data = np.broadcast_to(data, (*data.shape[: self.m.axes], *full))
-        return Value(data, value.is_symbolic), tuple(loops)
+        picked = value.with_data(self.m.picked(value.data, indices))
+        return self.m.full(picked, [self.sizes[loop] for loop in loops]), tuple(loops)
 
     def _evaluated(self, body: Block, points: Sequence[Value]) -> list[Value]:
         self.m.loops.append(tuple(self.sizes))
@@ -210,16 +207,12 @@ class _Loops:
         return results
 
     def _full(self, value: Value) -> Value:
-        data = value.data
-        missing = self.m.axes + len(self.sizes) - data.ndim
-        data = data.reshape((*data.shape, *(1,) * missing))
-        full = np.broadcast_to(data, (*data.shape[: self.m.axes], *self.sizes))
-        return Value(full, value.is_symbolic)
+        return self.m.full(value, self.sizes)
 
     def _ordered_as_outs(self, values: Sequence[Value]) -> list[Value]:
         places = [self.m.axes + loop for loop in self.kept]
         return [
-            Value(full.data.transpose(*range(self.m.axes), *places), full.is_symbolic)
+            full.with_data(full.data.transpose(*range(self.m.axes), *places))
             for full in map(self._full, values)
         ]
 
@@ -274,7 +267,7 @@ class _Loops:
             data = np.broadcast_to(each.data, (*each.data.shape[: self.m.axes], *shape))
             data = data.squeeze(tuple(self.m.axes + d for d in self.summed))
             places = [self.m.axes + sorted(self.kept).index(loop) for loop in self.kept]
-            squeezed.append(Value(data.transpose(*range(self.m.axes), *places), each.is_symbolic))
+            squeezed.append(each.with_data(data.transpose(*range(self.m.axes), *places)))
         return squeezed
 
     def _at(self, value: Value, here: Mapping[int, int]) -> Value:
@@ -283,7 +276,7 @@ class _Loops:
             dim = self.m.axes + loop
             if value.data.shape[dim] > 1:
                 index[dim] = slice(at, at + 1)
-        return Value(value.data[tuple(index)], value.is_symbolic)
+        return value.with_data(value.data[tuple(index)])
 
 
 class _Offset(tuple[int, ...]):

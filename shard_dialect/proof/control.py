@@ -44,10 +44,7 @@ def _both(
     """The results of the first block where the bit is 1, else the second's; it is a polynomial."""
     with m.chosen_by(bit.data):
         yes, no = (m.run(block, known, ()) for block in blocks)
-    return [
-        selected(m, [_wide(m, bit, a), a, b], type_)
-        for a, b, type_ in zip(yes, no, op.types, strict=True)
-    ]
+    return _chosen(m, op, bit, yes, no)
 
 
 @runs("stablehlo.case", "scf.index_switch")
@@ -83,24 +80,22 @@ def _branches(
             return m.run(block, known, ()) if block.ops else []
         with m.within(devices):
             own = m.run(block, known, ()) if block.ops else []
-        results = own if results is None else _chosen(m, op, devices, own, results)
+        results = own if results is None else _of_devices(m, op, devices, own, results)
     return results or []
 
 
-def _chosen(
+def _of_devices(
     m: Machine, op: Op, devices: Data, yes: Sequence[Value], no: Sequence[Value]
 ) -> list[Value]:
-    which = Value(devices.astype(np.int64), False)
+    return _chosen(m, op, Value(devices.astype(np.int64), False), yes, no)
+
+
+def _chosen(
+    m: Machine, op: Op, which: Value, yes: Sequence[Value], no: Sequence[Value]
+) -> list[Value]:
     return [
-        selected(m, [_wide(m, which, a), a, b], type_)
-        for a, b, type_ in zip(yes, no, op.types, strict=True)
+        selected(m, [which, a, b], type_) for a, b, type_ in zip(yes, no, op.types, strict=True)
     ]
-
-
-def _wide(m: Machine, which: Value, like: Value) -> Value:
-    data = which.data
-    shape = (*data.shape[: m.axes], *(1,) * (like.data.ndim - m.axes))
-    return Value(data.reshape(shape), which.is_symbolic)
 
 
 @runs("scf.while", "stablehlo.while")
@@ -123,7 +118,7 @@ def _while(m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value])
             continue
         with m.within(going):
             after = m.run(body, known, passed)
-        current = _chosen(m, op, going, after, current)
+        current = _of_devices(m, op, going, after, current)
 
 
 def _compares_floats(condition: Block) -> bool:
@@ -152,7 +147,7 @@ def _for(m: Machine, op: Op, values: Sequence[Value], known: dict[int, Value]) -
         else:
             with m.within(going):
                 after = m.run(op.body, known, given)
-            current = _chosen(m, op, going, after, current)
+            current = _of_devices(m, op, going, after, current)
         counter = counter + step
     return current
 
@@ -166,8 +161,7 @@ def _generate(
         raise m.unproven(op, "has a size that is only known when the program runs")
     points = [Value(each, False) for each in m.aranges(shape)]
     (made,) = m.run(op.body, known, points)
-    data = made.data.reshape((*made.data.shape, *(1,) * (m.axes + len(shape) - made.data.ndim)))
-    return [Value(np.broadcast_to(data, (*data.shape[: m.axes], *shape)), made.is_symbolic)]
+    return [m.full(made, shape)]
 
 
 @runs("cf.assert", "shard.sharding", "mesh.sharding_group",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -53,14 +52,14 @@ def _shifted_right(a: Data, b: Data) -> Data:
 
 
 INTEGER: Mapping[str, Callable[[Data, Data], Data]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
     "max": np.maximum,
     "min": np.minimum,
-    "and": operator.and_,
-    "or": operator.or_,
-    "xor": operator.xor,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
     "div": _divided,
     "rem": _remainder,
     "floordiv": _floor_divided,
@@ -161,7 +160,7 @@ def reduced(m: Machine, kind: str, value: Value, type_: Type, dims: Sequence[int
         return Value(_reduced_elements(m, kind, value.data, type_, axes), True)
     if type_.is_bit:
         kind = {"add": "xor", "mul": "and", "max": "or", "min": "and"}.get(kind, kind)
-    function: Any = _UFUNCS[kind]
+    function: Any = INTEGER[kind]
     numbers = value.data
     if kind in ("max", "min") and 0 in (numbers.shape[axis] for axis in axes):
         initial = identity(m, kind, type_).data.reshape(-1)[0]
@@ -170,17 +169,6 @@ def reduced(m: Machine, kind: str, value: Value, type_: Type, dims: Sequence[int
         most = function.reduce(numbers.astype(np.uint64), axis=axes)
         return Value(most.astype(np.int64), False)
     return Value(wrapped(function.reduce(numbers, axis=axes, dtype=np.int64), type_), False)
-
-
-_UFUNCS = {
-    "add": np.add,
-    "mul": np.multiply,
-    "max": np.maximum,
-    "min": np.minimum,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-}
 
 
 def _reduced_elements(
@@ -349,11 +337,9 @@ def _unary(m: Machine, op: Op, values: Sequence[Value]) -> Value:
 
 def _negated_around(m: Machine, values: Sequence[Value], type_: Type) -> Value:
     """Minus what integers are above a zero point, plus another one, within the type's ends."""
-    number, before, after = (m.integers(each) for each in values)
-    points = [
-        each.reshape((*each.shape[: m.axes], *(1,) * (number.ndim - m.axes)))
-        for each in (before, after)
-    ]
+    number = m.integers(values[0])
+    ones = [1] * (number.ndim - m.axes)
+    points = [m.integers(m.shaped(each, ones)) for each in values[1:]]
     if not any(np.any(each) for each in points):
         return Value(wrapped(-number, type_), False)
     bound = 1 << (type_.width - 1)
@@ -366,8 +352,7 @@ def _multiply(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     if len(values) < 3 or op.type.is_float:
         return combined(m, "mul", values[0], values[1], op.type)
     a, b = (m.integers(each) for each in m.aligned(values[:2]))
-    shift = m.integers(values[2])
-    shift = shift.reshape((*shift.shape[: m.axes], *(1,) * (a.ndim - m.axes)))
+    shift = m.integers(m.shaped(values[2], [1] * (a.ndim - m.axes)))
     half = np.where(shift > 0, 1 << np.maximum(shift - 1, 0), 0)
     return Value(wrapped(_shifted_right(a * b + half, shift), op.type), False)
 
@@ -537,7 +522,7 @@ def _direction(op: Op) -> tuple[str, bool]:
     number = op.attributes["predicate"]
     if op.name == "arith.cmpf":
         return _OF_FLOATS[number] if number < len(_OF_FLOATS) else "", False
-    return ("EQ", "NE", "LT", "LE", "GT", "GE")[number if number < 6 else number - 4], number >= 6
+    return _DIRECTIONS[number if number < 6 else number - 4], number >= 6
 
 
 def compared(m: Machine, direction: str, a: Elements, b: Elements) -> Value:

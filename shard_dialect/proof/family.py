@@ -39,8 +39,7 @@ def elements(programs: Sequence[tuple[Program, int]]) -> int:
     return sum(
         devices * prod(type_.shape)
         for program, devices in programs
-        for function in program.functions.values()
-        for op in _ops(function.body)
+        for op in program.ops()
         for type_ in op.types
     )
 
@@ -49,18 +48,10 @@ def has_family(program: Program) -> bool:
     """Whether all tensors have elements, and sizes that are known: others have no factors."""
     return all(
         size > 0
-        for function in program.functions.values()
-        for op in _ops(function.body)
+        for op in program.ops()
         for type_ in (*op.types, *op.operand_types)
         for size in type_.shape
     )
-
-
-def _ops(block: Block) -> Iterator[Op]:
-    for op in block.ops:
-        yield op
-        for region in op.regions:
-            yield from _ops(region)
 
 
 @dataclass(frozen=True, slots=True)

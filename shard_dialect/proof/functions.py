@@ -13,7 +13,7 @@ import numpy as np
 
 from shard_dialect.proof.elementwise import combined
 from shard_dialect.proof.field import Elements
-from shard_dialect.proof.machine import Machine, Value, means, wrapped
+from shard_dialect.proof.machine import Machine, Value, means, widened, wrapped
 from shard_dialect.proof.reading import Block, Op, Type
 
 
@@ -33,7 +33,7 @@ def _triangular_solve(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     """Each column of the right side by itself; each row where the matrix stands on the right."""
     matrix, right = values
     along = -2 if op.attributes["left_side"] else -1
-    rows = Value(np.moveaxis(right.data, along, -1), right.is_symbolic)
+    rows = right.with_data(np.moveaxis(right.data, along, -1))
     keys = Value(m.digest(matrix, 2)[..., None], True)
     moved = list(op.type.shape)
     moved.append(moved.pop(len(moved) + along))
@@ -54,23 +54,18 @@ def _bitcast(m: Machine, op: Op, values: Sequence[Value]) -> Value:
 
 @means("tosa.table")
 def _table(m: Machine, op: Op, values: Sequence[Value]) -> Value:
-    rank = len(op.type.shape)
     digest = m.digest(values[1], 1)
-    table = Value(digest.reshape((*digest.shape, *(1,) * rank)), True)
+    table = Value(widened(digest, digest.ndim + len(op.type.shape)), True)
     return m.mapped(op, [values[0], table], [0, 0], op.type, 0)
 
 
 @means("tosa.rescale", "tosa.apply_scale")
 def _rescale(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     """Multipliers and shifts are one for all, or one for each place of the last dimension."""
-    rank = len(op.type.shape)
     aligned = []
     for value in values:
-        data = value.data
-        missing = m.axes + rank - data.ndim
-        lead = data.shape[: m.axes]
-        own = data.reshape((*lead, *(1,) * missing, *data.shape[m.axes :]))
-        aligned.append(Value(own, value.is_symbolic))
+        own = value.data.shape[m.axes :]
+        aligned.append(m.shaped(value, [*[1] * (len(op.type.shape) - len(own)), *own]))
     return m.mapped(op, aligned, [0] * len(aligned), op.type, 0)
 
 
@@ -190,7 +185,7 @@ def _along(
         own = len(order) - len(places)
         value = m.mapped(op, digests, [0] * len(digests), moved, own, number)
         back = [m.axes + order.index(dim) for dim in range(len(order))]
-        made.append(Value(value.data.transpose(*range(m.axes), *back), value.is_symbolic))
+        made.append(value.with_data(value.data.transpose(*range(m.axes), *back)))
     return made
 
 
@@ -200,7 +195,7 @@ def _digest_around(m: Machine, value: Value, dims: Dims) -> Elements:
     rank = value.data.ndim - m.axes
     order = [*places, *(dim for dim in range(rank) if dim not in places)]
     data = value.data.transpose(*range(m.axes), *(m.axes + dim for dim in order))
-    digest = m.digest(Value(data, value.is_symbolic), rank - len(places))
+    digest = m.digest(value.with_data(data), rank - len(places))
     shape = iter(digest.shape[m.axes :])
     sizes = [1 if dim is None else next(shape) for dim in dims]
     return digest.reshape((*digest.shape[: m.axes], *sizes))

@@ -65,12 +65,21 @@ class Value:
         self.bit = bit
         """The polynomial of which an integer is the bit."""
 
+    def with_data(self, data: Data) -> Value:
+        """A tensor of other elements, which are of the field if its own are."""
+        return Value(data, self.is_symbolic)
+
     @property
     def data(self) -> Data:
         """Elements as `uint64`, integers as `int64`."""
         if callable(self._data):
             self._data = self._data()
         return self._data
+
+
+def widened(data: Data, rank: int) -> Data:
+    """An array with dimensions of size 1 at the end, so that it has `rank` of them."""
+    return data.reshape((*data.shape, *(1,) * (rank - data.ndim)))
 
 
 def boxed(data: Data, box: Sequence[slice]) -> Data:
@@ -240,12 +249,10 @@ class Machine:
             return value
         own = value.data.shape[before.axes :]
         if all(size == 1 for size in value.data.shape[: before.axes]):
-            return Value(value.data.reshape((*(1,) * self.axes, *own)), value.is_symbolic)
+            return value.with_data(value.data.reshape((*(1,) * self.axes, *own)))
         flat = before.spread(value.data, before.grid).reshape(prod(before.grid), *own)
         by_device = flat[np.argsort(before.devices.devices)]
-        return Value(
-            by_device[list(self.devices.devices)].reshape((*self.grid, *own)), value.is_symbolic
-        )
+        return value.with_data(by_device[list(self.devices.devices)].reshape((*self.grid, *own)))
 
     @property
     def axes(self) -> int:
@@ -348,7 +355,7 @@ class Machine:
         """The result of an op of which only the operands are known; `called` numbers its calls."""
         self.boxes.note(op, called)
         own = value.data.shape[self.axes :]
-        called = called.reshape((*called.shape, *(1,) * (value.data.ndim - called.ndim)))
+        called = widened(called, value.data.ndim)
         again = self.boxes.is_redrawn(op, called)
         if not np.any(again):
             return value
@@ -377,7 +384,7 @@ class Machine:
         digests = [self.digest(value, count) for value, count in zip(values, together, strict=True)]
         shape = type_.shape[len(type_.shape) - own :] if own else ()
         places = self.scalar(np.arange(prod(shape), dtype=np.uint64).reshape(shape))
-        spread = [each.reshape((*each.shape, *(1,) * own)) for each in digests]
+        spread = [widened(each, each.ndim + own) for each in digests]
         key = self.field.key("function", op.function, number)
         if type_.is_float:
             return Value(self.field.drawn(key, *spread, places), True)
@@ -504,14 +511,18 @@ class Machine:
         """
         rank = max((value.data.ndim for value in values), default=0)
         return [
-            value
-            if value.data.ndim == rank
-            else Value(
-                value.data.reshape((*value.data.shape, *(1,) * (rank - value.data.ndim))),
-                value.is_symbolic,
-            )
+            value if value.data.ndim == rank else value.with_data(widened(value.data, rank))
             for value in values
         ]
+
+    def shaped(self, value: Value, shape: Sequence[int]) -> Value:
+        """The same elements on each device, in another shape."""
+        return value.with_data(value.data.reshape((*value.data.shape[: self.axes], *shape)))
+
+    def full(self, value: Value, shape: Sequence[int]) -> Value:
+        """A value with all elements of a shape, of which it may have some dimensions as size 1."""
+        data = widened(value.data, self.axes + len(shape))
+        return value.with_data(np.broadcast_to(data, (*data.shape[: self.axes], *shape)))
 
     @contextmanager
     def ordered(self) -> Iterator[None]:

@@ -109,10 +109,10 @@ def _to_global(m: Machine, value: Value, split: Split, manual: set[int]) -> Valu
     """
     for dim, axes in enumerate(split):
         if axes:
-            value = Value(gathered(m, value, axes, dim), value.is_symbolic)
+            value = value.with_data(gathered(m, value, axes, dim))
     first = tuple(slice(0, 1) if axis in manual else slice(None) for axis in range(m.axes))
     alike = np.array_equal(np.broadcast_to(value.data[first], value.data.shape), value.data)
-    return Value(value.data[first] if alike else value.data, value.is_symbolic)
+    return value.with_data(value.data[first] if alike else value.data)
 
 
 @runs("stablehlo.all_reduce", "stablehlo.all_gather", "stablehlo.reduce_scatter",
@@ -135,7 +135,7 @@ def _by_groups(
     if op.name == "stablehlo.partition_id":
         return [m.moved(Value(np.arange(len(numbers)), False), flat)]
     given = [flat.moved(value, m) for value in values]
-    spread = [Value(flat.spread(each.data, flat.grid), each.is_symbolic) for each in given]
+    spread = [each.with_data(flat.spread(each.data, flat.grid)) for each in given]
     if op.name == "stablehlo.collective_permute":
         results = [_permuted(each, op) for each in spread]
     else:
@@ -156,7 +156,7 @@ def _permuted(value: Value, op: Op) -> Value:
     result = np.zeros_like(value.data)
     for source, target in np.asarray(op.attributes["source_target_pairs"]).reshape(-1, 2).tolist():
         result[target] = value.data[source]
-    return Value(result, value.is_symbolic)
+    return value.with_data(result)
 
 
 def _in_groups(m: Machine, op: Op, value: Value, number: int) -> Value:
@@ -166,12 +166,12 @@ def _in_groups(m: Machine, op: Op, value: Value, number: int) -> Value:
     results: list[Data | None] = [None] * len(value.data)
     for group in groups.tolist():
         members = [member for member in group if member >= 0]
-        shared = _together(m, op, Value(value.data[members], value.is_symbolic), number)
+        shared = _together(m, op, value.with_data(value.data[members]), number)
         for member, data in zip(members, shared, strict=True):
             results[member] = data
     if any(each is None for each in results):
         raise m.unproven(op, "has groups that leave out devices")
-    return Value(np.stack([each for each in results if each is not None]), value.is_symbolic)
+    return value.with_data(np.stack([each for each in results if each is not None]))
 
 
 def _groups(m: Machine, op: Op) -> Data:

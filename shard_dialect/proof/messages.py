@@ -49,7 +49,7 @@ def _receive(
         waits = waits & ~fits
     if np.any(waits):
         raise m.unproven(op, "receives what no device has sent before it")
-    return [m.moved(Value(data.reshape((*here.grid, *op.type.shape)), wild.is_symbolic), here)]
+    return [m.moved(wild.with_data(data.reshape((*here.grid, *op.type.shape))), here)]
 
 
 def _channel(op: Op) -> tuple[object, ...]:

@@ -38,7 +38,7 @@ from shard_dialect.proof.blame import Blame
 from shard_dialect.proof.comparison import Counterexample
 from shard_dialect.proof.family import has_family
 from shard_dialect.proof.field import PRIME_GAPS, Field
-from shard_dialect.proof.machine import Torn, Unproven
+from shard_dialect.proof.machine import Cancellation, Torn, Unproven
 from shard_dialect.proof.reading import Op, Program, read_program
 from shard_dialect.proof.telling import telling
 from shard_dialect.proof.trial import Pair, Trial, trials
@@ -255,7 +255,7 @@ def _sampled(same: Sequence[Trial]) -> list[str]:
 def _of_same(pair: Pair, same: Sequence[Trial]) -> Proof:
     evaluated = sum(not trial.is_void for trial in same)
     if any(trial.cancellation.is_used for trial in same):
-        found = same[0].again(cancels=False).counterexample
+        found = same[0].again(cancellation=Cancellation(is_law=False)).counterexample
         if found is not None:
             reason = (
                 f"{found}, unless a number minus itself is 0, or over itself 1: no infinity and no "

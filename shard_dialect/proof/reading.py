@@ -132,6 +132,13 @@ class Block:
     types: tuple[Type, ...]
     ops: tuple[Op, ...]
 
+    def walk(self) -> Iterator[Op]:
+        """All ops, each before those in its regions."""
+        for op in self.ops:
+            yield op
+            for region in op.regions:
+                yield from region.walk()
+
 
 @dataclass(frozen=True, slots=True)
 class Function:
@@ -189,15 +196,8 @@ class Program:
 
     def ops(self) -> Iterator[Op]:
         """All ops of all functions."""
-
-        def within(block: Block) -> Iterator[Op]:
-            for op in block.ops:
-                yield op
-                for region in op.regions:
-                    yield from within(region)
-
         for each in self.functions.values():
-            yield from within(each.body)
+            yield from each.body.walk()
 
     def names(self) -> set[str]:
         """The names of all ops."""

@@ -13,7 +13,16 @@ from numpy.lib.stride_tricks import sliding_window_view
 from shard_dialect.ir.bindings import submodule
 from shard_dialect.proof.contractions import Over, contracted
 from shard_dialect.proof.elementwise import combined, combining, identity, reduced
-from shard_dialect.proof.machine import Data, Machine, Unproven, Value, boxed, clipped, means
+from shard_dialect.proof.machine import (
+    Data,
+    Machine,
+    Unproven,
+    Value,
+    boxed,
+    clipped,
+    means,
+    widened,
+)
 from shard_dialect.proof.reading import Block, Op, Type
 from shard_dialect.proof.tensors import padded, transposed
 
@@ -85,7 +94,7 @@ def _convolution(m: Machine, op: Op, values: Sequence[Value]) -> Value:
             for dim, is_reversed in enumerate(listed(op, "window_reversal", []))
             if is_reversed
         ]
-        kernel = Value(np.flip(kernel.data, tuple(flipped)), kernel.is_symbolic)
+        kernel = kernel.with_data(np.flip(kernel.data, tuple(flipped)))
     zero = identity(m, "add", op.operand_types[0])
     image = padded(
         m, image, zero, [0, 0, *(low for low, _ in ends)], [0, 0, *(high for _, high in ends)],
@@ -93,7 +102,7 @@ def _convolution(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     )  # fmt: skip
     groups, batch_groups = op.attributes["feature_group_count"], op.attributes["batch_group_count"]
     seen = windows(m, image.data, kernel.data.shape[m.axes + 2 :], strides, dilation, 2)
-    result = _grouped(m, op, Value(seen, image.is_symbolic), kernel, groups, batch_groups, space)
+    result = _grouped(m, op, image.with_data(seen), kernel, groups, batch_groups, space)
     order = [dims.output_batch_dimension, dims.output_feature_dimension,
              *dims.output_spatial_dimensions]  # fmt: skip
     return transposed(m, result, np.argsort(order).tolist())
@@ -117,12 +126,12 @@ def _grouped(
     # Loops: 0 group, 1 batch, 2 feature, 3 output, then places, then windows.
     places = [4 + dim for dim in range(space)]
     inside = [4 + space + dim for dim in range(space)]
-    a = Over(Value(image, seen.is_symbolic), (0, 1, 2, *places, *inside))
-    b = Over(Value(weights, kernel.is_symbolic), (0, 3, 2, *inside))
+    a = Over(seen.with_data(image), (0, 1, 2, *places, *inside))
+    b = Over(kernel.with_data(weights), (0, 3, 2, *inside))
     summed = _summed(m, a, b, [1, 0, 3, *places], op.type)
     lead = summed.data.shape[: m.axes]
     own, _, _, *sizes = summed.data.shape[m.axes :]
-    return Value(summed.data.reshape((*lead, own, output, *sizes)), summed.is_symbolic)
+    return summed.with_data(summed.data.reshape((*lead, own, output, *sizes)))
 
 
 def windows(
@@ -175,14 +184,8 @@ def _reduce(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
     kind = combiner(op.body)
     if count == 1 and kind is not None:
         total = reduced(m, kind, values[0], op.types[0], dims)
-        return [combined(m, kind, _as_wide(m, values[1], total), total, op.types[0])]
+        return [combined(m, kind, values[1], total, op.types[0])]
     return _folded(m, op, values[:count], values[count:], dims)
-
-
-def _as_wide(m: Machine, scalar: Value, like: Value) -> Value:
-    data = scalar.data
-    rank = like.data.ndim - m.axes
-    return Value(data.reshape((*data.shape[: m.axes], *(1,) * rank)), scalar.is_symbolic)
 
 
 def _folded(
@@ -191,28 +194,28 @@ def _folded(
     """A reduction by any body, halves with halves: where order counts, XLA does not say which."""
     moved = []
     lead = m.lead(*values)
-    for value in (Value(m.spread(each.data, lead), each.is_symbolic) for each in values):
+    for value in (each.with_data(m.spread(each.data, lead)) for each in values):
         rest = [dim for dim in range(m.axes, value.data.ndim) if dim not in dims]
         data = value.data.transpose(*dims, *range(m.axes), *rest)
         shape = prod(data.shape[: len(dims)]), *data.shape[len(dims) :]
-        moved.append(Value(data.reshape(shape), value.is_symbolic))
+        moved.append(value.with_data(data.reshape(shape)))
     results = [
-        _as_wide(m, each, Value(v.data[0], v.is_symbolic))
+        each.with_data(widened(each.data, v.data.ndim - 1))
         for each, v in zip(first, moved, strict=True)
     ]
     with m.ordered():
         while moved[0].data.shape[0] > 1:
             half = moved[0].data.shape[0] // 2
-            low = [Value(each.data[:half], each.is_symbolic) for each in moved]
-            high = [Value(each.data[half : 2 * half], each.is_symbolic) for each in moved]
+            low = [each.with_data(each.data[:half]) for each in moved]
+            high = [each.with_data(each.data[half : 2 * half]) for each in moved]
             joined = _along_first(m, op.body, low, high)
             moved = [
-                Value(np.concatenate([both.data, each.data[2 * half :]]), both.is_symbolic)
+                both.with_data(np.concatenate([both.data, each.data[2 * half :]]))
                 for both, each in zip(joined, moved, strict=True)
             ]
         if moved[0].data.shape[0] == 0:
             return results
-        last = [Value(each.data[0], each.is_symbolic) for each in moved]
+        last = [each.with_data(each.data[0]) for each in moved]
         return m.run(op.body, {}, [*results, *last])
 
 
@@ -222,10 +225,10 @@ def _along_first(
     """Run a body on arrays whose first dimension is before the axes of the grid."""
 
     def inward(value: Value) -> Value:
-        return Value(np.moveaxis(value.data, 0, -1), value.is_symbolic)
+        return value.with_data(np.moveaxis(value.data, 0, -1))
 
     results = m.run(body, {}, [*map(inward, low), *map(inward, high)])
-    return [Value(np.moveaxis(each.data, -1, 0), each.is_symbolic) for each in results]
+    return [each.with_data(np.moveaxis(each.data, -1, 0)) for each in results]
 
 
 @means("stablehlo.reduce_window")
@@ -246,8 +249,8 @@ def _reduce_window(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Valu
         listed(op, "window_strides", ones), listed(op, "window_dilations", ones),
     )  # fmt: skip
     inside = [m.axes + rank + dim for dim in range(rank)]
-    total = reduced(m, kind, Value(seen, image.is_symbolic), op.types[0], inside)
-    return [combined(m, kind, _as_wide(m, values[1], total), total, op.types[0])]
+    total = reduced(m, kind, image.with_data(seen), op.types[0], inside)
+    return [combined(m, kind, values[1], total, op.types[0])]
 
 
 def _around(m: Machine, op: Op, initial: Value, neutral: Value) -> Value:
@@ -286,7 +289,7 @@ def _gather(m: Machine, op: Op, values: Sequence[Value]) -> Value:
         indices.append(np.zeros((1,) * (m.axes + rank), np.int64) + index)
     picked = m.picked(source, indices)
     picked = np.broadcast_to(picked, (*picked.shape[: m.axes], *op.type.shape))
-    return Value(picked, values[0].is_symbolic)
+    return values[0].with_data(picked)
 
 
 def _starts(
@@ -378,8 +381,8 @@ def _scattered(
     targets = place.reshape(-1)[keep]
     for chosen in _rounds(m, op, targets):
         at = targets[chosen]
-        old = [Value(_inward(m, each[at]), s) for each, s in zip(into, symbolic, strict=True)]
-        fresh = [Value(_inward(m, each[chosen]), s) for each, s in zip(new, symbolic, strict=True)]
+        old = [Value(m.scalar(each[at]), s) for each, s in zip(into, symbolic, strict=True)]
+        fresh = [Value(m.scalar(each[chosen]), s) for each, s in zip(new, symbolic, strict=True)]
         for number, result in enumerate(m.run(op.body, {}, [*old, *fresh])):
             data = m.elements(result) if symbolic[number] else result.data
             into[number][at] = np.broadcast_to(data.reshape(-1), at.shape)
@@ -387,10 +390,6 @@ def _scattered(
         Value(each.reshape((*lead, *shape)), is_symbolic)
         for each, is_symbolic in zip(into, symbolic, strict=True)
     ]
-
-
-def _inward(m: Machine, array: Data) -> Data:
-    return array.reshape((1,) * m.axes + array.shape)
 
 
 def _rounds(m: Machine, op: Op, targets: Data) -> list[Data]:
@@ -454,11 +453,11 @@ def _to_places(m: Machine, op: Op, kind: str, source: Value, places: Data, first
     targets, data = targets[keep], data.reshape(-1)[keep]
     for chosen in _rounds(m, op, targets):
         here = targets[chosen]
-        old = Value(_inward(m, into[here]), source.is_symbolic)
-        new = Value(_inward(m, data[chosen]), source.is_symbolic)
+        old = source.with_data(m.scalar(into[here]))
+        new = source.with_data(m.scalar(data[chosen]))
         into[here] = combined(m, kind, old, new, type_).data.reshape(-1)
-    total = Value(into.reshape((*lead, *shape)), source.is_symbolic)
-    return combined(m, kind, _as_wide(m, first, total), total, type_)
+    total = source.with_data(into.reshape((*lead, *shape)))
+    return combined(m, kind, first, total, type_)
 
 
 @means("stablehlo.sort")
@@ -470,14 +469,13 @@ def _sort(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
         raise m.unproven(op, f"sorts {size} elements: the prover does up to {_MOST_SORTED}")
     lead = m.lead(*values)
     moved = [
-        Value(np.moveaxis(m.spread(each.data, lead), m.axes + dim, -1), each.is_symbolic)
-        for each in values
+        each.with_data(np.moveaxis(m.spread(each.data, lead), m.axes + dim, -1)) for each in values
     ]
 
     def pair(value: Value) -> list[Value]:
         return [
-            Value(value.data[..., :, None], value.is_symbolic),
-            Value(value.data[..., None, :], value.is_symbolic),
+            value.with_data(value.data[..., :, None]),
+            value.with_data(value.data[..., None, :]),
         ]
 
     with m.ordered():
@@ -488,10 +486,7 @@ def _sort(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
     place = goes_first.sum(axis=-2)
     order = np.argsort(place, axis=-1, kind="stable")
     return [
-        Value(
-            np.moveaxis(np.take_along_axis(each.data, order, -1), -1, m.axes + dim),
-            each.is_symbolic,
-        )
+        each.with_data(np.moveaxis(np.take_along_axis(each.data, order, -1), -1, m.axes + dim))
         for each in moved
     ]
 
@@ -502,6 +497,6 @@ def _top_k(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
     keys = m.ranks(data) if values[0].is_symbolic else data
     order = np.argsort(-keys, axis=-1, kind="stable")[..., :count]
     return [
-        Value(np.take_along_axis(data, order, -1), values[0].is_symbolic),
+        values[0].with_data(np.take_along_axis(data, order, -1)),
         Value(order.astype(np.int64), False),
     ]

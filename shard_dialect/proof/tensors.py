@@ -10,7 +10,17 @@ from typing import Any
 import numpy as np
 
 from shard_dialect.proof.field import mixed
-from shard_dialect.proof.machine import Data, Machine, Value, boxed, clipped, means, runs, wrapped
+from shard_dialect.proof.machine import (
+    Data,
+    Machine,
+    Value,
+    boxed,
+    clipped,
+    means,
+    runs,
+    widened,
+    wrapped,
+)
 from shard_dialect.proof.reading import Op, Type
 
 DYNAMIC = -(1 << 63)
@@ -82,8 +92,7 @@ def _barrier(m: Machine, op: Op, values: Sequence[Value]) -> Sequence[Value]:
 @means("stablehlo.reshape", "tensor.collapse_shape", "tensor.expand_shape", "tosa.reshape",
        "tensor.reshape")  # fmt: skip
 def _reshape(m: Machine, op: Op, values: Sequence[Value]) -> Value:
-    data = values[0].data
-    return Value(data.reshape((*data.shape[: m.axes], *_sized(m, op).shape)), values[0].is_symbolic)
+    return m.shaped(values[0], _sized(m, op).shape)
 
 
 @means("stablehlo.transpose", "tosa.transpose")
@@ -95,33 +104,27 @@ def _transpose(m: Machine, op: Op, values: Sequence[Value]) -> Value:
 def transposed(m: Machine, value: Value, order: Sequence[int]) -> Value:
     """Dimension `i` of the result is dimension `order[i]`."""
     places = (*range(m.axes), *(m.axes + dim for dim in order))
-    return Value(value.data.transpose(places), value.is_symbolic)
+    return value.with_data(value.data.transpose(places))
 
 
 @means("stablehlo.broadcast_in_dim")
 def _broadcast(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     dims, shape = op.attributes["broadcast_dimensions"], op.type.shape
-    data = values[0].data
     own = [1] * len(shape)
-    for dim, size in zip(dims, data.shape[m.axes :], strict=True):
+    for dim, size in zip(dims, values[0].data.shape[m.axes :], strict=True):
         own[dim] = size
     order = np.argsort(np.asarray(dims, np.int64), kind="stable")
-    data = data.transpose(*range(m.axes), *(m.axes + int(at) for at in order))
-    lead = data.shape[: m.axes]
-    spread = np.broadcast_to(data.reshape((*lead, *own)), (*lead, *shape))
-    return Value(spread, values[0].is_symbolic)
+    return m.full(m.shaped(transposed(m, values[0], order.tolist()), own), shape)
 
 
 @means("tensor.splat", "tensor.from_elements")
 def _from_elements(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     symbolic = any(value.is_symbolic for value in values)
     shape = _sized(m, op).shape
+    if op.name == "tensor.splat":
+        return m.full(values[0], shape)
     lead = m.lead(*values)
     each = [m.elements(value) if symbolic else value.data for value in values]
-    if op.name == "tensor.splat":
-        return Value(
-            np.broadcast_to(each[0].reshape((*lead, *(1,) * len(shape))), (*lead, *shape)), symbolic
-        )
     stacked = np.stack([np.broadcast_to(one, lead) for one in each], axis=-1)
     return Value(stacked.reshape((*lead, *shape)), symbolic)
 
@@ -144,15 +147,13 @@ def _slice(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     else:
         named = ("start_indices", "limit_indices", "strides")
         box = [slice(*each) for each in zip(*(op.attributes[name] for name in named), strict=True)]
-    return Value(boxed(values[0].data, box), values[0].is_symbolic)
+    return values[0].with_data(boxed(values[0].data, box))
 
 
 @means("stablehlo.reverse", "tosa.reverse")
 def _reverse(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     dims = op.attributes["dimensions"] if "dimensions" in op.attributes else [op.attributes["axis"]]
-    return Value(
-        np.flip(values[0].data, tuple(m.axes + dim for dim in dims)), values[0].is_symbolic
-    )
+    return values[0].with_data(np.flip(values[0].data, tuple(m.axes + dim for dim in dims)))
 
 
 @means("stablehlo.concatenate", "tensor.concat", "tosa.concat")
@@ -195,7 +196,7 @@ def padded(
     own = data.shape[m.axes :]
     spaced = [size + max(size - 1, 0) * gap for size, gap in zip(own, inside, strict=True)]
     room = [max(a, 0) + size + max(b, 0) for a, size, b in zip(low, spaced, high, strict=True)]
-    full = np.broadcast_to(fill.reshape((*fill.shape, *(1,) * len(own))), (*lead, *room)).copy()
+    full = np.broadcast_to(widened(fill, data.ndim), (*lead, *room)).copy()
     into = tuple(
         slice(max(a, 0), max(a, 0) + size, gap + 1)
         for a, size, gap in zip(low, spaced, inside, strict=True)
@@ -219,11 +220,7 @@ def _pad_by_body(
     before, after = ([as_integer(m, op, each) for each in ends] for ends in (low, high))
     full = [a + size + b for a, size, b in zip(before, shape, after, strict=True)]
     (around,) = m.run(op.body, known, [Value(each, False) for each in m.aranges(full)])
-    data = around.data.reshape(
-        (*around.data.shape, *(1,) * (m.axes + len(full) - around.data.ndim))
-    )
-    into = Value(np.broadcast_to(data, (*data.shape[: m.axes], *full)), around.is_symbolic)
-    return [inserted(m, source, into, before, [1] * len(full))]
+    return [inserted(m, source, m.full(around, full), before, [1] * len(full))]
 
 
 @means("mesh.transfer")
@@ -233,7 +230,7 @@ def _transfer(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     ones = [1] * len(offsets)
     if len(values) > 1:
         return inserted(m, values[0], values[1], offsets, ones)
-    return Value(sliced(m, values[0].data, offsets, op.type.shape, ones), values[0].is_symbolic)
+    return sliced(m, values[0], offsets, op.type.shape, ones)
 
 
 @means("tensor.rank")
@@ -254,8 +251,7 @@ def _pack(m: Machine, op: Op, values: Sequence[Value]) -> Value:
         high = [to - size for to, size in zip(split.padded, split.sizes, strict=True)]
         zeros = [0] * len(high)
         wide = padded(m, source, with_, zeros, high, zeros)
-    data = wide.data.reshape((*wide.data.shape[: m.axes], *split.cut))
-    return transposed(m, Value(data, wide.is_symbolic), order)
+    return transposed(m, m.shaped(wide, split.cut), order)
 
 
 @means("linalg.unpack", "tensor.unpack")
@@ -263,8 +259,8 @@ def _unpack(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     """The inverse of a pack."""
     split, order = _tiles(m, op, op.type, op.operand_types[0])
     cut = transposed(m, values[0], np.argsort(order).tolist())
-    data = cut.data.reshape((*cut.data.shape[: m.axes], *split.padded))
-    return Value(boxed(data, [slice(0, size) for size in split.sizes]), cut.is_symbolic)
+    tiled = m.shaped(cut, split.padded)
+    return tiled.with_data(boxed(tiled.data, [slice(0, size) for size in split.sizes]))
 
 
 @dataclass(frozen=True)
@@ -300,7 +296,7 @@ def _tiles(m: Machine, op: Op, whole: Type, packed: Type) -> tuple[_Tiled, list[
 @means("mesh.roll")
 def _roll(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     dim = m.axes + op.attributes["tensor_axis"]
-    return Value(np.roll(values[0].data, op.attributes["by"], dim), values[0].is_symbolic)
+    return values[0].with_data(np.roll(values[0].data, op.attributes["by"], dim))
 
 
 @means("tensor.dim")
@@ -321,10 +317,8 @@ def _extract(m: Machine, op: Op, values: Sequence[Value]) -> Value:
         inside = inside & (place >= 0) & (place < size)
     m.require(op, inside)
     if not np.all(inside):
-        wild = m.undefined(op.type).data
-        wild = wild.reshape((*wild.shape, *(1,) * (picked.ndim - wild.ndim)))
-        picked = np.where(inside, picked, wild)
-    return Value(picked, source.is_symbolic)
+        picked = np.where(inside, picked, widened(m.undefined(op.type).data, picked.ndim))
+    return source.with_data(picked)
 
 
 @means("tensor.insert")
@@ -333,11 +327,10 @@ def _insert(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     symbolic = element.is_symbolic or into.is_symbolic
     data, new = (m.elements(v) if symbolic else v.data for v in (into, element))
     here: Any = True
-    rank = data.ndim - m.axes
     for index, positions in zip(indices, m.aranges(data.shape[m.axes :]), strict=True):
         m.require(op, (index.data >= 0) & (index.data < positions.size))
-        here = here & (positions == index.data.reshape((*index.data.shape, *(1,) * rank)))
-    return Value(np.where(here, new.reshape((*new.shape, *(1,) * rank)), data), symbolic)
+        here = here & (positions == widened(index.data, data.ndim))
+    return Value(np.where(here, widened(new, data.ndim), data), symbolic)
 
 
 def numbers(
@@ -358,15 +351,24 @@ def numbers(
 @means("tensor.extract_slice")
 def _extract_slice(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     source, *rest = values
-    offsets, rest = numbers(m, op, "static_offsets", rest)
-    sizes, rest = numbers(m, op, "static_sizes", rest)
-    strides, rest = numbers(m, op, "static_strides", rest)
+    offsets, lengths, steps = _box(m, op, source.data.shape[m.axes :], rest)
+    taken = sliced(m, source, offsets, lengths, steps)
+    return m.shaped(taken, _kept_sizes(op.type, lengths))
+
+
+def _box(
+    m: Machine, op: Op, whole: Sequence[int], operands: Sequence[Value]
+) -> tuple[list[Data | int], list[int], list[int]]:
+    """Offsets, sizes and strides of a box; one that is not within its tensor has no meaning."""
+    offsets, operands = numbers(m, op, "static_offsets", operands)
+    sizes, operands = numbers(m, op, "static_sizes", operands)
+    strides, _ = numbers(m, op, "static_strides", operands)
     lengths = [as_integer(m, op, size) for size in sizes]
     steps = [as_integer(m, op, stride) for stride in strides]
-    _require_inside(m, op, source.data.shape[m.axes :], offsets, lengths, steps)
-    taken = sliced(m, source.data, offsets, lengths, steps)
-    data = taken.reshape((*taken.shape[: m.axes], *_kept_sizes(op, op.type, lengths)))
-    return Value(data, source.is_symbolic)
+    for room, at, size, step in zip(whole, offsets, lengths, steps, strict=True):
+        last = room - 1 - (size - 1) * step
+        m.require(op, (np.asarray(at) >= 0) & (size >= 0) & (np.asarray(at) <= last))
+    return offsets, lengths, steps
 
 
 def as_integer(m: Machine, op: Op, number: Data | int) -> int:
@@ -378,7 +380,7 @@ def as_integer(m: Machine, op: Op, number: Data | int) -> int:
     return int(number.reshape(-1)[0])
 
 
-def _kept_sizes(op: Op, type_: Type, sizes: Sequence[int]) -> Sequence[int]:
+def _kept_sizes(type_: Type, sizes: Sequence[int]) -> Sequence[int]:
     """The sizes without those of 1 that the smaller type drops."""
     if -1 not in type_.shape:
         return type_.shape
@@ -390,52 +392,43 @@ def _kept_sizes(op: Op, type_: Type, sizes: Sequence[int]) -> Sequence[int]:
 
 def sliced(
     m: Machine,
-    data: Data,
+    value: Value,
     offsets: Sequence[Data | int],
     sizes: Sequence[int],
     strides: Sequence[int],
-) -> Data:
+) -> Value:
     """A box of a tensor; offsets are numbers, or arrays with a number for each device."""
-    if all(isinstance(offset, int) for offset in offsets):
-        box = tuple(
-            slice(int(at), int(at) + (size - 1) * step + 1 if size else int(at), step)
-            for at, size, step in zip(offsets, sizes, strides, strict=True)
-        )
-        return boxed(data, box)
-    indices = []
-    for at, points, step in zip(offsets, m.aranges(sizes), strides, strict=True):
-        base = at if isinstance(at, int) else at.reshape((*at.shape[: m.axes], *(1,) * len(sizes)))
-        indices.append(base + points * step)
-    picked = m.picked(data, indices)
-    return np.broadcast_to(picked, (*picked.shape[: m.axes], *sizes))
+    slices = _slices(offsets, sizes, strides)
+    if slices is not None:
+        return value.with_data(boxed(value.data, slices))
+    indices = [
+        _wide(at, points) + points * step
+        for at, points, step in zip(offsets, m.aranges(sizes), strides, strict=True)
+    ]
+    return m.full(value.with_data(m.picked(value.data, indices)), sizes)
+
+
+def _slices(
+    offsets: Sequence[Data | int], sizes: Sequence[int], strides: Sequence[int]
+) -> list[slice] | None:
+    """A box whose place is the same on all devices."""
+    slices = []
+    for at, size, step in zip(offsets, sizes, strides, strict=True):
+        if not isinstance(at, int):
+            return None
+        slices.append(slice(at, at + (size - 1) * step + 1 if size else at, step))
+    return slices
+
+
+def _wide(offset: Data | int, points: Data) -> Data | int:
+    return offset if isinstance(offset, int) else widened(offset, points.ndim)
 
 
 @means("tensor.insert_slice", "tensor.parallel_insert_slice")
 def _insert_slice(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     source, into, *rest = values
-    offsets, rest = numbers(m, op, "static_offsets", rest)
-    sizes, rest = numbers(m, op, "static_sizes", rest)
-    strides, rest = numbers(m, op, "static_strides", rest)
-    lengths = [as_integer(m, op, size) for size in sizes]
-    data = source.data
-    steps = [as_integer(m, op, stride) for stride in strides]
-    _require_inside(m, op, into.data.shape[m.axes :], offsets, lengths, steps)
-    box = Value(data.reshape((*data.shape[: m.axes], *lengths)), source.is_symbolic)
-    return inserted(m, box, into, offsets, steps)
-
-
-def _require_inside(
-    m: Machine,
-    op: Op,
-    whole: Sequence[int],
-    offsets: Sequence[Data | int],
-    sizes: Sequence[int],
-    strides: Sequence[int],
-) -> None:
-    """A box that is not within its tensor has no meaning."""
-    for room, at, size, step in zip(whole, offsets, sizes, strides, strict=True):
-        last = room - 1 - (size - 1) * step
-        m.require(op, (np.asarray(at) >= 0) & (size >= 0) & (np.asarray(at) <= last))
+    offsets, lengths, steps = _box(m, op, into.data.shape[m.axes :], rest)
+    return inserted(m, m.shaped(source, lengths), into, offsets, steps)
 
 
 def inserted(
@@ -449,22 +442,17 @@ def inserted(
     symbolic = source.is_symbolic or into.is_symbolic
     new, data = (m.elements(v) if symbolic else v.data for v in (source, into))
     sizes = new.shape[m.axes :]
-    if all(isinstance(offset, int) for offset in offsets):
-        lead = np.broadcast_shapes(new.shape[: m.axes], data.shape[: m.axes])
-        full = m.spread(data, lead).copy()
-        box = tuple(
-            slice(int(at), int(at) + (size - 1) * step + 1 if size else int(at), step)
-            for at, size, step in zip(offsets, sizes, strides, strict=True)
-        )
-        boxed(full, box)[...] = new
+    slices = _slices(offsets, sizes, strides)
+    if slices is not None:
+        full = m.spread(data, m.lead(source, into)).copy()
+        boxed(full, slices)[...] = new
         return Value(full, symbolic)
     inside: Any = True
     places = []
     for at, points, size, step in zip(
         offsets, m.aranges(data.shape[m.axes :]), sizes, strides, strict=True
     ):
-        base = at if isinstance(at, int) else at.reshape((*at.shape[: m.axes], *(1,) * len(sizes)))
-        away = points - base
+        away = points - _wide(at, points)
         inside = inside & (away >= 0) & (away % step == 0) & (away // step < size)
         places.append(away // step)
     if 0 in sizes:
@@ -477,7 +465,7 @@ def _dynamic_slice(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     source, *starts = values
     sizes = op.attributes["slice_sizes"]
     offsets = _clamped(m, op, starts, source.data.shape[m.axes :], sizes)
-    return Value(sliced(m, source.data, offsets, sizes, [1] * len(sizes)), source.is_symbolic)
+    return sliced(m, source, offsets, sizes, [1] * len(sizes))
 
 
 @means("stablehlo.dynamic_update_slice")

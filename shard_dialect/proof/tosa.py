@@ -27,7 +27,7 @@ _KINDS = {
 def _reduce(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     dim = m.axes + op.attributes["axis"]
     total = reduced(m, _KINDS[op.name[5:]], values[0], op.type, [dim])
-    return Value(np.expand_dims(total.data, dim), total.is_symbolic)
+    return total.with_data(np.expand_dims(total.data, dim))
 
 
 @means("tosa.argmax")
@@ -37,19 +37,12 @@ def _argmax(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     return Value(np.argmax(data, axis=m.axes + op.attributes["axis"]).astype(np.int64), False)
 
 
-def _centred(m: Machine, value: Value, point: Value, type_: Type) -> Value:
-    """The value minus its zero point, in the type of the sums."""
-    rank = value.data.ndim - m.axes
-    zero = point.data.reshape((*point.data.shape[: m.axes], *(1,) * rank))
-    return combined(m, "sub", value, Value(zero, point.is_symbolic), type_)
-
-
 def _factors(
     m: Machine, values: Sequence[Value], points: Sequence[Value], type_: Type
 ) -> Sequence[Value]:
     """The factors of a product, minus their zero points where there are some."""
     pairs = zip(values, points, strict=True) if points else ()
-    return [_centred(m, value, point, type_) for value, point in pairs] or values
+    return [combined(m, "sub", value, point, type_) for value, point in pairs] or values
 
 
 @means("tosa.matmul")
@@ -77,11 +70,11 @@ def _convolution(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     # Loops: 0 batch, 1 input channel, 2 output channel, then places, then windows.
     places = [3 + dim for dim in range(space)]
     inside = [3 + space + dim for dim in range(space)]
-    a = Over(Value(seen, image.is_symbolic), (0, 1, *places, *inside))
+    a = Over(image.with_data(seen), (0, 1, *places, *inside))
     if depthwise:
         summed = contracted(m, a, Over(kernel, (*inside, 1, 2)), [0, *places, 1, 2], op.type)
         data = summed.data.reshape((*summed.data.shape[:-2], -1))
-        summed = Value(data, summed.is_symbolic)
+        summed = summed.with_data(data)
     else:
         summed = contracted(m, a, Over(kernel, (2, *inside, 1)), [0, *places, 2], op.type)
     return _biased(m, summed, bias, op.type)
@@ -105,15 +98,15 @@ def _transposed_convolution(m: Machine, op: Op, values: Sequence[Value]) -> Valu
     moved = np.moveaxis(image.data, -1, m.axes + 1)
     seen = windows(m, moved, window, [1, 1], [1, 1], 2)
     # Loops: 0 batch, 1 input channel, 2 output channel, 3 and 4 places, 5 and 6 windows.
-    a = Over(Value(seen, image.is_symbolic), (0, 1, 3, 4, 5, 6))
-    b = Over(Value(flipped, kernel.is_symbolic), (2, 5, 6, 1))
+    a = Over(image.with_data(seen), (0, 1, 3, 4, 5, 6))
+    b = Over(kernel.with_data(flipped), (2, 5, 6, 1))
     return _biased(m, contracted(m, a, b, [0, 3, 4, 2], op.type), bias, op.type)
 
 
 def _biased(m: Machine, summed: Value, bias: Value, type_: Type) -> Value:
-    shape, rank = bias.data.shape, summed.data.ndim - m.axes
-    wide = bias.data.reshape((*shape[: m.axes], *(1,) * (rank - 1), shape[-1]))
-    return combined(m, "add", summed, Value(wide, bias.is_symbolic), type_)
+    before = [1] * (summed.data.ndim - m.axes - 1)
+    wide = m.shaped(bias, [*before, bias.data.shape[-1]])
+    return combined(m, "add", summed, wide, type_)
 
 
 @means("tosa.max_pool2d", "tosa.avg_pool2d")
@@ -136,8 +129,8 @@ def _pooled(m: Machine, op: Op, image: Value, kind: str, type_: Type) -> Value:
     wide = padded(m, image, fill, [0, top, left, 0], [0, bottom, right, 0], [0] * 4)
     moved: Data = np.moveaxis(wide.data, -1, m.axes + 1)
     seen = windows(m, moved, op.attributes["kernel"], op.attributes["stride"], [1, 1], 2)
-    total = reduced(m, kind, Value(seen, wide.is_symbolic), type_, [seen.ndim - 2, seen.ndim - 1])
-    return Value(np.moveaxis(total.data, m.axes + 1, -1), total.is_symbolic)
+    total = reduced(m, kind, wide.with_data(seen), type_, [seen.ndim - 2, seen.ndim - 1])
+    return total.with_data(np.moveaxis(total.data, m.axes + 1, -1))
 
 
 @means("tosa.gather")
@@ -148,11 +141,11 @@ def _gather(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     m.require(op, (indices >= 0) & (indices < source.data.shape[m.axes + 1]))
     zeros = np.zeros((1,) * (m.axes + 3), np.int64)
     picked = m.picked(source.data, [zeros + batch, zeros + indices, zeros + channel])
-    return Value(picked, source.is_symbolic)
+    return source.with_data(picked)
 
 
 @means("tosa.tile")
 def _tile(m: Machine, op: Op, values: Sequence[Value]) -> Value:
     data = values[0].data
     counts = [made // size for made, size in zip(op.type.shape, data.shape[m.axes :], strict=True)]
-    return Value(np.tile(data, (*(1,) * m.axes, *counts)), values[0].is_symbolic)
+    return values[0].with_data(np.tile(data, (*(1,) * m.axes, *counts)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -124,40 +125,34 @@ class Pair:
         return (*listed, f"evaluated with {self.smaller}") if self.smaller else tuple(listed)
 
 
+@dataclass(eq=False)
 class Trial:
     """One evaluation of both programs at one random point."""
 
-    def __init__(
-        self,
-        pair: Pair,
-        field_: Field,
-        *,
-        is_ordered: bool = False,
-        splits_exponents: bool = False,
-        garbage: int = 0,
-        boxes: tuple[Boxes, Boxes] | None = None,
-        calls: tuple[Calls, Calls] | None = None,
-        inputs: int = 0,
-        cancels: bool = True,
-        redrawn: tuple[int, Data] | None = None,
-        chooses: bool = False,
-    ) -> None:
-        """`garbage` draws what nothing has written, `inputs` the arguments.
+    pair: Pair
+    field: Field
+    is_ordered: bool = False
+    splits_exponents: bool = False
+    garbage: int = 0
+    """Draws what nothing has written."""
+    boxes: tuple[Boxes, Boxes] = dataclasses.field(default_factory=lambda: (Boxes(), Boxes()))
+    """Draw what ops give that are not known."""
+    calls: tuple[Calls | None, Calls | None] = (None, None)
+    """Note those of functions."""
+    inputs: int = 0
+    """Draws the arguments."""
+    cancellation: Cancellation = dataclasses.field(default_factory=Cancellation)
+    redrawn: tuple[int, Data] | None = None
+    """An argument, and which of its elements are others."""
+    chooses: bool = False
+    """Whether a program chooses by floats: it is given some that are equal, or the largest."""
+    sampled: Sampled = dataclasses.field(default_factory=Sampled)
+    is_void: bool = False
 
-        `boxes` draws what ops give that are not known, and `calls` notes those of functions.
-        `redrawn` is an argument, and which of its elements are others. A program that `chooses` by
-        floats is given some that are equal, of one sign, or the largest.
-        """
-        self.pair, self.field, self.is_ordered = pair, field_, is_ordered
-        self.splits_exponents = splits_exponents
-        self.garbage = garbage
-        self.boxes = boxes or (Boxes(), Boxes())
-        self.calls: tuple[Calls | None, Calls | None] = calls or (None, None)
-        self.inputs, self.redrawn, self.chooses = inputs, redrawn, chooses
-        self.cancellation = Cancellation(cancels)
-        self.is_void = False
-        self.sampled = Sampled()
-        self.is_wide = field_.seed >= POSITIONS
+    @property
+    def is_wide(self) -> bool:
+        """Whether integers are of all sizes."""
+        return self.field.seed >= POSITIONS
 
     @cached_property
     def comparison(self) -> Comparison | None:
@@ -186,17 +181,9 @@ class Trial:
 
     def again(self, **changes: Any) -> Trial:
         """The same point, where something else is drawn."""
-        return Trial(
-            self.pair,
-            self.field,
-            **{
-                "is_ordered": self.is_ordered,
-                "splits_exponents": self.splits_exponents,
-                "garbage": self.garbage,
-                "chooses": self.chooses,
-                **changes,
-            },
-        )
+        kept = ("is_ordered", "splits_exponents", "garbage", "chooses")
+        drawn = {name: getattr(self, name) for name in kept} | changes
+        return Trial(self.pair, self.field, **drawn)
 
     def _evaluated(self) -> Comparison:
         pair = self.pair
@@ -345,7 +332,7 @@ class Trial:
         data = value.data.copy().reshape(-1)
         generator = np.random.default_rng((3, self.field.seed))
         data[elements] = self.field.random(generator, data.shape)[elements]
-        return Value(data.reshape(value.data.shape), value.is_symbolic)
+        return value.with_data(data.reshape(value.data.shape))
 
     def _sizes(self) -> list[int]:
         """The sizes in which an integer argument may be a position."""
@@ -356,17 +343,10 @@ class Trial:
     def _again(m: Machine, value: Value, before: Machine) -> Value:
         """The same global value, on the grid of another program."""
         index = (0,) * before.axes
-        return Value(m.scalar(value.data[index]), value.is_symbolic)
+        return value.with_data(m.scalar(value.data[index]))
 
 
-def trials(
-    pair: Pair, count: int, *, is_ordered: bool = False, splits_exponents: bool = False
-) -> Iterator[Trial]:
+def trials(pair: Pair, count: int, **laws: Any) -> Iterator[Trial]:
     """Evaluations at so many points, one after the other."""
     for seed in range(count):
-        yield Trial(
-            pair,
-            Field(PRIME_GAPS[seed % 2], seed),
-            is_ordered=is_ordered,
-            splits_exponents=splits_exponents,
-        )
+        yield Trial(pair, Field(PRIME_GAPS[seed % 2], seed), **laws)

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import build
 from shard_dialect.ir.function import boundary, functions_of, name_of
 from shard_dialect.ir.mesh.attributes import RESULT
 from shard_dialect.ir.reading.constants import constant_integer
@@ -57,8 +58,6 @@ _BOUNDS = {
     "ult": lambda n: Domain(0, n - 1),
     "ule": lambda n: Domain(0, n),
 }
-_PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
-"""In the order of `arith.cmpi`'s numbers."""
 _SWAPPED = {"slt": "sgt", "sle": "sge", "sgt": "slt", "sge": "sle", "ugt": "ult", "uge": "ule"}
 
 
@@ -97,7 +96,7 @@ def _asserted(condition: ir.Value) -> Iterator[tuple[ir.Value, Domain]]:
         for each in op.operands:
             yield from _asserted(each)
     elif op.name == "arith.cmpi":
-        how = _PREDICATES[op.attributes["predicate"].value]
+        how = build.OF_INTEGERS[op.attributes["predicate"].value]
         for value, bound, name in (
             (op.operands[0], op.operands[1], how),
             (op.operands[1], op.operands[0], _SWAPPED.get(how, "")),

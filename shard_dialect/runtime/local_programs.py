@@ -13,17 +13,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from shard_dialect.abi.lowered_program import Boundary, Program, Site, find_function, read_boundary
-from shard_dialect.abi.tensor_types import TensorType, dtype_of
+from shard_dialect.abi.lowered_program import (
+    Boundary,
+    Program,
+    Site,
+    calls_in,
+    find_function,
+    read_boundary,
+    tensor_type,
+)
 from shard_dialect.collectives.collective_table import DISTRIBUTED
-from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import boundary, functions_of, name_of, symbols_in
 from shard_dialect.ir.grids import sub_clusters_of
 from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.reading.constants import runs_in
 from shard_dialect.ir.shard.local_collectives import one_by_one, read_local
 from shard_dialect.ir.walk import body
 from shard_dialect.model.reached import reached
@@ -59,6 +64,12 @@ def read_local_program(
             for each, attributes in zip(types, entries, strict=True)
         ]
 
+    def sites_of(op: ir.Operation) -> list[Site] | None:
+        if op.name == "func.call":
+            return None
+        parts = one_by_one(op) if op.name.startswith(("shard.", "mesh.")) else ()
+        return [site for each in parts if (site := _site(each, shardings)) is not None]
+
     return Program(
         entry,
         shardings.grids,
@@ -72,32 +83,8 @@ def read_local_program(
         sites={},
         ranks={},
         handles=(),
-        calls=_calls(functions, entry, shardings, {}),
+        calls=calls_in(functions, entry, sites_of),
     )
-
-
-def _calls(
-    functions: Mapping[str, ir.Operation],
-    entry: str,
-    shardings: Shardings,
-    known: dict[str, list[Site]],
-) -> list[Site]:
-    """The collectives of `entry` in the order of the text, also through callees."""
-    calls: list[Site] = []
-    for runs in list(runs_in(functions[entry])):
-        op = runs.op
-        with located(op):
-            if op.name == "func.call":
-                callee = op.attributes["callee"].value
-                if callee not in functions:
-                    raise ShardError(f"cannot run {as_symbol(callee)}: it is only declared")
-                if callee not in known:
-                    known[callee] = _calls(functions, callee, shardings, known)
-                calls += [site.run(runs) for site in known[callee]]
-            elif op.name.startswith(("shard.", "mesh.")):
-                sites = [_site(each, shardings) for each in one_by_one(op)]
-                calls += [site.run(runs) for site in sites if site is not None]
-    return calls
 
 
 def _site(op: ir.Operation, shardings: Shardings) -> Site | None:
@@ -110,7 +97,7 @@ def _site(op: ir.Operation, shardings: Shardings) -> Site | None:
             op.location,
             f"'{op.name}' op on a {types[0]} cannot be run: only tensors are in the local form",
         )
-    source, target = (TensorType(tuple(each.shape), dtype_of(each.element_type)) for each in types)
+    source, target = map(tensor_type, types)
     return Site(read[1], shardings.grid(read[0]), source, target, str(source), str(target))
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from shard_dialect.abi.tensor_types import Array, TensorType
+from shard_dialect.analysis.trace_events import Event
 from shard_dialect.backends.python.element_types import held_by_torch
 from shard_dialect.backends.python.python_module import emit_functions
 from shard_dialect.errors import MissingExtra, ShardError, first_line_of
@@ -28,7 +29,6 @@ from shard_dialect.runtime.communicators.torch_world import TorchWorld
 from shard_dialect.runtime.communicators.world import Runnable, Shards
 from shard_dialect.runtime.local_programs import read_local_program
 from shard_dialect.runtime.profiling.kernel_traces import traced_by_torch
-from shard_dialect.runtime.profiling.recorder import Event
 
 try:
     import torch

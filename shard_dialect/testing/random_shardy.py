@@ -172,10 +172,17 @@ def _elementwise(program: _Shardy) -> None:
 
 def _dot(program: _Shardy) -> None:
     a, b = program.pick(2), program.pick()
+    _tanh(program, _product(program, a, b))
+
+
+def _product(program: _Shardy, a: _Value, b: _Value) -> _Value:
     types = f"({a.type}, {b.type}) -> {_type(b.shape)}"
     text = f"stablehlo.dot_general {{}}, {{}}, contracting_dims = [1] x [0] : {types}"
-    made = program.op(text, [a, b], b.shape)
-    program.op(f"stablehlo.tanh {{}} : {made.type}", [made], made.shape)
+    return program.op(text, [a, b], b.shape)
+
+
+def _tanh(program: _Shardy, value: _Value) -> _Value:
+    return program.op(f"stablehlo.tanh {{}} : {value.type}", [value], value.shape)
 
 
 def _transpose(program: _Shardy) -> None:
@@ -208,7 +215,7 @@ def _barrier(program: _Shardy) -> None:
 def _edge(program: _Shardy) -> None:
     """What Shardy's propagation puts at the ends of regions: the value itself, with a sharding."""
     value = program.pick()  # an op between: what is annotated already would have to agree
-    value = program.op(f"stablehlo.tanh {{}} : {value.type}", [value], value.shape)
+    value = _tanh(program, value)
     sharding = f"sharding = #sdy.sharding<{program.sharding(len(value.shape))}>"
     program.said("data_flow_edge", value, sharding)
 
@@ -288,9 +295,7 @@ def _reduced(program: _Shardy) -> None:
         program.said("reshard", each, f"sharding = #sdy.sharding<@m, {_lists(split)}>")
         for each, split in ((a, ((), axes)), (b, (axes, ())))
     )
-    types = f"({a.type}, {b.type}) -> {a.type}"
-    text = f"stablehlo.dot_general {{}}, {{}}, contracting_dims = [1] x [0] : {types}"
-    made = program.op(text, [left, right], a.shape)
+    made = _product(program, left, right)
     if chance(program.draw, 0.5):
         attributes = f"reduction_axes = #sdy<axis_ref_list{{{_axes(axes)}}}>"
         split: tuple[_Axes, ...] = ((), ())
@@ -299,7 +304,7 @@ def _reduced(program: _Shardy) -> None:
         split = program.draw.choice(((axes, ()), ((), axes)))
         attributes = f"reduce_scatter_axes = #sdy<list_of_axis_ref_lists{_lists(split)}>"
         made = program.said("reduce_scatter", made, f"{attributes}, {program.out(split)}", split)
-    program.op(f"stablehlo.tanh {{}} : {made.type}", [made], made.shape)
+    _tanh(program, made)
 
 
 def _unreduced(program: _Shardy) -> None:
@@ -534,18 +539,8 @@ def _turned(program: _Shardy, manual: _Manual) -> None:
 _BODIES = (_ring, _summed, _turned)
 _STEPS: tuple[Callable[[_Shardy], None], ...] = (
     *(_elementwise, _elementwise, _elementwise, _dot, _transpose, _reduce, _constraint),
-    *(
-        _constraint,
-        _constraint,
-        _barrier,
-        _edge,
-        _constant,
-        _group,
-        _gathered,
-        _sliced,
-        _exchanged,
-        _permuted,
-    ),
+    *(_constraint, _constraint, _barrier, _edge, _constant, _group, _gathered, _sliced),
+    *(_exchanged, _permuted),
     *(_reduced, _unreduced, _called, _named, _manual, _manual),
 )
 

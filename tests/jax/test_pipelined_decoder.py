@@ -11,10 +11,10 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.proof.field import PRIME_GAPS, Field
 from shard_dialect.proof.reading import read_program
 from shard_dialect.proof.trial import Pair, Trial
-from shard_dialect.testing.faults import faults_in
 from tests.conftest import run_child
 from tests.extras import needs
 from tests.slow import seed_of
+from tests.testing.faults import faults_in
 
 pytestmark = needs("jax")
 COMMAND = [sys.executable, "-m", "benchmarks.pipelined_decoder"]

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.jax_random import compared
-from shard_dialect.testing.jax_program import JaxProgram
+from tests.testing.jax_program import JaxProgram
 
 SEEDS = range(40)
 

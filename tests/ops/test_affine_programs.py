@@ -6,8 +6,8 @@ import pytest
 
 from shard_dialect.errors import ShardWarning
 from shard_dialect.testing import run_and_check
-from shard_dialect.testing.affine_program import AffineProgram
 from tests.extras import needs
+from tests.testing.affine_program import AffineProgram
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 

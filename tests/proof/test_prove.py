@@ -12,10 +12,10 @@ import shard_dialect as sd
 from shard_dialect import opt
 from shard_dialect.errors import ShardError, ShardWarning
 from shard_dialect.proof.field import PRIME_GAPS, Field
-from shard_dialect.testing.faults import faults_in
 from shard_dialect.testing.random_program import any_program
 from tests.slow import seed_of
 from tests.test_empty_tensors import PROGRAMS
+from tests.testing.faults import faults_in
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MEGATRON = (EXAMPLES / "megatron.mlir").read_text()

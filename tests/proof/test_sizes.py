@@ -12,9 +12,9 @@ from shard_dialect.errors import ShardError, ShardWarning
 from shard_dialect.ir.context import make_context
 from shard_dialect.proof import prove as prover
 from shard_dialect.proof.factors import Factors
-from shard_dialect.testing.faults import faults_in
 from shard_dialect.testing.random_program import any_program
 from tests.slow import seed_of
+from tests.testing.faults import faults_in
 from tests.testing.proof_table import with_fault
 
 LARGE = """

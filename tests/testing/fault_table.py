@@ -4,7 +4,7 @@
 
 prints the table of docs/testing.md. Programs are of several precisions
 (`tests.programs.mixed_precision`); in each one fault is made that changes what any device gives
-(`shard_dialect.testing.faults`).
+(`tests.testing.faults`).
 """
 
 import argparse
@@ -30,8 +30,8 @@ from shard_dialect.runtime.communicators.world import InProcess
 from shard_dialect.runtime.executable import Executable
 from shard_dialect.runtime.random_inputs import random_inputs
 from shard_dialect.testing import reference_of
-from shard_dialect.testing.faults import faults_in
 from tests.programs.mixed_precision import mixed_program
+from tests.testing.faults import faults_in
 
 
 @dataclass(frozen=True)

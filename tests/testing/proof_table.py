@@ -24,8 +24,8 @@ from shard_dialect.ir.reading.source import Source
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.proof.prove import Proof, prove
 from shard_dialect.runtime.random_inputs import random_inputs
-from shard_dialect.testing.faults import faults_in
 from shard_dialect.testing.random_program import Program, any_program
+from tests.testing.faults import faults_in
 
 
 def local(text: str) -> "ir.Module | None":

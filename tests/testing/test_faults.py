@@ -9,10 +9,10 @@ from shard_dialect.errors import ShardWarning
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.testing import run_and_check
-from shard_dialect.testing.faults import faults_in
 from tests.extras import needs
 from tests.programs.unstable import unstable_program
 from tests.testing.fault_table import table, trials
+from tests.testing.faults import faults_in
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 

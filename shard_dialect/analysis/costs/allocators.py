@@ -42,11 +42,12 @@ from shard_dialect.analysis.costs.memory import (
     Live,
     Memory,
     Moment,
+    bytes_held,
     fused_ops,
     is_elementwise,
     memory_of_steps,
 )
-from shard_dialect.backends.cpu.arena import ALIGNMENT, Arena, Buffer
+from shard_dialect.backends.cpu.arena import ALIGNMENT, Buffer
 from shard_dialect.backends.cpu.machine_code import to_loop_code
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import location_text
@@ -74,7 +75,8 @@ def arena_memory(module: ir.Module, program: LocalProgram) -> Memory:
     given, returned = (sum(map(_bytes, each)) for each in (arguments, results))
     held = given + returned + constants
     temporaries = code.arena.bytes + sum(each.bytes for each in outside)
-    used = _used(code.arena, len(places))
+    spans = ((each.first // 2, each.last // 2, each.bytes) for each in code.arena.buffers)
+    used = bytes_held(spans, len(places))
     at = max(range(len(used)), key=used.__getitem__)
     live = [
         *(_boundary(f"argument {n}", "argument", each) for n, each in enumerate(arguments)),
@@ -95,19 +97,6 @@ def arena_memory(module: ir.Module, program: LocalProgram) -> Memory:
             for (name, place), bytes_ in zip(places, used, strict=True)
         ),
     )
-
-
-def _used(arena: Arena, count: int) -> list[int]:
-    """The bytes of the arena with values that are still needed, while each op runs."""
-    changes = [0] * (count + 1)
-    for buffer in arena.buffers:
-        changes[buffer.first // 2] += buffer.bytes
-        changes[buffer.last // 2 + 1] -= buffer.bytes
-    used, total = [], 0
-    for change in changes[:count]:
-        total += change
-        used.append(total)
-    return used
 
 
 def _live(buffer: Buffer) -> Live:

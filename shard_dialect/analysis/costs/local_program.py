@@ -12,7 +12,7 @@ from shard_dialect.analysis.costs.local_ops import (
     Op,
     Value,
 )
-from shard_dialect.analysis.costs.op_flops import flops_of
+from shard_dialect.analysis.costs.op_flops import flops_of, tensor_info
 from shard_dialect.analysis.reasons.marks import shown_in
 from shard_dialect.collectives import LocalStep
 from shard_dialect.errors import ShardError, as_symbol
@@ -24,7 +24,7 @@ from shard_dialect.ir.function import boundary, form_of, functions_of, name_of
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.numbered_function import LOOPS, itemsize, read_functions
+from shard_dialect.ir.numbered_function import LOOPS, read_functions
 from shard_dialect.ir.reading.constants import constant_integer, trips_of
 from shard_dialect.ir.shard.local_collectives import one_by_one, read_local
 from shard_dialect.ir.walk import walk
@@ -102,11 +102,8 @@ class _Reader:
 
     def _tensor(self, type_: ir.Type) -> TensorInfo | None:
         if type_ not in self._tensors:
-            info = None
-            if isinstance(type_, ir.RankedTensorType):
-                element = type_.element_type
-                info = TensorInfo(tuple(type_.shape), str(element), itemsize(element))
-            self._tensors[type_] = info
+            is_tensor = isinstance(type_, ir.RankedTensorType)
+            self._tensors[type_] = tensor_info(type_) if is_tensor else None
         return self._tensors[type_]
 
     def _blocks(self, blocks: tuple[numbered.Block, ...], values: list[Value]) -> tuple[Block, ...]:

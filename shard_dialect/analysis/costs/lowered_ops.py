@@ -23,7 +23,7 @@ from shard_dialect.analysis.costs.local_ops import (
     Op,
     Value,
 )
-from shard_dialect.analysis.costs.op_flops import flops_of
+from shard_dialect.analysis.costs.op_flops import flops_of, tensor_info
 from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at, located, location_text
@@ -31,7 +31,7 @@ from shard_dialect.ir.function import boundary, functions_of, name_of
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.mesh.attributes import ARGUMENT, COLLECTIVE, LOCAL_TYPES, PHASE, RANK, RESULT
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.numbered_function import LOOPS, itemsize
+from shard_dialect.ir.numbered_function import LOOPS, VIEWS
 from shard_dialect.ir.reading.constants import trips_of
 from shard_dialect.ir.shard.local_collectives import kind_of, read_local
 from shard_dialect.ir.walk import body, operations
@@ -40,15 +40,10 @@ from shard_dialect.ops.operations import Flops, TensorInfo
 
 _MEMORY = ("memref.alloc", "memref.alloca", "memref.get_global")
 _VIEWS = (
-    "memref.cast",
-    "memref.collapse_shape",
-    "memref.expand_shape",
+    *VIEWS,
     "memref.extract_strided_metadata",
     "memref.memory_space_cast",
-    "memref.reinterpret_cast",
     "memref.reshape",
-    "memref.subview",
-    "memref.transpose",
     "memref.view",
 )
 _NOTHING = ("memref.dealloc", "memref.assume_alignment")
@@ -167,13 +162,9 @@ class _Function:
         return made
 
     def _tensor(self, value: ir.Value) -> TensorInfo | None:
-        type_ = value.type
-        if not isinstance(type_, ir.MemRefType):
-            return None
-        if not type_.has_static_shape:
-            return None  # a part of a buffer, whose size is known only when the program runs
-        element = type_.element_type
-        return TensorInfo(tuple(type_.shape), str(element), itemsize(element))
+        # Of a part of a buffer the size may be known only when the program runs.
+        is_known = isinstance(value.type, ir.MemRefType) and value.type.has_static_shape
+        return tensor_info(value.type) if is_known else None
 
     def _of(self, value: ir.Value) -> Value:
         """The memory of a value, with the bytes that are read or written of it."""
@@ -290,7 +281,7 @@ class _Function:
             what = self._module.declared[name]
             op = self._collective(what, operands, place)
             if LOCAL_TYPES in what:
-                source, target = (str(_tensor_of(each.value)) for each in what[LOCAL_TYPES])
+                source, target = (str(tensor_info(each.value)) for each in what[LOCAL_TYPES])
                 self._module.local_types[id(op)] = source, target
             return op
         if name in self._module.ranks:
@@ -318,11 +309,6 @@ class _Function:
         if phase == "done":
             return Op("mesh.done", (handles[0],), (target,), place, Flops(), step=step, grid=grid)
         return Op(name, (source,), (target,), place, Flops(), step=step, grid=grid)
-
-
-def _tensor_of(type_: ir.RankedTensorType) -> TensorInfo:
-    element = type_.element_type
-    return TensorInfo(tuple(type_.shape), str(element), itemsize(element))
 
 
 def _ending_with(block: Block, extra: tuple[Value, ...]) -> Block:

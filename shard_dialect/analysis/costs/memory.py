@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import accumulate
 from typing import Literal
 
 from shard_dialect.analysis.costs.flat_program import FlatProgram, Slot, Step, flatten
@@ -332,15 +333,16 @@ def _last(buffer: _Buffer, count: int) -> int:
 
 
 def _sums(buffers: Iterable[_Buffer], count: int) -> list[int]:
+    return bytes_held(((_first(each), _last(each, count), each.bytes) for each in buffers), count)
+
+
+def bytes_held(spans: Iterable[tuple[int, int, int]], count: int) -> list[int]:
+    """The bytes while each of `count` ops runs, of which each span has some from op to op."""
     changes = [0] * (count + 2)
-    for each in buffers:
-        changes[_first(each)] += each.bytes
-        changes[_last(each, count) + 1] -= each.bytes
-    sums, total = [], 0
-    for change in changes[:count]:
-        total += change
-        sums.append(total)
-    return sums
+    for first, last, size in spans:
+        changes[first] += size
+        changes[last + 1] -= size
+    return list(accumulate(changes[:count]))
 
 
 def _live(buffer: _Buffer, at: int) -> Live:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.numbered_function import itemsize
 from shard_dialect.ir.walk import operations
 from shard_dialect.ops.op_table import named, rule_of, traits_of
 from shard_dialect.ops.operations import Flops, LocalOp, TensorInfo
@@ -61,3 +62,9 @@ def _of_region(op: ir.Operation, number: int) -> Flops:
                 total += found.total
                 elementary += found.elementary
     return Flops(total, elementary)
+
+
+def tensor_info(type_: ir.ShapedType) -> TensorInfo:
+    """A type of static shape, as analyses have it."""
+    element = type_.element_type
+    return TensorInfo(tuple(type_.shape), str(element), itemsize(element))

@@ -190,11 +190,10 @@ def to_loops(module: ir.Operation, kernels: Kernels) -> None:
 
 def _copies_to_linalg(module: ir.Operation) -> None:
     """Turn copies into linalg ops, so that they fuse with the writer or readers of the copy."""
-    for op in walk(module):
-        if op.name == "memref.copy" and all(each.type.has_static_shape for each in op.operands):
-            with ir.InsertionPoint(op), op.location:
-                build.copy(*op.operands)
-            op.erase()
+    copies = [op for op in walk(module) if op.name == "memref.copy"]
+    build.copies_to_loops(
+        op for op in copies if all(each.type.has_static_shape for each in op.operands)
+    )
 
 
 def _write_nests(block: ir.Block, memory: Memory, runs: Runs) -> None:

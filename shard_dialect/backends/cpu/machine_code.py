@@ -41,7 +41,7 @@ from shard_dialect.backends.cpu.lower_loops import (
     to_loops,
 )
 from shard_dialect.backends.cpu.pieces import cut_into_pieces
-from shard_dialect.backends.cpu.pointers import pass_pointers
+from shard_dialect.backends.cpu.pointers import element_pointer, pass_pointers, pointer_type
 from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import PassManager, ir, run_upstream, submodule
 from shard_dialect.ir.building import build
@@ -96,17 +96,12 @@ def call_through_table(module: ir.Operation, names: Sequence[str]) -> None:
 
 
 def _call_by_address(op: ir.Operation, number: int) -> None:
-    pointer = ir.Type.parse("!llvm.ptr")
-    i64 = build.integer(64)
+    pointer = pointer_type()
     with ir.InsertionPoint(op), op.location:
         symbol = {"global_name": ir.FlatSymbolRefAttr.get(_TABLE)}
         table = build.create_value("llvm.mlir.addressof", pointer, [], symbol)
         table = build.create_value("llvm.load", pointer, [table])
-        entry_number = {
-            "rawConstantIndices": ir.DenseI32ArrayAttr.get([number]),
-            "elem_type": ir.TypeAttr.get(i64),
-        }
-        slot = build.create_value("llvm.getelementptr", pointer, [table], entry_number)
+        slot = element_pointer(table, build.integer(64), number)
         address = build.create_value("llvm.load", pointer, [slot])
         attributes = {
             "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1 + len(op.operands), 0]),

@@ -20,9 +20,7 @@ from shard_dialect.abi.tensor_types import FLOATS_OF_A_BYTE
 from shard_dialect.backends.cpu.machine_code import BIND, Code, Engine, to_llvm
 from shard_dialect.errors import ShardError, as_symbol, shown
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.diagnostics import error_at
-from shard_dialect.ir.function import form_of, refuse_form, rename_symbols
-from shard_dialect.ir.mesh.attributes import DEVICE
+from shard_dialect.ir.function import form_of, refuse_form, refuse_program_of_device, rename_symbols
 from shard_dialect.ir.verify import declares_no_grid
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.passes.framework.pipeline import run_pipeline
@@ -89,12 +87,7 @@ def object_file(module: ir.Module, entry: str | None, name: str) -> ObjectFile:
     chosen = choose_entry(module.operation, entry)
     function = find_function(module.operation, chosen)
     if form_of(function) == "local" or declares_no_grid(module.operation):  # then all are one
-        if DEVICE in function.attributes:
-            raise error_at(
-                function.location,
-                f"{as_symbol(chosen)} is the program of one device: in an object all devices run "
-                "one",
-            )
+        refuse_program_of_device(function, "in an object all devices run one")
         run_pipeline(module, "lower{target=mpi}")
     elif form_of(function) != "lowered":
         raise refuse_form(function, ": the local form (--spmd) is compiled to an object")

@@ -40,7 +40,8 @@ def pass_pointers(module: ir.Operation, entry: ir.Operation) -> None:
         _take_pointers(kernel)
 
 
-def _pointer() -> ir.Type:
+def pointer_type() -> ir.Type:
+    """The type of pointers, whatever they point to."""
     return ir.Type.parse("!llvm.ptr")
 
 
@@ -55,19 +56,15 @@ class _Frame:
         block = body(function)
         self._arguments = list(block.arguments)
         self._numbers = {value: number for number, value in enumerate(self._arguments)}
-        self._pointers = block.add_argument(_pointer(), function.location)
+        self._pointers = block.add_argument(pointer_type(), function.location)
 
     def __contains__(self, value: ir.Value) -> bool:
         return value in self._numbers
 
     def load(self, value: ir.Value) -> ir.Value:
         """The pointer to the buffer that the argument `value` was."""
-        attributes = {
-            "rawConstantIndices": ir.DenseI32ArrayAttr.get([self._numbers[value]]),
-            "elem_type": ir.TypeAttr.get(_pointer()),
-        }
-        slot = build.create("llvm.getelementptr", [_pointer()], [self._pointers], attributes)
-        return build.create_value("llvm.load", _pointer(), slot.results)
+        slot = element_pointer(self._pointers, pointer_type(), self._numbers[value])
+        return build.create_value("llvm.load", pointer_type(), [slot])
 
     def drop_arguments(self) -> None:
         """Drop the other arguments; make buffers of those that are still used as buffers."""
@@ -80,7 +77,7 @@ class _Frame:
                 argument.replace_all_uses_with(buffer)
         for _ in self._arguments:
             block.erase_argument(0)
-        function_type = ir.FunctionType.get([_pointer()], [])
+        function_type = ir.FunctionType.get([pointer_type()], [])
         self._function.attributes["function_type"] = ir.TypeAttr.get(function_type)
         set_boundary(self._function, "arg_attrs", [{}])
 
@@ -153,7 +150,7 @@ class _Pointers:
         if name == "memref.view":
             source, offset = owner.operands
             return _moved(self._whole(source), build.integer(8), offset)
-        return build.create_value("llvm.inttoptr", _pointer(), [build.address(value)])
+        return build.create_value("llvm.inttoptr", pointer_type(), [build.address(value)])
 
     def _whole(self, memory: ir.Value) -> ir.Value:
         """The pointer to memory of which many buffers are made, loaded once."""
@@ -176,12 +173,19 @@ def _moved(pointer: ir.Value, element: ir.Type, by: ir.Value) -> ir.Value:
         short = known.value
     else:
         counts = [build.cast("arith.index_cast", by, build.integer(64))]
+    return element_pointer(pointer, element, short, counts)
+
+
+def element_pointer(
+    pointer: ir.Value, element: ir.Type, number: int, counts: Sequence[ir.Value] = ()
+) -> ir.Value:
+    """The pointer to the element of this number, or where that is an operand, by `counts`."""
     attributes = {
-        "rawConstantIndices": ir.DenseI32ArrayAttr.get([short]),
+        "rawConstantIndices": ir.DenseI32ArrayAttr.get([number]),
         "elem_type": ir.TypeAttr.get(element),
     }
-    moved = build.create("llvm.getelementptr", [_pointer()], [pointer, *counts], attributes)
-    return moved.results[0]
+    operands = [pointer, *counts]
+    return build.create_value("llvm.getelementptr", pointer_type(), operands, attributes)
 
 
 _IN_OPERAND = -(2**31)
@@ -227,7 +231,7 @@ def _take_pointers(kernel: ir.Operation) -> None:
             new_entries.append(entry)
         else:
             is_open = _is_open(argument.type)
-            pointer = block.add_argument(_pointer(), kernel.location)
+            pointer = block.add_argument(pointer_type(), kernel.location)
             index = ir.IndexType.get()
             numbers = [block.add_argument(index, kernel.location) for each in is_open if each]
             new_entries += [entry, *({} for _ in numbers)]

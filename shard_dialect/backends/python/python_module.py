@@ -37,9 +37,10 @@ from shard_dialect.ir.function import (
     functions_of,
     name_of,
     refuse_form,
+    refuse_program_of_device,
 )
 from shard_dialect.ir.grids import sub_clusters_of
-from shard_dialect.ir.mesh.attributes import ARGUMENT, DEVICE, RESULT, STAGE, symbol
+from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT, STAGE, symbol
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.reading.constants import write_resources_in_place
 from shard_dialect.ir.shard.local_collectives import one_by_one
@@ -295,12 +296,8 @@ def _prepared(
     for function in functions:
         if form_of(function) != "local" and not no_grid:
             raise refuse_form(function, ": the local form (--spmd) is written in Python")
-        if name is not None and DEVICE in function.attributes:
-            raise error_at(
-                function.location,
-                f"{as_symbol(name_of(function))} is the program of one device: in Python all "
-                "devices run one",
-            )
+        if name is not None:
+            refuse_program_of_device(function, "in Python all devices run one")
     if not functions:
         raise ShardError("there is no function to write in Python")
     write_resources_in_place(root)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from shard_dialect.abi.tensor_types import SUB_BYTE_DTYPES, Array, TensorType
+from shard_dialect.analysis.trace_events import Event
 from shard_dialect.backends.xla.jax_functions import (
     JaxSpecs,
     PartitionedFunction,
@@ -34,7 +35,6 @@ from shard_dialect.passes.lower.conversions import calls_lapack
 from shard_dialect.runtime.communicators.world import InProcess, Runnable, Shards
 from shard_dialect.runtime.local_programs import read_local_program
 from shard_dialect.runtime.profiling.kernel_traces import traced_by_jax
-from shard_dialect.runtime.profiling.recorder import Event
 
 _KINDS = (
     "all-gather",

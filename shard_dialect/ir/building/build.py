@@ -205,6 +205,32 @@ def scalar(attribute: ir.Attribute) -> ir.Value:
     return create_value("arith.constant", attribute.type, [], {"value": attribute})
 
 
+def index_switch(
+    index: ir.Value, types: Sequence[ir.Type], count: int
+) -> tuple[ir.Operation, list[ir.Region]]:
+    """An `scf.index_switch`, and its regions for 0, 1, ..., and then for all other numbers."""
+    cases = {"cases": ir.DenseI64ArrayAttr.get(list(range(count - 1)))}
+    switch = create("scf.index_switch", types, [index], cases, count)
+    default, *others = switch.regions  # in the op it is the first
+    return switch, [*others, default]
+
+
+def inline_before(op: ir.Operation, block: ir.Block) -> list[ir.Value]:
+    """Move the ops of a block before `op`, but for the last; returns the operands of that."""
+    *inside, end = operations(block)
+    for each in inside:
+        each.move_before(op)
+    return list(end.operands)
+
+
+def dense(
+    numbers: Sequence[int], element: ir.Type, shape: Sequence[int] | None = None
+) -> ir.Attribute:
+    """The integers of a constant tensor, which is of rank 1 unless a shape is given."""
+    type_ = ir.RankedTensorType.get([len(numbers)] if shape is None else shape, element)
+    return ir.DenseElementsAttr.get([ir.IntegerAttr.get(element, each) for each in numbers], type_)
+
+
 def declare(
     name: str,
     type_: ir.FunctionType,
@@ -244,12 +270,12 @@ def index(value: int) -> ir.Value:
 def compare(how: str, a: ir.Value, b: ir.Value) -> ir.Value:
     """`arith.cmpi` or `arith.cmpf` of two scalars, by the name of the predicate."""
     is_float = isinstance(a.type, ir.FloatType)
-    number = i64((_OF_FLOATS if is_float else _OF_INTEGERS).index(how))
+    number = i64((_OF_FLOATS if is_float else OF_INTEGERS).index(how))
     name = "arith.cmpf" if is_float else "arith.cmpi"
     return create_value(name, integer(1), [a, b], {"predicate": number})
 
 
-_OF_INTEGERS = "eq ne slt sle sgt sge".split()
+OF_INTEGERS = "eq ne slt sle sgt sge ult ule ugt uge".split()
 _OF_FLOATS = "false oeq ogt oge olt ole one ord ueq ugt uge ult ule une uno true".split()
 """The predicates in the order of their numbers."""
 
@@ -315,20 +341,22 @@ def extract_slice(value: ir.Value, start: int | ir.Value, size: int, dim: int = 
 
 def copy(value: ir.Value, into: ir.Value) -> ir.Operation:
     """`linalg.copy` between tensors or buffers, with its body."""
-    segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1])}
-    result_types = [into.type] if isinstance(into.type, ir.RankedTensorType) else []
-    op = create("linalg.copy", result_types, [value, into], segments, 1)
-    linalg_queries.fill_builtin_region(op)
-    return op
+    return _linalg("copy", value, into, {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1])})
+
+
+def copies_to_loops(ops: Iterable[ir.Operation]) -> None:
+    """Replace each `memref.copy` among the ops by a `linalg.copy`."""
+    for op in ops:
+        if op.name == "memref.copy":
+            with ir.InsertionPoint(op), op.location:
+                copy(*op.operands)
+            op.erase()
 
 
 def transpose(value: ir.Value, into: ir.Value, permutation: Sequence[int]) -> ir.Operation:
     """`linalg.transpose` of a tensor or a buffer, with its body."""
     order = {"permutation": ir.DenseI64ArrayAttr.get(list(permutation))}
-    result_types = [into.type] if isinstance(into.type, ir.RankedTensorType) else []
-    op = create("linalg.transpose", result_types, [value, into], order, 1)
-    linalg_queries.fill_builtin_region(op)
-    return op
+    return _linalg("transpose", value, into, order)
 
 
 def address(buffer: ir.Value) -> ir.Value:
@@ -339,9 +367,15 @@ def address(buffer: ir.Value) -> ir.Value:
 
 def fill(value: ir.Value, into: ir.Value) -> ir.Operation:
     """`linalg.fill` of a tensor or a buffer, with its body."""
-    segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1])}
+    return _linalg("fill", value, into, {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1])})
+
+
+def _linalg(
+    name: str, value: ir.Value, into: ir.Value, attributes: dict[str, ir.Attribute]
+) -> ir.Operation:
+    """A named op of one operand and one tensor or buffer that it writes, with its body."""
     result_types = [into.type] if isinstance(into.type, ir.RankedTensorType) else []
-    op = create("linalg.fill", result_types, [value, into], segments, 1)
+    op = create(f"linalg.{name}", result_types, [value, into], attributes, 1)
     linalg_queries.fill_builtin_region(op)
     return op
 

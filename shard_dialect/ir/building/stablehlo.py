@@ -10,11 +10,23 @@ from collections.abc import Sequence
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import create, create_value, i64, integer, is_used
+from shard_dialect.ir.building.build import create, create_value, dense, i64, integer, is_used
 from shard_dialect.ir.walk import is_made_by
+from shard_dialect.model import Reduction
 
 CAST = "builtin.unrealized_conversion_cast"
 """From a tensor to the scalar that stood for it before; gone when the conversion is done."""
+COMBINERS: dict[Reduction, str] = {
+    "sum": "add",
+    "average": "add",
+    "product": "multiply",
+    "max": "maximum",
+    "min": "minimum",
+    "bitwise_and": "and",
+    "bitwise_or": "or",
+    "bitwise_xor": "xor",
+}
+"""For each reduction, the op that combines two elements."""
 
 
 def replace(op: ir.Operation, values: Sequence[ir.Value]) -> None:
@@ -146,9 +158,7 @@ def _part(type_: ir.RankedTensorType) -> ir.RankedTensorType:
 
 def integers(values: Sequence[int], element: ir.Type) -> ir.Value:
     """A constant of rank 1 with these integers."""
-    type_ = tensor([len(values)], element)
-    numbers = [ir.IntegerAttr.get(element, each) for each in values]
-    return constant(ir.DenseElementsAttr.get(numbers, type_))
+    return constant(dense(values, element))
 
 
 def index(value: int) -> ir.Value:
@@ -159,7 +169,7 @@ def index(value: int) -> ir.Value:
 def table(values: Sequence[int] | Sequence[Sequence[int]], shape: Sequence[int]) -> ir.Attribute:
     """A dense attribute of `i64`, of rank 1 or 2."""
     flat = [each for row in values for each in (row if isinstance(row, Sequence) else (row,))]
-    return ir.DenseElementsAttr.get(list(map(i64, flat)), tensor(shape, integer(64)))
+    return dense(flat, integer(64), shape)
 
 
 def reshape(value: ir.Value, shape: Sequence[int]) -> ir.Value:
@@ -204,6 +214,16 @@ def compare(direction: str, a: ir.Value, b: ir.Value) -> ir.Value:
     how = ir.Attribute.parse(f"#stablehlo<comparison_direction {direction}>")
     bits = tensor(a.type.shape, integer(1))
     return stablehlo_op("compare", bits, [a, b], {"comparison_direction": how})
+
+
+def direction_of(op: ir.Operation) -> str:
+    """How a `stablehlo.compare` compares, as `compare` names it."""
+    return enumerator(op.attributes["comparison_direction"])
+
+
+def enumerator(attribute: ir.Attribute) -> str:
+    """The name in an attribute of StableHLO: `LT` in `#stablehlo<comparison_direction LT>`."""
+    return str(attribute).split()[-1].rstrip(">")
 
 
 def select(condition: ir.Value, yes: ir.Value, no: ir.Value) -> ir.Value:

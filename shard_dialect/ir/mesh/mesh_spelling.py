@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from shard_dialect.collectives.collective_table import ops_of_mesh
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
-from shard_dialect.ir.reading.edits import Edit, edited
+from shard_dialect.ir.reading.edits import Edit, edited, on_one_line
 
 SYMBOLS = {
     "mesh.cluster": ("rank", "dim_sizes"),
@@ -49,7 +49,6 @@ _SHAPE = re.compile(r"\w+\s*=\s*(\d+(?:x\d+)+)")
 _BRACKETS = {"(": ")", "{": "}", "[": "]", "<": ">"}
 _ANY_BRACKET = re.compile(r"->|[(){}\[\]<>,]")
 _STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
-_COMMENT = re.compile(r'//[^\n]*|(?P<string>"(?:[^"\\\n]|\\.)*")')
 
 
 def ops() -> set[str]:
@@ -237,8 +236,7 @@ class _Op:
             for edit in self.other_edits
             if begin <= edit.start < end
         ]
-        copied = edited(self.text[begin:end], inside)
-        return _COMMENT.sub(lambda match: match["string"] or "", copied).replace("\n", " ")
+        return on_one_line(edited(self.text[begin:end], inside))
 
     def _next(self, sign: str, what: str) -> int:
         """The offset of `sign`, which must come next."""

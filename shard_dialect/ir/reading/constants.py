@@ -25,6 +25,7 @@ from math import prod
 from typing import Any
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import CONSTANTS, constant_value
 from shard_dialect.ir.mesh.attributes import TRIPS
 from shard_dialect.ir.walk import has_own_body, maker_of, operations, walk
@@ -220,7 +221,7 @@ def _counted_while(op: ir.Operation) -> Counter | None:
     flag = maker_of(operations(condition)[-1].operands[0], "stablehlo.compare")
     if flag is None:
         return None
-    direction = str(flag.attributes["comparison_direction"]).split()[-1].rstrip(">")
+    direction = hlo.direction_of(flag)
     if direction not in ("LT", "LE"):
         return None
     counter, bound = flag.operands

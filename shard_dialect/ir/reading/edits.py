@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,14 @@ class Edit:
     start: int
     removed: int
     added: str
+
+
+_COMMENT = re.compile(r'//[^\n]*|(?P<string>"(?:[^"\\\n]|\\.)*")')
+
+
+def on_one_line(text: str) -> str:
+    """The text without comments and newlines."""
+    return _COMMENT.sub(lambda match: match["string"] or "", text).replace("\n", " ")
 
 
 def edited(text: str, edits: Sequence[Edit]) -> str:

@@ -31,14 +31,13 @@ import re
 from collections.abc import Generator, Iterator
 from itertools import pairwise
 
-from shard_dialect.ir.reading.edits import Edit
+from shard_dialect.ir.reading.edits import Edit, on_one_line
 from shard_dialect.ir.reading.spelling import code_of
 from shard_dialect.ir.sdy.syntax import NUMBERED_REDUCTIONS
 
 _OP = re.compile(r'"sdy\.\w+"\s*\([^()]*\)\s*')
-_COMMENT = re.compile(r'//[^\n]*|(?P<string>"(?:[^"\\\n]|\\.)*")')
 _CALL = re.compile(r'\bcall\b|"func\.call"')
-_PAIRS = {"{": "}", "(": ")"}
+_PAIRS = {"{": "}", "(": ")", "<": ">"}
 
 
 def edits(text: str) -> list[Edit]:
@@ -82,8 +81,7 @@ def _of_op(code: str, text: str, at: int) -> Iterator[Edit]:
         if end is None or code[end : end + 1] != ">":
             return  # not MLIR; the parser reports it
         # The properties move to one line, and their newlines stay: locations stay valid.
-        moved = _COMMENT.sub(lambda match: match["string"] or "", text[at + 2 : end - 1])
-        properties = moved.replace("\n", " ")
+        properties = on_one_line(text[at + 2 : end - 1])
         yield Edit(at, end + 1 - at, "\n" * text.count("\n", at, end + 1))
         at = _skip(code, end + 1)
     if code.startswith("(", at):
@@ -110,12 +108,14 @@ def _has_one_region(code: str, at: int) -> bool:
     return end is not None and code.startswith(")", _skip(code, end))
 
 
-def _end_of(code: str, at: int) -> int | None:
-    """The offset after the bracket that closes the one at `at`."""
+def _end_of(code: str, at: int, *, on_line: bool = False) -> int | None:
+    """The offset after the bracket that closes the one at `at`; `on_line`: in the same line."""
     opened, closed = code[at], _PAIRS[code[at]]
     depth = 0
-    for match in re.compile(f"[{re.escape(opened + closed)}]").finditer(code, at):
-        depth += 1 if match[0] == opened else -1
+    for match in re.compile(f"->|[{re.escape(opened + closed)}\n]").finditer(code, at):
+        if match[0] == "\n" and on_line:
+            break
+        depth += (match[0] == opened) - (match[0] == closed)
         if depth == 0:
             return match.end()
     return None
@@ -139,7 +139,6 @@ _REDUCED = re.compile(
 )
 _SPACE = re.compile(r"[ \t]*")
 _TYPE = re.compile(r"[ \t]*:[ \t]*(?P<type>tensor<)")
-_BRACKETS = {"<": ">", "{": "}"}
 
 
 class _NotSimple(Exception):
@@ -222,13 +221,7 @@ def _attributes(code: str, at: int) -> Generator[Edit, None, int]:
 
 def _end_of_pretty_op(code: str, at: int) -> int:
     """The offset after the bracket that closes the one at `at`, on the same line."""
-    opened, closed = code[at], _BRACKETS[code[at]]
-    depth = 0
-    for match in re.compile(f"->|[{opened}{closed}\n]").finditer(code, at):
-        if match[0] == "\n":
-            break
-        if match[0] != "->":
-            depth += 1 if match[0] == opened else -1
-        if depth == 0:
-            return match.end()
-    raise _NotSimple
+    end = _end_of(code, at, on_line=True)
+    if end is None:
+        raise _NotSimple
+    return end

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import create
+from shard_dialect.ir.building.build import create, dense
 from shard_dialect.ir.building.reductions import reduction_with_identity
 from shard_dialect.model import ShardingRule, Windows
 from shard_dialect.ops.factors import Factors, Query
@@ -103,12 +103,10 @@ def set_shape(op: ir.Operation, operand_number: int, shape: Sequence[int]) -> No
     """Replace operand number `operand_number` by a constant shape; that of a scalar stays."""
     if not shape:  # of which the bindings make no constant
         return
-    index = ir.IndexType.get()
-    values = [ir.IntegerAttr.get(index, size) for size in shape]
-    dense = ir.DenseElementsAttr.get(values, ir.RankedTensorType.get([len(shape)], index))
+    sizes = dense(shape, ir.IndexType.get())
     with ir.InsertionPoint(op), op.location:
         constant = create(
-            "tosa.const_shape", [op.operands[operand_number].type], [], {"values": dense}
+            "tosa.const_shape", [op.operands[operand_number].type], [], {"values": sizes}
         )
     op.operands[operand_number] = constant.results[0]
 

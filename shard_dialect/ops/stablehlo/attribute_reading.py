@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shard_dialect.ir.bindings import ir, submodule
+from shard_dialect.ir.building import build
 from shard_dialect.ops.window_shards import WindowDimension
 
 
@@ -29,6 +30,30 @@ def integer(op: ir.Operation, name: str, default: int | None = None) -> int:
     if default is not None and name not in op.attributes:
         return default
     return op.attributes[name].value
+
+
+def slice_bounds(op: ir.Operation) -> tuple[list[int], list[int], list[int]]:
+    """Where a slice begins and ends in each dimension, and its strides."""
+    return (
+        integers(op, "start_indices"),
+        integers(op, "limit_indices"),
+        integers(op, "strides"),
+    )
+
+
+def pad_widths(op: ir.Operation) -> tuple[list[int], list[int], list[int]]:
+    """How much a pad adds before, after and between the elements of each dimension."""
+    return (
+        integers(op, "edge_padding_low"),
+        integers(op, "edge_padding_high"),
+        integers(op, "interior_padding"),
+    )
+
+
+def padded_at(op: ir.Operation) -> list[int] | None:
+    """Where a pad puts its operand as it is; `None` if it cuts it, or pads between elements."""
+    low, high, between = pad_widths(op)
+    return low if min((*low, *high), default=0) >= 0 and not any(between) else None
 
 
 def sorted_dim(op: ir.Operation) -> int:
@@ -59,7 +84,5 @@ def write_padding(op: ir.Operation, padding: list[tuple[int, int]]) -> None:
     """Set the op's padding, low and high for each dimension."""
     if not padding:
         return
-    integer = ir.IntegerType.get_signless(64)
-    type_ = ir.RankedTensorType.get([len(padding), 2], integer)
-    sizes = [ir.IntegerAttr.get(integer, size) for ends in padding for size in ends]
-    op.attributes["padding"] = ir.DenseElementsAttr.get(sizes, type_)
+    sizes = [size for ends in padding for size in ends]
+    op.attributes["padding"] = build.dense(sizes, build.integer(64), [len(padding), 2])

@@ -30,7 +30,12 @@ from shard_dialect.ops.partial_values import inserts, joins, moves
 from shard_dialect.ops.partitioned_op import PartitionedOp, device_indices
 from shard_dialect.ops.scalar_functions import Trait
 from shard_dialect.ops.stablehlo import arithmetic
-from shard_dialect.ops.stablehlo.attribute_reading import integer, integers
+from shard_dialect.ops.stablehlo.attribute_reading import (
+    integer,
+    integers,
+    pad_widths,
+    slice_bounds,
+)
 from shard_dialect.ops.stablehlo.facets import expansion, python, sample
 from shard_dialect.ops.stablehlo.reduction_rules import is_additive
 from shard_dialect.ops.window_shards import inside, joined_along, padding_of, partition_joined
@@ -218,17 +223,15 @@ def partition_slice(partitioned: PartitionedOp) -> None:
 
     Of a dimension that is summed up, the device that has the element reads it.
     """
-    begins, ends, strides = (
-        integers(partitioned.op, name) for name in ("start_indices", "limit_indices", "strides")
-    )
+    begins, ends, strides = slice_bounds(partitioned.op)
     for dim, size in enumerate(partitioned.result.shape):
         if partitioned.result.is_split(dim):
             begins[dim], ends[dim] = 0, (size - 1) * strides[dim] + 1
         elif partitioned.operand(0).is_split(dim):
             _read_one(partitioned, dim, begins[dim])
             begins[dim], ends[dim] = 0, 1
-    partitioned.op.attributes["start_indices"] = ir.DenseI64ArrayAttr.get(begins)
-    partitioned.op.attributes["limit_indices"] = ir.DenseI64ArrayAttr.get(ends)
+    partitioned.op.attributes["start_indices"] = hlo.i64s(begins)
+    partitioned.op.attributes["limit_indices"] = hlo.i64s(ends)
 
 
 def _read_one(partitioned: PartitionedOp, dim: int, at: int) -> None:
@@ -258,7 +261,7 @@ def pad(query: Query) -> ShardingRule | None:
     """
     factors = Factors(query)
     fill = reduction_with_identity(query.op.operands[1])
-    lows, highs, between = (integers(query.op, name) for name in _PADDING)
+    lows, highs, between = pad_widths(query.op)
     for dim, (size, padded) in enumerate(zip(factors.operands[0], factors.results[0], strict=True)):
         if size == padded and not lows[dim] and not highs[dim]:
             factors.add_to_all(dim, size)
@@ -268,17 +271,15 @@ def pad(query: Query) -> ShardingRule | None:
     return factors.rule()
 
 
-_PADDING = ("edge_padding_low", "edge_padding_high", "interior_padding")
-
-
 def partition_pad(partitioned: PartitionedOp) -> None:
     """Set the padding of a shard; where the dimension is split, halos hold the padding."""
-    lows, highs = (integers(partitioned.op, name) for name in _PADDING[:2])
+    lows, highs, _ = pad_widths(partitioned.op)
     ends = [
         padding_of(partitioned, dim, each) for dim, each in enumerate(zip(lows, highs, strict=True))
     ]
-    for name, padding in zip(_PADDING, zip(*ends, strict=True), strict=False):
-        partitioned.op.attributes[name] = ir.DenseI64ArrayAttr.get(list(padding))
+    names = ("edge_padding_low", "edge_padding_high")
+    for name, padding in zip(names, zip(*ends, strict=True), strict=False):
+        partitioned.op.attributes[name] = hlo.i64s(padding)
 
 
 def iota(query: Query) -> ShardingRule | None:

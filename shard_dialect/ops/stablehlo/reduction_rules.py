@@ -23,6 +23,7 @@ from typing import Literal
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
+from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.reductions import is_identity, reduction_with_identity
 from shard_dialect.ir.scalar_expressions import Term, commuted, yielded_terms
 from shard_dialect.ir.walk import body, operations
@@ -250,7 +251,7 @@ def chooses_by_order(op: ir.Operation) -> bool:
     if names != ["stablehlo.compare", "stablehlo.return"]:
         return False
     compare, end = (each.operation for each in block.operations)
-    direction = str(compare.attributes["comparison_direction"]).split()[-1].rstrip(">")
+    direction = hlo.direction_of(compare)
     is_order = direction in ("GE", "GT", "LE", "LT") and end.operands[0] == compare.results[0]
     are_elements = {*compare.operands} == {*block.arguments}
     is_sum = combiner(op, 1, SCATTER) == "sum" and is_identity("sum", op.operands[2])

@@ -24,7 +24,6 @@ carried by loops in another way are stored whatever their size.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -250,9 +249,7 @@ class BlockLoop:
 
     def _own(self, dim: int, numbers: Sequence[int]) -> ir.Value:
         """Of `numbers`, one an iteration, this one's, as a `tensor<1xi64>`."""
-        integer = build.integer(64)
-        listed = ir.DenseElementsAttr.get(array("q", numbers), type=integer)
-        value = build.scalar(listed)
+        value = build.scalar(build.dense(numbers, build.integer(64)))
         assert self.index is not None, "it is in the loop"
         return build.extract_slice(value, self.index, 1) if len(numbers) > 1 else value
 

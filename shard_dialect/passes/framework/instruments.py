@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -23,9 +23,9 @@ from shard_dialect.passes.framework.options import (
 class Instruments:
     """What a pipeline prints, checks and skips as it runs, named as the flags of `mlir-opt`."""
 
-    print_ir_before: tuple[str, ...] = ()
+    print_ir_before: Sequence[str] = ()
     """Names of passes, at any depth."""
-    print_ir_after: tuple[str, ...] = ()
+    print_ir_after: Sequence[str] = ()
     print_ir_before_all: bool = False
     print_ir_after_all: bool = False
     print_ir_after_change: bool = False
@@ -41,9 +41,9 @@ class Instruments:
     verify_each: bool = True
     stop_after: str | None = None
     """The pass or pipeline, at any depth, after which no other runs."""
-    skip: tuple[str, ...] = ()
+    skip: Sequence[str] = ()
     """Passes that do not run, and pipelines of which no pass does."""
-    insert_after: tuple[str, ...] = ()
+    insert_after: Sequence[str] = ()
     """`partition=canonicalize,cse`: passes to run after a pass or pipeline."""
     remarks: bool = False
     explain_sharding: str | None = None

@@ -147,12 +147,10 @@ def end_lowering(module: ir.Operation) -> None:
 
 def _copy_by_loops(handle: ir.Operation) -> None:
     """Copy strided buffers by loops: MLIR would call a library function that is not linked."""
-    for op in walk(handle):
-        types = [operand.type for operand in op.operands]
-        if op.name == "memref.copy" and any(not _is_contiguous(type_) for type_ in types):
-            with ir.InsertionPoint(op), op.location:
-                build.copy(*op.operands)
-            op.erase()
+    copies = [op for op in walk(handle) if op.name == "memref.copy"]
+    build.copies_to_loops(
+        op for op in copies if not all(_is_contiguous(operand.type) for operand in op.operands)
+    )
 
 
 def _is_contiguous(type_: ir.Type) -> bool:

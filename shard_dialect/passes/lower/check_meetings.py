@@ -96,13 +96,11 @@ def _check(op: ir.Operation, key: _Key, number: int, texts: Sequence[str]) -> No
     place = location_text(op.location)
     what = f"'{op.name}' op" if number else texts[_END]
     with ir.InsertionPoint(op), op.location:
-        type_ = ir.RankedTensorType.get([2], ir.IndexType.get())
-        both = [ir.IntegerAttr.get(type_.element_type, each) for each in (number, -number)]
-        listed = build.scalar(ir.DenseElementsAttr.get(both, type_))
-        most = write_local(AllReduce(axes, "max"), grid, listed, type_)
+        index = ir.IndexType.get()
+        both = build.scalar(build.dense([number, -number], index))
+        most = write_local(AllReduce(axes, "max"), grid, both, both.type)
         largest, least = (
-            create_value("tensor.extract", type_.element_type, [most, build.index(at)])
-            for at in range(2)
+            create_value("tensor.extract", index, [most, build.index(at)]) for at in range(2)
         )
         for other, text in enumerate(texts):
             if other != number:

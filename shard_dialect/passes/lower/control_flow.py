@@ -113,10 +113,7 @@ def switches_to_ifs(module: ir.Operation) -> None:
             with ir.InsertionPoint(op), op.location:
                 values = _ifs(op, cases, regions).results
         else:
-            *moved, end = operations(default.blocks[0])
-            values = end.operands
-            for each in moved:
-                each.move_before(op)
+            values = build.inline_before(op, default.blocks[0])
         replace_op(op, *values)
 
 
@@ -247,12 +244,8 @@ def _case(op: ir.Operation) -> Sequence[ir.Value]:
     types = [result.type for result in op.results]
     scalar = _scalar(op.operands[0])
     index = build.to_index(scalar)
-    cases = ir.DenseI64ArrayAttr.get(list(range(len(op.regions) - 1)))
-    switch = build.create(
-        "scf.index_switch", types, [index], {"cases": cases}, regions=len(op.regions)
-    )
-    default, *others = switch.regions  # `scf.index_switch` has its default region first
-    for old, new in zip(op.regions, (*others, default), strict=True):
+    switch, regions = build.index_switch(index, types, len(op.regions))
+    for old, new in zip(op.regions, regions, strict=True):
         for block in list(old.blocks):
             block.append_to(new)
     _end_all(switch)

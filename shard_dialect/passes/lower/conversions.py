@@ -162,7 +162,7 @@ def _plain_elements(value: ir.Attribute) -> ir.Attribute:
     element = plain.element_type
     half = 2 ** (element.width - 1)
     numbers = [(number + half) % (2 * half) - half for number in value]
-    return ir.DenseElementsAttr.get([ir.IntegerAttr.get(element, n) for n in numbers], plain)
+    return build.dense(numbers, element, plain.shape)
 
 
 def expand_matmuls(ops: Iterable[ir.Operation]) -> None:

@@ -192,9 +192,7 @@ def of_rank(numbers: Sequence[int], type_: ir.Type, rank: ir.Value) -> ir.Value:
     """Of `numbers`, one per rank, this device's."""
     if len(set(numbers)) == 1:
         return build.number(numbers[0], type_)
-    table = ir.RankedTensorType.get([len(numbers)], type_)
-    attributes = [ir.IntegerAttr.get(type_, number) for number in numbers]
-    listed = build.scalar(ir.DenseElementsAttr.get(attributes, table))
+    listed = build.scalar(build.dense(numbers, type_))
     return build.create_value("tensor.extract", type_, [listed, rank])
 
 

@@ -16,20 +16,17 @@ from __future__ import annotations
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import (
-    annotate,
     create,
     create_value,
+    inline_before,
     replace_op,
     replace_values,
 )
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import (
-    boundary,
     form_of,
     functions_of,
-    is_private,
     name_of,
-    symbols_in,
 )
 from shard_dialect.ir.mesh.annotation_ops import OPS as ANNOTATIONS
 from shard_dialect.ir.mesh.annotation_ops import (
@@ -39,12 +36,11 @@ from shard_dialect.ir.mesh.annotation_ops import (
     grid_of,
     manual_computations,
 )
-from shard_dialect.ir.mesh.attributes import MANUAL, SHARDING, i64_array, ints
+from shard_dialect.ir.mesh.attributes import MANUAL, i64_array, ints
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import FLOWS
 from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.model.reached import reached
-from shard_dialect.passes.calls import Calls
+from shard_dialect.passes.calls import Calls, annotated, drop_uncalled
 from shard_dialect.passes.framework.base import UNCHANGED, Outcome, needs
 
 _MOST = 10_000
@@ -73,7 +69,7 @@ def open_manual_computations(module: ir.Operation) -> Outcome:
                 _drop_scalar_annotations(region)
                 _captures_to_operands(region, shardings)
                 _check_boundary_ops(region)
-    _drop_unused(module, functions, was_called)
+    drop_uncalled(module, was_called)
     return None
 
 
@@ -99,25 +95,17 @@ def _inline_calls(
 def _inline(call: ir.Operation, callee: ir.Operation) -> list[ir.Operation]:
     """Replace `call` by a copy of the body of `callee`; return the calls in it."""
     copy = callee.clone(ip=ir.InsertionPoint(call)).operation
-    operands = list(call.operands)
     block = body(copy)
     with ir.InsertionPoint(call), call.location:
-        for number, entry in enumerate(boundary(copy, "arg_attrs")):
-            if SHARDING in entry:
-                operands[number] = annotate(operands[number], entry[SHARDING], as_result=False)
+        operands = annotated(call.operands, copy, "arg_attrs")
     replace_values(list(block.arguments), operands)
     calls = [op for op in walk(copy) if op.name == "func.call"]
     if len(copy.regions[0].blocks) == 1:
-        *inside, end = operations(block)
-        for op in inside:
-            op.move_before(call)
-        results = list(end.operands)
+        results = inline_before(call, block)
     else:
         results = _blocks_to_region(call, copy)
     with ir.InsertionPoint(call), call.location:
-        for number, entry in enumerate(boundary(copy, "res_attrs")):
-            if SHARDING in entry:
-                results[number] = annotate(results[number], entry[SHARDING], as_result=False)
+        results = annotated(results, copy, "res_attrs")
     replace_op(call, *results)
     copy.erase()
     return calls
@@ -211,19 +199,3 @@ def _check_boundary_ops(region: ir.Operation) -> None:
                 f"'{end.name}' op gives a {value.type} from the inside of a manual computation: "
                 f"only what a '{TO_GLOBAL}' op makes is for outside",
             )
-
-
-def _drop_unused(
-    module: ir.Operation, functions: dict[str, ir.Operation], was_called: set[str]
-) -> None:
-    """Erase private functions that only bodies called, into which they are inlined."""
-    inside = {name: functions[name] for name in was_called if is_private(functions[name])}
-    others = [op for op in operations(body(module)) if not _is_one_of(op, inside)]
-    named = (name for op in others for name in symbols_in(op) & inside.keys())
-    used = set(reached(named, lambda name: symbols_in(inside[name]) & inside.keys()))
-    for name in inside.keys() - used:
-        inside[name].erase()
-
-
-def _is_one_of(op: ir.Operation, functions: dict[str, ir.Operation]) -> bool:
-    return op.name == "func.func" and name_of(op) in functions

@@ -11,14 +11,13 @@ permutation sends nothing gets zeros. Upstream's own collectives stay as they ar
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import prod
 from typing import Any, cast
 
-from shard_dialect.collectives import AllSlice, LocalStep, Permute
+from shard_dialect.collectives import LocalStep, Permute
 from shard_dialect.collectives.collective_table import RECORDS
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
@@ -43,6 +42,7 @@ from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.ops.partitioned_op import device_indices
 from shard_dialect.ops.stablehlo.attribute_reading import integer
 from shard_dialect.ops.stablehlo.reduction_rules import combiner
+from shard_dialect.passes.partition.partition_collectives import own_number
 from shard_dialect.planner import axes_of_groups, moves_of_pairs
 
 
@@ -139,10 +139,9 @@ def move_to_grid(op: ir.Operation, of: Refinement, manual: Sequence[int]) -> Non
         moves = [each for each in enumerate(step.permutation) if each[1] not in collective.unsent]
         groups = [(group[a], group[b]) for group in groups for a, b in moves]
     key = "source_target_pairs" if isinstance(step, Permute) else "replica_groups"
-    numbers = array("q", chain.from_iterable(groups))
-    integer64 = build.integer(64)
+    numbers = [*chain.from_iterable(groups)]
     shape = [len(groups), len(numbers) // max(len(groups), 1)]
-    op.attributes[key] = ir.DenseElementsAttr.get(numbers, type=integer64, shape=shape)
+    op.attributes[key] = build.dense(numbers, build.integer(64), shape)
 
 
 def _as_tensor(index: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
@@ -238,11 +237,7 @@ def _index(axes: Axes, grid: Grid) -> ir.Value:
 
 def _own(numbers: Sequence[int], axes: Axes, grid: Grid) -> ir.Value:
     """Of `numbers`, one per position along `axes`, this device's, as a `tensor<1xi32>`."""
-    integer32 = build.integer(32)
-    table = build.scalar(ir.DenseElementsAttr.get(array("i", numbers), type=integer32))
-    if len(numbers) == 1:
-        return table
-    return write_local(AllSlice(0, axes), grid.name, table, build.resized(table.type, [1]))
+    return own_number(numbers, axes, grid.name, width=32)
 
 
 def _scalar(value: ir.Value) -> ir.Value:

@@ -222,8 +222,8 @@ class _Materializer:
         """The method that rewrites an op of this kind."""
         by_name = {
             GROUP: lambda _: None,
-            TO_LOCAL: self._to_local,
-            TO_GLOBAL: self._to_global,
+            TO_LOCAL: self._cross_boundary,
+            TO_GLOBAL: self._cross_boundary,
             "func.call": self._call,
             "func.return": self._return,
             "tensor.parallel_insert_slice": self._replicate_operands,
@@ -280,13 +280,8 @@ class _Materializer:
                 self.target_of[value] = target
                 self._define(op, value, carried)
 
-    def _to_local(self, op: Op) -> None:
-        sharding = self.boundaries.go_in(op)
-        if sharding is not None:
-            self._define(op, op.results[0], sharding)
-
-    def _to_global(self, op: Op) -> None:
-        sharding = self.boundaries.come_out(op)
+    def _cross_boundary(self, op: Op) -> None:
+        sharding = self.boundaries.cross(op)
         if sharding is not None:
             self._define(op, op.results[0], sharding)
 

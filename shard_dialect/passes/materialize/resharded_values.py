@@ -32,6 +32,7 @@ from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.diagnostics import located
 from shard_dialect.ir.mesh.annotation_ops import (
     TO_GLOBAL,
+    TO_LOCAL,
     boundary_of,
     grid_of,
     is_manual,
@@ -386,8 +387,8 @@ class ManualBoundaries:
         boundary = boundary_of(op.handle, self.shardings)
         return boundary.refined(self.refinement_of(boundary.grid))
 
-    def go_in(self, op: Op) -> Sharding | None:
-        """Reshard the operand of a `to_local`.
+    def cross(self, op: Op) -> Sharding | None:
+        """Reshard the operand of a `to_local` or a `to_global`.
 
         Returns the sharding of its result, or `None` if that is not a tensor.
         """
@@ -395,22 +396,12 @@ class ManualBoundaries:
         if result not in self.target_of:
             write_boundary(op.handle, boundary, boundary.annotation.sharding, self.shardings)
             return None
-        inside = boundary.fitting(self.target_of[result], self.resharded.shape(result))
-        outside = boundary.outside(inside)
-        op.handle.operands[0] = self.resharded.get(value, outside, op)
+        if op.name == TO_LOCAL:
+            made = boundary.fitting(self.target_of[result], self.resharded.shape(result))
+            outside = read = boundary.outside(made)
+        else:
+            made = outside = self._produced_sharding(op)
+            read = boundary.inside(outside)
+        op.handle.operands[0] = self.resharded.get(value, read, op)
         write_boundary(op.handle, boundary, outside, self.shardings)
-        return inside
-
-    def come_out(self, op: Op) -> Sharding | None:
-        """Reshard the operand of a `to_global`.
-
-        Returns the sharding of its result, or `None` if that is not a tensor.
-        """
-        boundary, (value,), (result,) = self._boundary(op), op.operands, op.results
-        if result not in self.target_of:
-            write_boundary(op.handle, boundary, boundary.annotation.sharding, self.shardings)
-            return None
-        outside = self._produced_sharding(op)
-        op.handle.operands[0] = self.resharded.get(value, boundary.inside(outside), op)
-        write_boundary(op.handle, boundary, outside, self.shardings)
-        return outside
+        return made

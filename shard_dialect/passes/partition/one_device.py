@@ -46,6 +46,7 @@ from shard_dialect.ir.sdy import ops as sdy
 from shard_dialect.ir.shard.local_collectives import is_between_devices, is_of_stablehlo, read_local
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Axes, Grid, Reduction
+from shard_dialect.model.grid_refinement import prime_factors
 from shard_dialect.passes.framework.base import UNCHANGED, Outcome, Pass, needs
 from shard_dialect.passes.manual.replica_group_collectives import (
     axes_of_collective,
@@ -212,7 +213,7 @@ def give_grid(module: ir.Operation) -> None:
     # The finest grid has a prime in each axis. If groups are along axes of any grid of this many
     # devices in row-major order, they are along axes of some order of primes; neighbouring axes
     # that all collectives use together are merged after.
-    primes = tuple(_primes(count)) or (1,)
+    primes = prime_factors(count) or (1,)
     grid = Grid(NAME, _merged(primes, list(_axes_in(module, Grid(NAME, primes)))))
     with ir.InsertionPoint.at_block_begin(body(module)), ir.Location.unknown(module.context):
         write_grid(grid)
@@ -240,15 +241,6 @@ def _number_partitions(op: ir.Operation) -> None:
     with ir.InsertionPoint(op), op.location:
         number = create("stablehlo.partition_id", [op.results[0].type], [])
     replace_op(op, number.results[0])
-
-
-def _primes(count: int) -> Iterable[int]:
-    divisor = 2
-    while count > 1:
-        while count % divisor == 0:
-            yield divisor
-            count //= divisor
-        divisor += 1
 
 
 def _axes_in(module: ir.Operation, grid: Grid) -> Iterable[Axes]:

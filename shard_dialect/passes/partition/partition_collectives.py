@@ -19,7 +19,6 @@ Devices that take no part in a round send elements that nobody reads, and keep t
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -109,10 +108,9 @@ def _same_on_all(dim: int, numbers: Sequence[int]) -> ir.Value:
     return own_number(numbers, (), "")
 
 
-def own_number(numbers: Sequence[int], axes: Axes, grid: str) -> ir.Value:
-    """Of `numbers`, one per device along `axes`, this device's, as a `tensor<1xi64>`."""
-    integer = build.integer(64)
-    listed = build.scalar(ir.DenseElementsAttr.get(array("q", numbers), type=integer))
+def own_number(numbers: Sequence[int], axes: Axes, grid: str, width: int = 64) -> ir.Value:
+    """Of `numbers`, one per device along `axes`, this device's, as a tensor of one integer."""
+    listed = build.scalar(build.dense(numbers, build.integer(width)))
     if len(numbers) == 1:
         return listed
     return write_local(AllSlice(0, axes), grid, listed, build.resized(listed.type, [1]))

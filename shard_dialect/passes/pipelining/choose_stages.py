@@ -36,6 +36,7 @@ from shard_dialect.ir.reading.constants import constant_integer
 from shard_dialect.model import Grid
 from shard_dialect.model.reached import reached
 from shard_dialect.ops.op_table import OpKinds
+from shard_dialect.ops.stablehlo.attribute_reading import slice_bounds
 from shard_dialect.passes.pipelining.annotations_on_stages import MARK
 from shard_dialect.passes.pipelining.split_batch import MicrobatchProgram
 from shard_dialect.passes.pipelining.timetable import Kind, Pass
@@ -127,9 +128,7 @@ def _taken(op: Op, value: int) -> Rows | None:
         return None
     whole = handle.operands[0].type
     if op.name == _STABLEHLO:
-        begins, ends, strides = (
-            list(handle.attributes[key]) for key in ("start_indices", "limit_indices", "strides")
-        )
+        begins, ends, strides = slice_bounds(handle)
         sizes = [end - begin for begin, end in zip(begins, ends, strict=True)]
         return _rows(begins, sizes, strides, whole)
     return _of_slice(handle, list(handle.operands)[1:], whole)

@@ -44,6 +44,7 @@ from shard_dialect.ir.numbered_function import read_function
 from shard_dialect.ir.verify import declares_no_grid
 from shard_dialect.ir.walk import body, operations, source_behind, walk
 from shard_dialect.model import Grid
+from shard_dialect.ops.stablehlo.attribute_reading import padded_at
 from shard_dialect.passes.calls import Calls, callee_of, drop_uncalled, inline_calls
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.framework.options import StageOptions
@@ -219,11 +220,8 @@ def _parts(value: ir.Value, parts_of: dict[ir.Value, list[_Part] | None]) -> lis
         before = parts_of.get(op.operands[0])
         return None if before is None else [*before, found]
     if not isinstance(op, ir.Block) and op.name == "stablehlo.pad" and _is_zero(op.operands[1]):
-        low, high, between = (
-            list(op.attributes[key])
-            for key in ("edge_padding_low", "edge_padding_high", "interior_padding")
-        )
-        return [(op.operands[0], low)] if min(*low, *high, 0) >= 0 and not any(between) else None
+        low = padded_at(op)
+        return None if low is None else [(op.operands[0], low)]
     return None
 
 

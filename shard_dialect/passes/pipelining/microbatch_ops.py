@@ -15,15 +15,6 @@ from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.model import Reduction
 from shard_dialect.passes.pipelining.unroll_loops import integer_constant
 
-_COMBINE: dict[Reduction, str] = {
-    "sum": "add",
-    "max": "maximum",
-    "min": "minimum",
-    "product": "multiply",
-    "bitwise_and": "and",
-    "bitwise_or": "or",
-    "bitwise_xor": "xor",
-}
 _NUMBERS = {
     "add": "arith.addi",
     "multiply": "arith.muli",
@@ -74,7 +65,7 @@ class MicrobatchOps:
         """Two values, reduced to one element by element."""
         if not self.stablehlo:
             return reductions.combine(reduction, a, b)
-        return hlo.elementwise(_COMBINE[reduction], a, b)
+        return hlo.elementwise(hlo.COMBINERS[reduction], a, b)
 
     def identity(self, reduction: Reduction, type_: ir.RankedTensorType) -> ir.Value:
         """A tensor filled with the identity of the reduction."""
@@ -151,10 +142,7 @@ class MicrobatchOps:
             op = build.create("stablehlo.case", types, [number], regions=len(branches))
             regions = list(op.regions)
         else:
-            cases = ir.DenseI64ArrayAttr.get(list(range(len(branches) - 1)))
-            attributes = {"cases": cases}
-            op = build.create("scf.index_switch", types, [number], attributes, len(branches))
-            regions = [*list(op.regions)[1:], op.regions[0]]  # the first is for all other numbers
+            op, regions = build.index_switch(number, types, len(branches))
         for region, branch in zip(regions, branches, strict=True):
             with ir.InsertionPoint(region.blocks.append()):
                 build.create("stablehlo.return" if self.stablehlo else "scf.yield", [], branch())

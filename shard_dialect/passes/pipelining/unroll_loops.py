@@ -110,7 +110,7 @@ def _number(op: ir.Operation) -> int | None:
     if not numbers or len(numbers) < len(known):
         return None
     if op.name == "stablehlo.compare":
-        direction = str(op.attributes["comparison_direction"]).split()[-1].rstrip(">")
+        direction = hlo.direction_of(op)
         return int(_COMPARE[direction](*numbers))
     if op.name not in _FOLDED:
         return None
@@ -286,9 +286,6 @@ def _unroll(loop: ir.Operation, counter: Counter) -> None:
         values = [number, *carried] if is_for else carried
         values[counter.place] = number
         replace_values(arguments, values)
-        *inside, end = operations(inner)
-        for op in inside:
-            op.move_before(loop)
-        carried = list(end.operands)
+        carried = build.inline_before(loop, inner)
         copy.erase()
     replace_op(loop, *carried)

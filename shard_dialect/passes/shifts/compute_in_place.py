@@ -30,7 +30,12 @@ from shard_dialect.ir.mesh.attributes import RULE, SHARDINGS
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.model import Sharding
 from shard_dialect.ops import rule_of
-from shard_dialect.ops.stablehlo.attribute_reading import integer, integers
+from shard_dialect.ops.stablehlo.attribute_reading import (
+    integer,
+    integers,
+    pad_widths,
+    slice_bounds,
+)
 from shard_dialect.ops.uneven_shards import may_have_halos
 from shard_dialect.passes.shifts.placed_parts import (
     ASSEMBLIES,
@@ -68,7 +73,7 @@ class PartsInPlace:
     def plan(self, op: ir.Operation) -> _Make | None:
         """The plan to assemble the result of `op`; `None` if the op is to stay."""
         sharding, result = self._of.get(op.results[0]), op.results[0]
-        if sharding is None or sharding != sharding.bare or sharding.partial or sharding.offsets:
+        if sharding is None or not sharding.is_plain:
             return None
         if SHARDINGS not in op.attributes or RULE in op.attributes:
             return None
@@ -230,8 +235,7 @@ class PartsInPlace:
     def _slice(self, op: ir.Operation, frame: Frame) -> _Make | None:
         """The source of a slice, in a frame that is moved back by where the slice begins."""
         source, size = op.operands[0], op.results[0].type.shape
-        begins, strides = integers(op, "start_indices"), integers(op, "strides")
-        ends, inner = integers(op, "limit_indices"), frame
+        (begins, ends, strides), inner = slice_bounds(op), frame
         for dim, begin in enumerate(begins):
             if not frame.is_changed(dim, size[dim]):
                 inner = inner.with_dim(dim, 0, source.type.shape[dim])
@@ -245,8 +249,7 @@ class PartsInPlace:
         self.has_slices = True
         if not any(begins) and tuple(ends) == inner.shape:
             return self._place(source, inner)
-        listed = {"start_indices": begins, "limit_indices": ends}
-        attributes = {name: ir.DenseI64ArrayAttr.get(each) for name, each in listed.items()}
+        attributes = {"start_indices": hlo.i64s(begins), "limit_indices": hlo.i64s(ends)}
         return self._copied(op, [inner], frame, attributes)
 
     def _broadcast(self, op: ir.Operation, frame: Frame) -> _Make | None:
@@ -287,10 +290,8 @@ class PartsInPlace:
 
     def _pad(self, op: ir.Operation, frame: Frame) -> _Make | None:
         """A padding along dimensions that the frame keeps."""
-        names = ("edge_padding_low", "edge_padding_high", "interior_padding")
-        lists = [integers(op, name) for name in names]
         value, inner = op.operands[0], frame
-        for dim, widths in enumerate(zip(*lists, strict=True)):
+        for dim, widths in enumerate(zip(*pad_widths(op), strict=True)):
             if not frame.is_changed(dim, op.results[0].type.shape[dim]):
                 inner = inner.with_dim(dim, 0, value.type.shape[dim])
             elif any(widths):

@@ -21,7 +21,7 @@ from shard_dialect.ir.building.reductions import reduction_with_identity
 from shard_dialect.ir.mesh.attributes import SHARDINGS
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.walk import maker_of, walk
-from shard_dialect.ops.stablehlo.attribute_reading import integers
+from shard_dialect.ops.stablehlo.attribute_reading import padded_at
 
 _ADD, _PAD = "stablehlo.add", "stablehlo.pad"
 
@@ -53,11 +53,9 @@ def _placed(op: ir.Operation, shardings: Shardings) -> tuple[int, list[ir.Value]
         if padding is None:
             return None
         part = padding.operands[0]
-        lows = integers(padding, "edge_padding_low")
+        lows = padded_at(padding)
         dims = [dim for dim, size in enumerate(part.type.shape) if size != sizes[dim]]
-        if len(dims) != 1 or any(integers(padding, "interior_padding")):
-            return None
-        if min(*lows, *integers(padding, "edge_padding_high")) < 0:
+        if len(dims) != 1 or lows is None:
             return None
         moved.add(dims[0])
         found.append((lows[dims[0]], part.type.shape[dims[0]], part))

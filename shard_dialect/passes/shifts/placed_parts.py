@@ -17,7 +17,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import splat_value
 from shard_dialect.ir.walk import body, operations
 from shard_dialect.model.sharding import Shape
-from shard_dialect.ops.stablehlo.attribute_reading import integer, integers
+from shard_dialect.ops.stablehlo.attribute_reading import integer, integers, padded_at, slice_bounds
 from shard_dialect.ops.stablehlo.gather_scatter import Numbers
 
 
@@ -144,16 +144,14 @@ def _concatenate(op: ir.Operation) -> Assembly:
 
 
 def _pad(op: ir.Operation) -> Assembly | None:
-    low, high = integers(op, "edge_padding_low"), integers(op, "edge_padding_high")
-    if any(integers(op, "interior_padding")) or min((*low, *high), default=0) < 0:
-        return None
-    return Assembly((_whole(op.operands[0], low),), fill=op.operands[1])
+    low = padded_at(op)
+    return None if low is None else Assembly((_whole(op.operands[0], low),), fill=op.operands[1])
 
 
 def _slice(op: ir.Operation) -> Assembly | None:
     """Of what another op puts together, only for slices of one size: the parts in the slice."""
-    source = op.operands[0].owner
-    if isinstance(source, ir.Block) or any(each != 1 for each in integers(op, "strides")):
+    source, (starts, ends, strides) = op.operands[0].owner, slice_bounds(op)
+    if isinstance(source, ir.Block) or any(each != 1 for each in strides):
         return None
     users = [use.owner.operation for use in op.operands[0].uses]
     if any(each.name != op.name or each.results[0].type != op.results[0].type for each in users):
@@ -161,7 +159,6 @@ def _slice(op: ir.Operation) -> Assembly | None:
     of = assembly_of(source.operation)
     if of is None or of.base is not None:
         return None
-    starts, ends = integers(op, "start_indices"), integers(op, "limit_indices")
     parts = []
     for part in of.parts:
         begins = tuple(a - b for a, b in zip(part.begins, starts, strict=True))

@@ -42,7 +42,7 @@ from shard_dialect.ir.numbered_function import Op, read_functions
 from shard_dialect.ir.walk import body, walk
 from shard_dialect.model import Annotation, Sharding, Windows
 from shard_dialect.ops.op_table import OpKinds
-from shard_dialect.ops.stablehlo.attribute_reading import write_padding
+from shard_dialect.ops.stablehlo.attribute_reading import pad_widths, write_padding
 from shard_dialect.ops.stablehlo.reduction_rules import chooses_by_order, windows_over
 from shard_dialect.passes.framework.base import Pass, needs
 from shard_dialect.passes.materialize.target_shardings import TargetShardings, read_target_shardings
@@ -356,7 +356,7 @@ class _Function:
         if here is None or source is None or not may_shift(result.type):
             return None
         known = tuple(dict.fromkeys((self.returned_as.get(result, here), here, source)))
-        if any(each != each.bare or each.partial or each.offsets for each in known):
+        if not all(each.is_plain for each in known):
             return None
         if op.name == "stablehlo.pad" and view.root == op.operands[0] and is_identity(view.fill):
             return None
@@ -422,7 +422,7 @@ class _Function:
                 slices.setdefault(op.operands[0], []).append(op)
         for value, ops in slices.items():
             source = self.of.get(value)
-            if source is None or source != source.bare or source.partial or source.offsets:
+            if source is None or not source.is_plain:
                 continue
             every = [whole(size) for size in value.type.shape]
             split = [bool(axes) for axes in source.split_axes]
@@ -471,7 +471,7 @@ class _Function:
             # Several slices of one tensor share what is sent of it.
             if source is None or source != self.of.get(value) or has_loops(op) or times[value] > 1:
                 continue
-            if source != source.bare or source.partial or source.offsets:
+            if not source.is_plain:
                 continue
             cuts, sizes = cuts_of(op), value.type.shape
             changed = [
@@ -496,7 +496,7 @@ class _Function:
         value, result = op.operands[0], op.results[0]
         source = self.of.get(value)
         begins, strides = (list(op.attributes[name]) for name in ("start_indices", "strides"))
-        if source is None or source != source.bare or source.partial or source.offsets:
+        if source is None or not source.is_plain:
             return
         sizes, picked = value.type.shape, result.type.shape
         counts = [(n - 1) * stride + 1 for n, stride in zip(picked, strides, strict=True)]
@@ -557,14 +557,12 @@ class _Function:
         """Pad with zeros, which halos hold, and put any other value in their place afterwards."""
         value, fill = op.operands
         result, source = op.results[0], self.of.get(op.results[0])
-        between = [*op.attributes["interior_padding"]]
+        lows, highs, between = pad_widths(op)
         if source is None or source != source.bare or is_identity(fill) or any(between):
             return
         if result not in self.stays_split:
             return
         shape, before = result.type.shape, value.type.shape
-        lows = [*op.attributes["edge_padding_low"]]
-        highs = [*op.attributes["edge_padding_high"]]
         dims = [d for d, (low, high) in enumerate(zip(lows, highs, strict=True)) if low or high]
         if not any(source.split_axes[dim] for dim in dims) or not may_shift(result.type):
             return
@@ -593,7 +591,7 @@ class _Function:
         before = self.of.get(value)
         if source is None or before is None or not chooses_by_order(op):
             return
-        if any(each != each.bare or each.partial or each.offsets for each in (source, before)):
+        if not (source.is_plain and before.is_plain):
             return
         grid, longer = self.shardings.grid(source.grid), list(sizes)
         along = windows_over(op)

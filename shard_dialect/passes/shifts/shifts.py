@@ -26,7 +26,11 @@ from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import create_value, resized
 from shard_dialect.ir.building.reductions import reduction_with_identity
 from shard_dialect.ir.mesh.attributes import SHARDINGS
-from shard_dialect.ops.stablehlo.attribute_reading import integer, integers
+from shard_dialect.ops.stablehlo.attribute_reading import (
+    integer,
+    pad_widths,
+    slice_bounds,
+)
 from shard_dialect.ops.stablehlo.reduction_rules import is_additive
 
 VIEWS = frozenset({"stablehlo.slice", "stablehlo.pad", "stablehlo.concatenate"})
@@ -125,24 +129,20 @@ def _operand_view(value: ir.Value, stops: AbstractSet[ir.Value]) -> View:
 
 
 def _slice(op: ir.Operation, stops: AbstractSet[ir.Value]) -> View | None:
-    if any(stride != 1 for stride in integers(op, "strides")):
+    starts, ends, strides = slice_bounds(op)
+    if any(stride != 1 for stride in strides):
         return None
     of = _operand_view(op.operands[0], stops)
-    bounds = (integers(op, name) for name in ("start_indices", "limit_indices"))
-    return replace(of, dims=tuple(map(cut, of.dims, *bounds)))
+    return replace(of, dims=tuple(map(cut, of.dims, starts, ends)))
 
 
 def _pad(op: ir.Operation, stops: AbstractSet[ir.Value]) -> View | None:
     of, fill = _operand_view(op.operands[0], stops), op.operands[1]
-    if any(integers(op, "interior_padding")) or (of.fill is not None and of.fill != fill):
+    lows, highs, between = pad_widths(op)
+    if any(between) or (of.fill is not None and of.fill != fill):
         return None
     dims = []
-    for spans, low, high in zip(
-        of.dims,
-        integers(op, "edge_padding_low"),
-        integers(op, "edge_padding_high"),
-        strict=True,
-    ):
+    for spans, low, high in zip(of.dims, lows, highs, strict=True):
         size = sum(span.size for span in spans)
         kept = cut(spans, max(-low, 0), size - max(-high, 0))
         dims.append(merged([Span(None, max(low, 0)), *kept, Span(None, max(high, 0))]))

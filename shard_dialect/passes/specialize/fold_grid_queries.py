@@ -30,7 +30,6 @@ The numbers may be computed from constants. Numbers that differ between runs sta
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Mapping, Sequence
 
 from shard_dialect.ir.bindings import ir
@@ -140,8 +139,8 @@ def _position(op: ir.Operation, grid: Grid) -> list[ir.Value]:
 def _looked_up(numbers: Sequence[int], index: ir.Value) -> ir.Value:
     """The number at `index`."""
     kind = ir.IndexType.get()
-    table = ir.DenseElementsAttr.get(array("q", numbers), type=kind)
-    return build.create_value("tensor.extract", kind, [build.scalar(table), index])
+    table = build.scalar(build.dense(numbers, kind))
+    return build.create_value("tensor.extract", kind, [table, index])
 
 
 def _digit(position: ir.Value, grid: Grid, axis: int) -> ir.Value:

@@ -36,7 +36,13 @@ from shard_dialect.ir.mesh.check_mesh_ops import DIRECTIONS
 from shard_dialect.ir.mesh.mesh_dialect import TRANSFER
 from shard_dialect.ir.mesh.notation import read_axes
 from shard_dialect.ir.mesh.sharding_attributes import Shardings, rank_of, transfer_attributes
-from shard_dialect.ir.numbered_function import Block, Function, flows_through, read_function
+from shard_dialect.ir.numbered_function import (
+    Block,
+    Function,
+    flows_through,
+    read_function,
+    replace_captured,
+)
 from shard_dialect.ir.reading.string_literals import quoted
 from shard_dialect.ir.sdy import ops as sdy
 from shard_dialect.ir.sdy.syntax import mesh_body, read_per_value, to_sdy
@@ -333,10 +339,7 @@ class _Exporter:
         with ir.InsertionPoint(block), terminator.location:
             create("sdy.return", [], results)
         terminator.erase()  # it uses values that are erased below
-        for user in walk(new):
-            for number, operand in enumerate(user.operands):
-                if operand in stands:
-                    user.operands[number] = stands[operand]
+        replace_captured(new, stands)
         for each in moved:
             if each.name in ("mesh.to_global", "mesh.to_local"):
                 each.erase()

@@ -319,24 +319,19 @@ class _Exporter:
 
 def _refuse_what_upstream_lacks(annotation: Annotation) -> None:
     sharding = annotation.sharding
-    lacks = None
-    if sharding.fill != "sum":
-        lacks = "what fills a halo"
-    elif sharding.halos and sharding.offsets:
-        lacks = "halos beside offsets"
-    elif any(
-        len(axes) > 1 and at
-        for axes, at in zip(sharding.split_axes, sharding.offsets, strict=False)
-    ):
-        lacks = "offsets along several axes"  # upstream's verifier adds up the axes' sizes
-    elif sharding.partial:
-        lacks = f"the partial {sharding.reduction}"
-    elif any(isinstance(axis, SubAxis) for axis in sharding.axes):
-        lacks = "a sub-axis"
-    elif annotation != Annotation(sharding):
-        lacks = "what is open, its priorities and replicated axes"
-    if lacks:
-        raise refuse(ir.Location.current, f"{lacks} of {annotation}", _SHARD)
+    placed = zip(sharding.split_axes, sharding.offsets, strict=False)
+    lacks = {
+        "what fills a halo": sharding.fill != "sum",
+        "halos beside offsets": sharding.halos and sharding.offsets,
+        # Upstream's verifier adds up the axes' sizes.
+        "offsets along several axes": any(len(axes) > 1 and at for axes, at in placed),
+        f"the partial {sharding.reduction}": sharding.partial,
+        "a sub-axis": any(isinstance(axis, SubAxis) for axis in sharding.axes),
+        "what is open, its priorities and replicated axes": annotation != Annotation(sharding),
+    }
+    for what, is_there in lacks.items():
+        if is_there:
+            raise refuse(ir.Location.current, f"{what} of {annotation}", _SHARD)
 
 
 _MESH = "the RFC's mesh dialect"

@@ -65,16 +65,23 @@ def _boundary_to_attributes(function: ir.Operation, shardings: Shardings) -> Non
         set_boundary(function, key, entries)
     entries = boundary(function, "arg_attrs")
     for argument, entry in zip(body(function).arguments, entries, strict=True):
-        sharding = shardings.of_type(argument.type)
-        if sharding is not None:
-            annotation = Annotation(sharding)
-            if SHARDING in entry:
-                annotation = _both(
-                    annotation, shardings.read_annotation(entry[SHARDING], sharding.rank), function
-                )
-            entry[SHARDING] = shardings.write(annotation)
-            argument.set_type(shardings.typed(argument.type, None))
+        argument.set_type(_type_to_entry(argument.type, entry, function, shardings))
     set_boundary(function, "arg_attrs", entries)
+
+
+def _type_to_entry(
+    type_: ir.Type, entry: dict[str, ir.Attribute], function: ir.Operation, shardings: Shardings
+) -> ir.Type:
+    """Move the sharding in the type of an argument or result to its attributes; return the rest."""
+    sharding = shardings.of_type(type_)
+    if sharding is None:
+        return type_
+    annotation = Annotation(sharding)
+    if SHARDING in entry:
+        known = shardings.read_annotation(entry[SHARDING], sharding.rank)
+        annotation = _both(annotation, known, function)
+    entry[SHARDING] = shardings.write(annotation)
+    return shardings.typed(type_, None)
 
 
 def _types_to_attributes(function: ir.Operation, shardings: Shardings) -> list[ir.Operation]:
@@ -117,15 +124,7 @@ def _declared_types_to_attributes(op: ir.Operation, shardings: Shardings) -> Non
         entries = boundary(op, key)
         plain.append([])
         for each, entry in zip(types, entries, strict=True):
-            sharding = shardings.of_type(each)
-            if sharding is not None:
-                annotation = Annotation(sharding)
-                if SHARDING in entry:
-                    annotation = _both(
-                        annotation, shardings.read_annotation(entry[SHARDING], each.rank), op
-                    )
-                entry[SHARDING] = shardings.write(annotation)
-            plain[-1].append(each if sharding is None else shardings.typed(each, None))
+            plain[-1].append(_type_to_entry(each, entry, op, shardings))
         set_boundary(op, key, entries)
     op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*plain))
 

@@ -7,7 +7,7 @@ no guess: it raises an error at the line that asks for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -161,7 +161,7 @@ class Array:
         dtype = np.dtype(dtype)
         if dtype == self.dtype:
             return self.copy() if copy else self
-        op = _op(self.s, "stablehlo.convert", [self.type], [type_of(dtype, self.shape)])
+        op = _op(self.s, "stablehlo.convert", [self.type], type_of(dtype, self.shape))
         return as_array(self.s, OPS[op.name](self.s.machine, op, [self.value]), dtype)
 
     def conj(self) -> Array:
@@ -351,8 +351,10 @@ def _part(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.empty(0, dtype).real.dtype
 
 
-def _op(s: Setting, name: str, given: Sequence[Type], made: Sequence[Type]) -> Op:
-    return Op(name, (), (), tuple(given), tuple(made), {}, (), (), s.location)
+def _op(
+    s: Setting, name: str, given: Sequence[Type], made: Type, attributes: Mapping[str, Any] = {}
+) -> Op:
+    return Op(name, (), (), tuple(given), (made,), dict(attributes), (), (), s.location)
 
 
 def as_array(s: Setting, value: Any, dtype: Any, shape: Sequence[int] | None = None) -> Array:
@@ -482,7 +484,7 @@ def _of_integers(
 ) -> Array:
     found: Any = combined(s.machine, kind, values[0], values[1], type_)
     if dtype.kind == "u":
-        op = _op(s, _OF_INTEGERS[kind], [type_, type_], [type_])
+        op = _op(s, _OF_INTEGERS[kind], [type_, type_], type_)
         found = OPS[op.name](s.machine, op, values)
     if kind != "shr":
         found = Value(np.where(values[1].data == 0, 0, found.data), False)
@@ -503,9 +505,7 @@ def of_one_rank(arrays: Sequence[Array], shape: Sequence[int]) -> list[Value]:
 def _compared(s: Setting, direction: str, values: Sequence[Value], type_: Type) -> Value:
     name = "stablehlo.compare"
     attributes = {"comparison_direction": f"#stablehlo<comparison_direction {direction}>"}
-    op = Op(
-        name, (), (), (type_, type_), (type_of(np.dtype(bool)),), attributes, (), (), s.location
-    )
+    op = _op(s, name, [type_, type_], type_of(np.dtype(bool)), attributes)
     found = OPS[name](s.machine, op, values)
     assert isinstance(found, Value), "it has one result"
     return found
@@ -519,9 +519,8 @@ def called(s: Setting, names: Sequence[str], given: Sequence[Array], dtype: Any)
         each for each in known if each.partition(".")[0] in dialects
     ]
     shape = given[0].shape
-    op = _op(
-        s, (used or known)[0], [each.type for each in given], [type_of(np.dtype(dtype), shape)]
-    )
+    made = type_of(np.dtype(dtype), shape)
+    op = _op(s, (used or known)[0], [each.type for each in given], made)
     evaluate = OPS.get(op.name, OPS["math.tanh"])  # a function of elements, by its name
     return as_array(s, evaluate(s.machine, op, [each.value for each in given]), dtype, shape)
 

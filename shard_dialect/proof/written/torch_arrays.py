@@ -11,8 +11,7 @@ import ml_dtypes
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from shard_dialect.proof.machine import OPS
-from shard_dialect.proof.reading import Op
+from shard_dialect.proof.elementwise import combined
 from shard_dialect.proof.written.arrays import (
     Array,
     NotKnown,
@@ -21,6 +20,7 @@ from shard_dialect.proof.written.arrays import (
     einsum,
     elementwise,
     of,
+    of_one_rank,
     only,
     reduced_along,
     together,
@@ -246,10 +246,9 @@ class Torch:
             return elementwise(self._s, "divide", a, b)
         only(rounding_mode == "trunc" and dtype.kind == "i", "a division that rounds so")
         shape = np.broadcast_shapes(x.shape, y.shape)
-        type_ = type_of(dtype, shape)
-        values = [self._np.broadcast_to(each, shape).value for each in (x, y)]
-        op = Op("stablehlo.divide", (), (), (type_,) * 2, (type_,), {}, (), (), self._s.location)
-        return as_array(self._s, OPS[op.name](self._s.machine, op, values), dtype)
+        left, right = of_one_rank((x, y), shape)
+        made = combined(self._s.machine, "div", left, right, type_of(dtype, shape))
+        return as_array(self._s, made, dtype, shape)
 
     def _conv(
         self, x: Array, w: Array, bias: None, stride: Any, padding: int, dilation: Any, groups: int

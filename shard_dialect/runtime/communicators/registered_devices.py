@@ -17,6 +17,7 @@ from typing import ClassVar, Protocol, TypeVar
 import numpy as np
 
 from shard_dialect.abi.tensor_types import Array
+from shard_dialect.analysis.trace_events import Event
 from shard_dialect.backends.xla.xla_devices import XlaDevices
 from shard_dialect.errors import ShardError, did_you_mean
 from shard_dialect.ir.bindings import ir
@@ -25,7 +26,6 @@ from shard_dialect.processes.code_of_users import of_user
 from shard_dialect.runtime.communicators.launched_world import BACKENDS
 from shard_dialect.runtime.communicators.world import InProcess, Runnable, Shards
 from shard_dialect.runtime.local_programs import read_local_program
-from shard_dialect.runtime.profiling.recorder import Event
 
 
 class LocalExecutor(Protocol):

@@ -228,21 +228,13 @@ class _Group:
     def gather(self, send: Array, into: Array, root: int) -> None:
         into[...] = 0
         slices_by_member = self._by_member(into)
-        outputs = (
-            [slices_by_member[position] for position in self._position_of]
-            if self.index == root
-            else None
-        )
+        outputs = self._if_root(root, slices_by_member)
         dist.gather(self._bytes(send), outputs, self._ranks[root], group=self._group)
         self._fill(into, slices_by_member)
 
     def scatter(self, send: Array, into: Array, root: int) -> None:
         slices_by_member, received = self._by_member(send), self._bytes(into)
-        sent = (
-            [slices_by_member[position] for position in self._position_of]
-            if self.index == root
-            else None
-        )
+        sent = self._if_root(root, slices_by_member)
         dist.scatter(received, sent, self._ranks[root], group=self._group)
         self._fill(into, received)
 
@@ -269,6 +261,11 @@ class _Group:
         self._fill(into, tensor)
         if self.index != root:
             into[...] = 0
+
+    def _if_root(self, root: int, slices: torch.Tensor) -> list[torch.Tensor] | None:
+        """The slices in torch's order, on the root; `None` elsewhere."""
+        is_root = self.index == root
+        return [slices[position] for position in self._position_of] if is_root else None
 
     def _by_member(self, array: Array) -> torch.Tensor:
         """The bytes of each member's block of an array, one row each, in our order."""

@@ -13,6 +13,7 @@ from typing import ClassVar, NoReturn, Protocol
 
 from shard_dialect.abi.lowered_program import Program
 from shard_dialect.abi.tensor_types import Array
+from shard_dialect.analysis.trace_events import Event
 from shard_dialect.errors import ShardError, first_line_of, flush, number_of, say
 from shard_dialect.ir.bindings import ir
 from shard_dialect.passes.framework.pipeline import run_pipeline
@@ -23,7 +24,7 @@ from shard_dialect.runtime.communicators.announce_failures import AnnouncingComm
 from shard_dialect.runtime.communicators.perform_collectives import Member
 from shard_dialect.runtime.communicators.thread_devices import run_devices
 from shard_dialect.runtime.executable import Executable
-from shard_dialect.runtime.profiling.recorder import Event, Recorder
+from shard_dialect.runtime.profiling.recorder import Recorder
 
 Shards = Sequence[Array]
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from shard_dialect.runtime.profiling.recorder import Event
+from shard_dialect.analysis.trace_events import COMPUTE, NETWORK, Event, names
 
 _Result = TypeVar("_Result")
 
@@ -29,8 +29,6 @@ _COLLECTIVES = (
     "collective-permute",
     "reduce-scatter",
 )
-_COMPUTE, _NETWORK = 0, 1
-"""The tracks of a device."""
 
 
 def traced_by_jax(jax: Any, hlo: str, run: Callable[[], _Result]) -> tuple[_Result, list[Event]]:
@@ -83,24 +81,13 @@ def _of_devices(
             "cat": f"xla {'collective' if is_collective else 'kernel'}",
             "ph": "X",
             "pid": rank,
-            "tid": _NETWORK if is_collective else _COMPUTE,
+            "tid": NETWORK if is_collective else COMPUTE,
             "ts": each["ts"],
             "dur": each["dur"],
             "args": {"opcode": opcode},
         }
     for rank in sorted(ranks):
-        yield from _names(rank, {_COMPUTE: "compute", _NETWORK: "network"})
-
-
-def _names(rank: int, tracks: Mapping[int, str]) -> Iterator[dict[str, Any]]:
-    """The names of a device's process, and of its tracks."""
-    yield _name("process_name", rank, 0, f"device {rank}")
-    for track, name in tracks.items():
-        yield _name("thread_name", rank, track, name)
-
-
-def _name(kind: str, process: int, track: int, name: str) -> dict[str, Any]:
-    return {"name": kind, "ph": "M", "pid": process, "tid": track, "args": {"name": name}}
+        yield from names(rank)
 
 
 def traced_by_torch(
@@ -116,7 +103,7 @@ def traced_by_torch(
         events = json.loads(file.read_text())["traceEvents"]
     kept = [each for each in events if each.get("ph") == "X" or each.get("name") == "thread_name"]
     own = [each | {"pid": rank} for each in kept]
-    return result, [*_names(rank, {}), *_on_our_clock(own, begin)]
+    return result, [*names(rank, ()), *_on_our_clock(own, begin)]
 
 
 def _on_our_clock(events: list[dict[str, Any]], begin: float) -> list[Event]:

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+from shard_dialect.analysis.trace_events import names
 from shard_dialect.runtime.communicators.world import Runnable, Shards, World
 from shard_dialect.runtime.profiling.recorder import COLLECTIVE, COMPUTE
 
@@ -43,16 +44,8 @@ def merged(processes: Sequence[dict[str, Any]]) -> dict[str, Any]:
     events = [each | ({"ts": each["ts"] - first} if "ts" in each else {}) for each in events]
     _add_waiting(events)
     ranks = {event["pid"] for event in events if event.get("cat") == COMPUTE}
-    names = [
-        {"name": kind, "ph": "M", "pid": rank, "tid": thread, "args": {"name": name}}
-        for rank in sorted(ranks)
-        for kind, thread, name in (
-            ("process_name", 0, f"device {rank}"),
-            ("thread_name", 0, "compute"),
-            ("thread_name", 1, "network"),
-        )
-    ]
-    return {"traceEvents": [*names, *events], "displayTimeUnit": "ns"}
+    named = [each for rank in sorted(ranks) for each in names(rank)]
+    return {"traceEvents": [*named, *events], "displayTimeUnit": "ns"}
 
 
 def _add_waiting(events: Sequence[dict[str, Any]]) -> None:

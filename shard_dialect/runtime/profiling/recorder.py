@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from shard_dialect.abi.lowered_program import Site
+from shard_dialect.analysis import trace_events
+from shard_dialect.analysis.trace_events import Event, complete
 
-Event = dict[str, object]
-"""A trace event as Perfetto reads it, with times in microseconds."""
 _Span = tuple[Site, float, float]
 COLLECTIVE, COMPUTE, WAIT = "collective", "compute", "wait"
 """The categories of events."""
@@ -62,11 +62,11 @@ class Recorder:
         marks = [begin, *(each for _, *span in self._waits for each in span), end]
         for number, (start, stop) in enumerate(pairwise(marks)):
             if number % 2 == 0:
-                yield self._event("compute", COMPUTE, 0, start, stop)
+                yield self._event("compute", COMPUTE, trace_events.COMPUTE, start, stop)
 
     def _waiting(self) -> Iterator[Event]:
         for site, begin, end in self._waits:
-            yield self._event(f"wait for {site.step.kind}", WAIT, 0, begin, end)
+            yield self._event(f"wait for {site.step.kind}", WAIT, trace_events.COMPUTE, begin, end)
 
     def _communicating(self) -> Iterator[Event]:
         for site, begin, end in self._collectives:
@@ -74,7 +74,7 @@ class Recorder:
                 continue
             grid, step = site.grid, site.step
             size = grid.axes_size(step.axes)
-            event = self._event(step.kind, COLLECTIVE, 1, begin, end)
+            event = self._event(step.kind, COLLECTIVE, trace_events.NETWORK, begin, end)
             event["args"] = {
                 "axes": list(grid.axes_names(step.axes)),
                 "devices": list(grid.group_of(self.rank, step.axes)),
@@ -86,12 +86,4 @@ class Recorder:
             yield event
 
     def _event(self, name: str, category: str, thread: int, begin: float, end: float) -> Event:
-        return {
-            "name": name,
-            "cat": category,
-            "ph": "X",
-            "pid": self.rank,
-            "tid": thread,
-            "ts": begin * 1e6,
-            "dur": (end - begin) * 1e6,
-        }
+        return complete(name, self.rank, thread, begin, end - begin, category)

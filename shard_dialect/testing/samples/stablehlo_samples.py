@@ -329,14 +329,8 @@ def rng(draws: Draws) -> Sample:
     result = Tensor((draws.size(), draws.size()))
     starts: Mapping[int, str] = {0: "0.0", 1: "1.0", 2: str(list(result.shape))}
     operands = [Tensor(()), Tensor(()), Tensor((2,), "i64")]
-    return hlo(
-        "rng",
-        operands,
-        [result],
-        "rng_distribution = #stablehlo<rng_distribution UNIFORM>",
-        "",
-        starts,
-    )
+    attributes = "rng_distribution = #stablehlo<rng_distribution UNIFORM>"
+    return hlo("rng", operands, [result], attributes, constants=starts)
 
 
 def rng_bit_generator(draws: Draws) -> Sample:

@@ -268,22 +268,13 @@ def convolution(name: str, rank: int, draws: Draws) -> Sample:
 
 
 def transpose_conv2d(draws: Draws) -> Sample:
-    h, w, batch, channels, features = (
-        draws.size(),
-        draws.size(),
-        2,
-        draws.pick(4, 3),
-        draws.pick(8, 5),
-    )
+    h, w, batch = draws.size(), draws.size(), 2
+    channels, features = draws.pick(4, 3), draws.pick(8, 5)
     image, kernel = Tensor((batch, h, w, channels)), Tensor((features, 3, 3, channels))
     result = Tensor((batch, 2 * h + 1, 2 * w + 1, features))
     attributes = f"acc_type = f32, out_pad = {listed([0] * 4)}, stride = {listed([2, 2])}"
-    return tosa(
-        "transpose_conv2d",
-        [image, kernel, _bias(draws, features), ZERO, ZERO],
-        [result],
-        attributes,
-    )
+    operands = [image, kernel, _bias(draws, features), ZERO, ZERO]
+    return tosa("transpose_conv2d", operands, [result], attributes)
 
 
 def pool(name: str, draws: Draws) -> Sample:
@@ -310,12 +301,8 @@ def resize(draws: Draws) -> Sample:
     n, h, w, c = (draws.size() for _ in range(4))
     scale = shape(4, 2, 4, 2)
     result = Tensor((n, 2 * h, 2 * w, c))
-    return tosa(
-        "resize",
-        [Tensor((n, h, w, c)), scale, shape(0, 0), shape(2, 2)],
-        [result],
-        "mode = BILINEAR",
-    )
+    operands: list[Tensor | Constant] = [Tensor((n, h, w, c)), scale, shape(0, 0), shape(2, 2)]
+    return tosa("resize", operands, [result], "mode = BILINEAR")
 
 
 def rescale(draws: Draws) -> Sample:

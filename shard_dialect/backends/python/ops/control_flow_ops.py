@@ -26,11 +26,7 @@ def for_(w: Writer, op: ir.Operation, write: Block) -> None:
         w.values[counter] = w.scalar(index, counter.type, op.location)
     bounds = f"{low}, {high}, {step}" if step != "1" else f"{low}, {high}"
     w.line(f"for {index} in range({bounds if (low, step) != ('0', '1') else high}):")
-    with w.indented():
-        before = len(w.lines)
-        _assign(w, carried, w.uses(write(w, body)))
-        if len(w.lines) == before:
-            w.line("pass")
+    _branch(w, body, carried, write)
     for result, name in zip(op.results, carried, strict=True):
         w.values[result] = name
 
@@ -73,7 +69,7 @@ def if_(w: Writer, op: ir.Operation, write: Block) -> None:
 
 
 def _branch(w: Writer, block: ir.Block, names: Sequence[str], write: Block) -> None:
-    """Write one branch, and assign its results to the names."""
+    """Write a branch, or a loop's body, and assign its results to the names."""
     with w.indented():
         before = len(w.lines)
         _assign(w, names, w.uses(write(w, block)))

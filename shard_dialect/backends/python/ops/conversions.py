@@ -19,6 +19,7 @@ from shard_dialect.backends.python.element_types import (
 from shard_dialect.backends.python.ops.elementwise import as_unsigned, operands_of
 from shard_dialect.backends.python.writer import Writer
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import stablehlo as hlo
 
 _FLOAT_ORDER = {1: "==", 2: ">", 3: ">=", 4: "<", 5: "<=", 13: "!="}
 _INTEGER_ORDER = {0: "==", 1: "!=", 2: "<", 3: "<=", 4: ">", 5: ">="}
@@ -77,7 +78,7 @@ def compare(w: Writer, op: ir.Operation) -> None:
     element = element_of(op.operands[0].type)
     as_if_unsigned = is_unsigned(element)
     if op.name == "stablehlo.compare":
-        direction = str(op.attributes["comparison_direction"]).split()[-1].rstrip(">")
+        direction = hlo.direction_of(op)
         order: str | None = _DIRECTIONS[direction]
         kind = str(op.attributes["compare_type"]) if "compare_type" in op.attributes else ""
         if "TOTAL" in kind:

@@ -9,7 +9,12 @@ from shard_dialect.backends.python.ops.conversions import converted
 from shard_dialect.backends.python.writer import Writer
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.walk import operations
-from shard_dialect.ops.stablehlo.attribute_reading import integers, numbers
+from shard_dialect.ops.stablehlo.attribute_reading import (
+    integers,
+    numbers,
+    pad_widths,
+    slice_bounds,
+)
 
 
 def dot_general(w: Writer, op: ir.Operation) -> None:
@@ -119,10 +124,9 @@ def iota(w: Writer, op: ir.Operation) -> None:
 
 def slice_(w: Writer, op: ir.Operation) -> None:
     """Write a static slice."""
-    lists = [integers(op, name) for name in ("start_indices", "limit_indices", "strides")]
     index = ", ".join(
         f"{start}:{end}" if step == 1 else f"{start}:{end}:{step}"
-        for start, end, step in zip(*lists, strict=True)
+        for start, end, step in zip(*slice_bounds(op), strict=True)
     )
     w.define(op.results[0], f"{w.use(op.operands[0])}[{index or '()'}]", "part")
 
@@ -135,7 +139,7 @@ def reverse(w: Writer, op: ir.Operation) -> None:
 
 def pad(w: Writer, op: ir.Operation) -> None:
     """Write a padding, also an interior or a negative one."""
-    low, holes = (integers(op, name) for name in ("edge_padding_low", "interior_padding"))
+    low, _, holes = pad_widths(op)
     number = w.literals.get(op.operands[1]) or w.use(op.operands[1])
     tensor_ops.padded(w, op, low, number, holes)
 

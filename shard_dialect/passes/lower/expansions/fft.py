@@ -28,6 +28,7 @@ from typing import TypeAlias
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
+from shard_dialect.model.grid_refinement import prime_factors
 from shard_dialect.ops.stablehlo.attribute_reading import integers, numbers
 from shard_dialect.passes.lower.expansions import loop_code
 from shard_dialect.passes.lower.expansions.loop_code import Number, Values
@@ -43,7 +44,7 @@ _LARGE = 256
 
 def transform_of(element: ir.ComplexType, size: int, *, is_inverse: bool) -> Transform:
     """The code of a transform of `size` elements: direct, or by a convolution."""
-    if max(_prime_factors(size), default=1) >= _LARGE:
+    if max(prime_factors(size), default=1) >= _LARGE:
         return _Convolution.of(element, size, is_inverse=is_inverse).transform
     return _Row.of(element, size, is_inverse=is_inverse).transform
 
@@ -117,7 +118,7 @@ class _Row:
             loop_code.index(1),
             loop_code.index(0),
         ]  # the length so far, and which half is of that
-        for factor, count in Counter(_prime_factors(self.size)).items():
+        for factor, count in Counter(prime_factors(self.size)).items():
             known = loop_code.loop(0, count, known, partial(self._stage, factor))
 
         def put(index: ir.Value, _: Values) -> Values:
@@ -214,17 +215,6 @@ class _Convolution:
             results,
             lambda value, at: store(_op("mul", _conjugate(value), self.chirp.at(at)), at),
         )
-
-
-def _prime_factors(size: int) -> list[int]:
-    """The prime factors, ascending."""
-    factors, factor = [], 2
-    while factor * factor <= size:
-        while size % factor == 0:
-            factors.append(factor)
-            size //= factor
-        factor += 1
-    return [*factors, size] if size > 1 else factors
 
 
 def fft(op: ir.Operation) -> Sequence[ir.Value]:

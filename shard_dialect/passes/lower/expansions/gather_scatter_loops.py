@@ -163,10 +163,7 @@ def keep(op: ir.Operation) -> Sequence[ir.Value]:
         # which no window reads.
         if strides[dim] > 1 and not any(padding):
             padding[2 * dim + 1] = 1 if left_over + 1 < strides[dim] else -1
-    i64 = build.integer(64)
-    type_ = ir.RankedTensorType.get([rank, 2], i64)
-    numbers = [ir.IntegerAttr.get(i64, each) for each in padding]
-    op.attributes["padding"] = ir.DenseElementsAttr.get(numbers, type_)
+    op.attributes["padding"] = build.dense(padding, build.integer(64), [rank, 2])
     return list(op.results)
 
 

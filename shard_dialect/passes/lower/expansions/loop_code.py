@@ -10,7 +10,6 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.building.build import replace_values
 from shard_dialect.ir.building.loops_and_masks import counted
-from shard_dialect.ir.walk import operations
 
 Number: TypeAlias = int | ir.Value
 Values: TypeAlias = list[ir.Value]
@@ -140,12 +139,9 @@ def applied(op: ir.Operation, region: int, elements: Sequence[ir.Value]) -> Valu
     copied = op.clone()  # after the definitions of values that its code reads
     (block,) = copied.regions[region].blocks
     replace_values(block.arguments, singles)
-    *ops, end = operations(block)
-    for each in ops:
-        each.move_before(copied)
     results = [
         build.create_value("tensor.extract", value.type.element_type, [value])
-        for value in end.operands
+        for value in build.inline_before(copied, block)
     ]
     copied.erase()
     return results

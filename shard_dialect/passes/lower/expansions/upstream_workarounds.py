@@ -25,7 +25,7 @@ from shard_dialect.ir.building.build import is_used, replace_op
 from shard_dialect.ir.building.loops_and_masks import elementwise
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.walk import body, is_made_by, operations, walk
-from shard_dialect.ops.stablehlo.attribute_reading import integer, integers
+from shard_dialect.ops.stablehlo.attribute_reading import integer, integers, pad_widths
 from shard_dialect.passes.framework.base import UNCHANGED, Outcome, needs
 from shard_dialect.passes.lower.boundary import NOT_LOWERED
 
@@ -109,7 +109,7 @@ def pad(op: ir.Operation) -> Sequence[ir.Value]:
     value: it inserts where the padding ends, as if the strides were 1. Padding of no elements is a
     broadcast, as upstream inserts them, too.
     """
-    between = integers(op, "interior_padding")
+    low, high, between = pad_widths(op)
     value, fill = op.operands
     shape, padded = value.type.shape, op.results[0].type
     if 0 in shape and padded.has_static_shape:
@@ -123,7 +123,7 @@ def pad(op: ir.Operation) -> Sequence[ir.Value]:
     attributes = build.slice_attributes(shape, [0] * len(shape), [1, 1, 0, 0, 0])
     attributes["static_strides"] = ir.DenseI64ArrayAttr.get([each + 1 for each in between])
     result = build.create_value("tensor.insert_slice", type_, [value, around], attributes)
-    if not any((*integers(op, "edge_padding_low"), *integers(op, "edge_padding_high"))):
+    if not any((*low, *high)):
         return [result]
     named = {name: op.attributes[name] for name in op.attributes}
     named["interior_padding"] = ir.DenseI64ArrayAttr.get([0] * len(shape))
@@ -231,10 +231,7 @@ def _inline(op: ir.Operation) -> None:
                 read = build.create("tensor.extract", [argument.type], [operand])
             argument.replace_all_uses_with(read.results[0])
             _read_directly(read)
-    *ops, end = operations(block)
-    (value,) = end.operands
-    for each in ops:
-        each.move_before(op)
+    (value,) = build.inline_before(op, block)
     for use in list(op.results[0].uses):
         replace_op(use.owner.operation, value)
     op.erase()

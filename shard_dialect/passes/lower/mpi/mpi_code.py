@@ -79,11 +79,9 @@ class Mpi:
         if len(set(numbers)) == 1:
             return number(numbers[0])
         type_ = ir.MemRefType.get([len(numbers)], build.integer(32))
-        content = ir.RankedTensorType.get([len(numbers)], build.integer(32))
-        attributes = [ir.IntegerAttr.get(build.integer(32), each) for each in numbers]
         name = f"mesh_by_rank_{self._tables}"
         self._tables += 1
-        listed = ir.DenseElementsAttr.get(attributes, content)
+        listed = build.dense(numbers, build.integer(32))
         self._global(name, type_, {"initial_value": listed, "constant": ir.UnitAttr.get()})
         rank = self.handle("rank")
         index = build.to_index(rank)

@@ -24,24 +24,8 @@ from shard_dialect.collectives import LocalStep
 from shard_dialect.collectives.collective_table import record_of
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import i64, integer
-from shard_dialect.ir.building.stablehlo import (
-    compare,
-    constant,
-    convert,
-    dynamic_slice,
-    dynamic_update,
-    fill_combiner,
-    index,
-    number,
-    reduce,
-    reshape,
-    select,
-    slice_along,
-    stablehlo_op,
-    table,
-    tensor,
-)
 from shard_dialect.model import Axis, Grid, Reduction
 
 Devices = Literal["replicas", "partitions"]
@@ -57,13 +41,13 @@ class DeviceGroups:
     def rank(self) -> ir.Value:
         """This device's rank, an `i64` of rank 0."""
         name = "replica_id" if self.devices == "replicas" else "partition_id"
-        bits = tensor((), ir.IntegerType.get_unsigned(32))
-        return convert(stablehlo_op(name, bits, []), integer(64))
+        bits = hlo.tensor((), ir.IntegerType.get_unsigned(32))
+        return hlo.convert(hlo.stablehlo_op(name, bits, []), integer(64))
 
     def of_rank(self, values: Sequence[int]) -> ir.Value:
         """Of `values`, one for each rank, this device's, an `i64` of rank 0."""
-        listed = constant(table(values, [len(values)]))
-        return reshape(dynamic_slice(listed, [self.rank()], [1]), [])
+        listed = hlo.constant(hlo.table(values, [len(values)]))
+        return hlo.reshape(hlo.dynamic_slice(listed, [self.rank()], [1]), [])
 
     def position(self, grid: Grid, axes: Sequence[Axis]) -> ir.Value:
         """This device's position in its group along `axes`."""
@@ -72,7 +56,7 @@ class DeviceGroups:
     def attributes(self, grid: Grid, axes: Sequence[Axis]) -> dict[str, ir.Attribute]:
         """The attributes of a collective in the groups along `axes`."""
         groups = grid.groups(axes)
-        listed = {"replica_groups": table(groups, [len(groups), len(groups[0])])}
+        listed = {"replica_groups": hlo.table(groups, [len(groups), len(groups[0])])}
         return listed | self.channel()
 
     def channel(self) -> dict[str, ir.Attribute]:
@@ -86,18 +70,6 @@ class DeviceGroups:
     def global_ids(self) -> dict[str, ir.Attribute]:
         """As `channel`, for the kinds of collectives that say it twice."""
         return {} if self.devices == "replicas" else {"use_global_device_ids": ir.UnitAttr.get()}
-
-
-COMBINERS: dict[Reduction, str] = {
-    "sum": "add",
-    "average": "add",
-    "product": "multiply",
-    "max": "maximum",
-    "min": "minimum",
-    "bitwise_and": "and",
-    "bitwise_or": "or",
-    "bitwise_xor": "xor",
-}
 
 
 def collective(
@@ -122,7 +94,7 @@ def collective(
             "as StableHLO: use --backend=devices or mpi"
         )
     if 0 in type_.shape:  # StableHLO has no collectives of nothing
-        return number(0, type_)
+        return hlo.number(0, type_)
     code = Code(groups, step, grid, operand, type_, is_partly_reached)
     result: ir.Value = write(code)
     return result
@@ -159,13 +131,13 @@ class Code:
         if name != "all_to_all":
             attributes |= self.groups.global_ids()
         reduces = name in ("all_reduce", "reduce_scatter")
-        result = stablehlo_op(name, type_, [value], attributes, int(reduces))
+        result = hlo.stablehlo_op(name, type_, [value], attributes, int(reduces))
         if not reduces:
             return result
-        fill_combiner(result.owner, COMBINERS[self.step.reduction], type_.element_type)
+        hlo.fill_combiner(result.owner, hlo.COMBINERS[self.step.reduction], type_.element_type)
         if self.step.reduction != "average":
             return result
-        return stablehlo_op("divide", result.type, [result, number(self.size, result.type)])
+        return hlo.stablehlo_op("divide", result.type, [result, hlo.number(self.size, result.type)])
 
     def all_gather(self, dim: int) -> ir.Value:
         """The shards of all devices along `dim`."""
@@ -178,46 +150,45 @@ class Code:
 
     def all_reduce(self) -> ir.Value:
         """The reduction of the operands of all devices."""
-        value = convert(self.operand, self.type.element_type)
+        value = hlo.convert(self.operand, self.type.element_type)
         if self.step.reduction.startswith("bitwise"):
             return self._gathered_and_reduced(value)
         return self._exchanged("all_reduce", value, self.type)
 
     def reduce_scatter(self, dim: int) -> ir.Value:
         """This device's shard of it along `dim`."""
-        value = convert(self.operand, self.type.element_type)
+        value = hlo.convert(self.operand, self.type.element_type)
         if self.step.reduction.startswith("bitwise"):
             return self.own_slice(self._gathered_and_reduced(value), dim)
         return self._exchanged("reduce_scatter", value, self.type, scatter_dimension=dim)
 
     def _gathered_and_reduced(self, value: ir.Value) -> ir.Value:
-        kind = COMBINERS[self.step.reduction]
+        kind = hlo.COMBINERS[self.step.reduction]
         gathered = self.stacked(value)
-        identity = number(-1 if kind == "and" else 0, tensor((), value.type.element_type))
-        return reduce(gathered, kind, identity, [0])
+        identity = hlo.number(-1 if kind == "and" else 0, hlo.tensor((), value.type.element_type))
+        return hlo.reduce(gathered, kind, identity, [0])
 
     def stacked(self, value: ir.Value) -> ir.Value:
         """The values of all devices in a group along a new first dimension."""
-        rows = reshape(value, [1, *value.type.shape])
-        stacked = tensor([self.size, *value.type.shape], value.type.element_type)
+        rows = hlo.reshape(value, [1, *value.type.shape])
+        stacked = hlo.tensor([self.size, *value.type.shape], value.type.element_type)
         return self._exchanged("all_gather", rows, stacked, all_gather_dim=0)
 
     def one_of(self, value: ir.Value, dim: int, position: int) -> ir.Value:
         """The slice of `value` at a position along a dimension, without that dimension."""
-        shape = list(value.type.shape)
-        return reshape(slice_along(value, dim, position, 1), shape[:dim] + shape[dim + 1 :])
+        return hlo.index_along(value, dim, position)
 
     def blocks(self, dim: int) -> ir.Value:
         """The operand with a dimension more: at `dim` is the device's number, then its block."""
         shape = list(self.type.shape)
-        return reshape(self.operand, [*shape[:dim], self.size, *shape[dim:]])
+        return hlo.reshape(self.operand, [*shape[:dim], self.size, *shape[dim:]])
 
     def own_slice(self, value: ir.Value, dim: int) -> ir.Value:
         """This device's slice of a value that all have."""
         size = self.type.shape[dim]
-        starts = [index(0)] * self.type.rank
+        starts = [hlo.index(0)] * self.type.rank
         starts[dim] = self._own(lambda member: member * size)
-        return dynamic_slice(value, starts, self.type.shape)
+        return hlo.dynamic_slice(value, starts, self.type.shape)
 
     def _own(self, number_of: Callable[[int], int]) -> ir.Value:
         """The number of this device by its position in its group."""
@@ -229,7 +200,7 @@ class Code:
         """Send from the first member of each pair to the second; others get zeros."""
         pairs = list(members)
         if not pairs:
-            return number(0, value.type)
+            return hlo.number(0, value.type)
         if self.is_partly_reached:
             # XLA lets all devices of the program meet at a permutation, and only those of its group
             # at another collective.
@@ -240,49 +211,53 @@ class Code:
             for member, to in pairs
         ]
         sources = {
-            "source_target_pairs": table(listed, [len(listed), 2]),
+            "source_target_pairs": hlo.table(listed, [len(listed), 2]),
             **self.groups.channel(),
         }
-        return stablehlo_op("collective_permute", value.type, [value], sources)
+        return hlo.stablehlo_op("collective_permute", value.type, [value], sources)
 
     def _gathered_from(self, value: ir.Value, source_of: Mapping[int, int]) -> ir.Value:
         """The value of each member's source in the group; members without one get zeros."""
         source = self._own(lambda member: source_of.get(member, 0))
-        starts = [source, *[index(0)] * value.type.rank]
-        got = dynamic_slice(self.stacked(value), starts, [1, *value.type.shape])
+        starts = [source, *[hlo.index(0)] * value.type.rank]
+        got = hlo.dynamic_slice(self.stacked(value), starts, [1, *value.type.shape])
         receives = self._own(lambda member: int(member in source_of))
-        sent = reshape(got, value.type.shape)
-        return select(compare("NE", receives, index(0)), sent, number(0, value.type))
+        sent = hlo.reshape(got, value.type.shape)
+        return hlo.select(
+            hlo.compare("NE", receives, hlo.index(0)), sent, hlo.number(0, value.type)
+        )
 
     def slice(self, value: ir.Value, dim: int, start: int, size: int) -> ir.Value:
         """So many elements along `dim`."""
-        return slice_along(value, dim, start, size)
+        return hlo.slice_along(value, dim, start, size)
 
     def received(
         self, value: ir.Value, got: ir.Value, dim: int, start: int, members: Collection[int]
     ) -> ir.Value:
         """On these members of each group `got` is in `value`, from an element along `dim` on."""
         receives = self._own(lambda member: int(member in members))
-        kept = slice_along(value, dim, start, got.type.shape[dim])
-        starts = [index(0)] * value.type.rank
-        starts[dim] = index(start)
-        new = select(compare("NE", receives, index(0)), got, kept)
-        return dynamic_update(value, new, starts)
+        kept = hlo.slice_along(value, dim, start, got.type.shape[dim])
+        starts = [hlo.index(0)] * value.type.rank
+        starts[dim] = hlo.index(start)
+        new = hlo.select(hlo.compare("NE", receives, hlo.index(0)), got, kept)
+        return hlo.dynamic_update(value, new, starts)
 
     def only_on(self, member: int, value: ir.Value, reduction: Reduction = "sum") -> ir.Value:
         """The value on one member of each group; the others have the identity of a reduction."""
-        is_member = compare("EQ", self.groups.position(self.grid, self.step.axes), index(member))
-        return select(is_member, value, identity(reduction, value.type))
+        is_member = hlo.compare(
+            "EQ", self.groups.position(self.grid, self.step.axes), hlo.index(member)
+        )
+        return hlo.select(is_member, value, identity(reduction, value.type))
 
 
 def identity(reduction: Reduction, type_: ir.RankedTensorType) -> ir.Value:
     """A constant of the identity of a reduction."""
     element = type_.element_type
     if reduction in ("max", "min") and isinstance(element, ir.FloatType):
-        return number(float("-inf" if reduction == "max" else "inf"), type_)
+        return hlo.number(float("-inf" if reduction == "max" else "inf"), type_)
     if reduction in ("max", "min"):
-        return number(extreme(element, is_largest=reduction == "min"), type_)
-    return number({"product": 1, "bitwise_and": -1}.get(reduction, 0), type_)
+        return hlo.number(extreme(element, is_largest=reduction == "min"), type_)
+    return hlo.number({"product": 1, "bitwise_and": -1}.get(reduction, 0), type_)
 
 
 def extreme(element: ir.Type, *, is_largest: bool) -> int:

@@ -11,16 +11,8 @@ from dataclasses import dataclass
 from math import prod
 
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import i64
-from shard_dialect.ir.building.stablehlo import (
-    convert,
-    i64s,
-    reshape,
-    slice_along,
-    stablehlo_op,
-    tensor,
-    transpose,
-)
 from shard_dialect.ir.walk import operations
 from shard_dialect.passes.lower.to_stablehlo.structured_ops import Loops, generic, loop_of
 
@@ -42,7 +34,9 @@ def contraction(op: ir.Operation) -> ir.Value | None:
     if result_dims is None or sorted(result_dims) != loops.kept:
         return None
     result = _product(loops, result_dims) or _convolution(loops, result_dims)
-    return None if result is None else stablehlo_op("add", result.type, [loops.inits[0], result])
+    return (
+        None if result is None else hlo.stablehlo_op("add", result.type, [loops.inits[0], result])
+    )
 
 
 def _multiplies_and_adds(op: ir.Operation) -> bool:
@@ -71,7 +65,7 @@ def _multiplies_and_adds(op: ir.Operation) -> bool:
 
 def _factors(loops: Loops) -> list[ir.Value]:
     element = loops.inits[0].type.element_type
-    return [convert(each, element) for each in loops.inputs]
+    return [hlo.convert(each, element) for each in loops.inputs]
 
 
 def _precision() -> dict[str, ir.Attribute]:
@@ -100,9 +94,9 @@ def _product(loops: Loops, of_c: Sequence[int]) -> ir.Value | None:
     }
     text = ", ".join(f"{name} = {dims}" for name, dims in listed.items())
     dims = {"dot_dimension_numbers": ir.Attribute.parse(f"#stablehlo.dot<{text}>")}
-    type_ = tensor([loops.sizes[loop] for loop in order], loops.inits[0].type.element_type)
-    result = stablehlo_op("dot_general", type_, _factors(loops), dims | _precision())
-    return transpose(result, [order.index(loop) for loop in of_c])
+    type_ = hlo.tensor([loops.sizes[loop] for loop in order], loops.inits[0].type.element_type)
+    result = hlo.stablehlo_op("dot_general", type_, _factors(loops), dims | _precision())
+    return hlo.transpose(result, [order.index(loop) for loop in of_c])
 
 
 @dataclass(frozen=True)
@@ -136,36 +130,40 @@ def _convolution(loops: Loops, of_c: Sequence[int]) -> ir.Value | None:
         return None
     image, weights = _factors(loops)
     loops_read = [each.position if isinstance(each, _Window) else each for each in read]
-    image = transpose(
+    image = hlo.transpose(
         image, [loops_read.index(each) for each in (*batch, *spatial, *group, *inner)]
     )
-    weights = transpose(weights, [of_b.index(each) for each in (*kernel, *inner, *group, *outer)])
+    weights = hlo.transpose(
+        weights, [of_b.index(each) for each in (*kernel, *inner, *group, *outer)]
+    )
 
     def sizes(of: Sequence[int]) -> int:
         return prod(loops.sizes[each] for each in of)
 
     extents = list(image.type.shape)[len(batch) : len(batch) + len(spatial)]
-    image = reshape(image, [sizes(batch), *extents, sizes((*group, *inner))])
+    image = hlo.reshape(image, [sizes(batch), *extents, sizes((*group, *inner))])
     kernels = [loops.sizes[each] for each in kernel]
-    weights = reshape(weights, [*kernels, sizes(inner), sizes((*group, *outer))])
+    weights = hlo.reshape(weights, [*kernels, sizes(inner), sizes((*group, *outer))])
     out = [loops.sizes[each] for each in spatial]
-    type_ = tensor([sizes(batch), *out, sizes((*group, *outer))], loops.inits[0].type.element_type)
+    type_ = hlo.tensor(
+        [sizes(batch), *out, sizes((*group, *outer))], loops.inits[0].type.element_type
+    )
     letters = ", ".join(map(str, range(len(windows))))
     between = f", {letters}, " if letters else ", "
     kernel_letters = f"{letters}, i, o" if letters else "i, o"
     numbers = f"[b{between}f]x[{kernel_letters}]->[b{between}f]"
     attributes = {
         "dimension_numbers": ir.Attribute.parse(f"#stablehlo.conv<{numbers}>"),
-        "window_strides": i64s([each.stride for each in windows]),
-        "rhs_dilation": i64s([each.dilation for each in windows]),
+        "window_strides": hlo.i64s([each.stride for each in windows]),
+        "rhs_dilation": hlo.i64s([each.dilation for each in windows]),
         "feature_group_count": i64(sizes(group)),
         "batch_group_count": i64(1),
     }
     image = _cropped(image, windows, out, kernels)
-    result = stablehlo_op("convolution", type_, [image, weights], attributes | _precision())
+    result = hlo.stablehlo_op("convolution", type_, [image, weights], attributes | _precision())
     order = [*batch, *spatial, *group, *outer]
-    result = reshape(result, [loops.sizes[each] for each in order])
-    return transpose(result, [order.index(each) for each in of_c])
+    result = hlo.reshape(result, [loops.sizes[each] for each in order])
+    return hlo.transpose(result, [order.index(each) for each in of_c])
 
 
 def _cropped(
@@ -175,7 +173,7 @@ def _cropped(
     for dim, (window, count, size) in enumerate(zip(windows, out, kernels, strict=True), start=1):
         read = (count - 1) * window.stride + (size - 1) * window.dilation + 1
         if read < image.type.shape[dim]:
-            image = slice_along(image, dim, 0, read)
+            image = hlo.slice_along(image, dim, 0, read)
     return image
 
 

@@ -11,20 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import create, integer, replace_op
-from shard_dialect.ir.building.stablehlo import (
-    as_type,
-    compare,
-    ends,
-    index,
-    number,
-    select,
-    stablehlo_op,
-    tensor,
-    tensor_of,
-    tensor_type,
-    tensors_of,
-)
+from shard_dialect.ir.building import stablehlo as hlo
+from shard_dialect.ir.building.build import create, inline_before, integer, replace_op
 from shard_dialect.ir.walk import operations, walk
 
 ConvertBlock = Callable[[ir.Block], ir.Operation]
@@ -40,11 +28,11 @@ def _filled(
     """
     with ir.InsertionPoint(block):
         for old, new in zip(source.arguments, arguments, strict=True):
-            old.replace_all_uses_with(as_type(new, old.type))
+            old.replace_all_uses_with(hlo.as_type(new, old.type))
     for op in operations(source):
         block.append(op)
     last = convert(block)
-    values = tensors_of(last.operands)
+    values = hlo.tensors_of(last.operands)
     last.erase()
     return values
 
@@ -54,17 +42,17 @@ def _new_block(region: ir.Region, types: Sequence[ir.Type], location: ir.Locatio
 
 
 def _for(op: ir.Operation, convert: ConvertBlock) -> list[ir.Value]:
-    low, high, step, *inits = tensors_of(op.operands)
+    low, high, step, *inits = hlo.tensors_of(op.operands)
     types = [each.type for each in (low, *inits)]
     loop = create("stablehlo.while", types, [low, *inits], {}, 2)
     condition, body = (_new_block(region, types, op.location) for region in loop.regions)
     with ir.InsertionPoint(condition), op.location:
-        ends([compare("LT", condition.arguments[0], high)])
+        hlo.ends([hlo.compare("LT", condition.arguments[0], high)])
     with op.location:
         values = _filled(body, op.regions[0].blocks[0], list(body.arguments), convert)
         with ir.InsertionPoint(body):
             counter = body.arguments[0]
-            ends([stablehlo_op("add", counter.type, [counter, step]), *values])
+            hlo.ends([hlo.stablehlo_op("add", counter.type, [counter, step]), *values])
     return list(loop.results)[1:]
 
 
@@ -75,15 +63,15 @@ def _while(op: ir.Operation, convert: ConvertBlock) -> list[ir.Value]:
     in the body, and the second in a branch of it.
     """
     before, after = (region.blocks[0] for region in op.regions)
-    inits = tensors_of(op.operands)
-    passed = [number(0, tensor_type(each.type)) for each in after.arguments]
-    bit = tensor((), integer(1))
-    carried = [number(1, bit), *inits, *passed]
+    inits = hlo.tensors_of(op.operands)
+    passed = [hlo.number(0, hlo.tensor_type(each.type)) for each in after.arguments]
+    bit = hlo.tensor((), integer(1))
+    carried = [hlo.number(1, bit), *inits, *passed]
     types = [each.type for each in carried]
     loop = create("stablehlo.while", types, carried, {}, 2)
     condition, body = (_new_block(region, types, op.location) for region in loop.regions)
     with ir.InsertionPoint(condition), op.location:
-        ends([condition.arguments[0]])
+        hlo.ends([condition.arguments[0]])
     count = 1 + len(inits)
     with op.location:
         taken = list(body.arguments)[1:count]
@@ -93,15 +81,15 @@ def _while(op: ir.Operation, convert: ConvertBlock) -> list[ir.Value]:
             yes, no = (_new_block(region, [], op.location) for region in branch.regions)
             values = _filled(yes, after, handed, convert)
             with ir.InsertionPoint(yes):
-                ends(values)
+                hlo.ends(values)
             with ir.InsertionPoint(no):
-                ends(taken)
-            ends([goes_on, *branch.results, *handed])
+                hlo.ends(taken)
+            hlo.ends([goes_on, *branch.results, *handed])
     return list(loop.results)[count:]
 
 
 def _if(op: ir.Operation, convert: ConvertBlock) -> list[ir.Value]:
-    return _branches(op, "if", tensor_of(op.operands[0]), list(op.regions), convert)
+    return _branches(op, "if", hlo.tensor_of(op.operands[0]), list(op.regions), convert)
 
 
 def _branches(
@@ -114,36 +102,34 @@ def _branches(
     """A branch without results has no effect, and is dropped."""
     if not len(op.results):
         return []
-    types = [tensor_type(each.type) for each in op.results]
+    types = [hlo.tensor_type(each.type) for each in op.results]
     branch = create(f"stablehlo.{name}", types, [which], {}, len(regions))
     for old, new in zip(regions, branch.regions, strict=True):
         block = _new_block(new, [], op.location)
         with op.location:
             values = _filled(block, old.blocks[0], [], convert)
             with ir.InsertionPoint(block):
-                ends(values)
+                hlo.ends(values)
     return list(branch.results)
 
 
 def _index_switch(op: ir.Operation, convert: ConvertBlock) -> list[ir.Value]:
     """Its default is the first region, that of `stablehlo.case` the last branch."""
     default, *regions = op.regions
-    value, narrow = tensor_of(op.operands[0]), tensor((), integer(32))
-    which = number(len(regions), narrow)
+    value, narrow = hlo.tensor_of(op.operands[0]), hlo.tensor((), integer(32))
+    which = hlo.number(len(regions), narrow)
     for position, case in enumerate(op.attributes["cases"]):
-        which = select(compare("EQ", value, index(case)), number(position, narrow), which)
+        which = hlo.select(
+            hlo.compare("EQ", value, hlo.index(case)), hlo.number(position, narrow), which
+        )
     return _branches(op, "case", which, [*regions, default], convert)
 
 
 def inline_regions(function: ir.Operation) -> None:
     """Replace each `scf.execute_region` of one block by its ops."""
     for op in [each for each in walk(function) if each.name == "scf.execute_region"]:
-        if len(op.regions[0].blocks) != 1:
-            continue
-        *inside, last = operations(op.regions[0].blocks[0])
-        for each in inside:
-            each.move_before(op)
-        replace_op(op, *last.operands)
+        if len(op.regions[0].blocks) == 1:
+            replace_op(op, *inline_before(op, op.regions[0].blocks[0]))
 
 
 CONTROL_FLOW: dict[str, Callable[[ir.Operation, ConvertBlock], list[ir.Value]]] = {

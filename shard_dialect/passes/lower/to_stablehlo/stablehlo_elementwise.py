@@ -17,20 +17,8 @@ from typing import Any
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import integer
-from shard_dialect.ir.building.stablehlo import (
-    bitcast,
-    broadcast,
-    compare,
-    constant,
-    convert,
-    number,
-    select,
-    splat,
-    stablehlo_op,
-    tensor,
-    tensor_type,
-)
+from shard_dialect.ir.building import stablehlo as hlo
+from shard_dialect.ir.building.build import OF_INTEGERS, integer
 from shard_dialect.ops.op_table import record_of, traits_of
 from shard_dialect.ops.scalar_functions import Trait
 
@@ -61,9 +49,10 @@ def elementwise(op: ir.Operation, operands: Operands) -> list[ir.Value]:
     """
     shape = max((list(each.type.shape) for each in operands), key=len, default=[])
     operands = [
-        broadcast(each, shape) if len(each.type.shape) < len(shape) else each for each in operands
+        hlo.broadcast(each, shape) if len(each.type.shape) < len(shape) else each
+        for each in operands
     ]
-    element = tensor_type(op.results[0].type).element_type
+    element = hlo.tensor_type(op.results[0].type).element_type
     written = _written(op)
     if not isinstance(written, str):
         assert written is not None, "`is_elementwise` has been asked"
@@ -72,7 +61,7 @@ def elementwise(op: ir.Operation, operands: Operands) -> list[ir.Value]:
         return [on_unsigned(written, op, operands, element)]
     if str(element) == "i1":  # as signed integers, a bit that is set is -1
         written = {"maximum": "and", "minimum": "or"}.get(written, written)
-    return [stablehlo_op(written, tensor(shape, element), operands)]
+    return [hlo.stablehlo_op(written, hlo.tensor(shape, element), operands)]
 
 
 def listed(values: ir.Value | Sequence[ir.Value]) -> list[ir.Value]:
@@ -83,98 +72,102 @@ def listed(values: ir.Value | Sequence[ir.Value]) -> list[ir.Value]:
 def constant_of(op: ir.Operation, *_: object) -> ir.Value:
     """The constant of an `arith.constant`."""
     value = op.attributes["value"]
-    type_ = tensor_type(value.type)
+    type_ = hlo.tensor_type(value.type)
     if not isinstance(value.type, ir.RankedTensorType):
         if isinstance(value.type, ir.IndexType) or isinstance(value, ir.IntegerAttr):
-            return splat(ir.IntegerAttr.get(type_.element_type, ir.IntegerAttr(value).value), type_)
-        return splat(value, type_)
+            return hlo.splat(
+                ir.IntegerAttr.get(type_.element_type, ir.IntegerAttr(value).value), type_
+            )
+        return hlo.splat(value, type_)
     if type_ == value.type:
-        return constant(value)
-    return constant(ir.Attribute.parse(f"{str(value).rpartition(' : ')[0]} : {type_}"))
+        return hlo.constant(value)
+    return hlo.constant(ir.Attribute.parse(f"{str(value).rpartition(' : ')[0]} : {type_}"))
 
 
 def complex_constant_of(op: ir.Operation, *_: object) -> ir.Value:
     """The constant of a `complex.constant`, of rank 0."""
     element = op.results[0].type.element_type
-    parts = [constant(ir.DenseElementsAttr.get([each], tensor((), element)))
+    parts = [hlo.constant(ir.DenseElementsAttr.get([each], hlo.tensor((), element)))
              for each in op.attributes["value"]]  # fmt: skip
-    return stablehlo_op("complex", tensor((), op.results[0].type), parts)
+    return hlo.stablehlo_op("complex", hlo.tensor((), op.results[0].type), parts)
 
 
 def _unsigned(value: ir.Value) -> ir.Value:
     """The same bits as an unsigned integer; a bit is one already."""
     width = value.type.element_type.width
-    return value if width == 1 else bitcast(value, ir.IntegerType.get_unsigned(width))
+    return value if width == 1 else hlo.bitcast(value, ir.IntegerType.get_unsigned(width))
 
 
 def on_unsigned(name: str, _: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
     """StableHLO's op on the same bits as unsigned integers."""
     given = [_unsigned(each) for each in operands]
-    return bitcast(stablehlo_op(name, given[0].type, given), element)
+    return hlo.bitcast(hlo.stablehlo_op(name, given[0].type, given), element)
 
 
 def converted(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
     """The elements converted as StableHLO does."""
-    return convert(operands[0], element)
+    return hlo.convert(operands[0], element)
 
 
 def from_signed(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
     """A bit that is set is -1."""
     (value,) = operands
-    result = convert(value, element)
+    result = hlo.convert(value, element)
     is_bit = str(value.type.element_type) == "i1"
-    return stablehlo_op("negate", result.type, [result]) if is_bit else result
+    return hlo.stablehlo_op("negate", result.type, [result]) if is_bit else result
 
 
 def from_unsigned(_: ir.Operation | None, operands: Operands, element: ir.Type) -> ir.Value:
     """Unsigned integers converted."""
     value = _unsigned(operands[0])
     if isinstance(element, ir.IntegerType) and element.is_signless and element.width > 1:
-        return bitcast(convert(value, ir.IntegerType.get_unsigned(element.width)), element)
-    return convert(value, element)
+        return hlo.bitcast(hlo.convert(value, ir.IntegerType.get_unsigned(element.width)), element)
+    return hlo.convert(value, element)
 
 
 def to_unsigned(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
     """Floats converted to the bits of unsigned integers."""
     if element.width == 1:
-        return convert(operands[0], element)
-    return bitcast(convert(operands[0], ir.IntegerType.get_unsigned(element.width)), element)
+        return hlo.convert(operands[0], element)
+    return hlo.bitcast(
+        hlo.convert(operands[0], ir.IntegerType.get_unsigned(element.width)), element
+    )
 
 
 def truncated(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
     """To a bit: the lowest; StableHLO's conversion asks whether any is set."""
     (value,) = operands
     if element.width == 1:
-        value = stablehlo_op("and", value.type, [value, number(1, value.type)])
-    return convert(value, element)
+        value = hlo.stablehlo_op("and", value.type, [value, hlo.number(1, value.type)])
+    return hlo.convert(value, element)
 
 
 def _not(value: ir.Value) -> ir.Value:
-    return stablehlo_op("not", value.type, [value])
+    return hlo.stablehlo_op("not", value.type, [value])
 
 
 def _either(a: ir.Value, b: ir.Value) -> ir.Value:
-    return stablehlo_op("or", a.type, [a, b])
+    return hlo.stablehlo_op("or", a.type, [a, b])
 
 
 def _is_nan(value: ir.Value) -> ir.Value:
-    return compare("NE", value, value)
+    return hlo.compare("NE", value, value)
 
 
 def compared_floats(op: ir.Operation, operands: Operands, _: ir.Type) -> ir.Value:
     """StableHLO's comparisons are false for NaN, but `NE`."""
     a, b = operands
     if (name := _FLOAT_ORDER[op.attributes["predicate"].value]) in ("true", "false"):
-        bits = tensor(a.type.shape, integer(1))
-        return number(name == "true", bits)
+        bits = hlo.tensor(a.type.shape, integer(1))
+        return hlo.number(name == "true", bits)
     if name in _ORDERED:
-        return compare(_ORDERED[name], a, b)
+        return hlo.compare(_ORDERED[name], a, b)
     if name in _UNORDERED:
-        return _not(compare(_UNORDERED[name], a, b))
+        return _not(hlo.compare(_UNORDERED[name], a, b))
     unordered = _either(_is_nan(a), _is_nan(b))
     if name in ("ord", "uno"):
         return unordered if name == "uno" else _not(unordered)
-    different = _either(compare("LT", a, b), compare("GT", a, b))
+    different = _either(hlo.compare("LT", a, b), hlo.compare("GT", a, b))
     return different if name == "one" else _not(different)
 
 
@@ -187,75 +180,75 @@ _UNORDERED = {"ugt": "LE", "uge": "LT", "ult": "GE", "ule": "GT"}
 
 def compared_integers(op: ir.Operation, operands: Operands, _: ir.Type) -> ir.Value:
     """The comparison of a predicate, of signed integers or of unsigned ones."""
-    name = _INTEGER_ORDER[op.attributes["predicate"].value]
+    name = OF_INTEGERS[op.attributes["predicate"].value]
     a, b = operands
     if name in ("eq", "ne"):
-        return compare(name.upper(), a, b)
+        return hlo.compare(name.upper(), a, b)
     direction = name[1:].upper()
     if name[0] == "u":
-        return compare(direction, _unsigned(a), _unsigned(b))
+        return hlo.compare(direction, _unsigned(a), _unsigned(b))
     if a.type.element_type.width == 1:
         a, b = b, a  # as signed integers, a bit that is set is -1
-    return compare(direction, a, b)
-
-
-_INTEGER_ORDER = "eq ne slt sle sgt sge ult ule ugt uge".split()
-"""`arith.cmpi`'s predicates by number."""
+    return hlo.compare(direction, a, b)
 
 
 def number_order(name: str, _: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
     """A maximum or minimum that prefers numbers to NaN."""
     a, b = operands
-    joined = stablehlo_op(name, a.type, [a, b])
-    return select(_is_nan(a), b, select(_is_nan(b), a, joined))
+    joined = hlo.stablehlo_op(name, a.type, [a, b])
+    return hlo.select(_is_nan(a), b, hlo.select(_is_nan(b), a, joined))
 
 
 def scaled_log(base: float, _: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
     """A logarithm to another base than e."""
     (value,) = operands
-    natural = stablehlo_op("log", value.type, [value])
-    return stablehlo_op("divide", value.type, [natural, number(log(base), value.type)])
+    natural = hlo.stablehlo_op("log", value.type, [value])
+    return hlo.stablehlo_op("divide", value.type, [natural, hlo.number(log(base), value.type)])
 
 
 def power_of_two(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
     """The power, with the base 2."""
     (value,) = operands
-    return stablehlo_op("power", value.type, [number(2, value.type), value])
+    return hlo.stablehlo_op("power", value.type, [hlo.number(2, value.type), value])
 
 
 def integer_power(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
     """The power, with the exponent as a float."""
     value, exponent = operands
-    return stablehlo_op("power", value.type, [value, convert(exponent, element)])
+    return hlo.stablehlo_op("power", value.type, [value, hlo.convert(exponent, element)])
 
 
 def toward_zero(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
     """Rounded toward zero."""
     (value,) = operands
-    is_negative = compare("LT", value, number(0, value.type))
-    up, down = (stablehlo_op(name, value.type, [value]) for name in ("ceil", "floor"))
-    return select(is_negative, up, down)
+    is_negative = hlo.compare("LT", value, hlo.number(0, value.type))
+    up, down = (hlo.stablehlo_op(name, value.type, [value]) for name in ("ceil", "floor"))
+    return hlo.select(is_negative, up, down)
 
 
 def multiply_add(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
     """A product and a sum, rounded each."""
     a, b, c = operands
-    return stablehlo_op("add", a.type, [stablehlo_op("multiply", a.type, [a, b]), c])
+    return hlo.stablehlo_op("add", a.type, [hlo.stablehlo_op("multiply", a.type, [a, b]), c])
 
 
 def copied_sign(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
     """The magnitude with the sign bit of the second operand."""
     magnitude, sign = operands
     bits = integer(element.width)
-    is_negative = compare("LT", bitcast(sign, bits), number(0, tensor(sign.type.shape, bits)))
-    positive = stablehlo_op("abs", magnitude.type, [magnitude])
-    return select(is_negative, stablehlo_op("negate", positive.type, [positive]), positive)
+    is_negative = hlo.compare(
+        "LT", hlo.bitcast(sign, bits), hlo.number(0, hlo.tensor(sign.type.shape, bits))
+    )
+    positive = hlo.stablehlo_op("abs", magnitude.type, [magnitude])
+    return hlo.select(is_negative, hlo.stablehlo_op("negate", positive.type, [positive]), positive)
 
 
 def is_infinite(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
     """Whether the magnitude is infinite."""
     (value,) = operands
-    return compare("EQ", stablehlo_op("abs", value.type, [value]), number(float("inf"), value.type))
+    return hlo.compare(
+        "EQ", hlo.stablehlo_op("abs", value.type, [value]), hlo.number(float("inf"), value.type)
+    )
 
 
 def rounded_quotient(
@@ -263,54 +256,59 @@ def rounded_quotient(
 ) -> ir.Value:
     """A signed division that rounds up (a `step` of 1), or down; StableHLO's is toward zero."""
     a, b = operands
-    zero = number(0, a.type)
-    quotient, rest = (stablehlo_op(name, a.type, [a, b]) for name in ("divide", "remainder"))
-    signs = stablehlo_op("xor", a.type, [rest, b])
-    inexact = compare("NE", rest, zero)
-    moves = stablehlo_op("and", inexact.type, [inexact, compare(direction, signs, zero)])
-    moved = stablehlo_op("add", a.type, [quotient, number(step, a.type)])
-    return select(moves, moved, quotient)
+    zero = hlo.number(0, a.type)
+    quotient, rest = (hlo.stablehlo_op(name, a.type, [a, b]) for name in ("divide", "remainder"))
+    signs = hlo.stablehlo_op("xor", a.type, [rest, b])
+    inexact = hlo.compare("NE", rest, zero)
+    moves = hlo.stablehlo_op("and", inexact.type, [inexact, hlo.compare(direction, signs, zero)])
+    moved = hlo.stablehlo_op("add", a.type, [quotient, hlo.number(step, a.type)])
+    return hlo.select(moves, moved, quotient)
 
 
 def clamped(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
     """Where `low` is above `high`, the result is `low`; `stablehlo.clamp` gives `high`."""
     value, low, high = operands
-    below = stablehlo_op("minimum", value.type, [value, high])
-    return stablehlo_op("maximum", value.type, [below, low])
+    below = hlo.stablehlo_op("minimum", value.type, [value, high])
+    return hlo.stablehlo_op("maximum", value.type, [below, low])
 
 
 def conjugate(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
     """The number with its imaginary part negated."""
     (value,) = operands
-    part = tensor(value.type.shape, value.type.element_type.element_type)
-    real, imaginary = (stablehlo_op(name, part, [value]) for name in ("real", "imag"))
-    return stablehlo_op("complex", value.type, [real, stablehlo_op("negate", part, [imaginary])])
+    part = hlo.tensor(value.type.shape, value.type.element_type.element_type)
+    real, imaginary = (hlo.stablehlo_op(name, part, [value]) for name in ("real", "imag"))
+    return hlo.stablehlo_op(
+        "complex", value.type, [real, hlo.stablehlo_op("negate", part, [imaginary])]
+    )
 
 
 def equality(direction: str, _: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:
     """Whether complex numbers are equal, or are not."""
-    return compare(direction, *operands)
+    return hlo.compare(direction, *operands)
 
 
 def ceil_quotient(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
     """An unsigned division that rounds up."""
     a, b = map(_unsigned, operands)
-    quotient, rest = (stablehlo_op(name, a.type, [a, b]) for name in ("divide", "remainder"))
-    more = convert(compare("NE", rest, number(0, a.type)), a.type.element_type)
-    return bitcast(stablehlo_op("add", a.type, [quotient, more]), element)
+    quotient, rest = (hlo.stablehlo_op(name, a.type, [a, b]) for name in ("divide", "remainder"))
+    more = hlo.convert(hlo.compare("NE", rest, hlo.number(0, a.type)), a.type.element_type)
+    return hlo.bitcast(hlo.stablehlo_op("add", a.type, [quotient, more]), element)
 
 
 def sum_and_carry(_: ir.Operation, operands: Operands, __: ir.Type) -> list[ir.Value]:
     """The sum, and whether it is less than an addend, as unsigned integers."""
     a, b = operands
-    total = stablehlo_op("add", a.type, [a, b])
-    return [total, compare("LT", _unsigned(total), _unsigned(a))]
+    total = hlo.stablehlo_op("add", a.type, [a, b])
+    return [total, hlo.compare("LT", _unsigned(total), _unsigned(a))]
 
 
 def difference_and_borrow(_: ir.Operation, operands: Operands, __: ir.Type) -> list[ir.Value]:
     """The difference, and whether it is negative, of unsigned integers."""
     a, b = operands
-    return [stablehlo_op("subtract", a.type, [a, b]), compare("LT", _unsigned(a), _unsigned(b))]
+    return [
+        hlo.stablehlo_op("subtract", a.type, [a, b]),
+        hlo.compare("LT", _unsigned(a), _unsigned(b)),
+    ]
 
 
 def halves_of_product(
@@ -322,21 +320,21 @@ def halves_of_product(
     wide = integer(2 * element.width)
     extend = from_unsigned if is_unsigned else converted
     factors = [extend(op, [each], wide) for each in operands]
-    product = stablehlo_op("multiply", factors[0].type, factors)
-    shifted = [product, number(element.width, product.type)]
-    high = stablehlo_op("shift_right_logical", product.type, shifted)
-    return [convert(product, element), convert(high, element)]
+    product = hlo.stablehlo_op("multiply", factors[0].type, factors)
+    shifted = [product, hlo.number(element.width, product.type)]
+    high = hlo.stablehlo_op("shift_right_logical", product.type, shifted)
+    return [hlo.convert(product, element), hlo.convert(high, element)]
 
 
 def sine_and_cosine(_: ir.Operation, operands: Operands, __: ir.Type) -> list[ir.Value]:
     """Both functions of one value."""
     (value,) = operands
-    return [stablehlo_op(name, value.type, [value]) for name in ("sine", "cosine")]
+    return [hlo.stablehlo_op(name, value.type, [value]) for name in ("sine", "cosine")]
 
 
 def bits(_: ir.Operation, operands: Operands, element: ir.Type) -> ir.Value:
     """The same bits as other elements."""
-    return bitcast(operands[0], element)
+    return hlo.bitcast(operands[0], element)
 
 
 def is_nan(_: ir.Operation, operands: Operands, __: ir.Type) -> ir.Value:

@@ -16,27 +16,8 @@ from math import prod
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import create, is_used
-from shard_dialect.ir.building.stablehlo import (
-    broadcast,
-    compare,
-    dynamic_slice,
-    dynamic_update,
-    elements_at,
-    ends,
-    index,
-    iota,
-    number,
-    pad,
-    reduce,
-    reshape,
-    stablehlo_op,
-    tensor,
-    tensor_of,
-    tensor_type,
-    tensors_of,
-    transpose,
-)
 from shard_dialect.ir.mesh.attributes import DYNAMIC
 from shard_dialect.ir.walk import operations
 from shard_dialect.model import Reduction
@@ -86,7 +67,7 @@ class Loops:
         count = op.attributes["operandSegmentSizes"][0]
         maps, values = [], []
         for operand, attribute in zip(op.operands, op.attributes["indexing_maps"], strict=True):
-            map_, value = _without_fixed_dims(attribute.value, tensor_of(operand))
+            map_, value = _without_fixed_dims(attribute.value, hlo.tensor_of(operand))
             maps.append(map_)
             values.append(value)
         sizes = [1] * maps[0].n_dims
@@ -126,7 +107,9 @@ def _without_fixed_dims(map_: ir.AffineMap, value: ir.Value) -> tuple[ir.AffineM
     if len(kept) == len(shape):
         return map_, value
     results = [map_.results[dim] for dim in kept]
-    return ir.AffineMap.get(map_.n_dims, 0, results), reshape(value, [shape[dim] for dim in kept])
+    return ir.AffineMap.get(map_.n_dims, 0, results), hlo.reshape(
+        value, [shape[dim] for dim in kept]
+    )
 
 
 def loop_of(expression: ir.AffineExpr) -> int | None:
@@ -139,8 +122,8 @@ def loop_of(expression: ir.AffineExpr) -> int | None:
 def generic(op: ir.Operation) -> list[ir.Value]:
     """The results of a `linalg.generic`. Raises `ShardError` for a body that has no equivalent."""
     results = _results(Loops.of(op))
-    shapes = [tensor_type(result.type).shape for result in op.results]
-    return [reshape(each, shape) for each, shape in zip(results, shapes, strict=True)]
+    shapes = [hlo.tensor_type(result.type).shape for result in op.results]
+    return [hlo.reshape(each, shape) for each, shape in zip(results, shapes, strict=True)]
 
 
 def _results(loops: Loops) -> list[ir.Value]:
@@ -157,11 +140,11 @@ def _results(loops: Loops) -> list[ir.Value]:
         if is_used(argument) and not (loops.reduced and number >= first_init)
     }
     skipped = [join for join, _ in joins or ()]
-    run_body(loops.body, values, lambda loop: iota(loops.sizes, loop), skipped)
+    run_body(loops.body, values, lambda loop: hlo.iota(loops.sizes, loop), skipped)
     yielded = list(operations(loops.body)[-1].operands)
     if not loops.reduced:
         wholes = [broadcast_to(_value(values, each), loops.sizes) for each in yielded]
-        return [transpose(whole, dims) for whole, dims in zip(wholes, of_inits, strict=True)]
+        return [hlo.transpose(whole, dims) for whole, dims in zip(wholes, of_inits, strict=True)]
     return [
         _reduced(loops, join, broadcast_to(_value(values, element), loops.sizes), init, dims)
         for (join, element), init, dims in zip(joins or (), loops.inits, of_inits, strict=True)
@@ -177,12 +160,12 @@ def _result_dims(loops: Loops, operand: int) -> list[int]:
 
 def broadcast_to(value: ir.Value, shape: Sequence[int]) -> ir.Value:
     """A value of rank 0 for all elements; others have the shape already."""
-    return value if value.type.rank == len(shape) else broadcast(value, shape)
+    return value if value.type.rank == len(shape) else hlo.broadcast(value, shape)
 
 
 def _value(values: dict[ir.Value, ir.Value], value: ir.Value) -> ir.Value:
     """The tensor for a value of the body, or of the function around it."""
-    return values[value] if value in values else tensor_of(value)
+    return values[value] if value in values else hlo.tensor_of(value)
 
 
 def run_body(
@@ -213,30 +196,30 @@ def generated(op: ir.Operation) -> ir.Value:
     """A tensor whose elements the op's body computes from their indices."""
     shape = op.results[0].type.shape
     (block,) = op.regions[0].blocks
-    values = {argument: iota(shape, dim) for dim, argument in enumerate(block.arguments)}
-    run_body(block, values, lambda dim: iota(shape, dim))
+    values = {argument: hlo.iota(shape, dim) for dim, argument in enumerate(block.arguments)}
+    run_body(block, values, lambda dim: hlo.iota(shape, dim))
     return broadcast_to(_value(values, operations(block)[-1].operands[0]), shape)
 
 
 def padded(op: ir.Operation) -> ir.Value:
     """The result of a `tensor.pad`."""
     low, high = (list(op.attributes[f"static_{name}"]) for name in ("low", "high"))
-    value, *computed = tensors_of(op.operands)
+    value, *computed = hlo.tensors_of(op.operands)
     (block,) = op.regions[0].blocks
     content = operations(block)[-1].operands[0]
     is_simple = len(operations(block)) == 1 and not isinstance(content.owner, ir.Block)
     if is_simple and not computed:
-        return pad(value, tensor_of(content), low, high, [0] * value.type.rank)
+        return hlo.pad(value, hlo.tensor_of(content), low, high, [0] * value.type.rank)
     offsets = iter(computed)
-    starts = [next(offsets) if size == DYNAMIC else index(size) for size in low]
-    return dynamic_update(generated(op), value, starts)
+    starts = [next(offsets) if size == DYNAMIC else hlo.index(size) for size in low]
+    return hlo.dynamic_update(generated(op), value, starts)
 
 
 def _extracted(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> ir.Value:
     source, *at = op.operands
     indices = [_value(values, each) for each in at]
     shape = max((list(each.type.shape) for each in indices), key=len, default=[])
-    return elements_at(tensor_of(source), [broadcast_to(each, shape) for each in indices])
+    return hlo.elements_at(hlo.tensor_of(source), [broadcast_to(each, shape) for each in indices])
 
 
 def _over_loops(loops: Loops, operand: int, value: ir.Value) -> ir.Value:
@@ -244,22 +227,22 @@ def _over_loops(loops: Loops, operand: int, value: ir.Value) -> ir.Value:
     dims = loops.dims_of(operand)
     if dims is None:
         indices = [evaluated(each, loops.sizes) for each in loops.maps[operand].results]
-        return elements_at(value, indices)
+        return hlo.elements_at(value, indices)
     order = sorted(range(len(dims)), key=lambda dim: dims[dim])
-    return broadcast(transpose(value, order), loops.sizes, sorted(dims))
+    return hlo.broadcast(hlo.transpose(value, order), loops.sizes, sorted(dims))
 
 
 def evaluated(expression: ir.AffineExpr, sizes: Sequence[int]) -> ir.Value:
     """An affine expression of the loops for each iteration, as `i64`."""
     if (loop := loop_of(expression)) is not None:
-        return iota(sizes, loop)
-    type_ = tensor(sizes, ir.IntegerType.get_signless(64))
+        return hlo.iota(sizes, loop)
+    type_ = hlo.tensor(sizes, ir.IntegerType.get_signless(64))
     if isinstance(expression, ir.AffineConstantExpr):
-        return number(expression.value, type_)
+        return hlo.number(expression.value, type_)
     for kind, name in _AFFINE.items():
         if isinstance(expression, kind):
             pair = expression
-            return stablehlo_op(
+            return hlo.stablehlo_op(
                 name, type_, [evaluated(each, sizes) for each in (pair.lhs, pair.rhs)]
             )
     raise ShardError(f"a linalg op that reads at {expression} cannot be lowered")
@@ -302,10 +285,10 @@ def _reduced(
 ) -> ir.Value:
     function = function_of(join)
     kind, reduction = FUNCTIONS[function].stablehlo, _REDUCTIONS[function]
-    start = identity(reduction, tensor((), elements.type.element_type))
-    result = reduce(elements, kind, start, loops.reduced)
-    result = transpose(result, [loops.kept.index(loop) for loop in dims])
-    return stablehlo_op(kind, init.type, [init, result])
+    start = identity(reduction, hlo.tensor((), elements.type.element_type))
+    result = hlo.reduce(elements, kind, start, loops.reduced)
+    result = hlo.transpose(result, [loops.kept.index(loop) for loop in dims])
+    return hlo.stablehlo_op(kind, init.type, [init, result])
 
 
 def _in_turn(loops: Loops, of_inits: Sequence[Sequence[int]]) -> list[ir.Value]:
@@ -322,8 +305,8 @@ def _in_turn(loops: Loops, of_inits: Sequence[Sequence[int]]) -> list[ir.Value]:
     }
     shape = [loops.sizes[loop] for loop in loops.kept]
     orders = [[list(dims).index(loop) for loop in loops.kept] for dims in of_inits]
-    starts = [transpose(each, order) for each, order in zip(loops.inits, orders, strict=True)]
-    carried = [index(0), *starts]
+    starts = [hlo.transpose(each, order) for each, order in zip(loops.inits, orders, strict=True)]
+    carried = [hlo.index(0), *starts]
     types = [each.type for each in carried]
     loop = create("stablehlo.while", types, carried, {}, 2)
     blocks = [
@@ -331,8 +314,8 @@ def _in_turn(loops: Loops, of_inits: Sequence[Sequence[int]]) -> list[ir.Value]:
         for region in loop.regions
     ]
     with ir.InsertionPoint(blocks[0]), loop.location:
-        total = index(prod(loops.sizes[each] for each in loops.reduced))
-        ends([compare("LT", blocks[0].arguments[0], total)])
+        total = hlo.index(prod(loops.sizes[each] for each in loops.reduced))
+        hlo.ends([hlo.compare("LT", blocks[0].arguments[0], total)])
     with ir.InsertionPoint(blocks[1]), loop.location:
         count_, *accumulated = blocks[1].arguments
         at = _coordinates(loops, count_)
@@ -340,15 +323,15 @@ def _in_turn(loops: Loops, of_inits: Sequence[Sequence[int]]) -> list[ir.Value]:
         values |= dict(zip(arguments[count:], accumulated, strict=True))
 
         def iterations(each: int) -> ir.Value:
-            return at[each] if each in at else iota(shape, loops.kept.index(each))
+            return at[each] if each in at else hlo.iota(shape, loops.kept.index(each))
 
         run_body(loops.body, values, iterations)
         results = [_value(values, each) for each in operations(loops.body)[-1].operands]
-        following = stablehlo_op("add", count_.type, [count_, index(1)])
-        ends([following, *(broadcast_to(each, shape) for each in results)])
+        following = hlo.stablehlo_op("add", count_.type, [count_, hlo.index(1)])
+        hlo.ends([following, *(broadcast_to(each, shape) for each in results)])
     _, *found = loop.results
     return [
-        transpose(each, [loops.kept.index(one) for one in dims])
+        hlo.transpose(each, [loops.kept.index(one) for one in dims])
         for each, dims in zip(found, of_inits, strict=True)
     ]
 
@@ -357,9 +340,9 @@ def _coordinates(loops: Loops, position: ir.Value) -> dict[int, ir.Value]:
     """The index of each reduced loop in an iteration, counted row by row."""
     found = {}
     for loop in reversed(loops.reduced):
-        size = index(loops.sizes[loop])
-        found[loop] = stablehlo_op("remainder", position.type, [position, size])
-        position = stablehlo_op("divide", position.type, [position, size])
+        size = hlo.index(loops.sizes[loop])
+        found[loop] = hlo.stablehlo_op("remainder", position.type, [position, size])
+        position = hlo.stablehlo_op("divide", position.type, [position, size])
     return found
 
 
@@ -368,5 +351,5 @@ def _iteration(
 ) -> ir.Value:
     """The slice of an operand, with a dimension for each loop, in one iteration."""
     sizes = [1 if loop in at else size for loop, size in enumerate(loops.sizes)]
-    starts = [at[loop] if loop in at else index(0) for loop in range(len(sizes))]
-    return reshape(dynamic_slice(value, starts, sizes), shape)
+    starts = [at[loop] if loop in at else hlo.index(0) for loop in range(len(sizes))]
+    return hlo.reshape(hlo.dynamic_slice(value, starts, sizes), shape)

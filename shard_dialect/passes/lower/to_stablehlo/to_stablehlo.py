@@ -20,22 +20,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shard_dialect.errors import ShardError, as_symbol
+from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import drop_unused, is_used
-from shard_dialect.ir.building.stablehlo import (
-    CAST,
-    as_type,
-    replace,
-    tensor_of,
-    tensor_type,
-    tensors_of,
-)
 from shard_dialect.ir.context import STABLEHLO, load_dialects_of
 from shard_dialect.ir.diagnostics import error_at, from_mlir_in, located
-from shard_dialect.ir.function import BOUNDARY, functions_of, name_of
+from shard_dialect.ir.function import BOUNDARY, functions_of, refuse_program_of_device
 from shard_dialect.ir.grids import grids_of
-from shard_dialect.ir.mesh.attributes import DEVICE
 from shard_dialect.ir.reading.constants import write_resources_in_place
 from shard_dialect.ir.shard.local_collectives import one_by_one, read_local
 from shard_dialect.ir.walk import body, operations, walk
@@ -92,12 +84,7 @@ class ConvertToStablehlo(Pass):
 
 def _check_all_devices(module: ir.Operation) -> None:
     for function in functions_of(module):
-        if DEVICE in function.attributes:
-            raise error_at(
-                function.location,
-                f"{as_symbol(name_of(function))} is the program of one device: as StableHLO, all "
-                "devices run one program",
-            )
+        refuse_program_of_device(function, "as StableHLO, all devices run one program")
 
 
 def _prepare(function: ir.Operation) -> None:
@@ -131,19 +118,19 @@ class _Conversion:
         last = self.convert_block(block)
         with located(last):
             for position, value in enumerate(list(last.operands)):
-                last.operands[position] = tensor_of(value)
+                last.operands[position] = hlo.tensor_of(value)
         types = [argument.type for argument in block.arguments], [v.type for v in last.operands]
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
 
     def _open(self, block: ir.Block) -> None:
         """Give the block's arguments the types of tensors."""
         for argument in block.arguments:
-            old, new = argument.type, tensor_type(argument.type)
+            old, new = argument.type, hlo.tensor_type(argument.type)
             if old == new:
                 continue
             argument.set_type(new)
             with ir.InsertionPoint.at_block_begin(block):
-                scalar = as_type(argument, old)
+                scalar = hlo.as_type(argument, old)
             argument.replace_all_uses_except(scalar, scalar.owner.operation)
 
     def convert_block(self, block: ir.Block) -> ir.Operation:
@@ -162,17 +149,17 @@ class _Conversion:
         elif op.name.startswith(("shard.", "mesh.")):
             self._convert_ours(op)
         elif op.name in CONTROL_FLOW:
-            replace(op, CONTROL_FLOW[op.name](op, self.convert_block))
+            hlo.replace(op, CONTROL_FLOW[op.name](op, self.convert_block))
         elif op.name == "func.call":
-            replace(op, _call(op))
-        elif op.name != CAST:
-            replace(op, _values(op))
+            hlo.replace(op, _call(op))
+        elif op.name != hlo.CAST:
+            hlo.replace(op, _values(op))
 
     def _convert_ours(self, op: ir.Operation) -> None:
         if op.name == _RANK:
-            replace(op, [self.groups.rank()])
+            hlo.replace(op, [self.groups.rank()])
         elif op.name == "mesh.done":
-            replace(op, [tensor_of(op.operands[0])])
+            hlo.replace(op, [hlo.tensor_of(op.operands[0])])
         else:
             self._collective(op)
 
@@ -181,30 +168,30 @@ class _Conversion:
         if read is None:
             raise _no_words(op)
         grid, step = read
-        type_ = tensor_type(op.results[0].type)
+        type_ = hlo.tensor_type(op.results[0].type)
         with ir.InsertionPoint(op), op.location:
             value = collective(
                 self.groups,
                 step,
                 self.grids[grid],
-                tensor_of(op.operands[0]),
+                hlo.tensor_of(op.operands[0]),
                 type_,
                 is_partly_reached=_PARTLY_REACHED in op.attributes,
             )
-        replace(op, [value])
+        hlo.replace(op, [value])
 
 
 def _call(op: ir.Operation) -> list[ir.Value]:
-    types = [tensor_type(each.type) for each in op.results]
+    types = [hlo.tensor_type(each.type) for each in op.results]
     attributes = {name: op.attributes[name] for name in op.attributes}
-    call = ir.Operation.create("func.call", types, tensors_of(op.operands), attributes)
+    call = ir.Operation.create("func.call", types, hlo.tensors_of(op.operands), attributes)
     return list(call.results)
 
 
 def _values(op: ir.Operation) -> list[ir.Value]:
     """The results of the op as its record creates them."""
     if is_elementwise(op):
-        return elementwise(op, tensors_of(op.operands))
+        return elementwise(op, hlo.tensors_of(op.operands))
     record = record_of(op)
     written = record.stablehlo if record else None
     if callable(written):
@@ -218,8 +205,8 @@ def _named(op: ir.Operation, name: str) -> list[ir.Value]:
     """The results of the op of StableHLO that a user says `op` is."""
     if not op.context.is_registered_operation(name):
         raise ShardError(f"the stablehlo of '{op.name}' is '{name}': there is no such op")
-    types = [tensor_type(each.type) for each in op.results]
-    made = ir.Operation.create(name, types, tensors_of(op.operands))
+    types = [hlo.tensor_type(each.type) for each in op.results]
+    made = ir.Operation.create(name, types, hlo.tensors_of(op.operands))
     try:
         made.verify()
     except ir.MLIRError as error:
@@ -233,7 +220,7 @@ def _no_words(op: ir.Operation) -> ShardError:
 
 def _check_words(module: ir.Operation) -> None:
     """Raise for ops of other dialects; casts without uses go."""
-    drop_unused(op for op in reversed(walk(module)) if op.name == CAST)
+    drop_unused(op for op in reversed(walk(module)) if op.name == hlo.CAST)
     for op in walk(module):
         with located(op):
             is_known = op.name.startswith(("func.", *_WORDS)) or op.name == "shard.grid"

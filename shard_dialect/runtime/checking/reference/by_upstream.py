@@ -318,11 +318,7 @@ def _to_llvm(module: ir.Module, entry: str, count: int) -> None:
     _run(_TO_BUFFERS, op)
     _keep_buffers(find_function(op, entry))
     _run(_DEALLOCATE, op)
-    for inner in walk(op):
-        if inner.name == "memref.copy":  # of strided buffers it is a call of a library
-            with ir.InsertionPoint(inner), inner.location:
-                build.copy(*inner.operands)
-            inner.erase()
+    build.copies_to_loops(walk(op))  # of strided buffers one is a call of a library
     function = find_function(op, entry)
     function.attributes["sym_name"] = ir.StringAttr.get(_ENTRY)
     function.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shard_dialect.abi.tensor_types import Array, TensorType, dtype_of
+from shard_dialect.abi.lowered_program import tensor_type
+from shard_dialect.abi.tensor_types import Array, TensorType
 from shard_dialect.ir.bindings import ir
 from shard_dialect.runtime.checking.reference import rounding
 from shard_dialect.runtime.checking.tolerance import is_float, is_narrow, perturbed
@@ -108,6 +109,6 @@ def boundary_types(function: ir.Operation) -> tuple[list[TensorType], list[Tenso
     def typed(each: ir.Type) -> TensorType:
         if not isinstance(each, ir.RankedTensorType) or not each.has_static_shape:
             raise CannotJudge(f"a judge runs functions on tensors of static shape, not on a {each}")
-        return TensorType(tuple(each.shape), dtype_of(each.element_type))
+        return tensor_type(each)
 
     return [typed(each) for each in type_.inputs], [typed(each) for each in type_.results]
