@@ -335,3 +335,23 @@ def test_inspection_tells_our_shardings(spec: P, mesh: Mesh) -> None:
     given = NamedSharding(mesh, spec)
     assert_equal(sd.jax.jit(inspected, in_shardings=given)(X), X)
     assert [each.is_equivalent_to(given, 2) for each in found] == [True]
+
+
+@pytest.mark.parametrize("init", [0.0, 1.0, 100.0])
+@pytest.mark.parametrize("join", [lax.add, lax.mul, lax.max, lax.min])
+@pytest.mark.parametrize("padding", [(0, 0), (2, 2), (3, 0)])
+def test_windows_that_start_from_something(
+    mesh: Mesh, init: float, join: Any, padding: tuple[int, int]
+) -> None:
+    """XLA counts the init once in each window, and StableHLO once more for each padded element."""
+
+    def function(x: Any) -> Any:
+        rows = lax.reduce_window(x, np.float32(init), join, (3, 1), (1, 1), (padding, (0, 0)))
+        spread = {"base_dilation": (2, 1), "window_dilation": (1, 1)}
+        return rows, lax.reduce_window(
+            x, np.float32(init), join, (3, 1), (1, 1), (padding, (0, 0)), **spread
+        )
+
+    specs = {"in_shardings": NamedSharding(mesh, P("a", "b"))}
+    for ours, theirs in zip(sd.jax.jit(function, **specs)(X), jax.jit(function)(X), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)

@@ -178,16 +178,20 @@ def reduce(query: Query) -> ShardingRule | None:
 def reduce_window(query: Query) -> ShardingRule | None:
     """Dimensions with windows are permuted, and read in windows.
 
-    Beyond the ends of the operand windows read the init. A halo has an identity of some reduction
-    in its place, so the init must be one, or change nothing under the op's own reduction.
+    Beyond the ends of the operand windows read the init, and a halo has an identity of some
+    reduction in its place. An init that changes a sum keeps the windows whole: XLA counts it once
+    in each, and StableHLO once more for each element of padding.
     """
     factors = Factors(query)
     count = len(factors.results)
     joined = combiner(query.op, count)
-    fills = [
-        joined if joined and may_repeat_inits(joined, [init]) else reduction_with_identity(init)
-        for init in list(query.op.operands)[count:]
-    ]
+
+    def fill(init: ir.Value) -> Reduction | None:
+        if joined is None:
+            return reduction_with_identity(init)
+        return joined if may_repeat_inits(joined, [init]) else None
+
+    fills = [fill(init) for init in list(query.op.operands)[count:]]
     for dim, along in enumerate(windows_over(query.op)):
         size, result_size = factors.operands[0][dim], factors.results[0][dim]
         if along.are_elements:
