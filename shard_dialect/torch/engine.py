@@ -28,33 +28,33 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.diagnostics import holding
 from shard_dialect.search.auto import AutoOptions
 from shard_dialect.torch.ambient_state import (
-    Codes,
     State,
     ambient_state,
     changed_around,
     changed_attributes,
     in_state,
     reads_whether_derived,
-    set_attributes,
 )
 from shard_dialect.torch.graph.decisions import UNKNOWN, Decision, Foreseen, OtherPathError
 from shard_dialect.torch.graph.flat_module import (
     ATTRIBUTE,
     GRADIENT,
+    LATER,
     LOSS,
     OUTPUT,
     UPDATED,
     WRITTEN,
     FlatModule,
-    attribute_tensors,
     refuse_lazy,
     state_of,
 )
 from shard_dialect.torch.graph.forward_and_backward import COTANGENT, SAVED
+from shard_dialect.torch.graph.kept_values import Place, Spaces, held_tensors, joined
 from shard_dialect.torch.graph.random_draws import Rng
 from shard_dialect.torch.graph.tensor_trees import Leaves, Tensor, arguments_of, has_derivative
 from shard_dialect.torch.held_state import HeldState
 from shard_dialect.torch.lower_module import lower_module
+from shard_dialect.torch.module_code import Codes, spaces_of
 from shard_dialect.torch.module_program import ModuleProgram
 from shard_dialect.torch.plans.placement_lists import ByAxis, grid_of
 from shard_dialect.torch.plans.plan_rules import Plan
@@ -128,8 +128,8 @@ class Engine:
         """Those in which there are none, and why."""
         self._asked: frozenset[str] = frozenset()
         """The names of results that were differentiated."""
-        self._kept: frozenset[tuple[str, str]] = frozenset()
-        """The modules' attributes that some call sets to tensors."""
+        self._kept: frozenset[Place] = frozenset()
+        """Where some call leaves tensors."""
         self._codes: Codes = {}
         self._target_count = len(example[2])
         self._gave_whole = False
@@ -156,6 +156,11 @@ class Engine:
 
     def _state_of(self, module: Any) -> State:
         return ambient_state(module, self._codes, self._kept)
+
+    @property
+    def spaces(self) -> Spaces:
+        """What a call may change beside the state."""
+        return spaces_of(self.module, self._codes)
 
     def become(self, module: Any) -> None:
         """Run this module, which holds our state; keep nothing of the user's."""
@@ -258,7 +263,8 @@ class Engine:
         self._warn_of_attributes(flat, state)
         digest = lowered.digest if self.programs else b""
         for each in self.programs:
-            if each.text == digest and each.takes(flat.arguments, None, shapes=True):
+            is_same = each.text == digest and each.flat.returns_as(flat)
+            if is_same and each.takes(flat.arguments, None, shapes=True):
                 each.states[state] = flat.attributes
                 if len(each.states) > _MOST_PROGRAMS:
                     del each.states[next(iter(each.states))]
@@ -310,7 +316,6 @@ class Engine:
                 tried.append(program)
             else:
                 self._latest = program
-                set_attributes(self.module, program.states[state])
                 return found
 
     def _of_path(
@@ -358,23 +363,21 @@ class Engine:
         refuse_views(flat.constants, flat.state, flat.updated)
         constants = {id(each) for each in flat.constants}
         flat.constants = ()
-        for (name, key), each in attribute_tensors(self.module).items():
+        for place, each in held_tensors(self.spaces).items():
             leaves = torch.utils._pytree.tree_leaves(each)
-            if (name, key) in self._kept and any(id(leaf) in constants for leaf in leaves):
-                where = f"{name}.{key}" if name else key
+            if place in self._kept and any(id(leaf) in constants for leaf in leaves):
                 raise ShardError(
-                    f"forward reads what a call before it kept in the attribute {where}, which is "
-                    "no buffer: register it with register_buffer, or give and return it"
+                    f"forward reads what a call before it kept in {joined(*place)}, which is no "
+                    "buffer: register it with register_buffer, or give and return it"
                 )
 
     def _refuse_changes(self, program: ModuleProgram, state: State) -> None:
         """Raise if the module is not any more, within `in_state`, as it was in a call."""
         now = self._state_of(self.module)
-        plain = program.states.get(state, {}).items()
-        pairs = [*program.flat.kept, *((name, key) for name, each in plain for key in each)]
-        set_by_call = {f"{name}.{key}" if name else key for name, key in pairs}
+        places = [*program.flat.kept, *program.states.get(state, {})]
+        set_by_call = {joined(*place) for place in places}
         names = [each for each in changed_attributes(state, now) if each not in set_by_call]
-        names += changed_around(state, now)
+        names += [each for each in changed_around(state, now) if each not in set_by_call]
         if names:
             raise ShardError(
                 f"{', '.join(names)} changed between a call of {program.flat.name} and its "
@@ -420,7 +423,8 @@ class Engine:
         if self.loss is not None:
             found, gradients, _ = call.run(tensors)
             derived = dict(zip(flat.trained, gradients, strict=True))
-            return flat.returned(found, self.module, self._themselves(flat, named, [])), derived
+            themselves = self._themselves(flat, named, [])
+            return self._returned(program, state, found, themselves), derived
         trained = self._trained(named)
         derives = call.differentiable() if trained else []
         if derives:
@@ -430,7 +434,19 @@ class Engine:
             found = _Differentiated.apply(call, *tensors)
         else:
             found, _, _ = call.run(tensors)
-        return flat.returned(found, self.module, self._themselves(flat, named, derives))
+        themselves = self._themselves(flat, named, derives)
+        return self._returned(program, state, found, themselves)
+
+    def _returned(
+        self,
+        program: ModuleProgram,
+        state: State,
+        found: Sequence[Tensor],
+        themselves: Mapping[str, Tensor],
+    ) -> Any:
+        attributes = program.states[state]
+        spaces = self.spaces if program.flat.kept or attributes else {}
+        return program.flat.returned(found, spaces, attributes, themselves)
 
     def _themselves(
         self, flat: FlatModule, tensors: Mapping[str, Tensor], derives: Sequence[bool]
@@ -575,7 +591,12 @@ class _Run:
             engine.write(self.given.tensors[name], value)
         kinds = (OUTPUT, LOSS, ATTRIBUTE), (GRADIENT,), (SAVED,)
         found, gradients, saved = (part.chosen(results, *each) for each in kinds)
+        self._leave_later(flat, part.chosen(results, LATER))
         return found, gradients, saved
+
+    def _leave_later(self, flat: FlatModule, tensors: Sequence[Tensor]) -> None:
+        if tensors:
+            flat.leave_later(tensors, self.engine.spaces)
 
     def gradients(
         self, tensors: Sequence[Tensor], saved: Sequence[Tensor], cotangents: Sequence[Any]
@@ -613,6 +634,7 @@ class _Run:
                 foreseen, is_run = Foreseen(other.known, other.likely), False
             else:
                 gradients = backward.part.chosen(found, GRADIENT)
+                self._leave_later(program.flat, backward.part.chosen(found, LATER))
                 named = zip(program.flat.trained, gradients, strict=True)
                 return {name: each for name, each in named if name in reached}
 
