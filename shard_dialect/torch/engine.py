@@ -13,7 +13,7 @@ import copy
 import functools
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -35,6 +35,7 @@ from shard_dialect.torch.ambient_state import (
     in_state,
     reads_whether_derived,
 )
+from shard_dialect.torch.gradient_module import gradients_of, without_results
 from shard_dialect.torch.graph.decisions import UNKNOWN, Decision, Foreseen, OtherPathError
 from shard_dialect.torch.graph.flat_module import (
     ATTRIBUTE,
@@ -134,6 +135,7 @@ class Engine:
         self._target_count = len(example[2])
         self._gave_whole = False
         self._latest: ModuleProgram | None = None
+        self._of_gradients: _OfGradients | None = None
         args, kwargs, targets = example
         refuse_lazy(module)
         given = arguments_of(module, args, kwargs, loss, targets)
@@ -186,7 +188,7 @@ class Engine:
         memo[id(self)] = made
         made.module = copy.deepcopy(self.module, memo)
         made.state = copy.deepcopy(self.state, memo)
-        made.programs, made._codes = list(self.programs), {}
+        made.programs, made._codes, made._of_gradients = list(self.programs), {}, None
         made._derived, made._underived = set(self._derived), dict(self._underived)
         return made
 
@@ -196,6 +198,15 @@ class Engine:
             f"a partitioned {type(self.module).__name__} cannot be pickled, as by torch.save: save "
             "its state_dict(), and load that into one that sd.torch.partition returns"
         )
+
+    def _own(self) -> dict[str, Tensor]:
+        """The module's tensors for a call."""
+        return self.state.tensors
+
+    def _drawn(self, flat: FlatModule) -> Sequence[Tensor]:
+        """The random numbers of a call."""
+        drawn = flat.drawn()
+        return drawn if self.ranks is None else [self.ranks.of_first(each) for each in drawn]
 
     def _trained(self, tensors: Mapping[str, Tensor]) -> list[str]:
         """Those of the tensors whose gradients may be asked for after a call."""
@@ -297,7 +308,7 @@ class Engine:
         parts = args[:cut], kwargs, args[cut:]
         given = arguments_of(self.module, parts[0], kwargs, self.loss, parts[2])
         state = self._state_of(self.module)
-        own = self.state.tensors
+        own = self._own()
         trained = self._wants_derivative({**own, **given.tensors}, state)
         program = self._program(given, trained, state)
         agree()
@@ -414,9 +425,7 @@ class Engine:
         _refuse_transforms(program.flat.name, named.values())
         tensors = list(named.values())
         refuse_shared({*program.flat.updated, *program.flat.written}, named)
-        drawn = program.flat.drawn()
-        if self.ranks is not None:
-            drawn = [self.ranks.of_first(each) for each in drawn]
+        drawn = self._drawn(program.flat)
         call = _Run(self, program, given, drawn)
         flat = program.flat
         assert flat.result is not None, "was traced"
@@ -559,13 +568,82 @@ class Engine:
             if is_plain and shape == each.shape:
                 self._gave_whole |= shape != self.ranks.held_shape(each)
 
-    def write(self, tensor: Tensor, value: Tensor) -> None:
-        """Give an argument the value that the module has written to it."""
+    def change(
+        self,
+        updated: Mapping[str, Tensor],
+        exchanged: Set[str],
+        given: Leaves,
+        written: Mapping[str, Tensor],
+    ) -> None:
+        """Give the state, and arguments, the values that the module has written to them."""
+        self.state.update(updated, exchanged)
         with torch.no_grad():
-            if self.ranks is None:
-                tensor.copy_(value)
-            else:
-                self.ranks.write(tensor, value)
+            for name, value in written.items():
+                if self.ranks is None:
+                    given.tensors[name].copy_(value)
+                else:
+                    self.ranks.write(given.tensors[name], value)
+
+    def gradients(
+        self, call: _Run, tensors: Mapping[str, Tensor], cotangents: Sequence[Any]
+    ) -> dict[str, Tensor]:
+        """Those of the results of a call, by name, which have derivatives themselves."""
+        if self._of_gradients is None:
+            self._of_gradients = _OfGradients(self, call, tensors, cotangents)
+        return self._of_gradients.of(call, tensors, cotangents)
+
+
+class _OfGradients(Engine):
+    """Runs the gradients of another engine's module, as a module with the same state.
+
+    It computes the module again, with the state, the arguments and the random numbers of the call.
+    """
+
+    def __init__(
+        self, engine: Engine, call: _Run, tensors: Mapping[str, Tensor], cotangents: Sequence[Any]
+    ) -> None:
+        self._begin(call, tensors)
+        self._of, module = engine, gradients_of(engine.module)
+        self._weights = type(module).weights
+        plan = engine.plan if isinstance(engine.plan, AutoOptions) else without_results(engine.plan)
+        example = (*self._given(call, cotangents), ())
+        super().__init__(
+            module, plan, engine.mesh, None, example, engine.rng, engine.arguments, in_place=True
+        )
+
+    def _begin(self, call: _Run, tensors: Mapping[str, Tensor]) -> None:
+        self._tensors, self._numbers = tensors, call.drawn
+
+    def _given(self, call: _Run, cotangents: Sequence[Any]) -> Any:
+        """The arguments of the call, and the weights of its results."""
+        given = [self._tensors[name] for name in call.given.tensors]
+        args, kwargs, _ = call.given.with_tensors(given)
+        return args, {**kwargs, self._weights: list(cotangents)}
+
+    def of(
+        self, call: _Run, tensors: Mapping[str, Tensor], cotangents: Sequence[Any]
+    ) -> dict[str, Tensor]:
+        """By name, the gradients of the tensors of a call."""
+        self._begin(call, tensors)
+        try:
+            vars(self.module).update(vars(self._of.module))
+            own, given = self(*self._given(call, cotangents))
+        finally:
+            self._tensors, self._numbers = {}, []
+        pairs = [*own.items(), *zip(call.given.tensors, given, strict=True)]
+        return {name: each for name, each in pairs if each is not None}
+
+    def _own(self) -> dict[str, Tensor]:
+        return {name: self._tensors[name] for name in self.state.tensors}
+
+    def _drawn(self, flat: FlatModule) -> Sequence[Tensor]:
+        return self._numbers if flat.draws else []
+
+    def _wants_derivative(self, tensors: Mapping[str, Tensor], state: State) -> list[str]:
+        return self._trained(tensors)
+
+    def change(self, *_: Any) -> None:
+        """Nothing: the call has done so."""
 
 
 @dataclass
@@ -586,9 +664,8 @@ class _Run:
         engine, flat, part = self.engine, self.program.flat, self.program.part
         results = self._results(self.program, tensors)
         updated = dict(zip(flat.updated, part.chosen(results, UPDATED), strict=True))
-        engine.state.update(updated, flat.exchanged)
-        for name, value in zip(flat.written, part.chosen(results, WRITTEN), strict=True):
-            engine.write(self.given.tensors[name], value)
+        written = dict(zip(flat.written, part.chosen(results, WRITTEN), strict=True))
+        engine.change(updated, flat.exchanged, self.given, written)
         kinds = (OUTPUT, LOSS, ATTRIBUTE), (GRADIENT,), (SAVED,)
         found, gradients, saved = (part.chosen(results, *each) for each in kinds)
         self._leave_later(flat, part.chosen(results, LATER))
@@ -688,34 +765,21 @@ class _Differentiated(torch.autograd.Function):  # type: ignore[misc]
             saved = [each.clone() for each in saved]  # the program writes to these
         else:
             call.is_spent = True
-        with torch.no_grad(), _ONE_THREAD:
-            found, scales = call.gradients(tensors, saved, gradients), call.engine.scales(own)
-            for name, each in found.items():
-                if scales.get(name, 1.0) != 1.0:
-                    local_of(each).mul_(scales[name])  # nothing else has it yet
-        pairs = zip(names, tensors, strict=True)
-        derived = [_like(tensor, found.get(name)) for name, tensor in pairs]
+        scales = call.engine.scales(own)
         if torch.is_grad_enabled():  # with create_graph=True
-            return _Once.apply(call.program.flat.name, len(derived), *derived, *tensors)
-        return (None, *derived)
-
-
-class _Once(torch.autograd.Function):  # type: ignore[misc]
-    """Gradients that cannot be differentiated: they depend on tensors, and not as constants do."""
-
-    @staticmethod
-    def forward(ctx: Any, name: str, count: int, *tensors: Any) -> Any:
-        """Of the call nothing, and the gradients, which come first among the tensors."""
-        ctx.name = name
-        return (None, *(each if each is None else each.detach() for each in tensors[:count]))
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        """Raises `ShardError`."""
-        raise ShardError(
-            f"gradients of {ctx.name} are differentiated (create_graph=True), and its program has "
-            "no second derivatives: leave the penalty out, or call the module itself for it"
-        )
+            named = dict(zip(names, tensors, strict=True))
+            found: Mapping[str, Tensor] = {
+                name: each * scales[name] if name in scales else each
+                for name, each in call.engine.gradients(call, named, gradients).items()
+            }
+        else:
+            with torch.no_grad(), _ONE_THREAD:
+                found = call.gradients(tensors, saved, gradients)
+                for name, each in found.items():
+                    if scales.get(name, 1.0) != 1.0:
+                        local_of(each).mul_(scales[name])  # nothing else has it yet
+        pairs = zip(names, tensors, strict=True)
+        return (None, *(_like(tensor, found.get(name)) for name, tensor in pairs))
 
 
 def _refuse_transforms(name: str, tensors: Iterable[Tensor]) -> None:

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Replicate, Shard
 from torch.utils.checkpoint import checkpoint
 
 import shard_dialect as sd
@@ -240,18 +241,52 @@ def test_forward_asks_whether_it_is_derived(forward: Any) -> None:
                     torch.testing.assert_close(f(batch()), own(batch()))
 
 
-def test_second_derivatives_are_refused_and_not_left_out() -> None:
-    """As those of a gradient penalty, beside a loss that has first ones."""
-    f = partitioned(Net().eval())
-    x = batch().requires_grad_()
-    y = f(x)
-    (gradient,) = torch.autograd.grad(y.sum(), x, create_graph=True)
-    loss = y.mean() + (gradient.norm() - 1).square()
-    with pytest.raises(ShardError, match="no second derivatives"):
-        loss.backward()
-    own = Net().eval()
-    own.load_state_dict(f.state_dict())
-    torch.testing.assert_close(gradient, torch.autograd.grad(own(x).sum(), x)[0])
+class Critic(nn.Module):
+    """With a batch norm, whose statistics a call changes once, and random numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down, self.norm = nn.Linear(8, 8), nn.Linear(8, 1), nn.BatchNorm1d(8)
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x: Any) -> Any:
+        return self.down(self.drop(self.norm(self.up(x)).tanh()))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_gradient_penalties(training: bool) -> None:
+    """Second derivatives by the parameters, with one optimizer's steps between."""
+    own = Critic().double().train(training)
+    x = batch().double().requires_grad_()
+    plan = {"x": [Shard(0), Replicate()], "output": [Shard(0), Replicate()]}
+    f = sd.torch.partition(copy.deepcopy(own), (x,), plan, MESH, rng="torch")
+    found = []
+    for each in (f, own):
+        optimizer = torch.optim.SGD(each.parameters(), lr=0.1)
+        for step in range(3):
+            torch.manual_seed(step)
+            y = each(x)
+            (gradient,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+            loss = y.square().mean() + (gradient.norm(dim=1) - 1).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            found.append((loss.detach(), [one.grad.clone() for one in each.parameters()]))
+            optimizer.step()
+    torch.testing.assert_close(found[:3], found[3:])
+    torch.testing.assert_close(f.state_dict(), own.state_dict())
+
+
+def test_derivatives_of_higher_orders() -> None:
+    own = nn.Sequential(nn.Linear(8, 4), nn.Tanh(), nn.Linear(4, 2)).double().eval()
+    x = batch()[:3].double().requires_grad_()
+    f = sd.torch.partition(copy.deepcopy(own), (x,), {}, MESH)
+    found = []
+    for each in (f, own):
+        y = each(x)
+        for _ in range(3):
+            (y,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+        found.append((y, torch.autograd.functional.hessian(lambda x: each(x).sum(), x)))  # noqa: B023
+    torch.testing.assert_close(*found)
 
 
 def test_its_own_exception_is_raised_and_training_goes_on() -> None:
