@@ -610,6 +610,7 @@ class _OfGradients(Engine):
         super().__init__(
             module, plan, engine.mesh, None, example, engine.rng, engine.arguments, in_place=True
         )
+        self.scales = engine.scales
 
     def _begin(self, call: _Run, tensors: Mapping[str, Tensor]) -> None:
         self._tensors, self._numbers = tensors, call.drawn

@@ -15,7 +15,9 @@ from torch.utils import _pytree as pytree
 
 from shard_dialect.errors import ShardError
 from shard_dialect.torch.graph.flat_module import OUTPUT
+from shard_dialect.torch.graph.kept_values import Snapshot
 from shard_dialect.torch.graph.tensor_trees import Leaves
+from shard_dialect.torch.module_code import spaces_of
 
 
 def gradients_of(module: Any) -> Any:
@@ -48,7 +50,9 @@ def _class_of(module_class: Any) -> Any:
 
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         weights = kwargs.pop(name)
+        before = Snapshot(spaces_of(self, {}))
         found = Leaves.of(module_class.forward(self, *args, **kwargs)).tensors.values()
+        before.restore({})  # the call itself has left that
         if any(each is not None for each in weights[len(found) :]):
             raise ShardError(
                 "gradients of a tensor that forward leaves beside its result have no derivatives: "
