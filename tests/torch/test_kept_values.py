@@ -183,6 +183,16 @@ def arrays_of_numpy(module: Any) -> Found:
     return lambda: found
 
 
+def numbers(module: Any) -> Found:
+    found: list[Any] = []
+
+    def hook(module: Any, args: Any, out: Any) -> None:
+        found.append({"mean": out.mean().item(), "first": out[0].tolist()})
+
+    module[0].register_forward_hook(hook)
+    return lambda: found
+
+
 def gradients(module: Any) -> Found:
     found: dict[str, Any] = {}
 
@@ -217,6 +227,7 @@ KINDS = [
     only_the_last_two,
     counts_and_shapes,
     arrays_of_numpy,
+    numbers,
     gradients,
     gradients_of_a_tensor,
 ]
@@ -314,10 +325,21 @@ def test_arrays_and_counts_are_results() -> None:
         torch.testing.assert_close(f(x), module(x))
 
 
-def test_arrays_that_numpy_computes_with_are_refused() -> None:
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda x: x.numpy() + 1,
+        lambda x: float(x.mean()),
+        lambda x: x.mean().item() * 2,
+        lambda x: 2 if x.mean().item() > 0 else 3,
+        lambda x: len(f"{x.mean().item():.2f}"),
+        lambda x: x.tolist()[0][0],
+    ],
+)
+def test_numbers_that_are_computed_with_are_refused(read: Any) -> None:
     class Computes(nn.Module):
         def forward(self, x: torch.Tensor) -> Any:
-            return x * (x.numpy() + 1)
+            return x * read(x)
 
-    with pytest.raises(ShardError, match=r"test_kept_values\.py:\d+: .*numpy"):
+    with pytest.raises(ShardError, match=r"test_kept_values\.py:\d+: .*from the elements"):
         partitioned(Computes())

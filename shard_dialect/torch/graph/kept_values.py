@@ -25,7 +25,12 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
-from shard_dialect.torch.graph.tensor_trees import COLLECTIONS, holds_tensors, know_records
+from shard_dialect.torch.graph.tensor_trees import (
+    COLLECTIONS,
+    has_derivative,
+    holds_tensors,
+    know_records,
+)
 
 OF_TORCH = frozenset(vars(torch.nn.Module())) - {"training"}
 """What each module has: its tensors, modules and hooks, which are looked at by themselves."""
@@ -163,42 +168,65 @@ pytree.register_pytree_node(
 )
 
 
-class AsArray(np.lib.mixins.NDArrayOperatorsMixin):
-    """In a trace, what `numpy()` of a tensor is; of a result of a program, it is an array."""
+class AsNumbers(np.lib.mixins.NDArrayOperatorsMixin):
+    """What `numpy()`, `item()` or `tolist()` of a tensor of floats is in a trace.
 
-    def __init__(self, tensor: Any) -> None:
-        self.tensor, self.shape = tensor, tuple(tensor.shape)
+    Of a result of a program, it is what they say. Before, nothing can be computed with it.
+    """
+
+    def __init__(self, tensor: Any, way: str) -> None:
+        self.tensor, self.way, self.shape = tensor, way, tuple(tensor.shape)
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError("numpy computes with a tensor, which a program does not: use ops of torch")
+        raise ReadByPythonError(f"something computes with {self.way}() of a tensor")
 
-    __array_ufunc__ = __getitem__ = __iter__ = __float__ = __array__
+    __array_ufunc__ = __getitem__ = __iter__ = __float__ = __int__ = __bool__ = __array__
+    __round__ = __format__ = __len__ = __array__
+
+
+class ReadByPythonError(TypeError):
+    """Elements of a tensor are read where they are not known."""
 
 
 @contextmanager
-def arrays_in_traces() -> Iterator[None]:
-    """Within a `with` block, tensors may be left as arrays."""
-    torch.Tensor.numpy = lambda self, *, force=False: AsArray(self.detach() if force else self)
+def numbers_in_traces() -> Iterator[None]:
+    """Within a `with` block, elements of tensors may be left as numbers and arrays."""
+
+    def read(way: str, own: Any) -> Any:
+        def method(self: Any, **kwargs: Any) -> Any:
+            is_known = not isinstance(self, FakeTensor) or self.constant is not None
+            if is_known or (way != "numpy" and not has_derivative(self)):
+                return own(self, **kwargs)
+            return AsNumbers(self.detach() if kwargs.get("force") or way != "numpy" else self, way)
+
+        return method
+
+    for way in _WAYS:
+        setattr(torch.Tensor, way, read(way, getattr(torch.Tensor, way)))
     try:
         yield
     finally:
-        del torch.Tensor.numpy  # is that of its base class again
+        for way in _WAYS:
+            delattr(torch.Tensor, way)  # it is that of the base class again
 
 
-def _array(values: Iterable[Any], _: Any) -> Any:
+_WAYS = ("numpy", "item", "tolist")
+
+
+def _numbers(values: Iterable[Any], way: str) -> Any:
     (tensor,) = values
     if not isinstance(tensor, torch.Tensor) or isinstance(tensor, FakeTensor):
-        return AsArray(tensor) if hasattr(tensor, "shape") else tensor
+        return AsNumbers(tensor, way) if hasattr(tensor, "shape") else tensor
     whole = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
-    return whole.detach().numpy()
+    return getattr(whole.detach(), way)()
 
 
 pytree.register_pytree_node(
-    AsArray,
-    lambda each: ([each.tensor], None),
-    _array,
-    flatten_with_keys_fn=lambda each: ([(pytree.GetAttrKey("array"), each.tensor)], None),
-    serialized_type_name="shard_dialect.AsArray",
+    AsNumbers,
+    lambda each: ([each.tensor], each.way),
+    _numbers,
+    flatten_with_keys_fn=lambda each: ([(pytree.GetAttrKey(each.way), each.tensor)], each.way),
+    serialized_type_name="shard_dialect.AsNumbers",
 )
 
 

@@ -53,7 +53,12 @@ from shard_dialect.torch.graph.flat_module import (
     without_items,
 )
 from shard_dialect.torch.graph.index_checks import IndexCheck, checks_of, wrapped
-from shard_dialect.torch.graph.kept_values import arrays_in_traces, held_tensors, joined
+from shard_dialect.torch.graph.kept_values import (
+    ReadByPythonError,
+    held_tensors,
+    joined,
+    numbers_in_traces,
+)
 from shard_dialect.torch.graph.module_paths import naming_modules
 from shard_dialect.torch.graph.random_draws import (
     drawn_by,
@@ -178,7 +183,7 @@ def _first(flat: FlatModule, examples: Sequence[Tensor]) -> Any:
                     torch.compiler.set_stance("force_eager"),  # of functions inside
                     _compiling(is_compiled),
                     _checkpoints_in_graphs(),
-                    arrays_in_traces(),
+                    numbers_in_traces(),
                     ComposedFunctions(),
                     naming_modules(flat.module),
                 ):
@@ -218,7 +223,7 @@ def _raise_in_calls(graph: Any) -> None:
 
 _MOST_TURNS = 8
 """How often a trace that fails is tried with the other value of the last decision."""
-_BY_ELEMENTS = (GuardOnDataDependentSymNode, DataDependentOutputException)
+_BY_ELEMENTS = (GuardOnDataDependentSymNode, DataDependentOutputException, ReadByPythonError)
 """torch's errors for branches and sizes by elements."""
 
 
