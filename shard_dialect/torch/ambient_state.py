@@ -14,7 +14,7 @@ import functools
 import random
 import weakref
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum
 from types import (
@@ -27,10 +27,9 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from torch.nn.utils import parametrize
-from torch.utils import _pytree as pytree
 
 from shard_dialect.errors import ShardError
-from shard_dialect.torch.graph.kept_values import OF_TORCH, Place
+from shard_dialect.torch.graph.kept_values import OF_TORCH, Left, Place
 from shard_dialect.torch.graph.tensor_trees import holds_tensors
 from shard_dialect.torch.graph.trace_graph import AUTOCAST_DEVICES
 from shard_dialect.torch.module_code import (
@@ -68,9 +67,10 @@ _OPAQUE = object()
 
 _Traced = TypeVar("_Traced")
 State = tuple[Any, ...]
+_NOWHERE: Mapping[Place, Left] = {}
 
 
-def ambient_state(module: Any, codes: Codes, kept: Collection[Place] = ()) -> State:
+def ambient_state(module: Any, codes: Codes, kept: Mapping[Place, Left] = _NOWHERE) -> State:
     """The state that a trace of the module depends on; equal states have the same program.
 
     `codes` keeps what was found in the module's code, for the next call. `kept` are places where
@@ -94,10 +94,10 @@ def ambient_state(module: Any, codes: Codes, kept: Collection[Place] = ()) -> St
         id(value): _OPAQUE for _, each in named for value in each._parameters.values()
     }
     spaces = spaces_of(module, codes) if kept else {}
-    for name, key in kept:
+    for (name, key), left in kept.items():
         value = spaces[name].get(key) if name in spaces else None
-        if holds_tensors(value):
-            look.seen[id(value)] = _without_elements(value)
+        if left.has_numbers or holds_tensors(value):
+            look.seen[id(value)] = left.described(value)
     modules = tuple(
         (name, _attributes(each, look), *((type(each), *_hooks(each)) if name else ()))
         for name, each in named
@@ -307,15 +307,6 @@ class _Look:
         pairs = ((key, self.at(each, is_read)) for key, each in items)
         found = tuple((key, each) for key, each in pairs if each is not _OPAQUE)
         return (kind, found) if found else _OPAQUE
-
-
-def _without_elements(value: Any) -> Any:
-    leaves, structure = pytree.tree_flatten(value)
-    types = (
-        (each.shape, each.dtype) if isinstance(each, torch.Tensor) else (type(each), each)
-        for each in leaves
-    )
-    return type(value), (structure, *types)
 
 
 def _is_record(value: Any) -> bool:

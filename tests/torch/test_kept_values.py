@@ -343,3 +343,13 @@ def test_numbers_that_are_computed_with_are_refused(read: Any) -> None:
 
     with pytest.raises(ShardError, match=r"test_kept_values\.py:\d+: .*from the elements"):
         partitioned(Computes())
+
+
+def test_lists_that_grow_share_a_program_and_its_state() -> None:
+    f, found = partitioned(net()), list[Any]()
+    f[0].register_forward_hook(lambda module, args, out: found.append((out, out.mean().item())))
+    for count in range(1, 12):
+        out = f(torch.randn(4, 4))
+        assert len(found) == count
+        torch.testing.assert_close(f[2](found[-1][0].relu()), out)
+    assert sum(len(each.states) for each in f._engine.programs) <= 5

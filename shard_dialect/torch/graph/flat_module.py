@@ -223,6 +223,15 @@ class FlatModule:
         traced, self.traced = self.traced, None
         return drop_strays(traced.keys, is_done) if traced is not None else None
 
+    @property
+    def left(self) -> Mapping[Place, Any]:
+        """By place, what a call leaves."""
+        assert self.result is not None, "was called"
+        if not self.kept:
+            return {}
+        _, values = pytree.tree_unflatten(self.result.values, self.result.structure)
+        return dict(zip(self.kept, values, strict=True))
+
     def returns_as(self, other: FlatModule) -> bool:
         """Whether both make the same of the tensors that their programs return."""
         pairs = ((self.result, other.result), (self.later, other.later))

@@ -215,7 +215,8 @@ _WAYS = ("numpy", "item", "tolist")
 
 def _numbers(values: Iterable[Any], way: str) -> Any:
     (tensor,) = values
-    if not isinstance(tensor, torch.Tensor) or isinstance(tensor, FakeTensor):
+    is_tensor = isinstance(tensor, torch.Tensor) and not isinstance(tensor, FakeTensor)
+    if not is_tensor or tensor.is_meta:
         return AsNumbers(tensor, way) if hasattr(tensor, "shape") else tensor
     whole = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
     return getattr(whole.detach(), way)()
@@ -392,6 +393,47 @@ def values_of(spaces: Spaces) -> Iterator[tuple[Place, Any]]:
 def held_tensors(spaces: Spaces) -> dict[Place, Any]:
     """By place, the tensors there; they may be in lists, tuples and dicts."""
     return {place: value for place, value in values_of(spaces) if holds_tensors(value)}
+
+
+@dataclass
+class Left:
+    """What is known of a place where calls leave tensors, or numbers of some."""
+
+    has_numbers: bool = False
+    grown: int = 0
+    """How many calls one after another have only added to lists there, whatever these had."""
+
+    def notice(self, tree: Any, is_again: bool) -> None:
+        """Take note of what a call leaves by a new program, or by one that there was."""
+        inside = pytree.tree_leaves(tree, is_leaf=lambda each: isinstance(each, AsNumbers))
+        self.has_numbers |= any(isinstance(each, AsNumbers) for each in inside)
+        self.grown = self.grown + 1 if is_again and _only_adds(tree) else 0
+
+    def described(self, value: Any) -> Any:
+        """What of a value there a program is for: of lists that only grow, nothing."""
+        if self.grown >= _OFTEN and isinstance(value, (list, deque)):
+            return type(value)
+        if isinstance(value, dict) and type(value) in COLLECTIONS:
+            return type(value), tuple((key, self.described(each)) for key, each in value.items())
+        if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
+            return type(value), tuple(map(self.described, value))
+        if isinstance(value, torch.Tensor):
+            return value.shape, value.dtype
+        if self.has_numbers and isinstance(value, (float, np.ndarray)):
+            return type(value)
+        leaves, structure = pytree.tree_flatten(value)
+        if leaves and leaves[0] is not value:
+            return type(value), (structure, *map(self.described, leaves))
+        return type(value), value
+
+
+_OFTEN = 2
+
+
+def _only_adds(tree: Any) -> bool:
+    if not isinstance(tree, Filled) or tree.is_new:
+        return False
+    return all(map(_only_adds, tree.changed.values())) and bool(tree.added or tree.changed)
 
 
 def fill(collection: Any, value: Any) -> None:
