@@ -41,6 +41,8 @@ class Code:
     """Of globals and attributes."""
     places: tuple[tuple[Any, str], ...]
     """The globals, the attributes of classes, and the cells of functions around, with names."""
+    near: frozenset[str]
+    """The packages of modules, hooks and what they hold: of objects of others no code is read."""
 
     def now(self) -> Iterator[tuple[str, Any]]:
         """The values that are there, with their names."""
@@ -57,6 +59,7 @@ class _Reading:
     """Reads the code of functions, and of methods of the types of modules and objects."""
 
     kinds: dict[type, None]
+    near: frozenset[str]
     waiting: list[Any]
     """What is to be looked at: functions are read, and of other objects what is inside."""
     names: set[str] = field(default_factory=lambda: {"forward"})
@@ -73,16 +76,18 @@ class _Reading:
             self.met[id(each)] = each
             if type(each) is FunctionType and is_of_user(each):
                 self._read(each)
-            inside = _inside_of(each)
-            self.waiting += inside
-            if _is_recorder(each) and type(each) not in self.kinds:
+            is_object = _is_recorder(each)
+            if is_object and not _is_near(each, self.near):
+                continue
+            self.waiting += _inside_of(each)
+            if is_object and type(each) not in self.kinds:
                 self.kinds[type(each)] = None
                 names = (*self.names, *_SPECIAL)
                 self.waiting += [one for name in names for one in _called(type(each), name)]
         for kind in kinds:
             own = self.names & set(vars(kind))
             self.places |= {(id(kind), key): (kind, key) for key in own}
-        return Code(frozenset(self.names), tuple(self.places.values()))
+        return Code(frozenset(self.names), tuple(self.places.values()), self.near)
 
     def _read(self, function: Any) -> None:
         own = _names(function.__code__)
@@ -128,7 +133,9 @@ def code_of(modules: Iterable[Any], codes: Codes) -> Code:
     if key not in codes:
         codes.clear()  # functions around which there are tensors, as hooks, are kept no longer
         waiting = [one for kind in kinds for one in _called(kind, "forward")]
-        codes[key] = _Reading(kinds, [*waiting, *functions, *owners.values()]).code()
+        held = [*kinds, *functions, *map(type, owners.values())]
+        near = frozenset(_package(each) for each in held if is_of_user(each))
+        codes[key] = _Reading(kinds, near, [*waiting, *functions, *owners.values()]).code()
     return codes[key]
 
 
@@ -136,8 +143,7 @@ def code_of(modules: Iterable[Any], codes: Codes) -> Code:
 class _Finding:
     """Finds spaces in what modules, hooks and variables hold."""
 
-    names: frozenset[str]
-    """The attributes of objects that code may set."""
+    code: Code
     found: dict[str, Any]
     known: set[int] = field(default_factory=set)
 
@@ -149,12 +155,14 @@ class _Finding:
     def look(self, value: Any, path: str, is_place: bool = True) -> None:
         """Add what is inside; lists and dicts that are at no place are spaces of their own."""
         is_object, is_filled = _is_recorder(value), type(value) in COLLECTIONS
+        if is_object and not _is_near(value, self.code.near):
+            return
         inside = _inside_of(value)
         if id(value) in self.known or not (inside or is_object or is_filled):
             return
         self.known.add(id(value))
         if is_object:
-            self.add(f"{AROUND}{path}", vars(value), self.names)
+            self.add(f"{AROUND}{path}", vars(value), self.code.names)
         elif is_filled and not is_place:
             self.add(AROUND, {path: value}, frozenset((path,)))
         is_place = is_object or is_filled or (type(value) is tuple and is_place)
@@ -167,7 +175,7 @@ def spaces_of(module: Any, codes: Codes) -> Spaces:
     named = dict(module.named_modules())
     code = code_of(named.values(), codes)
     found: dict[str, Any] = {name: vars(each) for name, each in named.items()}
-    finding = _Finding(code.names, {**found, MODULES: named})
+    finding = _Finding(code, {**found, MODULES: named})
     for space, key in code.places:
         finding.add(AROUND, space, frozenset((key,)))
     for key, value in code.now():
@@ -225,6 +233,10 @@ def _is_recorder(value: Any) -> bool:
     return is_of_user(type(value)) or isinstance(value, RECORDS)
 
 
+def _is_near(value: Any, packages: frozenset[str]) -> bool:
+    return isinstance(value, RECORDS) or _package(type(value)) in packages
+
+
 def _called(kind: type, name: str) -> Iterator[Any]:
     """The functions that are methods of this name, or properties."""
     for each in kind.__mro__:
@@ -239,10 +251,15 @@ def _space(value: Any) -> list[Any]:
     return [vars(value)] if is_space else []
 
 
+def _package(value: Any) -> str:
+    """That of a module, a class or a function."""
+    is_module = isinstance(value, ModuleType)
+    return str(value.__name__ if is_module else value.__module__).partition(".")[0]
+
+
 def is_of_user(value: Any) -> bool:
     """Whether it is neither Python's, torch's nor ours."""
-    is_module = isinstance(value, ModuleType)
-    top = str(value.__name__ if is_module else value.__module__).partition(".")[0]
+    top = _package(value)
     return top not in _LIBRARIES and top not in sys.stdlib_module_names - {"__main__"}
 
 

@@ -4,6 +4,7 @@ import functools
 from collections import defaultdict, deque
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -92,6 +93,16 @@ def by_a_method(module: Any) -> Found:
     found = Collector()
     module[0].register_forward_hook(lambda module, args, out: found.append(out))
     return lambda: (found.items, found.count)
+
+
+def in_a_namespace(module: Any) -> Found:
+    found = SimpleNamespace(last=None)
+
+    def hook(module: Any, args: Any, out: Any) -> None:
+        found.last = out
+
+    module[0].register_forward_hook(hook)
+    return lambda: found.last
 
 
 def by_a_bound_method(module: Any) -> Found:
@@ -217,6 +228,7 @@ KINDS = [
     in_a_growing_list,
     in_lists_of_a_dict_that_is_given,
     by_a_method,
+    in_a_namespace,
     by_a_bound_method,
     by_a_call_of_an_object,
     by_a_partial_function,
