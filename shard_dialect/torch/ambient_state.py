@@ -9,38 +9,40 @@ A program is for one such state. Where `forward` sets attributes, a call of the 
 
 from __future__ import annotations
 
-import argparse
-import copy
 import dataclasses
 import functools
 import random
-import sys
 import weakref
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum
 from types import (
     BuiltinFunctionType,
-    CodeType,
     FunctionType,
-    MethodType,
     ModuleType,
-    SimpleNamespace,
 )
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch.nn.utils import parametrize
-from torch.utils import _pytree as pytree
 
 from shard_dialect.errors import ShardError
-from shard_dialect.torch.graph.flat_module import OF_TORCH
+from shard_dialect.torch.graph.kept_values import OF_TORCH, Left, Place
 from shard_dialect.torch.graph.tensor_trees import holds_tensors
 from shard_dialect.torch.graph.trace_graph import AUTOCAST_DEVICES
+from shard_dialect.torch.module_code import (
+    HOOKS,
+    PARTS,
+    RECORDS,
+    Code,
+    Codes,
+    code_of,
+    is_of_user,
+    spaces_of,
+)
 
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _DERIVING: Mapping[str, Callable[[Any], Any]] = {
     "is_grad_enabled": lambda _: torch.is_grad_enabled(),
     "requires_grad": lambda module: tuple(each.requires_grad for each in module.parameters()),
@@ -48,13 +50,6 @@ _DERIVING: Mapping[str, Callable[[Any], Any]] = {
 """What tells code whether it is derived, by the names that it reads it by."""
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype)
 _COMPARED = frozenset((*_PLAIN, FunctionType, BuiltinFunctionType))
-_RECORDS = (SimpleNamespace, argparse.Namespace)
-_LIBRARIES = ("torch", "numpy", "shard_dialect")
-_PARTS = {
-    MethodType: ("__func__", "__self__"),
-    functools.partial: ("func", "args", "keywords"),
-    slice: ("start", "stop", "step"),
-}
 _RANDOM: Mapping[type, Callable[[Any], Any]] = {
     random.Random: lambda each: each.getstate(),
     np.random.Generator: lambda each: each.bit_generator.state,
@@ -65,22 +60,21 @@ _GENERATORS = (random._inst, np.random.mtrand._rand)
 """Those of Python's and of numpy's modules."""
 _EVERYWHERE = tuple(
     getattr(torch.nn.modules.module, f"_global{name}")
-    for name in (*_HOOKS, "_forward_hooks_always_called")
+    for name in (*HOOKS, "_forward_hooks_always_called")
 )
 _OPAQUE = object()
 """What stands for a value that is not looked at."""
 
 _Traced = TypeVar("_Traced")
 State = tuple[Any, ...]
-Attributes = Mapping[str, Mapping[str, Any]]
-"""The names of modules -> those of attributes -> values."""
+_NOWHERE: Mapping[Place, Left] = {}
 
 
-def ambient_state(module: Any, codes: Codes, kept: Container[tuple[str, str]] = ()) -> State:
+def ambient_state(module: Any, codes: Codes, kept: Mapping[Place, Left] = _NOWHERE) -> State:
     """The state that a trace of the module depends on; equal states have the same program.
 
-    `codes` keeps what was found in the module's code, for the next call. `kept` are the modules and
-    attributes to which calls set tensors, or lists of some, that no call reads.
+    `codes` keeps what was found in the module's code, for the next call. `kept` are places where
+    calls leave tensors, or lists of some, that no call reads.
     """
     autocast = tuple(
         torch.get_autocast_dtype(each) if torch.is_autocast_enabled(each) else None
@@ -94,17 +88,22 @@ def ambient_state(module: Any, codes: Codes, kept: Container[tuple[str, str]] = 
         for key, value in table.items()
         if value is not None
     )
-    code = _code_of([each for _, each in named], codes)
+    code = code_of([each for _, each in named], codes)
     look = _Look(code.names)
     look.seen |= {  # in an LSTM's list of them
         id(value): _OPAQUE for _, each in named for value in each._parameters.values()
     }
+    spaces = spaces_of(module, codes) if kept else {}
+    for (name, key), left in kept.items():
+        value = spaces[name].get(key) if name in spaces else None
+        if left.has_numbers or holds_tensors(value):
+            look.seen[id(value)] = left.described(value)
     modules = tuple(
-        (name, _attributes(name, each, look, kept), *((type(each), *_hooks(each)) if name else ()))
+        (name, _attributes(each, look), *((type(each), *_hooks(each)) if name else ()))
         for name, each in named
     )
     around = (
-        tuple(code.values(look)),
+        (*_values(code, look), *_hooks_inside(named, look)),
         tuple(tuple(each) for each in _EVERYWHERE),
         tuple((name, read(module)) for name, read in _DERIVING.items() if name in code.names),
     )
@@ -138,7 +137,8 @@ def in_state(module: Any, state: State) -> Iterator[None]:
             if dtype is not None or torch.is_autocast_enabled(device):
                 stack.enter_context(torch.autocast(device, dtype, enabled=dtype is not None))
         torch.set_default_dtype(default)
-        set_attributes(module, before)
+        for name, each in before.items():
+            own[name].__dict__.update(each)
         try:
             yield
         finally:
@@ -147,16 +147,20 @@ def in_state(module: Any, state: State) -> Iterator[None]:
                 own[name].__dict__.update(each)
 
 
-def traced_alone(module: Any, trace: Callable[[], _Traced]) -> _Traced:
+def traced_alone(
+    module: Any, trace: Callable[[], _Traced], end: Callable[[], None] = lambda: None
+) -> _Traced:
     """What a trace returns, which runs the module, if it changes nothing around that again.
 
-    It may once, as where it fills a cache. Raises `ShardError` for what each call changes, as a
-    counter, and for random numbers that are not torch's, which a program would repeat.
+    After a trace comes its `end`. It may change something once, as where it fills a cache. Raises
+    `ShardError` for what each call changes, and for random numbers that are not torch's, which a
+    program would repeat.
     """
     for _ in range(2):
         before = _around(module)
         with _apart():
             found = trace()
+        end()
         after = _around(module)
         changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
         drawing = [name for name in changed if name in before and name in map(_named, _RANDOM)]
@@ -199,16 +203,17 @@ def _apart() -> Iterator[None]:
 def _around(module: Any) -> dict[str, list[Any]]:
     """By name, what there is that a trace may change, and does not set back."""
     named = list(module.named_modules())
-    code = _code_of([each for _, each in named], {})
+    code = code_of([each for _, each in named], {})
     look = _Look(code.names)
     attributes = (
         (f"{name}.{key}" if name else key, each)
         for name, own in named
-        for key, each in _attributes(name, own, look, ())
+        for key, each in _attributes(own, look)
     )
     found: dict[str, list[Any]] = {}
-    for name, each in (*attributes, *code.values(look)):
-        found.setdefault(name or "a variable of a function around it", []).append(each)
+    around = (*_values(code, look), *_hooks_inside(named, look))
+    for name, each in (*attributes, *around):
+        found.setdefault(name, []).append(each)
     for generator in (*_GENERATORS, *look.generators):
         name, drawn = _drawn_so_far(generator)
         found.setdefault(name, []).append(drawn)
@@ -224,12 +229,6 @@ def _named(kind: type) -> str:
     return f"{kind.__module__}.{kind.__name__}"
 
 
-def set_attributes(module: Any, attributes: Attributes) -> None:
-    """Set attributes that are no tensors and no modules, without what `__setattr__` does."""
-    for name, each in attributes.items():
-        vars(module.get_submodule(name)).update(copy.deepcopy(dict(each)))
-
-
 def changed_attributes(before: State, after: State) -> Iterator[str]:
     """The names of the attributes in which two states differ, if modules are the same in both."""
     for (name, own, *_), (_, other, *_) in zip(before[-2], after[-2], strict=False):
@@ -242,23 +241,13 @@ def changed_around(before: State, after: State) -> Iterator[str]:
     """The names of the globals, and of what else is around modules, that differ in two states."""
     for (_, old), (name, new) in zip(before[-3][0], after[-3][0], strict=False):
         if old != new:
-            yield name or "a variable of a function around forward"
+            yield name
 
 
-def _attributes(
-    name: str, module: Any, look: _Look, kept: Container[tuple[str, str]]
-) -> tuple[Any, ...]:
-    found = []
-    for key, value in vars(module).items():
-        if key in OF_TORCH:
-            continue
-        if (name, key) in kept and holds_tensors(value):
-            each: Any = _without_elements(value)
-        else:
-            each = look.at(value, look.reads(key))
-        if each is not _OPAQUE:
-            found.append((key, each))
-    return tuple(found)
+def _attributes(module: Any, look: _Look) -> tuple[Any, ...]:
+    own = ((key, each) for key, each in vars(module).items() if key not in OF_TORCH)
+    found = ((key, look.at(each, look.reads(key))) for key, each in own)
+    return tuple((key, each) for key, each in found if each is not _OPAQUE)
 
 
 @dataclasses.dataclass
@@ -307,9 +296,9 @@ class _Look:
             return kind, _Same.of(value)
         if isinstance(value, (set, frozenset)):
             return kind, frozenset(self.at(each) for each in value)
-        if kind in _PARTS:
-            return kind, tuple(self.at(getattr(value, each)) for each in _PARTS[kind])
-        if not _is_of_user(kind) or not hasattr(value, "__dict__"):
+        if kind in PARTS:
+            return kind, tuple(self.at(getattr(value, each)) for each in PARTS[kind])
+        if not is_of_user(kind) or not hasattr(value, "__dict__"):
             return _OPAQUE
         own = ((key, each) for key, each in vars(value).items() if key in self.names)
         return self._pairs(kind, own, is_read)
@@ -320,20 +309,11 @@ class _Look:
         return (kind, found) if found else _OPAQUE
 
 
-def _without_elements(value: Any) -> Any:
-    leaves, structure = pytree.tree_flatten(value)
-    types = (
-        (each.shape, each.dtype) if isinstance(each, torch.Tensor) else (type(each), each)
-        for each in leaves
-    )
-    return type(value), (structure, *types)
-
-
 def _is_record(value: Any) -> bool:
     """Whether it is a configuration, as those of transformers, which can be written as a dict."""
     if isinstance(value, type) or not hasattr(value, "__dict__"):
         return False
-    is_record = isinstance(value, _RECORDS) or dataclasses.is_dataclass(value)
+    is_record = isinstance(value, RECORDS) or dataclasses.is_dataclass(value)
     return is_record or (hasattr(value, "to_dict") and not isinstance(value, torch.nn.Module))
 
 
@@ -367,131 +347,18 @@ def _itself(value: Any) -> Any:
     return value
 
 
-@dataclasses.dataclass(frozen=True)
-class _Code:
-    """What `forward` of modules, and hooks, read, with all functions of the user's that they call.
-
-    It is found by names, and may be more than a call reads.
-    """
-
-    names: frozenset[str]
-    """Of globals and attributes."""
-    places: tuple[tuple[Any, str | None], ...]
-    """The globals, the attributes of classes, and the cells of functions around."""
-
-    @classmethod
-    def of(
-        cls, kinds: tuple[type, ...], functions: tuple[Any, ...], owners: tuple[Any, ...]
-    ) -> _Code:
-        """Of modules of these `kinds`; `owners` are objects of which hooks are methods."""
-        classes = {each: None for kind in kinds for each in kind.__mro__ if _is_of_user(each)}
-        waiting = [*functions, *(each for kind in kinds for each in _called(kind, "forward"))]
-        read, names = set[Any](), {"forward"}
-        kinds += tuple(map(type, owners))
-        found: dict[tuple[int, str | None], tuple[Any, str | None]] = {}
-        while waiting:
-            function = waiting.pop()
-            if type(function) is not FunctionType or not _is_of_user(function):
-                continue
-            if function in read:
-                continue
-            read.add(function)
-            own = _names(function.__code__)
-            names |= own
-            spaces = [function.__globals__]
-            for cell in function.__closure__ or ():
-                found[id(cell), None] = cell, None
-                with suppress(ValueError):
-                    waiting.append(cell.cell_contents)
-                    spaces += _space(cell.cell_contents)
-            waiting += [each for kind in kinds for name in own for each in _called(kind, name)]
-            while spaces:
-                space = spaces.pop()
-                for name in own:
-                    if name in space and (id(space), name) not in found:
-                        found[id(space), name] = space, name
-                        waiting.append(space[name])
-                        spaces += _space(space[name])
-        for kind in classes:
-            found |= {(id(kind), key): (vars(kind), key) for key in names & set(vars(kind))}
-        for owner in owners:  # whose attributes may only be there after a call
-            found |= {(id(owner), key): (vars(owner), key) for key in sorted(names)}
-        return cls(frozenset(names), tuple(found.values()))
-
-    def values(self, look: _Look) -> Iterator[Any]:
-        """What is there now."""
-        for space, key in self.places:
-            with suppress(KeyError, ValueError):  # that was deleted, or is not set yet
-                value = space.cell_contents if key is None else space[key]
-                found = look.at(value)
-                yield key, (_Same.of(value) if found is _OPAQUE else found)
+def _values(code: Code, look: _Look) -> Iterator[Any]:
+    """What is around modules now."""
+    for name, value in code.now():
+        found = look.at(value)
+        yield name, (_Same.of(value) if found is _OPAQUE else found)
 
 
-Codes = dict[Any, _Code]
-"""What was found in a module's code, by the types and functions in it: of the latest call."""
-
-
-def _code_of(modules: Iterable[Any], codes: Codes) -> _Code:
-    kinds: dict[Any, None] = {}
-    functions: dict[Any, None] = {}
-    owners: dict[int, Any] = {}
-    for number, each in enumerate(modules):
-        kinds[type(each)] = None
-        own = vars(each)
-        kept = _HOOKS if number else ()  # a call runs those of the whole module around its program
-        hooks = [hook for kind in kept for hook in own[kind].values()]
-        for value in (*own.values(), *hooks):
-            value = value.func if type(value) is functools.partial else value
-            value = value.__func__ if type(value) is MethodType else value
-            if type(value) is FunctionType:
-                functions[value] = None
-        for hook in hooks:
-            owner = getattr(hook, "__self__", hook)
-            if _is_recorder(owner):
-                owners[id(vars(owner))] = owner
-                functions |= dict.fromkeys(
-                    _called(type(owner), "__call__") if owner is hook else ()
-                )
-    key = tuple(kinds), tuple(functions), tuple(owners)
-    if key not in codes:
-        codes.clear()  # functions around which there are tensors, as hooks, are kept no longer
-        codes[key] = _Code.of(tuple(kinds), tuple(functions), tuple(owners.values()))
-    return codes[key]
-
-
-def _is_recorder(value: Any) -> bool:
-    """Whether it is an object of the user's that may keep something in its attributes."""
-    if isinstance(value, (torch.nn.Module, type, ModuleType, FunctionType)):
-        return False
-    return hasattr(value, "__dict__") and _is_of_user(type(value))
-
-
-def _called(kind: type, name: str) -> Iterator[Any]:
-    """The functions that are methods of this name, or properties."""
-    for each in kind.__mro__:
-        if name in vars(each):
-            value = vars(each)[name]
-            yield getattr(value, "__func__", getattr(value, "fget", value))
-
-
-def _space(value: Any) -> list[Any]:
-    """The names in a module or a class of the user's."""
-    is_space = isinstance(value, (type, ModuleType)) and _is_of_user(value)
-    return [vars(value)] if is_space else []
-
-
-def _is_of_user(value: Any) -> bool:
-    """Whether it is neither Python's, torch's nor ours."""
-    is_module = isinstance(value, ModuleType)
-    top = str(value.__name__ if is_module else value.__module__).partition(".")[0]
-    return top not in _LIBRARIES and top not in sys.stdlib_module_names - {"__main__"}
-
-
-@functools.cache
-def _names(code: CodeType) -> frozenset[str]:
-    """Of globals and attributes, in a function and in those inside of it."""
-    inside = (_names(each) for each in code.co_consts if isinstance(each, CodeType))
-    return frozenset(code.co_names).union(*inside)
+def _hooks_inside(named: Iterable[tuple[str, Any]], look: _Look) -> Iterator[Any]:
+    """What hooks are methods of, or hold, of the modules inside of the first."""
+    for name, each in named:
+        for kind in HOOKS if name else ():
+            yield from ((kind, look.at(hook)) for hook in vars(each)[kind].values())
 
 
 def _is_scalar(described: Any) -> bool:
@@ -500,4 +367,4 @@ def _is_scalar(described: Any) -> bool:
 
 def _hooks(module: Any) -> tuple[Any, ...]:
     """The numbers that torch gives to hooks."""
-    return tuple(tuple(getattr(module, kind)) for kind in _HOOKS)
+    return tuple(tuple(getattr(module, kind)) for kind in HOOKS)

@@ -13,7 +13,7 @@ import copy
 import functools
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -28,33 +28,34 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.diagnostics import holding
 from shard_dialect.search.auto import AutoOptions
 from shard_dialect.torch.ambient_state import (
-    Codes,
     State,
     ambient_state,
     changed_around,
     changed_attributes,
     in_state,
     reads_whether_derived,
-    set_attributes,
 )
+from shard_dialect.torch.gradient_module import gradients_of, without_results
 from shard_dialect.torch.graph.decisions import UNKNOWN, Decision, Foreseen, OtherPathError
 from shard_dialect.torch.graph.flat_module import (
     ATTRIBUTE,
     GRADIENT,
+    LATER,
     LOSS,
     OUTPUT,
     UPDATED,
     WRITTEN,
     FlatModule,
-    attribute_tensors,
     refuse_lazy,
     state_of,
 )
 from shard_dialect.torch.graph.forward_and_backward import COTANGENT, SAVED
+from shard_dialect.torch.graph.kept_values import Left, Place, Spaces, held_tensors, joined
 from shard_dialect.torch.graph.random_draws import Rng
 from shard_dialect.torch.graph.tensor_trees import Leaves, Tensor, arguments_of, has_derivative
 from shard_dialect.torch.held_state import HeldState
 from shard_dialect.torch.lower_module import lower_module
+from shard_dialect.torch.module_code import Codes, spaces_of
 from shard_dialect.torch.module_program import ModuleProgram
 from shard_dialect.torch.plans.placement_lists import ByAxis, grid_of
 from shard_dialect.torch.plans.plan_rules import Plan
@@ -128,12 +129,13 @@ class Engine:
         """Those in which there are none, and why."""
         self._asked: frozenset[str] = frozenset()
         """The names of results that were differentiated."""
-        self._kept: frozenset[tuple[str, str]] = frozenset()
-        """The modules' attributes that some call sets to tensors."""
+        self._kept: dict[Place, Left] = {}
+        """Where some call leaves tensors."""
         self._codes: Codes = {}
         self._target_count = len(example[2])
         self._gave_whole = False
         self._latest: ModuleProgram | None = None
+        self._of_gradients: _OfGradients | None = None
         args, kwargs, targets = example
         refuse_lazy(module)
         given = arguments_of(module, args, kwargs, loss, targets)
@@ -156,6 +158,11 @@ class Engine:
 
     def _state_of(self, module: Any) -> State:
         return ambient_state(module, self._codes, self._kept)
+
+    @property
+    def spaces(self) -> Spaces:
+        """What a call may change beside the state."""
+        return spaces_of(self.module, self._codes)
 
     def become(self, module: Any) -> None:
         """Run this module, which holds our state; keep nothing of the user's."""
@@ -181,7 +188,8 @@ class Engine:
         memo[id(self)] = made
         made.module = copy.deepcopy(self.module, memo)
         made.state = copy.deepcopy(self.state, memo)
-        made.programs, made._codes = list(self.programs), {}
+        made.programs, made._codes, made._of_gradients = list(self.programs), {}, None
+        made._kept = copy.deepcopy(self._kept)
         made._derived, made._underived = set(self._derived), dict(self._underived)
         return made
 
@@ -191,6 +199,15 @@ class Engine:
             f"a partitioned {type(self.module).__name__} cannot be pickled, as by torch.save: save "
             "its state_dict(), and load that into one that sd.torch.partition returns"
         )
+
+    def _own(self) -> dict[str, Tensor]:
+        """The module's tensors for a call."""
+        return self.state.tensors
+
+    def _drawn(self, flat: FlatModule) -> Sequence[Tensor]:
+        """The random numbers of a call."""
+        drawn = flat.drawn()
+        return drawn if self.ranks is None else [self.ranks.of_first(each) for each in drawn]
 
     def _trained(self, tensors: Mapping[str, Tensor]) -> list[str]:
         """Those of the tensors whose gradients may be asked for after a call."""
@@ -258,11 +275,14 @@ class Engine:
         self._warn_of_attributes(flat, state)
         digest = lowered.digest if self.programs else b""
         for each in self.programs:
-            if each.text == digest and each.takes(flat.arguments, None, shapes=True):
+            is_same = each.text == digest and each.flat.returns_as(flat)
+            if is_same and each.takes(flat.arguments, None, shapes=True):
+                self._notice_kept(flat, is_again=True)
                 each.states[state] = flat.attributes
                 if len(each.states) > _MOST_PROGRAMS:
                     del each.states[next(iter(each.states))]
                 return each
+        self._notice_kept(flat, is_again=False)
         program = ModuleProgram.of(lowered, {state: flat.attributes})
         self.programs.append(program)
         if len(self.programs) > _MOST_PROGRAMS:
@@ -291,7 +311,7 @@ class Engine:
         parts = args[:cut], kwargs, args[cut:]
         given = arguments_of(self.module, parts[0], kwargs, self.loss, parts[2])
         state = self._state_of(self.module)
-        own = self.state.tensors
+        own = self._own()
         trained = self._wants_derivative({**own, **given.tensors}, state)
         program = self._program(given, trained, state)
         agree()
@@ -310,7 +330,6 @@ class Engine:
                 tried.append(program)
             else:
                 self._latest = program
-                set_attributes(self.module, program.states[state])
                 return found
 
     def _of_path(
@@ -354,27 +373,31 @@ class Engine:
 
     def _refuse_kept(self, flat: FlatModule) -> None:
         """Raise if the module reads a tensor that some call leaves in an attribute."""
-        self._kept |= frozenset(flat.kept)
+        self._kept |= {place: Left() for place in flat.kept if place not in self._kept}
         refuse_views(flat.constants, flat.state, flat.updated)
         constants = {id(each) for each in flat.constants}
         flat.constants = ()
-        for (name, key), each in attribute_tensors(self.module).items():
+        for place, each in held_tensors(self.spaces).items():
             leaves = torch.utils._pytree.tree_leaves(each)
-            if (name, key) in self._kept and any(id(leaf) in constants for leaf in leaves):
-                where = f"{name}.{key}" if name else key
+            if place in self._kept and any(id(leaf) in constants for leaf in leaves):
                 raise ShardError(
-                    f"forward reads what a call before it kept in the attribute {where}, which is "
-                    "no buffer: register it with register_buffer, or give and return it"
+                    f"forward reads what a call before it kept in {joined(*place)}, which is no "
+                    "buffer: register it with register_buffer, or give and return it"
                 )
+
+    def _notice_kept(self, flat: FlatModule, is_again: bool) -> None:
+        """Whether code asks for the lengths of lists that calls add to is not known otherwise."""
+        asks = any("len" in code.names for code in self._codes.values())
+        for place, tree in flat.left.items():
+            self._kept[place].notice(tree, is_again and not asks)
 
     def _refuse_changes(self, program: ModuleProgram, state: State) -> None:
         """Raise if the module is not any more, within `in_state`, as it was in a call."""
         now = self._state_of(self.module)
-        plain = program.states.get(state, {}).items()
-        pairs = [*program.flat.kept, *((name, key) for name, each in plain for key in each)]
-        set_by_call = {f"{name}.{key}" if name else key for name, key in pairs}
+        places = [*program.flat.kept, *program.states.get(state, {})]
+        set_by_call = {joined(*place) for place in places}
         names = [each for each in changed_attributes(state, now) if each not in set_by_call]
-        names += changed_around(state, now)
+        names += [each for each in changed_around(state, now) if each not in set_by_call]
         if names:
             raise ShardError(
                 f"{', '.join(names)} changed between a call of {program.flat.name} and its "
@@ -411,16 +434,15 @@ class Engine:
         _refuse_transforms(program.flat.name, named.values())
         tensors = list(named.values())
         refuse_shared({*program.flat.updated, *program.flat.written}, named)
-        drawn = program.flat.drawn()
-        if self.ranks is not None:
-            drawn = [self.ranks.of_first(each) for each in drawn]
+        drawn = self._drawn(program.flat)
         call = _Run(self, program, given, drawn)
         flat = program.flat
         assert flat.result is not None, "was traced"
         if self.loss is not None:
             found, gradients, _ = call.run(tensors)
             derived = dict(zip(flat.trained, gradients, strict=True))
-            return flat.returned(found, self.module, self._themselves(flat, named, [])), derived
+            themselves = self._themselves(flat, named, [])
+            return self._returned(program, state, found, themselves), derived
         trained = self._trained(named)
         derives = call.differentiable() if trained else []
         if derives:
@@ -430,7 +452,19 @@ class Engine:
             found = _Differentiated.apply(call, *tensors)
         else:
             found, _, _ = call.run(tensors)
-        return flat.returned(found, self.module, self._themselves(flat, named, derives))
+        themselves = self._themselves(flat, named, derives)
+        return self._returned(program, state, found, themselves)
+
+    def _returned(
+        self,
+        program: ModuleProgram,
+        state: State,
+        found: Sequence[Tensor],
+        themselves: Mapping[str, Tensor],
+    ) -> Any:
+        attributes = program.states[state]
+        spaces = self.spaces if program.flat.kept or attributes else {}
+        return program.flat.returned(found, spaces, attributes, themselves)
 
     def _themselves(
         self, flat: FlatModule, tensors: Mapping[str, Tensor], derives: Sequence[bool]
@@ -543,13 +577,83 @@ class Engine:
             if is_plain and shape == each.shape:
                 self._gave_whole |= shape != self.ranks.held_shape(each)
 
-    def write(self, tensor: Tensor, value: Tensor) -> None:
-        """Give an argument the value that the module has written to it."""
+    def change(
+        self,
+        updated: Mapping[str, Tensor],
+        exchanged: Set[str],
+        given: Leaves,
+        written: Mapping[str, Tensor],
+    ) -> None:
+        """Give the state, and arguments, the values that the module has written to them."""
+        self.state.update(updated, exchanged)
         with torch.no_grad():
-            if self.ranks is None:
-                tensor.copy_(value)
-            else:
-                self.ranks.write(tensor, value)
+            for name, value in written.items():
+                if self.ranks is None:
+                    given.tensors[name].copy_(value)
+                else:
+                    self.ranks.write(given.tensors[name], value)
+
+    def gradients(
+        self, call: _Run, tensors: Mapping[str, Tensor], cotangents: Sequence[Any]
+    ) -> dict[str, Tensor]:
+        """Those of the results of a call, by name, which have derivatives themselves."""
+        if self._of_gradients is None:
+            self._of_gradients = _OfGradients(self, call, tensors, cotangents)
+        return self._of_gradients.of(call, tensors, cotangents)
+
+
+class _OfGradients(Engine):
+    """Runs the gradients of another engine's module, as a module with the same state.
+
+    It computes the module again, with the state, the arguments and the random numbers of the call.
+    """
+
+    def __init__(
+        self, engine: Engine, call: _Run, tensors: Mapping[str, Tensor], cotangents: Sequence[Any]
+    ) -> None:
+        self._begin(call, tensors)
+        self._of, module = engine, gradients_of(engine.module)
+        self._weights = type(module).weights
+        plan = engine.plan if isinstance(engine.plan, AutoOptions) else without_results(engine.plan)
+        example = (*self._given(call, cotangents), ())
+        super().__init__(
+            module, plan, engine.mesh, None, example, engine.rng, engine.arguments, in_place=True
+        )
+        self.scales = engine.scales
+
+    def _begin(self, call: _Run, tensors: Mapping[str, Tensor]) -> None:
+        self._tensors, self._numbers = tensors, call.drawn
+
+    def _given(self, call: _Run, cotangents: Sequence[Any]) -> Any:
+        """The arguments of the call, and the weights of its results."""
+        given = [self._tensors[name] for name in call.given.tensors]
+        args, kwargs, _ = call.given.with_tensors(given)
+        return args, {**kwargs, self._weights: list(cotangents)}
+
+    def of(
+        self, call: _Run, tensors: Mapping[str, Tensor], cotangents: Sequence[Any]
+    ) -> dict[str, Tensor]:
+        """By name, the gradients of the tensors of a call."""
+        self._begin(call, tensors)
+        try:
+            vars(self.module).update(vars(self._of.module))
+            own, given = self(*self._given(call, cotangents))
+        finally:
+            self._tensors, self._numbers = {}, []
+        pairs = [*own.items(), *zip(call.given.tensors, given, strict=True)]
+        return {name: each for name, each in pairs if each is not None}
+
+    def _own(self) -> dict[str, Tensor]:
+        return {name: self._tensors[name] for name in self.state.tensors}
+
+    def _drawn(self, flat: FlatModule) -> Sequence[Tensor]:
+        return self._numbers if flat.draws else []
+
+    def _wants_derivative(self, tensors: Mapping[str, Tensor], state: State) -> list[str]:
+        return self._trained(tensors)
+
+    def change(self, *_: Any) -> None:
+        """Nothing: the call has done so."""
 
 
 @dataclass
@@ -570,12 +674,16 @@ class _Run:
         engine, flat, part = self.engine, self.program.flat, self.program.part
         results = self._results(self.program, tensors)
         updated = dict(zip(flat.updated, part.chosen(results, UPDATED), strict=True))
-        engine.state.update(updated, flat.exchanged)
-        for name, value in zip(flat.written, part.chosen(results, WRITTEN), strict=True):
-            engine.write(self.given.tensors[name], value)
+        written = dict(zip(flat.written, part.chosen(results, WRITTEN), strict=True))
+        engine.change(updated, flat.exchanged, self.given, written)
         kinds = (OUTPUT, LOSS, ATTRIBUTE), (GRADIENT,), (SAVED,)
         found, gradients, saved = (part.chosen(results, *each) for each in kinds)
+        self._leave_later(flat, part.chosen(results, LATER))
         return found, gradients, saved
+
+    def _leave_later(self, flat: FlatModule, tensors: Sequence[Tensor]) -> None:
+        if tensors:
+            flat.leave_later(tensors, self.engine.spaces)
 
     def gradients(
         self, tensors: Sequence[Tensor], saved: Sequence[Tensor], cotangents: Sequence[Any]
@@ -613,6 +721,7 @@ class _Run:
                 foreseen, is_run = Foreseen(other.known, other.likely), False
             else:
                 gradients = backward.part.chosen(found, GRADIENT)
+                self._leave_later(program.flat, backward.part.chosen(found, LATER))
                 named = zip(program.flat.trained, gradients, strict=True)
                 return {name: each for name, each in named if name in reached}
 
@@ -666,34 +775,21 @@ class _Differentiated(torch.autograd.Function):  # type: ignore[misc]
             saved = [each.clone() for each in saved]  # the program writes to these
         else:
             call.is_spent = True
-        with torch.no_grad(), _ONE_THREAD:
-            found, scales = call.gradients(tensors, saved, gradients), call.engine.scales(own)
-            for name, each in found.items():
-                if scales.get(name, 1.0) != 1.0:
-                    local_of(each).mul_(scales[name])  # nothing else has it yet
-        pairs = zip(names, tensors, strict=True)
-        derived = [_like(tensor, found.get(name)) for name, tensor in pairs]
+        scales = call.engine.scales(own)
         if torch.is_grad_enabled():  # with create_graph=True
-            return _Once.apply(call.program.flat.name, len(derived), *derived, *tensors)
-        return (None, *derived)
-
-
-class _Once(torch.autograd.Function):  # type: ignore[misc]
-    """Gradients that cannot be differentiated: they depend on tensors, and not as constants do."""
-
-    @staticmethod
-    def forward(ctx: Any, name: str, count: int, *tensors: Any) -> Any:
-        """Of the call nothing, and the gradients, which come first among the tensors."""
-        ctx.name = name
-        return (None, *(each if each is None else each.detach() for each in tensors[:count]))
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        """Raises `ShardError`."""
-        raise ShardError(
-            f"gradients of {ctx.name} are differentiated (create_graph=True), and its program has "
-            "no second derivatives: leave the penalty out, or call the module itself for it"
-        )
+            named = dict(zip(names, tensors, strict=True))
+            found: Mapping[str, Tensor] = {
+                name: each * scales[name] if name in scales else each
+                for name, each in call.engine.gradients(call, named, gradients).items()
+            }
+        else:
+            with torch.no_grad(), _ONE_THREAD:
+                found = call.gradients(tensors, saved, gradients)
+                for name, each in found.items():
+                    if scales.get(name, 1.0) != 1.0:
+                        local_of(each).mul_(scales[name])  # nothing else has it yet
+        pairs = zip(names, tensors, strict=True)
+        return (None, *(_like(tensor, found.get(name)) for name, tensor in pairs))
 
 
 def _refuse_transforms(name: str, tensors: Iterable[Tensor]) -> None:

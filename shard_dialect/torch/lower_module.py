@@ -22,7 +22,7 @@ from shard_dialect.search.auto import AutoOptions, auto
 from shard_dialect.torch.ambient_state import traced_alone
 from shard_dialect.torch.graph.decisions import UNKNOWN, Foreseen
 from shard_dialect.torch.graph.decompositions import instead_of
-from shard_dialect.torch.graph.flat_module import GRADIENT, FlatModule
+from shard_dialect.torch.graph.flat_module import GRADIENT, LATER, FlatModule
 from shard_dialect.torch.graph.forward_and_backward import COTANGENT, SAVED, Part, split
 from shard_dialect.torch.graph.import_graph import RefusedOp, marks_of, stablehlo_text
 from shard_dialect.torch.graph.random_draws import Rng
@@ -35,6 +35,7 @@ from shard_dialect.torch.graph.trace_graph import (
     without_autocast,
     without_hooks,
 )
+from shard_dialect.torch.module_code import spaces_of
 from shard_dialect.torch.plans.placed_names import Mark, Marker, PlacedModule
 from shard_dialect.torch.plans.placement_lists import ByAxis, Placement, grid_of
 from shard_dialect.torch.plans.plan_rules import Plan, rules_of
@@ -163,11 +164,25 @@ def lower_module(
     `foreseen` is about what the module decides by elements.
     """
     grid = grid_of(mesh)
-    flat = FlatModule.of(module, args, kwargs, loss, targets, rng, wanted, derives, asked, foreseen)
+    flat = FlatModule.of(
+        module,
+        spaces_of(module, {}),
+        args,
+        kwargs,
+        loss,
+        targets,
+        rng,
+        wanted,
+        derives,
+        asked,
+        foreseen,
+    )
     rules = [] if isinstance(plan, AutoOptions) else rules_of(plan, grid)
     placed = PlacedModule.of(flat, rules, grid, may_miss, arguments)
     marker = Marker(placed)
-    (part, text), *rest = traced_alone(module, lambda: _stablehlo_texts(flat, marker))
+    (part, text), *rest = traced_alone(
+        module, lambda: _stablehlo_texts(flat, marker), flat.end_trace
+    )
     placed.check_results(flat.result_names)
     found = _named(text, placed, part)
     with found.context, ir.Location.unknown():
@@ -190,7 +205,7 @@ def _stablehlo_texts(flat: FlatModule, marker: Marker) -> list[tuple[Part, str]]
             graph = trace(flat, more)
         merge_marks(graph, marker.marks)
         part = flat.whole(graph)
-        parts = split(part, GRADIENT) if flat.derives else (part, None)
+        parts = split(part, GRADIENT, LATER) if flat.derives else (part, None)
         try:
             with without_autocast():
                 return [

@@ -21,12 +21,13 @@ from shard_dialect.model import Sharding
 from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.runtime.compiled_program import CompiledProgram
 from shard_dialect.runtime.shards_of_arrays import like, to_numpy
-from shard_dialect.torch.ambient_state import Attributes, State
+from shard_dialect.torch.ambient_state import State
 from shard_dialect.torch.graph.complex_parts import as_real
 from shard_dialect.torch.graph.decisions import Decision, check_path
 from shard_dialect.torch.graph.flat_module import FlatModule
 from shard_dialect.torch.graph.forward_and_backward import SAVED, Part
 from shard_dialect.torch.graph.index_checks import IndexCheck
+from shard_dialect.torch.graph.kept_values import Place
 from shard_dialect.torch.graph.tensor_trees import Leaves, Tensor
 from shard_dialect.torch.lower_module import ENTRY, Backward, LoweredModule, entry_of
 from shard_dialect.torch.plans.placement_lists import ByAxis, placements_of, sayable
@@ -40,8 +41,8 @@ class ModuleProgram:
     flat: FlatModule
     part: Part
     """What of the module it computes."""
-    states: dict[State, Attributes]
-    """Each `ambient_state` that it is for, and the attributes that a call sets then."""
+    states: dict[State, Mapping[Place, Any]]
+    """Each `ambient_state` that it is for, and what a call leaves then, by place."""
     text: bytes
     """A digest of the program as it was imported."""
     compiled: CompiledProgram
@@ -53,7 +54,7 @@ class ModuleProgram:
     """By name, the shardings that propagation chose for what is saved in others."""
 
     @classmethod
-    def of(cls, lowered: LoweredModule, states: dict[State, Attributes]) -> ModuleProgram:
+    def of(cls, lowered: LoweredModule, states: dict[State, Mapping[Place, Any]]) -> ModuleProgram:
         """Compile for the ranks of torch.distributed, or for devices of this process."""
         flat, grid = lowered.flat, lowered.grid
         digest = lowered.digest

@@ -15,9 +15,11 @@ from shard_dialect.errors import ShardError, first_line_of
 from shard_dialect.runtime.compiled_program import CompiledProgram
 from shard_dialect.search.auto import AutoOptions
 from shard_dialect.torch.engine import Engine, is_tracing
-from shard_dialect.torch.graph.flat_module import attribute_tensors, derived_items
+from shard_dialect.torch.graph.flat_module import derived_items
+from shard_dialect.torch.graph.kept_values import held_tensors
 from shard_dialect.torch.graph.random_draws import Rng
 from shard_dialect.torch.graph.tensor_trees import Tensor
+from shard_dialect.torch.module_code import shared_by_hooks
 from shard_dialect.torch.plans.plan_rules import Plan
 
 
@@ -47,11 +49,13 @@ def partition(
         )
     engine = Engine(module, plan, mesh, loss, (args, kwargs or {}, targets), rng)
     memo = {id(each): engine.state.tensors[name] for name, each in engine.first_state.items()}
-    for each in derived_items(module).values():  # stays one that a trace does without
+    spaces = {name: vars(each) for name, each in module.named_modules()}
+    for each in derived_items(spaces).values():  # stays one that a trace does without
         memo.setdefault(id(each), each.detach().requires_grad_(each.requires_grad).view_as(each))
-    for each in pytree.tree_leaves(attribute_tensors(module)):
+    for each in pytree.tree_leaves(held_tensors(spaces)):
         if isinstance(each, torch.Tensor) and not each.is_leaf:  # torch copies no others
             memo.setdefault(id(each), each.detach())
+    memo |= {id(each): each for each in shared_by_hooks(module)}
     try:
         own = copy.deepcopy(module, memo)
     except Exception as error:  # any of the user's classes

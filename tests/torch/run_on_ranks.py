@@ -345,6 +345,40 @@ def saved_memory(mesh: Any) -> None:
     Memory.at = at
 
 
+def left_around(mesh: Any) -> None:
+    """What hooks leave in a dict, and second derivatives, on shards."""
+    torch.manual_seed(0)
+    own = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+    plan = {"input": [Shard(0), R], "0.weight": [R, Shard(0)]}
+    f = sd.torch.partition(copy.deepcopy(own), (torch.randn(8, 4),), plan, mesh)
+    left: list[dict[str, Any]] = []
+    for each in (f, own):
+        kept: dict[str, Any] = {"all": []}
+
+        def forward(module: Any, args: Any, out: Any, kept: Any = kept) -> None:
+            kept["array"], kept["out"] = out.detach().numpy(), out
+            kept["all"].append(args[0])
+
+        def backward(module: Any, inputs: Any, outputs: Any, kept: Any = kept) -> None:
+            kept["gradient"] = outputs[0]
+
+        each[0].register_forward_hook(forward)
+        each[1].register_full_backward_hook(backward)
+        left.append(kept)
+    for seed in range(2):
+        torch.manual_seed(seed)
+        x, found = torch.randn(8, 4, requires_grad=True), []
+        for each in (f, own):
+            each.zero_grad()
+            (gradient,) = torch.autograd.grad(each(x).sum(), x, create_graph=True)
+            full(gradient).norm(dim=1).sub(1).square().mean().backward()
+            each(x).sum().backward()
+            found.append([full(one.grad) for one in each.parameters()])
+        torch.testing.assert_close(*found)
+        ours, theirs = (torch.utils._pytree.tree_map(full, each) for each in left)
+        torch.testing.assert_close(ours, theirs)
+
+
 CHECKS: dict[str, Callable[[Any], None]] = {
     **{name: lambda mesh, name=name: models(mesh, name) for name in ("llama", "gpt2", "bert")},
     "vit": lambda mesh: models(mesh, "vit"),
@@ -361,6 +395,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "decisions": decisions,
     "sizes": sizes,
     "saved_memory": saved_memory,
+    "left_around": left_around,
     **in_place_on_ranks.CHECKS,
 }
 

@@ -501,10 +501,8 @@ def test_collections_of_tensors_that_forward_keeps(in_place: bool) -> None:
         assert f.states is not before
         before = f.states
     assert len(f._engine.programs) <= 3
-    with pytest.raises(sd.ShardError, match=r"kept in the attribute sums|has gradients"):
-        f(x)
-    f.sums.clear()
     torch.testing.assert_close(f(x), plain(x))
+    torch.testing.assert_close(f.sums, plain.sums)
 
 
 def test_what_calls_before_have_kept_is_not_read() -> None:
@@ -522,7 +520,7 @@ def test_what_calls_before_have_kept_is_not_read() -> None:
     torch.testing.assert_close(f(x), module(x))
     with pytest.raises(sd.ShardError, match="h"):
         f(x)
-    with pytest.raises(sd.ShardError, match="kept in the attribute h"):
+    with pytest.raises(sd.ShardError, match="kept in h"):
         both(Carries(torch.ones(4)), x)
 
 
@@ -572,7 +570,7 @@ def test_a_cache_of_parameters_is_computed_in_each_call(was_called: bool, in_pla
 @pytest.mark.parametrize("is_trained", [False, True])
 def test_a_cache_of_arguments_is_not_read(was_called: bool, is_trained: bool) -> None:
     module, x = Caches(computed=1.0).eval().requires_grad_(is_trained), torch.randn(4, 4)
-    refused = pytest.raises(sd.ShardError, match=r"(kept|a tensor).* in the attribute cache")
+    refused = pytest.raises(sd.ShardError, match=r"(kept|a tensor).* in cache")
     if was_called and is_trained:
         module(x)
         with refused:

@@ -126,7 +126,7 @@ def test_the_graph_is_real_and_equals_torchs(name: str) -> None:
     torch.manual_seed(0)
     module, x = given()
     module.function = EQUAL[name]
-    graph = trace(FlatModule.of(module, (x,), {}, loss_of, ()))
+    graph = trace(FlatModule.of(module, {}, (x,), {}, loss_of, ()))
     assert not any(
         isinstance(each.meta.get("val"), torch.Tensor) and each.meta["val"].is_complex()
         for each in graph.graph.nodes

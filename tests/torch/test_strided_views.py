@@ -75,3 +75,25 @@ def test_a_view_of_views_equals_torchs(seed: int) -> None:
         if result.requires_grad:
             (result * torch.arange(1.0, result.numel() + 1).view(result.shape)).sum().backward()
     torch.testing.assert_close(ours.grad, theirs.grad)
+
+
+def test_merged_views_of_windows_that_are_taken_apart_are_copies() -> None:
+    def turned(x: Any) -> Any:
+        windows = x.unfold(1, 2, 1).movedim(-1, 2).flatten(2, 3)
+        one, other = windows.unflatten(-1, (2, -1)).unbind(-2)
+        return torch.cat([-other, one], -1)
+
+    x = torch.randn(4, 5, 2, 4)
+    f = sd.torch.partition(Called(turned), (x,), {"x": [Shard(0), Replicate()]}, MESH)
+    torch.testing.assert_close(f(x), turned(x))
+
+
+@pytest.mark.filterwarnings("ignore:where received a uint8")
+def test_bytes_choose_as_truth_values() -> None:
+    def chosen(x: Any) -> Any:
+        mask = (x > 0).byte()
+        return torch.where(mask, x, -1.0) + x.where(mask, x * 2) + torch.where(mask)[0].numel()
+
+    x = torch.randn(4, 4)
+    f = sd.torch.partition(Called(chosen), (x,), {"x": [Shard(0), Replicate()]}, MESH)
+    torch.testing.assert_close(f(x), chosen(x))

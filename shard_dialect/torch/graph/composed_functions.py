@@ -528,6 +528,13 @@ def _set_data(own: Tensor, value: Tensor) -> None:
     own.detach().copy_(value.detach())
 
 
+def _where(condition: Tensor, x: Any = None, other: Any = None) -> Any:
+    """Bytes are truth values, which torch's decompositions do not know."""
+    if condition.dtype == torch.uint8:
+        condition = condition.bool()
+    return torch.where(condition) if x is None else torch.where(condition, x, other)
+
+
 _OURS: Mapping[Any, Callable[..., Any]] = {
     torch.Tensor.data.__set__: _set_data,
     torch.linalg.lstsq: _least_squares,
@@ -549,6 +556,8 @@ _OURS: Mapping[Any, Callable[..., Any]] = {
         for rank in (1, 2, 3)
         for name in ("", "_with_indices")
     },
+    torch.where: _where,
+    torch.Tensor.where: lambda x, condition, other: _where(condition, x, other),
     torch.embedding_renorm_: _renormalize,
     torch.nn.functional.embedding: _embedding,
     torch.nn.functional.embedding_bag: _embedding_bag,

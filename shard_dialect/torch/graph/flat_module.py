@@ -7,12 +7,14 @@ tensor inside one: "past.0.key"), and "output" with the path inside the result: 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils import _pytree as pytree
@@ -24,26 +26,34 @@ from shard_dialect.torch.graph.composed_functions import average_from_the_first
 from shard_dialect.torch.graph.decisions import UNKNOWN, Decision, Foreseen
 from shard_dialect.torch.graph.forward_and_backward import COTANGENT, Part, cotangent
 from shard_dialect.torch.graph.index_checks import IndexCheck
+from shard_dialect.torch.graph.kept_values import (
+    CONSTANTS,
+    MODULES,
+    Before,
+    Filled,
+    Place,
+    Snapshot,
+    Spaces,
+    drop_strays,
+    joined,
+    put,
+    values_of,
+)
 from shard_dialect.torch.graph.random_draws import RANDOM, Draw, Rng
 from shard_dialect.torch.graph.tensor_trees import (
-    COLLECTIONS,
     Leaves,
     Tensor,
     arguments_of,
     has_derivative,
-    holds_tensors,
     is_plain,
     refuse_layout,
     refuse_odd,
 )
 
-OF_TORCH = frozenset(vars(torch.nn.Module())) - {"training"}
-"""What each module has: its tensors, modules and hooks, which are looked at by themselves."""
-_TABLES = ("_parameters", "_buffers")
-_HOOKS = OF_TORCH - {*_TABLES, "_modules", "_non_persistent_buffers_set"}
 OUTPUT = "output"
 LOSS = "loss"
 ATTRIBUTE = "attribute"
+LATER = "later"
 GRADIENT, UPDATED, WRITTEN, INDEX = "gradient.", "updated.", "written.", "index."
 """Before the names of parameters whose gradients, of state and of arguments whose new values, and
 of indices that are results."""
@@ -59,6 +69,8 @@ class FlatModule:
     """
 
     module: Any
+    spaces: Spaces
+    """What else a call may change."""
     arguments: Leaves
     loss: Callable[..., Tensor] | None = None
     rng: Rng = "counter"
@@ -86,13 +98,12 @@ class FlatModule:
     """The buffers that a call sets to other tensors, or registers, and does not write to."""
     written: Sequence[str] = ()
     """The arguments that a call writes to."""
-    attributes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By the names of modules, the attributes that a call sets to numbers and the like."""
-    kept: Sequence[tuple[str, str]] = ()
-    """The modules' attributes that a call sets to tensors, or to lists and tuples of some: these
-    are results behind the others."""
-    filled: Set[tuple[str, str]] = frozenset()
-    """Those of them that are lists which a call fills, and does not exchange."""
+    attributes: Mapping[Place, Any] = field(default_factory=dict)
+    """By place, what a call leaves of numbers and the like."""
+    kept: Sequence[Place] = ()
+    """The places where a call leaves tensors: these are results behind the others."""
+    later: Leaves | None = None
+    """By place, what is left in the backward pass."""
     cached: Set[tuple[str, str, Any]] = frozenset()
     """The modules, attributes and keys of the dicts in which a call caches what it computes."""
     same: Mapping[str, str] = field(default_factory=dict)
@@ -103,6 +114,8 @@ class FlatModule:
     """By the names of results, the trained tensors whose gradients each of them has a part in."""
     draws: Sequence[Draw] = ()
     """Its random numbers."""
+    traced: Any = None
+    """The tensors of its trace, as long as something has them."""
     checks: Sequence[IndexCheck | Decision] = ()
     """What the last results must be: the values decided by, and the bounds of index tensors."""
 
@@ -115,6 +128,7 @@ class FlatModule:
     def of(
         cls,
         module: Any,
+        spaces: Spaces,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         loss: Callable[..., Tensor] | None,
@@ -127,7 +141,7 @@ class FlatModule:
     ) -> FlatModule:
         """For arguments of these shapes. Raises `ShardError` if `forward` does not take them."""
         arguments = arguments_of(module, args, kwargs, loss, targets)
-        return cls(module, arguments, loss, rng, wanted, derives, asked, foreseen)
+        return cls(module, spaces, arguments, loss, rng, wanted, derives, asked, foreseen)
 
     @property
     def trained(self) -> list[str]:
@@ -156,7 +170,7 @@ class FlatModule:
 
     def forget_state(self) -> None:
         """Keep the structure of the module and its state, without data."""
-        self.module = None
+        self.module, self.spaces = None, {}
         self.state = {
             name: torch.empty(each.shape, dtype=each.dtype, device="meta").requires_grad_(
                 each.requires_grad
@@ -165,26 +179,66 @@ class FlatModule:
         }
 
     def returned(
-        self, tensors: Sequence[Tensor], module: Any, themselves: Mapping[str, Tensor]
+        self,
+        tensors: Sequence[Tensor],
+        spaces: Spaces,
+        attributes: Mapping[Place, Any],
+        themselves: Mapping[str, Tensor],
     ) -> Any:
-        """The result with these tensors; those that the call keeps in attributes are set.
+        """The result with these tensors; what the call leaves in spaces is set, and `attributes`.
 
         Some results, by name, are tensors of the call `themselves`.
         """
         assert self.result is not None, "was called"
         pairs = zip(self.result.tensors, tensors, strict=True)
         found = self.result.with_tensors([themselves.get(name, each) for name, each in pairs])
-        if not self.kept:
-            return found
-        found, values = found
-        for (name, key), each in zip(self.kept, values, strict=True):
-            own = module.get_submodule(name)
-            table = own._buffers if _joined(name, key) in self.exchanged else vars(own)
-            if (name, key) in self.filled:
-                fill(table[key], each)
-            else:
-                table[key] = each
+        left = copy.deepcopy(dict(attributes))
+        if self.kept:
+            found, values = found
+            left |= zip(self.kept, values, strict=True)
+        for name, key in [place for place in left if joined(*place) in self.exchanged]:
+            spaces[MODULES][name]._buffers[key] = left.pop((name, key))
+        put(spaces, left)
         return found
+
+    def leave_later(self, tensors: Sequence[Tensor], spaces: Spaces) -> None:
+        """Set what the backward pass leaves in spaces."""
+        assert self.later is not None, "derives"
+        put(spaces, self.later.with_tensors(tensors))
+
+    def end_trace(self) -> None:
+        """Raise `ShardError` if something has tensors of the trace, which it has not any more."""
+        assert self.result is not None, "was called"
+        assert self.later is not None, "was called"
+        self.result, self.later = self.result.without_elements(), self.later.without_elements()
+        found = self.drop_strays(is_done=True)
+        if found is not None:
+            raise ShardError(
+                f"forward keeps a tensor in a {found}, which the names in its code do not tell: "
+                "keep it in an attribute, or in a list or a dict around, or return it"
+            )
+
+    def drop_strays(self, is_done: bool) -> str | None:
+        """Drop the tensors of a trace that has ended from where it has left them."""
+        traced, self.traced = self.traced, None
+        return drop_strays(traced.keys, is_done) if traced is not None else None
+
+    @property
+    def left(self) -> Mapping[Place, Any]:
+        """By place, what a call leaves."""
+        assert self.result is not None, "was called"
+        if not self.kept:
+            return {}
+        _, values = pytree.tree_unflatten(self.result.values, self.result.structure)
+        return dict(zip(self.kept, values, strict=True))
+
+    def returns_as(self, other: FlatModule) -> bool:
+        """Whether both make the same of the tensors that their programs return."""
+        pairs = ((self.result, other.result), (self.later, other.later))
+        return self.kept == other.kept and all(
+            one is not None and two is not None and one.is_like(two, shapes=False)
+            for one, two in pairs
+        )
 
     @property
     def names(self) -> list[str]:
@@ -227,6 +281,7 @@ class FlatModule:
         return [
             *self.result.tensors,
             *(f"{GRADIENT}{name}" for name in self.trained),
+            *(self.later.tensors if self.later else ()),
             *(f"{UPDATED}{name}" for name in self.updated),
             *(f"{WRITTEN}{name}" for name in self.written),
             *(f"{INDEX}{number}" for number in range(len(self.checks))),
@@ -238,6 +293,8 @@ class FlatModule:
 
     def __call__(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """The result, the gradients and then `names` as they are then; torch traces it."""
+        mode = get_proxy_mode()
+        self.traced = mode.tracer.tensor_tracker if mode is not None else None
         names_of_all = [*self.state, *self.arguments.tensors]
         own = {name: each.clone() for name, each in zip(names_of_all, tensors, strict=True)}
         for name in self._requiring():
@@ -250,13 +307,11 @@ class FlatModule:
         computed = Computed([*state.values()], given)
         with (
             _cast_in_tables(),
-            attributes_kept(self.module) as self.attributes,
+            _put_back(self.module, self.spaces),
             _reparametrize_module(self.module, used, tie_weights=True),
         ):
             average_from_the_first(self.module)
-            before, filled = attribute_tensors(self.module), _collections(self.module)
-            contents = {key: copy.copy(each) for key, each in filled.items()}
-            registered = _registered(self.module)
+            before, registered = Snapshot(self.spaces), _registered(self.module)
             found = self.module(*args, **kwargs)
             if self.loss is not None:
                 found = self.loss(found, *targets)
@@ -268,22 +323,25 @@ class FlatModule:
             self.result = Leaves.of(found, LOSS if self.loss else OUTPUT)
             _refuse_exchanged(registered, _registered(self.module))
             new = _new_buffers(self.module, state)
-            self.exchanged |= {_joined(*key) for key in new}
-            set_ = {**attribute_tensors(self.module), **new}
-            now_there = _collections(self.module)
-            self.filled = {key for key in filled if filled[key] is now_there.get(key)}
+            self.exchanged |= {joined(*key) for key in new}
+            left = before.changes()
             caches = {
-                key for key in self.filled if computed.fills(*key, contents[key], filled[key])
+                place
+                for place, value in values_of(self.spaces)
+                if isinstance(left.get(place), Filled)
+                and _tensors_in(left[place])
+                and computed.fills(*place, before.items_of(value), value)
             }
-            changed = [key for key, each in set_.items() if not _is_same(before.get(key), each)]
-            self.kept = [key for key in changed if key not in caches]
-            if self.kept:
-                values, structure = pytree.tree_flatten((found, [set_[key] for key in self.kept]))
-                names = [".".join((ATTRIBUTE, *filter(None, key))) for key in self.kept]
-                trees = zip(self.kept, names, strict=True)
-                inside = (each for key, name in trees for each in Leaves.of(set_[key], name).names)
-                self.result = Leaves([*self.result.names, *inside], values, structure)
-            refuse_odd(self.result)
+            for place in caches:
+                del left[place]
+            kept = {**_with_tensors(left), **new}
+            self.kept = list(kept)
+            if kept:
+                values, structure = pytree.tree_flatten((found, [*kept.values()]))
+                inside = (Leaves.of(each, _name_of(place)).names for place, each in kept.items())
+                names = [name for own in inside for name in own]
+                self.result = Leaves([*self.result.names, *names], values, structure)
+            refuse_odd(self.result, Before, *CONSTANTS)
             pairs = zip((*used.values(), *given), names_of_all, strict=True)
             own_names = {id(each): name for each, name in pairs}
             self.same = {
@@ -293,9 +351,14 @@ class FlatModule:
             }
             if self.derives:  # a checkpoint runs parts again, later, which may change more
                 after = [each.clone() for each in after]
+            then = Snapshot(self.spaces)
             gradients = self._gradients(found, [own[name] for name in self.trained])
+            behind = then.changes()
+            self.later = Leaves.of(_with_tensors(behind), LATER)
+            refuse_odd(self.later, Before, *CONSTANTS)
+            self.attributes = _plain({**left, **behind})
         self.cached = computed.kept
-        return (*self.result.tensors.values(), *gradients, *after)
+        return (*self.result.tensors.values(), *gradients, *self.later.tensors.values(), *after)
 
     def keep_changed(self, is_changed: Sequence[bool]) -> None:
         """Tell which tensors of `names` a call changes: only those are results."""
@@ -406,52 +469,10 @@ def _cast_in_tables() -> Iterator[None]:
         torch.nn.Module._apply = own
 
 
-def attribute_tensors(module: Any) -> dict[tuple[str, str], Any]:
-    """By the names of modules and attributes, the tensors in attributes that are no state.
-
-    They may be in lists, tuples and dicts, of which these are copies.
-    """
-    return {
-        (name, key): pytree.tree_map(lambda leaf: leaf, value)
-        for name, each in module.named_modules()
-        for key, value in vars(each).items()
-        if key not in OF_TORCH and holds_tensors(value)
-    }
-
-
-def _collections(module: Any) -> dict[tuple[str, str], Any]:
-    """By the names of modules and attributes, the lists and dicts in attributes."""
-    return {
-        (name, key): value
-        for name, each in module.named_modules()
-        for key, value in vars(each).items()
-        if key not in OF_TORCH and type(value) in COLLECTIONS
-    }
-
-
-def fill(collection: Any, value: Any) -> None:
-    """Give a list or a dict the items of another."""
-    collection.clear()
-    collection.update(value) if isinstance(collection, dict) else collection.extend(value)
-
-
-def _contents(value: Any) -> list[tuple[Any, Any]]:
-    """Of a list or a dict, and of those inside, the items as they are now."""
-    if type(value) not in (*COLLECTIONS, tuple):
-        return []
-    own = [] if isinstance(value, tuple) else [(value, copy.copy(value))]
-    items = value.values() if isinstance(value, dict) else value
-    return [*own, *(each for item in items for each in _contents(item))]
-
-
-def _joined(name: str, key: str) -> str:
-    return f"{name}.{key}" if name else key
-
-
 def _registered(module: Any) -> dict[str, Any]:
     """By name, the modules, parameters and buffers of a module."""
     return {
-        _joined(name, key): value
+        joined(name, key): value
         for name, each in module.named_modules()
         for table in (each._modules, each._parameters, each._buffers)
         for key, value in table.items()
@@ -477,7 +498,7 @@ def _new_buffers(module: Any, state: Mapping[str, Tensor]) -> dict[tuple[str, st
         (name, key): value
         for name, each in module.named_modules()
         for key, value in each._buffers.items()
-        if value is not None and _joined(name, key) not in state
+        if value is not None and joined(name, key) not in state
     }
 
 
@@ -487,44 +508,63 @@ def _held_now(module: Any, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 @contextmanager
-def attributes_kept(module: Any) -> Iterator[dict[str, dict[str, Any]]]:
-    """Within a `with` block, a trace may set attributes of modules; they are as before after it.
+def _put_back(module: Any, spaces: Spaces) -> Iterator[None]:
+    """Within a `with` block, a trace may change what is in spaces; all is as before after it.
 
-    What it yields has, after the block, by the names of modules the attributes that have other
-    numbers, strings and the like. Raises `ShardError` if a collection in one of them would keep a
-    tensor, which torch's own call would: only lists, tuples and dicts may.
     Hooks that a call registers stay, with the attributes by which later calls know it.
     """
-    changed: dict[str, dict[str, Any]] = {}
-    before = [(name, each, dict(vars(each))) for name, each in module.named_modules()]
-    hooks = _hooks(module)
-    held = [_contents([old[key] for key in old.keys() - _HOOKS]) for _, _, old in before]
-    started = pytree.tree_map(lambda leaf: leaf, _collections(module))
-    found = None
+    before, hooks = Snapshot(spaces), _hooks(module)
+    names = {name: set(vars(each)) for name, each in module.named_modules()}
     try:
-        yield changed
+        yield
     finally:
-        has_registered = _hooks(module) != hooks
-        for (name, each, old), contents in zip(before, held, strict=True):
-            if has_registered:
-                new = {key: value for key, value in vars(each).items() if key not in old}
-                old |= {key: value for key, value in new.items() if is_plain(value)}
-            for key, value in vars(each).items():
-                is_same = key in old and old[key] is value
-                if is_same and _is_same(started.get((name, key), value), value):
-                    continue
-                if key in OF_TORCH or holds_tensors(value):
-                    continue  # is a result
-                if _tensors_in(value):
-                    found = _joined(name, key)
-                elif is_plain(value):
-                    changed.setdefault(name, {})[key] = copy.deepcopy(value)
-            vars(each).clear()
-            vars(each).update(old)
-            for collection, items in contents:
-                fill(collection, items)
-    if found:
-        raise keeps(found)
+        stays: dict[str, dict[str, Any]] = {}
+        if _hooks(module) != hooks:
+            for name, each in module.named_modules():
+                new = vars(each).keys() - names.get(name, set())
+                stays[name] = {key: vars(each)[key] for key in new if is_plain(vars(each)[key])}
+        before.restore(stays)
+
+
+def _with_tensors(values: Mapping[Place, Any]) -> dict[Place, Any]:
+    """Those in which there are tensors of the call."""
+    return {place: each for place, each in values.items() if _tensors_in(each)}
+
+
+def _plain(values: Mapping[Place, Any]) -> dict[Place, Any]:
+    """Those of constants, and of what is there.
+
+    Raises `ShardError` for objects that have tensors of the call, which torch's own would have.
+    """
+    found = {}
+    for place, each in values.items():
+        leaves = pytree.tree_leaves(each)
+        if _tensors_in(each):
+            continue
+        if all(isinstance(leaf, (Before, *CONSTANTS)) for leaf in leaves):
+            found[place] = each
+        elif _tensors_inside(leaves):
+            raise keeps(joined(*place))
+    return found
+
+
+def _tensors_inside(values: Iterable[Any], depth: int = 4) -> bool:
+    """Whether there are tensors in sets and in the attributes of objects."""
+    for each in values:
+        if isinstance(each, FakeTensor):
+            return True
+        if isinstance(each, (torch.Tensor, torch.nn.Module, type, ModuleType)) or not depth:
+            continue
+        items = [*getattr(each, "__dict__", {}).values()]
+        items += each if isinstance(each, (set, frozenset, list, tuple)) else []
+        items += each.values() if isinstance(each, dict) else []
+        if _tensors_inside(items, depth - 1):
+            return True
+    return False
+
+
+def _name_of(place: Place) -> str:
+    return ".".join((ATTRIBUTE, *filter(None, place)))
 
 
 def _hooks(module: Any) -> list[list[Any]]:
@@ -533,11 +573,11 @@ def _hooks(module: Any) -> list[list[Any]]:
     return [list(vars(each)[key]) for each in module.modules() for key in tables]
 
 
-def keeps(attribute: str) -> ShardError:
-    """The error of a module that keeps a tensor in an attribute, which a program cannot."""
+def keeps(place: str) -> ShardError:
+    """The error of a module that keeps a tensor where a program cannot."""
     return ShardError(
-        f"forward keeps a tensor in the attribute {attribute}, which is no buffer: register it "
-        "with register_buffer, or return it"
+        f"forward keeps a tensor in {place}: keep it in a list, a tuple, a dict or an attribute, "
+        "register a buffer, or return it"
     )
 
 
@@ -590,26 +630,24 @@ def _node_of(tensor: Tensor) -> Any:
     return slot.proxy.node if slot is not None else None
 
 
-def derived_items(module: Any) -> dict[tuple[str, str, Any], Tensor]:
-    """What dicts in attributes cache of parameters: by modules, attributes and keys."""
+def derived_items(spaces: Spaces) -> dict[tuple[str, str, Any], Tensor]:
+    """What dicts in spaces cache of parameters: by space, name and key."""
     return {
-        (name, key, each): tensor
-        for name, own in module.named_modules()
-        for key, value in vars(own).items()
-        if type(value) is dict and key not in OF_TORCH
+        (*place, each): tensor
+        for place, value in values_of(spaces)
+        if type(value) is dict
         for each, tensor in value.items()
         if isinstance(tensor, torch.Tensor) and not tensor.is_leaf
     }
 
 
 @contextmanager
-def without_items(module: Any, items: Mapping[tuple[str, str, Any], Tensor]) -> Iterator[None]:
-    """Within a `with` block, dicts in attributes lack these items."""
-    own = {name: vars(each) for name, each in module.named_modules()}
-    tables = {(name, key): own[name][key] for name, key, _ in items}
+def without_items(spaces: Spaces, items: Mapping[tuple[str, str, Any], Tensor]) -> Iterator[None]:
+    """Within a `with` block, dicts in spaces lack these items."""
+    tables = {(name, key): spaces[name][key] for name, key, _ in items}
     before = [(table, dict(table)) for table in tables.values()]
     for name, key, each in items:
-        tables[name, key].pop(each, None)  # of one that several modules share
+        del tables[name, key][each]
     try:
         yield
     finally:
@@ -620,13 +658,6 @@ def without_items(module: Any, items: Mapping[tuple[str, str, Any], Tensor]) -> 
 
 def _tensors_in(value: Any) -> int:
     return sum(isinstance(each, torch.Tensor) for each in pytree.tree_leaves(value))
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    leaves, structure = pytree.tree_flatten(one)
-    others, other_structure = pytree.tree_flatten(other)
-    pairs = zip(leaves, others, strict=False)
-    return structure == other_structure and all(a is b for a, b in pairs)
 
 
 def aliases_of(module: Any, state: Mapping[str, Tensor]) -> dict[str, str]:

@@ -65,8 +65,8 @@ class Part:
         return [each for name, each in pairs if name.startswith(kinds)]
 
 
-def split(part: Part, gradient: str) -> tuple[Part, Part | None]:
-    """The forward and the backward part, whose results begin with `gradient`.
+def split(part: Part, *later: str) -> tuple[Part, Part | None]:
+    """The forward and the backward part, the names of whose results begin with one of `later`.
 
     Without a cotangent, nothing has a derivative, and there is no backward part.
     """
@@ -82,7 +82,7 @@ def split(part: Part, gradient: str) -> tuple[Part, Part | None]:
     # A number that the forward part decides by is made at the end of the trace.
     behind = [each for each in checks if _is_behind(each[0][1], late)]
     ahead = [each for each in checks if each not in behind]
-    gradients = [each for each in results[:start] if each[0].startswith(gradient)]
+    gradients = [each for each in results[:start] if each[0].startswith(later)]
     plain = [each for each in results[:start] if each not in gradients]
 
     wanted = [node for _, node in (*gradients, *(each for each, _ in behind))]

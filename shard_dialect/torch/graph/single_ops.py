@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
@@ -26,12 +27,13 @@ def location_of(node: Any) -> str | None:
 
 
 def is_of_user(path: str) -> bool:
-    """Whether a file is neither torch's nor ours."""
-    return not path.startswith((_OURS, _TORCHS, "<"))
+    """Whether a file is neither torch's nor numpy's nor ours."""
+    return not path.startswith((_OURS, _TORCHS, _NUMPYS, "<"))
 
 
 _OURS = str(Path(__file__).parents[2]) + os.sep
 _TORCHS = str(Path(torch.__file__).parent) + os.sep
+_NUMPYS = str(Path(np.__file__).parent) + os.sep
 
 
 def alone_with_types(node: Any) -> tuple[Any, str]:

@@ -9,6 +9,7 @@ In a functional graph nothing has memory. So `z` is of the tensor that the memor
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
@@ -77,9 +78,12 @@ def is_written_to(node: Any) -> bool:
     """Whether some op writes to the value in place, perhaps through a view of it."""
     for user in node.users:
         schema = getattr(user.target, "_schema", None)
-        if schema is None or schema.is_mutable:
+        is_view = user.target is operator.getitem  # one of several views
+        if schema is not None:
+            is_view = any(each.alias_info is not None for each in schema.returns)
+        is_known = schema is not None or is_view or user.op == "output"
+        if not is_known or getattr(schema, "is_mutable", False):
             return True
-        is_view = any(each.alias_info is not None for each in schema.returns)
         if is_view and is_written_to(user):
             return True
     return False

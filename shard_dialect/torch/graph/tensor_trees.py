@@ -8,9 +8,9 @@ from __future__ import annotations
 import copy
 import inspect
 import sys
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -182,6 +182,16 @@ class Leaves:
         values = [next(rest) if isinstance(each, torch.Tensor) else each for each in self.values]
         return pytree.tree_unflatten(values, self.structure)
 
+    def without_elements(self) -> Leaves:
+        """With tensors of the same types that have no elements, in the places of tensors."""
+        values = [
+            torch.empty(each.shape, dtype=each.dtype, device="meta")
+            if isinstance(each, torch.Tensor)
+            else each
+            for each in self.values
+        ]
+        return replace(self, values=values)
+
     def is_like(self, other: Leaves, shapes: bool) -> bool:
         """Whether the trees differ in nothing but tensors, and the tensors not in shape and type.
 
@@ -292,7 +302,7 @@ def has_derivative(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
 
 
-COLLECTIONS = (list, dict, OrderedDict, defaultdict)
+COLLECTIONS = (list, dict, OrderedDict, defaultdict, deque)
 """Those that are filled in place."""
 
 
@@ -303,10 +313,10 @@ def holds_tensors(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
 
 
-def refuse_odd(result: Leaves) -> None:
-    """Raise `ShardError` for a result with values that are no tensors and no constants."""
+def refuse_odd(result: Leaves, *others: type) -> None:
+    """Raise `ShardError` for a result with values that are no tensors, constants, or `others`."""
     for name, value in zip(result.names, result.values, strict=True):
-        if not isinstance(value, (torch.Tensor, bool, int, float, str, type(None))):
+        if not isinstance(value, (torch.Tensor, bool, int, float, str, type(None), *others)):
             raise ShardError(
                 f"a result is of type {type(value).__name__}: expected tensors in tuples, lists, "
                 "dicts and the like; a model of transformers may need use_cache=False",

@@ -48,12 +48,17 @@ from shard_dialect.torch.graph.decisions import (
 from shard_dialect.torch.graph.decompositions import of_users, table
 from shard_dialect.torch.graph.flat_module import (
     FlatModule,
-    attribute_tensors,
     derived_items,
     keeps,
     without_items,
 )
 from shard_dialect.torch.graph.index_checks import IndexCheck, checks_of, wrapped
+from shard_dialect.torch.graph.kept_values import (
+    ReadByPythonError,
+    held_tensors,
+    joined,
+    numbers_in_traces,
+)
 from shard_dialect.torch.graph.module_paths import naming_modules
 from shard_dialect.torch.graph.random_draws import (
     drawn_by,
@@ -154,10 +159,10 @@ def _without_caches(flat: FlatModule, examples: Sequence[Tensor]) -> Any:
 
     It is nothing of one that does not, whose own values it would lack.
     """
-    items = derived_items(flat.module)
+    items = derived_items(flat.spaces)
     if not items:
         return None
-    with without_items(flat.module, items), suppress(Exception):
+    with without_items(flat.spaces, items), suppress(Exception):
         graph = _first(flat, examples)
         return graph if items.keys() <= flat.cached else None
     return None
@@ -178,6 +183,7 @@ def _first(flat: FlatModule, examples: Sequence[Tensor]) -> Any:
                     torch.compiler.set_stance("force_eager"),  # of functions inside
                     _compiling(is_compiled),
                     _checkpoints_in_graphs(),
+                    numbers_in_traces(),
                     ComposedFunctions(),
                     naming_modules(flat.module),
                 ):
@@ -186,6 +192,8 @@ def _first(flat: FlatModule, examples: Sequence[Tensor]) -> Any:
                 raise
             except Exception as error:  # any that the user's module, or torch for it, ends with
                 failed.append(error)
+                flat.drop_strays(is_done=False)
+                traceback.print_exception(error)
                 if len(mode.values) > len(foreseen.known) and len(failed) <= _MOST_TURNS:
                     *before, last = mode.path  # as of an assertion
                     foreseen = replace(foreseen, known=(*before, other_than(last)), likely=())
@@ -198,7 +206,7 @@ def _first(flat: FlatModule, examples: Sequence[Tensor]) -> Any:
             _raise_in_calls(graph.graph)
             flat.path, flat.checks = tuple(mode.path), mode.decisions
             if flat.path and flat.cached:  # it may be computed of the elements that decide
-                raise keeps(".".join(filter(None, next(iter(flat.cached))[:2])))
+                raise keeps(joined(*next(iter(flat.cached))[:2]))
             return graph
     assert found is not None, "both have failed"
     raise found
@@ -215,7 +223,7 @@ def _raise_in_calls(graph: Any) -> None:
 
 _MOST_TURNS = 8
 """How often a trace that fails is tried with the other value of the last decision."""
-_BY_ELEMENTS = (GuardOnDataDependentSymNode, DataDependentOutputException)
+_BY_ELEMENTS = (GuardOnDataDependentSymNode, DataDependentOutputException, ReadByPythonError)
 """torch's errors for branches and sizes by elements."""
 
 
@@ -464,11 +472,9 @@ def _refuse_hidden_state(graph: Any, flat: FlatModule) -> None:
     for node in graph.graph.nodes:
         value = getattr(graph, node.target, None) if node.op == "get_attr" else None
         if isinstance(value, torch.Tensor) and value.requires_grad:
-            attributes = attribute_tensors(flat.module).items()
             named = (
-                f" in the attribute {'.'.join(filter(None, key))}, where a call before may have "
-                "left it,"
-                for key, each in attributes
+                f" in {joined(*place)}, where a call before may have left it,"
+                for place, each in held_tensors(flat.spaces).items()
                 if any(leaf is value for leaf in pytree.tree_leaves(each))
             )
             raise ShardError(

@@ -70,7 +70,7 @@ def place_parameters(module: Any, axes: MeshAxes, source: int | None = None) -> 
 
     With `source`, the values are those of this rank along the axes.
     """
-    flat = FlatModule(module, Leaves.of(((), {}, ())))
+    flat = FlatModule(module, {}, Leaves.of(((), {}, ())))
     placed = PlacedModule.of(flat, rules_of(plan_of(module), axes.grid), axes.grid)
     ranks = axes.ranks()
     own: dict[int, Any] = {}

@@ -1,0 +1,367 @@
+"""What forward and hooks leave in collections, variables and objects around a module."""
+
+import functools
+from collections import defaultdict, deque
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.distributed.tensor import Replicate, Shard
+from torch.utils import _pytree as pytree
+
+import shard_dialect as sd
+from shard_dialect.errors import ShardError
+
+MESH = sd.Grid("mesh", (2, 2), axes=("dp", "tp"))
+AROUND: dict[str, Any] = {}
+Found = Callable[[], Any]
+
+
+def net() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
+
+
+def partitioned(module: nn.Module) -> Any:
+    plan = {"**.weight": [Shard(0), Replicate()]} if isinstance(module, nn.Sequential) else {}
+    return sd.torch.partition(module, (torch.randn(4, 4),), plan, MESH)
+
+
+class Collector:
+    """Keeps what its methods and its calls get."""
+
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+        self.count = 0
+
+    def append(self, item: Any) -> None:
+        self.items.append(item)
+        self.count += 1
+
+    def hook(self, module: Any, args: Any, out: Any) -> None:
+        self.append(out.detach())
+
+    def __call__(self, module: Any, args: Any, out: Any) -> None:
+        self.last = out.detach()
+
+
+class Slotted:
+    """Without a dict of attributes."""
+
+    __slots__ = ("last",)
+
+
+def in_a_dict(module: Any) -> Found:
+    found: dict[str, Any] = {}
+
+    def hook(module: Any, args: Any, out: Any) -> None:
+        found["x"] = out.detach()
+
+    module[0].register_forward_hook(hook)
+    return lambda: found
+
+
+def in_a_global(module: Any) -> Found:
+    def hook(module: Any, args: Any, out: Any) -> None:
+        AROUND["x"] = out
+
+    module[0].register_forward_hook(hook)
+    return lambda: dict(AROUND)
+
+
+def in_a_growing_list(module: Any) -> Found:
+    found: list[Any] = []
+    module[0].register_forward_hook(lambda module, args, out: found.append(out.detach()))
+    return lambda: found
+
+
+def in_lists_of_a_dict_that_is_given(module: Any) -> Found:
+    def to(name: str, store: Any) -> Any:
+        return lambda module, args, out: store[name].append(out.detach())
+
+    found: Any = defaultdict(list)
+    for number in (0, 2):
+        module[number].register_forward_hook(to(str(number), found))
+    return lambda: found
+
+
+def by_a_method(module: Any) -> Found:
+    found = Collector()
+    module[0].register_forward_hook(lambda module, args, out: found.append(out))
+    return lambda: (found.items, found.count)
+
+
+def in_a_namespace(module: Any) -> Found:
+    found = SimpleNamespace(last=None)
+
+    def hook(module: Any, args: Any, out: Any) -> None:
+        found.last = out
+
+    module[0].register_forward_hook(hook)
+    return lambda: found.last
+
+
+def by_a_bound_method(module: Any) -> Found:
+    found = Collector()
+    module[0].register_forward_hook(found.hook)
+    return lambda: (found.items, found.count)
+
+
+def by_a_call_of_an_object(module: Any) -> Found:
+    found = Collector()
+    module[0].register_forward_hook(found)
+    return lambda: getattr(found, "last", None)
+
+
+def by_a_partial_function(module: Any) -> Found:
+    def hook(store: Any, name: str, module: Any, args: Any, out: Any) -> None:
+        store[name] = out
+
+    found: dict[str, Any] = {}
+    module[0].register_forward_hook(partial(hook, found, "x"))
+    return lambda: found
+
+
+def by_a_default(module: Any) -> Found:
+    found: dict[str, Any] = {}
+
+    def hook(module: Any, args: Any, out: Any, store: Any = found) -> None:
+        store["x"] = (out, args[0], out.mean(), out.shape)
+
+    module[0].register_forward_hook(hook)
+    return lambda: found
+
+
+def before_the_module(module: Any) -> Found:
+    found: dict[str, Any] = {}
+
+    def hook(module: Any, args: Any) -> None:
+        found["x"] = args[0].clone()
+
+    module[2].register_forward_pre_hook(hook)
+    return lambda: found
+
+
+def in_a_variable(module: Any) -> Found:
+    last, before = None, None
+
+    def hook(module: Any, args: Any, out: Any) -> None:
+        nonlocal last, before
+        before, last = last, out
+
+    module[0].register_forward_hook(hook)
+    return lambda: (before, last)
+
+
+def only_the_first_two(module: Any) -> Found:
+    found: list[Any] = []
+
+    def hook(module: Any, args: Any, out: Any) -> None:
+        if len(found) < 2:
+            found.append(out.detach())
+
+    module[0].register_forward_hook(hook)
+    return lambda: found
+
+
+def only_the_last_two(module: Any) -> Found:
+    found: Any = deque(maxlen=2)
+    module[0].register_forward_hook(lambda module, args, out: found.append(out.detach()))
+    return lambda: list(found)
+
+
+def counts_and_shapes(module: Any) -> Found:
+    calls, shapes = 0, dict[str, Any]()
+
+    def hook(module: Any, args: Any, out: Any) -> None:
+        nonlocal calls
+        calls += 1
+        shapes["x"] = out.shape
+
+    module[0].register_forward_hook(hook)
+    return lambda: (calls, shapes)
+
+
+def arrays_of_numpy(module: Any) -> Found:
+    found: list[Any] = []
+    module[0].register_forward_hook(
+        lambda module, args, out: found.append(out.detach().cpu().numpy())
+    )
+    return lambda: found
+
+
+def numbers(module: Any) -> Found:
+    found: list[Any] = []
+
+    def hook(module: Any, args: Any, out: Any) -> None:
+        found.append({"mean": out.mean().item(), "first": out[0].tolist()})
+
+    module[0].register_forward_hook(hook)
+    return lambda: found
+
+
+def gradients(module: Any) -> Found:
+    found: dict[str, Any] = {}
+
+    def hook(module: Any, inputs: Any, outputs: Any) -> None:
+        found["x"] = outputs[0]
+
+    module[2].register_full_backward_hook(hook)
+    return lambda: found
+
+
+def gradients_of_a_tensor(module: Any) -> Found:
+    found: list[Any] = []
+    module[0].register_forward_hook(
+        lambda module, args, out: out.register_hook(found.append) and None
+    )
+    return lambda: found
+
+
+KINDS = [
+    in_a_dict,
+    in_a_global,
+    in_a_growing_list,
+    in_lists_of_a_dict_that_is_given,
+    by_a_method,
+    in_a_namespace,
+    by_a_bound_method,
+    by_a_call_of_an_object,
+    by_a_partial_function,
+    by_a_default,
+    before_the_module,
+    in_a_variable,
+    only_the_first_two,
+    only_the_last_two,
+    counts_and_shapes,
+    arrays_of_numpy,
+    numbers,
+    gradients,
+    gradients_of_a_tensor,
+]
+
+
+@pytest.mark.parametrize("is_there_before", [True, False])
+@pytest.mark.parametrize("kind", KINDS, ids=lambda each: each.__name__)
+def test_what_hooks_leave_around(kind: Any, is_there_before: bool) -> None:
+    plain, module = net(), net()
+    expected = kind(plain)
+    found = kind(module) if is_there_before else None
+    f = partitioned(module)
+    found = found or kind(f)
+    for _ in range(4):
+        x = torch.randn(4, 4)
+        for each, own in ((plain, expected), (f, found)):
+            AROUND.clear()
+            each(x).sum().backward()
+            left = own()
+            if each is plain:
+                wanted = pytree.tree_map(lambda leaf: leaf, left)
+        torch.testing.assert_close(left, wanted)
+    for a, b in zip(f.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(a.grad, b.grad)
+
+
+def kept_in_a_set(module: Any) -> Found:
+    found: set[Any] = set()
+    module[0].register_forward_hook(lambda module, args, out: found.add(out))
+    return lambda: list(found)
+
+
+def kept_in_slots(module: Any) -> Found:
+    found = Slotted()
+    found.last = None
+
+    def hook(module: Any, args: Any, out: Any) -> None:
+        found.last = out
+
+    module[0].register_forward_hook(hook)
+    return lambda: [found.last]
+
+
+def kept_by_a_computed_name(module: Any) -> Found:
+    found = Collector()
+    module[0].register_forward_hook(lambda module, args, out: setattr(found, "a" + "b", out))
+    return lambda: [vars(found).get("ab")]
+
+
+@pytest.mark.parametrize("kind", [kept_in_a_set, kept_in_slots, kept_by_a_computed_name])
+def test_what_cannot_be_left_is_refused_and_leaves_nothing(kind: Any) -> None:
+    module = net()
+    found = kind(module)
+    with pytest.raises(ShardError, match="forward keeps a tensor in a"):
+        partitioned(module)
+    assert not any(isinstance(each, torch.Tensor) for each in found())
+
+
+@pytest.mark.parametrize("size", [None, 8])
+def test_caches_of_functions_are_not_of_a_trace(size: int | None) -> None:
+    @functools.lru_cache(maxsize=size)
+    def mask(count: int) -> torch.Tensor:
+        return torch.ones(count, count).tril()
+
+    class Masked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return mask(x.shape[0]) @ self.linear(x)
+
+    module = Masked()
+    f = partitioned(module)
+    for count in (4, 4, 6, 2):
+        x = torch.randn(count, 4)
+        torch.testing.assert_close(f(x), module(x))
+        f(x).sum().backward()
+
+
+def test_arrays_and_counts_are_results() -> None:
+    class Counts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.calls = nn.Linear(4, 4), 0
+
+        def forward(self, x: torch.Tensor) -> Any:
+            self.calls += 1
+            y = self.linear(x)
+            return y, y.detach().numpy(), {"calls": self.calls}
+
+    module, x = Counts(), torch.randn(4, 4)
+    f = partitioned(module)
+    for _ in range(3):
+        torch.testing.assert_close(f(x), module(x))
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda x: x.numpy() + 1,
+        lambda x: float(x.mean()),
+        lambda x: x.mean().item() * 2,
+        lambda x: 2 if x.mean().item() > 0 else 3,
+        lambda x: len(f"{x.mean().item():.2f}"),
+        lambda x: x.tolist()[0][0],
+    ],
+)
+def test_numbers_that_are_computed_with_are_refused(read: Any) -> None:
+    class Computes(nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return x * read(x)
+
+    with pytest.raises(ShardError, match=r"test_kept_values\.py:\d+: .*from the elements"):
+        partitioned(Computes())
+
+
+def test_lists_that_grow_share_a_program_and_its_state() -> None:
+    f, found = partitioned(net()), list[Any]()
+    f[0].register_forward_hook(lambda module, args, out: found.append((out, out.mean().item())))
+    for count in range(1, 12):
+        out = f(torch.randn(4, 4))
+        assert len(found) == count
+        torch.testing.assert_close(f[2](found[-1][0].relu()), out)
+    assert sum(len(each.states) for each in f._engine.programs) <= 5
