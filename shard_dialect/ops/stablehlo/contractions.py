@@ -249,7 +249,7 @@ RECORDS: dict[str, OpRecord] = {
         dot_general,
         padding=identities,
         partial=scales,
-        lowering=_WIDENED,
+        lowering=expansion("upstream_workarounds:dot_general"),
         operations=product,
         python=python("dot_general"),
         traits=Trait.SUMS,

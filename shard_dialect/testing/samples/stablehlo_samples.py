@@ -143,7 +143,15 @@ def dot_general(draws: Draws) -> Sample:
         f"rhs_batching_dimensions = {b_batch}, lhs_contracting_dimensions = {summed}, "
         f"rhs_contracting_dimensions = {b_summed}>"
     )
+    attributes += draws.pick("", "", _ALGORITHM)
     return hlo("dot_general", [a, b], [Tensor(tuple(result))], attributes)
+
+
+_ALGORITHM = (
+    ", algorithm = #stablehlo.dot_algorithm<lhs_precision_type = tf32, rhs_precision_type = tf32, "
+    "accumulation_type = f32, lhs_component_count = 1, rhs_component_count = 1, "
+    "num_primitive_operations = 3, allow_imprecise_accumulation = false>"
+)
 
 
 def broadcast_in_dim(draws: Draws) -> Sample:

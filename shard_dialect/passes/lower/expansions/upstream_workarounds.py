@@ -51,6 +51,16 @@ def widen_unsigned(op: ir.Operation) -> Sequence[ir.Value]:
     return list(op.results)
 
 
+def dot_general(op: ir.Operation) -> Sequence[ir.Value]:
+    """Drop the algorithm, which upstream does not convert; and see `widen_unsigned`.
+
+    It says to which precision operands may be rounded, which we do not, nor does XLA on CPUs.
+    """
+    if "algorithm" in op.attributes:
+        del op.attributes["algorithm"]
+    return widen_unsigned(op)
+
+
 def convolution(op: ir.Operation) -> Sequence[ir.Value]:
     """Read a transposed operand as it is, by other dimension numbers; and see `widen_unsigned`.
 
