@@ -99,9 +99,16 @@ FUNCTIONS: dict[str, ScalarFunction] = {
     "not": ScalarFunction("~{0}", "not", result="negated"),
     "left": ScalarFunction("{0} << {1}", "shift_left", result="shifted"),
     "right": ScalarFunction("{0} >> {1}", "shift_right_arithmetic", result="shifted"),
-    "clz": ScalarFunction("", "count_leading_zeros"),
+    "clz": ScalarFunction(
+        "sum(({0} >> i == 0).astype({0}.dtype) for i in range(8 * {0}.itemsize))",
+        "count_leading_zeros",
+        torch="sum(({0} >> i == 0).to({0}.dtype) for i in range(8 * {0}.itemsize))",
+        result="leading_zeros",
+    ),
     "ctz": ScalarFunction(),
-    "popcnt": ScalarFunction("", "popcnt"),
+    "popcnt": ScalarFunction(
+        "sum({0} >> i & 1 for i in range(8 * {0}.itemsize))", "popcnt", result="ones"
+    ),
     "max": ScalarFunction("{m}.maximum({0}, {1})", "maximum", _EXACT, result="larger"),
     "min": ScalarFunction("{m}.minimum({0}, {1})", "minimum", _EXACT, result="smaller"),
     "maxnum": ScalarFunction("{m}.fmax({0}, {1})", "", _EXACT),
@@ -129,7 +136,12 @@ FUNCTIONS: dict[str, ScalarFunction] = {
     "floor": ScalarFunction("{m}.floor({0})", "floor", _EXACT | _STEEP),
     "ceil": ScalarFunction("{m}.ceil({0})", "ceil", _EXACT | _STEEP),
     "trunc": ScalarFunction("{m}.trunc({0})", "", _EXACT | _STEEP),
-    "round": ScalarFunction("", "round_nearest_afz", _EXACT | _STEEP),
+    "round": ScalarFunction(
+        "{m}.copysign({m}.floor({m}.abs({0})) + ({m}.abs({0} - {m}.trunc({0})) >= 0.5), {0})",
+        "round_nearest_afz",
+        _EXACT | _STEEP,
+        result="rounded",
+    ),
     "even": ScalarFunction(
         "np.rint({0})",
         "round_nearest_even",
@@ -183,7 +195,12 @@ FUNCTIONS: dict[str, ScalarFunction] = {
             ("atanh", "arctanh", _ROUGH),
         )
     },
-    "cbrt": ScalarFunction("", "cbrt", _ROUGH),
+    "cbrt": ScalarFunction(
+        "np.cbrt({0})",
+        "cbrt",
+        _ROUGH,
+        torch="torch.copysign(torch.abs({0}) ** (1 / 3), {0})",
+    ),
     "erf": ScalarFunction("", "chlo.erf", _SMOOTH, torch="torch.erf({0})"),
     "erfc": ScalarFunction("", "chlo.erfc", _SMOOTH, torch="torch.erfc({0})"),
     **{  # functions without a template: the operations are those of StableHLO's decompositions

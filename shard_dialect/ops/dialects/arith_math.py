@@ -47,7 +47,12 @@ ARITH: dict[str, OpRecord] = {
         "other", "i32 i32 -> i32 i1 | %0, %1 : $r, $s", stablehlo=_stablehlo("sum_and_carry")
     ),
     "andi": _record("and", "i32 i32"),
-    "bitcast": _record("bitcast", "f32 -> i32", stablehlo=_stablehlo("bits")),
+    "bitcast": _record(
+        "bitcast",
+        "f32 -> i32",
+        stablehlo=_stablehlo("bits"),
+        python=Later("backends.python.ops.conversions:bitcast"),
+    ),
     "ceildivsi": _record(
         "ceil_quotient", "i32 3", harmless=1, stablehlo=_stablehlo("rounded_quotient", "GE", 1)
     ),

@@ -309,6 +309,7 @@ RECORDS: dict[str, OpRecord] = {
     "bitcast_convert": OpRecord(
         bitcast_convert,
         lowering=expansion("upstream_workarounds:bitcast_convert"),
+        python=python("bitcast", "conversions"),
         traits=Trait.CONVERTS | Trait.EXACT,
     ),
     "broadcast_in_dim": OpRecord(

@@ -73,6 +73,27 @@ def converted(
     return w.cast(x, target, op.location)
 
 
+def bitcast(w: Writer, op: ir.Operation) -> None:
+    """Write the bits of elements as elements of another type.
+
+    One of more bits is a row of those of fewer, in StableHLO, numpy and torch alike.
+    """
+    source, target = (each.type for each in (op.operands[0], op.results[0]))
+    if "i1" in (str(element_of(source)), str(element_of(target))):
+        raise w.refuse(op, "of elements of type i1")
+    (x,) = w.uses(op)
+    if not isinstance(source, ir.ShapedType):
+        x = w.scalar(x, source, op.location) if w.is_python(source) else x
+    elif len(target.shape) > len(source.shape):
+        x = f"{x}[..., None]"
+    elif len(target.shape) < len(source.shape):
+        x = w.pick(f"np.ascontiguousarray({x})", f"{x}.contiguous()")
+    text = f"{x}.view({w.dtype(element_of(target), op.location)})"
+    if isinstance(source, ir.ShapedType) and len(target.shape) < len(source.shape):
+        text = f"{text}[..., 0]"
+    w.define(op.results[0], text, "bits")
+
+
 def compare(w: Writer, op: ir.Operation) -> None:
     """Write a comparison."""
     element = element_of(op.operands[0].type)
