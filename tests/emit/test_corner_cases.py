@@ -320,6 +320,40 @@ func.func @main(%x: tensor<2x3x5x5xf32>, %k: tensor<4x3x2x3xf32>) -> tensor<2x4x
   return %0 : tensor<2x4x4x3xf32>
 }
 """,
+    "a convolution whose windows are larger than the image": """
+func.func @main(%x: tensor<2x3x1xf32>, %k: tensor<4x3x2xf32>) -> tensor<2x4x0xf32> {
+  %0 = stablehlo.convolution(%x, %k) dim_numbers = [b, f, 0]x[o, i, 0]->[b, f, 0], window = {}
+    {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+    : (tensor<2x3x1xf32>, tensor<4x3x2xf32>) -> tensor<2x4x0xf32>
+  return %0 : tensor<2x4x0xf32>
+}
+""",
+    "dilated windows": """
+func.func @main(%x: tensor<4x9xf32>) -> tensor<3x3xf32> {
+  %z = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = "stablehlo.reduce_window"(%x, %z) ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %1 = stablehlo.add %a, %b : tensor<f32>
+    stablehlo.return %1 : tensor<f32>
+  }) {window_dimensions = array<i64: 2, 3>, window_strides = array<i64: 1, 2>,
+      window_dilations = array<i64: 1, 2>} : (tensor<4x9xf32>, tensor<f32>) -> tensor<3x3xf32>
+  return %0 : tensor<3x3xf32>
+}
+""",
+    "bits, counted and read as other types": """
+func.func @main(%x: tensor<4x6xf32>, %i: tensor<4x6xi32>)
+    -> (tensor<4x6xi32>, tensor<4x6xi32>, tensor<4x6xf32>, tensor<4x6xf32>, tensor<4x6x2xi16>,
+        tensor<4x6xf32>) {
+  %0 = stablehlo.popcnt %i : tensor<4x6xi32>
+  %1 = stablehlo.count_leading_zeros %i : tensor<4x6xi32>
+  %2 = stablehlo.round_nearest_afz %x : tensor<4x6xf32>
+  %3 = stablehlo.cbrt %x : tensor<4x6xf32>
+  %4 = stablehlo.bitcast_convert %x : (tensor<4x6xf32>) -> tensor<4x6x2xi16>
+  %5 = stablehlo.bitcast_convert %4 : (tensor<4x6x2xi16>) -> tensor<4x6xf32>
+  return %0, %1, %2, %3, %4, %5 : tensor<4x6xi32>, tensor<4x6xi32>, tensor<4x6xf32>,
+      tensor<4x6xf32>, tensor<4x6x2xi16>, tensor<4x6xf32>
+}
+""",
     "windows of a dilated operand, of which some is taken off": """
 func.func @main(%x: tensor<5xf32>) -> tensor<6xf32> {
   %z = stablehlo.constant dense<0.0> : tensor<f32>

@@ -86,6 +86,15 @@ def _check_same(w: Writer, op: ir.Operation) -> None:
         raise w.refuse(op, "its result has other elements than its operands")
 
 
+def _is_empty(w: Writer, op: ir.Operation) -> bool:
+    """Write a result without elements: its windows may be larger than what they are in."""
+    type_ = op.results[0].type
+    if 0 not in type_.shape:
+        return False
+    w.define(op.results[0], w.full(type_, "0", op.location), "empty")
+    return True
+
+
 def broadcast_in_dim(w: Writer, op: ir.Operation) -> None:
     """Write a broadcast."""
     x, type_ = op.operands[0], op.results[0].type
@@ -224,14 +233,18 @@ def reduce(w: Writer, op: ir.Operation) -> None:
 def reduce_window(w: Writer, op: ir.Operation) -> None:
     """Write a reduction in windows."""
     kind = _join(w, op)
+    if _is_empty(w, op):
+        return
     x, init = op.operands
     size = integers(op, "window_dimensions")
     ones = [1] * len(size)
-    if integers(op, "window_dilations", ones) != ones:
-        raise w.refuse(op, "its windows are dilated")
+    apart = integers(op, "window_dilations", ones)
+    extent = [(count - 1) * step + 1 for count, step in zip(size, apart, strict=True)]
     dilation = integers(op, "base_dilations", ones)
     text = _padded(w, op, x, integers(op, "padding", [0] * (2 * len(size))), dilation, init)
-    text = f"windows({text}, {size}, {integers(op, 'window_strides', ones)})"
+    text = f"windows({text}, {extent}, {integers(op, 'window_strides', ones)})"
+    if apart != ones:
+        text += f"[..., {', '.join(f'::{step}' for step in apart)}]"
     _reduced(w, op, kind, text, range(len(size), 2 * len(size)), init)
 
 
@@ -263,6 +276,8 @@ _GROUPED = ("feature", "batch")
 def convolution(w: Writer, op: ir.Operation) -> None:
     """Write a convolution."""
     _check_same(w, op)
+    if _is_empty(w, op):
+        return
     element = op.results[0].type.element_type
     dims = numbers(op, "dimension_numbers", "ConvDimensionNumbers")
     space = list(dims.input_spatial_dimensions)
