@@ -9,7 +9,9 @@ where the shapes of the indices broadcast to the shape of the slices.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from math import prod
 
+from shard_dialect.backends.python.element_types import is_flipped
 from shard_dialect.backends.python.writer import Writer
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.walk import body, operations
@@ -17,6 +19,9 @@ from shard_dialect.ops.stablehlo.gather_scatter import Numbers
 from shard_dialect.ops.stablehlo.reduction_rules import combiner
 
 _AT = {"sum": "add", "product": "multiply", "max": "maximum", "min": "minimum"}
+"""The ufunc that combines elements at positions, in numpy."""
+_REDUCED = {"product": "prod", "max": "amax", "min": "amin"}
+"""The same in torch, but for sums."""
 
 
 def gather(w: Writer, op: ir.Operation) -> None:
@@ -38,8 +43,10 @@ def scatter(w: Writer, op: ir.Operation) -> None:
     dims, shape = Numbers.of_scatter(op), list(updates.type.shape)
     kind = combiner(op, 1)
     replaces = list(operations(body(op))[-1].operands) == [body(op).arguments[1]]
-    if not replaces and (kind not in _AT or (w.is_torch and kind != "sum")):
+    if not replaces and kind not in _AT:
         raise w.refuse(op, "its body combines elements by none of the known reductions")
+    if w.is_torch and kind in ("max", "min") and is_flipped(operand.type.element_type):
+        raise w.refuse(op, "of unsigned integers")
     index_texts = _index_texts(w, op, dims, indices, shape, None)
     result = w.name(op.results[0], "scattered")
     w.line(f"{result} = {w.fresh(operand)}")
@@ -58,8 +65,18 @@ def scatter(w: Writer, op: ir.Operation) -> None:
         values = f"{values}[{inside}]"
     if replaces:
         w.line(f"{result}[tuple({at})] = {values}")
-    elif w.is_torch:
+    elif w.is_torch and kind == "sum":
         w.line(f"{result}.index_put_(tuple({at}), {values}, accumulate=True)")
+    elif w.is_torch:
+        strides = [prod(sizes[dim + 1 :]) for dim in range(len(sizes))]
+        flat = " + ".join(f"{at}[{dim}] * {stride}" for dim, stride in enumerate(strides))
+        line = w.names.new("line")
+        w.line(f"{line} = {result}.reshape(-1)")
+        w.line(
+            f"{line}.scatter_reduce_(0, ({flat}).reshape(-1), {values}.reshape(-1), "
+            f'"{_REDUCED[str(kind)]}")'
+        )
+        w.line(f"{result} = {line}.reshape({sizes})")
     else:
         w.line(f"np.{_AT[str(kind)]}.at({result}, tuple({at}), {values})")
 

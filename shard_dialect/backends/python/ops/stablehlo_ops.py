@@ -227,6 +227,10 @@ def reduce(w: Writer, op: ir.Operation) -> None:
         return
     kind, dims = _join(w, op), integers(op, "dimensions")
     x, init = op.operands
+    if any(x.type.shape[dim] == 0 for dim in dims):  # numpy and torch have no largest of nothing
+        shape = list(op.results[0].type.shape)
+        w.define(op.results[0], w.broadcast(w.use(init), shape), accumulation.JOINED[kind])
+        return
     _reduced(w, op, kind, w.use(x), dims, init)
 
 
