@@ -101,20 +101,27 @@ class PlanMaker:
         return chosen
 
     def _wanted(self, solution: Solution) -> Mapping[int, Sharding]:
-        """The sharding in which ops make or read each class of values, if it is one."""
+        """The sharding in which ops make or read each class of values, if it is one.
+
+        Partial values that others take as such have none, but for the sums that loops carry.
+        """
         read: dict[int, set[Sharding]] = defaultdict(set)
         grid = self.program.prices.grid
         for op, modes in zip(self.program.classes.ops, solution.modes, strict=True):
             (strategy,) = strategies(op.prepared, grid, tuple((mode,) for mode in modes))
             for value, sharding in zip(op.operands, strategy.operands, strict=True):
                 if sharding is not None:
-                    read[value].add(sharding.bare)
+                    read[value].add(sharding)
         found = {}
         for number in self._members:
             sharding = solution.shardings.get(number)
             if sharding is not None and sharding.partial:
-                sharding = next(iter(read[number])) if len(read[number]) == 1 else None
-            if sharding is not None and not sharding.partial:
+                kind = self.program.classes.values[number]
+                if any(each.partial for each in read[number]):
+                    sharding = sharding.bare if kind.turns > kind.runs else None
+                else:
+                    sharding = next(iter(read[number])) if len(read[number]) == 1 else None
+            if sharding is not None:
                 found[number] = sharding.bare
         return found
 
