@@ -35,7 +35,7 @@ from shard_dialect.search.choices.op_classes import (
     live_values,
     tied_classes,
 )
-from shard_dialect.search.choices.op_strategies import Prices, strategies
+from shard_dialect.search.choices.op_strategies import Modes, Prices, strategies
 from shard_dialect.search.choices.sharding_program import (
     MOST_PAIRS,
     MOST_PAIRS_OF_INTEGERS,
@@ -263,6 +263,19 @@ class Guide:
         relaxed = program.pairs > MOST_PAIRS_OF_INTEGERS
         solution = program.solve(budget, relaxed=relaxed)
         return None if solution is None else solution.bound
+
+    def shared_out(self) -> float:
+        """The seconds of all products where the devices share them, and never wait."""
+        classes = classes_of(self.simplified.graph, self.simplified.free)
+        prices = Prices(self.grid, self.device_model, "time", at_least=True)
+        nothing: tuple[Modes, ...] = ((None,),) * self.grid.rank
+        total = sum(
+            op.runs * prices.seconds(op, each, classes.values)
+            for op in classes.ops
+            if op.prepared.rule.is_product
+            for each in strategies(op.prepared, self.grid, nothing)
+        )
+        return total / self.grid.size
 
     def inner_classes(self, plan: Plan) -> Iterator[frozenset[int]]:
         """The values that a plan annotates inside the function, by their classes."""
