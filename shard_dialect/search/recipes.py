@@ -96,9 +96,11 @@ def first_recipes(
             continue
         (batch,) = sizes
         counts = [4 * stages, 2 * stages, stages, stages // 2]
-        count = next((each for each in counts if each > 1 and batch % each == 0), None)
-        if count is not None:
-            found.setdefault(arguments, Recipe(stages, count, arguments))
+        fit = [each for each in counts if each > 1 and batch % each == 0]
+        # Best if the devices of a stage can share each microbatch.
+        shared = [each for each in fit if batch % (each * grid.size // stages) == 0]
+        if fit:
+            found.setdefault(arguments, Recipe(stages, (shared or fit)[0], arguments))
     return list(found.values())
 
 
