@@ -283,7 +283,7 @@ def auto(
         plans += ceil(_PIPELINED * plans)
     budget = Budget(seconds if plans is None else inf, plans)
     shapes = [options.grid] if options.devices is None else grid_shapes(options.devices)
-    found, problem, fits = _best_of(
+    found, problem, unfit = _best_of(
         [
             partial(Problem.of, module, replace(options, grid=each, devices=None), name)
             for each in shapes
@@ -291,9 +291,9 @@ def auto(
         options,
         budget,
     )
-    if found is not None and not fits and not budget.is_stopped:
+    if found is not None and unfit is not None and not budget.is_stopped:
         # Some values may be computed again instead: in the search's time once more.
-        again = partial(Problem.of, module, problem.options, name, "rematerialize")
+        again = partial(Problem.of, module, unfit.options, name, "rematerialize")
         other, its, _ = _best_of([again], options, Budget(budget.seconds, plans))
         if other is not None and other.score < found.score:
             found, problem = other, its
@@ -302,10 +302,11 @@ def auto(
 
 def _best_of(
     problems: Sequence[Callable[[], Problem]], options: AutoOptions, budget: Budget
-) -> tuple[Found | None, Problem, bool]:
-    """The best plan of several problems, and whether one without stages fits the memory.
+) -> tuple[Found | None, Problem, Problem | None]:
+    """The best plan of several problems, with that of them which it is for.
 
-    Each problem begins, and the best ones go on the longest. Pipelines are tried after that.
+    Each problem begins, and the best ones go on the longest; pipelines are tried after that. The
+    last of the three is the problem with the best plan without stages, if that does not fit.
     """
     count = Count("s", budget.seconds if budget.seconds < inf else None, "--auto")
     searches: list[tuple[Search, Problem]] = []
@@ -334,7 +335,7 @@ def _best_of(
         ranked()[0][0].improve(budget)
     best, problem = ranked()[0]
     found = best.found
-    fits = found is not None and not found.score.excess
+    unfit = problem if found is not None and found.score.excess else None
     before = None if found is None else found.before
     if pipelined is not None and pipelined[0].rank < best.rank:
         found, problem = pipelined[0].found, pipelined[1]
@@ -351,7 +352,7 @@ def _best_of(
             bound=min(known) if len(known) == len(bounds) and is_all else None,
             before=before,
         )
-    return found, problem, fits
+    return found, problem, unfit
 
 
 def _pipelined(
