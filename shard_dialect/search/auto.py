@@ -377,11 +377,22 @@ def _pipelined(
                 continue  # the arguments have no batch, say: those of others may
             if best is None or other.rank < best[0].rank:
                 best = other, its
-                waiting = list(recipe.near(problem.batch(recipe), problem.grid))
+                near = recipe.near(problem.batch(recipe), problem.grid)
+                waiting = [] if _is_far(other, search) else list(near)
         if best is not None:
-            best[0].improve(part)
+            if not _is_far(best[0], search):
+                best[0].improve(part)
             found.append(best)
     return min(found, key=lambda pair: pair[0].rank, default=None)
+
+
+def _is_far(pipelined: Search, search: Search) -> bool:
+    """Whether a pipeline costs so much more that recipes near it will not be the best."""
+    one, other = pipelined.found, search.found
+    if one is None or other is None or callable(search.evaluator.objective):
+        return False
+    is_far = one.score.objective > _FAR * other.score.objective
+    return is_far and not (one.score.excess or other.score.excess)
 
 
 def _is_slower(recipe: Recipe, search: Search) -> bool:
@@ -414,6 +425,8 @@ def grid_shapes(devices: int) -> list[tuple[int, ...]]:
 
 _PIPELINED = 0.4
 """The share of the time that pipelines have, and of the number of plans that are tried besides."""
+_FAR = 2
+"""Neighbours of a recipe seldom take less than half of its time: the others go on instead."""
 _BEGUN = 0.5
 """The share of the time, and of the plans, with which the searches on all grids begin."""
 _SECONDS = 60.0
