@@ -279,8 +279,9 @@ def auto(
         )
     seconds = _SECONDS if options.seconds is None else options.seconds
     plans = options.plans
-    if options.pipelines and plans is not None:  # besides those that are tried without
-        plans += ceil(_PIPELINED * plans)
+    if options.pipelines:  # besides what is tried without, so that no result is worse
+        seconds += _PIPELINED * seconds
+        plans = None if plans is None else plans + ceil(_PIPELINED * plans)
     budget = Budget(seconds if plans is None else inf, plans)
     shapes = [options.grid] if options.devices is None else grid_shapes(options.devices)
     found, problem, unfit = _best_of(
@@ -315,9 +316,8 @@ def _best_of(
         """The searches, that with the best plan first."""
         return sorted(searches, key=lambda pair: pair[0].rank)
 
-    alone = budget
-    if options.pipelines:
-        alone = Budget((1 - _PIPELINED) * budget.seconds, options.plans, budget)
+    share = 1 + _PIPELINED if options.pipelines else 1
+    alone = Budget(budget.seconds / share, options.plans, budget)
     with stopped_by_signal(budget, lambda: any(each.found for each, _ in searches)), count:
         begun = alone.part(_BEGUN)
         for number, read in enumerate(problems):
@@ -424,7 +424,7 @@ def grid_shapes(devices: int) -> list[tuple[int, ...]]:
 
 
 _PIPELINED = 0.4
-"""The share of the time that pipelines have, and of the number of plans that are tried besides."""
+"""What pipelines have besides the time, and the number of plans, of a search without."""
 _FAR = 2
 """Neighbours of a recipe seldom take less than half of its time: the others go on instead."""
 _BEGUN = 0.5
