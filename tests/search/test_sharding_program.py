@@ -18,6 +18,7 @@ from shard_dialect.search.choices.sharding_program import ShardingProgram
 from shard_dialect.search.evaluate import Objective
 from shard_dialect.search.guide import PlanMaker
 from shard_dialect.search.searched_function import SearchedFunction, searched_function
+from shard_dialect.testing.check_program import reference_of, run_and_check
 from tests.search.test_auto import random_chain
 
 GRID = Grid("grid", (2, 2))
@@ -193,11 +194,14 @@ def test_loops_cost_what_the_passes_make_of_them(
     solution = program.solve(Budget(60))
     assert solution is not None
     plan = PlanMaker(function, program, frozenset()).plan(solution)
-    module = sd.parse(f"shard.grid @grid(shape = 2x2)\n{text}")
-    problem = Problem.of(module, AutoOptions(), "main")
+    declared = f"shard.grid @grid(shape = 2x2)\n{text}"
+    problem = Problem.of(sd.parse(declared), AutoOptions(), "main")
     costs = problem.evaluator.costs(plan)
     assert costs is not None
     assert costs.bytes == pytest.approx(solution.cost, rel=0.03)
+    made = str(problem.evaluator.annotated(plan))
+    outcome = run_and_check(made, "spmd,lower", reference=reference_of(declared))
+    assert outcome.verdict.passed, f"{outcome.verdict}\n{made}"
 
 
 @pytest.mark.parametrize("objective", ["bytes", "time", "memory"])
