@@ -15,6 +15,8 @@ from shard_dialect.ir.walk import body, operations, walk
 
 BOUNDARY = ("arg_attrs", "res_attrs")
 """The attributes of a `func.func` that hold the attributes of its arguments and results."""
+ALIAS, DONOR = "tf.aliasing_output", "jax.buffer_donor"
+"""JAX's attributes of donated arguments: which result takes the memory, or that any may."""
 
 
 def numbered_names(own: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:

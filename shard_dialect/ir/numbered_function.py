@@ -163,6 +163,12 @@ class Flow:
     sources: tuple[tuple[Op, int], ...]
     targets: tuple[int, ...]
 
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether a loop passes on what it carries as it is."""
+        (_, *again) = self.sources
+        return bool(again) and all(end.operands[number] in self.targets for end, number in again)
+
 
 def flows_through(op: Op) -> list[Flow]:
     """The flows of one op; none if its sharding rule relates its values."""

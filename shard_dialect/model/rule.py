@@ -87,6 +87,8 @@ class ShardingRule:
     role: Role = ""
     windows: tuple[Window, ...] = ()
     rolled: tuple[tuple[int, int], ...] = ()
+    products: int | None = None
+    """How many products are added up where the factors do not tell, as windows overlap."""
 
     def __post_init__(self) -> None:
         if not self.role:
@@ -221,7 +223,7 @@ class ShardingRule:
         if not self.is_product:
             return 0
         devices = prod(grid.axes_size(axes) for axes in assignment)
-        return 2 * prod(self.sizes) / devices
+        return 2 * (self.products or prod(self.sizes)) / devices
 
     @cached_property
     def is_product(self) -> bool:

@@ -141,7 +141,9 @@ class Factors:
         )
         self.add(size, operands, results, kind, blocked=blocked, windows=windows)
 
-    def rule(self, role: Role = "other", inits: tuple[int, ...] = ()) -> ShardingRule:
+    def rule(
+        self, role: Role = "other", inits: tuple[int, ...] = (), products: int | None = None
+    ) -> ShardingRule:
         """The sharding rule of these factors."""
         return ShardingRule(
             tuple(self._sizes),
@@ -154,6 +156,7 @@ class Factors:
             inits,
             role,
             tuple(self._windows),
+            products=products,
         )
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import inf
+from math import ceil, inf
 from typing import Any, TypeVar, get_args
 
 from shard_dialect.abi.lowered_program import choose_entry
@@ -31,7 +31,7 @@ from shard_dialect.search.decisions import dimensions_of
 from shard_dialect.search.evaluate import Evaluator, Objective, OwnObjective
 from shard_dialect.search.guide import Guide
 from shard_dialect.search.plan import Plan
-from shard_dialect.search.recipes import Recipe, first_recipes, within_stages
+from shard_dialect.search.recipes import AXIS, Recipe, first_recipes, within_stages
 from shard_dialect.search.searched_function import SearchedFunction, searched_function
 from shard_dialect.search.state import states_of, tie
 
@@ -232,7 +232,7 @@ class AutoResult:
             before = f" (as it was{changed})"
         text = f"{found.costs}{before}: the best of {all_}{found.evaluated} plans that were tried"
         if self.recipe is not None:
-            return f"{text}, a pipeline: {self.recipe}"
+            text += f", a pipeline: {self.recipe}"
         if found.gap is None:
             return text
         if found.gap < PROVEN:
@@ -278,28 +278,37 @@ def auto(
             f"function {as_symbol(name)} is partitioned already: there is nothing to find"
         )
     seconds = _SECONDS if options.seconds is None else options.seconds
-    budget = Budget(seconds if options.plans is None else inf, options.plans)
+    plans = options.plans
+    if options.pipelines:  # besides what is tried without, so that no result is worse
+        seconds += _PIPELINED * seconds
+        plans = None if plans is None else plans + ceil(_PIPELINED * plans)
+    budget = Budget(seconds if plans is None else inf, plans)
     shapes = [options.grid] if options.devices is None else grid_shapes(options.devices)
-    best = _best_of(
+    found, problem, unfit = _best_of(
         [
             partial(Problem.of, module, replace(options, grid=each, devices=None), name)
             for each in shapes
         ],
+        options,
         budget,
     )
-    if best[0] is not None and best[0].score.excess and not budget.is_stopped:
+    if found is not None and unfit is not None and not budget.is_stopped:
         # Some values may be computed again instead: in the search's time once more.
-        again = partial(Problem.of, module, best[1].options, name, "rematerialize")
-        other = _best_of([again], Budget(budget.seconds, options.plans))
-        if other[0] is not None and other[0].score < best[0].score:
-            best = other
-    return best[1].checked(best[0])
+        again = partial(Problem.of, module, unfit.options, name, "rematerialize")
+        other, its, _ = _best_of([again], options, Budget(budget.seconds, plans))
+        if other is not None and other.score < found.score:
+            found, problem = other, its
+    return problem.checked(found)
 
 
 def _best_of(
-    problems: Sequence[Callable[[], Problem]], budget: Budget
-) -> tuple[Found | None, Problem]:
-    """The best plan of several problems: each begins, and the best ones go on the longest."""
+    problems: Sequence[Callable[[], Problem]], options: AutoOptions, budget: Budget
+) -> tuple[Found | None, Problem, Problem | None]:
+    """The best plan of several problems, with that of them which it is for.
+
+    Each problem begins, and the best ones go on the longest; pipelines are tried after that. The
+    last of the three is the problem with the best plan without stages, if that does not fit.
+    """
     count = Count("s", budget.seconds if budget.seconds < inf else None, "--auto")
     searches: list[tuple[Search, Problem]] = []
 
@@ -307,8 +316,10 @@ def _best_of(
         """The searches, that with the best plan first."""
         return sorted(searches, key=lambda pair: pair[0].rank)
 
+    share = 1 + _PIPELINED if options.pipelines else 1
+    alone = Budget(budget.seconds / share, options.plans, budget)
     with stopped_by_signal(budget, lambda: any(each.found for each, _ in searches)), count:
-        begun = budget.part(_BEGUN)
+        begun = alone.part(_BEGUN)
         for number, read in enumerate(problems):
             problem = read()
             searches.append((problem.search(count), problem))
@@ -316,29 +327,32 @@ def _best_of(
             searches[-1][0].begin(part, is_first=not number)
             if begun.is_over and any(each.found for each, _ in searches):
                 break
-        pipelined = _pipelined(ranked(), budget.part(_PIPELINED), count)
         *others, (last, _) = ranked()
         for search, _ in others:
-            search.improve(budget.part(0.5))
-        last.improve(budget)
+            search.improve(alone.part(0.5))
+        last.improve(alone)
+        pipelined = _pipelined(ranked(), budget, count)
+        ranked()[0][0].improve(budget)
     best, problem = ranked()[0]
     found = best.found
+    unfit = problem if found is not None and found.score.excess else None
+    before = None if found is None else found.before
+    if pipelined is not None and pipelined[0].rank < best.rank:
+        found, problem = pipelined[0].found, pipelined[1]
     if found is not None:
-        bounds = [each.bound for each, _ in searches]
+        recipes = [each for _, each in searches if each.recipes()]
+        bounds = [*(each.bound for each, _ in searches), *(each.shared_out() for each in recipes)]
         known = [each for each in bounds if each is not None]
-        is_all = len(searches) == len(problems) and not any(each.recipes() for _, each in searches)
+        is_all = len(searches) == len(problems)
+        is_exhausted = is_all and not recipes and all(each.is_exhausted for each, _ in searches)
         found = replace(
             found,
             evaluated=budget.tried,
-            is_exhausted=all(each.is_exhausted for each, _ in searches) and is_all,
+            is_exhausted=is_exhausted,
             bound=min(known) if len(known) == len(bounds) and is_all else None,
+            before=before,
         )
-    if pipelined is not None and pipelined[0].rank < ranked()[0][0].rank:
-        problem, better = pipelined[1], pipelined[0].found
-        before = None if found is None else found.before
-        assert better is not None, "a search without a plan has no better rank"
-        found = replace(better, evaluated=budget.tried, is_exhausted=False, before=before)
-    return found, problem
+    return found, problem, unfit
 
 
 def _pipelined(
@@ -363,11 +377,22 @@ def _pipelined(
                 continue  # the arguments have no batch, say: those of others may
             if best is None or other.rank < best[0].rank:
                 best = other, its
-                waiting = list(recipe.near(problem.batch(recipe)))
+                near = recipe.near(problem.batch(recipe), problem.grid)
+                waiting = [] if _is_far(other, search) else list(near)
         if best is not None:
-            best[0].improve(part)
+            if not _is_far(best[0], search):
+                best[0].improve(part)
             found.append(best)
     return min(found, key=lambda pair: pair[0].rank, default=None)
+
+
+def _is_far(pipelined: Search, search: Search) -> bool:
+    """Whether a pipeline costs so much more that recipes near it will not be the best."""
+    one, other = pipelined.found, search.found
+    if one is None or other is None or callable(search.evaluator.objective):
+        return False
+    is_far = one.score.objective > _FAR * other.score.objective
+    return is_far and not (one.score.excess or other.score.excess)
 
 
 def _is_slower(recipe: Recipe, search: Search) -> bool:
@@ -399,7 +424,9 @@ def grid_shapes(devices: int) -> list[tuple[int, ...]]:
 
 
 _PIPELINED = 0.4
-"""The share of what is left then that pipelines have."""
+"""What pipelines have besides the time, and the number of plans, of a search without."""
+_FAR = 2
+"""Neighbours of a recipe seldom take less than half of its time: the others go on instead."""
 _BEGUN = 0.5
 """The share of the time, and of the plans, with which the searches on all grids begin."""
 _SECONDS = 60.0
@@ -460,6 +487,11 @@ class Problem:
             return []
         return first_recipes(dimensions_of(self.function), self.function.states, self.grid)
 
+    def shared_out(self) -> float | None:
+        """The objective where devices share all products, below which no pipeline is, if known."""
+        is_timed = self.options.objective == "time" and self.options.plans is None
+        return self._guide().shared_out() if is_timed and is_available() else None
+
     def batch(self, recipe: Recipe) -> int:
         """The size of the batch."""
         return self.function.shapes[recipe.arguments[0]][0]
@@ -475,7 +507,9 @@ class Problem:
             rest = {n: len(self.function.shapes[n]) - 1 for n in recipe.arguments if n in self.free}
             plans.append(Plan().with_splits({n: (axes, *[()] * k) for n, k in rest.items()}))
         if found is not None:
-            plans.append(within_stages(found.plan))
+            plans.append(
+                found.plan if self.grid.axes_size((AXIS,)) > 1 else within_stages(found.plan)
+            )
         return list(dict.fromkeys(plans))
 
     def pipelined(self, recipe: Recipe) -> Problem:
@@ -487,7 +521,11 @@ class Problem:
             recipe=recipe,
             states=self.function.states,
         )
-        grid = replace(self.grid, shape=(1, *self.grid.shape[1:]))
+        sizes = (
+            self.grid.axes_size((AXIS,)) // recipe.stages,
+            *self.grid.sizes_along(range(1, self.grid.rank)),
+        )
+        grid = replace(self.grid, shape=sizes)
         return replace(self, grid=grid, evaluator=evaluator)
 
     def search(self, count: Count, *, is_guided: bool = True) -> Search:

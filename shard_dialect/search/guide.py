@@ -35,7 +35,7 @@ from shard_dialect.search.choices.op_classes import (
     live_values,
     tied_classes,
 )
-from shard_dialect.search.choices.op_strategies import Prices, strategies
+from shard_dialect.search.choices.op_strategies import Modes, Prices, strategies
 from shard_dialect.search.choices.sharding_program import (
     MOST_PAIRS,
     MOST_PAIRS_OF_INTEGERS,
@@ -60,8 +60,12 @@ class PlanMaker:
     program: ShardingProgram
     free: frozenset[int]
 
-    def plan(self, solution: Solution) -> Plan:
-        """The plan whose annotations lead to the solution, or near to it."""
+    def plan(self, solution: Solution, *, carries_sums: bool = True) -> Plan:
+        """The plan whose annotations lead to the solution, or near to it.
+
+        Sums that loops carry are annotated as whole, so that the passes let loops carry them, or
+        not: what loops write to in slices may then be reduced and scattered at once.
+        """
         of_value = self.program.classes.of_value
         splits = {
             tensor: solution.shardings[of_value[value]].split_axes
@@ -70,12 +74,12 @@ class PlanMaker:
         }
         plan = Plan().with_splits(splits)
         return plan.with_inner(
-            {value: each.split_axes for value, each in self._inner(solution).items()}
+            {value: each.split_axes for value, each in self._inner(solution, carries_sums).items()}
         )
 
-    def _inner(self, solution: Solution) -> dict[int, Sharding]:
+    def _inner(self, solution: Solution, carries_sums: bool) -> dict[int, Sharding]:
         """The values inside the function to annotate."""
-        wanted = self._wanted(solution)
+        wanted = self._wanted(solution, carries_sums)
         boundary = {
             value: solution.shardings[self._class(value)]
             for value in self.function.boundary
@@ -100,21 +104,29 @@ class PlanMaker:
             chosen.update(dict.fromkeys(self._members[number], others[number]))
         return chosen
 
-    def _wanted(self, solution: Solution) -> Mapping[int, Sharding]:
-        """The sharding in which ops make or read each class of values, if it is one."""
+    def _wanted(self, solution: Solution, carries_sums: bool) -> Mapping[int, Sharding]:
+        """The sharding in which ops make or read each class of values, if it is one.
+
+        Partial values that others take as such have none, but for the sums that loops carry.
+        """
         read: dict[int, set[Sharding]] = defaultdict(set)
         grid = self.program.prices.grid
         for op, modes in zip(self.program.classes.ops, solution.modes, strict=True):
             (strategy,) = strategies(op.prepared, grid, tuple((mode,) for mode in modes))
             for value, sharding in zip(op.operands, strategy.operands, strict=True):
                 if sharding is not None:
-                    read[value].add(sharding.bare)
+                    read[value].add(sharding)
         found = {}
         for number in self._members:
             sharding = solution.shardings.get(number)
             if sharding is not None and sharding.partial:
-                sharding = next(iter(read[number])) if len(read[number]) == 1 else None
-            if sharding is not None and not sharding.partial:
+                kind = self.program.classes.values[number]
+                if any(each.partial for each in read[number]):
+                    is_carried = carries_sums and kind.turns > kind.runs
+                    sharding = sharding.bare if is_carried else None
+                else:
+                    sharding = next(iter(read[number])) if len(read[number]) == 1 else None
+            if sharding is not None:
                 found[number] = sharding.bare
         return found
 
@@ -218,7 +230,13 @@ class Guide:
         """The plans of a program's best solutions."""
         maker = PlanMaker(self.function, program, self.free)
         solutions = program.solutions(budget)[:_SOLUTIONS]
-        return list(dict.fromkeys(maker.plan(each) for each in solutions))
+        has_loops = any(each.turns > each.runs for each in self.classes.values)
+        plans = (
+            maker.plan(each, carries_sums=carries)
+            for each in solutions
+            for carries in ((True, False) if has_loops else (True,))
+        )
+        return list(dict.fromkeys(plans))
 
     def pinned(self, plan: Plan) -> Plan:
         """The plan that also annotates merged dimensions, as propagation splits them.
@@ -256,6 +274,19 @@ class Guide:
         relaxed = program.pairs > MOST_PAIRS_OF_INTEGERS
         solution = program.solve(budget, relaxed=relaxed)
         return None if solution is None else solution.bound
+
+    def shared_out(self) -> float:
+        """The seconds of all products where the devices share them, and never wait."""
+        classes = classes_of(self.simplified.graph, self.simplified.free)
+        prices = Prices(self.grid, self.device_model, "time", at_least=True)
+        nothing: tuple[Modes, ...] = ((None,),) * self.grid.rank
+        total = sum(
+            op.runs * prices.seconds(op, each, classes.values)
+            for op in classes.ops
+            if op.prepared.rule.is_product
+            for each in strategies(op.prepared, self.grid, nothing)
+        )
+        return total / self.grid.size
 
     def inner_classes(self, plan: Plan) -> Iterator[frozenset[int]]:
         """The values that a plan annotates inside the function, by their classes."""

@@ -4,7 +4,8 @@ A search with `pipelines` tries these beside its plans:
 
     grid 4x2                4 stages of 2 devices each, along axis 0
     batch                   the arguments that have one in dimension 0, in common
-    table                   2, 4, 8, ... microbatches that divide it, 1f1b and zero-bubble
+    table                   2, 4, 8, ... microbatches that divide it, each schedule, one or more
+                            chunks a stage, fewer stages of more devices
     plan                    splits along the other axes: none, and those of the best plan on this
                             grid without a pipeline
 
@@ -29,6 +30,7 @@ AXIS = 0
 MOST_MICROBATCHES = 8
 """The most microbatches for each stage: the pipeline fills and empties in an eighth of the time."""
 MOST_STAGES = 64
+MOST_CHUNKS = 4
 
 
 @dataclass(frozen=True)
@@ -40,13 +42,14 @@ class Recipe:
     arguments: tuple[int, ...]
     """The numbers of those whose first dimension is the batch."""
     schedule: Schedule = "1f1b"
+    chunks: int = 1
 
     def __str__(self) -> str:
         """The options of `--pipeline`."""
         arguments = ",".join(map(str, self.arguments))
         return (
             f"stages={self.stages} microbatches={self.microbatches} arguments='{arguments}' "
-            f"schedule={self.schedule}"
+            f"schedule={self.schedule}" + (f" chunks={self.chunks}" if self.chunks > 1 else "")
         )
 
     @property
@@ -56,10 +59,11 @@ class Recipe:
         >>> Recipe(2, 4, (0,)).waits
         0.2
         """
-        ticks = (self.stages - 1) * (1 / 3 if self.schedule == "zero-bubble" else 1)
+        ticks = (self.stages - 1) / self.chunks
+        ticks *= 1 / 3 if self.schedule == "zero-bubble" else 1
         return ticks / (self.microbatches + ticks)
 
-    def near(self, batch: int) -> Iterator[Recipe]:
+    def near(self, batch: int, grid: Grid) -> Iterator[Recipe]:
         """The recipes of the table that differ in one number, or in the schedule."""
         for count in (2 * self.microbatches, self.microbatches // 2):
             if count > 1 and batch % count == 0 and count <= MOST_MICROBATCHES * self.stages:
@@ -67,6 +71,12 @@ class Recipe:
         for schedule in get_args(Schedule):
             if schedule != self.schedule:
                 yield replace(self, schedule=schedule)
+        for chunks in (2 * self.chunks, self.chunks // 2):
+            if 1 <= chunks <= MOST_CHUNKS:
+                yield replace(self, chunks=chunks)
+        for stages in (2 * self.stages, self.stages // 2):
+            if stages > 1 and grid.axes_size((AXIS,)) % stages == 0:
+                yield replace(self, stages=stages)
 
 
 def first_recipes(
@@ -86,9 +96,11 @@ def first_recipes(
             continue
         (batch,) = sizes
         counts = [4 * stages, 2 * stages, stages, stages // 2]
-        count = next((each for each in counts if each > 1 and batch % each == 0), None)
-        if count is not None:
-            found.setdefault(arguments, Recipe(stages, count, arguments))
+        fit = [each for each in counts if each > 1 and batch % each == 0]
+        # Best if the devices of a stage can share each microbatch.
+        shared = [each for each in fit if batch % (each * grid.size // stages) == 0]
+        if fit:
+            found.setdefault(arguments, Recipe(stages, (shared or fit)[0], arguments))
     return list(found.values())
 
 

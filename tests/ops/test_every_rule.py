@@ -14,15 +14,18 @@ draws 20 instances of each kind and cuts them in every way. What nothing lowers 
 
 import os
 import random
+import re
 import warnings
 from collections.abc import Iterable, Iterator
 
 import pytest
 
+from shard_dialect.analysis.costs.op_flops import flops_of, tensor_info
 from shard_dialect.errors import ShardWarning
-from shard_dialect.ir.bindings import submodule
+from shard_dialect.ir.bindings import ir, submodule
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
+from shard_dialect.ir.walk import walk
 from shard_dialect.model import Grid
 from shard_dialect.ops import op_table
 from shard_dialect.ops.op_record import Later, OpRecord
@@ -141,6 +144,36 @@ def test_every_op_of_linalg_has_a_sample() -> None:
 
 def test_what_is_not_run_has_a_sample() -> None:
     assert set(not_run()) <= set(SAMPLES)
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        each
+        for each in SAMPLES
+        if re.search("matmul|dot|conv", each) and not re.search("_q|quant", each)
+    ],
+)
+def test_a_rule_has_the_operations_that_a_report_counts(op: str) -> None:
+    """Of products and sums: a report also counts what quantized ones subtract."""
+    for number in range(6):
+        sample = SAMPLES[op](Draws(random.Random(f"{op}/{number}"), UNEVEN))
+        with make_context():
+            module = Source.of(placed(sample)).parse()
+            (found,) = (each for each in walk(module.operation) if each.name == op)
+            rule = op_table.rule_of(found)
+            known = [
+                [
+                    tensor_info(each.type) if isinstance(each.type, ir.RankedTensorType) else None
+                    for each in values
+                ]
+                for values in (found.operands, found.results)
+            ]
+            counted = flops_of(found, *known)
+            if rule is not None and rule.is_product:
+                unsplit = ((),) * len(rule.sizes)
+                assert counted is not None
+                assert rule.flops(unsplit, GRIDS[0]) == counted.total
 
 
 @of_sizes(runnable())

@@ -303,6 +303,55 @@ def test_state_comes_out_sharded_as_it_goes_in(objective: str, annotated: str | 
     assert sd.compile(found.module).check().passed
 
 
+BLOCK = """
+func.func @main(%x: tensor<16x16xf32>ONE, %w: tensor<16x16xf32>OTHER)
+    -> (tensor<16x16xf32>, tensor<64x16xf32>) {
+  %y = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
+    : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
+  %c = stablehlo.constant dense<0.0> : tensor<64x16xf32>
+  %z = stablehlo.add %x, %y : tensor<16x16xf32>
+  return %z, %c : tensor<16x16xf32>, tensor<64x16xf32>
+}
+"""
+CACHE = """
+func.func @main(%x: tensor<1x16xf32>, %k: tensor<64x16xf32>, %i: tensor<i32>)
+    -> (tensor<64x16xf32>, tensor<1x16xf32>) {
+  %y = stablehlo.dot_general %x, %x, batching_dims = [0] x [0], contracting_dims = [1] x [1]
+    : (tensor<1x16xf32>, tensor<1x16xf32>) -> tensor<1xf32>
+  %b = stablehlo.broadcast_in_dim %y, dims = [0] : (tensor<1xf32>) -> tensor<1x16xf32>
+  %z = stablehlo.add %x, %b : tensor<1x16xf32>
+  %n = stablehlo.dynamic_update_slice %k, %z, %i, %i
+    : (tensor<64x16xf32>, tensor<1x16xf32>, tensor<i32>, tensor<i32>) -> tensor<64x16xf32>
+  return %n, %z : tensor<64x16xf32>, tensor<1x16xf32>
+}
+"""
+ALIASED = " {tf.aliasing_output = 0 : i32}"
+DONATED = " {jax.buffer_donor = true}"
+
+
+@pytest.mark.parametrize(
+    ("text", "states"),
+    [
+        pytest.param(STEP, ((1, 4), (2, 3)), id="several weights"),
+        pytest.param(BLOCK.replace("ONE", "").replace("OTHER", ""), (), id="a residual block"),
+        pytest.param(BLOCK.replace("ONE", ALIASED).replace("OTHER", ""), ((0, 2),), id="aliased"),
+        pytest.param(BLOCK.replace("ONE", DONATED).replace("OTHER", ""), ((0, 2),), id="donated"),
+        pytest.param(BLOCK.replace("ONE", "").replace("OTHER", DONATED), (), id="another donated"),
+        pytest.param(CACHE, ((1, 3),), id="a cache, and a residual block"),
+        pytest.param(
+            STEP.replace("%w: tensor<16x16xf32>, %m", f"%w: tensor<16x16xf32>{DONATED}, %m"),
+            ((1, 4),),
+            id="one weight donated",
+        ),
+    ],
+)
+def test_what_is_state(text: str, states: tuple[tuple[int, int], ...]) -> None:
+    module = sd.parse(text)
+    with module.context:
+        problem = Problem.of(module, AutoOptions(grid=(2, 2)), "main")
+    assert problem.function.states == states
+
+
 def test_a_loop_counts_as_often_as_it_runs() -> None:
     body = """
     %n = stablehlo.constant dense<7> : tensor<i32>

@@ -9,7 +9,7 @@ import shard_dialect as sd
 from shard_dialect.analysis.reasons.explained_passes import imported
 from shard_dialect.model import Grid
 from shard_dialect.model.devices.device_model import DeviceModel
-from shard_dialect.search.auto import grid_shapes
+from shard_dialect.search.auto import AutoOptions, Problem, grid_shapes
 from shard_dialect.search.budget import Budget
 from shard_dialect.search.choices.integer_program import IntegerProgram
 from shard_dialect.search.choices.op_classes import classes_of, live_values
@@ -18,6 +18,7 @@ from shard_dialect.search.choices.sharding_program import ShardingProgram
 from shard_dialect.search.evaluate import Objective
 from shard_dialect.search.guide import PlanMaker
 from shard_dialect.search.searched_function import SearchedFunction, searched_function
+from shard_dialect.testing.check_program import reference_of, run_and_check
 from tests.search.test_auto import random_chain
 
 GRID = Grid("grid", (2, 2))
@@ -138,6 +139,71 @@ def test_values_inside_are_annotated_where_propagation_chooses_otherwise() -> No
     assert {value for value, _ in plan.inner} <= function.sites.keys()
 
 
+def loop(arguments: str, carried: str, body: str, result: str) -> str:
+    """A loop of 16 turns that carries a 16x16 tensor %a, from %i; its body makes %b of it."""
+    square, scalar = "tensor<16x16xf32>", "tensor<i32>"
+    return f"""
+    func.func @main({arguments}) -> ({square} {result}) {{
+      %n = stablehlo.constant dense<16> : {scalar}
+      %c = stablehlo.constant dense<0> : {scalar}
+      %one = stablehlo.constant dense<1> : {scalar}
+      %zeros = stablehlo.constant dense<0.0> : {square}
+      %0:2 = stablehlo.while(%i = %c, %a = {carried}) : {scalar}, {square}
+        cond {{
+          %p = stablehlo.compare LT, %i, %n, SIGNED : ({scalar}, {scalar}) -> tensor<i1>
+          stablehlo.return %p : tensor<i1>
+        }} do {{
+          %j = stablehlo.add %i, %one : {scalar}
+          {body}
+          stablehlo.return %j, %b : {scalar}, {square}
+        }}
+      return %0#1 : {square}
+    }}"""
+
+
+TRANSPOSED = """
+          %t = stablehlo.transpose %a, dims = [1, 0] : (tensor<16x16xf32>) -> tensor<16x16xf32>
+          %b = stablehlo.subtract %a, %t : tensor<16x16xf32>"""
+SUMMED = """
+          %s = stablehlo.dynamic_slice %x, %i, %c, %c, sizes = [1, 8, 16]
+            : (tensor<16x8x16xf32>, tensor<i32>, tensor<i32>, tensor<i32>) -> tensor<1x8x16xf32>
+          %z = stablehlo.reshape %s : (tensor<1x8x16xf32>) -> tensor<8x16xf32>
+          %y = stablehlo.tanh %z : tensor<8x16xf32>
+          %g = stablehlo.dot_general %y, %z, contracting_dims = [0] x [0]
+            : (tensor<8x16xf32>, tensor<8x16xf32>) -> tensor<16x16xf32>
+          %b = stablehlo.add %a, %g : tensor<16x16xf32>"""
+
+
+@pytest.mark.parametrize("axes", ["[0]", "[0, 1]", "[1]"])
+@pytest.mark.parametrize(
+    ("argument", "split", "carried", "body"),
+    [
+        ("tensor<16x16xf32>", "[[{}], []]", "%x", TRANSPOSED),
+        ("tensor<16x8x16xf32>", "[[], [{}], []]", "%zeros", SUMMED),
+    ],
+)
+def test_loops_cost_what_the_passes_make_of_them(
+    argument: str, split: str, carried: str, body: str, axes: str
+) -> None:
+    """What changes in each turn is resharded in each; a sum is carried, and reduced once."""
+    rows = _sharding(f"[[{axes.strip('[]')}], []]")
+    of_argument = _sharding(split.format(axes.strip("[]")))
+    text = loop(f"%x: {argument} {of_argument}", carried, body, rows)
+    function = function_of(text)
+    program = program_of(function, None)
+    solution = program.solve(Budget(60))
+    assert solution is not None
+    plan = PlanMaker(function, program, frozenset()).plan(solution)
+    declared = f"shard.grid @grid(shape = 2x2)\n{text}"
+    problem = Problem.of(sd.parse(declared), AutoOptions(), "main")
+    costs = problem.evaluator.costs(plan)
+    assert costs is not None
+    assert costs.bytes == pytest.approx(solution.cost, rel=0.03)
+    made = str(problem.evaluator.annotated(plan))
+    outcome = run_and_check(made, "spmd,lower", reference=reference_of(declared))
+    assert outcome.verdict.passed, f"{outcome.verdict}\n{made}"
+
+
 @pytest.mark.parametrize("objective", ["bytes", "time", "memory"])
 def test_no_plan_is_better_than_the_bound(objective: Objective) -> None:
     met = 0
@@ -183,7 +249,7 @@ def test_a_large_program_is_as_cheap_as_its_expert(tmp_path: Path) -> None:
     assert found.costs.peak <= report.memory.peak
 
 
-def _sharding(lists: list[list[int]]) -> str:
+def _sharding(lists: list[list[int]] | str) -> str:
     return f"{{mesh.sharding = #mesh.shard<@grid, {lists}>}}"
 
 

@@ -20,7 +20,7 @@ from shard_dialect.ir import numbered_function as numbered
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building.build import splat_value
 from shard_dialect.ir.diagnostics import error_at, located, location_text
-from shard_dialect.ir.function import boundary, form_of, functions_of, name_of
+from shard_dialect.ir.function import ALIAS, DONOR, boundary, form_of, functions_of, name_of
 from shard_dialect.ir.grids import grids_of
 from shard_dialect.ir.mesh.attributes import ARGUMENT, RESULT
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
@@ -176,8 +176,8 @@ class _Reader:
                 whole = attributes[name].value
                 shape = tuple(whole.shape)
                 sharding = self._shardings.of_type(whole)
-            alias = attributes.get("tf.aliasing_output")
-            donor = attributes.get("jax.buffer_donor")
+            alias = attributes.get(ALIAS)
+            donor = attributes.get(DONOR)
             is_donor = donor is not None and bool(donor.value)
             infos.append(
                 BoundaryInfo(

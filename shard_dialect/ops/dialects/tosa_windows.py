@@ -113,7 +113,7 @@ def convolution(query: Query) -> ShardingRule:
     _go_over_image(factors, windows, 1, _zero_padding(query))
     factors.add(image[-1], (last, last), kind=_summed(query))
     factors.add(kernel[0], (None, 0, _bias(query)), (last,))
-    return factors.rule()
+    return factors.rule(products=prod(factors.results[0]) * prod(kernel[1:]))
 
 
 def depthwise(query: Query) -> ShardingRule:
@@ -136,7 +136,7 @@ def transposed(query: Query) -> ShardingRule:
         factors.add(image[dim], (dim,), (dim,), "permuted")
     factors.add(image[3], (3, 3), kind=_summed(query))
     factors.add(kernel[0], (None, 0, _bias(query)), (3,))
-    return factors.rule()
+    return factors.rule(products=prod(image) * prod(kernel[:-1]))
 
 
 def max_pooling(query: Query) -> ShardingRule:

@@ -13,6 +13,7 @@ The sums may be partial, except for i1, whose addition is `or`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any, Literal
 
 from shard_dialect.ir.bindings import ir
@@ -101,6 +102,7 @@ def convolution(query: Query) -> ShardingRule | None:
     if batch_groups > 1:
         factors.add(batch_groups, (dims.input_batch_dimension, kernels), (of_features,))
     factors.add(result[of_batch], (dims.input_batch_dimension,), (of_batch,))
+    products = prod(result) * prod(right) // max(1, right[kernels])
     spatial = zip(
         dims.input_spatial_dimensions,
         dims.kernel_spatial_dimensions,
@@ -114,6 +116,7 @@ def convolution(query: Query) -> ShardingRule | None:
         kind = _spatial_kind(along, left[a], result[c], is_reversed=is_reversed)
         if kind:
             factors.add(result[c], (a if kind == "batch" else None, b), (c,))
+            products //= right[b]
             continue
         read = along.over(left[a], result[c], fill)
         positions: _Factor = (result[c], (a, None), (c,), "permuted", read)
@@ -132,7 +135,7 @@ def convolution(query: Query) -> ShardingRule | None:
     of_group = result[of_features] // (groups * batch_groups)
     if of_group > 1:
         factors.add(of_group, (None, kernels), (of_features,))
-    return factors.rule()
+    return factors.rule(products=products)
 
 
 def _add_within(factors: Factors, size: int, *factors_of_dim: _Factor) -> None:

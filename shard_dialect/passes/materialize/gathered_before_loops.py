@@ -37,12 +37,6 @@ def gather_before_loops(
     return [program.changed(each, before) for each in targets] if moved else list(targets)
 
 
-def _is_unchanged(flow: Flow) -> bool:
-    """Whether a loop passes on what it carries as it is."""
-    (_, *again) = flow.sources
-    return bool(again) and all(end.operands[number] in flow.targets for end, number in again)
-
-
 @dataclass(frozen=True)
 class _Reads:
     """What reads tensors that loops carry unchanged."""
@@ -56,7 +50,7 @@ class _Reads:
             for op in each.function.ops:  # each before those inside it
                 for flow in flows_through(op) if op.name in LOOPS else ():
                     carried = (name, flow.targets[0])
-                    if _is_unchanged(flow) and carried not in found:
+                    if flow.is_unchanged and carried not in found:
                         nodes, reads = self._within(name, flow)
                         axes = self._axes(carried, reads)
                         as_read = self._as_read(reads, axes) if axes else None
@@ -89,7 +83,7 @@ class _Reads:
             if len(self.program.calls.get(callee, ())) == 1:
                 yield callee, self.program.targets[callee].function.arguments[number]
         for flow in flows_through(op) if op.name in LOOPS else ():
-            if flow.sources[0] == (op, number) and _is_unchanged(flow):
+            if flow.sources[0] == (op, number) and flow.is_unchanged:
                 yield from ((name, value) for value in flow.targets)
 
     def _axes(self, carried: Node, reads: Sequence[tuple[Node, Op]]) -> Axes:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, count
 from math import prod
 
-from shard_dialect.ir.numbered_function import Block
+from shard_dialect.ir.numbered_function import LOOPS, Block, flows_through
 from shard_dialect.ir.reading.constants import trips_of
 from shard_dialect.model import Annotation
 from shard_dialect.model.sharding import Shape
@@ -49,6 +49,8 @@ class OpClass:
     """How often they run, all together: an op in a loop as often as the loop does."""
     carried: tuple[frozenset[int], ...]
     """Sets of operands: if those of one are partial sums, the result is."""
+    in_turns: tuple[bool, ...]
+    """For each operand, whether the op is in a loop that carries it, changed in each turn."""
     name: str
     """The op's name; "" for a flow, or for what a function returns."""
 
@@ -71,7 +73,9 @@ class ValueClass:
     itemsize: int
     count: int
     runs: int
-    """How often they are made, all together."""
+    """How often they are made, all together; what a loop carries, once in all its turns."""
+    turns: int
+    """The same, as ops inside the loop see it: what a loop changes is another in each turn."""
     annotation: Annotation | None
     is_free: bool
     """Whether no op with a rule makes it, but it may have any sharding: arguments, constants."""
@@ -109,6 +113,9 @@ class _Refinement:
     constants: frozenset[int] = field(init=False)
     times: Mapping[int, int] = field(init=False)
     """How often each op runs in one run of its function, by the op's `id`."""
+    turns: Mapping[int, tuple[int, frozenset[int]]] = field(init=False)
+    """For each value that a loop changes, how often its body runs, and the `id`s of the ops in it.
+    """
     op_colours: list[int] = field(init=False)
     value_colours: list[int] = field(init=False)
     _known: dict[Hashable, tuple[frozenset[int], ...]] = field(default_factory=dict)
@@ -121,11 +128,17 @@ class _Refinement:
         self.times = {
             op: times for each in self.graph.functions for op, times in _times(each.blocks, 1)
         }
+        self.turns = dict(self._changed_by_loops())
         self.carried = [
             self._carried(node) if number < count else () for number, node in enumerate(self.nodes)
         ]
         self.op_colours = _numbered(
-            (node.rule_number, number < count and self._name(node), self.carried[number])
+            (
+                node.rule_number,
+                number < count and self._name(node),
+                self.carried[number],
+                self._in_turns(node),
+            )
             for number, node in enumerate(self.nodes)
         )
         self.value_colours = _numbered(
@@ -184,27 +197,52 @@ class _Refinement:
                 tuple([self.value_colours[each] for each in self.nodes[number].values]),
                 runs[colour],
                 self.carried[number],
+                self._in_turns(self.nodes[number]),
                 self._name(self.nodes[number]) if number < len(graph.nodes) else "",
             )
             for colour, number in first.items()
         )
+        turns = made.copy()
+        for value, (times, _) in self.turns.items():
+            turns[value] = times
         members: dict[int, list[int]] = defaultdict(list)
         for value, colour in enumerate(self.value_colours):
             members[colour].append(value)
         values = tuple(
-            self._value_class(each, sum(made[value] for value in each)) for each in members.values()
+            self._value_class(
+                each, sum(made[value] for value in each), sum(turns[value] for value in each)
+            )
+            for each in members.values()
         )
         return Classes(op_classes, values, self.value_colours)
 
-    def _value_class(self, members: Sequence[int], runs: int) -> ValueClass:
+    def _value_class(self, members: Sequence[int], runs: int, turns: int) -> ValueClass:
         graph, first = self.graph.graph, members[0]
         shape, itemsize = graph.sizes[graph.kinds[first]]
         annotation = graph.annotations[first]
-        return ValueClass(shape, itemsize, len(members), runs, annotation, first in self.free)
+        return ValueClass(
+            shape, itemsize, len(members), runs, turns, annotation, first in self.free
+        )
 
     def _times(self, node: Node) -> int:
         """How often a node's op runs in one run of its function."""
         return self.times[id(self.graph.ops[node.origin][1])]
+
+    def _changed_by_loops(self) -> Iterator[tuple[int, tuple[int, frozenset[int]]]]:
+        for index, function in enumerate(self.graph.functions):
+            for op in function.ops:
+                if op.name in LOOPS:
+                    times = self.times[id(op.blocks[-1].end)]
+                    inside = frozenset(each for each, _ in _times(op.blocks, 1))
+                    for flow in flows_through(op):
+                        if not flow.is_unchanged:
+                            yield self.graph.number_of(index, flow.targets[0]), (times, inside)
+
+    def _in_turns(self, node: Node) -> tuple[bool, ...]:
+        """For each operand, whether the op is in a loop that changes it."""
+        op = id(self.graph.ops[node.origin][1])
+        operands = node.values[: self.graph.graph.rules[node.rule_number].results]
+        return tuple([value in self.turns and op in self.turns[value][1] for value in operands])
 
     def _name(self, node: Node) -> str:
         op = self.graph.ops[node.origin][1]

@@ -181,6 +181,7 @@ class _Problem:
     def __post_init__(self) -> None:
         self.values = self.model.classes.values
         self.readers: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        """The ops that read each value, and as which operand."""
         self.makers: dict[int, list[OpClass]] = defaultdict(list)
         for number, op in enumerate(self.model.classes.ops):
             for index, value in enumerate(op.operands):
@@ -246,9 +247,11 @@ class _Problem:
         for sharding, variable in self.has[value].items():
             if annotation is not None and not _fits(sharding, annotation):
                 self.program.row([variable], [1.0], 0.0, 0.0)
-        shared: dict[tuple[Sharding, Sharding], int] = {}
-        for each in wanted:
-            self._reader(value, each, shared if len(wanted) > 1 else None)
+        shared: dict[tuple[Sharding, Sharding, int], int] = {}
+        for (op, index), each in zip(self.readers[value], wanted, strict=True):
+            is_in_turns = self.model.classes.ops[op].in_turns[index]
+            runs = kind.turns if is_in_turns else kind.runs
+            self._reader(value, each, runs, shared if len(wanted) > 1 else None)
 
     def _tie(self, one: int, other: int) -> None:
         """Both have one sharding: what only one of them may have is none."""
@@ -276,9 +279,13 @@ class _Problem:
         self,
         value: int,
         wanted: Mapping[Sharding | None, list[int]],
-        shared: dict[tuple[Sharding, Sharding], int] | None,
+        runs: int,
+        shared: dict[tuple[Sharding, Sharding, int], int] | None,
     ) -> None:
-        """Add the reshards from each sharding of a value to each that a reader wants of it."""
+        """Add the reshards from each sharding of a value to each that a reader wants of it.
+
+        They run so often, all together.
+        """
         kind = self.values[value]
         from_source: dict[Sharding, list[int]] = {each: [] for each in self.has[value]}
         for target, chosen in wanted.items():
@@ -292,7 +299,7 @@ class _Problem:
                 if self.budget.is_over:
                     raise _OutOfTimeError
                 if price is not None:
-                    ways.append(self._way(source, target, price * kind.runs, shared))
+                    ways.append(self._way((source, target, runs), price * runs, shared))
                     from_source[source].append(ways[-1])
             self.program.equal(ways, chosen)
         for source, ways in from_source.items():
@@ -305,19 +312,18 @@ class _Problem:
 
     def _way(
         self,
-        source: Sharding,
-        target: Sharding,
+        reshard: tuple[Sharding, Sharding, int],
         price: float,
-        shared: dict[tuple[Sharding, Sharding], int] | None,
+        shared: dict[tuple[Sharding, Sharding, int], int] | None,
     ) -> int:
         """A variable: the value is resharded so; readers that want the same pay once."""
         cost = self._scaled(price)
         if not cost or shared is None:
             return self.program.variable(cost)
         way = self.program.variable()
-        if (source, target) not in shared:
-            shared[source, target] = self.program.variable(cost)
-        self.program.row([shared[source, target], way], [1.0, -1.0], 0.0)
+        if reshard not in shared:
+            shared[reshard] = self.program.variable(cost)
+        self.program.row([shared[reshard], way], [1.0, -1.0], 0.0)
         return way
 
     # Memory
