@@ -18,7 +18,14 @@ from typing import Any
 
 import torch
 
-from shard_dialect.torch.graph.kept_values import AROUND, MODULES, OF_TORCH, Names, Spaces
+from shard_dialect.torch.graph.kept_values import (
+    AROUND,
+    CONSTANTS,
+    MODULES,
+    OF_TORCH,
+    Names,
+    Spaces,
+)
 from shard_dialect.torch.graph.tensor_trees import COLLECTIONS
 from shard_dialect.torch.name_uses import Use, only_adds, uses_in
 
@@ -110,8 +117,7 @@ class _Reading:
 
     def code(self) -> Code:
         """All that is read."""
-        kinds = [each for kind in self.kinds for each in kind.__mro__ if is_of_user(each)]
-        for kind in kinds:
+        for kind in self.kinds:
             self._read_special(kind, ("init", "new"))
         while self.waiting:
             each = self.waiting.pop()
@@ -131,7 +137,7 @@ class _Reading:
                 self.kinds[kind] = None
                 self.waiting += [one for name in self.names for one in _called(kind, name)]
                 self._read_special(kind)
-        for kind in kinds:
+        for kind in dict.fromkeys(each for own in self.kinds for each in _of_user(own)):
             own = self.names & set(vars(kind))
             self.places |= {(id(kind), key): (kind, key) for key in own}
         return Code(
@@ -147,8 +153,7 @@ class _Reading:
     def _read_special(self, kind: type, others: Sequence[str] = ()) -> None:
         """Methods of the user's that are called by no name, without some."""
         without = {f"__{each}__" for each in (*_BY_OTHERS, *others)}
-        classes = [each for each in kind.__mro__ if is_of_user(each)]
-        names = {name for each in classes for name in vars(each) if name.startswith("__")}
+        names = {name for each in _of_user(kind) for name in vars(each) if name.startswith("__")}
         self.waiting += [one for name in names - without for one in _called(kind, name)]
 
     def _read(self, function: Any) -> None:
@@ -188,36 +193,53 @@ class _Reading:
 
 
 Codes = dict[Any, Code]
-"""What was found in a module's code, by the types and functions in it: of the latest call."""
+"""What was found in a module's code, by the types and functions that it reads, of the latest call.
+
+Functions may be exchanged for others, which read something else.
+"""
 
 
 def code_of(modules: Iterable[Any], codes: Codes) -> Code:
     """Of modules, of which the first has the others."""
-    kinds: dict[Any, None] = {}
-    functions: dict[Any, None] = {}
-    owners: dict[int, Any] = {}
-    known: set[int] = set()
+    held: list[Any] = []
+    kinds: dict[type, None] = {}
     for number, each in enumerate(modules):
         kinds[type(each)] = None
         # a call runs the hooks of the whole module around its program
-        waiting = [value for _, value in _held(each, is_inside=bool(number))]
-        while waiting:
-            value = waiting.pop()
-            if type(value) is FunctionType:
-                functions[value] = None
-            elif _is_object(value):
-                owners[id(value)] = value
-            elif type(value) in (*PARTS, *_HOLDING) and id(value) not in known:
-                known.add(id(value))
-                waiting += _inside_of(value)
-    key = tuple(kinds), tuple(functions), tuple(owners)
-    if key not in codes:
-        codes.clear()  # functions around which there are tensors, as hooks, are kept no longer
-        code = [one for kind in kinds for one in _called(kind, "forward")]
-        held = [*kinds, *functions, *map(type, owners.values())]
-        near = frozenset(_package(each) for each in held if is_of_user(each))
-        codes[key] = _Reading(kinds, near, [*code, *functions, *owners.values()]).code()
-    return codes[key]
+        held += [value for _, value in _held(each, is_inside=bool(number))]
+    classes = tuple((kind, len(vars(one))) for kind in kinds for one in _of_user(kind))
+    for (own, parts), code in codes.items():
+        values = (value for _, value in code.now())
+        if own == classes and parts == _parts_in((*held, *values), code.near):
+            return code
+    codes.clear()  # functions around which there are tensors, as hooks, are kept no longer
+    functions, types = _parts_in(held, frozenset())
+    near = (*kinds, *types, *(each for each in functions if isinstance(each, FunctionType)))
+    forward = [one for kind in kinds for one in _called(kind, "forward")]
+    packages = frozenset(_package(each) for each in near if is_of_user(each))
+    found = _Reading(kinds.copy(), packages, [*forward, *held]).code()
+    values = (value for _, value in found.now())
+    codes[classes, _parts_in((*held, *values), packages)] = found
+    return found
+
+
+def _parts_in(values: Iterable[Any], near: frozenset[str]) -> tuple[frozenset[Any], frozenset[Any]]:
+    """The functions, classes and modules in these, and the types of objects, that have code."""
+    functions, types = set(), set()
+    waiting, known = list(values), set()
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, (*CONSTANTS, torch.Tensor)) or id(value) in known:
+            continue
+        known.add(id(value))
+        if isinstance(value, (FunctionType, type, ModuleType)):
+            functions.add(value)
+        elif _is_object(value):
+            types.add(type(value))
+            if not _is_near(value, near):
+                continue
+        waiting += _inside_of(value)
+    return frozenset(functions), frozenset(types)
 
 
 @dataclass
@@ -369,6 +391,11 @@ def _lists_in(value: Any) -> Iterator[tuple[Any, int | None]]:
         waiting += [(one, below) for one in (each.values() if is_dict else each)]
 
 
+def _of_user(kind: type) -> list[type]:
+    """A class, and those it is made of, without those of libraries."""
+    return [each for each in kind.__mro__ if is_of_user(each)]
+
+
 def _package(value: Any) -> str:
     """That of a module, a class or a function."""
     is_module = isinstance(value, ModuleType)
@@ -388,4 +415,6 @@ def is_of_user(value: Any) -> bool:
 def _names(code: CodeType) -> frozenset[str]:
     """Of globals and attributes, in a function and in those inside of it."""
     inside = (_names(each) for each in code.co_consts if isinstance(each, CodeType))
-    return frozenset(code.co_names).union(*inside)
+    is_asked = "getattr" in code.co_names
+    asked = [each for each in code.co_consts if isinstance(each, str)] if is_asked else []
+    return frozenset((*code.co_names, *asked)).union(*inside)

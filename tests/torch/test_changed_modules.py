@@ -648,6 +648,9 @@ WAYS = {
     "wrapped": ("x * f()", "S = int\n@wraps(int)\ndef f(): return FACTOR\n"),
     "default": ("x * self.f()", "S = int\ndef f(self, store=STORE): return store['f']\nM.f = f"),
     "slots": ("x * self.s.f", "class S:\n  __slots__ = ('f',)\n  def __init__(self): self.f = 2"),
+    "class": ("x * self.s.f", "class S:\n  f = 2"),
+    "class of a module": ("x * getattr(self, 'f', 2)", "S = int"),
+    "exchanged": ("x * g()", "S = int\ndef g(): return 2\ndef h(): return FACTOR"),
     "record": ("x * self.s.f", "@dataclass(slots=True)\nclass S:\n  f: int = 2"),
 }
 MODULE = """
@@ -670,9 +673,14 @@ def test_what_code_reads_that_no_name_calls(way: str) -> None:
     module, x = scope["M"](), torch.randn(4, 4)
     f = sd.torch.partition(module, (x,), {"x": [Shard(0), Replicate()]}, MESH)
     torch.testing.assert_close(f(x), module(x))
-    scope["FACTOR"] = scope["STORE"]["f"] = 3
     for each in (f.s, module.s) if way in ("slots", "record") else ():
         each.f = 3
+    if way.startswith("class"):
+        scope["M" if way.endswith("module") else "S"].f = 3
+    if way.startswith("exchanged"):
+        scope["g"] = scope["h"]
+        torch.testing.assert_close(f(x), module(x))
+    scope["FACTOR"] = scope["STORE"]["f"] = 3
     torch.testing.assert_close(f(x), module(x))
 
 
