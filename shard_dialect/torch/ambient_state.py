@@ -98,11 +98,12 @@ def ambient_state(module: Any, codes: Codes, kept: Mapping[Place, bool] = _NOWHE
         id(value): _OPAQUE for _, each in named for value in each._parameters.values()
     }
     spaces = spaces_of(module, codes) if kept else {}
-    grown = {id(each): each for each in code.grown(spaces)}
+    unread = {id(each): each for each in code.unread(spaces)}
     for (name, key), has_numbers in kept.items():
         value = spaces[name].get(key) if name in spaces else None
         if has_numbers or holds_tensors(value):
-            look.seen[id(value)] = described(value, has_numbers, grown)
+            are_unread = has_numbers and not code.reads(spaces[name], key)
+            look.seen[id(value)] = described(value, are_unread, unread)
     modules = tuple(
         (name, _attributes(each, look), *((type(each), *_hooks(each)) if name else ()))
         for name, each in named

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,7 +26,7 @@ from shard_dialect.torch.graph.kept_values import (
     Spaces,
 )
 from shard_dialect.torch.graph.tensor_trees import COLLECTIONS
-from shard_dialect.torch.name_uses import Use, only_adds, uses_in
+from shard_dialect.torch.name_uses import Use, only_adds, reads_items, uses_in
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 RECORDS = (SimpleNamespace, argparse.Namespace)
@@ -67,18 +66,31 @@ class Code:
     has_others: bool
     """Whether there are objects of which no code is read."""
 
-    def grown(self, spaces: Spaces) -> list[Any]:
-        """The lists of which no code reads what they have: it only adds to them."""
+    def unread(self, spaces: Spaces) -> list[Any]:
+        """The lists of which no code reads what they have, but only adds to them; and such dicts.
+
+        Of a dict it may ask for keys.
+        """
         found: dict[int, tuple[Any, bool]] = {}
         for name, space in {} if self.has_others else spaces.items():
             for key in [] if name == MODULES else list(space):
-                is_named = "." not in key and not self._is_read_otherwise(space)
-                uses = self.uses.get(key, ())
-                for value, depth in _lists_in(space[key]):
-                    is_grown = is_named and depth is not None and only_adds(uses, depth)
+                is_named, uses = self._is_named(space, key), self.uses.get(key, ())
+                for value, depth in _collections_in(space[key]):
+                    is_unread = is_named and depth is not None and only_adds(uses, depth)
+                    if isinstance(value, dict):
+                        is_unread = is_named and not reads_items(uses)
                     _, others = found.get(id(value), (value, True))
-                    found[id(value)] = value, is_grown and others
-        return [value for value, is_grown in found.values() if is_grown]
+                    found[id(value)] = value, is_unread and others
+        return [value for value, is_unread in found.values() if is_unread]
+
+    def reads(self, space: Any, key: str) -> bool:
+        """Whether code may read the value itself that is there, or what is in it."""
+        is_certain = self._is_named(space, key) and not self.has_others
+        return not is_certain or reads_items(self.uses.get(key, ()))
+
+    def _is_named(self, space: Any, key: str) -> bool:
+        """Whether code reads that by its name only; names with dots are of no code."""
+        return "." not in key and not self._is_read_otherwise(space)
 
     def _is_read_otherwise(self, space: Any) -> bool:
         """Whether code may read it by names that are no names in code."""
@@ -375,8 +387,8 @@ def _called(kind: type, name: str) -> Iterator[Any]:
             yield value
 
 
-def _lists_in(value: Any) -> Iterator[tuple[Any, int | None]]:
-    """The lists in a collection, and of how many dicts each is an item, if of nothing else."""
+def _collections_in(value: Any) -> Iterator[tuple[Any, int | None]]:
+    """The lists and dicts in one, and of how many dicts each is an item, if of nothing else."""
     known: set[int] = set()
     waiting: list[tuple[Any, int | None]] = [(value, 0)]
     while waiting:
@@ -385,7 +397,7 @@ def _lists_in(value: Any) -> Iterator[tuple[Any, int | None]]:
             continue
         known.add(id(each))
         is_dict = isinstance(each, dict)
-        if isinstance(each, (list, deque)):
+        if type(each) is not tuple:
             yield each, depth
         below = depth + 1 if is_dict and depth is not None else None
         waiting += [(one, below) for one in (each.values() if is_dict else each)]

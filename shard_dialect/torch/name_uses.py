@@ -51,6 +51,15 @@ def only_adds(uses: Iterable[Use], depth: int) -> bool:
     )
 
 
+def reads_items(uses: Iterable[Use]) -> bool:
+    """Whether some use depends on more of dicts than their keys.
+
+    >>> reads_items([Use(ADDS, 1), Use(ASKS_KEYS)]), reads_items([Use(OTHER)])
+    (False, True)
+    """
+    return any(each.way == OTHER for each in uses)
+
+
 @functools.cache
 def uses_in(code: CodeType) -> Mapping[str, frozenset[Use]]:
     """By the names of globals, attributes and variables of functions around, in all of a function.

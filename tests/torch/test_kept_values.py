@@ -455,6 +455,44 @@ def test_lists_that_are_read_in_any_way(read: str, holder: str) -> None:
             torch.testing.assert_close(left, wanted)
 
 
+LEFT = {
+    "attribute": ("self.last", "self.last = y.mean().item()"),
+    "computed name": ("getattr(self, 'la' + 'st')", "self.last = y.mean().item()"),
+    "dict": ("self.found['x']", "self.found['x'] = y.mean().item()"),
+    "dict of another name": ("self.others['x']", "self.found['x'] = y.mean().item()"),
+    "list": ("sum(self.list)", "self.list.append(y.mean().item())"),
+    "list in a dict": ("sum(self.found.get('y', []))", "self.found['y'] = [y.mean().item()]"),
+    "tuple": ("self.last[0]", "self.last = (y.mean().item(),)"),
+    "array": ("self.last.sum().item()", "self.last = y.detach().numpy()"),
+    "comparison": ("(3 if self.last > 0 else 2)", "self.last = y.mean().item()"),
+}
+LEAVES = """
+class Leaves(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last, self.found, self.list = {first}, {{"x": 1.0}}, [1.0]
+        self.others = self.found
+    def forward(self, x):
+        y = x * {read}
+        {leave}
+        return y
+"""
+
+
+@pytest.mark.parametrize("way", LEFT)
+def test_numbers_that_a_call_before_left(way: str) -> None:
+    read, leave = LEFT[way]
+    first = {"tuple": "(1.0,)", "array": "torch.ones(1).numpy()"}.get(way, "1.0")
+    scope = dict(globals())
+    exec(LEAVES.format(read=read, leave=leave, first=first), scope)
+    module = scope["Leaves"]()
+    with torch.no_grad():
+        f = partitioned(module)
+        for _ in range(6):
+            x = torch.randn(4, 4)
+            torch.testing.assert_close(f(x), module(x))
+
+
 def test_lists_that_grow_share_a_program_and_its_state() -> None:
     f, found = partitioned(net()), list[Any]()
     f[0].register_forward_hook(lambda module, args, out: found.append((out, out.mean().item())))

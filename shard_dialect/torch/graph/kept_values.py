@@ -399,21 +399,28 @@ def held_tensors(spaces: Spaces) -> dict[Place, Any]:
     return {place: value for place, value in values_of(spaces) if holds_tensors(value)}
 
 
-def described(value: Any, has_numbers: bool, grown: Container[int]) -> Any:
-    """What of a value that calls leave a program is for; of lists that only grow, nothing.
+def described(value: Any, are_unread: bool, unread: Container[int]) -> Any:
+    """What of a value that calls leave a program is for.
 
-    It is not for the elements of tensors, nor, where a call leaves such, for numbers of some.
+    It is not for the elements of tensors; nor for what is in lists that are `unread`, by their
+    identities; nor for numbers that calls leave and that `are_unread`, also in such dicts.
     """
-    inside = functools.partial(described, has_numbers=has_numbers, grown=grown)
-    if id(value) in grown:
-        return type(value)
+    if isinstance(value, (list, deque)):
+        are_unread = False
+        if id(value) in unread:
+            return type(value)
+    if isinstance(value, dict):
+        are_unread = are_unread and id(value) in unread
+    inside = functools.partial(described, are_unread=are_unread, unread=unread)
     if isinstance(value, dict) and type(value) in COLLECTIONS:
         return type(value), tuple((key, inside(each)) for key, each in value.items())
     if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
         return type(value), tuple(map(inside, value))
     if isinstance(value, torch.Tensor):
         return value.shape, value.dtype
-    if has_numbers and isinstance(value, (float, np.ndarray)):
+    if isinstance(value, np.ndarray):
+        return value.shape, value.dtype, None if are_unread else value.tobytes()
+    if are_unread and isinstance(value, float):
         return type(value)
     leaves, structure = pytree.tree_flatten(value)
     if leaves and leaves[0] is not value:
