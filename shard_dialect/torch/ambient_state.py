@@ -266,7 +266,7 @@ class _Look:
     alive: list[Any] = dataclasses.field(default_factory=list)
     """What was seen: another value would have its number otherwise."""
     near: frozenset[str] | None = None
-    """With packages, all that objects of others have, whose code is not read, is described."""
+    """With packages, of objects of others, whose code is not read, all plain values are described."""
     generators: list[Any] = dataclasses.field(default_factory=list)
     """Those of random numbers that were seen, which are not torch's."""
 
@@ -314,9 +314,10 @@ class _Look:
         return self._of_object(value, kind) if is_of_user(kind) else _OPAQUE
 
     def _of_object(self, value: Any, kind: Any) -> Any:
-        is_whole = self.near is not None and is_of_others(value, self.near)
         own = attributes_of(value).items()
-        return self._pairs(kind, (each for each in own if is_whole or each[0] in self.names), True)
+        if self.near is not None and is_of_others(value, self.near):
+            return self._pairs(kind, own, is_read=False)
+        return self._pairs(kind, (each for each in own if each[0] in self.names), is_read=True)
 
     def _pairs(self, kind: Any, items: Iterable[tuple[Any, Any]], is_read: bool) -> Any:
         pairs = ((key, self.at(each, is_read)) for key, each in items)

@@ -34,6 +34,7 @@ PARTS = {
     MethodType: ("__func__", "__self__"),
     functools.partial: ("func", "args", "keywords"),
     slice: ("start", "stop", "step"),
+    type(functools.cache(len)): ("__wrapped__",),
 }
 _LIBRARIES = ("torch", "numpy", "shard_dialect")
 _HOLDING = (*COLLECTIONS, tuple)
@@ -261,10 +262,11 @@ class _Finding:
     code: Code
     found: dict[str, Any]
     known: set[int] = field(default_factory=set)
+    numbers: dict[str, int] = field(default_factory=dict)
 
     def add(self, name: str, space: Any, names: frozenset[str]) -> None:
         """Several of one name have numbers behind it."""
-        number = sum(each.partition("#")[0] == name for each in self.found)
+        number = self.numbers[name] = self.numbers.get(name, -1) + 1
         self.found[f"{name}#{number}" if number else name] = Names(space, names)
 
     def look(self, value: Any, path: str, is_place: bool = True) -> None:
@@ -418,7 +420,7 @@ def is_of_user(value: Any) -> bool:
     """Whether it is neither Python's, torch's nor ours."""
     tops = [_package(value)]
     if isinstance(value, FunctionType):  # one may be wrapped as another
-        tops.append(str(value.__globals__.get("__name__")).partition(".")[0])
+        tops.append(str(value.__globals__.get("__name__", tops[0])).partition(".")[0])
     names = sys.stdlib_module_names - {"__main__"}
     return any(each not in _LIBRARIES and each not in names for each in tops)
 

@@ -1,12 +1,11 @@
 """Modules that change between calls, by their users or by their own forward."""
 
 import copy
-import itertools
 import sys
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial, wraps
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -651,9 +650,16 @@ WAYS = {
     "class": ("x * self.s.f", "class S:\n  f = 2"),
     "class of a module": ("x * getattr(self, 'f', 2)", "S = int"),
     "exchanged": ("x * g()", "S = int\ndef g(): return 2\ndef h(): return FACTOR"),
+    "cached for what is given": (
+        "x * f(FACTOR)",
+        "S = int\n@lru_cache\ndef f(_): return STORE['f']",
+    ),
     "record": ("x * self.s.f", "@dataclass(slots=True)\nclass S:\n  f: int = 2"),
 }
 MODULE = """
+import itertools
+from dataclasses import dataclass
+from functools import lru_cache, wraps
 FACTOR, STORE = 2, {{'f': 2}}
 class M(torch.nn.Module):
     def __init__(self):
@@ -668,7 +674,7 @@ class M(torch.nn.Module):
 @pytest.mark.parametrize("way", WAYS)
 def test_what_code_reads_that_no_name_calls(way: str) -> None:
     expression, more = WAYS[way]
-    scope = dict(globals(), __name__="somebody", dataclass=dataclass, wraps=wraps)
+    scope = dict(globals(), __name__="somebody")
     exec(MODULE.format(expression=expression, more=more), scope)
     module, x = scope["M"](), torch.randn(4, 4)
     f = sd.torch.partition(module, (x,), {"x": [Shard(0), Replicate()]}, MESH)
@@ -712,7 +718,7 @@ def test_what_counts_calls_is_refused_or_counts_them(
     others.S.__module__ = "others"
     monkeypatch.setitem(sys.modules, "others", others)
     expression, more = COUNTING[way]
-    scope = dict(globals(), __name__="somebody", itertools=itertools)
+    scope = dict(globals(), __name__="somebody")
     exec(MODULE.format(expression=expression, more=more), scope)
     module, x = scope["M"](), torch.randn(4, 4)
     if not way.startswith("held"):
