@@ -266,7 +266,7 @@ class _Look:
     alive: list[Any] = dataclasses.field(default_factory=list)
     """What was seen: another value would have its number otherwise."""
     near: frozenset[str] | None = None
-    """With packages, of objects of others, whose code is not read, all plain values are described."""
+    """With packages, all plain values of objects of others, of which no code is read, are seen."""
     generators: list[Any] = dataclasses.field(default_factory=list)
     """Those of random numbers that were seen, which are not torch's."""
 

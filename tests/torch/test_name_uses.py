@@ -9,7 +9,7 @@ from shard_dialect.torch.name_uses import ADDS, ASKS_KEYS, OTHER, Use, only_adds
 USES = {
     "found.append(x)": {Use(ADDS)},
     "found.append((x, f(x, y=2), [x for x in y]))": {Use(ADDS)},
-    "found += [x, *y]": {Use(ADDS)},
+    "found += [x, y]": {Use(ADDS)},
     "self.found += [x]": {Use(ADDS)},
     "found[x].append(y)": {Use(ADDS, 1)},
     "found[f(x)][x + 1].extend(y)": {Use(ADDS, 2)},
