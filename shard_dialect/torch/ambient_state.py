@@ -20,6 +20,7 @@ from enum import Enum
 from types import (
     BuiltinFunctionType,
     FunctionType,
+    GeneratorType,
     ModuleType,
 )
 from typing import Any, TypeVar
@@ -29,7 +30,7 @@ import torch
 from torch.nn.utils import parametrize
 
 from shard_dialect.errors import ShardError
-from shard_dialect.torch.graph.kept_values import OF_TORCH, Left, Place
+from shard_dialect.torch.graph.kept_values import OF_TORCH, Place, described
 from shard_dialect.torch.graph.tensor_trees import holds_tensors
 from shard_dialect.torch.graph.trace_graph import AUTOCAST_DEVICES
 from shard_dialect.torch.module_code import (
@@ -38,7 +39,9 @@ from shard_dialect.torch.module_code import (
     RECORDS,
     Code,
     Codes,
+    attributes_of,
     code_of,
+    is_of_others,
     is_of_user,
     spaces_of,
 )
@@ -62,19 +65,20 @@ _EVERYWHERE = tuple(
     getattr(torch.nn.modules.module, f"_global{name}")
     for name in (*HOOKS, "_forward_hooks_always_called")
 )
+_ITERATING = ("builtins", "collections", "itertools")
 _OPAQUE = object()
 """What stands for a value that is not looked at."""
 
 _Traced = TypeVar("_Traced")
 State = tuple[Any, ...]
-_NOWHERE: Mapping[Place, Left] = {}
+_NOWHERE: Mapping[Place, bool] = {}
 
 
-def ambient_state(module: Any, codes: Codes, kept: Mapping[Place, Left] = _NOWHERE) -> State:
+def ambient_state(module: Any, codes: Codes, kept: Mapping[Place, bool] = _NOWHERE) -> State:
     """The state that a trace of the module depends on; equal states have the same program.
 
     `codes` keeps what was found in the module's code, for the next call. `kept` are places where
-    calls leave tensors, or lists of some, that no call reads.
+    calls leave tensors, or lists of some, that no call reads, and whether also numbers of some.
     """
     autocast = tuple(
         torch.get_autocast_dtype(each) if torch.is_autocast_enabled(each) else None
@@ -94,10 +98,12 @@ def ambient_state(module: Any, codes: Codes, kept: Mapping[Place, Left] = _NOWHE
         id(value): _OPAQUE for _, each in named for value in each._parameters.values()
     }
     spaces = spaces_of(module, codes) if kept else {}
-    for (name, key), left in kept.items():
+    unread = {id(each): each for each in code.unread(spaces)}
+    for (name, key), has_numbers in kept.items():
         value = spaces[name].get(key) if name in spaces else None
-        if left.has_numbers or holds_tensors(value):
-            look.seen[id(value)] = left.described(value)
+        if has_numbers or holds_tensors(value):
+            are_unread = has_numbers and not code.reads(spaces[name], key)
+            look.seen[id(value)] = described(value, are_unread, unread)
     modules = tuple(
         (name, _attributes(each, look), *((type(each), *_hooks(each)) if name else ()))
         for name, each in named
@@ -204,7 +210,7 @@ def _around(module: Any) -> dict[str, list[Any]]:
     """By name, what there is that a trace may change, and does not set back."""
     named = list(module.named_modules())
     code = code_of([each for _, each in named], {})
-    look = _Look(code.names)
+    look = _Look(code.names, near=code.near)
     attributes = (
         (f"{name}.{key}" if name else key, each)
         for name, own in named
@@ -257,6 +263,10 @@ class _Look:
     names: frozenset[str]
     """What the code of the modules reads: of other values, only plain ones are described."""
     seen: dict[int, Any] = dataclasses.field(default_factory=dict)
+    alive: list[Any] = dataclasses.field(default_factory=list)
+    """What was seen: another value would have its number otherwise."""
+    near: frozenset[str] | None = None
+    """With packages, all plain values of objects of others, of which no code is read, are seen."""
     generators: list[Any] = dataclasses.field(default_factory=list)
     """Those of random numbers that were seen, which are not torch's."""
 
@@ -277,6 +287,7 @@ class _Look:
         number = id(value)
         if number not in self.seen:
             self.seen[number] = _OPAQUE  # of one that is inside of itself
+            self.alive.append(value)
             self.seen[number] = self._inside(value, kind, is_read)
         return self.seen[number]
 
@@ -287,7 +298,7 @@ class _Look:
         if kind is dict or (is_read and isinstance(value, Mapping)):
             return self._pairs(kind, value.items(), is_read)
         if _is_record(value):
-            return self._pairs(kind, vars(value).items(), is_read)
+            return self._pairs(kind, attributes_of(value).items(), is_read)
         if not is_read or isinstance(value, (torch.nn.Module, ModuleType, type)):
             return _OPAQUE
         if isinstance(value, tuple(_RANDOM)):
@@ -298,10 +309,15 @@ class _Look:
             return kind, frozenset(self.at(each) for each in value)
         if kind in PARTS:
             return kind, tuple(self.at(getattr(value, each)) for each in PARTS[kind])
-        if not is_of_user(kind) or not hasattr(value, "__dict__"):
-            return _OPAQUE
-        own = ((key, each) for key, each in vars(value).items() if key in self.names)
-        return self._pairs(kind, own, is_read)
+        if hasattr(kind, "__next__") and kind.__module__ in _ITERATING:
+            return kind, _Same.of(value), self.at(_progress(value))
+        return self._of_object(value, kind) if is_of_user(kind) else _OPAQUE
+
+    def _of_object(self, value: Any, kind: Any) -> Any:
+        own = attributes_of(value).items()
+        if self.near is not None and is_of_others(value, self.near):
+            return self._pairs(kind, own, is_read=False)
+        return self._pairs(kind, (each for each in own if each[0] in self.names), is_read=True)
 
     def _pairs(self, kind: Any, items: Iterable[tuple[Any, Any]], is_read: bool) -> Any:
         pairs = ((key, self.at(each, is_read)) for key, each in items)
@@ -311,10 +327,21 @@ class _Look:
 
 def _is_record(value: Any) -> bool:
     """Whether it is a configuration, as those of transformers, which can be written as a dict."""
-    if isinstance(value, type) or not hasattr(value, "__dict__"):
+    if isinstance(value, type):
         return False
     is_record = isinstance(value, RECORDS) or dataclasses.is_dataclass(value)
     return is_record or (hasattr(value, "to_dict") and not isinstance(value, torch.nn.Module))
+
+
+def _progress(iterator: Any) -> Any:
+    """How far one of Python's own, or a generator, has come."""
+    if isinstance(iterator, GeneratorType):
+        frame = iterator.gi_frame
+        return frame and (frame.f_lasti, dict(frame.f_locals))
+    try:
+        return iterator.__reduce__()[1:]
+    except TypeError:
+        return repr(iterator)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -352,6 +379,9 @@ def _values(code: Code, look: _Look) -> Iterator[Any]:
     for name, value in code.now():
         found = look.at(value)
         yield name, (_Same.of(value) if found is _OPAQUE else found)
+    for function in code.defaults:
+        name = f"an argument of {function.__qualname__}"
+        yield name, (look.at(function.__defaults__), look.at(function.__kwdefaults__))
 
 
 def _hooks_inside(named: Iterable[tuple[str, Any]], look: _Look) -> Iterator[Any]:

@@ -50,7 +50,7 @@ from shard_dialect.torch.graph.flat_module import (
     state_of,
 )
 from shard_dialect.torch.graph.forward_and_backward import COTANGENT, SAVED
-from shard_dialect.torch.graph.kept_values import Left, Place, Spaces, held_tensors, joined
+from shard_dialect.torch.graph.kept_values import Place, Spaces, held_tensors, holds_numbers, joined
 from shard_dialect.torch.graph.random_draws import Rng
 from shard_dialect.torch.graph.tensor_trees import Leaves, Tensor, arguments_of, has_derivative
 from shard_dialect.torch.held_state import HeldState
@@ -129,8 +129,8 @@ class Engine:
         """Those in which there are none, and why."""
         self._asked: frozenset[str] = frozenset()
         """The names of results that were differentiated."""
-        self._kept: dict[Place, Left] = {}
-        """Where some call leaves tensors."""
+        self._kept: dict[Place, bool] = {}
+        """Where some call leaves tensors, and whether numbers of some."""
         self._codes: Codes = {}
         self._target_count = len(example[2])
         self._gave_whole = False
@@ -189,7 +189,7 @@ class Engine:
         made.module = copy.deepcopy(self.module, memo)
         made.state = copy.deepcopy(self.state, memo)
         made.programs, made._codes, made._of_gradients = list(self.programs), {}, None
-        made._kept = copy.deepcopy(self._kept)
+        made._kept = dict(self._kept)
         made._derived, made._underived = set(self._derived), dict(self._underived)
         return made
 
@@ -277,12 +277,10 @@ class Engine:
         for each in self.programs:
             is_same = each.text == digest and each.flat.returns_as(flat)
             if is_same and each.takes(flat.arguments, None, shapes=True):
-                self._notice_kept(flat, is_again=True)
                 each.states[state] = flat.attributes
                 if len(each.states) > _MOST_PROGRAMS:
                     del each.states[next(iter(each.states))]
                 return each
-        self._notice_kept(flat, is_again=False)
         program = ModuleProgram.of(lowered, {state: flat.attributes})
         self.programs.append(program)
         if len(self.programs) > _MOST_PROGRAMS:
@@ -373,7 +371,8 @@ class Engine:
 
     def _refuse_kept(self, flat: FlatModule) -> None:
         """Raise if the module reads a tensor that some call leaves in an attribute."""
-        self._kept |= {place: Left() for place in flat.kept if place not in self._kept}
+        for place, tree in flat.left.items():
+            self._kept[place] = self._kept.get(place, False) or holds_numbers(tree)
         refuse_views(flat.constants, flat.state, flat.updated)
         constants = {id(each) for each in flat.constants}
         flat.constants = ()
@@ -384,12 +383,6 @@ class Engine:
                     f"forward reads what a call before it kept in {joined(*place)}, which is no "
                     "buffer: register it with register_buffer, or give and return it"
                 )
-
-    def _notice_kept(self, flat: FlatModule, is_again: bool) -> None:
-        """Whether code asks for the lengths of lists that calls add to is not known otherwise."""
-        asks = any("len" in code.names for code in self._codes.values())
-        for place, tree in flat.left.items():
-            self._kept[place].notice(tree, is_again and not asks)
 
     def _refuse_changes(self, program: ModuleProgram, state: State) -> None:
         """Raise if the module is not any more, within `in_state`, as it was in a call."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
@@ -17,8 +17,16 @@ from typing import Any
 
 import torch
 
-from shard_dialect.torch.graph.kept_values import AROUND, MODULES, OF_TORCH, Names, Spaces
+from shard_dialect.torch.graph.kept_values import (
+    AROUND,
+    CONSTANTS,
+    MODULES,
+    OF_TORCH,
+    Names,
+    Spaces,
+)
 from shard_dialect.torch.graph.tensor_trees import COLLECTIONS
+from shard_dialect.torch.name_uses import Use, only_adds, reads_items, uses_in
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 RECORDS = (SimpleNamespace, argparse.Namespace)
@@ -26,11 +34,18 @@ PARTS = {
     MethodType: ("__func__", "__self__"),
     functools.partial: ("func", "args", "keywords"),
     slice: ("start", "stop", "step"),
+    type(functools.cache(len)): ("__wrapped__",),
 }
 _LIBRARIES = ("torch", "numpy", "shard_dialect")
 _HOLDING = (*COLLECTIONS, tuple)
-_SPECIAL = ("__call__", "__setitem__", "__getitem__", "__iadd__", "__enter__", "__exit__")
-"""Methods that are called by no name."""
+_BY_OTHERS = ("repr", "str", "reduce", "reduce_ex", "getstate", "setstate", "deepcopy", "del")
+"""Of special methods, which are called by no name, those that code in a call does not need."""
+
+
+_ALL_NAMES = ("eval", "exec", "locals", "f_locals", "__closure__", "cell_contents")
+_OF_GLOBALS = ("globals", "f_globals", "__globals__", "sys", "import_module", "__import__")
+_OF_OBJECTS = ("getattr", "vars", "__dict__", "__getattribute__", "attrgetter", "asdict", "astuple")
+"""Ways to read by a name that is computed: of all variables, of globals, and of objects."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +58,48 @@ class Code:
     """The globals, the attributes of classes, and the cells of functions around, with names."""
     near: frozenset[str]
     """The packages of modules, hooks and what they hold: of objects of others no code is read."""
+    uses: Mapping[str, frozenset[Use]]
+    """What the code does with the values of names."""
+    globals_: frozenset[int]
+    """The identities of those dicts of globals that code reads by no attribute of a module."""
+    defaults: tuple[Any, ...]
+    """Functions that have collections, or objects, as the defaults of arguments."""
+    has_others: bool
+    """Whether there are objects of which no code is read."""
+
+    def unread(self, spaces: Spaces) -> list[Any]:
+        """The lists of which no code reads what they have, but only adds to them; and such dicts.
+
+        Of a dict it may ask for keys.
+        """
+        found: dict[int, tuple[Any, bool]] = {}
+        for name, space in {} if self.has_others else spaces.items():
+            for key in [] if name == MODULES else list(space):
+                is_named, uses = self._is_named(space, key), self.uses.get(key, ())
+                for value, depth in _collections_in(space[key]):
+                    is_unread = is_named and depth is not None and only_adds(uses, depth)
+                    if isinstance(value, dict):
+                        is_unread = is_named and not reads_items(uses)
+                    _, others = found.get(id(value), (value, True))
+                    found[id(value)] = value, is_unread and others
+        return [value for value, is_unread in found.values() if is_unread]
+
+    def reads(self, space: Any, key: str) -> bool:
+        """Whether code may read the value itself that is there, or what is in it."""
+        is_certain = self._is_named(space, key) and not self.has_others
+        return not is_certain or reads_items(self.uses.get(key, ()))
+
+    def _is_named(self, space: Any, key: str) -> bool:
+        """Whether code reads that by its name only; names with dots are of no code."""
+        return "." not in key and not self._is_read_otherwise(space)
+
+    def _is_read_otherwise(self, space: Any) -> bool:
+        """Whether code may read it by names that are no names in code."""
+        own = space.space if isinstance(space, Names) else space
+        if isinstance(own, CellType):
+            return not self.names.isdisjoint(_ALL_NAMES)
+        ways = _OF_GLOBALS if id(own) in self.globals_ else _OF_OBJECTS
+        return not self.names.isdisjoint((*_ALL_NAMES, *ways))
 
     def now(self) -> Iterator[tuple[str, Any]]:
         """The values that are there, with their names."""
@@ -65,10 +122,16 @@ class _Reading:
     names: set[str] = field(default_factory=lambda: {"forward"})
     places: dict[tuple[int, str], tuple[Any, str]] = field(default_factory=dict)
     met: dict[int, Any] = field(default_factory=dict)
+    globals_: set[int] = field(default_factory=set)
+    modules: set[int] = field(default_factory=set)
+    uses: dict[str, frozenset[Use]] = field(default_factory=dict)
+    defaults: list[Any] = field(default_factory=list)
+    has_others: bool = False
 
     def code(self) -> Code:
         """All that is read."""
-        kinds = [each for kind in self.kinds for each in kind.__mro__ if is_of_user(each)]
+        for kind in self.kinds:
+            self._read_special(kind, ("init", "new"))
         while self.waiting:
             each = self.waiting.pop()
             if id(each) in self.met:
@@ -76,29 +139,52 @@ class _Reading:
             self.met[id(each)] = each
             if type(each) is FunctionType and is_of_user(each):
                 self._read(each)
-            is_object = _is_recorder(each)
-            if is_object and not _is_near(each, self.near):
+            is_object = _is_object(each)
+            if is_of_others(each, self.near):
+                self.has_others = True
                 continue
             self.waiting += _inside_of(each)
-            if is_object and type(each) not in self.kinds:
-                self.kinds[type(each)] = None
-                names = (*self.names, *_SPECIAL)
-                self.waiting += [one for name in names for one in _called(type(each), name)]
-        for kind in kinds:
+            is_class = isinstance(each, type) and _package(each) in self.near
+            kind = each if is_class else type(each)
+            if (is_object or is_class) and kind not in self.kinds:
+                self.kinds[kind] = None
+                self.waiting += [one for name in self.names for one in _called(kind, name)]
+                self._read_special(kind)
+        for kind in dict.fromkeys(each for own in self.kinds for each in _of_user(own)):
             own = self.names & set(vars(kind))
             self.places |= {(id(kind), key): (kind, key) for key in own}
-        return Code(frozenset(self.names), tuple(self.places.values()), self.near)
+        return Code(
+            frozenset(self.names),
+            tuple(self.places.values()),
+            self.near,
+            self.uses,
+            frozenset(self.globals_ - self.modules),
+            tuple(self.defaults),
+            self.has_others,
+        )
+
+    def _read_special(self, kind: type, others: Sequence[str] = ()) -> None:
+        """Methods of the user's that are called by no name, without some."""
+        without = {f"__{each}__" for each in (*_BY_OTHERS, *others)}
+        names = {name for each in _of_user(kind) for name in vars(each) if name.startswith("__")}
+        self.waiting += [one for name in names - without for one in _called(kind, name)]
 
     def _read(self, function: Any) -> None:
+        values = (each for part in _inside_of(function) for each in _inside_of(part))
+        if any(type(each) in _HOLDING or _is_object(each) for each in values):
+            self.defaults.append(function)
         own = _names(function.__code__)
         self.names |= own
+        for name, uses in uses_in(function.__code__).items():
+            self.uses[name] = self.uses.get(name, frozenset()) | uses
         spaces = [function.__globals__]
+        self.globals_.add(id(function.__globals__))
         cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         for name, cell in cells:
             self.places[id(cell), name] = cell, name
             with suppress(ValueError):
                 self.waiting.append(cell.cell_contents)
-                spaces += _space(cell.cell_contents)
+                spaces += self._space(cell.cell_contents)
         self.waiting += [
             each for kind in self.kinds for name in own for each in _called(kind, name)
         ]
@@ -108,35 +194,65 @@ class _Reading:
                 if name in space and (id(space), name) not in self.places:
                     self.places[id(space), name] = space, name
                     self.waiting.append(space[name])
-                    spaces += _space(space[name])
+                    spaces += self._space(space[name])
+
+    def _space(self, value: Any) -> list[Any]:
+        """The names in a module or a class of the user's."""
+        if not isinstance(value, (type, ModuleType)) or not is_of_user(value):
+            return []
+        if isinstance(value, ModuleType):
+            self.modules.add(id(vars(value)))
+        return [vars(value)]
 
 
 Codes = dict[Any, Code]
-"""What was found in a module's code, by the types and functions in it: of the latest call."""
+"""What was found in a module's code, by the types and functions that it reads, of the latest call.
+
+Functions may be exchanged for others, which read something else.
+"""
 
 
 def code_of(modules: Iterable[Any], codes: Codes) -> Code:
     """Of modules, of which the first has the others."""
-    kinds: dict[Any, None] = {}
-    functions: dict[Any, None] = {}
-    owners: dict[int, Any] = {}
+    held: list[Any] = []
+    kinds: dict[type, None] = {}
     for number, each in enumerate(modules):
         kinds[type(each)] = None
         # a call runs the hooks of the whole module around its program
-        for _, value in _held(each, is_inside=bool(number)):
-            for part in (value, *(_inside_of(value) if type(value) in PARTS else ())):
-                if type(part) is FunctionType:
-                    functions[part] = None
-                elif _is_recorder(part):
-                    owners[id(part)] = part
-    key = tuple(kinds), tuple(functions), tuple(owners)
-    if key not in codes:
-        codes.clear()  # functions around which there are tensors, as hooks, are kept no longer
-        waiting = [one for kind in kinds for one in _called(kind, "forward")]
-        held = [*kinds, *functions, *map(type, owners.values())]
-        near = frozenset(_package(each) for each in held if is_of_user(each))
-        codes[key] = _Reading(kinds, near, [*waiting, *functions, *owners.values()]).code()
-    return codes[key]
+        held += [value for _, value in _held(each, is_inside=bool(number))]
+    classes = tuple((kind, len(vars(one))) for kind in kinds for one in _of_user(kind))
+    for (own, parts), code in codes.items():
+        values = (value for _, value in code.now())
+        if own == classes and parts == _parts_in((*held, *values), code.near):
+            return code
+    codes.clear()  # functions around which there are tensors, as hooks, are kept no longer
+    functions, types = _parts_in(held, frozenset())
+    near = (*kinds, *types, *(each for each in functions if isinstance(each, FunctionType)))
+    forward = [one for kind in kinds for one in _called(kind, "forward")]
+    packages = frozenset(_package(each) for each in near if is_of_user(each))
+    found = _Reading(kinds.copy(), packages, [*forward, *held]).code()
+    values = (value for _, value in found.now())
+    codes[classes, _parts_in((*held, *values), packages)] = found
+    return found
+
+
+def _parts_in(values: Iterable[Any], near: frozenset[str]) -> tuple[frozenset[Any], frozenset[Any]]:
+    """The functions, classes and modules in these, and the types of objects, that have code."""
+    functions, types = set(), set()
+    waiting, known = list(values), set()
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, (*CONSTANTS, torch.Tensor)) or id(value) in known:
+            continue
+        known.add(id(value))
+        if isinstance(value, (FunctionType, type, ModuleType)):
+            functions.add(value)
+        elif _is_object(value):
+            types.add(type(value))
+            if not _is_near(value, near):
+                continue
+        waiting += _inside_of(value)
+    return frozenset(functions), frozenset(types)
 
 
 @dataclass
@@ -146,25 +262,26 @@ class _Finding:
     code: Code
     found: dict[str, Any]
     known: set[int] = field(default_factory=set)
+    numbers: dict[str, int] = field(default_factory=dict)
 
     def add(self, name: str, space: Any, names: frozenset[str]) -> None:
         """Several of one name have numbers behind it."""
-        number = sum(each.partition("#")[0] == name for each in self.found)
+        number = self.numbers[name] = self.numbers.get(name, -1) + 1
         self.found[f"{name}#{number}" if number else name] = Names(space, names)
 
     def look(self, value: Any, path: str, is_place: bool = True) -> None:
         """Add what is inside; lists and dicts that are at no place are spaces of their own."""
         is_object, is_filled = _is_recorder(value), type(value) in COLLECTIONS
-        if is_object and not _is_near(value, self.code.near):
+        if is_of_others(value, self.code.near):
             return
+        if is_filled and not is_place:
+            self.add(AROUND, {path: value}, frozenset((path,)))
         inside = _inside_of(value)
         if id(value) in self.known or not (inside or is_object or is_filled):
             return
         self.known.add(id(value))
         if is_object:
             self.add(f"{AROUND}{path}", vars(value), self.code.names)
-        elif is_filled and not is_place:
-            self.add(AROUND, {path: value}, frozenset((path,)))
         is_place = is_object or is_filled or (type(value) is tuple and is_place)
         for number, each in enumerate(inside):
             self.look(each, f"{path}.{number}", is_place)
@@ -178,6 +295,8 @@ def spaces_of(module: Any, codes: Codes) -> Spaces:
     finding = _Finding(code, {**found, MODULES: named})
     for space, key in code.places:
         finding.add(AROUND, space, frozenset((key,)))
+    for function in code.defaults:
+        finding.look(function, function.__qualname__)
     for key, value in code.now():
         finding.look(value, key)
     for name, each in named.items():
@@ -221,16 +340,39 @@ def _inside_of(value: Any) -> list[Any]:
         return list(value.values())
     if type(value) in _HOLDING:
         return list(value)
-    return list(vars(value).values()) if _is_recorder(value) else []
+    return list(attributes_of(value).values()) if _is_object(value) else []
 
 
 def _is_recorder(value: Any) -> bool:
     """Whether it is an object of the user's that may keep something in its attributes."""
+    return hasattr(value, "__dict__") and _is_object(value)
+
+
+def _is_object(value: Any) -> bool:
+    """Whether it is an object of the user's, and no configuration, as of transformers."""
     if isinstance(value, (torch.nn.Module, type, ModuleType, FunctionType)):
         return False
-    if hasattr(value, "to_dict") or not hasattr(value, "__dict__"):
+    if hasattr(value, "to_dict"):
         return False
     return is_of_user(type(value)) or isinstance(value, RECORDS)
+
+
+def attributes_of(value: Any) -> dict[str, Any]:
+    """Those of an object, also in slots."""
+    slots = (each for kind in type(value).__mro__ for each in _slots(kind))
+    own = {each: getattr(value, each) for each in slots if hasattr(value, each)}
+    return {**own, **getattr(value, "__dict__", {})}
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    slots = vars(kind).get("__slots__", ())
+    names = (slots,) if isinstance(slots, str) else tuple(slots)
+    return tuple(each for each in names if not each.startswith("__"))
+
+
+def is_of_others(value: Any, near: frozenset[str]) -> bool:
+    """Whether it is an object of which no code is read."""
+    return is_of_user(type(value)) and _is_object(value) and not _is_near(value, near)
 
 
 def _is_near(value: Any, packages: frozenset[str]) -> bool:
@@ -242,13 +384,30 @@ def _called(kind: type, name: str) -> Iterator[Any]:
     for each in kind.__mro__:
         if name in vars(each):
             value = vars(each)[name]
-            yield getattr(value, "__func__", getattr(value, "fget", value))
+            for part in ("__func__", "fget", "func", "__wrapped__"):
+                value = getattr(value, part, value)
+            yield value
 
 
-def _space(value: Any) -> list[Any]:
-    """The names in a module or a class of the user's."""
-    is_space = isinstance(value, (type, ModuleType)) and is_of_user(value)
-    return [vars(value)] if is_space else []
+def _collections_in(value: Any) -> Iterator[tuple[Any, int | None]]:
+    """The lists and dicts in one, and of how many dicts each is an item, if of nothing else."""
+    known: set[int] = set()
+    waiting: list[tuple[Any, int | None]] = [(value, 0)]
+    while waiting:
+        each, depth = waiting.pop()
+        if type(each) not in _HOLDING or id(each) in known:
+            continue
+        known.add(id(each))
+        is_dict = isinstance(each, dict)
+        if type(each) is not tuple:
+            yield each, depth
+        below = depth + 1 if is_dict and depth is not None else None
+        waiting += [(one, below) for one in (each.values() if is_dict else each)]
+
+
+def _of_user(kind: type) -> list[type]:
+    """A class, and those it is made of, without those of libraries."""
+    return [each for each in kind.__mro__ if is_of_user(each)]
 
 
 def _package(value: Any) -> str:
@@ -259,12 +418,17 @@ def _package(value: Any) -> str:
 
 def is_of_user(value: Any) -> bool:
     """Whether it is neither Python's, torch's nor ours."""
-    top = _package(value)
-    return top not in _LIBRARIES and top not in sys.stdlib_module_names - {"__main__"}
+    tops = [_package(value)]
+    if isinstance(value, FunctionType):  # one may be wrapped as another
+        tops.append(str(value.__globals__.get("__name__", tops[0])).partition(".")[0])
+    names = sys.stdlib_module_names - {"__main__"}
+    return any(each not in _LIBRARIES and each not in names for each in tops)
 
 
 @functools.cache
 def _names(code: CodeType) -> frozenset[str]:
     """Of globals and attributes, in a function and in those inside of it."""
     inside = (_names(each) for each in code.co_consts if isinstance(each, CodeType))
-    return frozenset(code.co_names).union(*inside)
+    is_asked = "getattr" in code.co_names
+    asked = [each for each in code.co_consts if isinstance(each, str)] if is_asked else []
+    return frozenset((*code.co_names, *asked)).union(*inside)

@@ -1,10 +1,12 @@
 """Modules that change between calls, by their users or by their own forward."""
 
 import copy
+import sys
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -619,3 +621,111 @@ def test_hooks_that_forward_registers_once() -> None:
         torch.testing.assert_close(f(x), module(x))
         torch.testing.assert_close(f.layers[0].weight.grad, module.layers[0].weight.grad)
     assert len(f._engine.programs) <= 3
+
+
+WAYS = {
+    "made": ("x * S().f", "class S:\n  def __init__(self): self.f = FACTOR"),
+    "made by another": (
+        "x * make().f()",
+        "def make(): return S()\nclass S:\n  def f(self): return FACTOR",
+    ),
+    "multiplied": ("S() * x", "class S:\n  def __mul__(self, x): return x * FACTOR"),
+    "length": ("x * len(self.s)", "class S:\n  def __len__(self): return FACTOR"),
+    "truth": ("x if self.s else -x", "class S:\n  def __bool__(self): return FACTOR > 2"),
+    "any attribute": (
+        "x * self.s.any",
+        "class S:\n  def __getattr__(_, name): return of(name)"
+        "\ndef of(name):\n  if name == 'any': return FACTOR\n  raise AttributeError",
+    ),
+    "iterated": ("x * sum(self.s)", "class S:\n  def __iter__(self): return iter([FACTOR])"),
+    "in a list": ("x * self.all[0].f()", "class S:\n  def f(self): return FACTOR"),
+    "property": ("x * self.s.f", "class S:\n  f = property(lambda self: FACTOR)"),
+    "method in slots": (
+        "x * self.s.f()",
+        "class S:\n  __slots__ = ()\n  def f(self): return FACTOR",
+    ),
+    "wrapped": ("x * f()", "S = int\n@wraps(int)\ndef f(): return FACTOR\n"),
+    "default": ("x * self.f()", "S = int\ndef f(self, store=STORE): return store['f']\nM.f = f"),
+    "slots": ("x * self.s.f", "class S:\n  __slots__ = ('f',)\n  def __init__(self): self.f = 2"),
+    "class": ("x * self.s.f", "class S:\n  f = 2"),
+    "class of a module": ("x * getattr(self, 'f', 2)", "S = int"),
+    "exchanged": ("x * g()", "S = int\ndef g(): return 2\ndef h(): return FACTOR"),
+    "cached for what is given": (
+        "x * f(FACTOR)",
+        "S = int\n@lru_cache\ndef f(_): return STORE['f']",
+    ),
+    "record": ("x * self.s.f", "@dataclass(slots=True)\nclass S:\n  f: int = 2"),
+}
+MODULE = """
+import itertools
+from dataclasses import dataclass
+from functools import lru_cache, wraps
+FACTOR, STORE = 2, {{'f': 2}}
+class M(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.s, self.all = S(), [S()]
+    def forward(self, x):
+        return {expression}
+{more}
+"""
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_code_reads_that_no_name_calls(way: str) -> None:
+    expression, more = WAYS[way]
+    scope = dict(globals(), __name__="somebody")
+    exec(MODULE.format(expression=expression, more=more), scope)
+    module, x = scope["M"](), torch.randn(4, 4)
+    f = sd.torch.partition(module, (x,), {"x": [Shard(0), Replicate()]}, MESH)
+    torch.testing.assert_close(f(x), module(x))
+    for each in (f.s, module.s) if way in ("slots", "record") else ():
+        each.f = 3
+    if way.startswith("class"):
+        scope["M" if way.endswith("module") else "S"].f = 3
+    if way.startswith("exchanged"):
+        scope["g"] = scope["h"]
+        torch.testing.assert_close(f(x), module(x))
+    scope["FACTOR"] = scope["STORE"]["f"] = 3
+    torch.testing.assert_close(f(x), module(x))
+
+
+COUNTING = {
+    "an iterator": ("x * next(self.s)", "S = itertools.count\n"),
+    "a generator": ("x * next(self.s)", "def S():\n  for each in range(99): yield each"),
+    "an iterator of a list": ("x * next(self.s)", "S = lambda: iter([1, 2, 3, 4, 5, 6, 7, 8, 9])"),
+    "slots": (
+        "x * self.s.f()",
+        "class S:\n  __slots__ = ('n',)\n  def __init__(self): self.n = 0\n"
+        "  def f(self):\n    self.n += 1\n    return self.n",
+    ),
+    "held": ("x * self.s.f()", "from others import S"),
+    "held, of which nothing is used": ("self.s.f() and x", "from others import S"),
+    "held in a list": ("x * self.all[0].f()", "from others import S"),
+    "others in a closure": (
+        "x * f()",
+        "S = int\ndef of(s): return lambda: s.f()\nimport others\nf = of(others.S())",
+    ),
+}
+
+
+@pytest.mark.parametrize("way", COUNTING)
+def test_what_counts_calls_is_refused_or_counts_them(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = ModuleType("others")
+    exec("class S:\n  n = 0\n  def f(self):\n    self.n += 1\n    return self.n", vars(others))
+    others.S.__module__ = "others"
+    monkeypatch.setitem(sys.modules, "others", others)
+    expression, more = COUNTING[way]
+    scope = dict(globals(), __name__="somebody")
+    exec(MODULE.format(expression=expression, more=more), scope)
+    module, x = scope["M"](), torch.randn(4, 4)
+    if not way.startswith("held"):
+        with pytest.raises(sd.ShardError, match="in each call, which a program does not"):
+            sd.torch.partition(module, (x,), {"x": [Shard(0), Replicate()]}, MESH)
+        return
+    f = sd.torch.partition(module, (x,), {"x": [Shard(0), Replicate()]}, MESH)
+    for _ in range(3):
+        torch.testing.assert_close(f(x), module(x))
+        assert (f.s.n, f.all[0].n) == (module.s.n, module.all[0].n)

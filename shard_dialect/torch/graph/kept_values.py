@@ -14,7 +14,7 @@ import copy
 import functools
 import gc
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import CellType
@@ -54,16 +54,16 @@ class Names(MutableMapping[str, Any]):
     """Some of the names in a dict, in a class, or the one in a cell."""
 
     def __init__(self, space: Any, names: frozenset[str]) -> None:
-        self._space, self._names = space, names
+        self.space, self._names = space, names
 
     @property
     def _table(self) -> Mapping[str, Any]:
-        if isinstance(self._space, CellType):
+        if isinstance(self.space, CellType):
             try:
-                return dict.fromkeys(self._names, self._space.cell_contents)
+                return dict.fromkeys(self._names, self.space.cell_contents)
             except ValueError:  # is not set yet
                 return {}
-        return vars(self._space) if isinstance(self._space, type) else self._space
+        return vars(self.space) if isinstance(self.space, type) else self.space
 
     def __getitem__(self, key: str) -> Any:
         if key not in self._names:
@@ -71,20 +71,20 @@ class Names(MutableMapping[str, Any]):
         return self._table[key]
 
     def __setitem__(self, key: str, value: Any) -> None:
-        if isinstance(self._space, CellType):
-            self._space.cell_contents = value
-        elif isinstance(self._space, type):
-            type.__setattr__(self._space, key, value)
+        if isinstance(self.space, CellType):
+            self.space.cell_contents = value
+        elif isinstance(self.space, type):
+            type.__setattr__(self.space, key, value)
         else:
-            self._space[key] = value
+            self.space[key] = value
 
     def __delitem__(self, key: str) -> None:
-        if isinstance(self._space, CellType):
-            del self._space.cell_contents
-        elif isinstance(self._space, type):
-            type.__delattr__(self._space, key)
+        if isinstance(self.space, CellType):
+            del self.space.cell_contents
+        elif isinstance(self.space, type):
+            type.__delattr__(self.space, key)
         else:
-            del self._space[key]
+            del self.space[key]
 
     def __iter__(self) -> Iterator[str]:
         return (key for key in list(self._table) if key in self._names)
@@ -262,6 +262,7 @@ class Snapshot:
     def changes(self) -> dict[Place, Any]:
         """By place, what is another value now: a tree of tensors, constants, and what was there."""
         found = {}
+        self._told: set[int] = set()
         for (name, key), value in values_of(self._spaces):
             own = self._own[name]
             each = self._described(value)
@@ -274,7 +275,10 @@ class Snapshot:
     def _described(self, value: Any) -> Any:
         path = self._paths.get(id(value))
         if path is not None:
-            filled = self._filled(value)
+            is_told, filled = id(value) in self._told, None
+            self._told.add(id(value))
+            if not is_told:  # what is at several places is changed once
+                filled = self._filled(value)
             return filled or Before(path)
         know_records(value)
         return pytree.tree_map(
@@ -395,45 +399,39 @@ def held_tensors(spaces: Spaces) -> dict[Place, Any]:
     return {place: value for place, value in values_of(spaces) if holds_tensors(value)}
 
 
-@dataclass
-class Left:
-    """What is known of a place where calls leave tensors, or numbers of some."""
+def described(value: Any, are_unread: bool, unread: Container[int]) -> Any:
+    """What of a value that calls leave a program is for.
 
-    has_numbers: bool = False
-    grown: int = 0
-    """How many calls one after another have only added to lists there, whatever these had."""
-
-    def notice(self, tree: Any, is_again: bool) -> None:
-        """Take note of what a call leaves by a new program, or by one that there was."""
-        inside = pytree.tree_leaves(tree, is_leaf=lambda each: isinstance(each, AsNumbers))
-        self.has_numbers |= any(isinstance(each, AsNumbers) for each in inside)
-        self.grown = self.grown + 1 if is_again and _only_adds(tree) else 0
-
-    def described(self, value: Any) -> Any:
-        """What of a value there a program is for: of lists that only grow, nothing."""
-        if self.grown >= _OFTEN and isinstance(value, (list, deque)):
+    It is not for the elements of tensors; nor for what is in lists that are `unread`, by their
+    identities; nor for numbers that calls leave and that `are_unread`, also in such dicts.
+    """
+    if isinstance(value, (list, deque)):
+        are_unread = False
+        if id(value) in unread:
             return type(value)
-        if isinstance(value, dict) and type(value) in COLLECTIONS:
-            return type(value), tuple((key, self.described(each)) for key, each in value.items())
-        if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
-            return type(value), tuple(map(self.described, value))
-        if isinstance(value, torch.Tensor):
-            return value.shape, value.dtype
-        if self.has_numbers and isinstance(value, (float, np.ndarray)):
-            return type(value)
-        leaves, structure = pytree.tree_flatten(value)
-        if leaves and leaves[0] is not value:
-            return type(value), (structure, *map(self.described, leaves))
-        return type(value), value
+    if isinstance(value, dict):
+        are_unread = are_unread and id(value) in unread
+    inside = functools.partial(described, are_unread=are_unread, unread=unread)
+    if isinstance(value, dict) and type(value) in COLLECTIONS:
+        return type(value), tuple((key, inside(each)) for key, each in value.items())
+    if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
+        return type(value), tuple(map(inside, value))
+    if isinstance(value, torch.Tensor):
+        return value.shape, value.dtype
+    if isinstance(value, np.ndarray):
+        return value.shape, value.dtype, None if are_unread else value.tobytes()
+    if are_unread and isinstance(value, float):
+        return type(value)
+    leaves, structure = pytree.tree_flatten(value)
+    if leaves and leaves[0] is not value:
+        return type(value), (structure, *map(inside, leaves))
+    return type(value), value
 
 
-_OFTEN = 2
-
-
-def _only_adds(tree: Any) -> bool:
-    if not isinstance(tree, Filled) or tree.is_new:
-        return False
-    return all(map(_only_adds, tree.changed.values())) and bool(tree.added or tree.changed)
+def holds_numbers(tree: Any) -> bool:
+    """Whether a call leaves numbers of tensors in it."""
+    inside = pytree.tree_leaves(tree, is_leaf=lambda each: isinstance(each, AsNumbers))
+    return any(isinstance(each, AsNumbers) for each in inside)
 
 
 def fill(collection: Any, value: Any) -> None:
