@@ -99,16 +99,9 @@ FUNCTIONS: dict[str, ScalarFunction] = {
     "not": ScalarFunction("~{0}", "not", result="negated"),
     "left": ScalarFunction("{0} << {1}", "shift_left", result="shifted"),
     "right": ScalarFunction("{0} >> {1}", "shift_right_arithmetic", result="shifted"),
-    "clz": ScalarFunction(
-        "sum(({0} >> i == 0).astype({0}.dtype) for i in range(8 * {0}.itemsize))",
-        "count_leading_zeros",
-        torch="sum(({0} >> i == 0).to({0}.dtype) for i in range(8 * {0}.itemsize))",
-        result="leading_zeros",
-    ),
+    "clz": ScalarFunction("leading_zeros({0})", "count_leading_zeros", result="zeros"),
     "ctz": ScalarFunction(),
-    "popcnt": ScalarFunction(
-        "sum({0} >> i & 1 for i in range(8 * {0}.itemsize))", "popcnt", result="ones"
-    ),
+    "popcnt": ScalarFunction("count_of_ones({0})", "popcnt", result="ones"),
     "max": ScalarFunction("{m}.maximum({0}, {1})", "maximum", _EXACT, result="larger"),
     "min": ScalarFunction("{m}.minimum({0}, {1})", "minimum", _EXACT, result="smaller"),
     "maxnum": ScalarFunction("{m}.fmax({0}, {1})", "", _EXACT),

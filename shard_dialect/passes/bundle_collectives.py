@@ -177,6 +177,18 @@ class Bundle:
     after: Sequence[ir.Operation] = ()
     """Ops that read results, likewise."""
 
+    def move_operands(self) -> None:
+        """Let operands be computed first; another bundle may have them computed earlier still."""
+        for op in self.before:
+            if self.at.is_before_in_block(op):
+                op.move_before(self.at)
+
+    def move_uses(self) -> None:
+        """Let results be read last; another bundle may have them read later still."""
+        for op in self.after:
+            if op.is_before_in_block(self.at):
+                op.move_before(self.at)
+
 
 def _blocks_with(function: ir.Operation, kind: str) -> list[ir.Block]:
     return blocks_of(function, lambda op: op.name == kind)
@@ -353,8 +365,7 @@ def _share_rounds(block: ir.Block) -> None:
         group = Group.of(ops)
         if not group.saves:
             continue
-        for op in bundle.before:
-            op.move_before(bundle.at)
+        bundle.move_operands()
         with ir.InsertionPoint(bundle.at), ir.Location.fused([op.location for op in ops]):
             group.share()
         for op in ops:
@@ -373,8 +384,7 @@ def _join(bundle: Bundle) -> None:
     attributes = {name: ops[0].attributes[name] for name in ops[0].attributes}
     for along in _axes(ops[0]):
         attributes[along] = ir.IntegerAttr.get(attributes[along].type, 0)
-    for op in bundle.before:
-        op.move_before(bundle.at)
+    bundle.move_operands()
     with ir.InsertionPoint(bundle.at), ir.Location.fused([op.location for op in ops]):
         rows = [_rows(op) for op in ops]
         last = len(rows[0].type.shape) - 1
@@ -390,8 +400,7 @@ def _join(bundle: Bundle) -> None:
             shard = build.extract_slice(made, start, size, last)
             op.results[0].replace_all_uses_with(_of_rows(op, shard))
             start += size
-    for op in bundle.after:
-        op.move_before(bundle.at)
+    bundle.move_uses()
     for op in ops:
         op.erase()
 

@@ -250,6 +250,16 @@ def total_order(x: np.ndarray) -> np.ndarray:
     return bits ^ ((bits >> (8 * x.itemsize - 1)) & np.iinfo(bits.dtype).max)
 
 
+def count_of_ones(x: np.ndarray) -> np.ndarray:
+    """How many bits of each integer are 1."""
+    return sum((x >> bit & 1 for bit in range(8 * x.itemsize)), np.zeros_like(x))
+
+
+def leading_zeros(x: np.ndarray) -> np.ndarray:
+    """How many bits of each integer are 0 before its first 1."""
+    return sum(((x >> bit == 0).astype(x.dtype) for bit in range(8 * x.itemsize)), np.zeros_like(x))
+
+
 def shard_slices(
     grid: np.ndarray, rank: int, shape: list[int], split: list[list[int]]
 ) -> tuple[slice, ...]:

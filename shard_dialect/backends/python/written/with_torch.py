@@ -344,6 +344,16 @@ def total_order(x: Tensor) -> Tensor:
     return bits ^ ((bits >> (8 * x.element_size() - 1)) & torch.iinfo(dtype).max)
 
 
+def count_of_ones(x: Tensor) -> Tensor:
+    """How many bits of each integer are 1."""
+    return sum((x >> bit & 1 for bit in range(8 * x.itemsize)), torch.zeros_like(x))
+
+
+def leading_zeros(x: Tensor) -> Tensor:
+    """How many bits of each integer are 0 before its first 1."""
+    return sum(((x >> bit == 0).to(x.dtype) for bit in range(8 * x.itemsize)), torch.zeros_like(x))
+
+
 def shard_slices(
     grid: np.ndarray, rank: int, shape: list[int], split: list[list[int]]
 ) -> tuple[slice, ...]:
