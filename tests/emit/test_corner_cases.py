@@ -365,48 +365,23 @@ func.func @main(%x: tensor<4x0xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
   return %0, %1 : tensor<4xf32>, tensor<4xf32>
 }
 """,
-    "a scatter by multiply": """
-func.func @main(%x: tensor<5x3xf32>, %u: tensor<4x2xf32>) -> tensor<3x5xf32> {
+    **{
+        f"a scatter by {name}": f"""
+func.func @main(%x: tensor<5x3xf32>, %u: tensor<4x2xf32>) -> tensor<3x5xf32> {{
   %t = stablehlo.transpose %x, dims = [1, 0] : (tensor<5x3xf32>) -> tensor<3x5xf32>
   %at = stablehlo.constant dense<[[0, 1], [2, 3], [0, 2], [3, 0]]> : tensor<4x2xi32>
-  %0 = "stablehlo.scatter"(%t, %at, %u) <{scatter_dimension_numbers = #stablehlo.scatter<
+  %0 = "stablehlo.scatter"(%t, %at, %u) <{{scatter_dimension_numbers = #stablehlo.scatter<
       update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0, 1],
-      index_vector_dim = 1>}> ({
+      index_vector_dim = 1>}}> ({{
   ^bb0(%a: tensor<f32>, %b: tensor<f32>):
-    %1 = stablehlo.multiply %a, %b : tensor<f32>
+    %1 = stablehlo.{name} %a, %b : tensor<f32>
     stablehlo.return %1 : tensor<f32>
-  }) : (tensor<3x5xf32>, tensor<4x2xi32>, tensor<4x2xf32>) -> tensor<3x5xf32>
+  }}) : (tensor<3x5xf32>, tensor<4x2xi32>, tensor<4x2xf32>) -> tensor<3x5xf32>
   return %0 : tensor<3x5xf32>
-}
-""",
-    "a scatter by maximum": """
-func.func @main(%x: tensor<5x3xf32>, %u: tensor<4x2xf32>) -> tensor<3x5xf32> {
-  %t = stablehlo.transpose %x, dims = [1, 0] : (tensor<5x3xf32>) -> tensor<3x5xf32>
-  %at = stablehlo.constant dense<[[0, 1], [2, 3], [0, 2], [3, 0]]> : tensor<4x2xi32>
-  %0 = "stablehlo.scatter"(%t, %at, %u) <{scatter_dimension_numbers = #stablehlo.scatter<
-      update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0, 1],
-      index_vector_dim = 1>}> ({
-  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
-    %1 = stablehlo.maximum %a, %b : tensor<f32>
-    stablehlo.return %1 : tensor<f32>
-  }) : (tensor<3x5xf32>, tensor<4x2xi32>, tensor<4x2xf32>) -> tensor<3x5xf32>
-  return %0 : tensor<3x5xf32>
-}
-""",
-    "a scatter by minimum": """
-func.func @main(%x: tensor<5x3xf32>, %u: tensor<4x2xf32>) -> tensor<3x5xf32> {
-  %t = stablehlo.transpose %x, dims = [1, 0] : (tensor<5x3xf32>) -> tensor<3x5xf32>
-  %at = stablehlo.constant dense<[[0, 1], [2, 3], [0, 2], [3, 0]]> : tensor<4x2xi32>
-  %0 = "stablehlo.scatter"(%t, %at, %u) <{scatter_dimension_numbers = #stablehlo.scatter<
-      update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0, 1],
-      index_vector_dim = 1>}> ({
-  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
-    %1 = stablehlo.minimum %a, %b : tensor<f32>
-    stablehlo.return %1 : tensor<f32>
-  }) : (tensor<3x5xf32>, tensor<4x2xi32>, tensor<4x2xf32>) -> tensor<3x5xf32>
-  return %0 : tensor<3x5xf32>
-}
-""",
+}}
+"""
+        for name in ("multiply", "maximum", "minimum")
+    },
     "windows of a dilated operand, of which some is taken off": """
 func.func @main(%x: tensor<5xf32>) -> tensor<6xf32> {
   %z = stablehlo.constant dense<0.0> : tensor<f32>
