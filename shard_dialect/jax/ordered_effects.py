@@ -49,15 +49,15 @@ def hide_tokens(function: Any) -> None:
     from jaxlib.mlir import ir
 
     (block,) = function.regions[0].blocks
-    end = block.operations[len(block.operations) - 1].operation
-    if not any(map(is_token, (*block.arguments, *end.operands))):
-        return
+    end = _end(block)
     are_tokens = [*map(is_token, block.arguments)], [*map(is_token, end.operands)]
+    if not any(map(any, are_tokens)):
+        return
     with ir.InsertionPoint.at_block_begin(block), function.location:
-        for number, argument in enumerate(filter(is_token, block.arguments)):
+        for number, argument in enumerate(tokens_of(block.arguments)):
             argument.replace_all_uses_with(_call(_IN, number, [argument.type], []).results[0])
     with ir.InsertionPoint(end), function.location:
-        for number, value in enumerate(filter(is_token, end.operands)):
+        for number, value in enumerate(tokens_of(end.operands)):
             _call(_OUT, number, [], [value])
     for number in reversed(range(len(block.arguments))):
         if is_token(block.arguments[number]):
@@ -76,7 +76,7 @@ def show_tokens(function: Any) -> None:
     from jaxlib.mlir import ir
 
     (block,) = function.regions[0].blocks
-    end = block.operations[len(block.operations) - 1].operation
+    end = _end(block)
     sources, sinks = _calls(function, _IN), _calls(function, _OUT)
     for each in sources:
         token = each.results[0]
@@ -91,6 +91,10 @@ def show_tokens(function: Any) -> None:
                 entries = [*ir.ArrayAttr(function.attributes[key]), *[ir.DictAttr.get({})] * added]
                 function.attributes[key] = ir.ArrayAttr.get(entries)
         _set_type(function)
+
+
+def _end(block: Any) -> Any:
+    return block.operations[len(block.operations) - 1].operation
 
 
 def _call(target: str, number: int, results: Sequence[Any], operands: Sequence[Any]) -> Any:
@@ -129,6 +133,6 @@ def _set_type(function: Any) -> None:
     from jaxlib.mlir import ir
 
     (block,) = function.regions[0].blocks
-    end = block.operations[len(block.operations) - 1].operation
+    end = _end(block)
     types = [[each.type for each in values] for values in (block.arguments, end.operands)]
     function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
