@@ -213,7 +213,8 @@ def _rounds(
 ) -> tuple[Round, ...]:
     """The rounds in which devices get what they read; () if they send as much as `less_than`.
 
-    They may send as much with `or_equal` if some device receives nothing: it is free for another
+    They may send as much where no device reads its own shard, as in a reversal: halos would hold
+    that, too. So they may with `or_equal` if some device receives nothing: it is free for another
     tensor, with which rounds may be shared.
     """
     if not less_than:
@@ -224,10 +225,10 @@ def _rounds(
     for each in pieces:
         if each.sender != each.receiver:
             lacking[each.receiver] = lacking.get(each.receiver, 0) + each.end - each.begin
-    less_than += or_equal and len(lacking) < devices
+    kept = [each for each in pieces if each.sender == each.receiver]
+    less_than += not kept or (or_equal and len(lacking) < devices)
     if max(lacking.values(), default=0) >= less_than:  # rounds never send less than that
         return ()
-    kept = [each for each in pieces if each.sender == each.receiver]
     moved = in_rounds([each for each in pieces if each.sender != each.receiver])
     rounds = []
     for together in (kept, *moved) if kept else moved:

@@ -88,6 +88,11 @@ def inside(windows: Windows) -> Windows | None:
     return windows if windows.fill is not None or windows.stay_in_bounds else None
 
 
+def turned_around(size: int) -> Windows | None:
+    """The windows in which a reversed dimension reads its elements."""
+    return Windows(size, size, -1, 1, 1 - size) if size else None
+
+
 def read_windows(partitioned: PartitionedOp) -> None:
     """Slice each operand to the elements that its windows on this device read."""
     skipped = set()
@@ -231,19 +236,25 @@ def exchanged(
     holds. What no box has is the identity of `fill`.
     """
     devices = shard.devices[dim]
-    first = max((-box.put_at for each in rounds for box in each.boxes), default=0)
-    first, room = max(first, 0), max((each.size for each in rounds), default=0)
+    boxes = [box for each in rounds for box in each.boxes]
+    first = max(0, *(-box.put_at for box in boxes))
+    room = max(each.size for each in rounds)
+    # One box for each device may be all that it reads.
+    is_joined = len(rounds) > 1 or room < count or len(boxes) < devices
+    is_joined = is_joined or any(box.put_at for box in boxes)
     shape = list(value.type.shape)
     shape[dim] = first + count + room
-    whole = identity_tensor(fill, build.resized(value.type, shape))
+    whole = identity_tensor(fill, build.resized(value.type, shape)) if is_joined else None
     for each in rounds:
         taken, put, to = [0] * devices, [first + count] * devices, [NOBODY] * devices
         for box in each.boxes:
             taken[box.sender], to[box.sender] = box.taken_at, box.receiver
             put[box.receiver] = first + box.put_at
-        sent = build.extract_slice(value, shard.index(dim, taken), each.size, dim)
+        sent = value
+        if each.size < value.type.shape[dim]:
+            sent = build.extract_slice(value, shard.index(dim, taken), each.size, dim)
         moved = sent if each.stays else shard.permuted(dim, to, sent)
-        if len(rounds) == 1 and each.size == count and set(put) == {first}:
-            return moved  # it is all that is read
+        if whole is None:
+            return moved
         whole = build.insert_slice_at(whole, moved, dim, shard.index(dim, put))
     return build.extract_slice(whole, first, count, dim)

@@ -21,6 +21,7 @@ from shard_dialect.ops.padding import identities, identities_without_zero_points
 from shard_dialect.ops.partial_values import adds, chooses, moves, reduces
 from shard_dialect.ops.partitioned_op import PartitionedOp
 from shard_dialect.ops.scalar_functions import NO_TRAIT, Trait
+from shard_dialect.ops.window_shards import turned_around
 
 
 def matmul(rhs: str) -> Callable[[Query], ShardingRule | None]:
@@ -93,17 +94,16 @@ def argmax(query: Query) -> ShardingRule:
     return factors.rule()
 
 
-def along_axis(kind: Kind) -> Callable[[Query], ShardingRule]:
-    """All dimensions pass, except the attribute `axis`, whose factor has this kind."""
-
-    def rule(query: Query) -> ShardingRule:
-        axis = query.op.attributes["axis"].value
-        factors = Factors(query)
-        for dim, size in enumerate(factors.results[0]):
-            factors.add_to_all(dim, size, kind if dim == axis else "passed")
-        return factors.rule("")
-
-    return rule
+def reverse(query: Query) -> ShardingRule:
+    """All dimensions pass, except the attribute `axis`, which is permuted, and read in windows."""
+    axis = query.op.attributes["axis"].value
+    factors = Factors(query)
+    for dim, size in enumerate(factors.results[0]):
+        if dim == axis:
+            factors.add_to_all(dim, size, "permuted", windows=[turned_around(size)])
+        else:
+            factors.add_to_all(dim, size)
+    return factors.rule("")
 
 
 def reshape(query: Query) -> ShardingRule | None:
@@ -264,9 +264,7 @@ RECORDS: dict[str, OpRecord] = {
         partial=moves,
         traits=Trait.RESHAPES,
     ),
-    "tosa.reverse": OpRecord(
-        along_axis("permuted"), sample=_sample("reverse"), partial=moves, traits=Trait.MOVES
-    ),
+    "tosa.reverse": OpRecord(reverse, sample=_sample("reverse"), partial=moves, traits=Trait.MOVES),
     "tosa.rfft2d": OpRecord(fourier, sample=_sample("rfft2d"), traits=Trait.SUMS),
     "tosa.row_gather": OpRecord(
         gather, sample=_sample("row_gather"), padding=_AT_START, operations=0, not_run=_UPSTREAM

@@ -20,14 +20,14 @@ from shard_dialect.ir.building.build import create_value
 from shard_dialect.ir.building.reductions import reduction_with_identity
 from shard_dialect.ir.mesh.attributes import SHARDINGS
 from shard_dialect.ir.mesh.sharding_attributes import is_sharding, read_annotation
-from shard_dialect.model import ShardingError, ShardingRule, Windows
+from shard_dialect.model import ShardingRule, Windows
 from shard_dialect.model.reached import reached
 from shard_dialect.model.rule import Role
 from shard_dialect.ops.factors import Factors, Kind, Query, reshaped
 from shard_dialect.ops.op_record import OpRecord
 from shard_dialect.ops.padding import anything
 from shard_dialect.ops.partial_values import inserts, joins, moves
-from shard_dialect.ops.partitioned_op import PartitionedOp, device_indices
+from shard_dialect.ops.partitioned_op import PartitionedOp
 from shard_dialect.ops.scalar_functions import Trait
 from shard_dialect.ops.stablehlo import arithmetic
 from shard_dialect.ops.stablehlo.attribute_reading import (
@@ -38,7 +38,13 @@ from shard_dialect.ops.stablehlo.attribute_reading import (
 )
 from shard_dialect.ops.stablehlo.facets import expansion, python, sample
 from shard_dialect.ops.stablehlo.reduction_rules import is_additive
-from shard_dialect.ops.window_shards import inside, joined_along, padding_of, partition_joined
+from shard_dialect.ops.window_shards import (
+    inside,
+    joined_along,
+    padding_of,
+    partition_joined,
+    turned_around,
+)
 
 
 def elementwise(query: Query) -> ShardingRule | None:
@@ -112,26 +118,15 @@ def reshape(query: Query) -> ShardingRule | None:
 
 
 def reverse(query: Query) -> ShardingRule | None:
-    """Reversed dimensions are permuted; the others pass."""
+    """Reversed dimensions are permuted, and read in windows; the others pass."""
     factors = Factors(query)
     turned = integers(query.op, "dimensions")
     for dim, size in enumerate(factors.results[0]):
-        factors.add_to_all(dim, size, "permuted" if dim in turned else "passed")
+        if dim in turned:
+            factors.add_to_all(dim, size, "permuted", windows=[turned_around(size)])
+        else:
+            factors.add_to_all(dim, size)
     return factors.rule()
-
-
-def partition_reverse(partitioned: PartitionedOp) -> None:
-    """Exchange the shards of dimensions that are split: the first device gets the last one's."""
-    op, shard = partitioned.op, partitioned.result
-    for dim in integers(op, "dimensions"):
-        if not shard.is_split(dim):
-            continue
-        if shard.is_uneven(dim) or any(shard.halos[dim]):
-            raise ShardingError(f"reverses dimension {dim}, whose shards are not equal")
-        last = shard.devices[dim] - 1
-        to = [last - device for device in device_indices(shard.devices[dim])]
-        with ir.InsertionPoint(op), op.location:
-            op.operands[0] = shard.permuted(dim, to, op.operands[0])
 
 
 def concatenate(query: Query) -> ShardingRule | None:
@@ -344,7 +339,6 @@ RECORDS: dict[str, OpRecord] = {
     ),
     "reverse": OpRecord(
         reverse,
-        partition=partition_reverse,
         partial=moves,
         python=python("reverse"),
         traits=Trait.MOVES,

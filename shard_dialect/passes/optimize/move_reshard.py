@@ -115,6 +115,40 @@ def move_before(reshard: GraphOp, graph: FunctionGraph) -> bool:
 
 _Changed = tuple[GraphOp, OpSharding | None, OpSharding]
 """An op to change, its present sharding (`None` for a copy to be made of it), and its new one."""
+
+
+@dataclass
+class _Earlier:
+    """Ops to change, and values to reshard for them, each with its cost: it is there once."""
+
+    changed: dict[GraphOp, tuple[_Changed, Change]] = field(default_factory=dict)
+    reshards: dict[tuple[GraphValue, Sharding], int] = field(default_factory=dict)
+
+    @property
+    def ops(self) -> list[_Changed]:
+        return [each for each, _ in self.changed.values()]
+
+    @property
+    def total(self) -> Change:
+        return _Earlier().added(self)
+
+    def added(self, other: _Earlier) -> Change:
+        """The cost that `other` adds to what is here."""
+        total = Change(sum(n for key, n in other.reshards.items() if key not in self.reshards))
+        for op, (_, change) in other.changed.items():
+            if op not in self.changed:
+                total = total.plus(change)
+        return total
+
+    def agrees_with(self, other: _Earlier) -> bool:
+        """Whether no op is changed in two ways."""
+        return all(
+            self.changed[op][0][2] == changed[2]
+            for op, (changed, _) in other.changed.items()
+            if op in self.changed
+        )
+
+
 _NOT_COPIED = ("stablehlo.custom_call", "stablehlo.rng", "func.call", "call")
 """What may do something else each time."""
 
@@ -140,9 +174,7 @@ class _Region:
     """The price below which ops that others read may be copied; `None` where none may be."""
     copied: set[GraphOp] = field(default_factory=set)
     """The ops that would be copied; those before one are, too."""
-    found: dict[tuple[GraphValue, Sharding], tuple[Change, list[_Changed]] | None] = field(
-        default_factory=dict
-    )
+    found: dict[tuple[GraphValue, Sharding], _Earlier | None] = field(default_factory=dict)
     """What `_before` has found, so that ops on several ways to a value are looked at once."""
 
     def grow(self, largest: int) -> Iterator[tuple[int, Change]]:
@@ -180,8 +212,8 @@ class _Region:
         price = resharder.price_of(self.reshard)
         for self.most in (None, price):
             found = self._before(self.reshard, value, self.target) if value is not None else None
-            total, ops = found or (Change(), [])
-            total = total.plus(Change(-price))
+            earlier = found or _Earlier()
+            ops, total = earlier.ops, earlier.total.plus(Change(-price))
             few = ELEMENTS_PER_STEP + (0 if resharder.graph.prices.is_time else -total.price)
             is_little = self.most is None or total.elements <= few
             if len(ops) > 1 and is_little and resharder.is_better(total):
@@ -217,10 +249,9 @@ class _Region:
         """
         price = self.resharder.price_for(user, value, target, self.values)
         before = self._before(user, value, target) if price else None
-        if before is None or before[0].price >= price:
+        if before is None or before.total.price >= price:
             return Change()
-        change, ops = before
-        for op, now, then in ops:
+        for op, now, then in before.ops:
             assert now is not None, "only before the reshard are copies made"
             self._include(op, now, then)
             self.values |= {
@@ -228,12 +259,12 @@ class _Region:
                 for result, sharding in zip(op.results, then.results, strict=True)
                 if sharding is not None
             }
-        return change
+        return before.total
 
     def _before(
         self, user: GraphOp, value: GraphValue, target: Sharding, depth: int = LARGEST
-    ) -> tuple[Change, list[_Changed]] | None:
-        """The ops to change so that `value` has the sharding `target`, and the cost added."""
+    ) -> _Earlier | None:
+        """What to change so that `value` has the sharding `target`."""
         if value in self.values or self.resharder.sharding_of(value) == target:
             return None
         if self.most is None:
@@ -245,7 +276,7 @@ class _Region:
 
     def _found_before(
         self, user: GraphOp, value: GraphValue, target: Sharding, depth: int
-    ) -> tuple[Change, list[_Changed]] | None:
+    ) -> _Earlier | None:
         op = value.owner
         if op is None or not depth or op.is_reshard or op.handle is None:
             return None
@@ -266,10 +297,10 @@ class _Region:
         return self._with_operands(op, None, then, made, depth)
 
     def _with_operands(
-        self, op: GraphOp, now: OpSharding | None, then: OpSharding, total: Change, depth: int
-    ) -> tuple[Change, list[_Changed]] | None:
-        """An op to change, with those before it that are, and the cost of all of them."""
-        ops: dict[GraphOp, _Changed] = {}
+        self, op: GraphOp, now: OpSharding | None, then: OpSharding, change: Change, depth: int
+    ) -> _Earlier | None:
+        """An op to change, which costs `change`, with what is to change before it."""
+        found, total = _Earlier(), change
         for operand, sharding in zip(op.operands, then.operands, strict=True):
             if self.most is not None and total.price + total.work >= self.most:
                 return None
@@ -279,16 +310,17 @@ class _Region:
                 if self.values[operand] != sharding:
                     return None
                 continue
-            reshard = Change(self.resharder.price_for(op, operand, sharding, self.values))
-            before = self._before(op, operand, sharding, depth - 1) if reshard.price else None
-            if before is None or before[0].price >= reshard.price:
-                total = total.plus(reshard)
-                continue
-            total = total.plus(before[0])
-            for each in before[1]:
-                if ops.setdefault(each[0], each)[2] != each[2]:
-                    return None  # one op in two shardings
-        return total, [*ops.values(), (op, now, then)]
+            price = self.resharder.price_for(op, operand, sharding, self.values)
+            earlier = self._before(op, operand, sharding, depth - 1) if price else None
+            if earlier is None or found.added(earlier).price >= price:
+                earlier = _Earlier(reshards={(operand, sharding): price})
+            if not found.agrees_with(earlier):
+                return None
+            total = total.plus(found.added(earlier))
+            found.changed |= earlier.changed
+            found.reshards |= earlier.reshards
+        found.changed[op] = (op, now, then), change
+        return found
 
     def _users_of(self, value: GraphValue) -> list[GraphOp]:
         block, users = self.reshard.block, self.resharder.graph.users(value)

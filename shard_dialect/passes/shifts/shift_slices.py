@@ -526,33 +526,6 @@ class _Function:
         self._replace(op, found)
         self.unused[result] = op
 
-    def _turn(self, op: ir.Operation) -> None:
-        """Let a reversal be split: devices exchange their shards, and reverse what they get."""
-        ends = [self.of.get(value) for value in (op.operands[0], op.results[0])]
-        known = [each for each in ends if each and each == each.bare and not each.offsets]
-        if len(known) < 2 or op.results[0] not in self.stays_split:
-            return
-        shape = op.operands[0].type.shape
-        letters = [chr(ord("a") + dim) for dim in range(len(shape))]
-        turned = {*op.attributes["dimensions"]}
-        split = {
-            dim
-            for dim in turned
-            if all(
-                (n := self.shardings.grid(each.grid).axes_size(each.split_axes[dim])) > 1
-                and shape[dim] % n == 0
-                for each in known
-            )
-        }
-        if not split:
-            return
-        dims = ", ".join(letters)
-        text = f"([{dims}]) -> ([{dims}])"
-        for kind, those in (("permutation", turned - split), ("blocked_propagation", split)):
-            if those:
-                text += f" {kind}={{{', '.join(letters[dim] for dim in sorted(those))}}}"
-        op.attributes[RULE] = ir.StringAttr.get(text)
-
     def _fill_later(self, op: ir.Operation) -> None:
         """Pad with zeros, which halos hold, and put any other value in their place afterwards."""
         value, fill = op.operands
@@ -653,7 +626,6 @@ class _Function:
 
 _ALONE: dict[str, Callable[[_Function, ir.Operation], None]] = {
     "stablehlo.pad": _Function._fill_later,
-    "stablehlo.reverse": _Function._turn,
     "stablehlo.select_and_scatter": _Function._choose_in_whole_windows,
     "stablehlo.slice": _Function._look_up,
 }
