@@ -50,7 +50,7 @@ def compiled_as_said(text: str, devices: int) -> str:
 def compiled_module(module: Any, devices: int, use_shardy: bool) -> str:
     client: Any = xla_client.make_cpu_client(num_devices=devices)
     found = _jax.DeviceList(tuple(client.local_devices()))
-    executable = client.compile_and_load(module, found, _options(devices, use_shardy))
+    executable = client.compile_and_load(module, found, options(devices, use_shardy))
     return "\n".join(each.to_string() for each in executable.hlo_modules())
 
 
@@ -58,7 +58,8 @@ def _devices(mesh: Any) -> int:
     return prod(sdy.MeshAxisAttr(axis).size for axis in mesh.axes)
 
 
-def _options(devices: int, use_shardy: bool) -> Any:
+def options(devices: int, use_shardy: bool) -> Any:
+    """What XLA is told to partition a program for so many devices."""
     options = _jax.CompileOptions()
     build = options.executable_build_options
     for each in (options, build):

@@ -11,8 +11,10 @@ becomes
 
 so that only what is read in the end is moved between devices. Reversals of reversals and
 concatenations of concatenations are one, slices that follow each other in one tensor are joined,
-and what is joined is reversed at once. Windows over a reversal are reversed afterwards. Where
-others read what is sliced, it is sliced anew only if that makes nothing twice.
+and what is joined is reversed at once. Windows over a reversal, and what is computed of each of its
+elements, are reversed afterwards; so is a padded one that is reversed again in the end, as in a
+scan from the end. Where others read what is sliced, it is sliced anew only if that makes nothing
+twice.
 """
 
 from __future__ import annotations
@@ -23,16 +25,22 @@ from math import prod
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
-from shard_dialect.ir.building.build import copy_onto
+from shard_dialect.ir.building.build import constant_behind, copy_onto
 from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.mesh.annotation_ops import has_loops
 from shard_dialect.ir.mesh.attributes import RULE
+from shard_dialect.ir.numbered_function import itemsize
 from shard_dialect.ir.walk import walk
-from shard_dialect.ops.stablehlo.attribute_reading import integer, integers, write_padding
+from shard_dialect.ops.stablehlo.attribute_reading import (
+    integer,
+    integers,
+    pad_widths,
+    write_padding,
+)
 from shard_dialect.ops.stablehlo.reduction_rules import combiner, windows_over
 from shard_dialect.passes.framework.base import Pass, needs
 from shard_dialect.passes.propagate.annotated_results import replace_annotated
-from shard_dialect.passes.propagate.compute_before_merges import is_annotated
+from shard_dialect.passes.propagate.compute_before_merges import is_annotated, is_elementwise
 
 _CONCATENATE, _PAD = "stablehlo.concatenate", "stablehlo.pad"
 _REVERSE, _SLICE = "stablehlo.reverse", "stablehlo.slice"
@@ -100,7 +108,11 @@ class ComposeSlices(Pass):
     def rewrite(self, module: ir.Operation) -> None:
         """Rewrite functions in the annotated form."""
         for function in functions_of(module, "annotated"):
-            _Composer([op for op in walk(function) if _is_known(op)]).run()
+            composer = _Composer([])
+            for op in walk(function):
+                composer.queue += [op] if _is_known(op) else []
+                composer.queue += composer.computed(op.results[0]) if op.name == _REVERSE else []
+            composer.run()
 
 
 def _is_known(op: ir.Operation) -> bool:
@@ -137,7 +149,7 @@ class _Composer:
             if op.results[0] in self.dropped or has_loops(op) or RULE in op.attributes:
                 continue
             with ir.InsertionPoint(op), op.location:
-                value = _RULES[op.name](self, op)
+                value = _RULES.get(op.name, _Composer.elementwise)(self, op)
                 if value is not None:
                     self._replace(op, value)
         for op in self.dropped.values():
@@ -145,7 +157,7 @@ class _Composer:
 
     def _replace(self, op: ir.Operation, value: ir.Value) -> None:
         value = replace_annotated(ir.OpResult(op.results[0]), value)
-        self.queue += [use.owner.operation for use in value.uses if _is_known(use.owner.operation)]
+        self.queue += self._to_compose(value)
         unused = [op]
         while unused:
             each = unused.pop()
@@ -154,6 +166,18 @@ class _Composer:
                 self._maker(operand, _RULES, each) for operand in dict.fromkeys(each.operands)
             ]
             unused += [maker for maker in makers if maker is not None and not self.readers(maker)]
+
+    def _to_compose(self, value: ir.Value) -> list[ir.Operation]:
+        """The ops that read a value, and may compose with what makes it."""
+        users = [use.owner.operation for use in value.uses]
+        return [each for each in users if _is_known(each)] + self.computed(value)
+
+    def computed(self, value: ir.Value) -> list[ir.Operation]:
+        """The ops that compute something of each element of a reversal."""
+        if isinstance(value.owner, ir.Block) or value.owner.name != _REVERSE:
+            return []
+        users = [use.owner.operation for use in value.uses]
+        return [each for each in users if each.name not in _RULES and is_elementwise(each)]
 
     def _maker(
         self, value: ir.Value, names: Container[str], reader: ir.Operation
@@ -175,6 +199,19 @@ class _Composer:
         if not isinstance(value.owner, ir.Block) and _is_known(value.owner.operation):
             self.queue.append(value.owner.operation)
         return value
+
+    def turned_back(self, op: ir.Operation) -> bool:
+        """Whether all that becomes of the result is reversed in the end."""
+        reached, found = [op], {op.results[0]}
+        while reached:
+            for reader in self.readers(reached.pop()):
+                if reader.name == _REVERSE or (reader.results and reader.results[0] in found):
+                    continue
+                if reader.name not in _RULES and not is_elementwise(reader):
+                    return False
+                found.add(reader.results[0])
+                reached.append(reader)
+        return True
 
     def sliced(self, value: ir.Value, cuts: Sequence[Cut]) -> ir.Value:
         """These elements of a value."""
@@ -213,8 +250,7 @@ class _Composer:
     def slice_of_pad(self, source: ir.Operation, cuts: Sequence[Cut]) -> ir.Value | None:
         """Along the dimensions in which nothing of the padding is read."""
         value, fill = source.operands
-        names = ("edge_padding_low", "edge_padding_high", "interior_padding")
-        lows, highs, between = (integers(source, name) for name in names)
+        lows, highs, between = pad_widths(source)
         inner, outer = [], []
         for dim, (each, size) in enumerate(zip(cuts, value.type.shape, strict=True)):
             begin = each.start - lows[dim]
@@ -311,9 +347,32 @@ class _Composer:
         return self.sliced(one.operands[0], cuts)
 
     def pad(self, op: ir.Operation) -> ir.Value | None:
-        """A padding by nothing."""
-        is_kept = op.operands[0].type == op.results[0].type
-        return op.operands[0] if is_kept and not any(integers(op, "edge_padding_low")) else None
+        """A padding by nothing, or of a reversal where it is smaller than that or turned back."""
+        value, fill = op.operands
+        result = op.results[0]
+        lows, highs, between = pad_widths(op)
+        if value.type == result.type and not any(lows):
+            return value
+        source = self._maker(value, (_REVERSE,), op)
+        if source is None or self.readers(source) != [op] or is_annotated(op):
+            return None
+        if prod(result.type.shape) > prod(value.type.shape) and not self.turned_back(op):
+            return None
+        turned = integers(source, "dimensions")
+        for dim in turned:
+            lows[dim], highs[dim] = highs[dim], lows[dim]
+        padded = self.made(hlo.pad(source.operands[0], fill, lows, highs, between))
+        return self.made(_reversed(padded, turned))
+
+    def elementwise(self, op: ir.Operation) -> ir.Value | None:
+        """What is computed of each element of reversals is reversed afterwards."""
+        values = [each for each in dict.fromkeys(op.operands) if constant_behind(each) is None]
+        turned, sources = self._reversals(op, values)
+        if not turned or (_is_wider(op) and not self.turned_back(op)):
+            return None
+        of = dict(zip(values, sources, strict=True))
+        computed = copy_onto(op, [of.get(each, each) for each in op.operands])
+        return self.made(_reversed(computed.results[0], turned))
 
     def window(self, op: ir.Operation) -> ir.Value | None:
         """Windows over a reversal: they are reversed afterwards, when there is less of them."""
@@ -341,6 +400,12 @@ class _Composer:
     def update(self, op: ir.Operation) -> ir.Value | None:
         """An update of all."""
         return op.operands[1] if op.operands[1].type == op.results[0].type else None
+
+
+def _is_wider(op: ir.Operation) -> bool:
+    """Whether elements of the result take more bytes than those of each operand."""
+    result, *operands = (itemsize(value.type.element_type) for value in (*op.results, *op.operands))
+    return result > max(operands)
 
 
 def _reversed(value: ir.Value, dims: Iterable[int]) -> ir.Value:

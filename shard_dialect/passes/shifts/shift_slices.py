@@ -501,7 +501,7 @@ class _Function:
         sizes, picked = value.type.shape, result.type.shape
         counts = [(n - 1) * stride + 1 for n, stride in zip(picked, strides, strict=True)]
         cut = [d for d, axes in enumerate(source.split_axes) if axes and sizes[d] != counts[d]]
-        if len(cut) != 1 or not may_shift(result.type):
+        if len(cut) != 1 or 0 in picked or not may_shift(result.type):
             return
         (dim,) = cut
         devices = self.shardings.grid(source.grid).axes_size(source.split_axes[dim])
