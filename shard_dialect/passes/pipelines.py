@@ -157,6 +157,8 @@ class Spmd(ObjectiveOptions, NamedPipeline):
     def steps(self) -> tuple[str, ...]:
         """From the annotated to the local form."""
         return (
+            "import",
+            "inline-functions",
             "sink-reshapes",
             "expand-top-k",
             "expand-random-bits",

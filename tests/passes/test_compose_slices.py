@@ -1,4 +1,4 @@
-"""Random chains of slices, reversals, paddings, concatenations and updates, which compose.
+"""Random chains of slices, reversals, paddings, concatenations and the like, which compose.
 
 What they mean is worked out by numpy while they are written. Some values are annotated, and some
 are read twice.
@@ -25,6 +25,9 @@ def type_of(value: Array) -> str:
     return f"tensor<{''.join(f'{size}x' for size in value.shape)}f32>"
 
 
+NO_DIMENSIONS = "broadcast_dimensions = array<i64>"
+
+
 class Chain:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -34,7 +37,17 @@ class Chain:
         self.x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape) + 1
         self.known["%x"] = self.x
         for _ in range(self.rng.randint(2, 7)):
-            self.rng.choice((self.slice, self.slice, self.reverse, self.pad, self.join))()
+            self.rng.choice(
+                (
+                    self.slice,
+                    self.slice,
+                    self.reverse,
+                    self.reverse,
+                    self.pad,
+                    self.join,
+                    self.compute,
+                )
+            )()
         if self.rng.random() < 0.3:
             self.update()
         names = list(self.known)
@@ -122,6 +135,18 @@ class Chain:
         joined = np.concatenate([self.known[each] for each in operands], dim)
         if joined.size < 400:
             self.add("concatenate", operands, joined, f"dimension = {dim} : i64")
+
+    def compute(self) -> None:
+        """Of one value, of two of a shape, or of one and a constant."""
+        name, value = self.pick()
+        other = self.rng.choice(list(self.known))
+        if self.rng.random() < 0.3:
+            self.add("negate", [name], -value)
+        elif self.known[other].shape == value.shape:
+            self.add("maximum", [name, other], np.maximum(value, self.known[other]))
+        else:
+            self.add("broadcast_in_dim", ["%fill"], np.full_like(value, 2.5), NO_DIMENSIONS)
+            self.add("subtract", [name, list(self.known)[-1]], value - np.float32(2.5))
 
     def update(self) -> None:
         name, value = self.pick()

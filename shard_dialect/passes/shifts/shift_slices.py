@@ -31,15 +31,15 @@ from math import prod
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
-from shard_dialect.ir.building.build import copy_along, copy_onto, drop_unused, replace_op
-from shard_dialect.ir.function import form_of, functions_of, is_private
+from shard_dialect.ir.building.build import copy_onto, drop_unused
+from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.grids import erase_cluster
 from shard_dialect.ir.mesh.annotation_ops import has_loops
 from shard_dialect.ir.mesh.attributes import RULE, SHARDINGS
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.mesh.value_shardings import sharding_of
 from shard_dialect.ir.numbered_function import Op, read_functions
-from shard_dialect.ir.walk import body, walk
+from shard_dialect.ir.walk import walk
 from shard_dialect.model import Annotation, Sharding, Windows
 from shard_dialect.ops.op_table import OpKinds
 from shard_dialect.ops.stablehlo.attribute_reading import pad_widths, write_padding
@@ -73,60 +73,6 @@ _INLINED = _MOVING | {
 }
 
 
-def inline_views(module: ir.Operation) -> None:
-    """Inline the calls of functions in the propagated form that only make views."""
-    while _inline_innermost(module):
-        pass  # callers of these are such functions now
-
-
-def _inline_innermost(module: ir.Operation) -> bool:
-    """Whether anything was inlined."""
-    functions = functions_of(module)
-    made_of_views = {
-        function.attributes["sym_name"].value: function
-        for function in functions
-        if form_of(function) == "propagated" and _only_views(function)
-    }
-    if not made_of_views:
-        return False
-    called = set()
-    is_inlined = False
-    for function in functions:
-        for op in list(walk(function)):
-            if op.name != "func.call":
-                continue
-            name = op.attributes["callee"].value
-            if name in made_of_views and form_of(function) == "propagated":
-                _inline(op, made_of_views[name])
-                is_inlined = True
-            else:
-                called.add(name)
-    for name, function in made_of_views.items():
-        if name not in called:
-            function.erase()
-    return is_inlined
-
-
-def _only_views(function: ir.Operation) -> bool:
-    if not is_private(function) or len(function.regions[0].blocks) != 1:
-        return False
-    *ops, last = (op.operation for op in body(function).operations)
-    names = {op.name for op in ops}
-    return bool(names & _MOVING) and names <= _INLINED and last.name == "func.return"
-
-
-def _inline(call: ir.Operation, function: ir.Operation) -> None:
-    block = body(function)
-    values = dict(zip(block.arguments, call.operands, strict=True))
-    with ir.InsertionPoint(call):
-        for each in block.operations:
-            op = each.operation
-            if op.name == "func.return":
-                break
-            copy_along(op, values)
-    replace_op(call, *(values[returned] for returned in op.operands))
-
-
 @needs(ops=(*_MOVING, *ASSEMBLIES, "stablehlo.select_and_scatter"), forms=("propagated",))
 @dataclass(frozen=True)
 class ShiftSlices(Pass):
@@ -136,7 +82,6 @@ class ShiftSlices(Pass):
 
     def rewrite(self, module: ir.Operation) -> None:
         """Rewrite functions in the propagated form; raises a located `ShardError`."""
-        inline_views(module)
         functions = [
             function
             for function in functions_of(module, "propagated")
