@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from shard_dialect.abi.lowered_program import choose_entry
-from shard_dialect.analysis.changes.patterns import called
+from shard_dialect.analysis.changes.name_patterns import called
 from shard_dialect.analysis.changes.what_if_question import no_grid
 from shard_dialect.analysis.drawing import DrawnSharding, named_shardings
 from shard_dialect.analysis.program_report import ProgramReport

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shard_dialect.abi.lowered_program import choose_entry, find_function
-from shard_dialect.analysis.changes.patterns import called
+from shard_dialect.analysis.changes.name_patterns import called
 from shard_dialect.analysis.changes.what_if_question import read_each
 from shard_dialect.errors import ShardError, of_option
 from shard_dialect.ir.bindings import ir

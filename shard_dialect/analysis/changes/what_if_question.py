@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from shard_dialect.analysis.changes.annotations import Edit, Placed, Site, annotations_in
-from shard_dialect.analysis.changes.patterns import called
+from shard_dialect.analysis.changes.name_patterns import called
 from shard_dialect.errors import ShardError, as_symbol, of_option
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import functions_of, name_of

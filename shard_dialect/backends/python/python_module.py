@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shard_dialect.abi.lowered_program import choose_entry, find_function
-from shard_dialect.backends.python import shared_functions
+from shard_dialect.backends.python import helper_functions
 from shard_dialect.backends.python.element_types import numpy_name
 from shard_dialect.backends.python.ops import collective_calls, control_flow_ops, elementwise
 from shard_dialect.backends.python.writer import (
@@ -323,7 +323,7 @@ def _written(
     root: ir.Operation, target: Target, shardings: Shardings, entry: ir.Operation
 ) -> Writer:
     """Write all functions, the entry last."""
-    w = Writer(target, shardings.grids, Names(shared_functions.names(target) | {"main"}))
+    w = Writer(target, shardings.grids, Names(helper_functions.names(target) | {"main"}))
     for name in w.grids:
         w.grid_names[name] = w.names.new(f"grid_{name}").upper() if len(w.grids) > 1 else "GRID"
     w.functions[name_of(entry)] = w.names.new("program")
@@ -398,10 +398,10 @@ def _ranks(grid: Grid) -> str:
 
 def _file(w: Writer, body: str) -> tuple[str, str, str]:
     """The imports, an empty line, and the rest: helpers, groups, and the functions in `body`."""
-    used = shared_functions.needed(w.target, body + ("\njoin" if w.groups else ""))
+    used = helper_functions.needed(w.target, body + ("\njoin" if w.groups else ""))
     grids = [f"{w.grid_names[name]} = {_ranks(grid)}" for name, grid in w.grids.items()]
     start = [
-        *shared_functions.start(w.target),
+        *helper_functions.start(w.target),
         f"if {w.pick('MPI.COMM_WORLD.Get_size()', 'dist.get_world_size()')} != {_devices(w)}:",
         f'    raise SystemExit("error: start {_devices(w)} ranks: {_launch(w)} FILE")',
     ]
@@ -415,4 +415,4 @@ def _file(w: Writer, body: str) -> tuple[str, str, str]:
         for each in ["\n".join([*grids, *start]), *used, "\n".join(groups), body.strip("\n")]
         if each
     )
-    return shared_functions.imports(w.target, text), "", text
+    return helper_functions.imports(w.target, text), "", text
