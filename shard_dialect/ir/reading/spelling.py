@@ -12,6 +12,8 @@
     shard.grid "private" @g(shape = 2)    of later versions: an attribute in older ones
     mesh.cluster @g(rank = 1)             the RFC's ops: generic ones (`ir.mesh.mesh_spelling`)
     mhlo.maximum %0, %1, #mhlo.dot<...>   of the RFC's examples: StableHLO's
+    mhlo.ragged_dot                       as XLA writes it: CHLO's
+    mhlo.original_value = #mhlo...<...>   as XLA writes it, for debuggers: dropped
     slice_sizes = dense<[4]> : tensor<1xi64>
                                           `array<i64: 4>`, as StableHLO now has it
 
@@ -96,6 +98,12 @@ _MHLO = re.compile(
     r"(?<=#mhlo)(?=[.<]))"
 )
 """Where an op or an attribute of MHLO begins; not the name of a module's attribute."""
+_ORIGIN = re.compile(r"\bmhlo\.original_value\s*=\s*#mhlo\.original_value\s*<")
+"""Which value of the program before XLA's passes a result is, for its debuggers."""
+_RAGGED_DOT = re.compile(r"\bmhlo\.ragged_dot\b(?!\s*<)[^:]*")
+"""A `mhlo.ragged_dot` up to its types, which CHLO has, and StableHLO has not."""
+_DOT_IN_RAGGED = re.compile(r"(?<!_)(\bdot_dimension_numbers\s*=\s*#mhlo\.dot\s*<)[^<>]*>")
+"""The dimensions that the attribute of CHLO has beside the ragged ones."""
 _DENSE = re.compile(
     r"\b(?:broadcast_dimensions|broadcast_sizes|permutation|dimensions|start_indices|limit_indices|"
     r"strides|slice_sizes|window_strides|lhs_dilation|rhs_dilation|window_reversal|"
@@ -201,8 +209,33 @@ class ClustersOfFunctions:
 
 
 def _mhlo(code: str) -> Iterator[Edit]:
+    origins = [_with_comma(code, match) for match in _ORIGIN.finditer(code)]
+    ragged = [match.span() for match in _RAGGED_DOT.finditer(code)]
+    dots = [match.span(1) for span in ragged for match in _DOT_IN_RAGGED.finditer(code, *span)]
+    for begin, end in (*origins, *dots):
+        yield Edit(begin, end - begin, "")
+    for _, end in dots:
+        yield Edit(code.index(">", end), 1, "")
+    dropped, of_chlo = (
+        {match.start() for span in spans for match in _MHLO.finditer(code, *span)}
+        for spans in ([*origins, *dots], ragged)
+    )
     for match in _MHLO.finditer(code):
-        yield Edit(match.start(), len(match[0]), "stablehlo")
+        if match.start() not in dropped:
+            dialect = "chlo" if match.start() in of_chlo else "stablehlo"
+            yield Edit(match.start(), len(match[0]), dialect)
+
+
+def _with_comma(code: str, attribute: re.Match[str]) -> tuple[int, int]:
+    """Where an attribute begins and ends, of which the match ends at the opening bracket."""
+    depth, begin, end = 1, attribute.start(), attribute.end()
+    while depth and end < len(code):
+        depth += (code[end] == "<") - (code[end] == ">")
+        end += 1
+    before = begin
+    while code[before - 1].isspace():
+        before -= 1
+    return (before - 1, end) if code[before - 1] == "," else (begin, end + (code[end] == ","))
 
 
 def _arrays(code: str) -> Iterator[Edit]:

@@ -28,3 +28,21 @@ func.func @main(%x: tensor<8xf32>, %i: tensor<i64>, %y: tensor<1x3x4x4xf32>, %k:
       ins(%f, %g : tensor<1x3x4xf32>, tensor<2x3x3xf32>) outs(%e : tensor<1x2x2xf32>) -> tensor<1x2x2xf32>
   return
 }
+
+// XLA writes a ragged product as MHLO's, and which value of its own a result is.
+//
+// CHECK-LABEL: func.func @as_xla_writes_it
+func.func @as_xla_writes_it(%x: tensor<11x5xf32>, %y: tensor<3x5x7xf32>, %sizes: tensor<3xi64>) -> tensor<11x7xf32> {
+  // CHECK: "chlo.ragged_dot"({{.*}}#chlo<precision DEFAULT>{{.*}}#chlo.ragged_dot<lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]>
+  %0 = "mhlo.ragged_dot"(%x, %y, %sizes) <{precision_config = [#mhlo<precision DEFAULT>, #mhlo<precision DEFAULT>],
+      ragged_dot_dimension_numbers = #mhlo.ragged_dot<dot_dimension_numbers = #mhlo.dot<lhs_contracting_dimensions = [1],
+      rhs_contracting_dimensions = [1]>, lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]>}>
+      : (tensor<11x5xf32>, tensor<3x5x7xf32>, tensor<3xi64>) -> tensor<11x7xf32>
+  // CHECK: stablehlo.negate %0 : tensor
+  %1 = mhlo.negate %0 {mhlo.original_value = #mhlo.original_value<false, [<[], <"dot.1", []>>]>} : tensor<11x7xf32>
+  // CHECK: stablehlo.abs %1 {a = 1 : i64} : tensor
+  %2 = mhlo.abs %1 {a = 1, mhlo.original_value = #mhlo.original_value<false, [<[], <"dot.2", []>>]>} : tensor<11x7xf32>
+  // CHECK: stablehlo.sine %2 {b = 2 : i64} : tensor
+  %3 = mhlo.sine %2 {mhlo.original_value = #mhlo.original_value<false, [<[], <"dot.3", []>>]>, b = 2} : tensor<11x7xf32>
+  return %3 : tensor<11x7xf32>
+}
