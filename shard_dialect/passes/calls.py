@@ -18,9 +18,9 @@ A device that is not of a stage has none of its tensors, so it cannot return the
 function with stages is inlined in its callers, as are the functions that it calls. Annotations of
 their boundary become annotations for the users of operands and results.
 
-`inline-functions` inlines private functions that are called once, and small ones, so that shardings
-and collectives move through them: JAX writes `jnp.where` as a function. `no_inline` keeps a
-function, or a call.
+`inline-functions` inlines private functions that are called once, small ones, and others while the
+module at most doubles, so that shardings and collectives move through them: JAX writes `jnp.where`
+as a function. `no_inline` keeps a function, or a call.
 
 `inline-named-computations` inlines these regions, so that shardings propagate through them:
 
@@ -230,25 +230,35 @@ def _shardings_of(function: ir.Operation) -> Hashable:
 
 _SMALL = 16
 """The most ops of a function that is inlined wherever it is called."""
+_ADDED = 1024
+"""The most ops that inlining larger functions adds, if the module has no more than that: then it
+may double. Across calls nothing is moved or exchanged: of attention, whose gradient is another
+function, both would gather what one of them had."""
 
 
 @needs(ops=("func.call",), forms=("annotated",), grid=True)
 def inline_functions(module: ir.Operation) -> Outcome:
-    """Inline private functions that are called once, and small ones, but not with `no_inline`."""
+    """Inline private functions, but not with `no_inline`, nor so often that too much is added."""
     calls = Calls(module)
     calls.refuse_recursion()
     counts = Counter(callee_of(call) for each in calls.calls.values() for call in each)
-    inlined = set()
+    left = max(_ADDED, sum(len(walk(each)) for each in calls.functions.values()))
+    inlined: dict[str, bool] = {}
     for name in calls.callees_first():
         for call in calls.calls[name]:
-            callee = calls.functions.get(callee_of(call))
+            callee_name = callee_of(call)
+            callee = calls.functions.get(callee_name)
             if callee is None or "no_inline" in call.attributes:
                 continue
-            if _may_be_inlined(callee, counts[callee_of(call)]):
+            if callee_name not in inlined:
+                added = _added_by_inlining(callee, counts[callee_name])
+                inlined[callee_name] = added is not None and added <= left
+                left -= added if added and inlined[callee_name] else 0
+            if inlined[callee_name]:
                 inline_call(call, callee)
-                inlined.add(name_of(callee))
-    drop_uncalled(module, inlined)
-    return None if inlined else UNCHANGED
+    names = {name for name, is_inlined in inlined.items() if is_inlined}
+    drop_uncalled(module, names)
+    return None if names else UNCHANGED
 
 
 @needs(ops=("func.call",), forms=("annotated",))
@@ -260,15 +270,16 @@ def inline_for_one_device(module: ir.Operation) -> Outcome:
     return inline_functions(module)
 
 
-def _may_be_inlined(function: ir.Operation, times: int) -> bool:
+def _added_by_inlining(function: ir.Operation, times: int) -> int | None:
+    """The ops that are added where a function is called; `None` if it is not to be inlined."""
     if not is_private(function) or len(function.regions[0].blocks) != 1:
-        return False
+        return None
     if "no_inline" in function.attributes or form_of(function) != "annotated":
-        return False
+        return None
     ops = walk(function)
-    if any(op.name == "func.call" for op in ops):  # of a larger function, or one without a body
-        return times == 1
-    return times == 1 or len(ops) <= _SMALL
+    if any(op.name == "func.call" for op in ops) and times > 1:
+        return None  # of a larger function, or one without a body
+    return 0 if len(ops) <= _SMALL else (times - 1) * len(ops)
 
 
 def inline_where_called(module: ir.Operation, names: Collection[str]) -> None:
