@@ -25,6 +25,7 @@ def type_of(value: Array) -> str:
     return f"tensor<{''.join(f'{size}x' for size in value.shape)}f32>"
 
 
+BRACKETS = str.maketrans("()", "[]")
 NO_DIMENSIONS = "broadcast_dimensions = array<i64>"
 
 
@@ -148,6 +149,26 @@ class Chain:
             self.add("broadcast_in_dim", ["%fill"], np.full_like(value, 2.5), NO_DIMENSIONS)
             self.add("subtract", [name, list(self.known)[-1]], value - np.float32(2.5))
 
+    def window(self) -> None:
+        """Sums of neighbours."""
+        name, value = self.pick()
+        spans = [self.rng.randint(1, min(3, size)) for size in value.shape]
+        strides = [self.rng.choice((1, 1, 2)) for _ in spans]
+        ends = [(self.rng.randrange(span), self.rng.randrange(span)) for span in spans]
+        views = np.lib.stride_tricks.sliding_window_view(np.pad(value, ends), spans)
+        sums = views.sum(tuple(range(value.ndim, 2 * value.ndim)))
+        total = sums[tuple(slice(None, None, stride) for stride in strides)]
+        types = f"({type_of(value)}, tensor<f32>) -> {type_of(total)}"
+        attributes = listed(window_dimensions=spans, window_strides=strides)
+        self.lines.append(
+            f'%{len(self.lines)} = "stablehlo.reduce_window"({name}, %none) <{{{attributes}, '
+            f"padding = dense<{str(ends).translate(BRACKETS)}> : tensor<{len(ends)}x2xi64>}}> ({{\n"
+            "  ^bb0(%a: tensor<f32>, %b: tensor<f32>):\n"
+            "    %c = stablehlo.add %a, %b : tensor<f32>\n"
+            f"    stablehlo.return %c : tensor<f32>\n  }}) : {types}"
+        )
+        self.known[f"%{len(self.lines) - 1}"] = total.astype(np.float32)
+
     def update(self) -> None:
         name, value = self.pick()
         self.add("negate", [name], -value)
@@ -159,6 +180,7 @@ class Chain:
         constants = [
             "%fill = stablehlo.constant dense<2.5> : tensor<f32>",
             "%zero = stablehlo.constant dense<0> : tensor<i32>",
+            "%none = stablehlo.constant dense<0.0> : tensor<f32>",
         ]
         lines = "\n  ".join([*constants, *self.lines])
         note = self.annotation(self.x).replace("shardings = [", "sharding = ")[:-1]

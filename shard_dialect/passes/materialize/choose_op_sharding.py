@@ -157,21 +157,22 @@ class Choices:
 
 def _cheapest(problem: _Problem) -> tuple[float, Choice]:
     op, rule, target_of = problem.op, problem.rule, problem.target_of
-    best: tuple[float, int, Assignment, Extents] | None = None
+    best: tuple[tuple[float, int, int], Assignment, Extents] | None = None
     for assignment, extents in problem.splits():
         # Every assignment is priced, also if none can be cheaper: of equal prices the one that uses
-        # the most devices wins.
-        price = problem.price(assignment, extents)
+        # the most devices wins, and of these the one for which the fewest tensors move.
+        price, moved = problem.price(assignment, extents)
         devices = prod(problem.grid.axes_size(axes) for axes in assignment)
-        if price < inf and (best is None or (price, -devices) < (best[0], -best[1])):
-            best = (price, devices, assignment, extents)
+        key = (price, -devices, moved)
+        if price < inf and (best is None or key < best[0]):
+            best = (key, assignment, extents)
     if best is None:
         raise ShardError(
             f"'{op.name}' op cannot give its results the shardings "
             f"{', '.join(str(target_of[value]) for value in op.results if value in target_of)} "
             f"by its rule {rule}"
         )
-    return best[0], problem.choice(*best[2:])
+    return best[0][0], problem.choice(*best[1:])
 
 
 @dataclass(frozen=True)
@@ -364,8 +365,8 @@ class _Problem:
         )
         return (None, frozenset()) if numbers is None else (target, numbers)
 
-    def price(self, assignment: Assignment, extents: Extents) -> float:
-        """The price of this choice's reshards, plus that of its arithmetic.
+    def price(self, assignment: Assignment, extents: Extents) -> tuple[float, int]:
+        """The price of this choice's reshards and of its arithmetic, and how many tensors move.
 
         Operands from outside of a loop are resharded once, before it; all else in each of its
         turns. What reshards of an operand cost its readers share. Infinite if some reshard has no
@@ -381,25 +382,26 @@ class _Problem:
                 for number, target in (*enumerate(choice.operands), *late)
                 if target is not None
             }
-            total: float = sum(
+            before = [
                 resharded.price(value, target) * resharded.turns(value) / readers
                 for (value, target), readers in wanted.items()
-            )
-            inside: float = sum(
+            ]
+            inside: list[float] = [
                 self._exchange(number, held, assignment)
                 for number, held in enumerate(choice.operands)
                 if self.rule.exchanging and held is not None
-            )
-            inside += sum(
+            ]
+            inside += [
                 resharded.plan(value, produced, self.target_of[value]).cost
                 for value, produced in zip(self.op.results, choice.results, strict=True)
                 if produced is not None
-            )
+            ]
         except ShardingError:
-            return inf
+            return inf, 0
+        moved = sum(map(bool, (*before, *inside)))
         if self.rule.is_product:
-            inside += self._work(assignment, choice)
-        return total + inside * resharded.turns()
+            inside.append(self._work(assignment, choice))
+        return sum(before) + sum(inside) * resharded.turns(), moved
 
     def _exchange(self, number: int, held: Sharding, assignment: Assignment) -> int:
         """The price of what devices send of an operand as a part of the op."""

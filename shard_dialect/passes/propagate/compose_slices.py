@@ -11,10 +11,10 @@ becomes
 
 so that only what is read in the end is moved between devices. Reversals of reversals and
 concatenations of concatenations are one, slices that follow each other in one tensor are joined,
-and what is joined is reversed at once. Windows over a reversal, and what is computed of each of its
-elements, are reversed afterwards; so is a padded one that is reversed again in the end, as in a
-scan from the end. Where others read what is sliced, it is sliced anew only if that makes nothing
-twice.
+and what is joined is reversed at once. A slice of windows is windows over a slice. Windows over a
+reversal, and what is computed of each of its elements, are reversed afterwards; so is a padded one
+that is reversed again in the end, as in a scan from the end. Where others read what is sliced, it
+is sliced anew only if that makes nothing twice.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from math import prod
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
-from shard_dialect.ir.building.build import constant_behind, copy_onto
+from shard_dialect.ir.building.build import constant_behind, copy_onto, resized
 from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.mesh.annotation_ops import has_loops
 from shard_dialect.ir.mesh.attributes import RULE
@@ -284,6 +284,29 @@ class _Composer:
         taken = [self.sliced(value, [*cuts[:dim], own, *cuts[dim + 1 :]]) for value, own in parts]
         return self.made(hlo.concatenate(taken, dim))
 
+    def slice_of_window(self, source: ir.Operation, cuts: Sequence[Cut]) -> ir.Value | None:
+        """The windows that are taken, over the elements that they read."""
+        value, kept, padding = source.operands[0], [], []
+        if len(self.readers(source)) > 1 or len(source.results) > 1:
+            return None
+        windows = windows_over(source)
+        for cut, each, size in zip(cuts, windows, value.type.shape, strict=True):
+            low = each.low - cut.start * each.stride
+            spanned = (cut.count - 1) * cut.stride * each.stride + each.extent
+            behind = spanned - low - size  # how far the last window reaches behind the end
+            begin, end = max(0, -low), size + min(0, behind)
+            if each.base > 1 or begin >= end:
+                return None
+            kept.append(Cut(begin, end - begin, 1))
+            padding.append((max(0, low), max(0, behind)))
+        taken = copy_onto(source, [self.sliced(value, kept)])
+        strides = [each.stride * cut.stride for each, cut in zip(windows, cuts, strict=True)]
+        taken.attributes["window_strides"] = hlo.i64s(strides)
+        write_padding(taken, padding)
+        (result,) = taken.results
+        result.set_type(resized(result.type, [each.count for each in cuts]))
+        return self.made(result)
+
     def reverse(self, op: ir.Operation) -> ir.Value | None:
         """A reversal of a reversal, or of dimensions of one element."""
         value, dims = op.operands[0], set(integers(op, "dimensions"))
@@ -428,4 +451,5 @@ _SOURCES: dict[str, Callable[[_Composer, ir.Operation, Sequence[Cut]], ir.Value 
     _PAD: _Composer.slice_of_pad,
     _REVERSE: _Composer.slice_of_reverse,
     _SLICE: _Composer.slice_of_slice,
+    _WINDOW: _Composer.slice_of_window,
 }
