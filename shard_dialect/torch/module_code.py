@@ -20,6 +20,7 @@ import torch
 from shard_dialect.torch.graph.kept_values import (
     AROUND,
     CONSTANTS,
+    HOOKS,
     MODULES,
     OF_TORCH,
     Names,
@@ -28,7 +29,6 @@ from shard_dialect.torch.graph.kept_values import (
 from shard_dialect.torch.graph.tensor_trees import COLLECTIONS
 from shard_dialect.torch.name_uses import Use, only_adds, reads_items, uses_in
 
-HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 RECORDS = (SimpleNamespace, argparse.Namespace)
 PARTS = {
     MethodType: ("__func__", "__self__"),

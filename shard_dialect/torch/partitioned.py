@@ -47,7 +47,7 @@ def partition(
             f"sd.torch.partition is for a torch.nn.Module, not for {module!r}: call it in the "
             "forward of one"
         )
-    engine = Engine(module, plan, mesh, loss, (args, kwargs or {}, targets), rng)
+    engine = Engine(module, plan, mesh, loss, args, kwargs or {}, targets, rng)
     memo = {id(each): engine.state.tensors[name] for name, each in engine.first_state.items()}
     spaces = {name: vars(each) for name, each in module.named_modules()}
     for each in derived_items(spaces).values():  # stays one that a trace does without

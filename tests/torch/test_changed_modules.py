@@ -229,7 +229,7 @@ def test_what_is_around_a_module_and_changes() -> None:
     for number, change in enumerate(changes):
         for each in (f, module):
             change(each)
-        torch.testing.assert_close(f(x), module(x))
+        torch.testing.assert_close(f(x), module(x), rtol=1e-5, atol=1e-4)
         assert len(f._engine.programs) == 1 + number
 
 
