@@ -284,9 +284,11 @@ class Engine:
         """
         cut = len(args) - self._target_count
         given = arguments_of(self.module, args[:cut], kwargs, self.loss, args[cut:])
-        state = self._state_of(self.module)
         own = self._own()
-        trained = self._wants_derivative({**own, **given.tensors}, state)
+        named = {**own, **given.tensors}
+        _refuse_transforms(type(self.module).__name__, named.values())
+        state = self._state_of(self.module)
+        trained = self._wants_derivative(named, state)
         program = self._program(given, trained, state)
         agree()
         program = program or self._compiled(given, trained, state)
@@ -397,7 +399,6 @@ class Engine:
         """
         self.state.check_complete(own)
         named = {**own, **given.tensors}
-        _refuse_transforms(program.flat.name, named.values())
         tensors = list(named.values())
         refuse_shared({*program.flat.updated, *program.flat.written}, named)
         drawn = self._drawn(program.flat)
