@@ -13,7 +13,7 @@ import dataclasses
 import functools
 import random
 import weakref
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum
@@ -64,6 +64,7 @@ _EVERYWHERE = tuple(
     getattr(torch.nn.modules.module, f"_global{name}")
     for name in (*HOOKS, "_forward_hooks_always_called")
 )
+_FILLED: tuple[Any, ...] = (OrderedDict, dict, list, tuple, deque, range)
 _ITERATING = ("builtins", "collections", "itertools")
 _OPAQUE = object()
 """What stands for a value that is not looked at."""
@@ -286,10 +287,9 @@ class _Look:
         return self.seen[number]
 
     def _inside(self, value: Any, kind: Any, is_read: bool) -> Any:
-        if kind in (list, tuple) or (is_read and isinstance(value, (list, tuple, deque, range))):
-            inside = tuple(self.at(each, is_read) for each in value)
-            return _OPAQUE if _OPAQUE in inside and not is_read else (kind, inside)
-        if kind is dict or (is_read and isinstance(value, Mapping)):
+        if kind in (list, tuple, dict) or (is_read and isinstance(value, _FILLED)):
+            return self._filled(value, kind, is_read)
+        if is_read and isinstance(value, Mapping) and not is_of_user(kind):
             return self._pairs(kind, value.items(), is_read)
         if _is_record(value):
             return self._pairs(kind, attributes_of(value).items(), is_read)
@@ -306,6 +306,15 @@ class _Look:
         if hasattr(kind, "__next__") and kind.__module__ in _ITERATING:
             return kind, _Same.of(value), self.at(_progress(value))
         return self._of_object(value, kind) if is_of_user(kind) else _OPAQUE
+
+    def _filled(self, value: Any, kind: Any, is_read: bool) -> Any:
+        """As Python's own class has it: the user's may load what it has not yet, or raise."""
+        items = next(each for each in _FILLED if isinstance(value, each)).__iter__(value)
+        if isinstance(value, dict):
+            pairs = ((key, dict.__getitem__(value, key)) for key in items)
+            return self._pairs(kind, pairs, is_read)
+        inside = tuple(self.at(each, is_read) for each in items)
+        return _OPAQUE if _OPAQUE in inside and not is_read else (kind, inside)
 
     def _of_object(self, value: Any, kind: Any) -> Any:
         own = attributes_of(value).items()

@@ -220,14 +220,15 @@ def code_of(modules: Iterable[Any], codes: Codes) -> Code:
         kinds[type(each)] = None
         # a call runs the hooks of the whole module around its program
         held += [value for _, value in _held(each, is_inside=bool(number))]
-    classes = tuple((kind, len(vars(one))) for kind in kinds for one in _of_user(kind))
+    own_classes = [one for kind in kinds for one in _of_user(kind)]  # ours is made of the user's
+    classes = tuple((one, len(vars(one))) for one in own_classes)
     for (own, parts), code in codes.items():
         values = (value for _, value in code.now())
         if own == classes and parts == _parts_in((*held, *values), code.near):
             return code
     codes.clear()  # functions around which there are tensors, as hooks, are kept no longer
     functions, types = _parts_in(held, frozenset())
-    near = (*kinds, *types, *(each for each in functions if isinstance(each, FunctionType)))
+    near = (*own_classes, *types, *(each for each in functions if isinstance(each, FunctionType)))
     forward = [one for kind in kinds for one in _called(kind, "forward")]
     packages = frozenset(_package(each) for each in near if is_of_user(each))
     found = _Reading(kinds.copy(), packages, [*forward, *held]).code()
