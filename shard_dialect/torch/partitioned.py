@@ -15,6 +15,7 @@ from shard_dialect.errors import ShardError, first_line_of
 from shard_dialect.runtime.compiled_program import CompiledProgram
 from shard_dialect.search.auto import AutoOptions
 from shard_dialect.torch.engine import Engine, is_tracing
+from shard_dialect.torch.function_copies import copy_functions
 from shard_dialect.torch.graph.flat_module import derived_items
 from shard_dialect.torch.graph.kept_values import held_tensors
 from shard_dialect.torch.graph.random_draws import Rng
@@ -55,11 +56,14 @@ def partition(
     for each in pytree.tree_leaves(held_tensors(spaces)):
         if isinstance(each, torch.Tensor) and not each.is_leaf:  # torch copies no others
             memo.setdefault(id(each), each.detach())
-    memo |= {id(each): each for each in shared_by_hooks(module)}
+    fill = copy_functions(module, memo)
+    for each in shared_by_hooks(module):
+        memo.setdefault(id(each), each)
     try:
         own = copy.deepcopy(module, memo)
     except Exception as error:  # any of the user's classes
         raise ShardError(f"the module cannot be copied: {first_line_of(error)}") from error
+    fill()
     own_class: Any = type(module)
     own.__class__ = class_of(Partitioned, own_class)
     vars(own)["_engine"] = engine
