@@ -13,7 +13,7 @@ import dataclasses
 import functools
 import random
 import weakref
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum
@@ -23,18 +23,17 @@ from types import (
     GeneratorType,
     ModuleType,
 )
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch.nn.utils import parametrize
 
 from shard_dialect.errors import ShardError
-from shard_dialect.torch.graph.kept_values import OF_TORCH, Place, described
+from shard_dialect.torch.graph.kept_values import HOOKS, OF_TORCH, Place, described, joined
 from shard_dialect.torch.graph.tensor_trees import holds_tensors
 from shard_dialect.torch.graph.trace_graph import AUTOCAST_DEVICES
 from shard_dialect.torch.module_code import (
-    HOOKS,
     PARTS,
     RECORDS,
     Code,
@@ -65,20 +64,54 @@ _EVERYWHERE = tuple(
     getattr(torch.nn.modules.module, f"_global{name}")
     for name in (*HOOKS, "_forward_hooks_always_called")
 )
+_FILLED: tuple[Any, ...] = (OrderedDict, dict, list, tuple, deque, range)
 _ITERATING = ("builtins", "collections", "itertools")
 _OPAQUE = object()
 """What stands for a value that is not looked at."""
 
 _Traced = TypeVar("_Traced")
-State = tuple[Any, ...]
 _NOWHERE: Mapping[Place, bool] = {}
 
 
-def ambient_state(module: Any, codes: Codes, kept: Mapping[Place, bool] = _NOWHERE) -> State:
-    """The state that a trace of the module depends on; equal states have the same program.
+class State(NamedTuple):
+    """What a trace of a module depends on; equal states have the same program."""
+
+    autocast: tuple[Any, ...]
+    """By device, the type, if it is active."""
+    default: Any
+    """The type that tensors have by default."""
+    attributes: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]
+    """By module, of each what describes it."""
+    around: tuple[tuple[str, Any], ...]
+    """The same of globals and of what else is around modules."""
+    structure: tuple[Any, ...]
+    """The types of modules inside, their hooks, and those of all modules."""
+    deriving: tuple[Any, ...]
+    """What tells code whether it is derived, if it reads that: it may do other things then."""
+    tensors: tuple[Any, ...]
+
+    def changed(self, now: State) -> list[str]:
+        """The names of the attributes, and of what is around, that differ in another state."""
+        before, after = self._named(), now._named()
+        return [name for name in {**before, **after} if before.get(name) != after.get(name)]
+
+    def _named(self) -> dict[str, list[Any]]:
+        found: dict[str, list[Any]] = {}
+        own = ((joined(name, key), each) for name, pairs in self.attributes for key, each in pairs)
+        for name, each in (*own, *self.around):
+            found.setdefault(name, []).append(each)
+        return found
+
+
+def ambient_state(
+    module: Any, codes: Codes, kept: Mapping[Place, bool] = _NOWHERE, is_watched: bool = False
+) -> State:
+    """The state now.
 
     `codes` keeps what was found in the module's code, for the next call. `kept` are places where
-    calls leave tensors, or lists of some, that no call reads, and whether also numbers of some.
+    calls leave tensors, or lists of some, that no call reads, and whether also numbers of some. One
+    that `is_watched` tells more of what a trace may change: objects of which no code is read, and
+    what generators of random numbers have drawn.
     """
     autocast = tuple(
         torch.get_autocast_dtype(each) if torch.is_autocast_enabled(each) else None
@@ -93,7 +126,7 @@ def ambient_state(module: Any, codes: Codes, kept: Mapping[Place, bool] = _NOWHE
         if value is not None
     )
     code = code_of([each for _, each in named], codes)
-    look = _Look(code.names)
+    look = _Look(code.names, near=code.near if is_watched else None)
     look.seen |= {  # in an LSTM's list of them
         id(value): _OPAQUE for _, each in named for value in each._parameters.values()
     }
@@ -104,33 +137,30 @@ def ambient_state(module: Any, codes: Codes, kept: Mapping[Place, bool] = _NOWHE
         if has_numbers or holds_tensors(value):
             are_unread = has_numbers and not code.reads(spaces[name], key)
             look.seen[id(value)] = described(value, are_unread, unread)
-    modules = tuple(
-        (name, _attributes(each, look), *((type(each), *_hooks(each)) if name else ()))
-        for name, each in named
-    )
-    around = (
-        (*_values(code, look), *_hooks_inside(named, look)),
-        tuple(tuple(each) for each in _EVERYWHERE),
+    attributes = tuple((name, _attributes(each, look)) for name, each in named)
+    around = [*_values(code, look), *_hooks_inside(named, look)]
+    if is_watched:
+        around += map(_drawn_so_far, (*_GENERATORS, *look.generators))
+    inside = tuple((name, type(each), *_hooks(each)) for name, each in named[1:])
+    return State(
+        autocast,
+        torch.get_default_dtype(),
+        attributes,
+        tuple(around),
+        (inside, tuple(map(tuple, _EVERYWHERE))),
         tuple((name, read(module)) for name, read in _DERIVING.items() if name in code.names),
+        tensors,
     )
-    return (*autocast, torch.get_default_dtype(), around, modules, tensors)
-
-
-def reads_whether_derived(state: State) -> bool:
-    """Whether the module's code may do other things where its results have gradients."""
-    *_, (_, _, deriving), _, _ = state
-    return bool(deriving)
 
 
 @contextmanager
 def in_state(module: Any, state: State) -> Iterator[None]:
     """Within a `with` block, torch is in an `ambient_state` of before, and derives."""
-    *autocast, default, _, modules, _ = state
     default_now = torch.get_default_dtype()
     own = dict(module.named_modules())
     before = {
         name: {key: each[1] for key, each in attributes if _is_scalar(each)}
-        for name, attributes, *_ in modules
+        for name, attributes in state.attributes
         if name in own
     }
     now = {
@@ -139,10 +169,10 @@ def in_state(module: Any, state: State) -> Iterator[None]:
     }
     with ExitStack() as stack:
         stack.enter_context(torch.enable_grad())
-        for device, dtype in zip(AUTOCAST_DEVICES, autocast, strict=True):
+        for device, dtype in zip(AUTOCAST_DEVICES, state.autocast, strict=True):
             if dtype is not None or torch.is_autocast_enabled(device):
                 stack.enter_context(torch.autocast(device, dtype, enabled=dtype is not None))
-        torch.set_default_dtype(default)
+        torch.set_default_dtype(state.default)
         for name, each in before.items():
             own[name].__dict__.update(each)
         try:
@@ -163,13 +193,13 @@ def traced_alone(
     program would repeat.
     """
     for _ in range(2):
-        before = _around(module)
+        before = ambient_state(module, {}, is_watched=True)
         with _apart():
             found = trace()
         end()
-        after = _around(module)
-        changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-        drawing = [name for name in changed if name in before and name in map(_named, _RANDOM)]
+        changed = before.changed(ambient_state(module, {}, is_watched=True))
+        there = dict(before.around)
+        drawing = [name for name in changed if name in there and name in map(_named, _RANDOM)]
         if not changed:
             return found
         if drawing:
@@ -206,26 +236,6 @@ def _apart() -> Iterator[None]:
             autograd._push_saved_tensors_default_hooks(*each)
 
 
-def _around(module: Any) -> dict[str, list[Any]]:
-    """By name, what there is that a trace may change, and does not set back."""
-    named = list(module.named_modules())
-    code = code_of([each for _, each in named], {})
-    look = _Look(code.names, near=code.near)
-    attributes = (
-        (f"{name}.{key}" if name else key, each)
-        for name, own in named
-        for key, each in _attributes(own, look)
-    )
-    found: dict[str, list[Any]] = {}
-    around = (*_values(code, look), *_hooks_inside(named, look))
-    for name, each in (*attributes, *around):
-        found.setdefault(name, []).append(each)
-    for generator in (*_GENERATORS, *look.generators):
-        name, drawn = _drawn_so_far(generator)
-        found.setdefault(name, []).append(drawn)
-    return found
-
-
 def _drawn_so_far(generator: Any) -> tuple[str, str]:
     kind = next(each for each in _RANDOM if isinstance(generator, each))
     return _named(kind), repr(_RANDOM[kind](generator))
@@ -233,21 +243,6 @@ def _drawn_so_far(generator: Any) -> tuple[str, str]:
 
 def _named(kind: type) -> str:
     return f"{kind.__module__}.{kind.__name__}"
-
-
-def changed_attributes(before: State, after: State) -> Iterator[str]:
-    """The names of the attributes in which two states differ, if modules are the same in both."""
-    for (name, own, *_), (_, other, *_) in zip(before[-2], after[-2], strict=False):
-        pairs = dict(own)
-        changed = [key for key, each in other if pairs.get(key) != each]
-        yield from (f"{name}.{key}" if name else key for key in changed)
-
-
-def changed_around(before: State, after: State) -> Iterator[str]:
-    """The names of the globals, and of what else is around modules, that differ in two states."""
-    for (_, old), (name, new) in zip(before[-3][0], after[-3][0], strict=False):
-        if old != new:
-            yield name
 
 
 def _attributes(module: Any, look: _Look) -> tuple[Any, ...]:
@@ -292,10 +287,9 @@ class _Look:
         return self.seen[number]
 
     def _inside(self, value: Any, kind: Any, is_read: bool) -> Any:
-        if kind in (list, tuple) or (is_read and isinstance(value, (list, tuple, deque, range))):
-            inside = tuple(self.at(each, is_read) for each in value)
-            return _OPAQUE if _OPAQUE in inside and not is_read else (kind, inside)
-        if kind is dict or (is_read and isinstance(value, Mapping)):
+        if kind in (list, tuple, dict) or (is_read and isinstance(value, _FILLED)):
+            return self._filled(value, kind, is_read)
+        if is_read and isinstance(value, Mapping) and not is_of_user(kind):
             return self._pairs(kind, value.items(), is_read)
         if _is_record(value):
             return self._pairs(kind, attributes_of(value).items(), is_read)
@@ -312,6 +306,15 @@ class _Look:
         if hasattr(kind, "__next__") and kind.__module__ in _ITERATING:
             return kind, _Same.of(value), self.at(_progress(value))
         return self._of_object(value, kind) if is_of_user(kind) else _OPAQUE
+
+    def _filled(self, value: Any, kind: Any, is_read: bool) -> Any:
+        """As Python's own class has it: the user's may load what it has not yet, or raise."""
+        items = next(each for each in _FILLED if isinstance(value, each)).__iter__(value)
+        if isinstance(value, dict):
+            pairs = ((key, dict.__getitem__(value, key)) for key in items)
+            return self._pairs(kind, pairs, is_read)
+        inside = tuple(self.at(each, is_read) for each in items)
+        return _OPAQUE if _OPAQUE in inside and not is_read else (kind, inside)
 
     def _of_object(self, value: Any, kind: Any) -> Any:
         own = attributes_of(value).items()

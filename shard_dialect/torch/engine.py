@@ -30,10 +30,7 @@ from shard_dialect.search.auto import AutoOptions
 from shard_dialect.torch.ambient_state import (
     State,
     ambient_state,
-    changed_around,
-    changed_attributes,
     in_state,
-    reads_whether_derived,
 )
 from shard_dialect.torch.gradient_module import gradients_of, without_results
 from shard_dialect.torch.graph.decisions import UNKNOWN, Decision, Foreseen, OtherPathError
@@ -68,10 +65,6 @@ from shard_dialect.torch.rank_tensors import (
     value_of_first,
 )
 from shard_dialect.torch.shared_memory import refuse_shared, refuse_views
-
-Parts = tuple[Sequence[Any], Mapping[str, Any], Sequence[Any]]
-"""The positional arguments of a call, its keywords, and the targets of a loss."""
-
 
 _ONE_THREAD = threading.RLock()
 """Held in calls and in backward: traces exchange functions of torch and attributes of modules."""
@@ -109,7 +102,9 @@ class Engine:
         plan: Plan | AutoOptions,
         mesh: Any,
         loss: Callable[..., Tensor] | None,
-        example: Parts,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        targets: Sequence[Any],
         rng: Rng,
         arguments: Mapping[str, ByAxis] | None = None,
         in_place: bool = False,
@@ -132,16 +127,15 @@ class Engine:
         self._kept: dict[Place, bool] = {}
         """Where some call leaves tensors, and whether numbers of some."""
         self._codes: Codes = {}
-        self._target_count = len(example[2])
+        self._target_count = len(targets)
         self._gave_whole = False
         self._latest: ModuleProgram | None = None
         self._of_gradients: _OfGradients | None = None
-        args, kwargs, targets = example
         refuse_lazy(module)
         given = arguments_of(module, args, kwargs, loss, targets)
         state = self._state_of(module)
         trained = self._wants_derivative({**state_of(module), **given.tensors}, state)
-        first = self._compiled(_whole(example), trained, state)
+        first = self._compiled(given, trained, state)
         grid = grid_of(mesh)
         self.ranks: RankTensors | None = None
         if on_ranks():
@@ -220,57 +214,40 @@ class Engine:
         trained = self._trained(tensors)
         if not trained:
             return trained
-        is_likely = self.module.training or state in self._derived or reads_whether_derived(state)
+        is_likely = self.module.training or state in self._derived or bool(state.deriving)
         return trained if is_likely and (state, tuple(trained)) not in self._underived else []
 
     def _compiled(
-        self, parts: Parts, trained: Sequence[str], state: State, foreseen: Foreseen = UNKNOWN
+        self, given: Leaves, trained: Sequence[str], state: State, foreseen: Foreseen = UNKNOWN
     ) -> ModuleProgram:
         """A program for such arguments, which derives if some tensors are trained and it can."""
         if trained:
             try:
-                return self._deriving(parts, trained, state, foreseen)
+                return self._new(given, trained, state, foreseen)
             except Exception as error:  # the user's forward may raise any
                 error.__cause__ = None  # whose frames have tensors
                 self._underived[state, tuple(trained)] = error.with_traceback(None)
-        return self._new(parts, state, foreseen, derives=False)
-
-    def _deriving(
-        self, parts: Parts, trained: Sequence[str], state: State, foreseen: Foreseen
-    ) -> ModuleProgram:
-        own = state_of(self.module)
-        wanted = [name for name in trained if name not in own]
-        return self._new(parts, state, foreseen, derives=True, wanted=wanted)
+        return self._new(given, [], state, foreseen)
 
     def _new(
-        self,
-        parts: Parts,
-        state: State,
-        foreseen: Foreseen,
-        derives: bool,
-        wanted: Sequence[str] = (),
+        self, given: Leaves, trained: Sequence[str], state: State, foreseen: Foreseen
     ) -> ModuleProgram:
-        args, kwargs, targets = parts
         if on_ranks():
             foreseen = replace(foreseen, agreed=value_of_first)
+        flat = FlatModule(
+            self.module,
+            self.spaces,
+            given.whole(),
+            self.loss,
+            self.rng,
+            trained,
+            self._asked,
+            foreseen,
+        )
         with tracing():
             lowered = lower_module(
-                self.module,
-                args,
-                kwargs,
-                self.plan,
-                self.mesh,
-                self.loss,
-                targets,
-                self.rng,
-                wanted,
-                self.arguments,
-                may_miss=bool(self.programs),
-                foreseen=foreseen,
-                derives=derives,
-                asked=self._asked,
+                flat, self.plan, self.mesh, self.arguments, may_miss=bool(self.programs)
             )
-        flat = lowered.flat
         self._refuse_kept(flat)
         self._warn_of_attributes(flat, state)
         digest = lowered.digest if self.programs else b""
@@ -306,14 +283,15 @@ class Engine:
         Threads call one after another.
         """
         cut = len(args) - self._target_count
-        parts = args[:cut], kwargs, args[cut:]
-        given = arguments_of(self.module, parts[0], kwargs, self.loss, parts[2])
-        state = self._state_of(self.module)
+        given = arguments_of(self.module, args[:cut], kwargs, self.loss, args[cut:])
         own = self._own()
-        trained = self._wants_derivative({**own, **given.tensors}, state)
+        named = {**own, **given.tensors}
+        _refuse_transforms(type(self.module).__name__, named.values())
+        state = self._state_of(self.module)
+        trained = self._wants_derivative(named, state)
         program = self._program(given, trained, state)
         agree()
-        program = program or self._compiled(_whole(parts), trained, state)
+        program = program or self._compiled(given, trained, state)
         self._notice_whole(program, given)
         before = torch.get_rng_state()
         tried = [program]
@@ -322,31 +300,29 @@ class Engine:
                 found = self._run(program, given, state, own)
             except OtherPathError as other:
                 torch.set_rng_state(before)
-                program = self._of_path(program, given, state, other)
+                foreseen = other.foreseen
+                program = self._of_path(program, given, state, foreseen)
                 if any(program is each for each in tried):
-                    raise _ambiguous(program, len(other.known)) from None
+                    raise _ambiguous(program, len(foreseen.known)) from None
                 tried.append(program)
             else:
                 self._latest = program
                 return found
 
     def _of_path(
-        self, program: ModuleProgram, given: Leaves, state: State, other: OtherPathError
+        self, program: ModuleProgram, given: Leaves, state: State, foreseen: Foreseen
     ) -> ModuleProgram:
         """For the same arguments, the program of another path."""
         trained = program.flat.trained if program.flat.derives else []
-        found = self._program(given, trained, state, other.known, other.likely)
+        found = self._program(given, trained, state, foreseen)
         if found is not None:
             return found
-        self._warn_of_many(program, len(other.known) - 1)
-        foreseen = Foreseen(other.known, other.likely)
+        self._warn_of_many(program, len(foreseen.known) - 1)
         return self._compiled(self._example(program, given), trained, state, foreseen)
 
-    def _example(self, program: ModuleProgram, given: Leaves) -> Parts:
+    def _example(self, program: ModuleProgram, given: Leaves) -> Leaves:
         """Arguments to compile another program for, which are whole where `given` has shards."""
-        example = given if self.ranks is None else program.flat.arguments
-        parts: Parts = example.with_tensors(list(example.tensors.values()))
-        return parts
+        return given if self.ranks is None else program.flat.arguments
 
     def _warn_of_many(self, program: ModuleProgram, number: int) -> None:
         """Tell once, and which line it is, if each of many calls needs a program of its own."""
@@ -389,8 +365,7 @@ class Engine:
         now = self._state_of(self.module)
         places = [*program.flat.kept, *program.states.get(state, {})]
         set_by_call = {joined(*place) for place in places}
-        names = [each for each in changed_attributes(state, now) if each not in set_by_call]
-        names += [each for each in changed_around(state, now) if each not in set_by_call]
+        names = [each for each in state.changed(now) if each not in set_by_call]
         if names:
             raise ShardError(
                 f"{', '.join(names)} changed between a call of {program.flat.name} and its "
@@ -408,7 +383,7 @@ class Engine:
         ]
         if not flat.attributes or len(set(alike)) != _MANY_PATHS:
             return
-        names = ", ".join(changed_attributes(alike[-1], state)) or "an attribute"
+        names = ", ".join(alike[-1].changed(state)) or "an attribute"
         warnings.warn(
             f"forward of {flat.name} sets {names}, and each value is traced when it comes first: "
             "count outside, or in a buffer",
@@ -424,13 +399,11 @@ class Engine:
         """
         self.state.check_complete(own)
         named = {**own, **given.tensors}
-        _refuse_transforms(program.flat.name, named.values())
         tensors = list(named.values())
         refuse_shared({*program.flat.updated, *program.flat.written}, named)
         drawn = self._drawn(program.flat)
         call = _Run(self, program, given, drawn)
         flat = program.flat
-        assert flat.result is not None, "was traced"
         if self.loss is not None:
             found, gradients, _ = call.run(tensors)
             derived = dict(zip(flat.trained, gradients, strict=True))
@@ -467,7 +440,7 @@ class Engine:
         On ranks a result is a DTensor, and these may be none. One that was written to and that has
         a derivative is what torch makes of it, and not what it was.
         """
-        if self.ranks is not None or flat.result is None:
+        if self.ranks is not None:
             return {}
         changed = {*flat.updated, *flat.written}
         pairs = zip(flat.result.tensors, derives or repeat(False), strict=False)
@@ -490,36 +463,36 @@ class Engine:
         with in_state(self.module, state):
             self._derived.add(state)
             self._asked |= asked
-            found = self._program(given, trained, state, foreseen.known, foreseen.likely)
+            found = self._program(given, trained, state, foreseen)
             if found is not None:
                 return found
             error = self._underived.get((state, tuple(trained)))
             if error is not None:
                 raise error
             self._refuse_changes(program, state)
-            return self._deriving(self._example(program, given), trained, state, foreseen)
+            return self._new(self._example(program, given), trained, state, foreseen)
 
     def _program(
         self,
         given: Leaves,
         trained: Sequence[str],
         state: State,
-        known: Sequence[int] = (),
-        likely: Sequence[int] = (),
+        foreseen: Foreseen = UNKNOWN,
     ) -> ModuleProgram | None:
         """The program for these arguments: on ranks, they may be shards of those it is for.
 
-        It derives if some tensors are trained. Its path starts as is `known`; of several, it is the
+        It derives if some tensors are trained. Its path starts as is known; of several, it is the
         likely one, or the one that ran last.
         """
+        known = tuple(foreseen.known)
         programs = [
             each
             for each in self.programs
-            if tuple(each.flat.path[: len(known)]) == tuple(known)
+            if tuple(each.flat.path[: len(known)]) == known
             and (self.loss is not None or each.flat.trained == trained)
             and each.flat.left_out.isdisjoint(self._asked)
         ]
-        path = (*known, *likely)
+        path = (*known, *foreseen.likely)
         same = [each for each in programs if each.takes(given, state, shapes=True)]
         if same or self.ranks is None:
             return self._preferred(same, path)
@@ -608,9 +581,18 @@ class _OfGradients(Engine):
         self._of, module = engine, gradients_of(engine.module)
         self._weights = type(module).weights
         plan = engine.plan if isinstance(engine.plan, AutoOptions) else without_results(engine.plan)
-        example = (*self._given(call, cotangents), ())
+        args, kwargs = self._given(call, cotangents)
         super().__init__(
-            module, plan, engine.mesh, None, example, engine.rng, engine.arguments, in_place=True
+            module,
+            plan,
+            engine.mesh,
+            None,
+            args,
+            kwargs,
+            (),
+            engine.rng,
+            engine.arguments,
+            in_place=True,
         )
         self.scales = engine.scales
 
@@ -685,7 +667,6 @@ class _Run:
         assert self.deriving is not None, "is known for the call"
         program, foreseen = self.program, Foreseen(self.program.part.path)
         results = program.flat.result
-        assert results is not None, "was traced"
         known: dict[str, Any] = dict(zip(program.flat.names, (*tensors, *self.drawn), strict=True))
         pairs = list(zip(results.tensors.items(), cotangents, strict=True))
         asked = frozenset(name for (name, _), each in pairs if each is not None)
@@ -709,9 +690,9 @@ class _Run:
                 given = [each() if callable(each) else each for each in used]
                 found = backward.run(given, self.engine.ranks)
             except OtherPathError as other:
-                if foreseen.known == other.known:
-                    raise _ambiguous(program, len(other.known)) from None
-                foreseen, is_run = Foreseen(other.known, other.likely), False
+                if foreseen.known == other.foreseen.known:
+                    raise _ambiguous(program, len(foreseen.known)) from None
+                foreseen, is_run = other.foreseen, False
             else:
                 gradients = backward.part.chosen(found, GRADIENT)
                 self._leave_later(program.flat, backward.part.chosen(found, LATER))
@@ -724,7 +705,6 @@ class _Run:
     def differentiable(self) -> list[bool]:
         """Of each result, whether it may have a derivative, if any does."""
         flat = self.program.flat
-        assert flat.result is not None, "was traced"
         found = [
             has_derivative(each) and (not flat.derives or bool(flat.depends.get(name, True)))
             for name, each in flat.result.tensors.items()
@@ -803,17 +783,6 @@ def _like(tensor: Tensor, gradient: Any) -> Any:
     if hasattr(tensor, "full_tensor") or not hasattr(gradient, "full_tensor"):
         return gradient
     return gradient.full_tensor() if gradient.shape == tensor.shape else gradient.to_local()
-
-
-def _whole(parts: Any) -> Any:
-    """Arguments of a call, with tensors without shards in the places of DTensors."""
-    return torch.utils._pytree.tree_map(
-        lambda each: _like_whole(each) if hasattr(each, "full_tensor") else each, parts
-    )
-
-
-def _like_whole(each: Any) -> Tensor:
-    return torch.empty(each.shape, dtype=each.dtype, device="meta")
 
 
 _MOST_PROGRAMS = 64

@@ -8,64 +8,38 @@ Files of safetensors, read by slices: one file, or several with an index.
 from __future__ import annotations
 
 import copy
-import importlib
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch.nn.modules.module import _IncompatibleKeys
 
-from shard_dialect.errors import MissingExtra, ShardError, cannot, first_line_of
+from shard_dialect.abi.tensor_types import Array
+from shard_dialect.errors import ShardError, cannot
+from shard_dialect.runtime.array_files import map_safetensors
+from shard_dialect.runtime.shards_of_arrays import like
 from shard_dialect.torch.graph.flat_module import FlatModule, aliases_of, state_of
 from shard_dialect.torch.graph.tensor_trees import Tensor
-from shard_dialect.torch.rank_tensors import PlacedTensor, RankTensors
+from shard_dialect.torch.rank_tensors import PlacedTensor, RankTensors, local_of
 from shard_dialect.torch.shared_memory import cloned, refuse_shared
 
 _INDEX = "model.safetensors.index.json"
 _FILE = "model.safetensors"
 
 
-@dataclass(frozen=True)
-class Slices:
-    """The tensors of the files, by name."""
-
-    names: Mapping[str, Any]
-    """The open file of each."""
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of a tensor, without reading it."""
-        return tuple(self.names[name].get_slice(name).get_shape())
-
-    def read(self, name: str, part: Any) -> Any:
-        """A part of a tensor; no more of it is read."""
-        if part is ... or part == ():
-            return self.names[name].get_tensor(name)
-        return self.names[name].get_slice(name)[part]
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[Slices]:
-    """Within a `with` block, the tensors of a file, of an index, or of a folder with either."""
-    try:
-        safetensors = importlib.import_module("safetensors")
-    except ImportError:
-        raise MissingExtra("safetensors", "torch") from None
-    with ExitStack() as stack:
-        names: dict[str, Any] = {}
-        for file in _files(path):
-            try:
-                found = stack.enter_context(safetensors.safe_open(file, framework="pt"))
-            except OSError as error:
-                raise cannot("read", str(file), error) from None
-            except safetensors.SafetensorError as error:
-                raise ShardError(f"'{file}' is no safetensors: {first_line_of(error)}") from None
-            names |= dict.fromkeys(found.keys(), found)
-        yield Slices(names)
+def _tensors_in(path: Path) -> dict[str, Array]:
+    """By name, the tensors of a file, of an index, or of a folder with either: mapped, not read."""
+    found: dict[str, Array] = {}
+    for file in _files(path):
+        try:
+            found |= map_safetensors(str(file))
+        except OSError as error:
+            raise cannot("read", str(file), error) from None
+    return found
 
 
 def _files(path: Path) -> list[Path]:
@@ -80,9 +54,6 @@ def _files(path: Path) -> list[Path]:
     except (ValueError, KeyError, TypeError, AttributeError):
         raise ShardError(f"'{path}' is no index of safetensors") from None
     return [path.parent / file for file in sorted(files)]
-
-
-Shard = Callable[[Any], Tensor]
 
 
 class HeldState:
@@ -219,12 +190,19 @@ class HeldState:
 
     def load_safetensors(self, path: str | Path) -> None:
         """Read what this process holds, and no more, from a file, a folder or an index of files."""
-        with opened(Path(path)) as slices:
-            self._check(slices.names)
-            tensors, aliases = self.tensors, self._aliases
-            for name in slices.names:
-                own, read = aliases[name], _reader(slices, name)
-                self._load(name, own, tensors[own], slices.shape(name), read)
+        arrays = _tensors_in(Path(path))
+        self._check(arrays)
+        tensors, aliases = self.tensors, self._aliases
+        for name, array in arrays.items():
+            own = aliases[name]
+            held = tensors[own]
+            _check_shape(name, array.shape, held)
+            part: Any = ...
+            if self._ranks is not None and self._ranks.is_distributed(held):
+                part = self._ranks.slices(self._placed[own])
+            with torch.no_grad():
+                local_of(held).copy_(like(np.array(array[part]), torch.empty(0)))
+            self._missing.discard(own)
 
     def _check(self, given: Iterable[str]) -> None:
         names, aliases = set(given), self._aliases
@@ -232,16 +210,6 @@ class HeldState:
         saved = torch.nn.Module.state_dict(self._module)
         missing = [each for each in saved if each in aliases and aliases[each] not in others]
         _refuse_names(missing, sorted(names - set(aliases)))
-
-    def _load(self, name: str, own: str, held: Tensor, shape: tuple[int, ...], read: Shard) -> None:
-        _check_shape(name, shape, held)
-        with torch.no_grad():
-            if self._ranks is None or not self._ranks.is_distributed(held):
-                held.copy_(read(...))
-            else:
-                part = self._ranks.slices(self._placed[own])
-                held.to_local().copy_(read(part))
-        self._missing.discard(own)
 
 
 def _check_shape(name: str, shape: tuple[int, ...], held: Tensor) -> None:
@@ -254,7 +222,3 @@ def _refuse_names(missing: Sequence[str], unknown: Sequence[str]) -> None:
         what = [f"without {', '.join(missing[:3])}"] if missing else []
         what += [f"with {', '.join(unknown[:3])}"] if unknown else []
         raise ShardError(f"this is no state of the module: {' and '.join(what)}")
-
-
-def _reader(slices: Slices, name: str) -> Shard:
-    return lambda part: slices.read(name, part)

@@ -20,14 +20,13 @@ from shard_dialect.ir.walk import body
 from shard_dialect.model import Grid, Sharding
 from shard_dialect.search.auto import AutoOptions, auto
 from shard_dialect.torch.ambient_state import traced_alone
-from shard_dialect.torch.graph.decisions import UNKNOWN, Foreseen
 from shard_dialect.torch.graph.decompositions import instead_of
 from shard_dialect.torch.graph.flat_module import GRADIENT, LATER, FlatModule
 from shard_dialect.torch.graph.forward_and_backward import COTANGENT, SAVED, Part, split
 from shard_dialect.torch.graph.import_graph import RefusedOp, marks_of, stablehlo_text
 from shard_dialect.torch.graph.random_draws import Rng
 from shard_dialect.torch.graph.split_merged_dims import split_merged_dims
-from shard_dialect.torch.graph.tensor_trees import Tensor
+from shard_dialect.torch.graph.tensor_trees import Tensor, arguments_of
 from shard_dialect.torch.graph.trace_graph import (
     hooked,
     merge_marks,
@@ -62,7 +61,7 @@ class Backward:
         each product of a part of the batch makes the gradients of weights partial sums.
         """
         tensors = {name: dict(enumerate(each)) for name, each in placements.items()}
-        results = list(self.placed.flat.result.tensors) if self.placed.flat.result else []
+        results = list(self.placed.flat.result.tensors)
         tensors |= {
             name: tensors[results[int(name.removeprefix(COTANGENT))]]
             for name in self.part.names
@@ -137,51 +136,29 @@ def lower(
     `ShardError` for what torch cannot trace or StableHLO cannot say, and for a plan that
     does not fit.
     """
-    return lower_module(module, args, kwargs or {}, plan, mesh, loss, targets, rng).module
+    given = arguments_of(module, args, kwargs or {}, loss, targets)
+    flat = FlatModule(module, spaces_of(module, {}), given, loss, rng)
+    return lower_module(flat, plan, mesh).module
 
 
 def lower_module(
-    module: Any,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
+    flat: FlatModule,
     plan: Plan | AutoOptions,
     mesh: Any,
-    loss: Callable[..., Tensor] | None,
-    targets: Sequence[Any],
-    rng: Rng = "counter",
-    wanted: Sequence[str] = (),
     arguments: Mapping[str, ByAxis] | None = None,
     may_miss: bool = False,
-    foreseen: Foreseen = UNKNOWN,
-    derives: bool = False,
-    asked: frozenset[str] = frozenset(),
 ) -> LoweredModule:
-    """As `lower`, with the names of arguments and results; those `wanted` have gradients, too.
+    """As `lower`, with the names of arguments and results, and with the gradients of what derives.
 
-    If it `derives`, a second module computes gradients of the results, which are `asked` for by
-    their names where one of them is the loss. `arguments` have these
-    placements where the plan says nothing. With `may_miss`, names in the plan may match nothing.
-    `foreseen` is about what the module decides by elements.
+    `arguments` have these placements where the plan says nothing. With `may_miss`, names in the
+    plan may match nothing.
     """
     grid = grid_of(mesh)
-    flat = FlatModule.of(
-        module,
-        spaces_of(module, {}),
-        args,
-        kwargs,
-        loss,
-        targets,
-        rng,
-        wanted,
-        derives,
-        asked,
-        foreseen,
-    )
     rules = [] if isinstance(plan, AutoOptions) else rules_of(plan, grid)
     placed = PlacedModule.of(flat, rules, grid, may_miss, arguments)
     marker = Marker(placed)
     (part, text), *rest = traced_alone(
-        module, lambda: _stablehlo_texts(flat, marker), flat.end_trace
+        flat.module, lambda: _stablehlo_texts(flat, marker), flat.end_trace
     )
     placed.check_results(flat.result_names)
     found = _named(text, placed, part)

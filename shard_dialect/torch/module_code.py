@@ -20,6 +20,7 @@ import torch
 from shard_dialect.torch.graph.kept_values import (
     AROUND,
     CONSTANTS,
+    HOOKS,
     MODULES,
     OF_TORCH,
     Names,
@@ -28,7 +29,6 @@ from shard_dialect.torch.graph.kept_values import (
 from shard_dialect.torch.graph.tensor_trees import COLLECTIONS
 from shard_dialect.torch.name_uses import Use, only_adds, reads_items, uses_in
 
-HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 RECORDS = (SimpleNamespace, argparse.Namespace)
 PARTS = {
     MethodType: ("__func__", "__self__"),
@@ -143,7 +143,7 @@ class _Reading:
             if is_of_others(each, self.near):
                 self.has_others = True
                 continue
-            self.waiting += _inside_of(each)
+            self.waiting += inside_of(each)
             is_class = isinstance(each, type) and _package(each) in self.near
             kind = each if is_class else type(each)
             if (is_object or is_class) and kind not in self.kinds:
@@ -170,7 +170,7 @@ class _Reading:
         self.waiting += [one for name in names - without for one in _called(kind, name)]
 
     def _read(self, function: Any) -> None:
-        values = (each for part in _inside_of(function) for each in _inside_of(part))
+        values = (each for part in inside_of(function) for each in inside_of(part))
         if any(type(each) in _HOLDING or _is_object(each) for each in values):
             self.defaults.append(function)
         own = _names(function.__code__)
@@ -219,15 +219,16 @@ def code_of(modules: Iterable[Any], codes: Codes) -> Code:
     for number, each in enumerate(modules):
         kinds[type(each)] = None
         # a call runs the hooks of the whole module around its program
-        held += [value for _, value in _held(each, is_inside=bool(number))]
-    classes = tuple((kind, len(vars(one))) for kind in kinds for one in _of_user(kind))
+        held += [value for _, value in held_by(each, is_inside=bool(number))]
+    own_classes = [one for kind in kinds for one in _of_user(kind)]  # ours is made of the user's
+    classes = tuple((one, len(vars(one))) for one in own_classes)
     for (own, parts), code in codes.items():
         values = (value for _, value in code.now())
         if own == classes and parts == _parts_in((*held, *values), code.near):
             return code
     codes.clear()  # functions around which there are tensors, as hooks, are kept no longer
     functions, types = _parts_in(held, frozenset())
-    near = (*kinds, *types, *(each for each in functions if isinstance(each, FunctionType)))
+    near = (*own_classes, *types, *(each for each in functions if isinstance(each, FunctionType)))
     forward = [one for kind in kinds for one in _called(kind, "forward")]
     packages = frozenset(_package(each) for each in near if is_of_user(each))
     found = _Reading(kinds.copy(), packages, [*forward, *held]).code()
@@ -251,7 +252,7 @@ def _parts_in(values: Iterable[Any], near: frozenset[str]) -> tuple[frozenset[An
             types.add(type(value))
             if not _is_near(value, near):
                 continue
-        waiting += _inside_of(value)
+        waiting += inside_of(value)
     return frozenset(functions), frozenset(types)
 
 
@@ -276,7 +277,7 @@ class _Finding:
             return
         if is_filled and not is_place:
             self.add(AROUND, {path: value}, frozenset((path,)))
-        inside = _inside_of(value)
+        inside = inside_of(value)
         if id(value) in self.known or not (inside or is_object or is_filled):
             return
         self.known.add(id(value))
@@ -300,12 +301,12 @@ def spaces_of(module: Any, codes: Codes) -> Spaces:
     for key, value in code.now():
         finding.look(value, key)
     for name, each in named.items():
-        for key, value in _held(each, is_inside=bool(name)):
+        for key, value in held_by(each, is_inside=bool(name)):
             finding.look(value, f"{name}.{key}")
     return finding.found
 
 
-def _held(module: Any, is_inside: bool) -> Iterator[tuple[str, Any]]:
+def held_by(module: Any, is_inside: bool) -> Iterator[tuple[str, Any]]:
     """The attributes of a module, and the hooks that run inside of a call."""
     own = vars(module)
     yield from ((key, each) for key, each in own.items() if key not in OF_TORCH)
@@ -322,7 +323,7 @@ def shared_by_hooks(module: Any) -> list[Any]:
     while waiting:
         value = waiting.pop()
         if type(value) in PARTS:
-            waiting += _inside_of(value)
+            waiting += inside_of(value)
         elif type(value) is tuple:
             waiting += value
         elif not isinstance(value, (torch.nn.Module, torch.Tensor)):
@@ -330,7 +331,7 @@ def shared_by_hooks(module: Any) -> list[Any]:
     return found
 
 
-def _inside_of(value: Any) -> list[Any]:
+def inside_of(value: Any) -> list[Any]:
     """What is in a collection, or in the attributes of an object of the user's."""
     if type(value) in PARTS:
         return [getattr(value, each) for each in PARTS[type(value)]]

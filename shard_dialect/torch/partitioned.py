@@ -15,6 +15,7 @@ from shard_dialect.errors import ShardError, first_line_of
 from shard_dialect.runtime.compiled_program import CompiledProgram
 from shard_dialect.search.auto import AutoOptions
 from shard_dialect.torch.engine import Engine, is_tracing
+from shard_dialect.torch.function_copies import copy_functions
 from shard_dialect.torch.graph.flat_module import derived_items
 from shard_dialect.torch.graph.kept_values import held_tensors
 from shard_dialect.torch.graph.random_draws import Rng
@@ -47,7 +48,7 @@ def partition(
             f"sd.torch.partition is for a torch.nn.Module, not for {module!r}: call it in the "
             "forward of one"
         )
-    engine = Engine(module, plan, mesh, loss, (args, kwargs or {}, targets), rng)
+    engine = Engine(module, plan, mesh, loss, args, kwargs or {}, targets, rng)
     memo = {id(each): engine.state.tensors[name] for name, each in engine.first_state.items()}
     spaces = {name: vars(each) for name, each in module.named_modules()}
     for each in derived_items(spaces).values():  # stays one that a trace does without
@@ -55,11 +56,14 @@ def partition(
     for each in pytree.tree_leaves(held_tensors(spaces)):
         if isinstance(each, torch.Tensor) and not each.is_leaf:  # torch copies no others
             memo.setdefault(id(each), each.detach())
-    memo |= {id(each): each for each in shared_by_hooks(module)}
+    fill = copy_functions(module, memo)
+    for each in shared_by_hooks(module):
+        memo.setdefault(id(each), each)
     try:
         own = copy.deepcopy(module, memo)
     except Exception as error:  # any of the user's classes
         raise ShardError(f"the module cannot be copied: {first_line_of(error)}") from error
+    fill()
     own_class: Any = type(module)
     own.__class__ = class_of(Partitioned, own_class)
     vars(own)["_engine"] = engine

@@ -11,6 +11,7 @@ from torch.distributed.tensor import Shard
 
 import shard_dialect as sd
 from shard_dialect.torch.graph.flat_module import FlatModule
+from shard_dialect.torch.graph.tensor_trees import arguments_of
 from shard_dialect.torch.graph.trace_graph import trace
 from tests.torch.called import Called
 from tests.torch.models import BATCH, R
@@ -126,7 +127,7 @@ def test_the_graph_is_real_and_equals_torchs(name: str) -> None:
     torch.manual_seed(0)
     module, x = given()
     module.function = EQUAL[name]
-    graph = trace(FlatModule.of(module, {}, (x,), {}, loss_of, ()))
+    graph = trace(FlatModule(module, {}, arguments_of(module, (x,), {}, loss_of, ()), loss_of))
     assert not any(
         isinstance(each.meta.get("val"), torch.Tensor) and each.meta["val"].is_complex()
         for each in graph.graph.nodes

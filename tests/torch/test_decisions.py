@@ -9,6 +9,8 @@ from torch import nn
 
 import shard_dialect as sd
 from shard_dialect.torch.graph.decisions import Foreseen
+from shard_dialect.torch.graph.flat_module import FlatModule
+from shard_dialect.torch.graph.tensor_trees import arguments_of
 from shard_dialect.torch.lower_module import lower_module
 from tests.torch.models import BATCH
 
@@ -113,16 +115,10 @@ def test_ranks_agree_outside_of_the_python_dispatcher() -> None:
         inside.append(torch._C._dispatch_tls_is_dispatch_key_included(key))
         return value
 
-    lower_module(
-        Decides(),
-        (torch.zeros(4, 4),),
-        {},
-        {"x": BATCH},
-        MESH,
-        None,
-        (),
-        foreseen=Foreseen(agreed=agreed),
-    )
+    module = Decides()
+    given = arguments_of(module, (torch.zeros(4, 4),), {}, None, ())
+    flat = FlatModule(module, {}, given, foreseen=Foreseen(agreed=agreed))
+    lower_module(flat, {"x": BATCH}, MESH)
     assert inside
     assert not any(inside)
 

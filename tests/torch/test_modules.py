@@ -1,12 +1,14 @@
 """What `sd.torch.partition` returns is a module of torch, of the class of yours."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 import transformers
 from torch import nn
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Shard
 
 import shard_dialect as sd
@@ -126,6 +128,68 @@ def test_hooks_run_once_a_call() -> None:
     f(batch(8, 1))
     f(batch(4, 1))
     assert seen == [(8, 8), (4, 8)]
+
+
+class Around(nn.Module):  # type: ignore[misc]
+    """As blocks are written whose functions have modules of theirs in variables around."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.inner, self.out = nn.Linear(6, 6), nn.Linear(6, 6)
+        inner, out = self.inner, self.out
+
+        def called(x: Any) -> Any:
+            return torch.tanh(inner(x))
+
+        ways: dict[str, Any] = {
+            "one": called,
+            "of another": lambda x: called(called(x)),
+            "in a list": [called, lambda x: x],
+            "in a dict": {"f": called},
+            "default": lambda x, f=inner: torch.tanh(f(x)),
+            "keyword": lambda x, *, f=called: f(x),
+            "partial": partial(lambda scale, x: scale * called(x), 2.0),
+        }
+        self.ways = ways.get(way, lambda x: x)
+        if way == "hook":
+            self.out.register_forward_pre_hook(lambda _, args: (called(args[0]), *args[1:]))
+        if way == "itself":
+            self.ways = lambda x: self.inner(out(x))
+
+    def forward(self, x: Any) -> Any:
+        each = self.ways
+        each = each["f"] if isinstance(each, dict) else each[0] if isinstance(each, list) else each
+        return self.out(each(x))
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "one",
+        "of another",
+        "in a list",
+        "in a dict",
+        "default",
+        "keyword",
+        "partial",
+        "hook",
+        "itself",
+    ],
+)
+def test_functions_around_whose_modules_are_inside(way: str) -> None:
+    own, plain = Around(way), Around(way)
+    plain.load_state_dict(own.state_dict())
+    x = torch.randn(8, 6)
+    f = sd.torch.partition(own, (x,), {"dp": fully_shard}, MESH)
+    for training in (True, False, True):
+        for each in (f, plain):
+            each.train(training)
+            each(x).square().mean().backward()
+            torch.optim.SGD(each.parameters(), 0.5).step()
+        torch.testing.assert_close(f(x), plain(x), rtol=1e-4, atol=1e-5)
+        with torch.no_grad():  # and are none of the constants of a program
+            torch.testing.assert_close(f(x), plain(x), rtol=1e-4, atol=1e-5)
+    assert not any(each is other for each in f.modules() for other in own.modules())
 
 
 def test_another_type() -> None:

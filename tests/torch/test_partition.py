@@ -131,6 +131,21 @@ def test_other_shapes_types_and_constants_are_compiled_when_they_come() -> None:
         f(X.double())
 
 
+def test_targets_of_other_shapes_types_and_constants_are_other_programs() -> None:
+    def loss(y: Any, target: Any, scale: float) -> Any:
+        return (y - target).square().mean() * scale
+
+    own, x = torch.nn.Linear(4, 4), torch.randn(8, 4)
+    f = sd.torch.partition(own, (x,), {}, MESH, loss=loss, targets=(x, 2.0))
+    for target, scale in ((x, 2.0), (x, 3.0), (x[0], 3.0), (x.double(), 3.0), (x, 2.0)):
+        found, gradients = f(x, target, scale)
+        expected = loss(own(x), target, scale)
+        torch.testing.assert_close(found, expected.detach())
+        (gradient,) = torch.autograd.grad(expected, [own.bias])
+        torch.testing.assert_close(gradients["bias"], gradient)
+    assert len(f._engine.programs) == 4
+
+
 def test_arguments_are_a_tuple() -> None:
     with pytest.raises(ShardError, match=r"the arguments are a tuple, as \(x,\), and not a Tensor"):
         sd.torch.partition(Small().eval(), X, {"x": BATCH}, MESH)

@@ -12,7 +12,9 @@ from torch.utils import _pytree as pytree
 
 import shard_dialect as sd
 from shard_dialect.errors import ShardError
-from shard_dialect.torch.graph.decisions import Foreseen
+from shard_dialect.torch.graph.decisions import UNKNOWN, Foreseen
+from shard_dialect.torch.graph.flat_module import FlatModule
+from shard_dialect.torch.graph.tensor_trees import arguments_of
 from shard_dialect.torch.lower_module import lower_module
 from tests.torch.models import BATCH
 
@@ -197,8 +199,8 @@ def test_what_follows_a_value_that_the_example_has_not_is_what_the_program_saw()
         def forward(self, x: Any) -> Any:
             return x.split([int((x > 0).sum()), int((x <= 0).sum())])[0]
 
-    x, none = torch.tensor([1.0, -1.0, 2.0, -2.0]), ()
-    foreseen = Foreseen(known=(3,), likely=(1,))
-    lowered = lower_module(Splits(), (x,), {}, {}, MESH, None, none, foreseen=foreseen)
-    assert lowered.flat.path == (3, 1)
-    assert lower_module(Splits(), (x,), {}, {}, MESH, None, none).flat.path == (2, 2)
+    module = Splits()
+    given = arguments_of(module, (torch.tensor([1.0, -1.0, 2.0, -2.0]),), {}, None, ())
+    for foreseen, path in ((Foreseen(known=(3,), likely=(1,)), (3, 1)), (UNKNOWN, (2, 2))):
+        flat = FlatModule(module, {}, given, foreseen=foreseen)
+        assert lower_module(flat, {}, MESH).flat.path == path

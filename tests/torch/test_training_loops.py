@@ -289,6 +289,83 @@ def test_derivatives_of_higher_orders() -> None:
     torch.testing.assert_close(*found)
 
 
+def stacked(module: nn.Module) -> Any:
+    state, x = torch.func.stack_module_state([module, module]), batch()
+    return torch.vmap(lambda *own: torch.func.functional_call(module, own, (x,)))(*state)
+
+
+def of_state(module: nn.Module) -> Any:
+    own = {name: each.detach() for name, each in module.named_parameters()}
+    call = torch.func.functional_call
+    return torch.func.grad(lambda now: call(module, now, (batch(),)).sum())(own)
+
+
+TRANSFORMS: list[Callable[[nn.Module], Any]] = [
+    stacked,
+    of_state,
+    lambda module: torch.vmap(module)(batch().expand(3, 8, 8)),
+    lambda module: torch.func.jvp(module, (batch(),), (batch(),)),
+    lambda module: torch.func.jacrev(module)(batch()),
+    lambda module: torch.func.vjp(module, batch()),
+]
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("training", [True, False])
+def test_transforms_around_the_module_are_refused(training: bool) -> None:
+    module = nn.Sequential(nn.Linear(8, 8), nn.Tanh())
+    f = partitioned(module).train(training)
+    for transform in TRANSFORMS:
+        with pytest.raises(ShardError, match="Sequential is partitioned, and transforms of torch"):
+            transform(f)
+    torch.testing.assert_close(f(batch()), module(batch()))
+
+
+class Inner(nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(8, 8) / 4)
+
+    def of(self, x: Any) -> Any:
+        return torch.tanh(x @ self.weight)
+
+
+class Forces(Inner):
+    """The derivative of an energy by positions."""
+
+    def forward(self, x: Any) -> Any:
+        return torch.func.grad(lambda x: self.of(x).square().sum())(x)
+
+
+class Jacobians(Inner):
+    def forward(self, x: Any) -> Any:
+        ways = torch.func.jacrev, torch.func.jacfwd
+        found = [torch.vmap(way(self.of))(x).sum(-1) for way in ways]
+        return sum(found) + torch.func.jvp(self.of, (x,), (torch.ones_like(x),))[1]
+
+
+class Adapted(nn.Module):  # type: ignore[misc]
+    """A layer after a step of its own, as in MAML."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x: Any) -> Any:
+        own = dict(self.layer.named_parameters())
+        loss = torch.func.functional_call(self.layer, own, (x,)).square().mean()
+        steps = torch.autograd.grad(loss, list(own.values()), create_graph=True)
+        own = {name: own[name] - 0.1 * each for name, each in zip(own, steps, strict=True)}
+        return torch.func.functional_call(self.layer, own, (x,))
+
+
+@pytest.mark.parametrize("kind", [Forces, Jacobians, Adapted])
+def test_transforms_inside_of_the_module(kind: Any) -> None:
+    own = kind()
+    f, plain = partitioned(own), copy.deepcopy(own)
+    torch.testing.assert_close(trained(f), trained(plain), rtol=1e-4, atol=1e-5)
+
+
 def test_its_own_exception_is_raised_and_training_goes_on() -> None:
     class OwnError(Exception):
         pass

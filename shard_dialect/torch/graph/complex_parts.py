@@ -16,7 +16,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from math import isqrt, pi
+from math import isqrt, pi, prod
 from typing import Any
 
 import torch
@@ -214,16 +214,12 @@ def _joined(op: Any, tensors: Sequence[Any], dim: int = 0) -> Any:
     return _each_part(op, [_parts_of(each) for each in tensors], dim)
 
 
-def _padded(x: Parts, pads: Sequence[int], value: Any = 0) -> Parts:
-    parts = _parts_of(value)
-    return Parts(
-        aten.constant_pad_nd(x.re, pads, parts.re), aten.constant_pad_nd(x.im, pads, parts.im)
-    )
+def _padded(x: Parts, pads: Sequence[int], value: Any = 0) -> Any:
+    return _each_part(aten.constant_pad_nd, x, pads, _parts_of(value))
 
 
-def _where(mask: Tensor, a: Any, b: Any) -> Parts:
-    a, b = _parts_of(a), _parts_of(b)
-    return Parts(torch.where(mask, a.re, b.re), torch.where(mask, a.im, b.im))
+def _where(mask: Tensor, a: Any, b: Any) -> Any:
+    return _each_part(torch.where, mask, _parts_of(a), _parts_of(b))
 
 
 def _product(op: Any, a: Any, b: Any, *args: Any, **kwargs: Any) -> Parts:
@@ -324,13 +320,14 @@ def _transform(x: Any, dims: Sequence[int], norm: int, forward: bool) -> Parts:
     for dim in dims:
         found = _along_last(_each_part(torch.movedim, parts, dim, -1), -1 if forward else 1)
         parts = _each_part(torch.movedim, found, -1, dim)
-    count = 1
-    for size in sizes:
-        count *= size
-    if norm not in (_ROOT, _COUNT):
-        return parts
-    factor = count**-0.5 if norm == _ROOT else 1 / count
-    return Parts(parts.re * factor, parts.im * factor)
+    factor = _factor(sizes, norm)
+    return parts if factor == 1 else Parts(parts.re * factor, parts.im * factor)
+
+
+def _factor(sizes: Sequence[int], norm: int) -> float:
+    """What a transform of these sizes is multiplied by."""
+    count = prod(sizes)
+    return {_ROOT: count**-0.5, _COUNT: 1 / count}.get(norm, 1.0)
 
 
 def _transform_of_real(x: Tensor, dims: Sequence[int], norm: int, onesided: bool) -> Parts:
@@ -349,10 +346,7 @@ def _transform_to_real(x: Parts, dims: Sequence[int], norm: int, size: int) -> T
     mirrored = _conjugate(_each_part(lambda each: each.narrow(last, 1, rest).flip(last), x))
     whole = _each_part(lambda a, b: torch.cat((a, b), last), x, mirrored) if rest else x
     found = _transform(whole, [last], 0, forward=False).re
-    count = size
-    for dim in others:
-        count *= x.re.shape[dim]
-    return found * {_ROOT: count**-0.5, _COUNT: 1 / count}.get(norm, 1.0)
+    return found * _factor([size, *(x.re.shape[dim] for dim in others)], norm)
 
 
 def _along_last(x: Parts, sign: int) -> Parts:

@@ -25,6 +25,7 @@ from torch.utils import _pytree as pytree
 
 from shard_dialect.errors import ShardError
 from shard_dialect.torch.graph import higher_order_ops
+from shard_dialect.torch.graph.orders import scanned
 from shard_dialect.torch.graph.tensor_trees import Tensor
 
 
@@ -137,14 +138,7 @@ def _embedding_bag(
 def _cumprod(x: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Tensor:
     is_whole = not (x.is_floating_point() or x.is_complex())
     found = x.to(dtype or (torch.int64 if is_whole else x.dtype))
-    if not found.dim():
-        return found.clone()
-    dim = dim % found.dim()
-    found, step = found.movedim(dim, -1), 1
-    while step < found.shape[-1]:
-        before = torch.nn.functional.pad(found[..., :-step], (step, 0), value=1)
-        found, step = found * before, 2 * step
-    return found.movedim(-1, dim)
+    return scanned(torch.mul, found, dim, 1) if found.dim() else found.clone()
 
 
 def grouped_mm(

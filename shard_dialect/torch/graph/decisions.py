@@ -34,17 +34,6 @@ from shard_dialect.torch.graph.tensor_trees import Tensor, has_derivative
 aten = torch.ops.aten
 
 
-class OtherPathError(Exception):
-    """A call decides otherwise than its program: `known` is what is known of its path.
-
-    After it, the path may have `likely`.
-    """
-
-    def __init__(self, known: Sequence[int], likely: Sequence[int]) -> None:
-        super().__init__("a call takes another path")
-        self.known, self.likely = tuple(known), tuple(likely)
-
-
 @dataclass(frozen=True)
 class Foreseen:
     """What is known of a path before it is traced."""
@@ -57,6 +46,14 @@ class Foreseen:
 
 
 UNKNOWN = Foreseen()
+
+
+class OtherPathError(Exception):
+    """A call decides otherwise than its program."""
+
+    def __init__(self, foreseen: Foreseen) -> None:
+        super().__init__("a call takes another path")
+        self.foreseen = foreseen
 
 
 @dataclass(frozen=True)
@@ -76,7 +73,7 @@ def check_path(path: Sequence[int], found: Sequence[int]) -> None:
     """Raise `OtherPathError` if a call decides otherwise."""
     for number, (taken, value) in enumerate(zip(path, found, strict=True)):
         if taken != value:
-            raise OtherPathError(found[: number + 1], found[number + 1 :])
+            raise OtherPathError(Foreseen(found[: number + 1], found[number + 1 :]))
 
 
 class Deciding(TorchDispatchMode):  # type: ignore[misc]

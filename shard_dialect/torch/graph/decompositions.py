@@ -130,12 +130,10 @@ def _slice_backward(
     if not gradient.numel():
         return torch.zeros(tuple(sizes), dtype=gradient.dtype)
     size, dim = sizes[dim], dim % len(sizes)
-    begin, stop, _ = slice(start, end, step).indices(size)
-    if step > 1:
-        spread = gradient.unsqueeze(dim + 1)
-        spread = torch.constant_pad_nd(spread, _padding(spread.dim(), dim + 1, 0, step - 1))
-        gradient = spread.flatten(dim, dim + 1).narrow(dim, 0, stop - begin)
-    return torch.constant_pad_nd(gradient, _padding(len(sizes), dim, begin, size - stop))
+    begin, _, _ = slice(start, end, step).indices(size)
+    spread = _spread(gradient, dim, step)
+    behind = size - begin - spread.shape[dim]
+    return torch.constant_pad_nd(spread, _padding(len(sizes), dim, begin, behind))
 
 
 def _select_backward(gradient: Tensor, sizes: Sequence[int], dim: int, index: int) -> Tensor:

@@ -24,6 +24,7 @@ from shard_dialect.model.reached import reached
 from shard_dialect.torch.graph.complex_parts import as_real
 from shard_dialect.torch.graph.composed_functions import average_from_the_first
 from shard_dialect.torch.graph.decisions import UNKNOWN, Decision, Foreseen
+from shard_dialect.torch.graph.exchanged import exchanged
 from shard_dialect.torch.graph.forward_and_backward import COTANGENT, Part, cotangent
 from shard_dialect.torch.graph.index_checks import IndexCheck
 from shard_dialect.torch.graph.kept_values import (
@@ -43,7 +44,6 @@ from shard_dialect.torch.graph.random_draws import RANDOM, Draw, Rng
 from shard_dialect.torch.graph.tensor_trees import (
     Leaves,
     Tensor,
-    arguments_of,
     has_derivative,
     is_plain,
     refuse_layout,
@@ -74,9 +74,8 @@ class FlatModule:
     arguments: Leaves
     loss: Callable[..., Tensor] | None = None
     rng: Rng = "counter"
-    wanted: Sequence[str] = ()
-    """The arguments that have gradients, too."""
-    derives: bool = False
+    trained: Sequence[str] = field(default_factory=list)
+    """The parameters, and then the arguments, that have gradients; with a loss, all parameters."""
     asked: frozenset[str] = frozenset()
     """The results that are differentiated, of a module that returns a loss beside others."""
     foreseen: Foreseen = UNKNOWN
@@ -86,7 +85,7 @@ class FlatModule:
     state: dict[str, Tensor] = field(init=False)
     types: dict[str, Any] = field(default_factory=dict)
     """The types of parameters that the module computes with, where they are others."""
-    result: Leaves | None = None
+    result: Leaves = field(init=False)
     """Known once it was called, as the next ones."""
     left_out: frozenset[str] = frozenset()
     """The results that it does not derive, though they depend on what is trained."""
@@ -102,7 +101,7 @@ class FlatModule:
     """By place, what a call leaves of numbers and the like."""
     kept: Sequence[Place] = ()
     """The places where a call leaves tensors: these are results behind the others."""
-    later: Leaves | None = None
+    later: Leaves = field(init=False)
     """By place, what is left in the backward pass."""
     cached: Set[tuple[str, str, Any]] = frozenset()
     """The modules, attributes and keys of the dicts in which a call caches what it computes."""
@@ -123,34 +122,15 @@ class FlatModule:
         self.name = type(self.module).__name__
         refuse_lazy(self.module)
         self.state = state_of(self.module)
-
-    @classmethod
-    def of(
-        cls,
-        module: Any,
-        spaces: Spaces,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        loss: Callable[..., Tensor] | None,
-        targets: Sequence[Any],
-        rng: Rng = "counter",
-        wanted: Sequence[str] = (),
-        derives: bool = False,
-        asked: frozenset[str] = frozenset(),
-        foreseen: Foreseen = UNKNOWN,
-    ) -> FlatModule:
-        """For arguments of these shapes. Raises `ShardError` if `forward` does not take them."""
-        arguments = arguments_of(module, args, kwargs, loss, targets)
-        return cls(module, spaces, arguments, loss, rng, wanted, derives, asked, foreseen)
+        if self.loss is not None:
+            self.trained = [name for name, each in self.state.items() if each.requires_grad]
 
     @property
-    def trained(self) -> list[str]:
-        """The parameters, and then the arguments, that have gradients, if there are any."""
-        if self.loss is None and not self.derives:
-            return []
-        return [*(name for name, each in self.state.items() if each.requires_grad), *self.wanted]
+    def derives(self) -> bool:
+        """Whether gradients of its results are computed later, weighted by cotangents."""
+        return self.loss is None and bool(self.trained)
 
-    def _requiring(self) -> list[str]:
+    def _requiring(self) -> Sequence[str]:
         """The tensors that tell `forward` that they require gradients."""
         if torch.is_grad_enabled():
             return self.trained
@@ -159,7 +139,6 @@ class FlatModule:
     @property
     def complex_names(self) -> set[str]:
         """The tensors that it is called with, or returns, whose last dimension has both parts."""
-        assert self.result is not None, "was called"
         given = {**self.state, **self.arguments.tensors}
         own = {name for name, each in given.items() if each.is_complex()}
         found = {name for name, each in self.result.tensors.items() if each.is_complex()}
@@ -172,9 +151,7 @@ class FlatModule:
         """Keep the structure of the module and its state, without data."""
         self.module, self.spaces = None, {}
         self.state = {
-            name: torch.empty(each.shape, dtype=each.dtype, device="meta").requires_grad_(
-                each.requires_grad
-            )
+            name: torch.empty(each.shape, dtype=each.dtype, device="meta")
             for name, each in self.state.items()
         }
 
@@ -189,7 +166,6 @@ class FlatModule:
 
         Some results, by name, are tensors of the call `themselves`.
         """
-        assert self.result is not None, "was called"
         pairs = zip(self.result.tensors, tensors, strict=True)
         found = self.result.with_tensors([themselves.get(name, each) for name, each in pairs])
         left = copy.deepcopy(dict(attributes))
@@ -203,13 +179,10 @@ class FlatModule:
 
     def leave_later(self, tensors: Sequence[Tensor], spaces: Spaces) -> None:
         """Set what the backward pass leaves in spaces."""
-        assert self.later is not None, "derives"
         put(spaces, self.later.with_tensors(tensors))
 
     def end_trace(self) -> None:
         """Raise `ShardError` if something has tensors of the trace, which it has not any more."""
-        assert self.result is not None, "was called"
-        assert self.later is not None, "was called"
         self.result, self.later = self.result.without_elements(), self.later.without_elements()
         found = self.drop_strays(is_done=True)
         if found is not None:
@@ -226,7 +199,6 @@ class FlatModule:
     @property
     def left(self) -> Mapping[Place, Any]:
         """By place, what a call leaves."""
-        assert self.result is not None, "was called"
         if not self.kept:
             return {}
         _, values = pytree.tree_unflatten(self.result.values, self.result.structure)
@@ -235,10 +207,7 @@ class FlatModule:
     def returns_as(self, other: FlatModule) -> bool:
         """Whether both make the same of the tensors that their programs return."""
         pairs = ((self.result, other.result), (self.later, other.later))
-        return self.kept == other.kept and all(
-            one is not None and two is not None and one.is_like(two, shapes=False)
-            for one, two in pairs
-        )
+        return self.kept == other.kept and all(a.is_like(b, shapes=False) for a, b in pairs)
 
     @property
     def names(self) -> list[str]:
@@ -277,11 +246,10 @@ class FlatModule:
     @property
     def result_names(self) -> list[str]:
         """Of all tensors that it returns; known once it was called."""
-        assert self.result is not None, "was called"
         return [
             *self.result.tensors,
             *(f"{GRADIENT}{name}" for name in self.trained),
-            *(self.later.tensors if self.later else ()),
+            *self.later.tensors,
             *(f"{UPDATED}{name}" for name in self.updated),
             *(f"{WRITTEN}{name}" for name in self.written),
             *(f"{INDEX}{number}" for number in range(len(self.checks))),
@@ -306,7 +274,7 @@ class FlatModule:
         args, kwargs, targets = self.arguments.with_tensors(given)
         computed = Computed([*state.values()], given)
         with (
-            _cast_in_tables(),
+            exchanged(torch.nn.Module, _apply=_applied),
             _put_back(self.module, self.spaces),
             _reparametrize_module(self.module, used, tie_weights=True),
         ):
@@ -400,7 +368,6 @@ class FlatModule:
 
         Which of them have none although something is computed of them is known of what is derived.
         """
-        assert self.result is not None, "is known by now"
         known = {id(each): name for name, each in trained.items()}
         without = {name for name, is_there in zip(trained, has_one, strict=True) if not is_there}
         found = {}
@@ -416,7 +383,6 @@ class FlatModule:
 
         A loss is what is differentiated, and not the logits beside it, before somebody does that.
         """
-        assert self.result is not None, "is known by now"
         found = {
             name: (as_real(each), number)
             for number, (name, each) in enumerate(self.result.tensors.items())
@@ -446,27 +412,17 @@ def refuse_lazy(module: Any) -> None:
         refuse_layout(each, name)
 
 
-@contextmanager
-def _cast_in_tables() -> Iterator[None]:
-    """Within a `with` block, `module.to(dtype)` puts values in the places of parameters.
+def _applied(module: Any, function: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+    """`module.to(dtype)` puts values in the places of parameters.
 
     torch's own writes to the data of parameters, of which a trace knows nothing.
     """
-    own = torch.nn.Module._apply
-
-    def applied(module: Any, function: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
-        for each in module.modules() if recurse else [module]:
-            for table in (each._parameters, each._buffers):
-                for name, tensor in table.items():
-                    if tensor is not None:
-                        table[name] = function(tensor)
-        return module
-
-    torch.nn.Module._apply = applied
-    try:
-        yield
-    finally:
-        torch.nn.Module._apply = own
+    for each in module.modules() if recurse else [module]:
+        for table in (each._parameters, each._buffers):
+            for name, tensor in table.items():
+                if tensor is not None:
+                    table[name] = function(tensor)
+    return module
 
 
 def _registered(module: Any) -> dict[str, Any]:

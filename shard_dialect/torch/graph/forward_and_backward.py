@@ -90,6 +90,8 @@ def split(part: Part, *later: str) -> tuple[Part, Part | None]:
     needed = used - late
     saved, again = _saved([each for each in nodes if each not in late], needed)
     unmerged = {node: _unmerged(node, late) for node in saved}
+    # A value that is a result, too, is returned twice: the backward part overwrites what is saved,
+    # and the result is the user's. With one for both, less is held, but more is at the peak.
     kept = {node: f"{SAVED}{number}" for number, node in enumerate(unmerged.values())}
     outputs = [node for _, node in (*plain, *(each for each, _ in ahead))]
     ended = _reached(outputs, set(nodes))  # complex results become pairs at the end, too

@@ -25,10 +25,10 @@ from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.ops.library_calls import TORCH_TARGET
 from shard_dialect.ops.stablehlo.custom_call import CUSTOM_CALL
 from shard_dialect.passes.decompose_chlo import keep_functions
+from shard_dialect.torch.graph.complex_parts import MARK
 from shard_dialect.torch.graph.module_paths import layer_of
 from shard_dialect.torch.graph.single_ops import alone_with_types, is_node, location_of
 from shard_dialect.torch.graph.torch_calls import CALL, call_of
-from shard_dialect.torch.graph.trace_graph import MARK
 
 _IMPORTER = "torch_mlir"
 _CHECK = "torch-verify-stablehlo-backend-contract"

@@ -15,7 +15,7 @@ import functools
 import gc
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import CellType
 from typing import Any
@@ -25,6 +25,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
+from shard_dialect.torch.graph.exchanged import exchanged
 from shard_dialect.torch.graph.tensor_trees import (
     COLLECTIONS,
     has_derivative,
@@ -35,6 +36,7 @@ from shard_dialect.torch.graph.tensor_trees import (
 OF_TORCH = frozenset(vars(torch.nn.Module())) - {"training"}
 """What each module has: its tensors, modules and hooks, which are looked at by themselves."""
 _RESTORED = OF_TORCH - {"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"}
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 AROUND = "around:"
 """Before the names of spaces that are not those of modules."""
 CONSTANTS = (
@@ -188,8 +190,7 @@ class ReadByPythonError(TypeError):
     """Elements of a tensor are read where they are not known."""
 
 
-@contextmanager
-def numbers_in_traces() -> Iterator[None]:
+def numbers_in_traces() -> AbstractContextManager[None]:
     """Within a `with` block, elements of tensors may be left as numbers and arrays."""
 
     def read(way: str, own: Any) -> Any:
@@ -201,16 +202,8 @@ def numbers_in_traces() -> Iterator[None]:
 
         return method
 
-    for way in _WAYS:
-        setattr(torch.Tensor, way, read(way, getattr(torch.Tensor, way)))
-    try:
-        yield
-    finally:
-        for way in _WAYS:
-            delattr(torch.Tensor, way)  # it is that of the base class again
-
-
-_WAYS = ("numpy", "item", "tolist")
+    ways = ("numpy", "item", "tolist")
+    return exchanged(torch.Tensor, **{way: read(way, getattr(torch.Tensor, way)) for way in ways})
 
 
 def _numbers(values: Iterable[Any], way: str) -> Any:

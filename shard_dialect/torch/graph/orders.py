@@ -20,6 +20,18 @@ from shard_dialect.torch.graph.tensor_trees import Tensor
 aten = torch.ops.aten
 
 
+def scanned(combine: Callable[[Tensor, Tensor], Tensor], x: Tensor, dim: int, start: Any) -> Tensor:
+    """Of each element what is combined up to it: with the one before, with those two before, ...
+
+    `start` is what stands before the first element.
+    """
+    found, step = x.movedim(dim, -1), 1
+    while step < found.shape[-1]:
+        before = torch.nn.functional.pad(found[..., :-step], (step, 0), value=start)
+        found, step = combine(before, found), 2 * step
+    return found.movedim(-1, dim)
+
+
 def _select(x: Tensor, number: int, dim: int, keepdim: bool, nan_first: bool) -> Any:
     """The value and the index of the element of this number in ascending order; NaNs are last.
 

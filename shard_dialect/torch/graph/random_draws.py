@@ -21,6 +21,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from shard_dialect.errors import ShardError
+from shard_dialect.torch.graph.exchanged import exchanged
 from shard_dialect.torch.graph.single_ops import location_of
 from shard_dialect.torch.graph.tensor_trees import Tensor
 
@@ -122,9 +123,6 @@ def _mixed(bits: Tensor) -> Tensor:
 def _shifted(bits: Tensor, count: int) -> Tensor:
     """To the right; numbers are positive."""
     return torch.div(bits, 1 << count, rounding_mode="floor")
-
-
-Read = Callable[..., tuple[Draw, Callable[[Tensor], Any]] | None]
 
 
 def drawn_by(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], value: Any) -> Any:
@@ -323,15 +321,8 @@ def noticing_replays() -> Iterator[Callable[[], bool]]:
 
         return noticed
 
-    torch.get_rng_state = get_rng_state
-    for name in own:
-        setattr(torch, name, setting(name))
-    try:
+    with exchanged(torch, get_rng_state=get_rng_state, **{each: setting(each) for each in own}):
         yield lambda: bool(others)
-    finally:
-        torch.get_rng_state = own_state
-        for name, each in own.items():
-            setattr(torch, name, each)
 
 
 def refuse_replays(location: str | None = None) -> ShardError:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from shard_dialect.torch.graph.orders import scanned
 from shard_dialect.torch.graph.tensor_trees import Tensor
 
 aten = torch.ops.aten
@@ -107,14 +108,13 @@ def _polygamma(order: int, x: Tensor) -> Tensor:
 
 def _logcumsumexp(x: Tensor, dim: int) -> Tensor:
     """Of pairs of elements, then of pairs of these: sums of powers would be too large."""
-    found, step = x.movedim(dim, -1).to(torch.float64), 1
-    while step < found.shape[-1]:
-        before = torch.nn.functional.pad(found[..., :-step], (step, 0), value=float("-inf"))
+
+    def joined(before: Tensor, found: Tensor) -> Tensor:
         high = torch.maximum(found, before)
         finite = torch.where(high.isinf(), 0.0, high)
-        found = finite + ((found - finite).exp() + (before - finite).exp()).log()
-        step *= 2
-    return found.movedim(-1, dim).to(x.dtype)
+        return finite + ((found - finite).exp() + (before - finite).exp()).log()
+
+    return scanned(joined, x.to(torch.float64), dim, float("-inf")).to(x.dtype)
 
 
 DECOMPOSITIONS: Mapping[Any, Callable[..., Any]] = {

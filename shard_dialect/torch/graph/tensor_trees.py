@@ -15,9 +15,10 @@ from functools import cache
 from typing import Any
 
 import torch
+from torch.distributed.tensor import DTensor
 from torch.utils import _pytree as pytree
 
-from shard_dialect.errors import MissingExtra, ShardError
+from shard_dialect.errors import ShardError
 
 _TENSORS = ("keys", "values")
 _PARTS = ("self_attention_cache", "cross_attention_cache")
@@ -137,13 +138,6 @@ def is_plain(value: Any) -> bool:
     return all(map(_is_plain, pytree.tree_leaves(value)))
 
 
-try:
-    import torch
-    from torch.utils import _pytree as pytree
-except ImportError:
-    raise MissingExtra("torch", "torch") from None
-
-
 Tensor = Any
 _UNREAD: Mapping[Any, str] = {torch.uint16: "int32", torch.uint64: "int64"}
 
@@ -155,10 +149,6 @@ class Leaves:
     names: Sequence[str]
     values: Sequence[Any]
     structure: Any
-    targets: int = 0
-    """How many arguments at the end are for the loss."""
-    is_call: bool = False
-    """Whether it is of the arguments of a module, its keywords, and the targets."""
 
     @classmethod
     def of(cls, tree: Any, name: str = "") -> Leaves:
@@ -184,9 +174,16 @@ class Leaves:
 
     def without_elements(self) -> Leaves:
         """With tensors of the same types that have no elements, in the places of tensors."""
+        return self._without(torch.Tensor)
+
+    def whole(self) -> Leaves:
+        """With whole tensors without elements in the places of DTensors."""
+        return self._without(DTensor)
+
+    def _without(self, kind: Any) -> Leaves:
         values = [
             torch.empty(each.shape, dtype=each.dtype, device="meta")
-            if isinstance(each, torch.Tensor)
+            if isinstance(each, kind)
             else each
             for each in self.values
         ]
@@ -197,20 +194,10 @@ class Leaves:
 
         Without `shapes`, the tensors may differ in these, too.
         """
-        mine, others = self.of_module, other.of_module
-        return mine.structure == others.structure and all(
+        return self.structure == other.structure and all(
             _described(a, shapes) == _described(b, shapes)
-            for a, b in zip(mine.values, others.values, strict=True)
+            for a, b in zip(self.values, other.values, strict=True)
         )
-
-    @property
-    def of_module(self) -> Leaves:
-        """Of the arguments of a call those of the module, without the targets of a loss."""
-        if not self.is_call:
-            return self
-        args, kwargs, _ = pytree.tree_unflatten(self.values, self.structure)
-        values, structure = pytree.tree_flatten((args, kwargs))
-        return Leaves(self.names[: len(values)], values, structure)
 
 
 def _with_keys(tree: Any) -> Any:
@@ -261,7 +248,7 @@ def arguments_of(
             raise ShardError("is an array of numpy: give torch.from_numpy of it", name)
         if isinstance(each, torch.Tensor):
             refuse_layout(each, name)
-    return Leaves(order, values, structure, len(targets), is_call=True)
+    return Leaves(order, values, structure)
 
 
 def refuse_layout(tensor: Tensor, name: str) -> None:

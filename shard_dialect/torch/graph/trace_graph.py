@@ -46,6 +46,7 @@ from shard_dialect.torch.graph.decisions import (
     other_than,
 )
 from shard_dialect.torch.graph.decompositions import of_users, table
+from shard_dialect.torch.graph.exchanged import exchanged
 from shard_dialect.torch.graph.flat_module import (
     FlatModule,
     derived_items,
@@ -54,6 +55,7 @@ from shard_dialect.torch.graph.flat_module import (
 )
 from shard_dialect.torch.graph.index_checks import IndexCheck, checks_of, wrapped
 from shard_dialect.torch.graph.kept_values import (
+    HOOKS,
     ReadByPythonError,
     held_tensors,
     joined,
@@ -72,7 +74,6 @@ from shard_dialect.torch.graph.strided_views import is_written_to, view_owners
 from shard_dialect.torch.graph.tensor_trees import Tensor
 from shard_dialect.torch.graph.torch_calls import torch_call
 
-MARK = "shard_dialect.mark"
 AUTOCAST_DEVICES = ("cpu", "cuda")
 Marker = Callable[[Tensor], Tensor]
 
@@ -181,8 +182,12 @@ def _first(flat: FlatModule, examples: Sequence[Tensor]) -> Any:
             try:
                 with (
                     torch.compiler.set_stance("force_eager"),  # of functions inside
-                    _compiling(is_compiled),
-                    _checkpoints_in_graphs(),
+                    exchanged(
+                        torch.compiler,
+                        _is_compiling_flag=is_compiled,
+                        _is_exporting_flag=is_compiled,
+                    ),
+                    exchanged(torch.utils.checkpoint, CheckpointFunction=_Checkpoints),
                     numbers_in_traces(),
                     ComposedFunctions(),
                     naming_modules(flat.module),
@@ -252,37 +257,18 @@ def _is_raised_by_user(error: Exception) -> bool:
     return place.tb_frame.f_code.co_code[place.tb_lasti] == dis.opmap["RAISE_VARARGS"]
 
 
-@contextmanager
-def _compiling(told: bool) -> Iterator[None]:
-    """Within a `with` block, torch tells whether a compiler traces the module."""
-    flags = torch.compiler._is_compiling_flag, torch.compiler._is_exporting_flag
-    torch.compiler._is_compiling_flag = torch.compiler._is_exporting_flag = told
-    try:
-        yield
-    finally:
-        torch.compiler._is_compiling_flag, torch.compiler._is_exporting_flag = flags
-
-
-@contextmanager
-def _checkpoints_in_graphs() -> Iterator[None]:
-    """Within a `with` block, `checkpoint(use_reentrant=True)` is as if that were false.
+class _Checkpoints:
+    """`checkpoint(use_reentrant=True)` is as if that were false.
 
     A reentrant one differentiates inside of a backward pass, which a trace cannot.
     """
-    own = torch.utils.checkpoint.CheckpointFunction
 
-    class Within:
-        @staticmethod
-        def apply(function: Any, preserve: bool, *args: Any) -> Any:
-            return torch.utils.checkpoint.checkpoint(
-                function, *args, use_reentrant=False, preserve_rng_state=preserve
-            )
-
-    torch.utils.checkpoint.CheckpointFunction = Within
-    try:
-        yield
-    finally:
-        torch.utils.checkpoint.CheckpointFunction = own
+    @staticmethod
+    def apply(function: Any, preserve: bool, *args: Any) -> Any:
+        """As the method of torch's class."""
+        return torch.utils.checkpoint.checkpoint(
+            function, *args, use_reentrant=False, preserve_rng_state=preserve
+        )
 
 
 def _traced(function: Any, examples: Sequence[Tensor], decompositions: Any = None) -> Any:
@@ -294,7 +280,10 @@ def _traced(function: Any, examples: Sequence[Tensor], decompositions: Any = Non
         _allow_non_fake_inputs=True,
         record_stack_traces=decompositions is None,
     )
-    with _frames_of_forward(), enable_python_dispatcher():  # its decompositions have derivatives
+    with (
+        exchanged(torch.fx.proxy, CapturedTraceback=_Frames),
+        enable_python_dispatcher(),  # its decompositions have derivatives
+    ):
         return make(*examples)
 
 
@@ -319,16 +308,6 @@ class _Frames:
                 found.append(traceback.FrameSummary(*place, lookup_line=False, line=""))
             frame = frame.f_back
         return traceback.StackSummary.from_list(found[::-1])
-
-
-@contextmanager
-def _frames_of_forward() -> Iterator[None]:
-    own = torch.fx.proxy.CapturedTraceback
-    torch.fx.proxy.CapturedTraceback = _Frames
-    try:
-        yield
-    finally:
-        torch.fx.proxy.CapturedTraceback = own
 
 
 @contextmanager
@@ -649,22 +628,18 @@ def hooked(
 @contextmanager
 def without_hooks(module: Any) -> Iterator[None]:
     """Within a `with` block, the hooks of a partitioned module are off: its own call runs them."""
-    names = ["_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"]
     if not hasattr(module, "_engine"):
-        names = []
-    kept = {name: getattr(module, name) for name in names}
-    everywhere = [getattr(torch.nn.modules.module, f"_global{name}") for name in names]
-    all_kept = [dict(each) for each in everywhere]
-    for name in names:
-        setattr(module, name, OrderedDict())
-    for hooks in everywhere:
+        yield
+        return
+    everywhere = [getattr(torch.nn.modules.module, f"_global{name}") for name in HOOKS]
+    before = [dict(each) for each in everywhere]
+    for hooks in everywhere:  # in place: torch reads them by other names, too
         hooks.update({key: partial(_unless, module, each) for key, each in hooks.items()})
     try:
-        yield
+        with exchanged(module, **{name: OrderedDict() for name in HOOKS}):
+            yield
     finally:
-        for name, each in kept.items():
-            setattr(module, name, each)
-        for hooks, each in zip(everywhere, all_kept, strict=True):
+        for hooks, each in zip(everywhere, before, strict=True):
             hooks.update(each)
 
 

@@ -27,10 +27,12 @@ from torch.utils import _pytree as pytree
 from shard_dialect.errors import ShardError
 from shard_dialect.model import Grid
 from shard_dialect.torch.engine import Engine, tracing
+from shard_dialect.torch.graph.flat_module import FlatModule
 from shard_dialect.torch.graph.tensor_trees import Tensor, arguments_of, know_caches
 from shard_dialect.torch.in_place.mesh_axes import size_along
 from shard_dialect.torch.in_place.notes import Note, noted, plan_of
 from shard_dialect.torch.lower_module import lower_module
+from shard_dialect.torch.module_code import spaces_of
 from shard_dialect.torch.plans.placement_lists import ByAxis
 from shard_dialect.torch.plans.plan_rules import layouts_of
 
@@ -72,10 +74,17 @@ class Call:
     def _engine(self, placed: Mapping[str, ByAxis], args: Any, kwargs: Any) -> Engine:
         engine: Engine | None = self.module._engine
         if engine is None:
-            example = (args, kwargs, ())
-            plan = plan_of(self.module)
             engine = Engine(
-                self.module, plan, self.mesh, None, example, "counter", placed, in_place=True
+                self.module,
+                plan_of(self.module),
+                self.mesh,
+                None,
+                args,
+                kwargs,
+                (),
+                "counter",
+                placed,
+                in_place=True,
             )
             if self.ranks is not None:
                 engine.scales = partial(_scales, self.notes, self.grid, self.data)
@@ -131,9 +140,9 @@ class Call:
         """The layouts that styles say arguments of the whole module have."""
         plan = plan_of(self.module)
         with tracing():
-            lowered = lower_module(
-                self.module, args, kwargs, plan, self.mesh, None, (), arguments=placed
-            )
+            given = arguments_of(self.module, args, kwargs, None, ())
+            flat = FlatModule(self.module, spaces_of(self.module, {}), given)
+            lowered = lower_module(flat, plan, self.mesh, placed)
         return {name: lowered.placed.given.get(name, {}) for name in self._tensors}
 
     def _local(self, result: Any, sizes: set[int]) -> Any:
