@@ -53,7 +53,7 @@ from shard_dialect.ir.function import (
 from shard_dialect.ir.mesh.attributes import BLOCKS, NAMED, SHARDING, SHARDINGS, symbol
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model.reached import reached
-from shard_dialect.passes.framework.base import UNCHANGED, Outcome, needs
+from shard_dialect.passes.framework.base import UNCHANGED, Outcome, is_imported, needs
 
 _MOST = 10_000
 """The largest number of copies; further calls share the existing functions."""
@@ -236,7 +236,7 @@ may double. Across calls nothing is moved or exchanged: of attention, whose grad
 function, both would gather what one of them had."""
 
 
-@needs(ops=("func.call",), forms=("annotated",), grid=True)
+@needs(ops=("func.call",), forms=("annotated",), grid=True, keeps=(is_imported,))
 def inline_functions(module: ir.Operation) -> Outcome:
     """Inline private functions, but not with `no_inline`, nor so often that too much is added."""
     calls = Calls(module)

@@ -22,15 +22,15 @@ Analyses of a module are kept until a pass changes it, as by MLIR's analysis man
 
     names = known(module, ops_of)      reads the module, or returns what an earlier pass read
 
-A pass that returns `UNCHANGED` or `CURRENT` leaves them valid; any other pass, and each that is
-not ours, invalidates them.
+A pass that returns `UNCHANGED` or `CURRENT` leaves them valid; any other pass invalidates all that
+it does not keep by its `needs`, and each that is not ours all of them.
 """
 
 from __future__ import annotations
 
 import gc
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -44,6 +44,7 @@ from shard_dialect.ir.walk import walk
 from shard_dialect.passes.framework.options import options_of, written
 
 T = TypeVar("T")
+Analysis = Callable[[ir.Operation], Any]
 _kept: ContextVar[tuple[ir.Operation, dict[Hashable, object]] | None] = ContextVar("_kept")
 
 
@@ -63,12 +64,14 @@ def known(module: ir.Operation, find: Callable[[ir.Operation], T]) -> T:
     return cast("T", kept[1][find])
 
 
-def keep(module: ir.Operation, find: Callable[[ir.Operation], T], result: T) -> None:
-    """Let `result` be what `known` gives for `find`; for a pass that has just changed the module.
+def learn(module: ir.Operation, find: Callable[[ir.Operation], T], result: T) -> None:
+    """Let `result` be what `known` gives for `find`.
 
-    The pass returns `CURRENT`. All other analyses are invalidated.
+    A pass that has changed the module forgets the analyses before, and returns `CURRENT`.
     """
-    remember((module, {find: result}))
+    kept = _kept.get(None)
+    others = kept[1] if kept is not None and kept[0] == module else {}
+    remember((module, {**others, find: result}))
 
 
 def remember(kept: tuple[ir.Operation, dict[Hashable, object]] | None) -> None:
@@ -80,14 +83,22 @@ def remember(kept: tuple[ir.Operation, dict[Hashable, object]] | None) -> None:
     _kept.set(kept)
 
 
-def forget_analyses() -> None:
-    """Invalidate all analyses: the module has changed."""
-    remember(None)
+def forget_analyses(keeps: Sequence[Analysis] = ()) -> None:
+    """Invalidate all analyses but those in `keeps`: the module has changed."""
+    kept = _kept.get(None)
+    results = kept[1] if kept is not None else {}
+    left: dict[Hashable, object] = {find: results[find] for find in keeps if find in results}
+    remember((kept[0], left) if kept is not None and left else None)
 
 
 def ops_of(module: ir.Operation) -> frozenset[str]:
     """The names of all ops in a module."""
     return frozenset(op.name for op in walk(module))
+
+
+def is_imported(_: ir.Operation) -> bool:
+    """Whether nothing is left to import: `import` learns it, and passes after it keep it."""
+    return False
 
 
 def forms_of(module: ir.Operation) -> frozenset[str]:
@@ -108,6 +119,8 @@ class Needs:
     is not declared."""
     fact: Callable[[ir.Operation], bool] | None = None
     """An analysis of the module that must hold."""
+    keeps: tuple[Analysis, ...] = ()
+    """What stays as it is known, also where the pass changes the module."""
 
     def met_by(self, module: ir.Operation) -> bool:
         """Whether the module has all of it."""
@@ -184,7 +197,7 @@ class Pass(_Named):
             op = module.operation
             outcome = self.rewrite(op) if self.needs.met_by(op) else UNCHANGED
             if outcome is None:
-                forget_analyses()
+                forget_analyses(self.needs.keeps)
             return outcome
 
     @abstractmethod
@@ -222,11 +235,15 @@ def needs(
     forms: tuple[str, ...] = (),
     grid: bool = False,
     fact: Callable[[ir.Operation], bool] | None = None,
+    keeps: tuple[Analysis, ...] = (),
 ) -> Callable[[Decorated], Decorated]:
-    """State the requirements of a pass, a class or a function, without which it is skipped."""
+    """State the requirements of a pass, a class or a function, without which it is skipped.
+
+    And the analyses that it keeps.
+    """
 
     def decorate(decorated: Decorated) -> Decorated:
-        decorated.needs = Needs(ops, forms, grid, fact)  # type: ignore[union-attr]  # of a function, too
+        decorated.needs = Needs(ops, forms, grid, fact, keeps)  # type: ignore[union-attr]  # of a function, too
         return decorated
 
     return decorate

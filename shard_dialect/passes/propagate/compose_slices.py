@@ -38,7 +38,7 @@ from shard_dialect.ops.stablehlo.attribute_reading import (
     write_padding,
 )
 from shard_dialect.ops.stablehlo.reduction_rules import combiner, windows_over
-from shard_dialect.passes.framework.base import Pass, needs
+from shard_dialect.passes.framework.base import Pass, is_imported, needs
 from shard_dialect.passes.propagate.annotated_results import replace_annotated
 from shard_dialect.passes.propagate.compute_before_merges import is_annotated, is_elementwise
 
@@ -98,7 +98,9 @@ def cuts_of(op: ir.Operation) -> list[Cut]:
     return [Cut(*each) for each in zip(starts, counts, strides, strict=True)]
 
 
-@needs(ops=(_CONCATENATE, _PAD, _REVERSE, _SLICE, _UPDATE), forms=("annotated",))
+@needs(
+    ops=(_CONCATENATE, _PAD, _REVERSE, _SLICE, _UPDATE), forms=("annotated",), keeps=(is_imported,)
+)
 @dataclass(frozen=True)
 class ComposeSlices(Pass):
     """Take slices of what their elements come from, before these are moved or joined."""

@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.walk import walk
-from shard_dialect.passes.framework.base import Pass, needs
+from shard_dialect.passes.framework.base import Pass, is_imported, needs
 from shard_dialect.passes.lower.expansions.random_bits import rng_bit_generator
 from shard_dialect.passes.propagate.annotated_results import replace_annotated
 
 _GENERATOR = "stablehlo.rng_bit_generator"
 
 
-@needs(ops=(_GENERATOR,), forms=("annotated",))
+@needs(ops=(_GENERATOR,), forms=("annotated",), keeps=(is_imported,))
 @dataclass(frozen=True)
 class ExpandRandomBits(Pass):
     """Compute random bits from the positions of the result, so that each device draws its own."""

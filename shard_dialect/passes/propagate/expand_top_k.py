@@ -32,7 +32,7 @@ from shard_dialect.ir.function import functions_of, name_of
 from shard_dialect.ir.walk import operations, walk
 from shard_dialect.ops.stablehlo.attribute_reading import integer
 from shard_dialect.ops.stablehlo.custom_call import CUSTOM_CALL, options_of, target_of
-from shard_dialect.passes.framework.base import Pass, needs
+from shard_dialect.passes.framework.base import Pass, is_imported, needs
 from shard_dialect.passes.propagate.annotated_results import replace_annotated
 
 _ELEMENT = "stablehlo.get_tuple_element"
@@ -40,7 +40,7 @@ _TARGETS = ("TopK", "mhlo.topk")
 _APPROXIMATE, _CALLED = ("ApproxTopK", "PartialReduce"), "called_computations"
 
 
-@needs(ops=(CUSTOM_CALL,), forms=("annotated",))
+@needs(ops=(CUSTOM_CALL,), forms=("annotated",), keeps=(is_imported,))
 @dataclass(frozen=True)
 class ExpandTopK(Pass):
     """Make sorts and slices of XLA's custom calls that find the largest elements of each row."""

@@ -33,7 +33,7 @@ from shard_dialect.ir.walk import body, is_made_by, maker_of, operations, walk
 from shard_dialect.model.sharding import Shape
 from shard_dialect.ops.stablehlo.attribute_reading import integer, integers
 from shard_dialect.ops.stablehlo.gather_scatter import Numbers
-from shard_dialect.passes.framework.base import Pass, needs
+from shard_dialect.passes.framework.base import Pass, is_imported, needs
 from shard_dialect.passes.propagate.annotated_results import replace_annotated
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _NUMBERS = {_GATHER: "dimension_numbers", _SCATTER: "scatter_dimension_numbers"}
 _ANNOTATIONS = ("mesh.annotate", "sdy.sharding_constraint", "sdy.reshard")
 
 
-@needs(ops=(_GATHER, _SCATTER, _SLICE), forms=("annotated",), grid=True)
+@needs(ops=(_GATHER, _SCATTER, _SLICE), forms=("annotated",), grid=True, keeps=(is_imported,))
 @dataclass(frozen=True)
 class BatchGathers(Pass):
     """Make batching dimensions of gathers and scatters where indices count along a dimension."""

@@ -64,8 +64,9 @@ from shard_dialect.passes.framework.base import (
     UNCHANGED,
     Outcome,
     Pass,
-    keep,
+    forget_analyses,
     known,
+    learn,
     needs,
     ops_of,
 )
@@ -446,7 +447,8 @@ class PropagateShardings(PropagationOptions, Pass):
         write_shardings(found)
         if self.remarks or self.explain:
             self._report(module, found)
-        keep(module, incomplete, None)
+        forget_analyses()
+        learn(module, incomplete, None)
         return CURRENT
 
     def observe(self, found: Propagated) -> None:

@@ -31,13 +31,13 @@ from shard_dialect.ops.stablehlo.attribute_reading import integers
 from shard_dialect.ops.stablehlo.gather_scatter import Numbers
 from shard_dialect.ops.stablehlo.reduction_rules import combiner
 from shard_dialect.passes.calls import callee_of, drop_uncalled, inline_call
-from shard_dialect.passes.framework.base import Pass, needs
+from shard_dialect.passes.framework.base import Pass, is_imported, needs
 
 _ADD, _TRANSPOSE = "stablehlo.add", "stablehlo.transpose"
 _SCATTER, _UPDATE = "stablehlo.scatter", "stablehlo.dynamic_update_slice"
 
 
-@needs(ops=(_SCATTER, _UPDATE), forms=("annotated",), grid=True)
+@needs(ops=(_SCATTER, _UPDATE), forms=("annotated",), grid=True, keeps=(is_imported,))
 @dataclass(frozen=True)
 class SumInPlace(Pass):
     """Add a part into a sum where the part is put into zeros, and all of that is added."""

@@ -46,6 +46,7 @@ from shard_dialect.passes.framework.base import (
     Outcome,
     Pass,
     forget_analyses,
+    is_imported,
     known,
     needs,
 )
@@ -65,7 +66,7 @@ from shard_dialect.passes.propagate.propagate_shardings import Propagated, Propa
 from shard_dialect.propagation.engine import Engine
 
 
-@needs(ops=(RESHAPE,), forms=("annotated",), grid=True)
+@needs(ops=(RESHAPE,), forms=("annotated",), grid=True, keeps=(is_imported,))
 @dataclass(frozen=True)
 class SinkReshapes(Pass):
     """Move reshapes that merge dimensions behind elementwise ops, and drop those that undo them."""

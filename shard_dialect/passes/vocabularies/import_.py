@@ -33,7 +33,17 @@ from shard_dialect.ir.verify import check_agreement
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation, ShardingError
 from shard_dialect.passes.decompose_chlo import keep_functions
-from shard_dialect.passes.framework.base import UNCHANGED, Outcome, Pass, forms_of, known
+from shard_dialect.passes.framework.base import (
+    CURRENT,
+    UNCHANGED,
+    Outcome,
+    Pass,
+    forget_analyses,
+    forms_of,
+    is_imported,
+    known,
+    learn,
+)
 from shard_dialect.passes.vocabularies.import_mesh import import_mesh
 from shard_dialect.passes.vocabularies.import_sdy import import_sdy
 
@@ -238,11 +248,15 @@ class Import(Pass):
     def rewrite(self, module: ir.Operation) -> Outcome:
         """Import all annotations, then check that they agree."""
         forms = known(module, forms_of)
-        if forms and forms <= {"local", "lowered"}:  # whose grids are upstream's
+        is_late = forms and forms <= {"local", "lowered"}  # whose grids are upstream's
+        if is_late or known(module, is_imported):
             return UNCHANGED
         is_changed = import_annotations(module)
         check_agreement(module, Shardings.of(module))
-        return None if is_changed else UNCHANGED
+        if is_changed:
+            forget_analyses()
+        learn(module, is_imported, True)
+        return CURRENT if is_changed else UNCHANGED
 
 
 def import_annotations(module: ir.Operation) -> bool:
