@@ -221,14 +221,21 @@ def _one_of_alike(
     """The reshard with its dimensions in order, and a shape of which it has the same steps.
 
     A search prices thousands of reshards, and planning is what takes its time. Steps do not depend
-    on the order of dimensions, nor on factors of a size that no devices split:
+    on the order of dimensions, nor on factors of a size that no devices split. Dimensions that stay
+    whole are one:
 
-        [[0], []] -> [[], [0]]  of 24x4096      [[], [0]] -> [[0], []]  of 16x24
-        on 2x4, both                            [[0], []] -> [[], [0]]  of 8x8
+        [[0], []] -> [[], [0]]  of 24x4096      [[], [0], [], []] -> [[0], [], [], []]  of 16x24x2x3
+        on 2x4, both                            [[0], [], []] -> [[], [0], []]  of 8x8x2
     """
-    sizes = [gcd(size, grid.size) for size in shape]
     dims = sorted(
-        zip(source.split_axes, target.split_axes, sizes, shape, strict=True), reverse=True
+        (
+            each
+            for each in zip(source.split_axes, target.split_axes, shape, strict=True)
+            if each[0] or each[1]
+        ),
+        reverse=True,
     )
-    froms, tos, small, whole = zip(*dims, strict=True) if dims else ((), (), (), ())
+    rest = prod(shape) // prod(size for *_, size in dims)
+    froms, tos, whole = zip(*dims, ((), (), rest), strict=True)
+    small = tuple([gcd(size, grid.size) for size in whole])
     return replace(source, split_axes=froms), replace(target, split_axes=tos), whole, small
