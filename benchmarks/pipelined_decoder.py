@@ -4,6 +4,8 @@
     python -m benchmarks.pipelined_decoder --experts             one with experts, as DeepSeek-V3
     python -m benchmarks.pipelined_decoder --write llama.mlir    Llama 3 405B's, on 16,384 devices
     shard-report llama.mlir
+    python -m benchmarks.pipelined_decoder --write plain.mlir --plain [--llama-8b]
+    shard-opt plain.mlir --erase-sharding | shard-opt - --auto=devices=128,memory-limit=80000000000
 
 In each tick every stage computes a chunk of layers, on its own microbatch, and passes the result on
 to the next stage: `jnp.roll` along a split dimension. Stage s has the chunks s, s + stages, and so
@@ -573,7 +575,11 @@ def layers_in_a_row(decoder: Decoder, x: jax.Array, w: Weights) -> jax.Array:
     assert decoder.chunk == 1
     in_order = {k: jnp.swapaxes(v, 0, 1).reshape(-1, *v.shape[2:]) for k, v in w.items()}
     rows = {k: v[: decoder.layers] for k, v in in_order.items()}
-    step = jax.vmap(partial(layer_in_halves, decoder), (0, None))
+    one = partial(layer_in_halves, decoder)
+    if decoder.keeps is not None:
+        policy = jax.checkpoint_policies.save_only_these_names(*decoder.keeps)
+        one = jax.checkpoint(one, policy=policy)
+    step = jax.vmap(one, (0, None))
     return lax.scan(lambda x, w: (step(x, w), None), x, rows)[0]
 
 
@@ -628,6 +634,29 @@ LLAMA_405B = Decoder(
     block=512,
 )
 
+LLAMA_8B = Decoder(
+    32,
+    4096,
+    32,
+    8,
+    14336,
+    128256,
+    8192,
+    1,
+    (128, 1, 1, 1),  # replicas that share the state (FSDP)
+    jnp.bfloat16,
+    sequences=2,
+    gathers_layers=True,
+    keeps=PRODUCTS,
+    block=512,
+)
+
+
+def in_one_batch(decoder: Decoder) -> Decoder:
+    """The step on one device, without stages and microbatches."""
+    sequences = decoder.microbatches * decoder.grid[0] * decoder.sequences
+    return replace(decoder, grid=(1, 1, 1, 1), microbatches=1, sequences=sequences, chunk=1)
+
 
 def batch_of(decoder: Decoder) -> tuple[int, int, int]:
     """The shape of the tokens of a step: [microbatches, sequences, length]."""
@@ -663,7 +692,7 @@ def compare(decoder: Decoder) -> None:
     print("equal to the step without stages")
 
 
-def write(decoder: Decoder, path: Path) -> None:
+def write(decoder: Decoder, path: Path, layers: Layers = layers_in_stages) -> None:
     """Write the step of a decoder that no computer at hand could run."""
     mesh = AbstractMesh(decoder.grid, AXES, axis_types=(AxisType.Auto,) * 4)
 
@@ -675,7 +704,7 @@ def write(decoder: Decoder, path: Path) -> None:
     }
     tokens = described(batch_of(decoder), jnp.int32, P(None, "data", "context"))
     with jax.sharding.use_abstract_mesh(mesh):
-        traced = jax.jit(partial(step, decoder, layers_in_stages), donate_argnums=0).trace(
+        traced = jax.jit(partial(step, decoder, layers), donate_argnums=0).trace(
             (weights,) * 3, tokens, tokens
         )
     path.write_text(traced.lower(lowering_platforms=("cuda",)).as_text())
@@ -690,12 +719,18 @@ if __name__ == "__main__":
     )
     parser.add_argument("--experts", action="store_true", help="the small one, with experts")
     parser.add_argument("--at-once", action="store_true", help="attend from all queries at once")
+    parser.add_argument("--llama-8b", action="store_true", help="with --write: 8B, on 128 replicas")
+    parser.add_argument("--plain", action="store_true", help="with --write: on one device")
     parser.add_argument("--replicas", type=int, help="the size of the data axis")
     given = parser.parse_args()
     decoder = LLAMA_405B if given.write and not given.small else SMALL
+    decoder = LLAMA_8B if given.llama_8b else decoder
     decoder = SMALL_MIXTURE if given.experts else decoder
     decoder = replace(decoder, grid=(1, 2, 2, 2)) if given.context else decoder
     decoder = replace(decoder, block=None) if given.at_once else decoder
     if given.replicas:
         decoder = replace(decoder, grid=(given.replicas, *decoder.grid[1:]))
-    write(decoder, given.write) if given.write else compare(decoder)
+    if given.plain:
+        write(in_one_batch(decoder), given.write, layers_in_a_row)
+    else:
+        write(decoder, given.write) if given.write else compare(decoder)

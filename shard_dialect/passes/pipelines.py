@@ -80,9 +80,9 @@ class Pipeline(StageOptions, NamedPipeline):
     name = "pipeline"
 
     def steps(self) -> tuple[str, ...]:
-        """From any vocabulary to one, then to stages."""
+        """From any vocabulary to one, then to stages; slices at 0 of a whole batch may be split."""
         stages = [field.name for field in fields(StageOptions)]
-        return ("import", self.with_options("divide-into-stages", *stages))
+        return ("import", "batch-gathers", self.with_options("divide-into-stages", *stages))
 
 
 @dataclass(frozen=True)

@@ -430,6 +430,9 @@ _FAR = 2
 _BEGUN = 0.5
 """The share of the time, and of the plans, with which the searches on all grids begin."""
 _SECONDS = 60.0
+_INSIDE = "inline,expand-top-k,expand-random-bits,batch-gathers,compose-slices,sum-in-place"
+"""The passes after which values inside a function are annotated: what `--spmd` propagates through,
+but for reshapes that it moves by annotations."""
 _MANY = 16
 """The number of devices above which a grid has at most two axes."""
 
@@ -464,7 +467,7 @@ class Problem:
         states = states_of(known, free) if known else ()
         untied = _text(start)
         tie(start.operation, entry, states)
-        inlined = _text(_after(_text(start), "inline"))
+        inlined = _text(_after(_text(start), _INSIDE))
         function = searched_function(ir.Module.parse(inlined), entry, states)
         simplified = searched_function(_after(inlined, "canonicalize,cse"), entry, states)
         if function is None or simplified is None:
@@ -517,7 +520,7 @@ class Problem:
         evaluator = replace(
             self.evaluator,
             text=self.untied,
-            inlined=_text(_after(self.untied, "inline")),
+            inlined=_text(_after(self.untied, _INSIDE)),
             recipe=recipe,
             states=self.function.states,
         )

@@ -263,8 +263,7 @@ class Guide:
 
     def bound(self, budget: Budget) -> float | None:
         """A lower bound on all plans of the sharding program; `None` if it takes too long."""
-        function = self.simplified
-        classes = classes_of(function.graph, function.free)
+        function, classes = self.simplified, self._simplified_classes
         prices = Prices(self.grid, self.device_model, self.objective, at_least=True)
         peaks = live_values(function, classes)
         tied = tied_classes(function, classes)
@@ -277,7 +276,7 @@ class Guide:
 
     def shared_out(self) -> float:
         """The seconds of all products where the devices share them, and never wait."""
-        classes = classes_of(self.simplified.graph, self.simplified.free)
+        classes = self._simplified_classes  # products that are computed twice count once
         prices = Prices(self.grid, self.device_model, "time", at_least=True)
         nothing: tuple[Modes, ...] = ((None,),) * self.grid.rank
         total = sum(
@@ -298,6 +297,10 @@ class Guide:
         prices = Prices(self.grid, self.device_model, objective)
         tied = tied_classes(self.function, self.classes)
         return ShardingProgram(self.classes, prices, limit, self._peaks, tied)
+
+    @cached_property
+    def _simplified_classes(self) -> Classes:
+        return classes_of(self.simplified.graph, self.simplified.free)
 
     @cached_property
     def _peaks(self) -> Sequence[LiveValues]:

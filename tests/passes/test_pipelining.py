@@ -46,6 +46,27 @@ func.func @main(%x: tensor<8x4xf32>, %w: tensor<4x6xf32>, %v: tensor<6x4xf32>) -
 """  # noqa: E501
 
 
+WRITTEN = """
+shard.grid @grid(shape = 2)
+func.func @main(%x: tensor<8x4xf32>, %w: tensor<4x6xf32>, %v: tensor<6x4xf32>, %i: tensor<1xi32>) -> tensor<8x4xf32> {
+  %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<8x4xf32>, tensor<4x6xf32>) -> tensor<8x6xf32>
+  %1 = stablehlo.broadcast_in_dim %0, dims = [0, 2] : (tensor<8x6xf32>) -> tensor<8x3x6xf32>
+  %2 = stablehlo.tanh %1 : tensor<8x3x6xf32>
+  %u = stablehlo.reshape %0 : (tensor<8x6xf32>) -> tensor<8x1x6xf32>
+  %zero = stablehlo.constant dense<0> : tensor<1xi32>
+  %d = stablehlo.concatenate %zero, %i, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>
+  %y = "stablehlo.scatter"(%2, %d, %u) <{scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [0, 1, 2], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 0>}> ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    stablehlo.return %b : tensor<f32>
+  }) : (tensor<8x3x6xf32>, tensor<2xi32>, tensor<8x1x6xf32>) -> tensor<8x3x6xf32>
+  %z = stablehlo.constant dense<0.0> : tensor<f32>
+  %s = stablehlo.reduce(%y init: %z) applies stablehlo.add across dimensions = [1] : (tensor<8x3x6xf32>, tensor<f32>) -> tensor<8x6xf32>
+  %r = stablehlo.dot_general %s, %v, contracting_dims = [1] x [0] : (tensor<8x6xf32>, tensor<6x4xf32>) -> tensor<8x4xf32>
+  return %r : tensor<8x4xf32>
+}
+"""  # noqa: E501
+
+
 def timetable(
     schedule: Schedule, stages: int, microbatches: int, *, backward: bool, chunks: int = 1
 ) -> Timetable:
@@ -416,3 +437,11 @@ func.func @main(%a: tensor<8x4xf32>, %w: tensor<4x4xf32>) -> tensor<8x4xf32> {
 def test_what_has_no_pipeline_is_refused(text: str, options: str, expected: str) -> None:
     with pytest.raises(ShardError, match=re.escape(expected)):
         pipeline(text, options)
+
+
+def test_a_slice_at_the_whole_batch_is_written_in_each_microbatch() -> None:
+    with make_context():
+        module = Source("-", WRITTEN).parse()
+        run_pipeline(module, "pipeline{stages=2 microbatches=4 arguments='0'}")
+        outcome = run_and_check(str(module), "spmd,lower", reference=reference_of(WRITTEN))
+    assert outcome.verdict.passed, outcome.verdict

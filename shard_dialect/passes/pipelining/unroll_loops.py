@@ -240,16 +240,18 @@ def unroll_loops(function: ir.Operation, batched: Collection[int]) -> None:
     """
     block = body(function)
     depends = {block.arguments[number] for number in batched if number < len(block.arguments)}
-    at, unrolled = 0, False
-    while at < len(ops := operations(block)):
+    ops, at, unrolled = operations(block), 0, False
+    while at < len(ops):
         op = ops[at]
         if depends.isdisjoint([*op.operands, *captured(op)]):
             at += 1
         elif op.name in LOOPS and (counter := counter_of(op)) is not None:
             unrolled = True
-            _unroll(op, counter)  # go on with the first op of its body, which may be a loop
+            _unroll(op, counter)
+            ops = operations(block)  # go on with the first op of its body, which may be a loop
         elif op.name == BARRIER and not depends.issuperset(op.operands):
             _narrow(op, depends)
+            ops = operations(block)
         else:
             depends.update(op.results)
             at += 1

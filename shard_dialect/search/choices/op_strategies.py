@@ -29,6 +29,7 @@ from shard_dialect.model.rule import Assignment
 from shard_dialect.model.sharding import Shape
 from shard_dialect.planner import plan
 from shard_dialect.planner import prices as planner
+from shard_dialect.planner.reshard_plan import EXACT
 from shard_dialect.propagation.op_update import PreparedRule
 from shard_dialect.search.choices.op_classes import OpClass, ValueClass
 from shard_dialect.search.evaluate import OwnObjective
@@ -107,6 +108,10 @@ def _with_partial(
 
 _TIE = 1e-4
 """The price of a byte that is sent where memory is the objective."""
+_LAYOUTS = 100
+"""The most layouts that are visited for the price of a reshard: seldom is there a better one."""
+_FINE = 256
+"""The devices of a grid above which prices are those of plans without sub-axes, which are many."""
 _ELEMENTS = {1: "f8E4M3FN", 2: "bf16", 4: "f32", 8: "f64"}
 """The element type that stands for all of a size, in bytes."""
 
@@ -123,7 +128,8 @@ class Prices:
 
     def reshard(self, source: Sharding, target: Sharding, value: ValueClass) -> float | None:
         """Of one tensor from one sharding to another; `None` if there is no plan."""
-        moved = _reshard(source, target, value.shape, value.itemsize, self.grid, self.device_model)
+        of = (value.shape, value.itemsize, self.grid, self.device_model)
+        moved = _reshard(source, target, *of, exact=self.at_least)
         if moved is None:
             return None
         if self.objective == "memory":  # then communication decides between equal plans
@@ -191,15 +197,21 @@ def _reshard(
     itemsize: int,
     grid: Grid,
     device_model: DeviceModel,
+    *,
+    exact: bool,
 ) -> tuple[int, float] | None:
-    """The bytes that a device sends, and the seconds that it takes."""
+    """The bytes that a device sends, and the seconds that it takes.
+
+    Unless `exact`, not much time is taken to find plans with a bit less.
+    """
     if source == target or not prod(shape):
         return 0, 0.0
     small = shape
     if source == source.bare and target == target.bare:
         source, target, shape, small = _one_of_alike(source, target, shape, grid)
     try:
-        found = plan(source, target, small, itemsize, grid)
+        limit = EXACT if exact else _LAYOUTS
+        found = plan(source, target, small, itemsize, grid, exact or grid.size <= _FINE, limit)
     except ShardError:
         return None
     if found.grid != grid:  # on sub-axes, whose groups the model of time is not asked for
@@ -221,14 +233,21 @@ def _one_of_alike(
     """The reshard with its dimensions in order, and a shape of which it has the same steps.
 
     A search prices thousands of reshards, and planning is what takes its time. Steps do not depend
-    on the order of dimensions, nor on factors of a size that no devices split:
+    on the order of dimensions, nor on factors of a size that no devices split. Dimensions that stay
+    whole are one:
 
-        [[0], []] -> [[], [0]]  of 24x4096      [[], [0]] -> [[0], []]  of 16x24
-        on 2x4, both                            [[0], []] -> [[], [0]]  of 8x8
+        [[0], []] -> [[], [0]]  of 24x4096      [[], [0], [], []] -> [[0], [], [], []]  of 16x24x2x3
+        on 2x4, both                            [[0], [], []] -> [[], [0], []]  of 8x8x2
     """
-    sizes = [gcd(size, grid.size) for size in shape]
     dims = sorted(
-        zip(source.split_axes, target.split_axes, sizes, shape, strict=True), reverse=True
+        (
+            each
+            for each in zip(source.split_axes, target.split_axes, shape, strict=True)
+            if each[0] or each[1]
+        ),
+        reverse=True,
     )
-    froms, tos, small, whole = zip(*dims, strict=True) if dims else ((), (), (), ())
+    rest = prod(shape) // prod(size for *_, size in dims)
+    froms, tos, whole = zip(*dims, ((), (), rest), strict=True)
+    small = tuple([gcd(size, grid.size) for size in whole])
     return replace(source, split_axes=froms), replace(target, split_axes=tos), whole, small
