@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from shard_dialect.errors import ShardError, first_line_of
-from shard_dialect.torch.graph.single_ops import location_of
+from shard_dialect.torch.graph.fx_nodes import location_of
 from shard_dialect.torch.graph.tensor_trees import Tensor
 
 aten = torch.ops.aten

@@ -28,7 +28,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from shard_dialect.abi.tensor_types import Array
 from shard_dialect.torch.graph import decided_sizes
-from shard_dialect.torch.graph.single_ops import is_of_user
+from shard_dialect.torch.graph.fx_nodes import is_of_user
 from shard_dialect.torch.graph.tensor_trees import Tensor, has_derivative
 
 aten = torch.ops.aten

@@ -26,8 +26,8 @@ from shard_dialect.ops.library_calls import TORCH_TARGET
 from shard_dialect.ops.stablehlo.custom_call import CUSTOM_CALL
 from shard_dialect.passes.decompose_chlo import keep_functions
 from shard_dialect.torch.graph.complex_parts import MARK
+from shard_dialect.torch.graph.fx_nodes import alone_with_types, is_node, location_of
 from shard_dialect.torch.graph.module_paths import layer_of
-from shard_dialect.torch.graph.single_ops import alone_with_types, is_node, location_of
 from shard_dialect.torch.graph.torch_calls import CALL, call_of
 
 _IMPORTER = "torch_mlir"

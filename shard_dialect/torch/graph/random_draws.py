@@ -22,7 +22,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from shard_dialect.errors import ShardError
 from shard_dialect.torch.graph.exchanged import exchanged
-from shard_dialect.torch.graph.single_ops import location_of
+from shard_dialect.torch.graph.fx_nodes import location_of
 from shard_dialect.torch.graph.tensor_trees import Tensor
 
 Rng = Literal["counter", "torch"]

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from shard_dialect.errors import ShardError
-from shard_dialect.torch.graph.single_ops import location_of
+from shard_dialect.torch.graph.fx_nodes import location_of
 from shard_dialect.torch.graph.tensor_trees import Tensor
 
 aten = torch.ops.aten

@@ -53,6 +53,7 @@ from shard_dialect.torch.graph.flat_module import (
     keeps,
     without_items,
 )
+from shard_dialect.torch.graph.fx_nodes import is_of_user, location_of, without_elements
 from shard_dialect.torch.graph.index_checks import IndexCheck, checks_of, wrapped
 from shard_dialect.torch.graph.kept_values import (
     HOOKS,
@@ -69,7 +70,6 @@ from shard_dialect.torch.graph.random_draws import (
     refuse_replays,
 )
 from shard_dialect.torch.graph.repeated_decompositions import traced_once
-from shard_dialect.torch.graph.single_ops import is_of_user, location_of, without_elements
 from shard_dialect.torch.graph.strided_views import is_written_to, view_owners
 from shard_dialect.torch.graph.tensor_trees import Tensor
 from shard_dialect.torch.graph.torch_calls import torch_call

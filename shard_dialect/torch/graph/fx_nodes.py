@@ -1,4 +1,4 @@
-"""One op of a graph alone, and where it stands in Python."""
+"""A node of a graph of torch.fx: its op alone, and where it stands in Python."""
 
 from __future__ import annotations
 
