@@ -175,3 +175,22 @@ def test_devices_that_name_other_roots_are_found(
     assert done.returncode == bool(message), done.stderr
     # The compiled program itself says it, on standard output.
     assert f"{file}:7:8: error: 'shard.broadcast' op {message}" in done.stdout or not message
+
+
+def test_a_message_that_is_sent_while_its_receiver_looks_for_it_arrives() -> None:
+    """Whatever runs while a box is made, as the search for garbage, which lets threads take turns."""
+    mailbox, message = Mailbox(2), np.arange(3)
+    boxes = mailbox._messages
+    make = boxes.default_factory
+    assert make is not None
+
+    def slowly() -> object:
+        time.sleep(0.05)
+        return make()
+
+    boxes.default_factory = slowly  # type: ignore[assignment]
+    sender = threading.Thread(target=mailbox.send, args=((0, 1), 0, 1, message))
+    sender.start()
+    mailbox.leave(0)  # so that what is lost is an error
+    assert mailbox.receive((0, 1), 1, 0) is message
+    sender.join()

@@ -140,10 +140,11 @@ class Mailbox:
         Raises a `ShardError` if none can come any more.
         """
         sources = range(len(group)) if source is None else (source,)
-        boxes = [self._messages[group, each, to, tag] for each in sources]
         rank = group[to]
         events, quiet = -1, 0
         with self._changed:
+            # Also to look for a box may create one, and another thread would send to its own.
+            boxes = [self._messages[group, each, to, tag] for each in sources]
             self._stuck[rank] = lambda: not any(boxes)
             while not self._is_aborted:
                 for box in filter(None, boxes):
