@@ -178,7 +178,7 @@ def test_devices_that_name_other_roots_are_found(
 
 
 def test_a_message_that_is_sent_while_its_receiver_looks_for_it_arrives() -> None:
-    """Whatever runs while a box is made, as the search for garbage, which lets threads take turns."""
+    """Anything may run while a box is made: the search for garbage lets threads take turns."""
     mailbox, message = Mailbox(2), np.arange(3)
     boxes = mailbox._messages
     make = boxes.default_factory
@@ -188,9 +188,12 @@ def test_a_message_that_is_sent_while_its_receiver_looks_for_it_arrives() -> Non
         time.sleep(0.05)
         return make()
 
+    def send() -> None:
+        mailbox.send((0, 1), 0, 1, message)
+        mailbox.leave(0)  # so that what is lost is an error
+
     boxes.default_factory = slowly  # type: ignore[assignment]
-    sender = threading.Thread(target=mailbox.send, args=((0, 1), 0, 1, message))
+    sender = threading.Thread(target=send)
     sender.start()
-    mailbox.leave(0)  # so that what is lost is an error
     assert mailbox.receive((0, 1), 1, 0) is message
     sender.join()
