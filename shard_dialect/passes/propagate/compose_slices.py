@@ -11,10 +11,11 @@ becomes
 
 so that only what is read in the end is moved between devices. Reversals of reversals and
 concatenations of concatenations are one, slices that follow each other in one tensor are joined,
-and what is joined is reversed at once. A slice of windows is windows over a slice. Windows over a
-reversal, and what is computed of each of its elements, are reversed afterwards; so is a padded one
-that is reversed again in the end, as in a scan from the end. Where others read what is sliced, it
-is sliced anew only if that makes nothing twice.
+and what is joined is reversed at once. A slice of windows is windows over a slice, and so it is
+with what is computed of each element of one tensor. Windows over a reversal, and what is computed
+of each of its elements, are reversed afterwards; so is a padded one that is reversed again in the
+end, as in a scan from the end. Where others read what is sliced, it is sliced anew only if that
+makes nothing twice.
 """
 
 from __future__ import annotations
@@ -25,7 +26,13 @@ from math import prod
 
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
-from shard_dialect.ir.building.build import constant_behind, copy_onto, resized
+from shard_dialect.ir.building.build import (
+    constant_behind,
+    constant_like,
+    copy_onto,
+    is_splat,
+    resized,
+)
 from shard_dialect.ir.function import functions_of
 from shard_dialect.ir.mesh.annotation_ops import has_loops
 from shard_dialect.ir.mesh.attributes import RULE
@@ -46,6 +53,10 @@ _CONCATENATE, _PAD = "stablehlo.concatenate", "stablehlo.pad"
 _REVERSE, _SLICE = "stablehlo.reverse", "stablehlo.slice"
 _SORT, _UPDATE = "stablehlo.sort", "stablehlo.dynamic_update_slice"
 _WINDOW = "stablehlo.reduce_window"
+
+
+MORE_READ = 1.25
+"""How many more elements than results windows may read that are taken before, and not after."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +175,7 @@ class _Composer:
         while unused:
             each = unused.pop()
             self.dropped[each.results[0]] = each
-            makers = [
-                self._maker(operand, _RULES, each) for operand in dict.fromkeys(each.operands)
-            ]
+            makers = [self._known_maker(operand, each) for operand in dict.fromkeys(each.operands)]
             unused += [maker for maker in makers if maker is not None and not self.readers(maker)]
 
     def _to_compose(self, value: ir.Value) -> list[ir.Operation]:
@@ -190,6 +199,14 @@ class _Composer:
         op: ir.Operation = value.owner.operation
         is_near = op.block == reader.block  # in a loop it would be made anew in each turn
         return op if is_near and _is_known(op) and not is_annotated(op) else None
+
+    def _known_maker(self, value: ir.Value, reader: ir.Operation) -> ir.Operation | None:
+        """The op of a rule, or elementwise, that makes a value, as `_maker`."""
+        maker = self._maker(value, _RULES, reader)
+        if maker is not None or isinstance(value.owner, ir.Block):
+            return maker
+        op: ir.Operation = value.owner.operation
+        return op if op.block == reader.block and is_elementwise(op) else None
 
     def readers(self, op: ir.Operation) -> list[ir.Operation]:
         """The ops that read the result, and are there to stay."""
@@ -226,7 +243,34 @@ class _Composer:
         if value.type == op.results[0].type:
             return value
         source = self._maker(value, _SOURCES, op)
-        return None if source is None else _SOURCES[source.name](self, source, cuts)
+        if source is None:
+            return self.slice_of_computed(op, cuts)
+        return _SOURCES[source.name](self, source, cuts)
+
+    def slice_of_computed(self, op: ir.Operation, cuts: Sequence[Cut]) -> ir.Value | None:
+        """What is computed of these elements of one tensor, if the slice alone reads it."""
+        value = op.operands[0]
+        source = self._known_maker(value, op)
+        if source is None or source.name in _RULES:
+            return None
+        whole = [each for each in source.operands if each.type.rank and not _is_splat(each)]
+        if len(set(whole)) != 1 or self.readers(source) != [op] or _is_narrower(source):
+            return None
+        taken = self.sliced(whole[0], cuts)
+        result = resized(value.type, taken.type.shape)
+        computed = copy_onto(
+            source,
+            [
+                taken
+                if each == whole[0]
+                else constant_like(each, resized(each.type, taken.type.shape))
+                if each.type.rank
+                else each
+                for each in source.operands
+            ],
+        )
+        computed.results[0].set_type(result)
+        return computed.results[0]
 
     def slice_of_slice(self, source: ir.Operation, cuts: Sequence[Cut]) -> ir.Value | None:
         maker = source.operands[0].owner
@@ -301,6 +345,9 @@ class _Composer:
                 return None
             kept.append(Cut(begin, end - begin, 1))
             padding.append((max(0, low), max(0, behind)))
+        # Where windows leave less than they read, what they leave is less to move.
+        if prod(each.count for each in kept) > MORE_READ * prod(each.count for each in cuts):
+            return None
         taken = copy_onto(source, [self.sliced(value, kept)])
         strides = [each.stride * cut.stride for each, cut in zip(windows, cuts, strict=True)]
         taken.attributes["window_strides"] = hlo.i64s(strides)
@@ -391,7 +438,7 @@ class _Composer:
 
     def elementwise(self, op: ir.Operation) -> ir.Value | None:
         """What is computed of each element of reversals is reversed afterwards."""
-        values = [each for each in dict.fromkeys(op.operands) if constant_behind(each) is None]
+        values = [each for each in dict.fromkeys(op.operands) if not _is_splat(each)]
         turned, sources = self._reversals(op, values)
         if not turned or (_is_wider(op) and not self.turned_back(op)):
             return None
@@ -429,8 +476,22 @@ class _Composer:
 
 def _is_wider(op: ir.Operation) -> bool:
     """Whether elements of the result take more bytes than those of each operand."""
-    result, *operands = (itemsize(value.type.element_type) for value in (*op.results, *op.operands))
+    result, *operands = _itemsizes(op)
     return result > max(operands)
+
+
+def _is_narrower(op: ir.Operation) -> bool:
+    """Whether elements of the result take fewer bytes than those of some operand."""
+    result, *operands = _itemsizes(op)
+    return result < max(operands)
+
+
+def _itemsizes(op: ir.Operation) -> list[int]:
+    return [itemsize(value.type.element_type) for value in (*op.results, *op.operands)]
+
+
+def _is_splat(value: ir.Value) -> bool:
+    return is_splat(constant_behind(value))
 
 
 def _reversed(value: ir.Value, dims: Iterable[int]) -> ir.Value:
