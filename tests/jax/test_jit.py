@@ -91,6 +91,19 @@ def test_the_compiled_program_has_our_collectives(mesh: Mesh) -> None:
     assert "all-gather(" not in hlo
 
 
+@pytest.mark.parametrize("out", [P(), P("b")])
+def test_any_and_all_are_reduced_and_not_gathered(out: P, mesh: Mesh) -> None:
+    f = sd.jax.jit(
+        lambda x: (jnp.any(x > 2, 0), jnp.all(x < 2, 0)),
+        mesh=mesh,
+        in_shardings=P(("a", "b")),
+        out_shardings=out,
+    )
+    x = np.random.default_rng(0).standard_normal((32, 64), np.float32)
+    assert_equal(f(x), ((x > 2).any(0), (x < 2).all(0)))
+    assert "all-gather" not in f.lower(x).compile().as_text()
+
+
 def test_equal_collectives_are_one_in_what_xla_compiles(mesh: Mesh) -> None:
     """Both reversals, of the value and of its tangent, exchange the same shards."""
 

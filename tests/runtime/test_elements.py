@@ -244,6 +244,30 @@ def test_a_bitcast_of_complex_numbers_to_themselves() -> None:
     assert np.array_equal(result, a + b)
 
 
+@pytest.mark.parametrize("floats", ["f16", "f32", "f64"])
+def test_floats_beyond_the_range_of_integers_become_its_ends_and_nan_0(floats: str) -> None:
+    dtype = np.dtype(f"f{int(floats[1:]) // 8}")
+    with np.errstate(over="ignore"):
+        x = np.array([-1.5, 300, np.nan, np.inf, -np.inf, 2.0**31, -3e9, 1e30], dtype)
+    for width in (8, 16, 32, 64):
+        for kind in ("i", "ui"):
+            t = f"{kind}{width}"
+            text = f"""
+    shard.grid @g(shape = 4)
+    func.func @main(%a: tensor<8x{floats}> {{mesh.sharding = #mesh.shard<@g, [[0]]>}})
+        -> tensor<8x{t}> {{
+      %r = stablehlo.convert %a : (tensor<8x{floats}>) -> tensor<8x{t}>
+      return %r : tensor<8x{t}>
+    }}"""
+            with make_context():
+                executable = compile_sharded(Source.of(text))
+            (found,) = run_on_devices(executable, [x])
+            ends = np.iinfo(f"{kind[0]}{width // 8}")
+            for each, number in zip(found, map(float, x), strict=True):
+                exact = 0 if np.isnan(number) else number if np.isinf(number) else int(number)
+                assert each == max(ends.min, min(ends.max, exact)), (t, number)
+
+
 def test_a_padding_of_negative_zeros_keeps_its_sign() -> None:
     ops = """
       %z = stablehlo.constant dense<-0.0> : tensor<f32>

@@ -41,7 +41,11 @@ RECORDS: dict[str, OpRecord] = {
     "complex": _each("complex", sample("complex_")),
     "constant": _each("constant", python=python("constant", "conversions")),
     "convert": _each(
-        "convert", sample("convert"), partial=converts, python=python("cast", "conversions")
+        "convert",
+        sample("convert"),
+        partial=converts,
+        python=python("cast", "conversions"),
+        lowering=expansion("upstream_workarounds:convert"),
     ),
     "cosine": _each("cos", "f32"),
     "count_leading_zeros": _each("clz", "i32"),

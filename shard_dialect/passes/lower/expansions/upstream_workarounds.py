@@ -96,6 +96,34 @@ def bitcast_convert(op: ir.Operation) -> Sequence[ir.Value]:
     return [source]
 
 
+def convert(op: ir.Operation) -> Sequence[ir.Value]:
+    """Convert floats beyond an integer's range to its ends, and NaN to 0, as XLA does.
+
+    What upstream makes is undefined there.
+    """
+    (value,), (result,) = op.operands, op.results
+    source, target = value.type.element_type, result.type.element_type
+    is_to_integer = isinstance(source, ir.FloatType) and isinstance(target, ir.IntegerType)
+    if not is_to_integer or target.width == 1 or not result.type.has_static_shape:
+        return [result]
+    if source.width < 32:  # the ends may be beyond its range
+        value = hlo.convert(value, ir.F32Type.get())
+    low, high = (0, 2**target.width)
+    if not target.is_unsigned:
+        low, high = -high // 2, high // 2
+    lowest = hlo.number(low, result.type)
+    ends = [
+        ("LE", low, lowest),
+        ("GE", high, hlo.elementwise("not", lowest)),
+        ("NE", None, hlo.number(0, result.type)),
+    ]
+    made = hlo.convert(value, target)
+    for direction, end, instead in ends:
+        bound = value if end is None else hlo.number(end, value.type)
+        made = hlo.select(hlo.compare(direction, value, bound), instead, made)
+    return [made]
+
+
 def iota(op: ir.Operation) -> Sequence[ir.Value]:
     """Count narrow floats as 32-bit integers; upstream counts in integers as narrow as they are."""
     type_ = op.results[0].type

@@ -151,16 +151,23 @@ class Code:
     def all_reduce(self) -> ir.Value:
         """The reduction of the operands of all devices."""
         value = hlo.convert(self.operand, self.type.element_type)
-        if self.step.reduction.startswith("bitwise"):
+        if self._is_gathered(value):
             return self._gathered_and_reduced(value)
         return self._exchanged("all_reduce", value, self.type)
 
     def reduce_scatter(self, dim: int) -> ir.Value:
         """This device's shard of it along `dim`."""
         value = hlo.convert(self.operand, self.type.element_type)
-        if self.step.reduction.startswith("bitwise"):
+        if self._is_gathered(value):
             return self.own_slice(self._gathered_and_reduced(value), dim)
         return self._exchanged("reduce_scatter", value, self.type, scatter_dimension=dim)
+
+    def _is_gathered(self, value: ir.Value) -> bool:
+        """Whether XLA has no collective for this reduction: of bits it has "and" and "or"."""
+        if not self.step.reduction.startswith("bitwise"):
+            return False
+        is_bit = str(value.type.element_type) == "i1"
+        return not is_bit or hlo.COMBINERS[self.step.reduction] not in ("and", "or")
 
     def _gathered_and_reduced(self, value: ir.Value) -> ir.Value:
         kind = hlo.COMBINERS[self.step.reduction]
