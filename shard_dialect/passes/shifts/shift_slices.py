@@ -357,7 +357,8 @@ class _Function:
             slice %x [0:2, ::2] of 8x64 elements, split in dimension 1
             slice %x [0:2, 0:64], then its [0:2, ::2]            devices send of 2 rows, not of 8
 
-        Slices of one tensor that take other parts of these dimensions share what is sent of all.
+        Slices of one tensor that take other parts of these dimensions share what is sent of all,
+        if they take more together.
         """
         slices: dict[ir.Value, list[ir.Operation]] = {}
         for op in self.ops:
@@ -372,10 +373,13 @@ class _Function:
             every = [whole(size) for size in value.type.shape]
             split = [bool(axes) for axes in source.split_axes]
             moving = [op for op in ops if _chosen(cuts_of(op), split, every) != every]
-            firsts = {tuple(_chosen(every, split, cuts_of(op))) for op in moving}
-            first = firsts.pop() if len(firsts) == 1 else every
-            if [each.count for each in first] != list(value.type.shape):
-                self._slice_first(value, first, source, moving, [not each for each in split])
+            firsts: dict[tuple[Cut, ...], list[ir.Operation]] = {}
+            for op in moving:
+                firsts.setdefault(tuple(_chosen(every, split, cuts_of(op))), []).append(op)
+            taken = sum(prod(each.count for each in first) for first in firsts)
+            if taken < prod(value.type.shape):
+                for first, of_first in firsts.items():
+                    self._slice_first(value, first, source, of_first, [not each for each in split])
 
     def _slice_first(
         self,
