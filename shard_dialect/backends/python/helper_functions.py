@@ -13,7 +13,9 @@ from shard_dialect.model.reached import reached
 _IMPORTS = {
     "mpi4py": {
         "argparse": "import argparse",
+        "contextlib": "import contextlib",
         "functools": "import functools",
+        "math": "import math",
         "Callable": "from collections.abc import Callable",
         "ml_dtypes": "import ml_dtypes",
         "np": "import numpy as np",
@@ -32,7 +34,16 @@ _IMPORTS = {
         "Tensor": "from torch import Tensor",
     },
 }
-_STANDARD = ("argparse", "os", "functools", "Callable", "dataclass", "timedelta")
+_STANDARD = (
+    "argparse",
+    "contextlib",
+    "os",
+    "functools",
+    "math",
+    "Callable",
+    "dataclass",
+    "timedelta",
+)
 
 
 @cache
