@@ -287,7 +287,8 @@ def emit_python(module: ir.Module, target: Target) -> str:
     shardings, entry = _prepared(root, None, target)
     w = _written(root, target, shardings, entry)
     lines = [*w.lines, "", "", *main(w, root, entry, shardings)]
-    return "\n".join([*_head(w, entry), "", *_file(w, "\n".join(lines))]) + "\n"
+    imports, *rest = _file(w, "\n".join(lines))
+    return "\n".join([*_head(w, entry, imports), "", imports, *rest]) + "\n"
 
 
 def emit_functions(module: ir.Module, target: Target, entry: str) -> EmittedFunctions:
@@ -435,8 +436,9 @@ def _launch(w: Writer) -> str:
     return w.pick(f"mpiexec -n {count} python", f"torchrun --nproc-per-node={count}")
 
 
-def _head(w: Writer, entry: ir.Operation) -> list[str]:
+def _head(w: Writer, entry: ir.Operation, imports: str) -> list[str]:
     """The docstring of the file."""
+    needs_scipy = ["LAPACK is scipy's: pip install scipy."] if "scipy" in imports else []
     devices = number_of(_devices(w), "device")
     return [
         f'"""{in_docstring(as_symbol(name_of(entry)))} on {devices}: what each of them does.',
@@ -444,6 +446,7 @@ def _head(w: Writer, entry: ir.Operation) -> list[str]:
         f"    {_launch(w)} FILE --inputs in.npz --outputs out.npz",
         "",
         "Inputs and outputs are global tensors; without --inputs random ones are drawn.",
+        *needs_scipy,
         '"""',
     ]
 

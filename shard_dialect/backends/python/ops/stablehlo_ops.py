@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from shard_dialect.abi.tensor_types import dtype_of
+from shard_dialect.backends.python.element_types import is_complex
 from shard_dialect.backends.python.ops import (
     accumulation,
     elementwise,
@@ -18,12 +20,14 @@ from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.walk import body, operations
+from shard_dialect.ops.library_calls import function_of, letter_of, options_read, routine_of
 from shard_dialect.ops.stablehlo.attribute_reading import (
     integers,
     numbers,
     pad_widths,
     slice_bounds,
 )
+from shard_dialect.ops.stablehlo.custom_call import options_of, target_of
 
 
 def dot_general(w: Writer, op: ir.Operation) -> None:
@@ -75,18 +79,20 @@ def _multiply(
 
 
 def _as_result(w: Writer, op: ir.Operation, x: ir.Value) -> str:
-    """An operand of a product with the elements of the result, if these are as wide or wider."""
+    """An operand of a product with the elements of the result, if it loses nothing."""
     source, target = x.type.element_type, op.results[0].type.element_type
     if source == target:
         return w.use(x)
-    is_alike = any(
-        isinstance(source, kind) and isinstance(target, kind)
-        for kind in (ir.FloatType, ir.IntegerType)
-    )
-    if not is_alike or source.width > target.width:
-        raise w.refuse(op, "its result has other elements than its operands")
+    kinds = [_kind(each) for each in (source, target)]
+    if kinds[0] > kinds[1] or (kinds[0] == kinds[1] and source.width > target.width):
+        raise w.refuse(op, f"its result has elements of type {target}, an operand {source}")
     text = converted(w, w.use(x), source, target, op, is_unsigned_op=False)
     return w.kept("wide", text)
+
+
+def _kind(element: ir.Type) -> int:
+    """Integers, floats and complex numbers, each of which are among the next."""
+    return 2 if is_complex(element) else int(isinstance(element, ir.FloatType))
 
 
 def _check_same(w: Writer, op: ir.Operation) -> None:
@@ -451,13 +457,13 @@ def _turned_about(w: Writer, x: str, *, is_adjoint: bool) -> str:
 
 def cholesky(w: Writer, op: ir.Operation) -> None:
     """Write a Cholesky decomposition."""
-    element, is_complex = op.results[0].type.element_type, "complex" in str(op.results[0].type)
+    element = op.results[0].type.element_type
     x = accumulation.widened(w, w.use(op.operands[0]), element)
     if "lower" in op.attributes and op.attributes["lower"].value:
         text = f"cholesky({x})"
     else:
-        lower = w.kept("lower", f"cholesky({_turned_about(w, x, is_adjoint=is_complex)})")
-        text = _turned_about(w, lower, is_adjoint=is_complex)
+        lower = w.kept("lower", f"cholesky({_turned_about(w, x, is_adjoint=is_complex(element))})")
+        text = _turned_about(w, lower, is_adjoint=is_complex(element))
     w.define(op.results[0], accumulation.narrowed(w, text, element, op), "triangles")
 
 
@@ -467,7 +473,7 @@ def triangular_solve(w: Writer, op: ir.Operation) -> None:
     a, b = (accumulation.widened(w, each, element) for each in w.uses(op))
     turn = hlo.enumerator(op.attributes["transpose_a"])
     is_left, is_lower = (op.attributes[name].value for name in ("left_side", "lower"))
-    is_adjoint = turn == "ADJOINT" and "complex" in str(element)
+    is_adjoint = turn == "ADJOINT" and is_complex(element)
     if (turn != "NO_TRANSPOSE") == is_left:
         a, is_lower = _turned_about(w, a, is_adjoint=is_adjoint), not is_lower
     elif is_adjoint:
@@ -495,3 +501,25 @@ def reduce_precision(w: Writer, op: ir.Operation) -> None:
     kept = tuple(op.attributes[f"{part}_bits"].value for part in ("exponent", "mantissa"))
     text = f"reduce_precision({w.use(op.operands[0])}, {_BITS[element]}, {kept})"
     w.define(op.results[0], text, "rounded")
+
+
+def custom_call(w: Writer, op: ir.Operation) -> None:
+    """Write a call of LAPACK: by scipy, and of arrays of numpy."""
+    routine = routine_of(target_of(op))
+    if routine is None:
+        raise w.refuse(op)
+    letter = letter_of(dtype_of(op.operands[0].type.element_type))
+    options = {} if routine in ("Qr", "LuDecomposition") else options_read(options_of(op))
+    results = ", ".join(
+        f"({tuple(each.type.shape)}, np.{dtype_of(each.type.element_type)})" for each in op.results
+    )
+    operands = ", ".join(w.pick("{}", "{}.numpy(force=True)").format(each) for each in w.uses(op))
+    listed = ", ".join(
+        f'"{name}": "{each}"' if isinstance(each, str) else f'"{name}": {each}'
+        for name, each in options.items()
+    )
+    given = f'{function_of(routine)}, "{letter}", {{{listed}}}'
+    text = f"lapack({given}, [{operands}], [{results}])"
+    if w.is_torch:
+        text = f"[torch.from_numpy(each).to(device) for each in {text}]"
+    w.define_all(op.results, text, routine)

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -241,7 +242,7 @@ def conv(
 
 
 def folded(
-    join: Callable[..., np.ndarray],
+    join: Callable[..., Any],
     parts: list[np.ndarray],
     starts: list[np.ndarray],
     dims: list[int],
@@ -249,10 +250,10 @@ def folded(
     """The elements along `dims` joined to the starts, in order, by a function of both."""
     rest = [dim for dim in range(parts[0].ndim) if dim not in dims]
     rows = [x.transpose(*dims, *rest) for x in parts]
-    kept, values = rows[0].shape[len(dims) :], starts
+    kept, values = rows[0].shape[len(dims) :], tuple(starts)
     for at in np.ndindex(*rows[0].shape[: len(dims)]):
         made = join(*values, *(x[at] for x in rows))
-        values = made if isinstance(made, tuple) else [made]
+        values = made if isinstance(made, tuple) else (made,)
     return [np.broadcast_to(each, kept) for each in values]
 
 
@@ -272,7 +273,7 @@ def selected(
 
 
 def joined_at(
-    join: Callable[..., np.ndarray],
+    join: Callable[..., Any],
     parts: list[np.ndarray],
     places: np.ndarray,
     updates: list[np.ndarray],

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import numpy as np
 import torch
@@ -319,10 +320,10 @@ def folded(
     """The elements along `dims` joined to the starts, in order, by a function of both."""
     rest = [dim for dim in range(parts[0].ndim) if dim not in dims]
     rows = [x.permute(*dims, *rest) for x in parts]
-    kept, values = rows[0].shape[len(dims) :], starts
+    kept, values = rows[0].shape[len(dims) :], tuple(starts)
     for at in np.ndindex(*rows[0].shape[: len(dims)]):
         made = join(*values, *(x[at] for x in rows))
-        values = made if isinstance(made, tuple) else [made]
+        values = made if isinstance(made, tuple) else (made,)
     return [torch.broadcast_to(each, kept) for each in values]
 
 
@@ -338,7 +339,7 @@ def selected(select: Callable[[Tensor, Tensor], Tensor], x: Tensor, places: Tens
 
 
 def joined_at(
-    join: Callable[..., Tensor],
+    join: Callable[..., Any],
     parts: list[Tensor],
     places: Tensor,
     updates: list[Tensor],
