@@ -16,7 +16,6 @@ from shard_dialect.backends.python.ops import (
 )
 from shard_dialect.backends.python.ops.conversions import converted
 from shard_dialect.backends.python.writer import Writer
-from shard_dialect.errors import ShardError
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.walk import body, operations
@@ -250,9 +249,7 @@ def reduce(w: Writer, op: ir.Operation) -> None:
     """Write a reduction along dimensions."""
     kind, dims = _join(op), integers(op, "dimensions")
     if kind is None:
-        try:
-            sorting.search(w, op)
-        except ShardError:
+        if not sorting.search(w, op):
             texts, count = w.uses(op), len(op.results)
             _fold(w, op, texts[:count], texts[count:], sorted(dims))
         return
