@@ -296,7 +296,9 @@ def cholesky(x: np.ndarray) -> np.ndarray:
     result = np.full(x.shape, np.nan, x.dtype)
     for i in np.ndindex(*x.shape[:-2]):
         with contextlib.suppress(np.linalg.LinAlgError):
-            result[i] = np.linalg.cholesky(x[i])
+            found = np.linalg.cholesky(x[i])
+            if not np.isnan(np.diagonal(found)).any():  # which it may not see
+                result[i] = found
     return result
 
 

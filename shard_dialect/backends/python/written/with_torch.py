@@ -361,7 +361,8 @@ def joined_at(
 def cholesky(x: Tensor) -> Tensor:
     """The lower triangles of matrices; NaN of those that are not positive definite."""
     result, failed = torch.linalg.cholesky_ex(x)
-    return torch.where((failed == 0)[..., None, None], result, torch.nan)
+    fails = (failed != 0) | torch.isnan(result.diagonal(dim1=-2, dim2=-1)).any(-1)
+    return torch.where(fails[..., None, None], torch.nan, result)
 
 
 def reduce_precision(x: Tensor, given: tuple[int, int], kept: tuple[int, int]) -> Tensor:
