@@ -113,7 +113,8 @@ UNLIKE = body(
 """The order matters."""
 PAIRS = body(
     "%p = stablehlo.compare GT, %c, %a : ($, $) -> tensor<i1>\n"
-    "%r = stablehlo.select %p, %c, %a : (tensor<i1>, $, $) -> $\n%s = stablehlo.subtract %b, %d : $",
+    "%r = stablehlo.select %p, %c, %a : (tensor<i1>, $, $) -> $\n"
+    "%s = stablehlo.subtract %b, %d : $",
     "abcd",
     "rs",
 )

@@ -58,6 +58,7 @@ from shard_dialect.passes.decompose_chlo import decompose_where
 from shard_dialect.passes.lower.check_meetings import check_meetings
 from shard_dialect.passes.lower.computed_members import check_members
 from shard_dialect.passes.lower.conversions import (
+    branches_to_scf,
     decompose_linalg,
     expand_matmuls,
     refuse_custom_calls,
@@ -314,6 +315,7 @@ def _prepared(
     if not functions:
         raise ShardError("there is no function to write in Python")
     write_resources_in_place(root)
+    branches_to_scf(root)
     fold_device_positions(root)
     fold_collective_operands(root)
     check_meetings(root)
