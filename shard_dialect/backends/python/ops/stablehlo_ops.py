@@ -519,4 +519,4 @@ def custom_call(w: Writer, op: ir.Operation) -> None:
     text = f"lapack({given}, [{operands}], [{results}])"
     if w.is_torch:
         text = f"[torch.from_numpy(each).to(device) for each in {text}]"
-    w.define_all(op.results, text, routine)
+    w.define_all(op.results, text, "decomposed")
