@@ -100,7 +100,7 @@ FUNCTIONS: dict[str, ScalarFunction] = {
     "left": ScalarFunction("{0} << {1}", "shift_left", result="shifted"),
     "right": ScalarFunction("{0} >> {1}", "shift_right_arithmetic", result="shifted"),
     "clz": ScalarFunction("leading_zeros({0})", "count_leading_zeros", result="zeros"),
-    "ctz": ScalarFunction(),
+    "ctz": ScalarFunction("count_of_ones(~{0} & ({0} - 1))", result="zeros"),
     "popcnt": ScalarFunction("count_of_ones({0})", "popcnt", result="ones"),
     "max": ScalarFunction("{m}.maximum({0}, {1})", "maximum", _EXACT, result="larger"),
     "min": ScalarFunction("{m}.minimum({0}, {1})", "minimum", _EXACT, result="smaller"),
@@ -194,8 +194,12 @@ FUNCTIONS: dict[str, ScalarFunction] = {
         _ROUGH,
         torch="torch.copysign(torch.abs({0}) ** (1 / 3), {0})",
     ),
-    "erf": ScalarFunction("", "chlo.erf", _SMOOTH, torch="torch.erf({0})"),
-    "erfc": ScalarFunction("", "chlo.erfc", _SMOOTH, torch="torch.erfc({0})"),
+    **{
+        name: ScalarFunction(
+            f"{name}({{0}})", f"chlo.{name}", _SMOOTH, torch=f"torch.{name}({{0}})"
+        )
+        for name in ("erf", "erfc")
+    },
     **{  # functions without a template: the operations are those of StableHLO's decompositions
         name: ScalarFunction("", f"chlo.{name}", _ROUGH, operations=operations)
         for name, operations in {

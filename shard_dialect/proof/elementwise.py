@@ -669,7 +669,12 @@ def _affine(m: Machine, op: Op, values: Sequence[Value]) -> Value:
 
 @means("stablehlo.map")
 def _map(m: Machine, op: Op, values: Sequence[Value]) -> Value:
-    return m.run(op.body, {}, values)[0]
+    (made,) = m.run(op.body, {}, values)
+    shape = op.type.shape
+    if made.data.ndim == m.axes:  # a body that reads no argument makes one number
+        wide = made.data.reshape(*made.data.shape, *(1,) * len(shape))
+        return Value(np.broadcast_to(wide, (*made.data.shape, *shape)), made.is_symbolic)
+    return made
 
 
 def _drawn(m: Machine, op: Op, values: Sequence[Value]) -> Value:

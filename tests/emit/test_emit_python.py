@@ -226,6 +226,5 @@ def test_random_programs(kind: str, batch: Batch) -> None:
     draw, count = GENERATORS[kind]
     for seed in range(count):
         batch.add(str(seed), draw(seed))
-    assert len(batch) >= count // 4, batch.refused
-    assert not [each for each in batch.refused if each.startswith("nowhere")]
+    assert not batch.refused
     batch.check()

@@ -10,35 +10,46 @@ from pathlib import Path
 from shard_dialect.backends.python.writer import Target
 from shard_dialect.model.reached import reached
 
-_IMPORTS = {
+_STANDARD = {
+    "argparse": "import argparse",
+    "contextlib": "import contextlib",
+    "functools": "import functools",
+    "math": "import math",
+    "os": "import os",
+    "Callable": "from collections.abc import Callable",
+    "Iterable": "from collections.abc import Iterable",
+    "Sequence": "from collections.abc import Sequence",
+    "dataclass": "from dataclasses import dataclass",
+    "timedelta": "from datetime import timedelta",
+    "Any": "from typing import Any",
+}
+_OTHERS = {
     "mpi4py": {
-        "argparse": "import argparse",
-        "functools": "import functools",
-        "Callable": "from collections.abc import Callable",
         "ml_dtypes": "import ml_dtypes",
         "np": "import numpy as np",
+        "scipy": "import scipy.linalg",
         "MPI": "from mpi4py import MPI",
     },
     "torch": {
-        "argparse": "import argparse",
-        "functools": "import functools",
-        "os": "import os",
-        "Callable": "from collections.abc import Callable",
-        "dataclass": "from dataclasses import dataclass",
-        "timedelta": "from datetime import timedelta",
         "np": "import numpy as np",
+        "scipy": "import scipy.linalg",
         "torch": "import torch",
         "dist": "import torch.distributed as dist",
         "Tensor": "from torch import Tensor",
     },
 }
-_STANDARD = ("argparse", "os", "functools", "Callable", "dataclass", "timedelta")
+"""By the names that they make, sorted as isort would."""
 
 
 @cache
 def _statements(target: Target) -> list[tuple[ast.stmt, str]]:
     """The top-level statements of the helpers' module, and their text."""
-    text = (Path(__file__).parent / "written" / f"with_{target}.py").read_text()
+    return _read(f"with_{target}.py")
+
+
+@cache
+def _read(file: str) -> list[tuple[ast.stmt, str]]:
+    text = (Path(__file__).parent / "written" / file).read_text()
     lines = text.splitlines()
     statements = []
     for node in ast.parse(text).body:
@@ -50,7 +61,7 @@ def _statements(target: Target) -> list[tuple[ast.stmt, str]]:
 def _sources(target: Target) -> dict[str, str]:
     """The functions, classes and global variables of the helpers, by name."""
     sources = {}
-    for node, text in _statements(target):
+    for node, text in (*_statements(target), *_read("with_lapack.py")):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             sources[node.name] = text
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
@@ -82,12 +93,17 @@ def _used(text: str) -> set[str]:
 
 def imports(target: Target, text: str) -> str:
     """The imports that the text needs, sorted as isort would."""
-    words = _used(text)
-    groups: tuple[list[str], list[str]] = ([], [])
-    for name, line in _IMPORTS[target].items():
-        if name in words:
-            groups[name not in _STANDARD].append(line)
-    return "\n\n".join("\n".join(each) for each in groups if each)
+    words, groups = _used(text), []
+    for table in (_STANDARD, _OTHERS[target]):
+        lines: list[str] = []
+        for line in (table[name] for name in table if name in words):
+            module, _, name = line.partition(" import ")
+            if lines and name and lines[-1].startswith(f"{module} import "):
+                lines[-1] += f", {name}"
+            else:
+                lines.append(line)
+        groups.append("\n".join(lines))
+    return "\n\n".join(each for each in groups if each)
 
 
 def names(target: Target) -> set[str]:
@@ -95,6 +111,7 @@ def names(target: Target) -> set[str]:
     return {
         *dir(builtins),
         *_sources(target),
-        *_IMPORTS[target],
+        *_STANDARD,
+        *_OTHERS[target],
         *(line.partition(" = ")[0] for line in start(target)),
     }

@@ -18,7 +18,12 @@ import numpy as np
 from shard_dialect.abi.lowered_program import choose_entry, find_function
 from shard_dialect.backends.python import helper_functions
 from shard_dialect.backends.python.element_types import numpy_name
-from shard_dialect.backends.python.ops import collective_calls, control_flow_ops, elementwise
+from shard_dialect.backends.python.ops import (
+    collective_calls,
+    control_flow_ops,
+    conversions,
+    elementwise,
+)
 from shard_dialect.backends.python.writer import (
     Names,
     Target,
@@ -29,6 +34,8 @@ from shard_dialect.backends.python.writer import (
 )
 from shard_dialect.errors import ShardError, as_symbol, number_of
 from shard_dialect.ir.bindings import PassManager, ir
+from shard_dialect.ir.building import stablehlo as hlo
+from shard_dialect.ir.context import load_dialects_of
 from shard_dialect.ir.diagnostics import error_at, from_mlir, located
 from shard_dialect.ir.function import (
     argument_names,
@@ -50,8 +57,14 @@ from shard_dialect.model import Grid
 from shard_dialect.passes.decompose_chlo import decompose_where
 from shard_dialect.passes.lower.check_meetings import check_meetings
 from shard_dialect.passes.lower.computed_members import check_members
-from shard_dialect.passes.lower.conversions import expand_matmuls, refuse_custom_calls
+from shard_dialect.passes.lower.conversions import (
+    branches_to_scf,
+    decompose_linalg,
+    expand_matmuls,
+    refuse_custom_calls,
+)
 from shard_dialect.passes.lower.expansions import expand_registered_ops
+from shard_dialect.passes.lower.to_stablehlo.to_stablehlo import as_stablehlo
 from shard_dialect.passes.specialize.fold_grid_queries import (
     fold_collective_operands,
     fold_device_positions,
@@ -252,7 +265,7 @@ def _shards(
 
 TARGETS: tuple[Target, ...] = ("mpi4py", "torch")
 _GENERIC = (
-    "builtin.module(func.func(tosa-optional-decompositions,tosa-to-linalg-named,tosa-to-linalg,"
+    "builtin.module(func.func(tosa-optional-decompositions,tosa-to-scf,tosa-to-linalg-named,tosa-to-linalg,"
     "tosa-to-arith{include-apply-rescale=true},tosa-to-tensor,canonicalize{test-convergence=false},"
     "linalg-generalize-named-ops))"
 )
@@ -275,7 +288,8 @@ def emit_python(module: ir.Module, target: Target) -> str:
     shardings, entry = _prepared(root, None, target)
     w = _written(root, target, shardings, entry)
     lines = [*w.lines, "", "", *main(w, root, entry, shardings)]
-    return "\n".join([*_head(w, entry), "", *_file(w, "\n".join(lines))]) + "\n"
+    imports, *rest = _file(w, "\n".join(lines))
+    return "\n".join([*_head(w, entry, imports), "", imports, *rest]) + "\n"
 
 
 def emit_functions(module: ir.Module, target: Target, entry: str) -> EmittedFunctions:
@@ -301,6 +315,7 @@ def _prepared(
     if not functions:
         raise ShardError("there is no function to write in Python")
     write_resources_in_place(root)
+    branches_to_scf(root)
     fold_device_positions(root)
     fold_collective_operands(root)
     check_meetings(root)
@@ -313,6 +328,7 @@ def _prepared(
         expand_registered_ops(root, "python")
         refuse_custom_calls(root)
         expand_matmuls(walk(root))
+        decompose_linalg(root)
         PassManager.parse(_GENERIC).run(root)
     except ir.MLIRError as error:
         raise from_mlir(error) from None
@@ -341,7 +357,7 @@ def _function(w: Writer, function: ir.Operation) -> None:
         raise error_at(
             function.location, "a function of several blocks cannot be written in Python"
         )
-    outer, w.names = w.names, Names(w.names.used)
+    outer, w.names, start = w.names, Names(w.names.used), len(w.lines)
     block = function.regions[0].blocks[0]
     names = [
         w.name(argument, own_name(argument) or f"arg{number}")
@@ -352,8 +368,9 @@ def _function(w: Writer, function: ir.Operation) -> None:
     with w.indented(), located(function):
         last = _block(w, block)
         w.line(f"return {', '.join(w.uses(last))}".rstrip())
+    w.lines[start:start], w.bodies = [*(["", ""] if start and w.bodies else []), *w.bodies], []
     w.names = outer
-    w.names.used.update(w.groups.values())
+    w.names.used.update(w.groups.values(), w.called)
 
 
 def _block(w: Writer, block: ir.Block) -> ir.Operation:
@@ -361,11 +378,55 @@ def _block(w: Writer, block: ir.Block) -> ir.Operation:
     *inside, last = operations(block)
     for op in inside:
         with located(op):  # an op of a body may have no place of its own
-            if op.name in control_flow_ops.TABLE:
-                control_flow_ops.TABLE[op.name](w, op, _block)
-            else:
-                (collective_calls.writes(op) or elementwise.write)(w, op)
+            _write_op(w, op)
     return last
+
+
+def _write_op(w: Writer, op: ir.Operation) -> None:
+    """Write an op; one without Python of its own as the ops of StableHLO that its record makes."""
+    if op.name == hlo.CAST:
+        conversions.between_scalars(w, op.results[0], op.operands[0])
+        return
+    if op.name in control_flow_ops.TABLE:
+        control_flow_ops.TABLE[op.name](w, op, _block)
+        return
+    written, named = len(w.lines), set(w.names.used)
+    try:
+        (collective_calls.writes(op) or elementwise.write)(w, op)
+    except ShardError:
+        if op.name.startswith("stablehlo."):
+            raise
+        made = _as_stablehlo(op)
+        if made is None:
+            raise
+        del w.lines[written:]
+        w.names.used = named
+        ops, values = made
+        for each in ops:
+            _write_op(w, each)
+        for result, value in zip(op.results, values, strict=True):
+            conversions.between_scalars(w, result, value)
+
+
+def _as_stablehlo(op: ir.Operation) -> tuple[list[ir.Operation], list[ir.Value]] | None:
+    """New ops in front of an op, and its results by them; `None` if StableHLO has none for it."""
+    load_dialects_of("stablehlo.", op.context)
+    first = operations(op.block).index(op)
+    inside = walk(op)
+    values = {each for user in inside for each in user.results}
+    for block in (block for user in (op, *inside) for region in user.regions for block in region):
+        values.update(block.arguments)
+    with ir.InsertionPoint(op), op.location:
+        try:
+            for user in (op, *inside):
+                for number, each in enumerate(list(user.operands)):
+                    if each not in values:
+                        user.operands[number] = hlo.as_type(each, hlo.tensor_type(each.type))
+            made = as_stablehlo(op)
+        except ShardError:
+            return None
+    ops = operations(op.block)
+    return ops[first : ops.index(op)], made
 
 
 def _devices(w: Writer) -> int:
@@ -377,8 +438,9 @@ def _launch(w: Writer) -> str:
     return w.pick(f"mpiexec -n {count} python", f"torchrun --nproc-per-node={count}")
 
 
-def _head(w: Writer, entry: ir.Operation) -> list[str]:
+def _head(w: Writer, entry: ir.Operation, imports: str) -> list[str]:
     """The docstring of the file."""
+    needs_scipy = ["LAPACK is scipy's: pip install scipy."] if "scipy" in imports else []
     devices = number_of(_devices(w), "device")
     return [
         f'"""{in_docstring(as_symbol(name_of(entry)))} on {devices}: what each of them does.',
@@ -386,6 +448,7 @@ def _head(w: Writer, entry: ir.Operation) -> list[str]:
         f"    {_launch(w)} FILE --inputs in.npz --outputs out.npz",
         "",
         "Inputs and outputs are global tensors; without --inputs random ones are drawn.",
+        *needs_scipy,
         '"""',
     ]
 

@@ -144,6 +144,10 @@ class Writer:
     extents: dict[ir.Value, tuple[int, ...]] = field(default_factory=dict)
     """The shapes of values in a body that is written as ops on tensors."""
     lines: list[str] = field(default_factory=list)
+    bodies: list[str] = field(default_factory=list)
+    """The lines of functions that the one that is written calls."""
+    called: set[str] = field(default_factory=set)
+    """Their names."""
     functions: dict[str, str] = field(default_factory=dict)
     grid_names: dict[str, str] = field(default_factory=dict)
     """The names of functions and grids in the file."""
@@ -182,6 +186,19 @@ class Writer:
         if value in self.extents:
             comment = "x".join([*map(str, self.extents[value]), str(value.type)])
         self.line(f"{self.name(value, preferred)} = {expression}", comment)
+
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """Write the lines of the `with` body in front of the function."""
+        lines, indent, self.lines, self._indent = self.lines, self._indent, [], ""
+        yield
+        self.bodies += [*self.lines, "", ""]
+        self.lines, self._indent = lines, indent
+
+    def define_all(self, values: Sequence[ir.Value], expression: str, preferred: str) -> None:
+        """Write the statement that defines the values, which the expression gives as a list."""
+        names = ", ".join(self.name(each, preferred) for each in values)
+        self.line(f"({names},) = {expression}" if len(values) == 1 else f"{names} = {expression}")
 
     def kept(self, preferred: str, expression: str) -> str:
         """Write a statement for a part of an expression, and return the part's name."""

@@ -214,9 +214,20 @@ COMPLEX: dict[str, OpRecord] = {
 }
 """Ops without a rule: they stand in the bodies of others."""
 
+_OF_INDEX = {"add": "add", "mul": "mul", "remu": "rest", "sub": "sub"}
+INDEX = {
+    **{name: OpRecord(function=function) for name, function in _OF_INDEX.items()},
+    "constant": OpRecord(function="constant", python=_CONSTANT),
+}
+"""Ops in the bodies of TOSA's Fourier transforms."""
+
 RECORDS: dict[str, OpRecord] = {
     f"{dialect}.{name}": record
     for dialect, records in {"arith": ARITH, "math": MATH}.items()
     for name, record in records.items()
 }
-WITHOUT_RULE = {f"complex.{name}": record for name, record in COMPLEX.items()}
+WITHOUT_RULE = {
+    f"{dialect}.{name}": record
+    for dialect, records in {"complex": COMPLEX, "index": INDEX}.items()
+    for name, record in records.items()
+}

@@ -29,6 +29,7 @@ from shard_dialect.ops.op_record import OpRecord
 from shard_dialect.ops.scalar_functions import Trait
 from shard_dialect.ops.stablehlo.attribute_reading import of_class
 from shard_dialect.ops.stablehlo.data_movement import alike, all_replicated, of_matrices
+from shard_dialect.ops.stablehlo.facets import python
 
 
 def custom_call(query: Query) -> ShardingRule | None:
@@ -212,6 +213,7 @@ RECORDS: dict[str, OpRecord] = {
     "custom_call": OpRecord(
         custom_call,
         may_be_padded=_may_be_padded,
+        python=python("custom_call"),
         traits=Trait.BY_NEIGHBOURS,
         not_run="nothing is known of it but its name",
     )

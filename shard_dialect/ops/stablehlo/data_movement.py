@@ -325,7 +325,9 @@ RECORDS: dict[str, OpRecord] = {
         python=python("iota"),
         traits=Trait.CONSTANT,
     ),
-    "map": OpRecord(alike, sample=sample("mapped"), operations=arithmetic.mapped),
+    "map": OpRecord(
+        alike, sample=sample("mapped"), operations=arithmetic.mapped, python=python("map_")
+    ),
     "pad": OpRecord(
         pad,
         partition=partition_pad,

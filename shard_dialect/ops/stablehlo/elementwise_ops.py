@@ -69,7 +69,7 @@ RECORDS: dict[str, OpRecord] = {
     "popcnt": _each("popcnt", "i32"),
     "power": _each("power", sample("arithmetic", "power")),
     "real": _each("real", sample("part_of_complex", "real")),
-    "reduce_precision": _each("narrowed"),
+    "reduce_precision": _each("narrowed", python=python("reduce_precision")),
     "remainder": _each("remainder", sample("arithmetic", "remainder", "ui32")),
     "round_nearest_afz": _each("round", "f32"),
     "round_nearest_even": _each("even", "f32"),

@@ -128,10 +128,15 @@ RECORDS: dict[str, OpRecord] = {
         data_movement.of_matrices,
         loops=expansion("matrix_decompositions:cholesky"),
         operations=arithmetic.cholesky,
+        python=python("cholesky"),
         traits=Trait.SUMS,
     ),
     "fft": OpRecord(
-        fft, loops=expansion("fft:fft"), operations=arithmetic.fourier, traits=Trait.SUMS
+        fft,
+        loops=expansion("fft:fft"),
+        operations=arithmetic.fourier,
+        python=python("fft"),
+        traits=Trait.SUMS,
     ),
     "rng": OpRecord(rng, operations=arithmetic.random),
     "rng_bit_generator": OpRecord(
@@ -150,6 +155,7 @@ RECORDS: dict[str, OpRecord] = {
         triangular_solve,
         loops=expansion("matrix_decompositions:triangular_solve"),
         operations=arithmetic.triangular_solve,
+        python=python("triangular_solve"),
         traits=Trait.SUMS,
     ),
 }

@@ -327,6 +327,7 @@ RECORDS: dict[str, OpRecord] = {
         lowering=expansion("gather_scatter_loops:keep"),
         loops=expansion("gather_scatter_loops:select_and_scatter"),
         operations=arithmetic.select_and_scatter,
+        python=python("select_and_scatter"),
         traits=Trait.STEEP | Trait.BY_NEIGHBOURS,
     ),
 }

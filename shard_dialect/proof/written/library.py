@@ -99,7 +99,7 @@ class Ufunc:
 
 _SAME = (
     "float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool_ complex64 "
-    "complex128 dtype inf nan pi newaxis iinfo finfo errstate number integer floating"
+    "complex128 dtype inf nan pi newaxis iinfo finfo errstate ndindex number integer floating"
 ).split()
 """What is numpy's own."""
 _REDUCTIONS = {

@@ -63,7 +63,8 @@ def product(
 ) -> str:
     """The product, added up in the elements' own type or as the library does."""
     batch = list(of_c[:-2])
-    if len(of_c) >= 2 and list(of_a[:-2]) == batch == list(of_b[:-2]):
+    is_of_matrices = min(map(len, (of_a, of_b, of_c))) >= 2
+    if is_of_matrices and list(of_a[:-2]) == batch == list(of_b[:-2]):
         m, n = of_c[-2:]
         k = of_a[-1]
         if list(of_a[-2:]) == [m, k] and list(of_b[-2:]) == [k, n] and k not in of_c:

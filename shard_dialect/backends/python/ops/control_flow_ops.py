@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 
+from shard_dialect.backends.python.ops import tensor_ops
 from shard_dialect.backends.python.writer import Writer
 from shard_dialect.errors import as_symbol
 from shard_dialect.ir.bindings import ir
+from shard_dialect.ir.mesh.attributes import DYNAMIC
 from shard_dialect.ir.walk import operations
 
 Block = Callable[[Writer, ir.Block], ir.Operation]
@@ -29,6 +32,28 @@ def for_(w: Writer, op: ir.Operation, write: Block) -> None:
     _branch(w, body, carried, write)
     for result, name in zip(op.results, carried, strict=True):
         w.values[result] = name
+
+
+def forall(w: Writer, op: ir.Operation, write: Block) -> None:
+    """Write an `scf.forall` as loops in which iterations write their slices of copies."""
+    operands = iter(op.operands)
+    bounds = []
+    for name in ("staticLowerBound", "staticUpperBound", "staticStep"):
+        static = op.attributes[name]
+        bounds.append([w.use(next(operands)) if at == DYNAMIC else str(at) for at in static])
+    rank, body = len(bounds[0]), op.regions[0].blocks[0]
+    outs = list(body.arguments)[rank:]
+    for argument, shared, result in zip(outs, operands, op.results, strict=True):
+        w.values[argument] = w.use(shared)
+        w.define(result, w.fresh(shared), "written")
+    counters = [w.name(each, "i") for each in list(body.arguments)[:rank]]
+    with ExitStack() as nest:
+        for counter, *span in zip(counters, *bounds, strict=True):
+            w.line(f"for {counter} in range({', '.join(span)}):")
+            nest.enter_context(w.indented())
+        for each in operations(write(w, body).regions[0].blocks[0]):
+            into = op.results[outs.index(each.operands[1])]
+            tensor_ops.write_slice(w, each, w.values[into])
 
 
 def _loop_variables(w: Writer, arguments: Sequence[ir.Value], inits: Sequence[str]) -> list[str]:
@@ -167,6 +192,7 @@ def call(w: Writer, op: ir.Operation, write: Block) -> None:
 TABLE: dict[str, Callable[[Writer, ir.Operation, Block], None]] = {
     "scf.for": for_,
     "cf.assert": assert_,
+    "scf.forall": forall,
     "scf.if": if_,
     "scf.index_switch": index_switch,
     "scf.while": while_,

@@ -146,6 +146,16 @@ def index_cast(w: Writer, op: ir.Operation) -> None:
         w.define(op.results[0], w.scalar(x, op.results[0].type, op.location), "number")
 
 
+def between_scalars(w: Writer, result: ir.Value, x: ir.Value) -> None:
+    """Let `result` be `x`, which of the two may be a Python number."""
+    text = w.use(x)
+    if not isinstance(result.type, ir.ShapedType) and isinstance(x.type, ir.ShapedType):
+        text = w.literals.get(x, f"int({text})" if isinstance(result.type, ir.IndexType) else text)
+    elif w.is_python(x.type) and x.type != result.type:
+        text = w.scalar(text, element_of(result.type), result.location)
+    w.values[result] = text
+
+
 def constant(w: Writer, op: ir.Operation) -> None:
     """Write a constant; a number is written where it is used."""
     result = op.results[0]

@@ -19,6 +19,7 @@ from shard_dialect.backends.python.writer import Writer
 from shard_dialect.errors import brief
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
+from shard_dialect.ir.walk import operations
 from shard_dialect.ops.op_table import record_of, traits_of
 from shard_dialect.ops.scalar_functions import FUNCTIONS, Trait
 
@@ -132,6 +133,33 @@ def operands_of(w: Writer, op: ir.Operation, *, is_operator: bool) -> list[str]:
     return w.uses(op)
 
 
+def function(w: Writer, op: ir.Operation, block: ir.Block, preferred: str) -> str:
+    """Write the body of an op as a function of tensors, and return its name.
+
+    Raises for a body that does more than to compute each element from one of each argument.
+    """
+    *inside, last = operations(block)
+    for each in inside:
+        if Trait.ELEMENTWISE not in traits_of(each.name):
+            raise w.refuse(op, f"its body has an '{each.name}' op")
+    known = {*block.arguments, *(result for each in inside for result in each.results), *w.literals}
+    if any(value not in known for each in (*inside, last) for value in each.operands):
+        raise w.refuse(op, "its body reads a tensor around it")
+    name = w.names.new(preferred)
+    w.called.add(name)
+    with w.beside():
+        arguments = [
+            w.name(each, letter) for each, letter in zip(block.arguments, _LETTERS, strict=False)
+        ]
+        w.line(f"def {name}({', '.join(arguments)}):")
+        with w.indented():
+            for each in inside:
+                write(w, each)
+            w.line(f"return {', '.join(w.uses(last))}")
+    return name
+
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _WITH_MORE = ("linalg.", "tosa.")
 """Their elementwise ops have more operands: destinations, zero points. They are lowered before."""
 

@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 from math import prod
 
 from shard_dialect.backends.python.element_types import is_flipped
+from shard_dialect.backends.python.ops import elementwise
 from shard_dialect.backends.python.writer import Writer
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.walk import body, operations
@@ -20,6 +21,13 @@ from shard_dialect.ops.stablehlo.reduction_rules import combiner
 
 _AT = {"sum": "add", "product": "multiply", "max": "maximum", "min": "minimum"}
 """The ufunc that combines elements at positions, in numpy."""
+_OF_PAIRS = {
+    "add": ("add", "add"),
+    "mul": ("multiply", "mul"),
+    "max": ("maximum", "maximum"),
+    "min": ("minimum", "minimum"),
+}
+"""The functions of two tensors, in numpy and in torch."""
 _REDUCED = {"product": "prod", "max": "amax", "min": "amin"}
 """The same in torch, but for sums."""
 
@@ -37,23 +45,24 @@ def gather(w: Writer, op: ir.Operation) -> None:
 
 def scatter(w: Writer, op: ir.Operation) -> None:
     """Write a scatter as an update by advanced indexing."""
-    if len(op.operands) != 3:
-        raise w.refuse(op, "of several tensors at once")
-    operand, indices, updates = op.operands
+    count = len(op.results)
+    operand, indices, updates = (op.operands[number] for number in (0, count, count + 1))
     dims, shape = Numbers.of_scatter(op), list(updates.type.shape)
-    kind = combiner(op, 1)
+    kind = combiner(op, 1) if count == 1 else None
     replaces = list(operations(body(op))[-1].operands) == [body(op).arguments[1]]
-    if not replaces and kind not in _AT:
-        raise w.refuse(op, "its body combines elements by none of the known reductions")
-    if w.is_torch and kind in ("max", "min") and is_flipped(operand.type.element_type):
-        raise w.refuse(op, "of unsigned integers")
+    is_flat = w.is_torch and kind in ("max", "min") and is_flipped(operand.type.element_type)
+    is_joined = count > 1 or is_flat or not (replaces or kind in _AT)
     index_texts = _index_texts(w, op, dims, indices, shape, None)
-    result = w.name(op.results[0], "scattered")
-    w.line(f"{result} = {w.fresh(operand)}")
+    if not is_joined:
+        result = w.name(op.results[0], "scattered")
+        w.line(f"{result} = {w.fresh(operand)}")
     at, values = w.names.new("at"), w.use(updates)
     wide = ", ".join(w.broadcast(each, shape) for each in index_texts)
     w.line(f"{at} = [{wide}]")
     sizes = list(operand.type.shape)
+    strides = [prod(sizes[dim + 1 :]) for dim in range(len(sizes))]
+    flat = " + ".join(f"{at}[{dim}] * {stride}" for dim, stride in enumerate(strides))
+    part = ""
     checks = [
         f"({at}[{dim}] >= 0) & ({at}[{dim}] < {sizes[dim]})" for dim in sorted(set(dims.indexed))
     ]
@@ -62,14 +71,20 @@ def scatter(w: Writer, op: ir.Operation) -> None:
         for number, check in enumerate(checks):
             w.line(f"{inside} {'&=' if number else '='} {check}")
         w.line(f"{at} = [each[{inside}] for each in {at}]")
-        values = f"{values}[{inside}]"
-    if replaces:
+        part = f"[{inside}]"
+        values = f"{values}{part}"
+    if is_joined:
+        join = joining(w, op, body(op), operand.type.element_type)
+        olds, updated = (list(map(w.use, each)) for each in _sides(op))
+        parts, news = ", ".join(olds), ", ".join(f"{each}{part}" for each in updated)
+        line = w.kept("line", flat)
+        text = f"joined_at({join}, [{parts}], {line}, [{news}])"
+        w.define_all(op.results, text, "scattered")
+    elif replaces:
         w.line(f"{result}[tuple({at})] = {values}")
     elif w.is_torch and kind == "sum":
         w.line(f"{result}.index_put_(tuple({at}), {values}, accumulate=True)")
     elif w.is_torch:
-        strides = [prod(sizes[dim + 1 :]) for dim in range(len(sizes))]
-        flat = " + ".join(f"{at}[{dim}] * {stride}" for dim, stride in enumerate(strides))
         line = w.names.new("line")
         w.line(f"{line} = {result}.reshape(-1)")
         w.line(
@@ -79,6 +94,22 @@ def scatter(w: Writer, op: ir.Operation) -> None:
         w.line(f"{result} = {line}.reshape({sizes})")
     else:
         w.line(f"np.{_AT[str(kind)]}.at({result}, tuple({at}), {values})")
+
+
+def _sides(op: ir.Operation) -> tuple[list[ir.Value], list[ir.Value]]:
+    """The tensors of a scatter, and the updates of each."""
+    operands, count = list(op.operands), len(op.results)
+    return operands[:count], operands[count + 1 :]
+
+
+def joining(w: Writer, op: ir.Operation, block: ir.Block, element: ir.Type) -> str:
+    """The function that a body is: the library's, if it has it, or one of its own."""
+    inside = operations(block)[:-1]
+    kind = elementwise.function_of(inside[0]) if len(inside) == 1 else ""
+    is_it = kind and list(inside[0].operands) == list(block.arguments)
+    if is_it and kind in _OF_PAIRS and not is_flipped(element) and str(element) != "i1":
+        return f"{w.module}.{_OF_PAIRS[kind][w.is_torch]}"
+    return elementwise.function(w, op, block, "joined_pair")
 
 
 def _misses(dims: Numbers, shape: Sequence[int], indices: ir.Value) -> bool:

@@ -59,16 +59,17 @@ def generic(w: Writer, op: ir.Operation) -> None:
     if is_fill(op):
         fill(w, op)
         return
-    read = [_dims(w, op, each.value) for each in op.attributes["indexing_maps"]]
+    maps = [each.value for each in op.attributes["indexing_maps"]]
+    sizes = _sizes(op, maps)
+    read = [_dims(w, op, each) for each in maps]
     dims = [[dim for dim in each if dim is not None] for each in read]
     if dims == read and _is_product(op, len(inputs)):
-        _product(w, op, dims)
+        _product(w, op, maps, dims, sizes)
         return
-    sizes = _sizes(op, read, op.attributes["indexing_maps"][0].value.n_dims)
     block = op.regions[0].blocks[0]
     loops = _reduced(op)
     before = dict(w.values)
-    _align(w, op, read, sizes, len(inputs) if loops else len(op.operands))
+    _align(w, op, maps, read, sizes, len(inputs) if loops else len(op.operands))
     *inside, last = operations(block)
     if loops:
         inside = _without_joins(w, op, inside, last, len(inputs))
@@ -95,15 +96,15 @@ def generic(w: Writer, op: ir.Operation) -> None:
 def _align(
     w: Writer,
     op: ir.Operation,
+    maps: Sequence[ir.AffineMap],
     dims: Sequence[Sequence[int | None]],
     sizes: Sequence[int],
     count: int,
 ) -> None:
     """Bind the body's first `count` arguments to operands with one dimension per loop."""
     block = op.regions[0].blocks[0]
-    for argument, operand, read in list(zip(block.arguments, op.operands, dims, strict=True))[
-        :count
-    ]:
+    rows = zip(block.arguments, op.operands, maps, dims, strict=True)
+    for argument, operand, map_, read in list(rows)[:count]:
         if not isinstance(operand.type, ir.ShapedType):
             w.values[argument] = w.use(operand)
             continue
@@ -112,7 +113,8 @@ def _align(
         if len(set(of)) < len(of):
             raise w.refuse(op, "it reads a diagonal")
         if is_used(argument):
-            w.values[argument] = _aligned(w, _first_of(w.use(operand), read), of, len(sizes))
+            x = _first_of(_windows(w, operand, map_, sizes), read)
+            w.values[argument] = _aligned(w, x, of, len(sizes))
 
 
 def _first_of(x: str, read: Sequence[int | None]) -> str:
@@ -121,16 +123,58 @@ def _first_of(x: str, read: Sequence[int | None]) -> str:
 
 
 def _dims(w: Writer, op: ir.Operation, map_: ir.AffineMap) -> list[int | None]:
-    """The loop for each dimension; `None` for one of which only the first element is read."""
+    """The loop for each dimension; `None` for one of which only the first element is read.
+
+    The loops along windows (`_windows`) follow.
+    """
     dims: list[int | None] = []
+    inside: list[int] = []
     for each in map_.results:
         if isinstance(each, ir.AffineConstantExpr) and not each.value:
             dims.append(None)
-        elif isinstance(each, ir.AffineDimExpr):
-            dims.append(each.position)
-        else:
-            raise w.refuse(op, "it reads in windows, or at places that are computed")
-    return dims
+            continue
+        terms = _terms(each)
+        if terms is None or (terms[0][1] != 1 and len(terms) == 1):
+            raise w.refuse(op, "it reads at places that are computed")
+        dims.append(terms[0][0])
+        inside += [loop for loop, _ in terms[1:]]
+    return [*dims, *inside]
+
+
+def _terms(expression: ir.AffineExpr) -> list[tuple[int, int]] | None:
+    """The loops, at most two, of which an index is the sum, and by what each is multiplied."""
+    if isinstance(expression, ir.AffineDimExpr):
+        return [(expression.position, 1)]
+    if isinstance(expression, ir.AffineMulExpr):
+        loop, step = expression.lhs, expression.rhs
+        if isinstance(loop, ir.AffineDimExpr) and isinstance(step, ir.AffineConstantExpr):
+            return [(loop.position, step.value)]
+    if isinstance(expression, ir.AffineAddExpr):
+        terms = [_terms(each) for each in (expression.lhs, expression.rhs)]
+        if all(each is not None and len(each) == 1 for each in terms):
+            return [each[0] for each in terms if each]
+    return None
+
+
+def _windows(w: Writer, x: ir.Value, map_: ir.AffineMap, sizes: Sequence[int]) -> str:
+    """The operand; where it is read in windows, with dimensions for the places in these, last.
+
+    (d0 * 2 + d3, d1)        windows(x, [3, 1], [2, 1])[:4, :, :, 0]
+    """
+    read = [_terms(each) or [] for each in map_.results]
+    if all(len(each) < 2 for each in read):
+        return w.use(x)
+    extents, strides, firsts, inside = [], [], [], []
+    for terms, size in zip(read, x.type.shape, strict=True):
+        (_, stride), (loop, step) = terms if len(terms) > 1 else ((0, 1), (-1, 1))
+        extent = (sizes[loop] - 1) * step + 1 if len(terms) > 1 else 1
+        count = sizes[terms[0][0]] if len(terms) > 1 else size
+        extents.append(extent)
+        strides.append(stride)
+        firsts.append(":" if (size - extent) // stride + 1 == count else f":{count}")
+        inside.append("0" if len(terms) < 2 else ":" if step == 1 else f"::{step}")
+    index = ", ".join([*firsts, *inside])
+    return w.kept("windows", f"windows({w.use(x)}, {extents}, {strides})[{index}]")
 
 
 def _split(op: ir.Operation) -> tuple[list[ir.Value], list[ir.Value]]:
@@ -144,13 +188,13 @@ def _reduced(op: ir.Operation) -> list[int]:
     return [loop for loop, kind in enumerate(kinds) if "reduction" in kind]
 
 
-def _sizes(op: ir.Operation, dims: Sequence[Sequence[int | None]], count: int) -> list[int]:
-    sizes = [1] * count
-    for operand, of in zip(op.operands, dims, strict=True):
+def _sizes(op: ir.Operation, maps: Sequence[ir.AffineMap]) -> list[int]:
+    sizes = [1] * maps[0].n_dims
+    for operand, map_ in zip(op.operands, maps, strict=True):
         if isinstance(operand.type, ir.ShapedType):
-            for dim, size in zip(of, operand.type.shape, strict=True):
-                if dim is not None:
-                    sizes[dim] = size
+            for each, size in zip(map_.results, operand.type.shape, strict=True):
+                if isinstance(each, ir.AffineDimExpr):
+                    sizes[each.position] = size
     return sizes
 
 
@@ -172,14 +216,20 @@ def _is_product(op: ir.Operation, inputs: int) -> bool:
     )
 
 
-def _product(w: Writer, op: ir.Operation, dims: Sequence[Sequence[int]]) -> None:
-    a, b, init = op.operands
-    element = op.results[0].type.element_type
+def _product(
+    w: Writer,
+    op: ir.Operation,
+    maps: Sequence[ir.AffineMap],
+    dims: Sequence[Sequence[int]],
+    sizes: Sequence[int],
+) -> None:
+    init, element = op.operands[2], op.results[0].type.element_type
+    a, b = (_windows(w, op.operands[number], maps[number], sizes) for number in (0, 1))
     if is_zero(init):
         of_a, of_b, of_c = dims
-        text = accumulation.multiplied(w, w.use(a), w.use(b), of_a, of_b, of_c, element, op)
+        text = accumulation.multiplied(w, a, b, of_a, of_b, of_c, element, op)
     else:
-        wide = [accumulation.widened(w, w.use(each), element) for each in (init, a, b)]
+        wide = [accumulation.widened(w, each, element) for each in (w.use(init), a, b)]
         text = f"{wide[0]} + {accumulation.product(w, wide[1], wide[2], *dims)}"
         text = accumulation.narrowed(w, text, element, op)
     w.define(op.results[0], text, "product")
@@ -215,7 +265,9 @@ def _body(w: Writer, op: ir.Operation, sizes: Sequence[int]) -> None:
         w.define(op.results[0], text, "index")
     elif Trait.ELEMENTWISE not in traits_of(op.name):
         raise w.refuse(op)
-    elif op.name == "arith.index_cast":
+    elif op.name == "arith.index_cast" or (
+        op.name == "arith.index_castui" and isinstance(op.operands[0].type, ir.IndexType)
+    ):
         to = op.results[0].type
         w.define(op.results[0], w.cast(w.use(op.operands[0]), to, op.location), "cast")
     elif op.name == "arith.select":

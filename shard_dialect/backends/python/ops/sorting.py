@@ -144,18 +144,17 @@ _ORDERS: dict[str, tuple[str, Callable[[str], Term]]] = {
 }
 
 
-def search(w: Writer, op: ir.Operation) -> None:
-    """Write a reduction of elements and of their positions."""
-    x, indices, init, first = op.operands
-    element, dims = x.type.element_type, integers(op, "dimensions")
-    kind = search_kind(op)
+def search(w: Writer, op: ir.Operation) -> bool:
+    """Write a reduction of elements and of their positions; `False` if it is another one."""
+    kind, dims = search_kind(op), integers(op, "dimensions")
     if kind is None:
-        raise w.refuse(op, "its body combines elements by none of the known reductions")
-    start = build.splat_value(init)
+        return False
+    x, indices, init, first = op.operands
+    element, start = x.type.element_type, build.splat_value(init)
     if start is None or not _is_least(start, kind) or not linalg_ops.is_zero(first):
-        raise w.refuse(op, "it starts from something")
+        return False
     if len(dims) != 1 or not x.type.shape[dims[0]]:
-        raise w.refuse(op, "it looks along no dimension, or several")
+        return False
     (dim,) = dims
     value, index = op.results
     text = w.use(x)
@@ -170,6 +169,7 @@ def search(w: Writer, op: ir.Operation) -> None:
         least = w.number(start.value, element)
         at = f"least_index({text}, {w.use(indices)}, {name}, {dim}, {least})"
     w.define(index, w.cast(at, index.type.element_type, op.location), f"{kind}_at")
+    return True
 
 
 def _ordered(w: Writer, x: str, element: ir.Type) -> str:

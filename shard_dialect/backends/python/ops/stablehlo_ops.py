@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
-from shard_dialect.backends.python.ops import accumulation, elementwise, sorting, tensor_ops
+from shard_dialect.abi.tensor_types import dtype_of
+from shard_dialect.backends.python.element_types import is_complex
+from shard_dialect.backends.python.ops import (
+    accumulation,
+    elementwise,
+    indexed_access,
+    sorting,
+    tensor_ops,
+)
 from shard_dialect.backends.python.ops.conversions import converted
 from shard_dialect.backends.python.writer import Writer
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.walk import operations
+from shard_dialect.ir.building import stablehlo as hlo
+from shard_dialect.ir.walk import body, operations
+from shard_dialect.ops.library_calls import function_of, letter_of, options_read, routine_of
 from shard_dialect.ops.stablehlo.attribute_reading import (
     integers,
     numbers,
     pad_widths,
     slice_bounds,
 )
+from shard_dialect.ops.stablehlo.custom_call import options_of, target_of
 
 
 def dot_general(w: Writer, op: ir.Operation) -> None:
@@ -66,18 +78,20 @@ def _multiply(
 
 
 def _as_result(w: Writer, op: ir.Operation, x: ir.Value) -> str:
-    """An operand of a product with the elements of the result, if these are as wide or wider."""
+    """An operand of a product with the elements of the result, if it loses nothing."""
     source, target = x.type.element_type, op.results[0].type.element_type
     if source == target:
         return w.use(x)
-    is_alike = any(
-        isinstance(source, kind) and isinstance(target, kind)
-        for kind in (ir.FloatType, ir.IntegerType)
-    )
-    if not is_alike or source.width > target.width:
-        raise w.refuse(op, "its result has other elements than its operands")
+    kinds = [_kind(each) for each in (source, target)]
+    if kinds[0] > kinds[1] or (kinds[0] == kinds[1] and source.width > target.width):
+        raise w.refuse(op, f"its result has elements of type {target}, an operand {source}")
     text = converted(w, w.use(x), source, target, op, is_unsigned_op=False)
     return w.kept("wide", text)
+
+
+def _kind(element: ir.Type) -> int:
+    """Integers, floats and complex numbers, each of which are among the next."""
+    return 2 if is_complex(element) else int(isinstance(element, ir.FloatType))
 
 
 def _check_same(w: Writer, op: ir.Operation) -> None:
@@ -91,7 +105,8 @@ def _is_empty(w: Writer, op: ir.Operation) -> bool:
     type_ = op.results[0].type
     if 0 not in type_.shape:
         return False
-    w.define(op.results[0], w.full(type_, "0", op.location), "empty")
+    for each in op.results:
+        w.define(each, w.full(each.type, "0", op.location), "empty")
     return True
 
 
@@ -179,8 +194,8 @@ def dynamic_update_slice(w: Writer, op: ir.Operation) -> None:
     w.line(f"{w.use(op.results[0])}[{index}] = {update}")
 
 
-def _join(w: Writer, op: ir.Operation) -> str:
-    """The op of a body that joins two elements by one op."""
+def _join(op: ir.Operation) -> str | None:
+    """The function by which a body joins two elements, if it is a known reduction."""
     block = op.regions[0].blocks[0]
     join, *rest = operations(block)
     kind = elementwise.function_of(join)
@@ -191,8 +206,18 @@ def _join(w: Writer, op: ir.Operation) -> str:
         or set(join.operands) != set(block.arguments)
         or rest[0].operands[0] != join.results[0]
     ):
-        raise w.refuse(op, "its body combines elements by none of the known reductions")
+        return None
     return kind
+
+
+def _fold(
+    w: Writer, op: ir.Operation, parts: Sequence[str], inits: Sequence[str], dims: Sequence[int]
+) -> None:
+    """Define the results: elements along `dims` joined, one after the other, by the body."""
+    join = elementwise.function(w, op, body(op), "joined_pair")
+    listed = ", ".join(parts), ", ".join(inits), ", ".join(map(str, dims))
+    text = f"folded({join}, [{listed[0]}], [{listed[1]}], [{listed[2]}])"
+    w.define_all(op.results, text, "folded")
 
 
 _IDENTITIES = {
@@ -222,10 +247,12 @@ def _reduced(
 
 def reduce(w: Writer, op: ir.Operation) -> None:
     """Write a reduction along dimensions."""
-    if len(op.results) == 2:
-        sorting.search(w, op)
+    kind, dims = _join(op), integers(op, "dimensions")
+    if kind is None:
+        if not sorting.search(w, op):
+            texts, count = w.uses(op), len(op.results)
+            _fold(w, op, texts[:count], texts[count:], sorted(dims))
         return
-    kind, dims = _join(w, op), integers(op, "dimensions")
     x, init = op.operands
     if any(x.type.shape[dim] == 0 for dim in dims):  # numpy and torch have no largest of nothing
         shape = list(op.results[0].type.shape)
@@ -236,10 +263,20 @@ def reduce(w: Writer, op: ir.Operation) -> None:
 
 def reduce_window(w: Writer, op: ir.Operation) -> None:
     """Write a reduction in windows."""
-    kind = _join(w, op)
     if _is_empty(w, op):
         return
-    x, init = op.operands
+    kind, count = _join(op), len(op.results)
+    pairs = zip(list(op.operands)[:count], list(op.operands)[count:], strict=True)
+    texts = [_windows(w, op, x, init) for x, init in pairs]
+    rank = len(op.results[0].type.shape)
+    if kind is None:
+        _fold(w, op, texts, w.uses(op)[count:], range(rank, 2 * rank))
+        return
+    _reduced(w, op, kind, texts[0], range(rank, 2 * rank), op.operands[1])
+
+
+def _windows(w: Writer, op: ir.Operation, x: ir.Value, init: ir.Value) -> str:
+    """The windows of a tensor, of which those at the ends have the init beyond them."""
     size = integers(op, "window_dimensions")
     ones = [1] * len(size)
     apart = integers(op, "window_dilations", ones)
@@ -249,7 +286,7 @@ def reduce_window(w: Writer, op: ir.Operation) -> None:
     text = f"windows({text}, {extent}, {integers(op, 'window_strides', ones)})"
     if apart != ones:
         text += f"[..., {', '.join(f'::{step}' for step in apart)}]"
-    _reduced(w, op, kind, text, range(len(size), 2 * len(size)), init)
+    return text
 
 
 def _padded(
@@ -347,3 +384,139 @@ def _turned(w: Writer, x: str, preferred: str, order: Sequence[int]) -> str:
     name = w.names.new(preferred)
     w.line(f"{name} = {text}")
     return name
+
+
+def map_(w: Writer, op: ir.Operation) -> None:
+    """Write a map as a call of its body on the tensors."""
+    text = f"{elementwise.function(w, op, body(op), 'mapped_element')}({', '.join(w.uses(op))})"
+    w.define(op.results[0], w.broadcast(text, op.results[0].type.shape), "mapped")
+
+
+def select_and_scatter(w: Writer, op: ir.Operation) -> None:
+    """Write a scatter to the places that windows select."""
+    x, source, init = op.operands
+    shape, element = list(x.type.shape), x.type.element_type
+    select = elementwise.function(w, op, op.regions[0].blocks[0], "selects_first")
+    places = w.kept("places", _numbered(w, shape))
+    size, ones = integers(op, "window_dimensions"), [1] * len(shape)
+    padding = integers(op, "padding", [0] * (2 * len(size)))
+    wide = _padded(w, op, x, padding, ones, None)
+    if any(padding):
+        rows = zip(shape, padding[::2], padding[1::2], strict=True)
+        outside = w.kept("outside", w.pick("np.full({}, {})", "torch.full({}, {}, device=device)"
+                  ).format([sum(each) for each in rows], -1))  # fmt: skip
+        tensor_ops.fill_in(
+            w,
+            outside,
+            [sum(e) for e in zip(shape, padding[::2], padding[1::2], strict=True)],
+            places,
+            shape,
+            padding[::2],
+        )
+        places = outside
+    given = f"{size}, {integers(op, 'window_strides', ones)}"
+    chosen = w.kept(
+        "chosen", f"selected({select}, windows({wide}, {given}), windows({places}, {given}))"
+    )
+    start = w.kept("start", w.broadcast(w.use(init), shape))
+    inside = w.kept("inside", f"{chosen} >= 0")
+    join = indexed_access.joining(w, op, op.regions[1].blocks[0], element)
+    updates = f"[{w.use(source)}[{inside}]]"
+    text = f"joined_at({join}, [{start}], {chosen}[{inside}], {updates})"
+    w.define_all(op.results, text, "scattered")
+
+
+def _numbered(w: Writer, shape: Sequence[int]) -> str:
+    """The places of the elements of a tensor, counted row by row."""
+    count = w.pick("np.arange({})", "torch.arange({}, device=device)").format(prod(shape))
+    return f"{count}.reshape({', '.join(map(str, shape)) or '()'})"
+
+
+def fft(w: Writer, op: ir.Operation) -> None:
+    """Write a Fourier transform."""
+    if _is_empty(w, op):
+        return
+    kind, length = hlo.enumerator(op.attributes["fft_type"]).lower(), integers(op, "fft_length")
+    rank = len(op.operands[0].type.shape)
+    dims = tuple(range(rank - len(length), rank))
+    sizes = f"s={length}, " if kind == "irfft" else ""
+    text = f"{w.module}.fft.{kind}n({w.use(op.operands[0])}, {sizes}{w.pick('axes', 'dim')}={dims})"
+    if not w.is_torch:  # numpy 1 makes f64 of f32
+        text = w.cast(text, op.results[0].type.element_type, op.location)
+    w.define(op.results[0], text, "transformed")
+
+
+def _turned_about(w: Writer, x: str, *, is_adjoint: bool) -> str:
+    """The transposed matrices, or their conjugates, too."""
+    turned = w.pick(f"{x}.swapaxes(-1, -2)", f"{x}.mT")
+    return f"{turned}.conj()" if is_adjoint else turned
+
+
+def cholesky(w: Writer, op: ir.Operation) -> None:
+    """Write a Cholesky decomposition."""
+    element = op.results[0].type.element_type
+    x = accumulation.widened(w, w.use(op.operands[0]), element)
+    if "lower" in op.attributes and op.attributes["lower"].value:
+        text = f"cholesky({x})"
+    else:
+        lower = w.kept("lower", f"cholesky({_turned_about(w, x, is_adjoint=is_complex(element))})")
+        text = _turned_about(w, lower, is_adjoint=is_complex(element))
+    w.define(op.results[0], accumulation.narrowed(w, text, element, op), "triangles")
+
+
+def triangular_solve(w: Writer, op: ir.Operation) -> None:
+    """Write a solution of equations: `x a = b` is `a^T x^T = b^T`."""
+    element = op.results[0].type.element_type
+    a, b = (accumulation.widened(w, each, element) for each in w.uses(op))
+    turn = hlo.enumerator(op.attributes["transpose_a"])
+    is_left, is_lower = (op.attributes[name].value for name in ("left_side", "lower"))
+    is_adjoint = turn == "ADJOINT" and is_complex(element)
+    if (turn != "NO_TRANSPOSE") == is_left:
+        a, is_lower = _turned_about(w, a, is_adjoint=is_adjoint), not is_lower
+    elif is_adjoint:
+        a = f"{a}.conj()"
+    b = b if is_left else _turned_about(w, b, is_adjoint=False)
+    is_unit = op.attributes["unit_diagonal"].value
+    text = w.pick(
+        f"triangular_solve({a}, {b}, {is_lower}, {is_unit})",
+        f"torch.linalg.solve_triangular({a}, {b}, upper={not is_lower}, unitriangular={is_unit})",
+    )
+    if not is_left:
+        text = _turned_about(w, w.kept("turned", text), is_adjoint=False)
+    w.define(op.results[0], accumulation.narrowed(w, text, element, op), "solved")
+
+
+_BITS = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}
+"""Of each type of floats, the bits of exponents and of mantissas."""
+
+
+def reduce_precision(w: Writer, op: ir.Operation) -> None:
+    """Write a rounding to fewer bits."""
+    element = str(op.results[0].type.element_type)
+    if element not in _BITS:
+        raise w.refuse(op, f"of elements of type {element}")
+    kept = tuple(op.attributes[f"{part}_bits"].value for part in ("exponent", "mantissa"))
+    text = f"reduce_precision({w.use(op.operands[0])}, {_BITS[element]}, {kept})"
+    w.define(op.results[0], text, "rounded")
+
+
+def custom_call(w: Writer, op: ir.Operation) -> None:
+    """Write a call of LAPACK: by scipy, and of arrays of numpy."""
+    routine = routine_of(target_of(op))
+    if routine is None:
+        raise w.refuse(op)
+    letter = letter_of(dtype_of(op.operands[0].type.element_type))
+    options = {} if routine in ("Qr", "LuDecomposition") else options_read(options_of(op))
+    results = ", ".join(
+        f"({tuple(each.type.shape)}, np.{dtype_of(each.type.element_type)})" for each in op.results
+    )
+    operands = ", ".join(w.pick("{}", "{}.numpy(force=True)").format(each) for each in w.uses(op))
+    listed = ", ".join(
+        f'"{name}": "{each}"' if isinstance(each, str) else f'"{name}": {each}'
+        for name, each in options.items()
+    )
+    given = f'{function_of(routine)}, "{letter}", {{{listed}}}'
+    text = f"lapack({given}, [{operands}], [{results}])"
+    if w.is_torch:
+        text = f"[torch.from_numpy(each).to(device) for each in {text}]"
+    w.define_all(op.results, text, "decomposed")

@@ -73,12 +73,17 @@ def _shaped(op: ir.Operation, text: str) -> str:
 
 def insert_slice(w: Writer, op: ir.Operation) -> None:
     """Write a copy of a tensor with a slice replaced."""
+    w.define(op.results[0], w.fresh(op.operands[1]), "inserted")
+    write_slice(w, op, w.use(op.results[0]))
+
+
+def write_slice(w: Writer, op: ir.Operation, into: str) -> None:
+    """Write the assignment of the first operand to a slice."""
     inserted = w.use(op.operands[0])
     sizes = list(op.attributes["static_sizes"])
-    w.define(op.results[0], w.fresh(op.operands[1]), "inserted")
     if len(sizes) != len(op.operands[0].type.shape):
         inserted = f"{inserted}.reshape({_tuple(sizes)})"
-    w.line(f"{w.use(op.results[0])}[{_ranges(w, op, 2)}] = {inserted}")
+    w.line(f"{into}[{_ranges(w, op, 2)}] = {inserted}")
 
 
 def _tuple(shape: Sequence[int]) -> str:

@@ -6,8 +6,11 @@ readable there.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -211,6 +214,16 @@ def rest(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.where(b == 0, a, np.fmod(a, b))
 
 
+def erf(x: np.ndarray) -> np.ndarray:
+    """The error function, which numpy lacks."""
+    return np.vectorize(math.erf, [float])(x).astype(x.dtype)
+
+
+def erfc(x: np.ndarray) -> np.ndarray:
+    """1 less the error function."""
+    return np.vectorize(math.erfc, [float])(x).astype(x.dtype)
+
+
 def conv(
     x: np.ndarray, w: np.ndarray, strides: list[int], dilation: list[int], groups: int
 ) -> np.ndarray:
@@ -226,6 +239,93 @@ def conv(
         for shard, kernel in zip(np.split(windows, groups, 1), np.split(w, groups, 0), strict=True)
     ]
     return np.moveaxis(np.concatenate(slices, -1), -1, 1)
+
+
+def folded(
+    join: Callable[..., Any],
+    parts: list[np.ndarray],
+    starts: list[np.ndarray],
+    dims: list[int],
+) -> list[np.ndarray]:
+    """The elements along `dims` joined to the starts, in order, by a function of both."""
+    rest = [dim for dim in range(parts[0].ndim) if dim not in dims]
+    rows = [x.transpose(*dims, *rest) for x in parts]
+    kept, values = rows[0].shape[len(dims) :], tuple(starts)
+    for at in np.ndindex(*rows[0].shape[: len(dims)]):
+        made = join(*values, *(x[at] for x in rows))
+        values = made if isinstance(made, tuple) else (made,)
+    return [np.broadcast_to(each, kept) for each in values]
+
+
+def selected(
+    select: Callable[[np.ndarray, np.ndarray], np.ndarray], x: np.ndarray, places: np.ndarray
+) -> np.ndarray:
+    """Of each window the place of the element that `select` prefers to others; not at -1."""
+
+    def better(
+        a: np.ndarray, i: np.ndarray, b: np.ndarray, j: np.ndarray
+    ) -> tuple[np.ndarray, ...]:
+        takes = (j >= 0) & ((i < 0) | ~select(a, b))
+        return np.where(takes, b, a), np.where(takes, j, i)
+
+    starts = [np.zeros((), x.dtype), np.full((), -1)]
+    return folded(better, [x, places], starts, [*range(x.ndim // 2, x.ndim)])[1]
+
+
+def joined_at(
+    join: Callable[..., Any],
+    parts: list[np.ndarray],
+    places: np.ndarray,
+    updates: list[np.ndarray],
+) -> list[np.ndarray]:
+    """The tensors with updates joined to elements, in order: those of one place in rounds."""
+    lines, places = [x.copy().reshape(-1) for x in parts], places.reshape(-1)
+    order = np.argsort(places, kind="stable")
+    turn = np.arange(len(places)) - np.searchsorted(places[order], places[order])
+    for number in range(len({*turn.tolist()})):
+        now = order[turn == number]
+        at = places[now]
+        made = join(*(x[at] for x in lines), *(x.reshape(-1)[now] for x in updates))
+        for x, value in zip(lines, made if isinstance(made, tuple) else [made], strict=True):
+            x[at] = value
+    return [line.reshape(x.shape) for line, x in zip(lines, parts, strict=True)]
+
+
+def cholesky(x: np.ndarray) -> np.ndarray:
+    """The lower triangles of matrices; NaN of those that are not positive definite."""
+    result = np.full(x.shape, np.nan, x.dtype)
+    for i in np.ndindex(*x.shape[:-2]):
+        with contextlib.suppress(np.linalg.LinAlgError):
+            found = np.linalg.cholesky(x[i])
+            if not np.isnan(np.diagonal(found)).any():  # which it may not see
+                result[i] = found
+    return result
+
+
+def triangular_solve(a: np.ndarray, b: np.ndarray, lower: bool, unit: bool) -> np.ndarray:
+    """`x` of `a @ x = b`, where `a` is a triangle, whose diagonal is 1 if it is `unit`."""
+    x, size = b.copy(), b.shape[-2]
+    for i in range(size) if lower else reversed(range(size)):
+        known = slice(0, i) if lower else slice(i + 1, size)
+        x[..., i, :] -= (a[..., i, None, known] @ x[..., known, :])[..., 0, :]
+        if not unit:
+            x[..., i, :] /= a[..., i, i, None]
+    return x
+
+
+def reduce_precision(x: np.ndarray, given: tuple[int, int], kept: tuple[int, int]) -> np.ndarray:
+    """Floats rounded to fewer bits of exponents and mantissas than given."""
+    bits, (exponent, mantissa) = x.view(f"i{x.itemsize}"), given
+    unit = 1 << max(mantissa - kept[1], 0)
+    if unit > 1:
+        bits = (bits + ((unit >> 1) - 1 + (bits // unit & 1))) & -unit
+    if kept[0] < exponent:
+        top, sign = ((1 << exponent) - 1) << mantissa, bits & -(1 << (8 * x.itemsize - 1))
+        middle, reach = (1 << (exponent - 1)) - 1, (1 << (kept[0] - 1)) - 1
+        large = (bits & top) > (middle + reach) << mantissa
+        small = (bits & top) <= (middle - reach) << mantissa
+        bits = np.where(large, sign | top, np.where(small, sign, bits))
+    return np.where(np.isnan(x), x, bits.view(x.dtype))
 
 
 def windows(x: np.ndarray, size: list[int], strides: list[int]) -> np.ndarray:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import numpy as np
 import torch
@@ -311,6 +312,75 @@ def fold(join: Callable[[Tensor, Tensor], Tensor], x: Tensor, dims: tuple[int, .
     for dim in sorted(dims, reverse=True):
         x = functools.reduce(join, x.unbind(dim))
     return x
+
+
+def folded(
+    join: Callable[..., Tensor], parts: list[Tensor], starts: list[Tensor], dims: list[int]
+) -> list[Tensor]:
+    """The elements along `dims` joined to the starts, in order, by a function of both."""
+    rest = [dim for dim in range(parts[0].ndim) if dim not in dims]
+    rows = [x.permute(*dims, *rest) for x in parts]
+    kept, values = rows[0].shape[len(dims) :], tuple(starts)
+    for at in np.ndindex(*rows[0].shape[: len(dims)]):
+        made = join(*values, *(x[at] for x in rows))
+        values = made if isinstance(made, tuple) else (made,)
+    return [torch.broadcast_to(each, kept) for each in values]
+
+
+def selected(select: Callable[[Tensor, Tensor], Tensor], x: Tensor, places: Tensor) -> Tensor:
+    """Of each window the place of the element that `select` prefers to others; not at -1."""
+
+    def better(a: Tensor, i: Tensor, b: Tensor, j: Tensor) -> tuple[Tensor, ...]:
+        takes = (j >= 0) & ((i < 0) | ~select(a, b))
+        return torch.where(takes, b, a), torch.where(takes, j, i)
+
+    starts = [x.new_zeros(()), places.new_full((), -1)]
+    return folded(better, [x, places], starts, [*range(x.ndim // 2, x.ndim)])[1]
+
+
+def joined_at(
+    join: Callable[..., Any],
+    parts: list[Tensor],
+    places: Tensor,
+    updates: list[Tensor],
+) -> list[Tensor]:
+    """The tensors with updates joined to elements, in order: those of one place in rounds."""
+    lines, places = [x.clone().reshape(-1) for x in parts], places.reshape(-1)
+    order = torch.argsort(places, stable=True)
+    line = places[order]
+    turn = torch.arange(len(places), device=device) - torch.searchsorted(line, line)
+    for number in range(len({*turn.tolist()})):
+        now = order[turn == number]
+        at = places[now]
+        made = join(*(x[at] for x in lines), *(x.reshape(-1)[now] for x in updates))
+        for x, value in zip(lines, made if isinstance(made, tuple) else [made], strict=True):
+            x[at] = value
+    return [line.reshape(x.shape) for line, x in zip(lines, parts, strict=True)]
+
+
+def cholesky(x: Tensor) -> Tensor:
+    """The lower triangles of matrices; NaN of those that are not positive definite."""
+    result, failed = torch.linalg.cholesky_ex(x)
+    fails = (failed != 0) | torch.isnan(result.diagonal(dim1=-2, dim2=-1)).any(-1)
+    return torch.where(fails[..., None, None], torch.nan, result)
+
+
+def reduce_precision(x: Tensor, given: tuple[int, int], kept: tuple[int, int]) -> Tensor:
+    """Floats rounded to fewer bits of exponents and mantissas than given."""
+    bits, (exponent, mantissa) = (
+        x.view({2: torch.int16, 4: torch.int32, 8: torch.int64}[x.itemsize]),
+        given,
+    )
+    unit = 1 << max(mantissa - kept[1], 0)
+    if unit > 1:
+        bits = (bits + ((unit >> 1) - 1 + (bits // unit & 1))) & -unit
+    if kept[0] < exponent:
+        top, sign = ((1 << exponent) - 1) << mantissa, bits & -(1 << (8 * x.itemsize - 1))
+        middle, reach = (1 << (exponent - 1)) - 1, (1 << (kept[0] - 1)) - 1
+        large = (bits & top) > (middle + reach) << mantissa
+        small = (bits & top) <= (middle - reach) << mantissa
+        bits = torch.where(large, sign | top, torch.where(small, sign, bits))
+    return torch.where(torch.isnan(x), x, bits.view(x.dtype))
 
 
 def windows(x: Tensor, size: list[int], strides: list[int]) -> Tensor:

@@ -41,7 +41,7 @@ def expand_ops(module: ir.Operation) -> Outcome:
 def expand_registered_ops(
     module: ir.Operation, facet: Literal["python", "stablehlo", "lowering"] = "stablehlo"
 ) -> Outcome:
-    """Expand users' own ops by their records.
+    """Expand users' own ops by their records; for Python, all ops.
 
     Those that another facet writes stay.
     """
@@ -50,7 +50,7 @@ def expand_registered_ops(
         (
             (op, record.lowering)
             for op, record in _recorded(module)
-            if has_own_lowering(op.name)
+            if (facet == "python" or has_own_lowering(op.name))
             and (
                 facet == "lowering"
                 or not (getattr(record, facet) or getattr(record.scalar_function, facet, ""))

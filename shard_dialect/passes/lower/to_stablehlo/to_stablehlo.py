@@ -153,7 +153,7 @@ class _Conversion:
         elif op.name == "func.call":
             hlo.replace(op, _call(op))
         elif op.name != hlo.CAST:
-            hlo.replace(op, _values(op))
+            hlo.replace(op, as_stablehlo(op))
 
     def _convert_ours(self, op: ir.Operation) -> None:
         if op.name == _RANK:
@@ -188,8 +188,8 @@ def _call(op: ir.Operation) -> list[ir.Value]:
     return list(call.results)
 
 
-def _values(op: ir.Operation) -> list[ir.Value]:
-    """The results of the op as its record creates them."""
+def as_stablehlo(op: ir.Operation) -> list[ir.Value]:
+    """The results of the op as its record creates them. Raises `ShardError` if it has no words."""
     if is_elementwise(op):
         return elementwise(op, hlo.tensors_of(op.operands))
     record = record_of(op)
