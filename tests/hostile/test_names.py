@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shard_dialect.backends.python import shared_functions
+from shard_dialect.backends.python import helper_functions
 from shard_dialect.backends.python.python_module import TARGETS, emit_python
 from shard_dialect.backends.python.writer import Target, folded, in_docstring
 from shard_dialect.errors import Diagnostic, ShardError, as_symbol, note, shown
@@ -175,7 +175,7 @@ def without_docstring(text: str) -> list[ast.stmt]:
 def test_a_name_changes_no_syntax(target: Target, found: dict[str, str], file: str) -> None:
     hostile, tame = (without_docstring(emitted(each, target, file)) for each in (found, TAME))
     assert len(hostile) == len(tame)
-    fixed = shared_functions.names(target)
+    fixed = helper_functions.names(target)
     for ours, theirs in zip(hostile, tame, strict=True):
         same(ours, theirs, fixed, found)
 

@@ -20,10 +20,10 @@
 // INSERTED: partition{arguments=pieces results=pieces},canonicalize{{.*}},cse,bundle-collectives{bytes=65536 gathers=false},symbol-dce)
 // UNKNOWN: error: no pass 'partition' is in the pipeline: it has propagate, fold-grid-sizes, fold-collective-operands, import
 // GROUPS-NOT: propagate-shardings
-// GROUPS-NOT: import
+// GROUPS-NOT: settle-grids
 // GROUPS: batch-gathers,compose-slices,sum-in-place,sum-apart,split-reductions,{{.*}}shift-slices,rewrite-collectives
 // ENDED: merge-clones,cse)
-// NOWHERE: error: no pass 'nix' is in the pipeline: it has spmd, sink-reshapes, expand-top-k, expand-random-bits, batch-gathers, compose-slices, sum-in-place, propagate, fold-grid-sizes, fold-collective-operands, import, settle-grids, open-manual-computations, inline-named-computations, inline-functions, stages-to-grid, clone-per-call, take-merges-apart, propagate-shardings, merge-clones, sum-apart, split-reductions, shift-slices, materialize, complete-shardings, insert-collectives, rewrite-collectives, partition, bundle-collectives{{$}}
+// NOWHERE: error: no pass 'nix' is in the pipeline: it has spmd, import, inline-functions, sink-reshapes, expand-top-k, expand-random-bits, batch-gathers, compose-slices, sum-in-place, propagate, fold-grid-sizes, fold-collective-operands, settle-grids, open-manual-computations, inline-named-computations, stages-to-grid, clone-per-call, take-merges-apart, propagate-shardings, merge-clones, sum-apart, split-reductions, shift-slices, materialize, complete-shardings, insert-collectives, rewrite-collectives, partition, bundle-collectives{{$}}
 // NOTHING: names no passes to run: write --insert-after=propagate=PASSES
 // MISSPELT: error: no pass 'propgate' is in the pipeline: did you mean 'propagate'?
 // OTHER: error: no pass 'materialise' is in the pipeline: did you mean 'materialize'?
