@@ -235,7 +235,9 @@ def _with_comma(code: str, attribute: re.Match[str]) -> tuple[int, int]:
     before = begin
     while code[before - 1].isspace():
         before -= 1
-    return (before - 1, end) if code[before - 1] == "," else (begin, end + (code[end] == ","))
+    if code[before - 1] == ",":
+        return before - 1, end
+    return begin, end + code.startswith(",", end)
 
 
 def _arrays(code: str) -> Iterator[Edit]:
