@@ -17,6 +17,7 @@ from _pytest.mark import ParameterSet
 from tests.runtime.launching import launches
 
 _BRINGS = {
+    "accelerate": "accelerate",
     "browser": "playwright",
     "dev": "pyright",
     "examples": "flax",
