@@ -33,6 +33,8 @@ from shard_dialect.runtime.shards_of_arrays import is_jax, like, to_numpy
 
 Backend = Literal["devices", "mpi", "mpi4py", "torch", "xla"] | type[LocalExecutor]
 """Ours by name, or a user's class."""
+Compiler = Literal["torch"]
+"""What computes on ranks in the place of our own code."""
 Form = Literal["annotated", "propagated", "distributed", "local", "lowered", "stablehlo"]
 _PIPELINES: dict[Form, str] = {
     "annotated": "import",
@@ -54,15 +56,21 @@ class CompiledProgram:
         entry: str | None = None,
         executable: Executable | None = None,
         cache: Cache | None = None,
+        compiler: Compiler | None = None,
     ):
-        """Compile, or take what was compiled for this backend."""
+        """Compile, or take what was compiled for this backend.
+
+        With a compiler, ranks of torch.distributed compute by torch, and not by our own code.
+        """
         self._source, self._is_native = source, backend == "mpi"
-        joining = world_of(backend) if isinstance(backend, str) else None
+        joining = world_of(backend, compiler) if isinstance(backend, str) else None
         in_process = devices_of(backend)
         peers = joining() if joining else None
         with make_context(), listening() as heard:
             if executable is not None:
                 self._executable: Any = executable
+            elif compiler and peers:
+                self._executable = compile_by(type(peers), source, entry)
             elif in_process is not InProcess:
                 self._executable = compile_by(in_process, source, entry)
             else:
@@ -78,6 +86,8 @@ class CompiledProgram:
         """The warnings that compiling it gave."""
         self.world: World = peers or in_process(self.program.devices)
         """The devices."""
+        self.is_of_torch = bool(compiler and peers)
+        """Whether torch computes, which takes and gives tensors where they are."""
 
     def __call__(self, *arguments: Any) -> Any:
         """The global result, or a tuple of several, for the program's arguments.
@@ -210,7 +220,8 @@ class CompiledProgram:
 
         That may overwrite them: it is run once for each of our runs, with what that has returned.
         """
-        self._executable.hand_over(following._executable, pairs)
+        if not self.is_of_torch:
+            self._executable.hand_over(following._executable, pairs)
 
     def run_shards(self, shards: Sequence[Sequence[Array]]) -> list[list[Array]]:
         """The shards of the results, for those of the arguments, of each device of this process.
@@ -219,6 +230,11 @@ class CompiledProgram:
         """
         with ONE_THREAD if self.program.devices > 1 else nullcontext():
             return self.world.run(self._executable, shards)
+
+    def run_tensors(self, shards: Sequence[Any]) -> list[Any]:
+        """The same for tensors of torch on this rank's device, where it is `is_of_torch`."""
+        world: Any = self.world
+        return list(world.run_tensors(self._executable, shards))
 
     def _run(self, inputs: Sequence[Array]) -> list[list[Array]]:
         return self.run_shards([self.program.scatter(inputs, rank) for rank in self.world.ranks])

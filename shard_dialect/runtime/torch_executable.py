@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from inspect import signature
 from types import CodeType, FunctionType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -72,13 +73,32 @@ class TorchFunction:
     def __call__(self, shards: Sequence[Array]) -> list[Array]:
         """The shards of the results. Those of the arguments are not changed."""
         pairs = zip(shards, self._program.arguments, strict=True)
+        found = self._run([self._tensor(shard, each.local) for shard, each in pairs])
+        results = self._program.results
+        return [_array(each, own.local) for each, own in zip(found, results, strict=True)]
+
+    def on_tensors(self, shards: Sequence[Any]) -> list[Any]:
+        """The same of tensors on any device; the results are on that of this rank.
+
+        No result is in the memory of an argument.
+        """
+        given = []
+        for shard, each in zip(shards, self._program.arguments, strict=True):
+            held = getattr(torch, held_by_torch(each.local.element))
+            given.append(shard.to(self._names["device"]).contiguous().view(held))
+        places = {each.untyped_storage().data_ptr() for each in given}
+        return [
+            each.clone() if each.untyped_storage().data_ptr() in places else each
+            for each in self._run(given)
+        ]
+
+    def _run(self, tensors: Sequence[Any]) -> Sequence[Any]:
         with _torchs_errors():
-            found = self._function(*(self._tensor(shard, each.local) for shard, each in pairs))
+            found = self._function(*tensors)
         for work, _ in self._names.get("on_the_way", ()):
             work.wait()
-        results = self._program.results
-        tensors = found if len(results) > 1 else [found] if results else []
-        return [_array(each, own.local) for each, own in zip(tensors, results, strict=True)]
+        count = len(self._program.results)
+        return found if count > 1 else [found] if count else []
 
     def profile(self, shards: Sequence[Array], rank: int) -> tuple[list[Array], list[Event]]:
         """As a call, with the events of torch's profiler, as those of the device `rank`."""
@@ -141,6 +161,7 @@ class TorchRanks(TorchWorld):
     def __init__(self, *, compiles: bool = False) -> None:
         super().__init__()
         self._compiles = compiles
+        self._functions: WeakKeyDictionary[TorchExecutable, TorchFunction] = WeakKeyDictionary()
 
     @classmethod
     def compile_local(cls, module: ir.Module, entry: str) -> TorchExecutable:
@@ -151,6 +172,12 @@ class TorchRanks(TorchWorld):
         """As `World.run`, for the one device here."""
         assert isinstance(executable, TorchExecutable), "compiled for this world"
         return [TorchFunction(executable, compiles=self._compiles)(inputs[0])]
+
+    def run_tensors(self, executable: TorchExecutable, shards: Sequence[Any]) -> list[Any]:
+        """The shards of the results as tensors, for those of the arguments, on this rank."""
+        if executable not in self._functions:
+            self._functions[executable] = TorchFunction(executable, compiles=self._compiles)
+        return self._functions[executable].on_tensors(shards)
 
     def profile(
         self, executable: Runnable, inputs: Sequence[Shards]

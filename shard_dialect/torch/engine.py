@@ -26,6 +26,7 @@ from torch._compile import _disable_dynamo
 
 from shard_dialect.errors import ShardError
 from shard_dialect.ir.diagnostics import holding
+from shard_dialect.runtime.compiled_program import Compiler
 from shard_dialect.search.auto import AutoOptions
 from shard_dialect.torch.ambient_state import (
     State,
@@ -59,6 +60,7 @@ from shard_dialect.torch.plans.plan_rules import Plan
 from shard_dialect.torch.rank_tensors import (
     PlacedTensor,
     RankTensors,
+    compiler_for,
     device_mesh,
     local_of,
     on_ranks,
@@ -108,11 +110,14 @@ class Engine:
         rng: Rng,
         arguments: Mapping[str, ByAxis] | None = None,
         in_place: bool = False,
+        compiler: Compiler | None = None,
     ) -> None:
         """`arguments` have placements where the plan says nothing.
 
-        With `in_place`, the state is that of `module` itself.
+        With `in_place`, the state is that of `module` itself. On a mesh of GPUs torch is the
+        `compiler` in any case.
         """
+        self.compiler = compiler_for(mesh, compiler)
         self.module, self.plan, self.mesh, self.loss, self.rng = module, plan, mesh, loss, rng
         self.arguments: Mapping[str, ByAxis] = arguments or {}
         self.scales: Callable[[Iterable[str]], Mapping[str, float]] = lambda _: {}
@@ -258,7 +263,7 @@ class Engine:
                 if len(each.states) > _MOST_PROGRAMS:
                     del each.states[next(iter(each.states))]
                 return each
-        program = ModuleProgram.of(lowered, {state: flat.attributes})
+        program = ModuleProgram.of(lowered, {state: flat.attributes}, self.compiler)
         self.programs.append(program)
         if len(self.programs) > _MOST_PROGRAMS:
             del self.programs[1]  # the first one is for looking at
@@ -593,6 +598,7 @@ class _OfGradients(Engine):
             engine.rng,
             engine.arguments,
             in_place=True,
+            compiler=engine.compiler,
         )
         self.scales = engine.scales
 

@@ -19,7 +19,7 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.reading.source import Source
 from shard_dialect.model import Sharding
 from shard_dialect.passes.framework.pipeline import run_pipeline
-from shard_dialect.runtime.compiled_program import CompiledProgram
+from shard_dialect.runtime.compiled_program import Backend, CompiledProgram, Compiler
 from shard_dialect.runtime.shards_of_arrays import like, to_numpy
 from shard_dialect.torch.ambient_state import State
 from shard_dialect.torch.graph.complex_parts import as_real
@@ -54,14 +54,20 @@ class ModuleProgram:
     """By name, the shardings that propagation chose for what is saved in others."""
 
     @classmethod
-    def of(cls, lowered: LoweredModule, states: dict[State, Mapping[Place, Any]]) -> ModuleProgram:
+    def of(
+        cls,
+        lowered: LoweredModule,
+        states: dict[State, Mapping[Place, Any]],
+        compiler: Compiler | None = None,
+    ) -> ModuleProgram:
         """Compile for the ranks of torch.distributed, or for devices of this process."""
         flat, grid = lowered.flat, lowered.grid
         digest = lowered.digest
         shardings, propagated = make_sayable(lowered)
         text = lowered.module.operation.get_asm(enable_debug_info=True)
         source = Source.of(text, flat.name)
-        compiled = CompiledProgram(source, "torch" if on_ranks() else "devices", ENTRY)
+        backend: Backend = "torch" if on_ranks() else "devices"
+        compiled = CompiledProgram(source, backend, ENTRY, compiler=compiler)
         program = compiled.program
         names = [*lowered.part.names, *lowered.part.result_names]
         boundaries = [*program.arguments, *program.results]
@@ -95,7 +101,8 @@ class ModuleProgram:
         grid = self.derivative.placed.grid
         saved = {each.name: each.sharding for each in self.results if each.name in self.propagated}
         placed |= {name: placements_of(each, grid) for name, each in self.propagated.items()}
-        found = ModuleProgram.of(self.derivative.lowered(placed, saved), {})
+        compiler: Compiler | None = "torch" if self.compiled.is_of_torch else None
+        found = ModuleProgram.of(self.derivative.lowered(placed, saved), {}, compiler)
         if on_ranks():
             given = {each.name: number for number, each in enumerate(found.arguments)}
             named = enumerate(each.name for each in self.results)
@@ -124,11 +131,14 @@ class ModuleProgram:
             count = len(results) - len(self.part.checks)
             self._check([to_numpy(each) for each in results[count:]])
             return [a.of_program(b) for a, b in zip(self.results, results[:count], strict=False)]
-        shards = [ranks.shard(*each) for each in zip(tensors, self.arguments, strict=True)]
-        (outputs,) = self.compiled.run_shards([shards])
+        given = list(zip(tensors, self.arguments, strict=True))
+        if self.compiled.is_of_torch:
+            outputs = self.compiled.run_tensors([ranks.shard_tensor(*each) for each in given])
+        else:
+            (outputs,) = self.compiled.run_shards([[ranks.shard(*each) for each in given]])
         count = len(outputs) - len(self.part.checks)
         pairs = list(zip(outputs, self.results, strict=True))
-        self._check([ranks.own(*each) for each in pairs[count:]])
+        self._check([to_numpy(ranks.own(*each)) for each in pairs[count:]])
         return [ranks.result(*each) for each in pairs[:count]]
 
     def _check(self, indices: Sequence[Array]) -> None:

@@ -12,7 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from shard_dialect.errors import ShardError, first_line_of
-from shard_dialect.runtime.compiled_program import CompiledProgram
+from shard_dialect.runtime.compiled_program import CompiledProgram, Compiler
 from shard_dialect.search.auto import AutoOptions
 from shard_dialect.torch.engine import Engine, is_tracing
 from shard_dialect.torch.function_copies import copy_functions
@@ -34,21 +34,24 @@ def partition(
     loss: Callable[..., Tensor] | None = None,
     targets: Sequence[Any] = (),
     rng: Rng = "counter",
+    compiler: Compiler | None = None,
 ) -> Partitioned:
     """Partition a `torch.nn.Module` over a mesh, for arguments of these shapes.
 
     The result is a module of the same class, with a state of its own. Where torch.distributed is
     initialized, each rank is a device, and all of them call this. Else the devices are threads of
     this process. With `loss`, the result computes it and the gradients. Random numbers are the same
-    on every mesh; with rng="torch" they are those of the module itself. The options are those of
-    `lower`. Raises `ShardError` where `lower` does, and for what cannot be partitioned.
+    on every mesh; with rng="torch" they are those of the module itself. With compiler="torch", as
+    on a mesh of GPUs in any case, ranks compute by torch, where tensors are. The options are those
+    of `lower`. Raises `ShardError` where `lower` does, and for what cannot be partitioned.
     """
     if not isinstance(module, torch.nn.Module):
         raise ShardError(
             f"sd.torch.partition is for a torch.nn.Module, not for {module!r}: call it in the "
             "forward of one"
         )
-    engine = Engine(module, plan, mesh, loss, args, kwargs or {}, targets, rng)
+    given = kwargs or {}
+    engine = Engine(module, plan, mesh, loss, args, given, targets, rng, compiler=compiler)
     memo = {id(each): engine.state.tensors[name] for name, each in engine.first_state.items()}
     spaces = {name: vars(each) for name, each in module.named_modules()}
     for each in derived_items(spaces).values():  # stays one that a trace does without

@@ -16,6 +16,7 @@ from shard_dialect.abi.lowered_program import Boundary
 from shard_dialect.abi.tensor_types import Array
 from shard_dialect.errors import ShardError
 from shard_dialect.model import Grid, Sharding
+from shard_dialect.runtime.compiled_program import Compiler
 from shard_dialect.runtime.shards_of_arrays import like, to_numpy
 from shard_dialect.torch.graph.complex_parts import as_real
 from shard_dialect.torch.graph.forward_and_backward import SAVED
@@ -126,14 +127,14 @@ class RankTensors:
         own = own.clone(memory_format=torch.contiguous_format)
         return self._of_local(own, tensor.shape, placements_of(sharding, self.grid))
 
-    def result(self, array: Array, each: PlacedTensor) -> Tensor:
+    def result(self, shard: Any, each: PlacedTensor) -> Tensor:
         """The DTensor of a shard that the program has computed; a plain tensor if it is saved."""
         if each.name.startswith(SAVED):
-            return like(array, torch.empty(0))
-        own = each.of_program(like(self.own(array, each), torch.empty(0)))
+            return _as_tensor(shard)
+        own = each.of_program(_as_tensor(self.own(shard, each)))
         return self._of_local(own, each.shape, each.placements)
 
-    def own(self, array: Array, each: PlacedTensor) -> Array:
+    def own(self, array: Any, each: PlacedTensor) -> Any:
         """A shard that the program has computed, without padding."""
         if not array.shape:
             return array  # not a number
@@ -184,9 +185,28 @@ class RankTensors:
 
         Raises `ShardError` for a tensor of another shape or type.
         """
+        local = each.boundary.local
+        array = to_numpy(self._held_of(tensor, each))
+        if array.shape == local.shape:
+            return np.ascontiguousarray(array)
+        padded = np.zeros(local.shape, local.dtype)
+        padded[tuple(map(slice, array.shape))] = array
+        return padded
+
+    def shard_tensor(self, tensor: Tensor, each: PlacedTensor) -> Tensor:
+        """The same as a tensor, where it is."""
+        own, shape = self._held_of(tensor, each), each.boundary.local.shape
+        if tuple(own.shape) == shape:
+            return own
+        padded = own.new_zeros(shape)
+        padded[tuple(map(slice, own.shape))] = own
+        return padded
+
+    def _held_of(self, tensor: Tensor, each: PlacedTensor) -> Tensor:
+        """What this rank holds of a tensor, as the program has it, without padding."""
         name, whole, local = each.name, each.shape, each.boundary.local
         if name.startswith(SAVED):
-            return to_numpy(tensor)
+            return tensor
         if isinstance(tensor, DTensor):
             if tensor.device_mesh != self.mesh:
                 raise ShardError(f"is on {tensor.device_mesh}: expected {self.mesh}", name)
@@ -197,17 +217,28 @@ class RankTensors:
         else:
             _check_shape(tensor, [whole, self.held_shape(each)], name)
             own = tensor[self.slices(each)] if tuple(tensor.shape) == whole else tensor
-        array = to_numpy(as_real(own))
-        if array.dtype != local.dtype:
-            raise ShardError(f"is of {array.dtype}: expected {local.dtype}", name)
-        if array.shape == local.shape:
-            return np.ascontiguousarray(array)
-        padded = np.zeros(local.shape, local.dtype)
-        padded[tuple(map(slice, array.shape))] = array
-        return padded
+        own = as_real(own)
+        dtype = to_numpy(own.new_empty(0)).dtype
+        if dtype != local.dtype:
+            raise ShardError(f"is of {dtype}: expected {local.dtype}", name)
+        return own
+
+
+def _as_tensor(shard: Any) -> Tensor:
+    return shard if isinstance(shard, torch.Tensor) else like(shard, torch.empty(0))
 
 
 def _check_shape(tensor: Tensor, allowed: list[tuple[int, ...]], name: str) -> None:
     if tuple(tensor.shape) not in allowed:
         expected = " or ".join(str(list(each)) for each in dict.fromkeys(allowed))
         raise ShardError(f"has shape {list(tensor.shape)}: expected {expected}", name)
+
+
+def compiler_for(mesh: Any, compiler: Compiler | None) -> Compiler | None:
+    """Torch on a mesh of GPUs, where our own code would compute on the host."""
+    if compiler and not on_ranks():
+        raise ShardError(
+            f'compiler="{compiler}" is for ranks of torch.distributed: start them by torchrun'
+        )
+    is_of_gpus = getattr(mesh, "device_type", "cpu") != "cpu"
+    return "torch" if is_of_gpus and on_ranks() else compiler
