@@ -63,6 +63,14 @@ def test_drawn(seed: int) -> None:
     assert_close(f.state_dict(), drawn.module.state_dict())
 
 
+def test_what_chooses_experts_is_computed_once() -> None:
+    """A product of another shape may have other last bits, and not be among its own largest."""
+    f = partitioned(draw(42, [(4,)]))
+    local = f.compiled.text("local")
+    assert f.compiled.check().passed
+    assert local.count("stablehlo.dot_general") == 3, local  # the router's, and two of the experts
+
+
 @pytest.mark.parametrize("seed", range(20, 24))
 def test_drawn_gradients(seed: int) -> None:
     drawn = draw(seed)

@@ -153,8 +153,16 @@ _NOT_COPIED = ("stablehlo.custom_call", "stablehlo.rng", "func.call", "call")
 """What may do something else each time."""
 
 
-def _may_be_copied(op: GraphOp) -> bool:
-    return not op.blocks and not op.handle.regions and op.name not in _NOT_COPIED
+def _may_be_copied(op: GraphOp, graph: FunctionGraph) -> bool:
+    """Whether a copy in another sharding has the same numbers.
+
+    A product of another shape may be summed in another order, so that an element is not equal to
+    itself, as where it is compared with the largest ones to choose an expert.
+    """
+    if op.blocks or op.handle.regions or op.name in _NOT_COPIED:
+        return False
+    rule = graph.kind_of(op).rule
+    return rule is None or not rule.is_product
 
 
 @dataclass
@@ -283,7 +291,7 @@ class _Region:
         if op.block is not user.block or len(op.results) != 1:
             return None
         is_copied = user in self.copied or not self.resharder.graph.is_only_for(value, user)
-        if is_copied and (self.most is None or not _may_be_copied(op)):
+        if is_copied and (self.most is None or not _may_be_copied(op, self.resharder.graph)):
             return None
         now = self.finder.now(op, self.finder.grid_of(op) or self.resharder.grid)
         then = self.finder.with_result(op, 0, target, self.resharder.grid)
