@@ -60,7 +60,6 @@ from shard_dialect.torch.plans.plan_rules import Plan
 from shard_dialect.torch.rank_tensors import (
     PlacedTensor,
     RankTensors,
-    compiler_for,
     device_mesh,
     local_of,
     on_ranks,
@@ -114,10 +113,13 @@ class Engine:
     ) -> None:
         """`arguments` have placements where the plan says nothing.
 
-        With `in_place`, the state is that of `module` itself. On a mesh of GPUs torch is the
-        `compiler` in any case.
+        With `in_place`, the state is that of `module` itself.
         """
-        self.compiler = compiler_for(mesh, compiler)
+        if compiler and not on_ranks():
+            raise ShardError(
+                f'compiler="{compiler}" is for ranks of torch.distributed: start them by torchrun'
+            )
+        self.compiler = compiler
         self.module, self.plan, self.mesh, self.loss, self.rng = module, plan, mesh, loss, rng
         self.arguments: Mapping[str, ByAxis] = arguments or {}
         self.scales: Callable[[Iterable[str]], Mapping[str, float]] = lambda _: {}

@@ -41,9 +41,9 @@ def partition(
     The result is a module of the same class, with a state of its own. Where torch.distributed is
     initialized, each rank is a device, and all of them call this. Else the devices are threads of
     this process. With `loss`, the result computes it and the gradients. Random numbers are the same
-    on every mesh; with rng="torch" they are those of the module itself. With compiler="torch", as
-    on a mesh of GPUs in any case, ranks compute by torch, where tensors are. The options are those
-    of `lower`. Raises `ShardError` where `lower` does, and for what cannot be partitioned.
+    on every mesh; with rng="torch" they are those of the module itself. With compiler="torch" ranks
+    compute by torch, on the device of each. The options are those of `lower`. Raises `ShardError`
+    where `lower` does, and for what cannot be partitioned.
     """
     if not isinstance(module, torch.nn.Module):
         raise ShardError(

@@ -16,7 +16,6 @@ from shard_dialect.abi.lowered_program import Boundary
 from shard_dialect.abi.tensor_types import Array
 from shard_dialect.errors import ShardError
 from shard_dialect.model import Grid, Sharding
-from shard_dialect.runtime.compiled_program import Compiler
 from shard_dialect.runtime.shards_of_arrays import like, to_numpy
 from shard_dialect.torch.graph.complex_parts import as_real
 from shard_dialect.torch.graph.forward_and_backward import SAVED
@@ -232,13 +231,3 @@ def _check_shape(tensor: Tensor, allowed: list[tuple[int, ...]], name: str) -> N
     if tuple(tensor.shape) not in allowed:
         expected = " or ".join(str(list(each)) for each in dict.fromkeys(allowed))
         raise ShardError(f"has shape {list(tensor.shape)}: expected {expected}", name)
-
-
-def compiler_for(mesh: Any, compiler: Compiler | None) -> Compiler | None:
-    """Torch on a mesh of GPUs, where our own code would compute on the host."""
-    if compiler and not on_ranks():
-        raise ShardError(
-            f'compiler="{compiler}" is for ranks of torch.distributed: start them by torchrun'
-        )
-    is_of_gpus = getattr(mesh, "device_type", "cpu") != "cpu"
-    return "torch" if is_of_gpus and on_ranks() else compiler

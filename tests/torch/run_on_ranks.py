@@ -379,6 +379,38 @@ def left_around(mesh: Any) -> None:
         torch.testing.assert_close(ours, theirs)
 
 
+def by_torch(mesh: Any) -> None:
+    """What torch computes, on the rank's device: results, gradients, state, uneven shards."""
+    for name in ("llama", "resnet"):
+        model = make(name)
+        f = sd.torch.partition(
+            model.module, model.args, model.plan, mesh, kwargs=model.kwargs, compiler="torch"
+        )
+        assert f.compiled.is_of_torch
+        found = {key: full(each) for key, each in f(*model.args, **model.kwargs).items()}
+        expected = model.module(*model.args, **model.kwargs)
+        assert_close(
+            {key: each.detach() for key, each in found.items()},
+            {key: each.detach() for key, each in expected.items()},
+        )
+        for each in (found, expected):
+            next(iter(each.values())).square().mean().backward()
+        gradients = dict(model.module.named_parameters())
+        for key, each in f.named_parameters():
+            if gradients[key].grad is not None:
+                torch.testing.assert_close(
+                    full(each.grad), gradients[key].grad, rtol=1e-3, atol=1e-5
+                )
+    tokens = torch.randint(0, 9, (5, 3))  # which two devices do not divide
+    embedding = torch.nn.Embedding(9, 7)
+    f = sd.torch.partition(
+        embedding, (tokens,), {"weight": [Shard(0), Shard(1)]}, mesh, compiler="torch"
+    )
+    torch.testing.assert_close(full(f(tokens)), embedding(tokens))
+    with pytest.raises(ShardError, match="index"):
+        f(tokens + 9)
+
+
 CHECKS: dict[str, Callable[[Any], None]] = {
     **{name: lambda mesh, name=name: models(mesh, name) for name in ("llama", "gpt2", "bert")},
     "vit": lambda mesh: models(mesh, "vit"),
@@ -396,6 +428,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "sizes": sizes,
     "saved_memory": saved_memory,
     "left_around": left_around,
+    "by_torch": by_torch,
     **in_place_on_ranks.CHECKS,
 }
 
