@@ -13,6 +13,7 @@ import pytest
 from jax.lax import linalg
 
 import shard_dialect as sd
+from shard_dialect.backends.python import written
 from shard_dialect.backends.python.python_module import TARGETS, emit_python
 from shard_dialect.errors import ShardError
 from tests.conftest import Program
@@ -177,5 +178,7 @@ def test_without_scipy_a_run_says_what_to_install(monkeypatch: pytest.MonkeyPatc
     x = matrices("float32")
     program = sd.compile(sd.parse(lowered(FUNCTIONS["qr"], x)))
     monkeypatch.setitem(sys.modules, "scipy.linalg", None)
+    monkeypatch.delitem(sys.modules, f"{written.__name__}.with_lapack", raising=False)
+    monkeypatch.delattr(written, "with_lapack", raising=False)
     with pytest.raises(ShardError, match="pip install scipy"):
         program(x)
