@@ -240,11 +240,10 @@ def exchanged(
     first = max(0, *(-box.put_at for box in boxes))
     room = max(each.size for each in rounds)
     # One box for each device may be all that it reads.
-    is_joined = len(rounds) > 1 or room < count or len(boxes) < devices
-    is_joined = is_joined or any(box.put_at for box in boxes)
+    is_all = len(rounds) == 1 and room == count and [box.put_at for box in boxes] == [0] * devices
     shape = list(value.type.shape)
     shape[dim] = first + count + room
-    whole = identity_tensor(fill, build.resized(value.type, shape)) if is_joined else None
+    whole = None if is_all else identity_tensor(fill, build.resized(value.type, shape))
     for each in rounds:
         taken, put, to = [0] * devices, [first + count] * devices, [NOBODY] * devices
         for box in each.boxes:

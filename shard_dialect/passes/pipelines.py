@@ -148,6 +148,16 @@ class OptimizeCollectives(ObjectiveOptions, NamedPipeline):
         return (rewritten, "bundle-collectives")
 
 
+BEFORE_PROPAGATION = (
+    "expand-top-k",
+    "expand-random-bits",
+    "batch-gathers",
+    "compose-slices",
+    "sum-in-place",
+)
+"""The passes that write ops as ones that can be split better, whatever their annotations."""
+
+
 @dataclass(frozen=True)
 class Spmd(ObjectiveOptions, NamedPipeline):
     """Make of annotated global tensors the program that each device runs: all passes to it."""
@@ -160,11 +170,7 @@ class Spmd(ObjectiveOptions, NamedPipeline):
             "import",
             "inline-functions",
             "sink-reshapes",
-            "expand-top-k",
-            "expand-random-bits",
-            "batch-gathers",
-            "compose-slices",
-            "sum-in-place",
+            *BEFORE_PROPAGATION,
             "propagate",
             "sum-apart",
             "split-reductions",

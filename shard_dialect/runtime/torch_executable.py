@@ -171,20 +171,23 @@ class TorchRanks(TorchWorld):
     def run(self, executable: Runnable, inputs: Sequence[Shards]) -> list[list[Array]]:
         """As `World.run`, for the one device here."""
         assert isinstance(executable, TorchExecutable), "compiled for this world"
-        return [TorchFunction(executable, compiles=self._compiles)(inputs[0])]
+        return [self._function(executable)(inputs[0])]
 
     def run_tensors(self, executable: TorchExecutable, shards: Sequence[Any]) -> list[Any]:
         """The shards of the results as tensors, for those of the arguments, on this rank."""
+        return self._function(executable).on_tensors(shards)
+
+    def _function(self, executable: TorchExecutable) -> TorchFunction:
         if executable not in self._functions:
             self._functions[executable] = TorchFunction(executable, compiles=self._compiles)
-        return self._functions[executable].on_tensors(shards)
+        return self._functions[executable]
 
     def profile(
         self, executable: Runnable, inputs: Sequence[Shards]
     ) -> tuple[list[list[Array]], list[Event]]:
         """As `World.profile`, by torch's profiler."""
         assert isinstance(executable, TorchExecutable), "compiled for this world"
-        function = TorchFunction(executable, compiles=self._compiles)
+        function = self._function(executable)
         function(inputs[0])  # which compiles
         outputs, events = function.profile(inputs[0], self.rank)
         return [outputs], events

@@ -23,6 +23,7 @@ from shard_dialect.model import Grid
 from shard_dialect.model.devices.device_model import DeviceModel
 from shard_dialect.model.notebook_html import print_text, table_html
 from shard_dialect.passes.framework.pipeline import run_pipeline
+from shard_dialect.passes.pipelines import BEFORE_PROPAGATION
 from shard_dialect.processes.to_parent import Count
 from shard_dialect.search.best_first import PROVEN, Found, Search
 from shard_dialect.search.budget import Budget, stopped_by_signal
@@ -430,7 +431,7 @@ _FAR = 2
 _BEGUN = 0.5
 """The share of the time, and of the plans, with which the searches on all grids begin."""
 _SECONDS = 60.0
-_INSIDE = "inline,expand-top-k,expand-random-bits,batch-gathers,compose-slices,sum-in-place"
+_INSIDE = ",".join(("inline", *BEFORE_PROPAGATION))
 """The passes after which values inside a function are annotated: what `--spmd` propagates through,
 but for reshapes that it moves by annotations."""
 _MANY = 16

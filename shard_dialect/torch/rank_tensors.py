@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -184,13 +185,7 @@ class RankTensors:
 
         Raises `ShardError` for a tensor of another shape or type.
         """
-        local = each.boundary.local
-        array = to_numpy(self._held_of(tensor, each))
-        if array.shape == local.shape:
-            return np.ascontiguousarray(array)
-        padded = np.zeros(local.shape, local.dtype)
-        padded[tuple(map(slice, array.shape))] = array
-        return padded
+        return np.ascontiguousarray(to_numpy(self.shard_tensor(tensor, each)))
 
     def shard_tensor(self, tensor: Tensor, each: PlacedTensor) -> Tensor:
         """The same as a tensor, where it is."""
@@ -217,10 +212,15 @@ class RankTensors:
             _check_shape(tensor, [whole, self.held_shape(each)], name)
             own = tensor[self.slices(each)] if tuple(tensor.shape) == whole else tensor
         own = as_real(own)
-        dtype = to_numpy(own.new_empty(0)).dtype
+        dtype = _numpys(own.dtype)
         if dtype != local.dtype:
             raise ShardError(f"is of {dtype}: expected {local.dtype}", name)
         return own
+
+
+@cache
+def _numpys(dtype: torch.dtype) -> Any:
+    return to_numpy(torch.empty(0, dtype=dtype)).dtype
 
 
 def _as_tensor(shard: Any) -> Tensor:

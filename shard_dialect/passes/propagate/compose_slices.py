@@ -253,24 +253,17 @@ class _Composer:
         source = self._known_maker(value, op)
         if source is None or source.name in _RULES:
             return None
-        whole = [each for each in source.operands if each.type.rank and not _is_splat(each)]
-        if len(set(whole)) != 1 or self.readers(source) != [op] or _is_narrower(source):
+        tensors = {each for each in source.operands if each.type.rank and not _is_splat(each)}
+        if len(tensors) != 1 or self.readers(source) != [op] or _is_narrower(source):
             return None
-        taken = self.sliced(whole[0], cuts)
-        result = resized(value.type, taken.type.shape)
-        computed = copy_onto(
-            source,
-            [
-                taken
-                if each == whole[0]
-                else constant_like(each, resized(each.type, taken.type.shape))
-                if each.type.rank
-                else each
-                for each in source.operands
-            ],
-        )
-        computed.results[0].set_type(result)
-        return computed.results[0]
+        counts = [each.count for each in cuts]
+        of = {each: self.sliced(each, cuts) for each in tensors}
+        for each in source.operands:
+            if each.type.rank and each not in of:
+                of[each] = constant_like(each, resized(each.type, counts))
+        (result,) = copy_onto(source, [of.get(each, each) for each in source.operands]).results
+        result.set_type(resized(value.type, counts))
+        return result
 
     def slice_of_slice(self, source: ir.Operation, cuts: Sequence[Cut]) -> ir.Value | None:
         maker = source.operands[0].owner
