@@ -84,7 +84,7 @@ def main() -> None:
     counted = Counter[str]()
     for number, pair in enumerate(PAIRS):
         command = [sys.executable, "-m", "tests.testing.upstream_table", "--pair", str(number)]
-        process = subprocess.run(command, capture_output=True, text=True, check=False)
+        process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
         if process.returncode > 0:
             raise RuntimeError(process.stderr)
         said = process.stdout.strip() if process.returncode == 0 else REFUSED
