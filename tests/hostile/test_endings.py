@@ -247,11 +247,14 @@ def full(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "full"
     folder.mkdir()
     mounting = ["mount", "-t", "tmpfs", "-o", "size=16k", "none", str(folder)]
-    if shutil.which("mount") is None or subprocess.run(mounting, capture_output=True).returncode:
+    if (
+        shutil.which("mount") is None
+        or subprocess.run(mounting, capture_output=True, timeout=60).returncode
+    ):
         pytest.skip("a disk is full; only root can make one")
     (folder / "fill").write_bytes(b"0" * 8192)
     yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    subprocess.run(["umount", str(folder)], check=True, timeout=60)
 
 
 def test_a_full_disk_under_the_cache_is_no_error(full: Path, program: Path) -> None:
@@ -285,7 +288,9 @@ engine.dump_to_object_file("/dev/full")
 
 
 def test_what_llvm_cannot_go_on_from_is_an_error_like_others() -> None:
-    done = subprocess.run([sys.executable, "-c", FATAL], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", FATAL], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
     assert done.stdout.startswith("error: LLVM ended in its start: IO failure on output stream")
     assert (done.returncode, done.stderr) == (1, "")
 
@@ -483,6 +488,8 @@ def test_nothing_that_was_freed_is_read(tmp_path: Path) -> None:
     """With what is freed overwritten at once, a reading of it shows."""
     command = [sys.executable, "-m", "shard_dialect.run", "examples/training_step.mlir", "--check"]
     environment = {**os.environ, "MALLOC_PERTURB_": "165", "SHARD_DIALECT_CACHE": str(tmp_path)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200
+    )
     assert done.returncode == 0, done.stderr
     assert "check passed" in done.stdout
