@@ -19,7 +19,8 @@ from shard_dialect.model.transfer_plan import End, TransferPlan, most_lacked, pl
 class Exchange(Step):
     """Let devices have their shards of `target`, from those of `source` that have the elements.
 
-    This is for shards that are not equal: other steps pad them, or gather all to cut it anew.
+    This is for shards that are not equal, which other steps pad, or gather all to cut it anew, and
+    for equal ones of which other steps would move elements twice.
 
         rows 0 1 | 2 3 | 4 5 |        [[0, 1]] on a grid of 2x2
         rows 0 1 2 | 0 1 2 | 3 4 5 | 3 4 5        [[0]]: one row to each device, and then another

@@ -194,7 +194,8 @@ class _Planner:
         if any(_without_ones(each, self.grid) != each for each in (source, target)):
             return self._ignoring_ones(source, target, sub_axes)
         best, bound = self._on_full_axes(source, target)
-        best = self._or_exchange(best, source, target)
+        if best.cost > bound:
+            best = self._or_exchange(best, source, target)
         finest = Refinement.finest(self.grid) if sub_axes else None
         # One step at the lower bound: no plan on finer axes is better, which saves most searches.
         if finest is None or (best.cost <= bound and len(best.steps) == 1):
@@ -280,12 +281,20 @@ class _Planner:
         """The plan, or an exchange of the elements that devices lack, if that is much cheaper.
 
         Of shards that are not equal, other steps move padding, too, or gather them to cut them
-        anew. But a collective is one, and an exchange is rounds of messages.
+        anew. Of equal shards they move some elements twice where both dimensions and axes change:
+
+            [[], [0]] to [[0, 1], []] on 2x2: an all-to-all of half the shard, then a permutation
+            of all of it, or one message of the quarter that a device lacks
+
+        But a collective is one, and an exchange is rounds of messages: among equal shards, no more
+        than the plan has collectives.
         """
         many = self.grid.axes_size(tuple({*source.axes, *target.axes})) > MAX_EXCHANGED
         if many or not best.cost or [*map(type, best.steps)] == [Exchange]:
             return best
-        if all(each.uneven_dim(self.shape, self.grid) is None for each in (source, target)):
+        is_even = all(each.uneven_dim(self.shape, self.grid) is None for each in (source, target))
+        most_rounds = sum(each.communicates for each in best.steps) if is_even else self.grid.size
+        if is_even and len(best.steps) == 1:
             return best
         ends = (source, target, self.shape, self.grid)
         try:
@@ -294,10 +303,13 @@ class _Planner:
             step = Exchange.between(*ends)
         except ShardingError:
             return best
+        rounds = len(step.plan.sent)
+        if rounds > most_rounds:
+            return best
         found = self._planned((step,), source, best.exact)
         if self.prices.is_time:
             return min(best, found, key=lambda plan: plan.cost)
-        return found if self._saves(best, found.bytes_moved, len(step.plan.sent)) else best
+        return found if self._saves(best, found.bytes_moved, rounds) else best
 
     def _saves(self, best: Plan, moved: int, rounds: int) -> bool:
         """Whether an exchange in so many rounds is worth its messages."""
