@@ -84,7 +84,7 @@ class ShardingProgram:
         nothing: Modes = (None,) * self.prices.grid.rank
         return (nothing,) * len(self.classes.ops)
 
-    def solutions(self, budget: Budget) -> list[Solution]:
+    def solutions(self, budget: Budget, orders: int = _ORDERS) -> list[Solution]:
         """Good solutions, the best first: those of one axis after the other, in several orders.
 
         Each step solves the linear program for an axis (of many axes, also for two at once), the
@@ -93,7 +93,7 @@ class ShardingProgram:
         """
         found: dict[tuple[Modes, ...], Solution] = {}
         with suppress(_OutOfTimeError):
-            for order in islice(permutations(self.axes), _ORDERS):
+            for order in islice(permutations(self.axes), orders):
                 for blocks in _blocks(order):
                     self._follow(blocks, found, budget)
         return sorted(found.values(), key=lambda each: each.cost)
