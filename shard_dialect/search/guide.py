@@ -335,6 +335,12 @@ class Guide:
             yield frozenset(v for v, _ in plan.inner if self.classes.of_value[v] == each)
 
     def _program(self, objective: OwnObjective, limit: int | None) -> ShardingProgram:
+        key = (objective, limit)
+        if key not in self._programs:
+            self._programs[key] = self._new_program(objective, limit)
+        return self._programs[key]
+
+    def _new_program(self, objective: OwnObjective, limit: int | None) -> ShardingProgram:
         prices = Prices(self.grid, self.device_model, objective)
         tied = tied_classes(self.function, self.classes)
         return ShardingProgram(self.classes, prices, limit, self._peaks, tied)
@@ -342,6 +348,10 @@ class Guide:
     @cached_property
     def _simplified_classes(self) -> Classes:
         return classes_of(self.simplified.graph, self.simplified.free)
+
+    @cached_property
+    def _programs(self) -> dict[tuple[OwnObjective, int | None], ShardingProgram]:
+        return {}
 
     @cached_property
     def _peaks(self) -> Sequence[LiveValues]:
