@@ -230,7 +230,7 @@ def test_choices_are_priced_on_what_the_passes_make() -> None:
     }}"""
     options = AutoOptions(grid=(2,), objective="bytes", memory_limit=1200)
     problem = Problem.of(sd.parse(text), options, "main")
-    first = next(problem._guide().plans({}, Budget(60)))
+    first = next(problem.guide.plans({}, Budget(60)))
     costs = problem.evaluator.costs(first)
     assert costs is not None
     assert (costs.bytes, costs.peak <= 1200) == (0, True), costs
@@ -273,7 +273,7 @@ def test_no_plan_is_better_than_the_bound(objective: Objective) -> None:
                 grid=(4,),
                 objective=objective,
                 memory_limit=int(0.7 * replicated),
-                seconds=2,
+                seconds=4,
             ).found
         except sd.ShardError:
             continue
