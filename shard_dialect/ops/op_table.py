@@ -349,19 +349,24 @@ def _body_of(handle: ir.Operation, name: str) -> Hashable:
     if not has_own_body(name):
         return None
     regions = handle.regions
-    return tuple(_inside(regions)) if len(regions) else None
+    return tuple(_inside(regions, {})) if len(regions) else None
 
 
-def _inside(regions: ir.RegionSequence) -> Iterator[Hashable]:
-    numbers: dict[ir.Value, int] = {}
+def _inside(regions: ir.RegionSequence, numbers: dict[ir.Value, int]) -> Iterator[Hashable]:
+    """The ops as they follow each other, those in their regions behind each.
+
+    Not their text: to print an op verifies the function around it.
+    """
     for region in regions:
         for block in region.blocks:
             for argument in block.arguments:
                 numbers[argument] = len(numbers)
-            for inner in operations(block):
-                operands = tuple(numbers.get(operand, -1) for operand in inner.operands)
-                yield inner.name, operands, tuple(inner.attributes.items())
-                if len(inner.regions):
-                    yield str(inner)  # seldom: a loop in a body
+            inside = operations(block)
+            yield len(inside), tuple([each.type for each in block.arguments])
+            for inner in inside:
+                operands = tuple([numbers.get(operand, -1) for operand in inner.operands])
+                types = tuple([result.type for result in inner.results])
+                yield inner.name, operands, types, tuple(inner.attributes.items())
+                yield from _inside(inner.regions, numbers)
                 for result in inner.results:
                     numbers[result] = len(numbers)

@@ -6,6 +6,7 @@
 | an elementwise op | 1 for each element of the result |
 | a reduction | for each element of the operands, what its body computes |
 | a reduction over windows | for each element of each window, what its body computes |
+| a cumulative one | for each element of the operand, what its body computes |
 | `linalg` ops | for each step of the loops, what the body computes |
 | a sort | for each of n log2(n) comparisons, what its comparator computes |
 | data movement, conversion, constants | none |

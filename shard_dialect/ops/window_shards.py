@@ -68,6 +68,16 @@ class WindowDimension:
         """The positions from the first element of a window to its last."""
         return (self.size - 1) * self.dilation + 1
 
+    def run_over(self, size: int) -> bool:
+        """Whether windows reach from each of `size` elements to the first, or each to the last.
+
+        >>> WindowDimension(4, stride=1, dilation=1, base=1, low=3, high=0).run_over(4)
+        True
+        """
+        ends = (self.low, self.high)
+        is_dense = self.size == size and self.stride == self.dilation == self.base == 1
+        return is_dense and sorted(ends) == [0, size - 1]
+
     def divide(self, size: int, count: int) -> bool:
         """Whether `size` elements are `count` pieces of a stride, each with the window in it."""
         fit = self.base == 1 and not self.is_padded and self.extent <= self.stride

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from math import ceil, inf
 from typing import Any, TypeVar, get_args
 
@@ -320,11 +320,12 @@ def _best_of(
     share = 1 + _PIPELINED if options.pipelines else 1
     alone = Budget(budget.seconds / share, options.plans, budget)
     with stopped_by_signal(budget, lambda: any(each.found for each, _ in searches)), count:
+        waiting = _ranked(problems, alone.part(_PRICED))
         begun = alone.part(_BEGUN)
-        for number, read in enumerate(problems):
+        for number, read in enumerate(waiting):
             problem = read()
             searches.append((problem.search(count), problem))
-            part = begun.part(1 / (len(problems) - number))
+            part = begun.part(max(_OF_FIRST, 1 / (len(problems) - number)))
             searches[-1][0].begin(part, is_first=not number)
             if begun.is_over and any(each.found for each, _ in searches):
                 break
@@ -354,6 +355,25 @@ def _best_of(
             before=before,
         )
     return found, problem, unfit
+
+
+def _ranked(
+    problems: Sequence[Callable[[], Problem]], budget: Budget
+) -> Sequence[Callable[[], Problem]]:
+    """The problems, those first whose best solution costs least; then those there is no time for.
+
+    A solution is much quicker than the passes, of which a large program allows a few dozen runs.
+    """
+    if len(problems) == 1 or not is_available():
+        return problems
+    priced = []
+    for number, read in enumerate(problems):
+        if budget.is_over:
+            break
+        problem = read()
+        priced.append((problem.guide.price(budget), number, problem))
+    ranked = [problem for *_, problem in sorted(priced, key=lambda each: each[:2])]
+    return [*(partial(lambda each: each, each) for each in ranked), *problems[len(priced) :]]
 
 
 def _pipelined(
@@ -428,6 +448,10 @@ _PIPELINED = 0.4
 """What pipelines have besides the time, and the number of plans, of a search without."""
 _FAR = 2
 """Neighbours of a recipe seldom take less than half of its time: the others go on instead."""
+_PRICED = 0.3
+"""The share of the time in which grids are compared by prices alone."""
+_OF_FIRST = 0.3
+"""The least share of the time left to begin with that a search has: the first ones are best."""
 _BEGUN = 0.5
 """The share of the time, and of the plans, with which the searches on all grids begin."""
 _SECONDS = 60.0
@@ -494,7 +518,7 @@ class Problem:
     def shared_out(self) -> float | None:
         """The objective where devices share all products, below which no pipeline is, if known."""
         is_timed = self.options.objective == "time" and self.options.plans is None
-        return self._guide().shared_out() if is_timed and is_available() else None
+        return self.guide.shared_out() if is_timed and is_available() else None
 
     def batch(self, recipe: Recipe) -> int:
         """The size of the batch."""
@@ -512,7 +536,9 @@ class Problem:
             plans.append(Plan().with_splits({n: (axes, *[()] * k) for n, k in rest.items()}))
         if found is not None:
             plans.append(
-                found.plan if self.grid.axes_size((AXIS,)) > 1 else within_stages(found.plan)
+                found.plan.without_loops()
+                if self.grid.axes_size((AXIS,)) > 1
+                else within_stages(found.plan)
             )
         return list(dict.fromkeys(plans))
 
@@ -534,11 +560,13 @@ class Problem:
 
     def search(self, count: Count, *, is_guided: bool = True) -> Search:
         """The search, which tells `count` what it does."""
-        guide = self._guide() if is_guided and is_available() else None
+        guide = self.guide if is_guided and is_available() else None
         dimensions = dimensions_of(self.function)
         return Search(self.evaluator, dimensions, self.grid, self.free, count, guide)
 
-    def _guide(self) -> Guide:
+    @cached_property
+    def guide(self) -> Guide:
+        """What guides the search."""
         return Guide.of(
             self.function,
             self.simplified,

@@ -121,6 +121,7 @@ class Search:
                 return
             if self.guide is not None:
                 self._ascend()
+                self._ascend_freely()
             self._combine()
             self._explore()
             self.is_exhausted = True
@@ -170,6 +171,19 @@ class Search:
         while self._best is not None and self._best[1] != before:
             before = self._best[1]
             self._descend(before, steps)
+
+    def _ascend_freely(self) -> None:
+        """The same from the best plan that leaves the loops of products to the passes.
+
+        Where a plan has them, a dimension that is split otherwise does not lead to others.
+        """
+        if self._best is None or not self._best[1].loops:
+            return
+        steps, before = moves(self.dimensions, self.grid, self.free), None
+        free = [(each, plan) for plan, each in self._known.items() if each and not plan.loops]
+        plan = min(free, key=lambda each: each[0])[1] if free else None
+        while plan is not None and plan != before:
+            before, plan = plan, self._descend(plan, steps)
 
     def _combine(self) -> None:
         """Combine the moves that are good alone: classes of groups, then classes of tensors.
@@ -236,6 +250,7 @@ class Search:
         score = self._score(plan)
         inner = self.guide.inner_classes(plan) if self.guide else ()
         changes: list[Callable[[Plan], Plan]] = [
+            Plan.without_loops,
             *(partial(Plan.without_inner, values=each) for each in inner),
             *(partial(Plan.without, tensors=each) for each in self.dimensions.tensors),
         ]

@@ -30,7 +30,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.diagnostics import location_text
 from shard_dialect.ir.function import functions_of, name_of
-from shard_dialect.ir.mesh.annotation_ops import LOOPS, OPS
+from shard_dialect.ir.mesh.annotation_ops import OPS, annotate_loops
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import Function, Op, read_function
 from shard_dialect.model import Annotation, Axes, Grid, Sharding, ShardingError, ShardingRule
@@ -159,9 +159,7 @@ def decide(module: ir.Operation, entry: str, decision: Decision, grid: str) -> N
     function = _function(module, entry)
     op = function.ops[decision.op].handle
     if decision.kind == "loops":
-        axes = [ir.Attribute.parse(str(list(each))) for each in decision.after]
-        op.attributes[LOOPS] = ir.ArrayAttr.get(axes)
-        function.handle.attributes["mesh_cluster"] = ir.FlatSymbolRefAttr.get(grid)
+        annotate_loops(function.handle, op, decision.after, grid)
         return
     annotation = Annotation(Sharding(grid, decision.after))
     attribute = Shardings.of(module).write(annotation)

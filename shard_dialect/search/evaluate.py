@@ -13,6 +13,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build
 from shard_dialect.ir.diagnostics import silent
 from shard_dialect.ir.function import boundary, functions_of, name_of, set_boundary
+from shard_dialect.ir.mesh.annotation_ops import LOOPS, annotate_loops
 from shard_dialect.ir.mesh.attributes import SHARDING
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import read_functions
@@ -74,7 +75,8 @@ class Evaluator:
 
     def annotated(self, plan: Plan) -> ir.Module:
         """The module with the plan's annotations, in the current context."""
-        module = ir.Module.parse(self.inlined if plan.inner else self.text)
+        is_inside = bool(plan.inner or plan.loops)
+        module = ir.Module.parse(self.inlined if is_inside else self.text)
         shardings = Shardings.of(module.operation)
         function = next(op for op in functions_of(module.operation) if name_of(op) == self.entry)
         arguments, results = boundary(function, "arg_attrs"), boundary(function, "res_attrs")
@@ -84,7 +86,7 @@ class Evaluator:
             entries[tensor][SHARDING] = shardings.write(annotation)
         set_boundary(function, "arg_attrs", arguments)
         set_boundary(function, "res_attrs", results)
-        if plan.inner:
+        if is_inside:
             self._annotate_inside(module, plan, shardings)
         if self.recipe is not None:
             run_pipeline(module, f"pipeline{{{self.recipe}}}")
@@ -93,9 +95,14 @@ class Evaluator:
 
     def _annotate_inside(self, module: ir.Module, plan: Plan, shardings: Shardings) -> None:
         functions = {each.name: each for each in read_functions(searched(module.operation))}
+        for value, loops in plan.loops:
+            name, op, _ = self.sites[value]
+            function, handle = functions[name].handle, functions[name].ops[op].handle
+            if LOOPS not in handle.attributes:  # what the user wrote holds
+                annotate_loops(function, handle, loops, self.grid)
         for value, splits in plan.inner:
-            function, op, result = self.sites[value]
-            handle = functions[function].ops[op].handle
+            name, op, result = self.sites[value]
+            handle = functions[name].ops[op].handle
             attribute = shardings.write(Annotation(Sharding(self.grid, splits)))
             with ir.InsertionPoint.after(handle), handle.location:
                 annotated = build.annotate(handle.results[result], attribute, as_result=True)

@@ -20,6 +20,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 
 from shard_dialect.analysis.program_costs import Costs
 from shard_dialect.model import Annotation, Grid, Sharding
@@ -43,7 +44,7 @@ from shard_dialect.search.choices.sharding_program import (
     Solution,
 )
 from shard_dialect.search.evaluate import OwnObjective
-from shard_dialect.search.plan import Plan
+from shard_dialect.search.plan import Plan, Splits
 from shard_dialect.search.searched_function import SearchedFunction
 
 MOST_CLASSES = 16
@@ -60,11 +61,15 @@ class PlanMaker:
     program: ShardingProgram
     free: frozenset[int]
 
-    def plan(self, solution: Solution, *, carries_sums: bool = True) -> Plan:
+    def plan(
+        self, solution: Solution, *, carries_sums: bool = True, has_loops: bool = True
+    ) -> Plan:
         """The plan whose annotations lead to the solution, or near to it.
 
         Sums that loops carry are annotated as whole, so that the passes let loops carry them, or
-        not: what loops write to in slices may then be reduced and scattered at once.
+        not: what loops write to in slices may then be reduced and scattered at once. Products are
+        computed along the loops of the solution, if `has_loops`; the passes choose these for each
+        product by itself, by bytes.
         """
         of_value = self.program.classes.of_value
         splits = {
@@ -72,10 +77,39 @@ class PlanMaker:
             for tensor, value in enumerate(self.function.boundary)
             if tensor in self.free and of_value[value] in solution.shardings
         }
-        plan = Plan().with_splits(splits)
-        return plan.with_inner(
-            {value: each.split_axes for value, each in self._inner(solution, carries_sums).items()}
-        )
+        inner = self._inner(solution, carries_sums)
+        plan = Plan(loops=self._loops(solution) if has_loops else ())
+        plan = plan.with_splits(self._without_whole(splits, inner))
+        return plan.with_inner({value: each.split_axes for value, each in inner.items()})
+
+    def _without_whole(
+        self, splits: Mapping[int, Splits], inner: Mapping[int, Sharding]
+    ) -> Mapping[int, Splits]:
+        """The splits, but for tensors that are whole, and which propagation leaves so."""
+        split = {tensor: each for tensor, each in splits.items() if any(each)}
+        grid = self.program.prices.grid.name
+        of = {self.function.boundary[tensor]: each for tensor, each in split.items()}
+        annotated = {value: Sharding(grid, each) for value, each in of.items()} | dict(inner)
+        known = self.function.propagated({v: Annotation(each) for v, each in annotated.items()})
+        return {
+            tensor: each
+            for tensor, each in splits.items()
+            if any(each) or not _is(known(self.function.boundary[tensor]), Sharding(grid, each))
+        }
+
+    def _loops(self, solution: Solution) -> tuple[tuple[int, Splits], ...]:
+        """By the values that products make, the axes that split each loop.
+
+        A product of partial sums has none: the passes find whether it can keep them.
+        """
+        split: dict[int, Splits] = {}
+        for op, modes in zip(self.program.classes.ops, solution.modes, strict=True):
+            if op.prepared.rule.is_product and not any(isinstance(m, frozenset) for m in modes):
+                choices = tuple((mode,) for mode in modes)
+                (strategy,) = strategies(op.prepared, self.program.prices.grid, choices)
+                split |= dict.fromkeys(op.results, strategy.assignment)
+        values = sorted(value for value in self.function.sites if value != NO_TENSOR)
+        return tuple((value, split[n]) for value in values if (n := self._class(value)) in split)
 
     def _inner(self, solution: Solution, carries_sums: bool) -> dict[int, Sharding]:
         """The values inside the function to annotate."""
@@ -204,6 +238,11 @@ class Guide:
         for objective in objectives:
             yield from self._within_memory(objective, known, budget)
 
+    def price(self, budget: Budget) -> float:
+        """About what the best plan costs: a solution's cost; infinite if it takes too long."""
+        found = self._program(self.objective, self.memory_limit).solutions(budget, orders=1)
+        return found[0].cost if found else inf
+
     def _within_memory(
         self, objective: OwnObjective, known: Mapping[Plan, Costs | None], budget: Budget
     ) -> Iterator[Plan]:
@@ -231,11 +270,13 @@ class Guide:
         maker = PlanMaker(self.function, program, self.free)
         solutions = program.solutions(budget)[:_SOLUTIONS]
         has_loops = any(each.turns > each.runs for each in self.classes.values)
-        plans = (
-            maker.plan(each, carries_sums=carries)
-            for each in solutions
-            for carries in ((True, False) if has_loops else (True,))
-        )
+        carries = (True, False) if has_loops else (True,)
+        plans = [maker.plan(each, carries_sums=sums) for each in solutions for sums in carries]
+        plans += [
+            maker.plan(each, carries_sums=sums, has_loops=False)
+            for each in solutions[:1]
+            for sums in carries
+        ]
         return list(dict.fromkeys(plans))
 
     def pinned(self, plan: Plan) -> Plan:
@@ -294,6 +335,12 @@ class Guide:
             yield frozenset(v for v, _ in plan.inner if self.classes.of_value[v] == each)
 
     def _program(self, objective: OwnObjective, limit: int | None) -> ShardingProgram:
+        key = (objective, limit)
+        if key not in self._programs:
+            self._programs[key] = self._new_program(objective, limit)
+        return self._programs[key]
+
+    def _new_program(self, objective: OwnObjective, limit: int | None) -> ShardingProgram:
         prices = Prices(self.grid, self.device_model, objective)
         tied = tied_classes(self.function, self.classes)
         return ShardingProgram(self.classes, prices, limit, self._peaks, tied)
@@ -301,6 +348,10 @@ class Guide:
     @cached_property
     def _simplified_classes(self) -> Classes:
         return classes_of(self.simplified.graph, self.simplified.free)
+
+    @cached_property
+    def _programs(self) -> dict[tuple[OwnObjective, int | None], ShardingProgram]:
+        return {}
 
     @cached_property
     def _peaks(self) -> Sequence[LiveValues]:

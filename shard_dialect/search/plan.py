@@ -24,6 +24,8 @@ class Plan:
 
     splits: tuple[tuple[int, Splits], ...] = ()
     inner: tuple[tuple[int, Splits], ...] = ()
+    loops: tuple[tuple[int, Splits], ...] = ()
+    """Of the products that make these values, the axes that split each loop."""
 
     @property
     def by_tensor(self) -> Mapping[int, Splits]:
@@ -31,9 +33,10 @@ class Plan:
         return dict(self.splits)
 
     def with_splits(self, changed: Mapping[int, Splits]) -> Plan:
-        """The plan in which some tensors are split otherwise, or not at all."""
+        """The plan in which some tensors are split otherwise; () is for no annotation."""
         both = {**self.by_tensor, **changed}
-        return Plan(tuple(sorted((n, each) for n, each in both.items() if any(each))), self.inner)
+        kept = sorted((n, each) for n, each in both.items() if each)
+        return replace(self, splits=tuple(kept))
 
     def without(self, tensors: TensorClass) -> Plan:
         """The plan in which a class of boundary tensors is not annotated."""
@@ -45,7 +48,11 @@ class Plan:
 
     def with_inner(self, inner: Mapping[int, Splits]) -> Plan:
         """The plan with these values annotated inside the function."""
-        return Plan(self.splits, tuple(sorted(inner.items())))
+        return replace(self, inner=tuple(sorted(inner.items())))
+
+    def without_loops(self) -> Plan:
+        """The plan in which the passes choose the loops of products."""
+        return replace(self, loops=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +72,8 @@ class Move:
             after = self._join(before, dim) if self.kind == "join" else self._split(before, dim)
             sizes = zip(shape, after, strict=True)
             if all(size % grid.axes_size(axes) == 0 for size, axes in sizes):
-                splits[tensor] = after
-        changed = Plan(inner=plan.inner).with_splits(splits)
+                splits[tensor] = after if any(after) else ()
+        changed = replace(plan, splits=()).with_splits(splits)
         return None if changed == plan else changed
 
     def _join(self, splits: Splits, dim: int) -> Splits:

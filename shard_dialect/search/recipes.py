@@ -106,7 +106,7 @@ def first_recipes(
 
 def within_stages(plan: Plan) -> Plan:
     """The plan's splits along the axes that a stage has."""
-    return Plan(_kept(plan.by_tensor), _kept(dict(plan.inner)))
+    return Plan(_kept(plan.by_tensor), _kept(dict(plan.inner)))  # loops are of the whole batch
 
 
 def _kept(splits: Mapping[int, Splits]) -> tuple[tuple[int, Splits], ...]:

@@ -89,6 +89,14 @@ def test_collectives_change_who_repeats() -> None:
             " : (tensor<4x6xf32>, tensor<f32>) -> tensor<2x2xf32>",
             4 * 6,
         ),
+        (  # a cumulative sum
+            '"stablehlo.reduce_window"(%x, %z) ({^bb0(%a: tensor<f32>, %b: tensor<f32>):'
+            " %s = stablehlo.add %a, %b : tensor<f32>"
+            ' "stablehlo.return"(%s) : (tensor<f32>) -> ()})'
+            " {window_dimensions = array<i64: 1, 6>, padding = dense<[[0, 0], [5, 0]]> :"
+            " tensor<2x2xi64>} : (tensor<4x6xf32>, tensor<f32>) -> tensor<4x6xf32>",
+            4 * 6,
+        ),
         ("math.absf %x : tensor<4x6xf32>", 24),
         ("arith.addf %x, %x : tensor<4x6xf32>", 24),
         ("tosa.reduce_sum %x {axis = 1 : i32} : (tensor<4x6xf32>) -> tensor<4x1xf32>", 24),

@@ -126,3 +126,33 @@ func.func @main(%x: {x}) -> ({x}) attributes {{propagated, mesh_cluster = @g}} {
 """
     with make_context(), pytest.raises(ShardError, match="annotation for its loops"):
         run_pipeline(Source.of(text).parse(), "materialize")
+
+
+def test_loops_are_alike_by_what_is_in_the_regions_inside() -> None:
+    def loop(reducer: str, init: str) -> str:
+        return f"""
+  %{init}_{reducer}:2 = stablehlo.while(%a = %x, %i = %c) : tensor<4x6xf32>, tensor<i32>
+   cond {{
+    %p = stablehlo.compare LT, %i, %c : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  }} do {{
+    %r = stablehlo.reduce(%a init: %{init}) applies stablehlo.{reducer} across dimensions = [1]
+      : (tensor<4x6xf32>, tensor<f32>) -> tensor<4xf32>
+    %b = stablehlo.broadcast_in_dim %r, dims = [0] : (tensor<4xf32>) -> tensor<4x6xf32>
+    stablehlo.return %b, %i : tensor<4x6xf32>, tensor<i32>
+  }}"""
+
+    loops = "".join(map(loop, ("add", "add", "maximum"), ("y", "z", "z")))
+    text = f"""
+func.func @main(%x: tensor<4x6xf32>, %c: tensor<i32>, %y: tensor<f32>, %z: tensor<f32>) {{
+{loops}
+  return
+}}
+"""
+    with make_context():
+        module = Source.of(text).parse()
+        function = read_function(functions_of(module.operation)[0])
+        kinds, whiles = OpKinds(), [op for op in function.ops if op.name == "stablehlo.while"]
+        first, again, other = (kinds.kind_in(function.values, op) for op in whiles)
+        assert first is again
+        assert first is not other

@@ -259,8 +259,8 @@ def test_an_interrupt_ends_the_guide() -> None:
     module = unsharded(EXAMPLES / "training_step.mlir")
     with module.context:
         problem = Problem.of(module, AutoOptions(grid=(2, 2)), "main")
-        assert list(problem._guide().plans({}, budget.part(0.5))) == []
-        assert problem._guide().bound(budget) is None
+        assert list(problem.guide.plans({}, budget.part(0.5))) == []
+        assert problem.guide.bound(budget) is None
 
 
 STEP = """
@@ -371,7 +371,7 @@ def test_a_loop_counts_as_often_as_it_runs() -> None:
     module = sd.parse(f"func.func @main(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {{{body}\n}}")
     with module.context:
         problem = Problem.of(module, AutoOptions(grid=(2, 2)), "main")
-        runs = {each.name: each.runs for each in problem._guide().classes.ops}
+        runs = {each.name: each.runs for each in problem.guide.classes.ops}
     assert runs["stablehlo.dot_general"] == 7
 
 

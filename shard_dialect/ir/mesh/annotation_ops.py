@@ -64,6 +64,14 @@ class AnnotationOp:
     required: bool
 
 
+def annotate_loops(
+    function: ir.Operation, op: ir.Operation, loops: Sequence[Axes], grid: str
+) -> None:
+    """Let each loop of an op of `function` be split along these axes of a grid."""
+    op.attributes[LOOPS] = ir.ArrayAttr.get([ir.Attribute.parse(str(list(each))) for each in loops])
+    function.attributes["mesh_cluster"] = ir.FlatSymbolRefAttr.get(grid)
+
+
 def read_annotation(op: ir.Operation, shardings: Shardings) -> AnnotationOp | None:
     """The annotation of `op`, or `None` if it is no annotation op. Raises `ShardingError`."""
     if op.name not in OPS:

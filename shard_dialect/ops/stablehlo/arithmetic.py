@@ -5,7 +5,12 @@ from __future__ import annotations
 from math import prod
 
 from shard_dialect.ops.operations import Flops, LocalOp
-from shard_dialect.ops.stablehlo.attribute_reading import integers, numbers, sorted_dim
+from shard_dialect.ops.stablehlo.attribute_reading import (
+    integers,
+    numbers,
+    sorted_dim,
+    windows_over,
+)
 
 
 def convolution(op: LocalOp) -> Flops:
@@ -21,8 +26,13 @@ def reduce(op: LocalOp) -> Flops:
 
 
 def reduce_window(op: LocalOp) -> Flops:
-    """For each element of each window the body."""
-    return op.body(0) * (op.made * prod(integers(op.handle, "window_dimensions")))
+    """For each element of each window the body; once for each of windows that run over all.
+
+    These are cumulative sums and the like, of which compilers make one pass (`running_windows.py`).
+    """
+    windows = zip(windows_over(op.handle), op.shape(0), strict=True)
+    sizes = [1 if each.run_over(size) else each.size for each, size in windows]
+    return op.body(0) * (op.made * prod(sizes))
 
 
 def select_and_scatter(op: LocalOp) -> Flops:

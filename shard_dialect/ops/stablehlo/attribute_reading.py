@@ -86,3 +86,11 @@ def write_padding(op: ir.Operation, padding: list[tuple[int, int]]) -> None:
         return
     sizes = [size for ends in padding for size in ends]
     op.attributes["padding"] = build.dense(sizes, build.integer(64), [len(padding), 2])
+
+
+_NAMES = {"stride": "window_strides", "dilation": "window_dilations", "base": "base_dilations"}
+
+
+def windows_over(op: ir.Operation) -> list[WindowDimension]:
+    """The windows of a `reduce_window` or `select_and_scatter`, along each dimension."""
+    return windows_of(op, _NAMES, integers(op, "window_dimensions"))

@@ -35,7 +35,7 @@ from shard_dialect.ops.partial_values import reduces
 from shard_dialect.ops.partitioned_op import PartitionedOp
 from shard_dialect.ops.scalar_functions import Trait
 from shard_dialect.ops.stablehlo import arithmetic
-from shard_dialect.ops.stablehlo.attribute_reading import integers, windows_of, write_padding
+from shard_dialect.ops.stablehlo.attribute_reading import integers, windows_over, write_padding
 from shard_dialect.ops.stablehlo.facets import expansion, python, sample
 from shard_dialect.ops.window_shards import WindowDimension, keep_part, padding_of
 
@@ -291,14 +291,6 @@ def partition_select_and_scatter(partitioned: PartitionedOp) -> None:
             op.operands[0] = build.extract_slice(operand, reading.lead, size, dim)
         with ir.InsertionPoint.after(op), op.location:
             keep_part(result, dim, size, before)
-
-
-_NAMES = {"stride": "window_strides", "dilation": "window_dilations", "base": "base_dilations"}
-
-
-def windows_over(op: ir.Operation) -> list[WindowDimension]:
-    """The windows of a `reduce_window` or `select_and_scatter`, along each dimension."""
-    return windows_of(op, _NAMES, integers(op, "window_dimensions"))
 
 
 RECORDS: dict[str, OpRecord] = {

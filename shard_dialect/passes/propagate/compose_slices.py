@@ -42,9 +42,10 @@ from shard_dialect.ops.stablehlo.attribute_reading import (
     integer,
     integers,
     pad_widths,
+    windows_over,
     write_padding,
 )
-from shard_dialect.ops.stablehlo.reduction_rules import combiner, windows_over
+from shard_dialect.ops.stablehlo.reduction_rules import combiner
 from shard_dialect.passes.framework.base import Pass, is_imported, needs
 from shard_dialect.passes.propagate.annotated_results import replace_annotated
 from shard_dialect.passes.propagate.compute_before_merges import is_annotated, is_elementwise

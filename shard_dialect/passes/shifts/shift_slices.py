@@ -42,8 +42,8 @@ from shard_dialect.ir.numbered_function import Op, read_functions
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Annotation, Sharding, Windows
 from shard_dialect.ops.op_table import OpKinds
-from shard_dialect.ops.stablehlo.attribute_reading import pad_widths, write_padding
-from shard_dialect.ops.stablehlo.reduction_rules import chooses_by_order, windows_over
+from shard_dialect.ops.stablehlo.attribute_reading import pad_widths, windows_over, write_padding
+from shard_dialect.ops.stablehlo.reduction_rules import chooses_by_order
 from shard_dialect.passes.framework.base import Pass, needs
 from shard_dialect.passes.materialize.target_shardings import TargetShardings, read_target_shardings
 from shard_dialect.passes.propagate.compose_slices import Cut, cuts_of, whole

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 from shard_dialect.errors import ShardError, as_symbol
 from shard_dialect.ir.bindings import ir
-from shard_dialect.ir.building.build import create_value, replace_op
+from shard_dialect.ir.building.build import annotate, create_value, replace_op
 from shard_dialect.ir.diagnostics import error_at, located
 from shard_dialect.ir.function import (
     BOUNDARY,
@@ -37,7 +37,14 @@ from shard_dialect.ir.function import (
     set_boundary,
 )
 from shard_dialect.ir.grids import read_grid, write_grid
-from shard_dialect.ir.mesh.annotation_ops import AnnotationOp, anything, has_loops, read_annotation
+from shard_dialect.ir.mesh.annotation_ops import (
+    LOOPS,
+    AnnotationOp,
+    anything,
+    has_loops,
+    read_annotation,
+    read_loops,
+)
 from shard_dialect.ir.mesh.attributes import (
     BLOCKS,
     MANUAL,
@@ -59,6 +66,7 @@ from shard_dialect.ir.mesh.sharding_attributes import (
 from shard_dialect.ir.shard.sharding_ops import write_sharding_op
 from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Annotation, Sharding, SubAxis
+from shard_dialect.ops import rule_of
 from shard_dialect.passes.framework.base import UNCHANGED, Outcome, Pass
 
 
@@ -67,7 +75,30 @@ def exported_shardings(module: ir.Operation) -> Shardings:
     for function in functions_of(module):
         if form_of(function) not in ("annotated", "propagated"):
             raise refuse_form(function, ": only annotated and propagated ones are exported")
-    return Shardings.of(module)
+    shardings = Shardings.of(module)
+    for op in walk(module):
+        with located(op):
+            _annotate_operands(op, shardings)
+    return shardings
+
+
+def _annotate_operands(op: ir.Operation, shardings: Shardings) -> None:
+    """Replace the annotation of a product's loops by those of its operands, as it takes them.
+
+    Each loop of a product is a dimension of an operand.
+    """
+    rule = rule_of(op) if has_loops(op) else None
+    loops = None if rule is None else read_loops(op, shardings)
+    if rule is None or loops is None or not rule.is_product or len(loops[1]) != len(rule.sizes):
+        return
+    name, assignment = loops
+    for number, value in enumerate(op.operands):
+        sharding = rule.operand_sharding(number, assignment, shardings.grid(name))
+        if sharding is not None:
+            with ir.InsertionPoint(op), op.location:
+                attribute = shardings.write(Annotation(sharding))
+                op.operands[number] = annotate(value, attribute, as_result=False)
+    del op.attributes[LOOPS]
 
 
 def annotations_by_op(

@@ -110,8 +110,6 @@ _TIE = 1e-4
 """The price of a byte that is sent where memory is the objective."""
 _LAYOUTS = 100
 """The most layouts that are visited for the price of a reshard: seldom is there a better one."""
-_FINE = 256
-"""The devices of a grid above which prices are those of plans without sub-axes, which are many."""
 _ELEMENTS = {1: "f8E4M3FN", 2: "bf16", 4: "f32", 8: "f64"}
 """The element type that stands for all of a size, in bytes."""
 
@@ -210,8 +208,8 @@ def _reshard(
     if source == source.bare and target == target.bare:
         source, target, shape, small = _one_of_alike(source, target, shape, grid)
     try:
-        limit = EXACT if exact else _LAYOUTS
-        found = plan(source, target, small, itemsize, grid, exact or grid.size <= _FINE, limit)
+        # The passes plan without sub-axes, by which less might be sent.
+        found = plan(source, target, small, itemsize, grid, exact, EXACT if exact else _LAYOUTS)
     except ShardError:
         return None
     if found.grid != grid:  # on sub-axes, whose groups the model of time is not asked for

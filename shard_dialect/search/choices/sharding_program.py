@@ -71,6 +71,10 @@ class ShardingProgram:
     peaks: Sequence[LiveValues]
     tied: frozenset[tuple[int, int]] = frozenset()
     """Pairs of classes of values that have one sharding."""
+    _solved: dict[tuple[Axes, tuple[Modes, ...]], Solution | None] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+    """The linear programs that `solutions` has solved, which a longer search needs again."""
 
     @cached_property
     def axes(self) -> tuple[int, ...]:
@@ -84,7 +88,7 @@ class ShardingProgram:
         nothing: Modes = (None,) * self.prices.grid.rank
         return (nothing,) * len(self.classes.ops)
 
-    def solutions(self, budget: Budget) -> list[Solution]:
+    def solutions(self, budget: Budget, orders: int = _ORDERS) -> list[Solution]:
         """Good solutions, the best first: those of one axis after the other, in several orders.
 
         Each step solves the linear program for an axis (of many axes, also for two at once), the
@@ -93,7 +97,7 @@ class ShardingProgram:
         """
         found: dict[tuple[Modes, ...], Solution] = {}
         with suppress(_OutOfTimeError):
-            for order in islice(permutations(self.axes), _ORDERS):
+            for order in islice(permutations(self.axes), orders):
                 for blocks in _blocks(order):
                     self._follow(blocks, found, budget)
         return sorted(found.values(), key=lambda each: each.cost)
@@ -105,15 +109,23 @@ class ShardingProgram:
         modes = self.unsplit
         for number, block in enumerate(blocks * _SWEEPS):
             time = budget if found else budget.outermost
-            solution = self._solve(block, modes, time, relaxed=True)
+            solution = self._linear(block, modes, time)
             if solution is None:
                 break
             modes = solution.modes
             # In the first sweep the later axes are still unsplit: what follows it is a plan.
             if number + 1 >= len(blocks) and modes not in found:
-                rounded = self._solve((), modes, time, relaxed=True)
+                rounded = self._linear((), modes, time)
                 if rounded is not None:
                     found[modes] = rounded
+
+    def _linear(self, axes: Axes, modes: tuple[Modes, ...], budget: Budget) -> Solution | None:
+        if (axes, modes) not in self._solved:
+            found = self._solve(axes, modes, budget, relaxed=True)
+            if found is None and budget.is_over:
+                return None
+            self._solved[axes, modes] = found
+        return self._solved[axes, modes]
 
     @cached_property
     def pairs(self) -> int:

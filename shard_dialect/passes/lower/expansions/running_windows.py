@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.building import build, reductions
 from shard_dialect.model import Reduction
-from shard_dialect.ops.stablehlo.reduction_rules import combiner, windows_over
-from shard_dialect.ops.window_shards import WindowDimension
+from shard_dialect.ops.stablehlo.attribute_reading import windows_over
+from shard_dialect.ops.stablehlo.reduction_rules import combiner
 from shard_dialect.passes.lower.expansions import loop_code
 from shard_dialect.passes.lower.expansions.loop_code import Values
 from shard_dialect.passes.lower.expansions.upstream_workarounds import without_elements
@@ -55,13 +55,9 @@ class _Running:
             return None
         ((dim, windows),) = along
         size = shape[dim]
-        reaching = (
-            WindowDimension(size, stride=1, dilation=1, base=1, low=size - 1, high=0),
-            WindowDimension(size, stride=1, dilation=1, base=1, low=0, high=size - 1),
-        )
-        if size <= _SHORT or windows not in reaching:
+        if size <= _SHORT or not windows.run_over(size):
             return None
-        return cls(reduction, dim, windows == reaching[1])
+        return cls(reduction, dim, windows.high > 0)
 
     def reduced(self, op: ir.Operation) -> ir.Value:
         """The result: for each element before `dim`, one pass over the elements along it."""
