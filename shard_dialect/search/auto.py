@@ -448,7 +448,7 @@ _PIPELINED = 0.4
 """What pipelines have besides the time, and the number of plans, of a search without."""
 _FAR = 2
 """Neighbours of a recipe seldom take less than half of its time: the others go on instead."""
-_PRICED = 0.3
+_PRICED = 0.1
 """The share of the time in which grids are compared by prices alone."""
 _OF_FIRST = 0.3
 """The least share of the time left to begin with that a search has: the first ones are best."""

@@ -62,14 +62,20 @@ class PlanMaker:
     free: frozenset[int]
 
     def plan(
-        self, solution: Solution, *, carries_sums: bool = True, has_loops: bool = True
+        self,
+        solution: Solution,
+        *,
+        carries_sums: bool = True,
+        has_loops: bool = True,
+        keeps_whole: bool = False,
     ) -> Plan:
         """The plan whose annotations lead to the solution, or near to it.
 
         Sums that loops carry are annotated as whole, so that the passes let loops carry them, or
         not: what loops write to in slices may then be reduced and scattered at once. Products are
         computed along the loops of the solution, if `has_loops`; the passes choose these for each
-        product by itself, by bytes.
+        product by itself, by bytes. What the solution leaves whole is annotated so, if
+        `keeps_whole`; else propagation may split it, for better or for worse.
         """
         of_value = self.program.classes.of_value
         splits = {
@@ -79,14 +85,16 @@ class PlanMaker:
         }
         inner = self._inner(solution, carries_sums)
         plan = Plan(loops=self._loops(solution) if has_loops else ())
-        plan = plan.with_splits(self._without_whole(splits, inner))
+        plan = plan.with_splits(self._as_propagated(splits, inner, keeps_whole))
         return plan.with_inner({value: each.split_axes for value, each in inner.items()})
 
-    def _without_whole(
-        self, splits: Mapping[int, Splits], inner: Mapping[int, Sharding]
+    def _as_propagated(
+        self, splits: Mapping[int, Splits], inner: Mapping[int, Sharding], keeps_whole: bool
     ) -> Mapping[int, Splits]:
-        """The splits, but for tensors that are whole, and which propagation leaves so."""
+        """The splits, but for tensors that are whole; with those that propagation would split."""
         split = {tensor: each for tensor, each in splits.items() if any(each)}
+        if not keeps_whole:
+            return split
         grid = self.program.prices.grid.name
         of = {self.function.boundary[tensor]: each for tensor, each in split.items()}
         annotated = {value: Sharding(grid, each) for value, each in of.items()} | dict(inner)
@@ -273,8 +281,9 @@ class Guide:
         carries = (True, False) if has_loops else (True,)
         plans = [maker.plan(each, carries_sums=sums) for each in solutions for sums in carries]
         plans += [
-            maker.plan(each, carries_sums=sums, has_loops=False)
+            maker.plan(each, carries_sums=sums, has_loops=whole, keeps_whole=whole)
             for each in solutions[:1]
+            for whole in (True, False)
             for sums in carries
         ]
         return list(dict.fromkeys(plans))

@@ -360,7 +360,7 @@ def test_plans_take_the_time_of_their_solutions(seed: int) -> None:
     whole = problem.evaluator.known_costs(Plan()).peak
     program = problem.guide._program("time", None if part is None else int(part * whole))
     for solution in program.solutions(Budget(60))[:2]:
-        plan = PlanMaker(problem.function, program, problem.free).plan(solution)
+        plan = PlanMaker(problem.function, program, problem.free).plan(solution, keeps_whole=True)
         costs = problem.evaluator.known_costs(plan)
         assert costs.seconds < 1.3 * solution.cost + 0.2e-6, f"{solution.cost}\n{plan}"
 
