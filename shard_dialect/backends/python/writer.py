@@ -147,7 +147,9 @@ class Writer:
     bodies: list[str] = field(default_factory=list)
     """The lines of functions that the one that is written calls."""
     called: set[str] = field(default_factory=set)
-    """Their names."""
+    """Their names, and those of constants that it uses."""
+    started: set[str] = field(default_factory=set)
+    """The names of collectives that run beside others, until they are waited for."""
     functions: dict[str, str] = field(default_factory=dict)
     grid_names: dict[str, str] = field(default_factory=dict)
     """The names of functions and grids in the file."""
