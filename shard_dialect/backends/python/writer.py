@@ -256,6 +256,10 @@ class Writer:
         if not type_.has_static_shape:
             raise error_at(location, f"a {type_} of one number cannot be written in Python")
         dtype, shape = self.dtype(type_.element_type, location), tuple(type_.shape)
+        if self.is_torch and number.isidentifier() and number not in ("True", "False"):
+            # torch.full would read it on the host.
+            one = f"torch.as_tensor({number}, dtype={dtype}, device=device)"
+            return f"{one}.expand({shape}).clone()"
         if self.is_torch:
             return f"torch.full({shape}, {number}, dtype={dtype}, device=device)"
         return f"np.full({shape}, {number}, {dtype})"

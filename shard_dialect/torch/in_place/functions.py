@@ -37,17 +37,12 @@ def add_note(module: Any, note: Note, root: Any, kind: Any) -> None:
     """Note it, and give `root`, which the user has called this for, a class of ours.
 
     Raises `ShardError` for a call on another mesh than those before, for two calls about one module
-    along one dimension, and for a module of ours.
+    along one dimension, of two compilers, and for a module of ours.
     """
     if hasattr(module, "_engine") and not isinstance(module, Distributed):
         raise ShardError("the module is one that sd.torch.partition has returned")
     compiler_for(note.compiler, note.axes.mesh)  # raises if it is none
-    said = compiler_of(noted(root))
-    if None not in (said, note.compiler) and said != note.compiler:
-        raise ShardError(
-            f'compiler="{note.compiler}", and "{said}" in a call for another part of the module: '
-            "one of them computes all"
-        )
+    compiler_of([*noted(root), ("", module, note)])
     for name, _, other in noted(root):
         if other.axes.grid != note.axes.grid or other.axes.mesh != note.axes.mesh:
             raise ShardError(

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch.distributed import fsdp
 
+from shard_dialect.errors import ShardError
 from shard_dialect.runtime.compiled_program import Compiler
 from shard_dialect.torch.in_place.mesh_axes import MeshAxes
 
@@ -40,8 +41,14 @@ def noted(module: Any) -> list[tuple[str, Any, Note]]:
 
 
 def compiler_of(notes: Sequence[tuple[str, Any, Note]]) -> Compiler | None:
-    """What one call or several, which agree, have said that computes."""
-    return next((note.compiler for _, _, note in notes if note.compiler), None)
+    """What one call or several have said that computes. Raises `ShardError` if they disagree."""
+    said = list(dict.fromkeys(note.compiler for _, _, note in notes if note.compiler))
+    if len(said) > 1:
+        raise ShardError(
+            f'one call says compiler="{said[0]}", and another one "{said[1]}": a module is one '
+            "program, which one of them computes"
+        )
+    return said[0] if said else None
 
 
 def plan_of(module: Any) -> dict[str, dict[str, Any]]:

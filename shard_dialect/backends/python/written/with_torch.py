@@ -7,6 +7,7 @@ readable there. Tensors stay on their device.
 from __future__ import annotations
 
 import functools
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -46,11 +47,10 @@ class Group:
 
 def join(grid: np.ndarray, *axes: int) -> Group:
     """The devices that differ from this one along `axes` only, the last one fastest."""
-    numbers = torch.from_numpy(grid)
-    sizes = [grid.shape[axis] for axis in axes]
-    by_member = numbers.movedim(axes, tuple(range(-len(axes), 0))).reshape(-1, *sizes)
+    size = math.prod(grid.shape[axis] for axis in axes)
+    by_member = np.moveaxis(grid, axes, range(-len(axes), 0)).reshape(-1, size)
     forever = timedelta(days=365)  # a rank may compute for as long as it takes
-    for row in by_member.flatten(1).tolist() if axes else numbers.reshape(-1, 1).tolist():
+    for row in by_member.tolist():
         handle = dist.new_group(sorted(row), timeout=forever)
         if rank in row:
             order = [sorted(row).index(each) for each in row]
