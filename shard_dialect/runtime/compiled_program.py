@@ -33,8 +33,8 @@ from shard_dialect.runtime.shards_of_arrays import is_jax, like, to_numpy
 
 Backend = Literal["devices", "mpi", "mpi4py", "torch", "xla"] | type[LocalExecutor]
 """Ours by name, or a user's class."""
-Compiler = Literal["torch"]
-"""What computes on ranks in the place of our own code."""
+Compiler = Literal["cpu", "torch"]
+"""What computes on ranks: our own code, or torch where tensors are."""
 Form = Literal["annotated", "propagated", "distributed", "local", "lowered", "stablehlo"]
 _PIPELINES: dict[Form, str] = {
     "annotated": "import",
@@ -56,11 +56,11 @@ class CompiledProgram:
         entry: str | None = None,
         executable: Executable | None = None,
         cache: Cache | None = None,
-        compiler: Compiler | None = None,
+        compiler: Compiler = "cpu",
     ):
         """Compile, or take what was compiled for this backend.
 
-        With a compiler, ranks of torch.distributed compute by torch, and not by our own code.
+        The compiler "torch" is for ranks of torch.distributed.
         """
         self._source, self._is_native = source, backend == "mpi"
         joining = world_of(backend, compiler) if isinstance(backend, str) else None
@@ -69,7 +69,7 @@ class CompiledProgram:
         with make_context(), listening() as heard:
             if executable is not None:
                 self._executable: Any = executable
-            elif compiler and peers:
+            elif compiler == "torch" and peers:
                 self._executable = compile_by(type(peers), source, entry)
             elif in_process is not InProcess:
                 self._executable = compile_by(in_process, source, entry)
@@ -86,7 +86,7 @@ class CompiledProgram:
         """The warnings that compiling it gave."""
         self.world: World = peers or in_process(self.program.devices)
         """The devices."""
-        self.is_of_torch = bool(compiler and peers)
+        self.is_of_torch = compiler == "torch" and peers is not None
         """Whether torch computes, which takes and gives tensors where they are."""
 
     def __call__(self, *arguments: Any) -> Any:
@@ -231,10 +231,10 @@ class CompiledProgram:
         with ONE_THREAD if self.program.devices > 1 else nullcontext():
             return self.world.run(self._executable, shards)
 
-    def run_tensors(self, shards: Sequence[Any]) -> list[Any]:
-        """The same for tensors of torch on this rank's device, where it is `is_of_torch`."""
+    def run_tensors(self, shards: Sequence[Any], device: Any) -> list[Any]:
+        """The same for tensors of torch on a device of this rank, where it is `is_of_torch`."""
         world: Any = self.world
-        return list(world.run_tensors(self._executable, shards))
+        return list(world.run_tensors(self._executable, shards, device))
 
     def _run(self, inputs: Sequence[Array]) -> list[list[Array]]:
         return self.run_shards([self.program.scatter(inputs, rank) for rank in self.world.ranks])

@@ -11,11 +11,13 @@ The text is that of `opt --emit-python=torch`, without its `main`: the caller ha
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from inspect import signature
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -26,6 +28,7 @@ from shard_dialect.backends.python.element_types import held_by_torch
 from shard_dialect.backends.python.python_module import emit_functions
 from shard_dialect.errors import MissingExtra, ShardError, first_line_of
 from shard_dialect.ir.bindings import ir
+from shard_dialect.passes.framework.pipeline import run_pipeline
 from shard_dialect.runtime.communicators.torch_world import TorchWorld
 from shard_dialect.runtime.communicators.world import Runnable, Shards
 from shard_dialect.runtime.local_programs import read_local_program
@@ -33,6 +36,7 @@ from shard_dialect.runtime.profiling.kernel_traces import traced_by_torch
 
 try:
     import torch
+    import torch.distributed as dist
 except ImportError:
     raise MissingExtra("torch", "torch") from None
 
@@ -48,25 +52,42 @@ class TorchExecutable:
 class TorchFunction:
     """The function of one device: its shards in, its shards of the results out.
 
-    `distributed` takes the place of the module `torch.distributed`. With `compiles`, torch.compile
-    compiles the code between collectives; these are called as they are.
+    `distributed` takes the place of the module `torch.distributed`. Without a `device`, it is this
+    rank's GPU if it has one, and torch is set to compute as exactly there as our own code does;
+    what torch is set to is the caller's business on a device that is given. With `compiles`,
+    torch.compile compiles the code between collectives; these are called as they are.
     """
 
     def __init__(
-        self, executable: TorchExecutable, distributed: Any = None, *, compiles: bool = False
+        self,
+        executable: TorchExecutable,
+        distributed: Any = None,
+        *,
+        device: Any = None,
+        compiles: bool = False,
     ) -> None:
         self._program, emitted = executable.program, executable.emitted
         names: dict[str, Any] = {"__name__": "emitted"}
         exec(_code(emitted.imports), names)
         if distributed is not None:
             names["dist"] = distributed
-        exec(_code(emitted.body), names)
+        if device is None:
+            exec(_code(emitted.start), names)
+        else:
+            names |= {"device": device, "rank": names["dist"].get_rank()}
+        exec(_code(_released(emitted.body)), names)
         self._names = names
         self._function = names[emitted.entry]
+        self._own = {
+            each.untyped_storage().data_ptr()
+            for each in names.values()
+            if isinstance(each, torch.Tensor)
+        }
+        """The memory of constants."""
         if compiles:
             check_compiler(names["device"])
             for name, each in list(names.items()):
-                if isinstance(each, FunctionType) and "group" in signature(each).parameters:
+                if isinstance(each, FunctionType) and _COMMUNICATES & {*signature(each).parameters}:
                     names[name] = torch.compiler.disable(each)
             self._function = torch.compile(self._function, options=_AS_WRITTEN)
 
@@ -78,15 +99,15 @@ class TorchFunction:
         return [_array(each, own.local) for each, own in zip(found, results, strict=True)]
 
     def on_tensors(self, shards: Sequence[Any]) -> list[Any]:
-        """The same of tensors on any device; the results are on that of this rank.
+        """The same of tensors on any device; the results are on that of the function.
 
-        No result is in the memory of an argument.
+        No result is in the memory of an argument, or of a constant.
         """
         given = []
         for shard, each in zip(shards, self._program.arguments, strict=True):
             held = getattr(torch, held_by_torch(each.local.element))
             given.append(shard.to(self._names["device"]).contiguous().view(held))
-        places = {each.untyped_storage().data_ptr() for each in given}
+        places = self._own.union(each.untyped_storage().data_ptr() for each in given)
         return [
             each.clone() if each.untyped_storage().data_ptr() in places else each
             for each in self._run(given)
@@ -151,8 +172,77 @@ def _doubled(x: Any) -> Any:
     return x + x
 
 
-def _code(text: str) -> CodeType:
+def _code(text: str | ast.Module) -> CodeType:
     return compile(text, "<emitted>", "exec", dont_inherit=True)  # without this file's __future__
+
+
+_SCOPES = (ast.FunctionDef, ast.Lambda)
+
+
+def _released(text: str) -> ast.Module:
+    """The program, whose functions forget each tensor after the last statement that uses it."""
+    tree = ast.parse(text)
+    for function in tree.body:
+        if isinstance(function, ast.FunctionDef):
+            function.body = [*_releasing(function.body)]
+    return ast.fix_missing_locations(tree)
+
+
+def _releasing(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    last: dict[str, int] = {}
+    """The statement that uses a name last; one that is in a function inside stays."""
+    made: set[str] = set()
+    for number, line in enumerate(body):
+        inside = [*ast.walk(line)]
+        is_kept = any(isinstance(each, _SCOPES) for each in inside)
+        for each in inside:
+            if isinstance(each, ast.Name):
+                last[each.id] = len(body) if is_kept else max(number, last.get(each.id, 0))
+        if isinstance(line, ast.Assign):
+            targets = [part for target in line.targets for part in ast.walk(target)]
+            made.update(each.id for each in targets if isinstance(each, ast.Name) and _stores(each))
+    ends: dict[int, list[ast.expr]] = {}
+    for name in made:
+        ends.setdefault(last[name], []).append(ast.Name(name, ast.Del()))
+    for number, line in enumerate(body):
+        yield line
+        if number in ends and number < len(body) - 1:
+            yield ast.Delete(ends[number])
+
+
+def _stores(name: ast.Name) -> bool:
+    return isinstance(name.ctx, ast.Store)
+
+
+_COMMUNICATES = {"group", "started"}
+"""The parameters that tell the helpers that call torch.distributed."""
+
+
+class _Shared:
+    """`torch.distributed` with one process group of the same ranks for all programs.
+
+    All ranks ask for the same groups in one order. A group of NCCL takes memory of the device.
+    """
+
+    _of_groups: ClassVar[WeakKeyDictionary[Any, _Shared]] = WeakKeyDictionary()
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[int, ...], Any] = {}
+
+    @classmethod
+    def of_all(cls) -> _Shared:
+        """That of the process group that there is, as of no other before it."""
+        return cls._of_groups.setdefault(dist.group.WORLD, cls())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(dist, name)
+
+    def new_group(self, ranks: Sequence[int], timeout: timedelta) -> Any:
+        """As torch's function of this name."""
+        key = tuple(ranks)
+        if key not in self._made:
+            self._made[key] = dist.new_group(ranks, timeout=timeout)
+        return self._made[key]
 
 
 class TorchRanks(TorchWorld):
@@ -165,7 +255,9 @@ class TorchRanks(TorchWorld):
 
     @classmethod
     def compile_local(cls, module: ir.Module, entry: str) -> TorchExecutable:
-        """As `World.compile_local`."""
+        """As `World.compile_local`; collectives run beside what does not wait for them."""
+        with module.context, ir.Location.unknown():
+            run_pipeline(module, "bundle-collectives{gathers=true},overlap-collectives")
         return TorchExecutable(module, entry)
 
     def run(self, executable: Runnable, inputs: Sequence[Shards]) -> list[list[Array]]:
@@ -173,13 +265,17 @@ class TorchRanks(TorchWorld):
         assert isinstance(executable, TorchExecutable), "compiled for this world"
         return [self._function(executable)(inputs[0])]
 
-    def run_tensors(self, executable: TorchExecutable, shards: Sequence[Any]) -> list[Any]:
-        """The shards of the results as tensors, for those of the arguments, on this rank."""
-        return self._function(executable).on_tensors(shards)
+    def run_tensors(
+        self, executable: TorchExecutable, shards: Sequence[Any], device: Any
+    ) -> list[Any]:
+        """The shards of the results as tensors, for those of the arguments, on a device."""
+        return self._function(executable, device).on_tensors(shards)
 
-    def _function(self, executable: TorchExecutable) -> TorchFunction:
+    def _function(self, executable: TorchExecutable, device: Any = None) -> TorchFunction:
         if executable not in self._functions:
-            self._functions[executable] = TorchFunction(executable, compiles=self._compiles)
+            self._functions[executable] = TorchFunction(
+                executable, _Shared.of_all(), device=device, compiles=self._compiles
+            )
         return self._functions[executable]
 
     def profile(

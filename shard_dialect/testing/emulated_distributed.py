@@ -95,26 +95,43 @@ class EmulatedDistributed:
         group = self.device.group_of(listed) if self.device.rank in listed else None
         return _Handle(listed, group)
 
-    def all_gather(self, into: Sequence[torch.Tensor], x: torch.Tensor, group: _Handle) -> None:
-        """Every member's tensor."""
+    def all_gather(
+        self,
+        into: Sequence[torch.Tensor],
+        x: torch.Tensor,
+        group: _Handle,
+        async_op: bool = False,
+    ) -> _Done:
+        """Every member's tensor. What may run beside others has been done when it returns."""
         received = np.empty((len(into), x.numel()), _array(x).dtype)
         group.of().all_gather(_array(x).reshape(1, -1), received)
         _fill(into, received)
+        return _Done()
 
-    def all_reduce(self, x: torch.Tensor, op: Any, group: _Handle) -> None:
+    def all_reduce(self, x: torch.Tensor, op: Any, group: _Handle, async_op: bool = False) -> _Done:
         """The members' tensors, reduced."""
         group.of().all_reduce(_array(x).copy(), _array(x), _REDUCTIONS[op])
+        return _Done()
 
     def reduce_scatter(
-        self, into: torch.Tensor, slices: Sequence[torch.Tensor], op: Any, group: _Handle
-    ) -> None:
+        self,
+        into: torch.Tensor,
+        slices: Sequence[torch.Tensor],
+        op: Any,
+        group: _Handle,
+        async_op: bool = False,
+    ) -> _Done:
         """This member's slice of the members' tensors, reduced."""
         sent = np.stack([_array(each) for each in slices])
         group.of().reduce_scatter(sent, _array(into)[None], _REDUCTIONS[op])
+        return _Done()
 
-    def all_to_all_single(self, into: torch.Tensor, x: torch.Tensor, group: _Handle) -> None:
+    def all_to_all_single(
+        self, into: torch.Tensor, x: torch.Tensor, group: _Handle, async_op: bool = False
+    ) -> _Done:
         """This member's slice of each member's tensor."""
         group.of().all_to_all(_array(x), _array(into))
+        return _Done()
 
     def broadcast(self, x: torch.Tensor, root: int, group: _Handle) -> None:
         """The root's tensor."""

@@ -60,6 +60,7 @@ from shard_dialect.torch.plans.plan_rules import Plan
 from shard_dialect.torch.rank_tensors import (
     PlacedTensor,
     RankTensors,
+    compiler_for,
     device_mesh,
     local_of,
     on_ranks,
@@ -115,11 +116,7 @@ class Engine:
 
         With `in_place`, the state is that of `module` itself.
         """
-        if compiler and not on_ranks():
-            raise ShardError(
-                f'compiler="{compiler}" is for ranks of torch.distributed: start them by torchrun'
-            )
-        self.compiler = compiler
+        self.compiler = compiler_for(compiler, mesh)
         self.module, self.plan, self.mesh, self.loss, self.rng = module, plan, mesh, loss, rng
         self.arguments: Mapping[str, ByAxis] = arguments or {}
         self.scales: Callable[[Iterable[str]], Mapping[str, float]] = lambda _: {}
@@ -677,9 +674,11 @@ class _Run:
         results = program.flat.result
         known: dict[str, Any] = dict(zip(program.flat.names, (*tensors, *self.drawn), strict=True))
         pairs = list(zip(results.tensors.items(), cotangents, strict=True))
+        ranks = self.engine.ranks
+        device = torch.device("cpu") if ranks is None else ranks.device
         asked = frozenset(name for (name, _), each in pairs if each is not None)
         for number, ((_, like), each) in enumerate(pairs):
-            zeros = partial(torch.zeros, like.shape, dtype=like.dtype)
+            zeros = partial(torch.zeros, like.shape, dtype=like.dtype, device=device)
             known[f"{COTANGENT}{number}"] = zeros if each is None else each
         is_run = program.flat.derives and program.flat.left_out.isdisjoint(asked)
         while True:

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from shard_dialect.abi.tensor_types import Array
 from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import BOUNDARY, boundary, returns_of, set_boundary
 from shard_dialect.ir.mesh.attributes import SHARDING
@@ -58,7 +57,7 @@ class ModuleProgram:
         cls,
         lowered: LoweredModule,
         states: dict[State, Mapping[Place, Any]],
-        compiler: Compiler | None = None,
+        compiler: Compiler = "cpu",
     ) -> ModuleProgram:
         """Compile for the ranks of torch.distributed, or for devices of this process."""
         flat, grid = lowered.flat, lowered.grid
@@ -101,7 +100,7 @@ class ModuleProgram:
         grid = self.derivative.placed.grid
         saved = {each.name: each.sharding for each in self.results if each.name in self.propagated}
         placed |= {name: placements_of(each, grid) for name, each in self.propagated.items()}
-        compiler: Compiler | None = "torch" if self.compiled.is_of_torch else None
+        compiler: Compiler = "torch" if self.compiled.is_of_torch else "cpu"
         found = ModuleProgram.of(self.derivative.lowered(placed, saved), {}, compiler)
         if on_ranks():
             given = {each.name: number for number, each in enumerate(found.arguments)}
@@ -129,26 +128,27 @@ class ModuleProgram:
             if not tensors:  # the results are numpy's
                 results = [like(each, torch.empty(0)) for each in results]
             count = len(results) - len(self.part.checks)
-            self._check([to_numpy(each) for each in results[count:]])
+            self._check(results[count:])
             return [a.of_program(b) for a, b in zip(self.results, results[:count], strict=False)]
         given = list(zip(tensors, self.arguments, strict=True))
         if self.compiled.is_of_torch:
-            outputs = self.compiled.run_tensors([ranks.shard_tensor(*each) for each in given])
+            shards = [ranks.shard_tensor(*each) for each in given]
+            outputs = self.compiled.run_tensors(shards, ranks.device)
         else:
             (outputs,) = self.compiled.run_shards([[ranks.shard(*each) for each in given]])
         count = len(outputs) - len(self.part.checks)
         pairs = list(zip(outputs, self.results, strict=True))
-        self._check([to_numpy(ranks.own(*each)) for each in pairs[count:]])
+        self._check([ranks.own(*each) for each in pairs[count:]])
         return [ranks.result(*each) for each in pairs[:count]]
 
-    def _check(self, indices: Sequence[Array]) -> None:
+    def _check(self, indices: Sequence[Any]) -> None:
         pairs = list(zip(self.part.checks, indices, strict=True))
-        decided = [each.found(array) for each, array in pairs if isinstance(each, Decision)]
+        decided = [each.found(to_numpy(own)) for each, own in pairs if isinstance(each, Decision)]
         before = self.part.before
         check_path((*before, *self.part.path), [*before, *decided])
-        for each, array in pairs:
+        for each, own in pairs:
             if isinstance(each, IndexCheck):
-                each.check(array)
+                each.check(own)
 
     def placements(self) -> Mapping[str, Sequence[Any]]:
         """By name, of what comes in and goes out."""

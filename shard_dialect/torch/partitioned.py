@@ -42,7 +42,8 @@ def partition(
     initialized, each rank is a device, and all of them call this. Else the devices are threads of
     this process. With `loss`, the result computes it and the gradients. Random numbers are the same
     on every mesh; with rng="torch" they are those of the module itself. With compiler="torch" ranks
-    compute by torch, on the device of each. The options are those of `lower`. Raises `ShardError`
+    compute by torch, on the device of each, as they do on a mesh of devices that are no CPUs, and
+    with "cpu" by our own code. The options are those of `lower`. Raises `ShardError`
     where `lower` does, and for what cannot be partitioned.
     """
     if not isinstance(module, torch.nn.Module):

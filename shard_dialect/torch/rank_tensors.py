@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any
+from functools import cache, cached_property
+from typing import Any, get_args
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -15,8 +15,9 @@ from torch.distributed.tensor import DTensor
 
 from shard_dialect.abi.lowered_program import Boundary
 from shard_dialect.abi.tensor_types import Array
-from shard_dialect.errors import ShardError
+from shard_dialect.errors import ShardError, check_one_of
 from shard_dialect.model import Grid, Sharding
+from shard_dialect.runtime.compiled_program import Compiler
 from shard_dialect.runtime.shards_of_arrays import like, to_numpy
 from shard_dialect.torch.graph.complex_parts import as_real
 from shard_dialect.torch.graph.forward_and_backward import SAVED
@@ -46,8 +47,31 @@ def device_mesh(mesh: Any, grid: Grid) -> Any:
     """The mesh, or a new one of all ranks for a grid."""
     if not isinstance(mesh, Grid):
         return mesh
-    kind = "cuda" if "nccl" in dist.get_backend() else "cpu"
-    return dist.init_device_mesh(kind, tuple(grid.shape), mesh_dim_names=grid.axes or None)
+    shape, names = tuple(grid.shape), grid.axes or None
+    return dist.init_device_mesh(device_type(mesh), shape, mesh_dim_names=names)
+
+
+def device_type(mesh: Any) -> str:
+    """Of what a rank's tensors are on, as "cpu" or "cuda"."""
+    if isinstance(mesh, Grid):
+        return "cuda" if "nccl" in dist.get_backend() else "cpu"
+    return str(mesh.device_type)
+
+
+def compiler_for(asked: Compiler | None, mesh: Any) -> Compiler:
+    """What computes where nothing was asked for: torch on ranks whose tensors are not on the host.
+
+    Raises `ShardError` for what it cannot be.
+    """
+    if asked is not None:
+        check_one_of("compiler", asked, get_args(Compiler))
+    if asked == "torch" and not on_ranks():
+        raise ShardError(
+            'compiler="torch" is for ranks of torch.distributed: start them by torchrun'
+        )
+    if asked is not None or not on_ranks():
+        return asked or "cpu"
+    return "cpu" if device_type(mesh) == "cpu" else "torch"
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +123,14 @@ class RankTensors:
     _specs: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """What DTensor knows of tensors of a shape, with placements and a type."""
 
+    @cached_property
+    def device(self) -> torch.device:
+        """Where this rank's tensors are."""
+        kind = self.mesh.device_type
+        if kind == "cpu":
+            return torch.device(kind)
+        return torch.device(kind, torch.get_device_module(kind).current_device())
+
     def held(self, each: PlacedTensor) -> tuple[tuple[slice, ...], tuple[int, ...]]:
         """The part of the whole tensor that this rank holds, and its shape."""
         found: Any = self._held.get(each)
@@ -149,9 +181,9 @@ class RankTensors:
         else:
             tensor.copy_(value.to_local())
 
-    @staticmethod
-    def of_first(tensor: Tensor) -> Tensor:
-        """The tensor of rank 0, on all ranks."""
+    def of_first(self, tensor: Tensor) -> Tensor:
+        """The tensor of rank 0, on all ranks' devices."""
+        tensor = tensor.to(self.device)
         dist.broadcast(tensor, 0)
         return tensor
 
@@ -220,11 +252,11 @@ class RankTensors:
 
 @cache
 def _numpys(dtype: torch.dtype) -> Any:
-    return to_numpy(torch.empty(0, dtype=dtype)).dtype
+    return to_numpy(torch.empty(0, dtype=dtype, device="cpu")).dtype
 
 
 def _as_tensor(shard: Any) -> Tensor:
-    return shard if isinstance(shard, torch.Tensor) else like(shard, torch.empty(0))
+    return shard if isinstance(shard, torch.Tensor) else like(shard, torch.empty(0, device="cpu"))
 
 
 def _check_shape(tensor: Tensor, allowed: list[tuple[int, ...]], name: str) -> None:

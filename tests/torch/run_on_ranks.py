@@ -8,7 +8,8 @@ import copy
 import os
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from torch.utils.checkpoint import checkpoint
 import shard_dialect as sd
 from shard_dialect.errors import ShardError
 from shard_dialect.runtime.executable import Memory
+from shard_dialect.torch import engine
+from shard_dialect.torch.in_place.call import Call
 from tests.torch import in_place_on_ranks
 from tests.torch.drawn_modules import draw
 from tests.torch.models import BATCH, assert_close, make
@@ -411,6 +414,66 @@ def by_torch(mesh: Any) -> None:
         f(tokens + 9)
 
 
+@contextmanager
+def nothing_on_the_host() -> Iterator[None]:
+    """No tensor becomes numpy's or a number, and none is made where no device is said."""
+
+    def refuse(name: str) -> Any:
+        def called(*args: Any, **kwargs: Any) -> Any:
+            raise AssertionError(f"Tensor.{name} on the way of a step")
+
+        return called
+
+    with pytest.MonkeyPatch.context() as patched, torch.device("meta"):
+        for name in ("numpy", "cpu", "item", "tolist", "__bool__", "__int__", "__float__"):
+            patched.setattr(torch.Tensor, name, refuse(name))
+        patched.setattr(Call, "_agreement", lambda *_: lambda: None)  # which waits for CPUs alone
+        yield
+
+
+class Normed(Mlp):
+    """With a constant, dropout and a buffer that a call writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(16)
+        self.table = [float(each) for each in range(16)]
+
+    def forward(self, x: Any) -> Any:
+        x = self.norm(x) + torch.tensor(self.table, device=x.device)
+        return torch.nn.functional.dropout(super().forward(x), 0.25, self.training)
+
+
+def where_tensors_are(mesh: Any) -> None:
+    """On each door: a step by torch takes nothing to the host, once it is compiled."""
+    x = torch.randn(8, 16, generator=torch.Generator().manual_seed(0))
+    doors = [
+        sd.torch.partition(Normed(), (x,), {"x": BATCH, "tp": TP}, mesh, compiler="torch"),
+        sd.torch.parallelize_module(Normed(), mesh["tp"], TP, compiler="torch"),
+        sd.torch.fully_shard(Normed(), mesh=mesh["dp"], compiler="torch"),
+    ]
+    for f in doors:
+        f(x).sum().backward()
+        assert f.compiled.is_of_torch
+        with nothing_on_the_host():
+            f(x).sum().backward()
+    f = doors[-1]
+    with pytest.raises(ShardError, match='compiler="torch", and another one "cpu"'):
+        sd.torch.parallelize_module(f, mesh["tp"], TP, compiler="cpu")
+    with pytest.raises(ShardError, match="compiler 'cuda' is none of cpu, torch"):
+        sd.torch.partition(Mlp(), (x,), {}, mesh, compiler="cuda")
+
+
+def by_torch_is_what_others_are(mesh: Any) -> None:
+    """What the checks of other compilers' programs say, of torch's."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(engine, "compiler_for", lambda *_: "torch")
+        for name in ("trained_as_a_module", "arguments", "uneven", "complex_numbers", "decisions"):
+            CHECKS[name](mesh)
+        for name in ("fsdp_of_blocks", "tensor_parallel_and_fsdp", "mixed_precision"):
+            CHECKS[name](mesh)
+
+
 CHECKS: dict[str, Callable[[Any], None]] = {
     **{name: lambda mesh, name=name: models(mesh, name) for name in ("llama", "gpt2", "bert")},
     "vit": lambda mesh: models(mesh, "vit"),
@@ -429,6 +492,8 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "saved_memory": saved_memory,
     "left_around": left_around,
     "by_torch": by_torch,
+    "where_tensors_are": where_tensors_are,
+    "by_torch_is_what_others_are": by_torch_is_what_others_are,
     **in_place_on_ranks.CHECKS,
 }
 

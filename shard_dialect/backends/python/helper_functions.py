@@ -106,6 +106,7 @@ def imports(target: Target, text: str) -> str:
     return "\n\n".join(each for each in groups if each)
 
 
+@cache
 def names(target: Target) -> set[str]:
     """The names that programs must not use for their own values."""
     return {

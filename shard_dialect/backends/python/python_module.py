@@ -276,6 +276,8 @@ class EmittedFunctions:
     """A program in Python without its `main`, for a caller on devices that have joined."""
 
     imports: str
+    start: str
+    """It joins the other devices, and finds this one's `rank` and `device`."""
     body: str
     """The rest of the text: it creates groups and defines functions."""
     entry: str
@@ -288,8 +290,9 @@ def emit_python(module: ir.Module, target: Target) -> str:
     shardings, entry = _prepared(root, None, target)
     w = _written(root, target, shardings, entry)
     lines = [*w.lines, "", "", *main(w, root, entry, shardings)]
-    imports, *rest = _file(w, "\n".join(lines))
-    return "\n".join([*_head(w, entry, imports), "", imports, *rest]) + "\n"
+    imports, start, rest = _file(w, "\n".join(lines))
+    text = "\n\n\n".join(each for each in (start, rest) if each)
+    return "\n".join([*_head(w, entry, imports), "", imports, "", text]) + "\n"
 
 
 def emit_functions(module: ir.Module, target: Target, entry: str) -> EmittedFunctions:
@@ -297,8 +300,8 @@ def emit_functions(module: ir.Module, target: Target, entry: str) -> EmittedFunc
     root = module.operation
     shardings, function = _prepared(root, entry, target)
     w = _written(root, target, shardings, function)
-    imports, _, body = _file(w, "\n".join(w.lines))
-    return EmittedFunctions(imports, body + "\n", w.functions[entry])
+    imports, start, body = _file(w, "\n".join(w.lines))
+    return EmittedFunctions(imports, start, body + "\n", w.functions[entry])
 
 
 def _prepared(
@@ -460,7 +463,7 @@ def _ranks(grid: Grid) -> str:
 
 
 def _file(w: Writer, body: str) -> tuple[str, str, str]:
-    """The imports, an empty line, and the rest: helpers, groups, and the functions in `body`."""
+    """The imports, what joins the devices, and the rest: helpers, groups, functions in `body`."""
     used = helper_functions.needed(w.target, body + ("\njoin" if w.groups else ""))
     grids = [f"{w.grid_names[name]} = {_ranks(grid)}" for name, grid in w.grids.items()]
     start = [
@@ -473,9 +476,6 @@ def _file(w: Writer, body: str) -> tuple[str, str, str]:
         for (grid, axes), name in w.groups.items()
         for line in folded(f"{name} = join({', '.join([w.grid_names[grid], *map(str, axes)])})")
     ]
-    text = "\n\n\n".join(
-        each
-        for each in ["\n".join([*grids, *start]), *used, "\n".join(groups), body.strip("\n")]
-        if each
-    )
-    return helper_functions.imports(w.target, text), "", text
+    parts = ["\n".join(start), "\n".join(grids), *used, "\n".join(groups), body.strip("\n")]
+    text = "\n\n\n".join(filter(None, parts[1:]))
+    return helper_functions.imports(w.target, "\n".join(parts)), parts[0], text

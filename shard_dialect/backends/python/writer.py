@@ -147,7 +147,9 @@ class Writer:
     bodies: list[str] = field(default_factory=list)
     """The lines of functions that the one that is written calls."""
     called: set[str] = field(default_factory=set)
-    """Their names."""
+    """Their names, and those of constants that it uses."""
+    started: set[str] = field(default_factory=set)
+    """The names of collectives that run beside others, until they are waited for."""
     functions: dict[str, str] = field(default_factory=dict)
     grid_names: dict[str, str] = field(default_factory=dict)
     """The names of functions and grids in the file."""
@@ -254,6 +256,10 @@ class Writer:
         if not type_.has_static_shape:
             raise error_at(location, f"a {type_} of one number cannot be written in Python")
         dtype, shape = self.dtype(type_.element_type, location), tuple(type_.shape)
+        if self.is_torch and number.isidentifier() and number not in ("True", "False"):
+            # torch.full would read it on the host.
+            one = f"torch.as_tensor({number}, dtype={dtype}, device=device)"
+            return f"{one}.expand({shape}).clone()"
         if self.is_torch:
             return f"torch.full({shape}, {number}, dtype={dtype}, device=device)"
         return f"np.full({shape}, {number}, {dtype})"

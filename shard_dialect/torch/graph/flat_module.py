@@ -229,7 +229,7 @@ class FlatModule:
         if not self.draws:
             return []
         if self.rng == "counter":
-            return [torch.randint(0, 2**62, ())]
+            return [torch.randint(0, 2**62, (), device="cpu")]
         return [each.by_torch() for each in self.draws]
 
     @property

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from shard_dialect.abi.tensor_types import Array
 from shard_dialect.errors import ShardError
+from shard_dialect.runtime.shards_of_arrays import to_numpy
 
 
 class IndexOutOfRange(ShardError, IndexError):
@@ -36,18 +36,27 @@ class IndexCheck:
     ignored: int | None = None
     """An index outside of the bounds that stands for nothing."""
 
-    def check(self, indices: Array) -> None:
-        """Raise `IndexOutOfRange` if some index is."""
+    def check(self, indices: Any) -> None:
+        """Raise `IndexOutOfRange` if some index is.
+
+        Nobody waits for tensors on another device than the host: that ends with an error of its
+        own, as torch's, where it comes to a wrong index.
+        """
+        if isinstance(indices, torch.Tensor) and indices.device.type != "cpu":
+            right = (indices >= self.low) & (indices < self.high)
+            right = right if self.ignored is None else right | (indices == self.ignored)
+            torch._assert_async(right.all(), self._said("some index"))
+            return
+        indices = to_numpy(indices)
         wrong: Any = np.less(indices, self.low) | np.greater_equal(indices, self.high)
         if self.ignored is not None:
             wrong &= np.not_equal(indices, self.ignored)
         if wrong.any():
             first = indices[np.unravel_index(wrong.argmax(), wrong.shape)]
-            raise IndexOutOfRange(
-                f"index {first} is out of range for {self.op}: expected {self.low} to "
-                f"{self.high - 1}",
-                self.location,
-            )
+            raise IndexOutOfRange(self._said(f"index {first}"), self.location)
+
+    def _said(self, what: str) -> str:
+        return f"{what} is out of range for {self.op}: expected {self.low} to {self.high - 1}"
 
 
 _aten = torch.ops.aten

@@ -30,7 +30,7 @@ from shard_dialect.torch.engine import Engine, tracing
 from shard_dialect.torch.graph.flat_module import FlatModule
 from shard_dialect.torch.graph.tensor_trees import Tensor, arguments_of, know_caches
 from shard_dialect.torch.in_place.mesh_axes import size_along
-from shard_dialect.torch.in_place.notes import Note, noted, plan_of
+from shard_dialect.torch.in_place.notes import Note, compiler_of, noted, plan_of
 from shard_dialect.torch.lower_module import lower_module
 from shard_dialect.torch.module_code import spaces_of
 from shard_dialect.torch.plans.placement_lists import ByAxis
@@ -85,6 +85,7 @@ class Call:
                 "counter",
                 placed,
                 in_place=True,
+                compiler=compiler_of(self.notes),
             )
             if self.ranks is not None:
                 engine.scales = partial(_scales, self.notes, self.grid, self.data)
@@ -199,10 +200,14 @@ class Call:
         both = torch.tensor([number, -number], device=self.mesh.device_type)
         work = dist.all_reduce(both, dist.ReduceOp.MAX, async_op=True)
 
+        is_first = self.module._engine is None
+
         @cache
         def agree() -> None:
             work.wait()
-            if both[0] != -both[1]:
+            if both.device.type != "cpu" and not is_first:  # nobody waits for the device
+                torch._assert_async(both[0] == -both[1], "the ranks call a module with other sizes")
+            elif both[0] != -both[1]:
                 shapes = ", ".join(str(list(each[0])) for each in kinds if isinstance(each, tuple))
                 raise ShardError(
                     f"the ranks call {type(self.module).__name__} with other shapes, types or "

@@ -20,15 +20,16 @@ from torch.distributed.tensor import DTensor
 
 from shard_dialect.errors import ShardError
 from shard_dialect.model import Sharding
+from shard_dialect.runtime.compiled_program import Compiler
 from shard_dialect.torch.graph.flat_module import FlatModule
 from shard_dialect.torch.graph.tensor_trees import Leaves, Tensor
 from shard_dialect.torch.in_place.mesh_axes import MeshAxes
 from shard_dialect.torch.in_place.modules import Distributed, FSDPModule
-from shard_dialect.torch.in_place.notes import Note, noted, plan_of
+from shard_dialect.torch.in_place.notes import Note, compiler_of, noted, plan_of
 from shard_dialect.torch.partitioned import class_of
 from shard_dialect.torch.plans.placed_names import PlacedModule
 from shard_dialect.torch.plans.plan_rules import layouts_of, matches_nothing, matching, rules_of
-from shard_dialect.torch.rank_tensors import RankTensors
+from shard_dialect.torch.rank_tensors import RankTensors, compiler_for
 from shard_dialect.torch.shared_memory import refuse_shared
 
 
@@ -36,10 +37,12 @@ def add_note(module: Any, note: Note, root: Any, kind: Any) -> None:
     """Note it, and give `root`, which the user has called this for, a class of ours.
 
     Raises `ShardError` for a call on another mesh than those before, for two calls about one module
-    along one dimension, and for a module of ours.
+    along one dimension, of two compilers, and for a module of ours.
     """
     if hasattr(module, "_engine") and not isinstance(module, Distributed):
         raise ShardError("the module is one that sd.torch.partition has returned")
+    compiler_for(note.compiler, note.axes.mesh)  # raises if it is none
+    compiler_of([*noted(root), ("", module, note)])
     for name, _, other in noted(root):
         if other.axes.grid != note.axes.grid or other.axes.mesh != note.axes.mesh:
             raise ShardError(
@@ -109,12 +112,14 @@ def parallelize_module(
     parallelize_plan: Any = None,
     *,
     src_data_rank: int | None = 0,
+    compiler: Compiler | None = None,
 ) -> Any:
     """Apply a style, or a dict of styles by the names of modules, to a module in place.
 
     As torch's function of this name. `device_mesh` is of one dimension, or a dimension of a mesh as
     `mesh["tp"]`; in one process a grid. Parameters of modules with styles become DTensors on
-    ranks, with the values of `src_data_rank`. Raises `ShardError` for names that match nothing.
+    ranks, with the values of `src_data_rank`. `compiler` is that of `partition`. Raises
+    `ShardError` for names that match nothing.
     """
     axes = MeshAxes.of(device_mesh)
     if len(axes.axes) != 1:
@@ -131,7 +136,7 @@ def parallelize_module(
             raise matches_nothing(pattern, modules, "module")
         for name in found:
             layouts_of(style, modules[name], name)  # raises if it is none
-            add_note(modules[name], Note(axes, style), module, Distributed)
+            add_note(modules[name], Note(axes, style, compiler=compiler), module, Distributed)
     place_parameters(module, axes, src_data_rank)
     return module
 
@@ -146,13 +151,14 @@ def fully_shard(
     offload_policy: Any = None,
     ignored_params: Any = None,
     dp_mesh_dims: Any = None,
+    compiler: Compiler | None = None,
 ) -> Any:
     """Split the parameters of a module, or of each of a list, in place, along a mesh dimension.
 
     As torch's function of this name. `mesh` is of one dimension, or of two (the parameters are
     replicated along the first), or dimensions of a mesh as `mesh["dp"]`; in one process a grid.
     When parameters are gathered, and for how long, the compiler decides: `reshard_after_forward`
-    changes nothing. Raises `ShardError` for what we do not have.
+    changes nothing. `compiler` is that of `partition`. Raises `ShardError` for what we do not have.
     """
     if isinstance(module, (list, tuple)):
         for each in module:
@@ -164,6 +170,7 @@ def fully_shard(
                 offload_policy=offload_policy,
                 ignored_params=ignored_params,
                 dp_mesh_dims=dp_mesh_dims,
+                compiler=compiler,
             )
         return module
     _refuse_options(offload_policy, dp_mesh_dims)
@@ -178,7 +185,8 @@ def fully_shard(
     ignored = {id(each) for each in ignored_params or ()}
     names = frozenset(name for name, each in module.named_parameters() if id(each) in ignored)
     kept = {"shard_placement_fn": shard_placement_fn, "mp_policy": mp_policy}
-    add_note(module, Note(axes, options=kept, ignored=names), module, FSDPModule)
+    note = Note(axes, options=kept, ignored=names, compiler=compiler)
+    add_note(module, note, module, FSDPModule)
     place_parameters(module, axes)
     return module
 

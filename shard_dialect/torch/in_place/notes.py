@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from torch.distributed import fsdp
 
+from shard_dialect.errors import ShardError
+from shard_dialect.runtime.compiled_program import Compiler
 from shard_dialect.torch.in_place.mesh_axes import MeshAxes
 
 
@@ -21,6 +23,7 @@ class Note:
     """A style; else `fully_shard` was called, with `options`."""
     options: Mapping[str, Any] = field(default_factory=dict)
     ignored: frozenset[str] = frozenset()
+    compiler: Compiler | None = None
 
     def value(self, module: Any) -> Any:
         """As a plan has it."""
@@ -35,6 +38,17 @@ def noted(module: Any) -> list[tuple[str, Any, Note]]:
     modules = list(module.named_modules())
     modules.sort(key=lambda each: -each[0].count(".") - bool(each[0]))
     return [(name, each, note) for name, each in modules for note in vars(each).get("_notes", ())]
+
+
+def compiler_of(notes: Sequence[tuple[str, Any, Note]]) -> Compiler | None:
+    """What one call or several have said that computes. Raises `ShardError` if they disagree."""
+    said = list(dict.fromkeys(note.compiler for _, _, note in notes if note.compiler))
+    if len(said) > 1:
+        raise ShardError(
+            f'one call says compiler="{said[0]}", and another one "{said[1]}": a module is one '
+            "program, which one of them computes"
+        )
+    return said[0] if said else None
 
 
 def plan_of(module: Any) -> dict[str, dict[str, Any]]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from shard_dialect.backends.python.element_types import element_of, is_complex, is_flipped
+from shard_dialect.backends.python.helper_functions import names
 from shard_dialect.backends.python.ops import accumulation, tensor_ops
 from shard_dialect.backends.python.ops.conversions import converted
 from shard_dialect.backends.python.writer import Writer
@@ -20,6 +21,7 @@ from shard_dialect.model import Reduction
 from shard_dialect.model.grid import full_axis
 from shard_dialect.passes.lower.computed_members import members_of
 
+_START = "mesh.start"
 _OPERATIONS = {
     "sum": ("MPI.SUM", "dist.ReduceOp.SUM"),
     "product": ("MPI.PROD", "dist.ReduceOp.PRODUCT"),
@@ -144,10 +146,23 @@ def collective(w: Writer, op: ir.Operation) -> None:
     name, write = record.python
     call = Call.of(w, op, grid, step)
     text = write(call, step)
+    result = op.results[0]
     if text == call.x:
-        w.values[op.results[0]] = text
+        w.values[result] = text
+    elif op.name == _START and f"start_{text.partition('(')[0]}" in names(w.target):
+        w.values[result] = w.kept("started", f"start_{text}")
+        w.started.add(w.values[result])
     else:
-        w.define(op.results[0], text, name)
+        w.define(result, text, name)
+
+
+def done(w: Writer, op: ir.Operation) -> None:
+    """Wait for a collective, unless its start has waited already."""
+    (x,) = w.uses(op)
+    if x in w.started:
+        w.define(op.results[0], f"finish({x})", "received")
+    else:
+        tensor_ops.same(w, op)
 
 
 def _read(op: ir.Operation) -> tuple[str, LocalStep]:
@@ -165,8 +180,8 @@ def rank(w: Writer, op: ir.Operation) -> None:
 
 
 _OTHERS: dict[str, Callable[[Writer, ir.Operation], None]] = {
-    "mesh.start": collective,
-    "mesh.done": tensor_ops.same,  # a start already waits for the end
+    _START: collective,
+    "mesh.done": done,
     "shard.process_linear_index": rank,
 }
 

@@ -176,9 +176,13 @@ def constant(w: Writer, op: ir.Operation) -> None:
     is_long = prod(type_.shape) > _LONGEST
     written = _as_bytes if is_long else _written_out
     text = written(w, op, attribute, dtype)
-    if len(type_.shape) != 1:  # which is written apart, so that the elements can be folded
-        text = f"{w.kept('elements', text)}.reshape{tuple(type_.shape)}"
-    w.define(result, text, "constant")
+    with w.beside():  # made once, and not in each call
+        if len(type_.shape) != 1:  # which is written apart, so that the elements can be folded
+            elements = w.kept("elements", text)
+            w.called.add(elements)
+            text = f"{elements}.reshape{tuple(type_.shape)}"
+        w.define(result, text, "constant")
+    w.called.add(w.values[result])
 
 
 def _written_out(w: Writer, op: ir.Operation, attribute: ir.Attribute, dtype: str) -> str:

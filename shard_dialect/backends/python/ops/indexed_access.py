@@ -62,16 +62,26 @@ def scatter(w: Writer, op: ir.Operation) -> None:
     sizes = list(operand.type.shape)
     strides = [prod(sizes[dim + 1 :]) for dim in range(len(sizes))]
     flat = " + ".join(f"{at}[{dim}] * {stride}" for dim, stride in enumerate(strides))
-    part = ""
     checks = [
         f"({at}[{dim}] >= 0) & ({at}[{dim}] < {sizes[dim]})" for dim in sorted(set(dims.indexed))
     ]
+    inside = w.names.new("inside") if checks else ""
+    for number, check in enumerate(checks):
+        w.line(f"{inside} {'&=' if number else '='} {check}")
+    if w.is_torch and not is_joined:
+        _put_on_a_line(
+            w,
+            result,
+            flat or f"torch.zeros_like({values}, dtype=torch.int64)",
+            inside,
+            values,
+            sizes,
+            "" if replaces else str(kind),
+        )
+        return
+    part = f"[{inside}]" if checks else ""
     if checks:
-        inside = w.names.new("inside")
-        for number, check in enumerate(checks):
-            w.line(f"{inside} {'&=' if number else '='} {check}")
-        w.line(f"{at} = [each[{inside}] for each in {at}]")
-        part = f"[{inside}]"
+        w.line(f"{at} = [each{part} for each in {at}]")
         values = f"{values}{part}"
     if is_joined:
         join = joining(w, op, body(op), operand.type.element_type)
@@ -82,18 +92,30 @@ def scatter(w: Writer, op: ir.Operation) -> None:
         w.define_all(op.results, text, "scattered")
     elif replaces:
         w.line(f"{result}[tuple({at})] = {values}")
-    elif w.is_torch and kind == "sum":
-        w.line(f"{result}.index_put_(tuple({at}), {values}, accumulate=True)")
-    elif w.is_torch:
-        line = w.names.new("line")
-        w.line(f"{line} = {result}.reshape(-1)")
-        w.line(
-            f"{line}.scatter_reduce_(0, ({flat}).reshape(-1), {values}.reshape(-1), "
-            f'"{_REDUCED[str(kind)]}")'
-        )
-        w.line(f"{result} = {line}.reshape({sizes})")
     else:
         w.line(f"np.{_AT[str(kind)]}.at({result}, tuple({at}), {values})")
+
+
+def _put_on_a_line(
+    w: Writer, result: str, flat: str, inside: str, values: str, sizes: Sequence[int], kind: str
+) -> None:
+    """Write values to the places `flat` of a tensor; without `kind` they replace what is there.
+
+    Those that are not inside go to one more place: to leave them out, the host would have to know
+    how many there are.
+    """
+    line, places = w.names.new("line"), w.kept("places", f"({flat}).reshape(-1)")
+    w.line(f"{line} = {result}.reshape(-1)")
+    if inside:
+        w.line(f"{line} = torch.cat([{line}, {line}.new_zeros(1)])")
+        w.line(f"{places} = torch.where({inside}.reshape(-1), {places}, {prod(sizes)})")
+    values = f"{values}.reshape(-1)"
+    if kind in ("", "sum"):
+        how = f", accumulate={bool(kind)}" if kind else ""
+        w.line(f"{line}.index_put_(({places},), {values}{how})")
+    else:
+        w.line(f'{line}.scatter_reduce_(0, {places}, {values}, "{_REDUCED[kind]}")')
+    w.line(f"{result} = {line}{'[:-1]' if inside else ''}.reshape({list(sizes)})")
 
 
 def _sides(op: ir.Operation) -> tuple[list[ir.Value], list[ir.Value]]:

@@ -7,6 +7,7 @@ readable there. Tensors stay on their device.
 from __future__ import annotations
 
 import functools
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -46,11 +47,10 @@ class Group:
 
 def join(grid: np.ndarray, *axes: int) -> Group:
     """The devices that differ from this one along `axes` only, the last one fastest."""
-    numbers = torch.from_numpy(grid)
-    sizes = [grid.shape[axis] for axis in axes]
-    by_member = numbers.movedim(axes, tuple(range(-len(axes), 0))).reshape(-1, *sizes)
+    size = math.prod(grid.shape[axis] for axis in axes)
+    by_member = np.moveaxis(grid, axes, range(-len(axes), 0)).reshape(-1, size)
     forever = timedelta(days=365)  # a rank may compute for as long as it takes
-    for row in by_member.flatten(1).tolist() if axes else numbers.reshape(-1, 1).tolist():
+    for row in by_member.tolist():
         handle = dist.new_group(sorted(row), timeout=forever)
         if rank in row:
             order = [sorted(row).index(each) for each in row]
@@ -64,12 +64,32 @@ def memory(x: Tensor) -> Tensor:
     return flat.view(torch.uint8)
 
 
-def all_gather(x: Tensor, group: Group, dim: int) -> Tensor:
+@dataclass
+class Started:
+    """A collective that runs beside what this device computes, and its result once it is done."""
+
+    work: Any
+    result: Callable[[], Tensor]
+
+
+def finish(started: Started) -> Tensor:
+    """Wait for a collective."""
+    started.work.wait()
+    return started.result()
+
+
+def start_all_gather(x: Tensor, group: Group, dim: int) -> Started:
     """The members' tensors, one after another along `dim`."""
     x = x.contiguous()
     by_member = [torch.empty_like(x) for _ in range(group.size)]
-    dist.all_gather(list(map(memory, by_member)), memory(x), group=group.handle)
-    return torch.cat([by_member[each] for each in group.order], dim)
+    received = list(map(memory, by_member))
+    work = dist.all_gather(received, memory(x), group=group.handle, async_op=True)
+    return Started(work, lambda: torch.cat([by_member[each] for each in group.order], dim))
+
+
+def all_gather(x: Tensor, group: Group, dim: int) -> Tensor:
+    """The members' tensors, one after another along `dim`."""
+    return finish(start_all_gather(x, group, dim))
 
 
 def all_slice(x: Tensor, group: Group, dim: int) -> Tensor:
@@ -77,31 +97,49 @@ def all_slice(x: Tensor, group: Group, dim: int) -> Tensor:
     return x.chunk(group.size, dim)[group.rank]
 
 
-def all_reduce(x: Tensor, group: Group, op: dist.ReduceOp = dist.ReduceOp.SUM) -> Tensor:
+def start_all_reduce(x: Tensor, group: Group, op: dist.ReduceOp = dist.ReduceOp.SUM) -> Started:
     """The members' tensors, added (or what `op` does)."""
     result = x.clone(memory_format=torch.contiguous_format)
-    dist.all_reduce(result, op, group=group.handle)
-    return result
+    work = dist.all_reduce(result, op, group=group.handle, async_op=True)
+    return Started(work, lambda: result)
+
+
+def all_reduce(x: Tensor, group: Group, op: dist.ReduceOp = dist.ReduceOp.SUM) -> Tensor:
+    """The members' tensors, added (or what `op` does)."""
+    return finish(start_all_reduce(x, group, op))
+
+
+def start_reduce_scatter(
+    x: Tensor, group: Group, dim: int, op: dist.ReduceOp = dist.ReduceOp.SUM
+) -> Started:
+    """This member's slice of the members' tensors, added (or what `op` does)."""
+    slices = x.chunk(group.size, dim)
+    by_member = [slices[group.order.index(i)].contiguous() for i in range(group.size)]
+    result = torch.empty_like(by_member[0])
+    work = dist.reduce_scatter(result, by_member, op, group=group.handle, async_op=True)
+    return Started(work, lambda: result)
 
 
 def reduce_scatter(
     x: Tensor, group: Group, dim: int, op: dist.ReduceOp = dist.ReduceOp.SUM
 ) -> Tensor:
     """This member's slice of the members' tensors, added (or what `op` does)."""
-    slices = x.chunk(group.size, dim)
-    by_member = [slices[group.order.index(i)].contiguous() for i in range(group.size)]
-    result = torch.empty_like(by_member[0])
-    dist.reduce_scatter(result, by_member, op, group=group.handle)
-    return result
+    return finish(start_reduce_scatter(x, group, dim, op))
 
 
-def all_to_all(x: Tensor, group: Group, split: int, concat: int) -> Tensor:
+def start_all_to_all(x: Tensor, group: Group, split: int, concat: int) -> Started:
     """This member's slice along `split` of each tensor, joined along `concat`."""
     slices = x.chunk(group.size, split)
     by_member = torch.stack([slices[group.order.index(i)] for i in range(group.size)])
     result = torch.empty_like(by_member)
-    dist.all_to_all_single(memory(result), memory(by_member), group=group.handle)
-    return torch.cat([result[each] for each in group.order], concat)
+    received, sent = memory(result), memory(by_member)
+    work = dist.all_to_all_single(received, sent, group=group.handle, async_op=True)
+    return Started(work, lambda: torch.cat([result[each] for each in group.order], concat))
+
+
+def all_to_all(x: Tensor, group: Group, split: int, concat: int) -> Tensor:
+    """This member's slice along `split` of each tensor, joined along `concat`."""
+    return finish(start_all_to_all(x, group, split, concat))
 
 
 def joined(parts: list[Tensor], join: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
@@ -112,12 +150,19 @@ def joined(parts: list[Tensor], join: Callable[[Tensor, Tensor], Tensor]) -> Ten
     return functools.reduce(join, parts).to(dtype)
 
 
+def start_reduce_scatter_by(
+    x: Tensor, group: Group, dim: int, join: Callable[[Tensor, Tensor], Tensor]
+) -> Started:
+    """This member's slice of the members' tensors, joined by a function of two."""
+    sent = start_all_to_all(x, group, dim, dim)
+    return Started(sent.work, lambda: joined(list(sent.result().chunk(group.size, dim)), join))
+
+
 def reduce_scatter_by(
     x: Tensor, group: Group, dim: int, join: Callable[[Tensor, Tensor], Tensor]
 ) -> Tensor:
     """This member's slice of the members' tensors, joined by a function of two."""
-    slices = all_to_all(x, group, dim, dim).chunk(group.size, dim)
-    return joined(list(slices), join)
+    return finish(start_reduce_scatter_by(x, group, dim, join))
 
 
 def all_reduce_by(x: Tensor, group: Group, join: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
