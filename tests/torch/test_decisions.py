@@ -140,3 +140,32 @@ def test_tensors_made_of_lists_with_tensors() -> None:
     f = sd.torch.partition(module, (x, torch.tensor([1, 2])), {}, MESH)
     for n in (torch.tensor([1, 2]), torch.tensor([2, 5])):
         torch.testing.assert_close(f(x, n), module(x, n))
+
+
+class AsksForCompilers(nn.Module):  # type: ignore[misc]
+    """Computes something else where it is compiled, as transformers' RecurrentGemma does; or fails.
+
+    With `branches`, elements decide, too.
+    """
+
+    def __init__(self, branches: bool) -> None:
+        super().__init__()
+        self.branches = branches
+
+    def forward(self, x: Any) -> Any:
+        if self.branches and torch.compiler.is_compiling():
+            raise NotImplementedError("compilers")
+        if self.branches and x.max() > 3:
+            return x
+        return x if torch.compiler.is_compiling() else x.exp()
+
+
+@pytest.mark.parametrize("branches", [False, True])
+def test_modules_that_ask_for_compilers_compute_what_they_do_without(
+    branches: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    own = AsksForCompilers(branches)
+    x = torch.rand(4, 4)
+    f = sd.torch.partition(own, (x,), {"x": BATCH}, MESH)
+    torch.testing.assert_close(f(x), own(x))
+    assert capfd.readouterr().err == ""

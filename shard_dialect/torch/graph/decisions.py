@@ -76,11 +76,19 @@ def check_path(path: Sequence[int], found: Sequence[int]) -> None:
             raise OtherPathError(Foreseen(found[: number + 1], found[number + 1 :]))
 
 
+class UndecidedError(Exception):
+    """A value would decide, where none may."""
+
+
 class Deciding(TorchDispatchMode):  # type: ignore[misc]
     """Within a `with` block, values that decide are those of a path, and then foreseen ones."""
 
-    def __init__(self, foreseen: Foreseen, examples: Sequence[Tensor]) -> None:
+    def __init__(
+        self, foreseen: Foreseen, examples: Sequence[Tensor], *, decides: bool = True
+    ) -> None:
         super().__init__()
+        self.decides = decides
+        """Whether any value may; else `UndecidedError` is raised for the first one."""
         self.foreseen = foreseen
         self.path = list(foreseen.known)
         self.values: list[Tensor] = []
@@ -118,6 +126,8 @@ class Deciding(TorchDispatchMode):  # type: ignore[misc]
 
     def decide(self, value: Tensor, guess: int, of: Tensor | None = None) -> int:
         """What the path takes a value to be. It is one decision if it is the size `of` a tensor."""
+        if not self.decides:
+            raise UndecidedError
         key = None if of is None or of.is_inference() else (id(of), of._version)
         if key in self._sizes:
             return self._sizes[key][1]

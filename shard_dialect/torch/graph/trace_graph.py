@@ -170,15 +170,16 @@ def _without_caches(flat: FlatModule, examples: Sequence[Tensor]) -> Any:
 
 
 def _first(flat: FlatModule, examples: Sequence[Tensor]) -> Any:
-    """The graph of the module, which is told that it is compiled, or that it is not.
+    """The graph of the module, which is told that it is not compiled, or that it is.
 
-    The first leaves branches by elements out; some modules only run in the second way.
+    Some modules compute other numbers where they are, so that is said second; but then they leave
+    branches by elements out. Some only run in the one way, or in the other.
     """
     found: Exception | None = None
-    for is_compiled in (True, False):
+    for is_compiled, branches in ((False, False), (True, True), (False, True)):
         foreseen, failed = flat.foreseen, list[Exception]()
         while True:
-            mode = Deciding(foreseen, examples)
+            mode = Deciding(foreseen, examples, decides=branches)
             try:
                 with (
                     torch.compiler.set_stance("force_eager"),  # of functions inside
@@ -193,12 +194,13 @@ def _first(flat: FlatModule, examples: Sequence[Tensor]) -> Any:
                     naming_modules(flat.module),
                 ):
                     graph = _traced(deciding(flat, mode), examples)
-            except ShardError:
-                raise
             except Exception as error:  # any that the user's module, or torch for it, ends with
+                if isinstance(error, ShardError) and branches:
+                    raise
                 failed.append(error)
                 flat.drop_strays(is_done=False)
-                traceback.print_exception(error)
+                if not branches:  # another one says what is wrong
+                    break
                 if len(mode.values) > len(foreseen.known) and len(failed) <= _MOST_TURNS:
                     *before, last = mode.path  # as of an assertion
                     foreseen = replace(foreseen, known=(*before, other_than(last)), likely=())
