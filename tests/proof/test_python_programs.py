@@ -476,3 +476,14 @@ def test_of_a_large_text_the_module_is_judged() -> None:
         whole = Unsharded.of(Source.of(text).parse(), None)
         proof = proof_of_emitted(whole, "no Python", "layer.py", Proof("proven", 2))
     assert "too large" in str(proof)
+
+
+def test_collectives_of_torch_that_are_not_waited_for_are_not_proven(tmp_path: Path) -> None:
+    if missing(["torch"]):
+        skip_without("torch")
+    python = emitted(SUM.text, "torch")
+    assert python is not None
+    assert proof_of(SUM, python, tmp_path).answer == "proven"
+    assert python.count(".wait()") == 1
+    wrong = re.sub(r"^( *).*\.wait\(\)$", r"\1pass", python, flags=re.MULTILINE)
+    assert proof_of(SUM, wrong, tmp_path).answer != "proven"

@@ -272,6 +272,24 @@ class _Talk:
         self.how, self.tensor, self.peer, self.group = how, tensor, peer, group
 
 
+def _under_way(received: Sequence[Any], sent: Sequence[Any] = ()) -> Request:
+    """A collective that has been started: nothing is known of what it gives until it is done."""
+    found = [contents(each) for each in received]
+    for each in received:
+        make_wild(each)
+    buffers = (*received, *sent)
+    before = [contents(each) for each in buffers]
+
+    def finish() -> None:
+        now = zip(buffers, before, strict=True)
+        same = all(np.array_equal(contents(each), old, equal_nan=True) for each, old in now)
+        only(same, "a buffer that is written to before its collective is done")
+        for each, data in zip(received, found, strict=True):
+            receive(each, data)
+
+    return Request(finish)
+
+
 class Distributed:
     """A module `torch.distributed` for one rank: groups have their ranks in ascending order."""
 
@@ -319,13 +337,19 @@ class Distributed:
     def barrier(self, group: Any = None) -> None:
         self._of(group).Barrier()
 
-    def all_gather(self, received: Sequence[Any], sent: Any, group: Any = None) -> None:
+    def all_gather(
+        self, received: Sequence[Any], sent: Any, group: Any = None, async_op: bool = False
+    ) -> Request | None:
         listed = self._of(group).meet("all_gather", contents(sent))
         for buffer, data in zip(received, alike(listed, sent), strict=True):
             receive(buffer, data)
+        return _under_way(received, [sent]) if async_op else None
 
-    def all_reduce(self, x: Any, op: Any = ReduceOp.SUM, group: Any = None) -> None:
+    def all_reduce(
+        self, x: Any, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
+    ) -> Request | None:
         self._of(group).Allreduce(IN_PLACE, x, op)
+        return _under_way([x]) if async_op else None
 
     def reduce(self, x: Any, dst: int, op: Any = ReduceOp.SUM, group: Any = None) -> None:
         group = self._of(group)
@@ -334,15 +358,24 @@ class Distributed:
             make_wild(x)  # torch says nothing of it
 
     def reduce_scatter(
-        self, received: Any, sent: Sequence[Any], op: Any = ReduceOp.SUM, group: Any = None
-    ) -> None:
+        self,
+        received: Any,
+        sent: Sequence[Any],
+        op: Any = ReduceOp.SUM,
+        group: Any = None,
+        async_op: bool = False,
+    ) -> Request | None:
         group = self._of(group)
         listed = group.meet(("reduce_scatter", op), [contents(each) for each in sent])
         parts = alike([each[group.rank] for each in listed], received)
         receive(received, op.of(parts, received).reshape(-1))
+        return _under_way([received], sent) if async_op else None
 
-    def all_to_all_single(self, received: Any, sent: Any, group: Any = None) -> None:
+    def all_to_all_single(
+        self, received: Any, sent: Any, group: Any = None, async_op: bool = False
+    ) -> Request | None:
         self._of(group).Alltoall(sent, received)
+        return _under_way([received], [sent]) if async_op else None
 
     def broadcast(self, x: Any, src: int, group: Any = None) -> None:
         group = self._of(group)
