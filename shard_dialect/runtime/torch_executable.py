@@ -46,7 +46,11 @@ class TorchExecutable:
 
     def __init__(self, module: ir.Module, entry: str) -> None:
         self.program = read_local_program(module.operation, entry)
-        self.emitted = emit_functions(module, "torch", entry)
+        emitted = emit_functions(module, "torch", entry)
+        self.entry = emitted.entry
+        # Not by the threads of devices: Python 3.11 counts the depth of all their trees as one.
+        self.imports, self.start = _code(emitted.imports), _code(emitted.start)
+        self.body = _code(_released(emitted.body))
 
 
 class TorchFunction:
@@ -66,18 +70,18 @@ class TorchFunction:
         device: Any = None,
         compiles: bool = False,
     ) -> None:
-        self._program, emitted = executable.program, executable.emitted
+        self._program = executable.program
         names: dict[str, Any] = {"__name__": "emitted"}
-        exec(_code(emitted.imports), names)
+        exec(executable.imports, names)
         if distributed is not None:
             names["dist"] = distributed
         if device is None:
-            exec(_code(emitted.start), names)
+            exec(executable.start, names)
         else:
             names |= {"device": device, "rank": names["dist"].get_rank()}
-        exec(_code(_released(emitted.body)), names)
+        exec(executable.body, names)
         self._names = names
-        self._function = names[emitted.entry]
+        self._function = names[executable.entry]
         self._own = {
             each.untyped_storage().data_ptr()
             for each in names.values()

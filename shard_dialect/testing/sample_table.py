@@ -86,7 +86,7 @@ def can_be_narrow(sample: Sample) -> bool:
     dialect, _, name = sample.op.partition(".")
     return (
         dialect in ("arith", "linalg", "math", "stablehlo")
-        and "complex<" not in sample.body
+        and not any(each in sample.body for each in ("complex<", "dot_algorithm<"))
         and name not in _ONE_PRECISION.get(dialect, "").split()
         and any(each.element == "f32" for each in (*sample.operands, *sample.results))
         and not any(each.element == "f64" for each in (*sample.operands, *sample.results))
