@@ -293,7 +293,6 @@ class _Planner:
         if many or not best.cost or [*map(type, best.steps)] == [Exchange]:
             return best
         is_even = all(each.uneven_dim(self.shape, self.grid) is None for each in (source, target))
-        most_rounds = sum(each.communicates for each in best.steps) if is_even else self.grid.size
         if is_even and len(best.steps) == 1:
             return best
         ends = (source, target, self.shape, self.grid)
@@ -304,7 +303,7 @@ class _Planner:
         except ShardingError:
             return best
         rounds = len(step.plan.sent)
-        if rounds > most_rounds:
+        if is_even and rounds > sum(each.communicates for each in best.steps):
             return best
         found = self._planned((step,), source, best.exact)
         if self.prices.is_time:

@@ -84,25 +84,28 @@ class PlanMaker:
             if tensor in self.free and of_value[value] in solution.shardings
         }
         inner = self._inner(solution, carries_sums)
-        plan = Plan(loops=self._loops(solution) if has_loops else ())
-        plan = plan.with_splits(self._as_propagated(splits, inner, keeps_whole))
+        split = {tensor: each for tensor, each in splits.items() if any(each)}
+        plan = Plan(loops=self._loops(solution) if has_loops else ()).with_splits(split)
+        if keeps_whole:
+            whole = {tensor: each for tensor, each in splits.items() if not any(each)}
+            plan = plan.with_splits(self._that_propagation_splits(whole, split, inner))
         return plan.with_inner({value: each.split_axes for value, each in inner.items()})
 
-    def _as_propagated(
-        self, splits: Mapping[int, Splits], inner: Mapping[int, Sharding], keeps_whole: bool
+    def _that_propagation_splits(
+        self,
+        whole: Mapping[int, Splits],
+        split: Mapping[int, Splits],
+        inner: Mapping[int, Sharding],
     ) -> Mapping[int, Splits]:
-        """The splits, but for tensors that are whole; with those that propagation would split."""
-        split = {tensor: each for tensor, each in splits.items() if any(each)}
-        if not keeps_whole:
-            return split
-        grid = self.program.prices.grid.name
-        of = {self.function.boundary[tensor]: each for tensor, each in split.items()}
-        annotated = {value: Sharding(grid, each) for value, each in of.items()} | dict(inner)
+        """Those of the whole tensors that propagation splits, from the other annotations."""
+        grid, boundary = self.program.prices.grid.name, self.function.boundary
+        given = {boundary[tensor]: Sharding(grid, each) for tensor, each in split.items()}
+        annotated = given | dict(inner)
         known = self.function.propagated({v: Annotation(each) for v, each in annotated.items()})
         return {
             tensor: each
-            for tensor, each in splits.items()
-            if any(each) or not _is(known(self.function.boundary[tensor]), Sharding(grid, each))
+            for tensor, each in whole.items()
+            if not _is(known(boundary[tensor]), Sharding(grid, each))
         }
 
     def _loops(self, solution: Solution) -> tuple[tuple[int, Splits], ...]:

@@ -416,7 +416,10 @@ def by_torch(mesh: Any) -> None:
 
 @contextmanager
 def nothing_on_the_host() -> Iterator[None]:
-    """No tensor becomes numpy's or a number, and none is made where no device is said."""
+    """Within a `with` block it is an error to read a tensor on the host.
+
+    One that is made without a device is on meta, and so has no elements.
+    """
 
     def refuse(name: str) -> Any:
         def called(*args: Any, **kwargs: Any) -> Any:

@@ -172,8 +172,8 @@ def _without_caches(flat: FlatModule, examples: Sequence[Tensor]) -> Any:
 def _first(flat: FlatModule, examples: Sequence[Tensor]) -> Any:
     """The graph of the module, which is told that it is not compiled, or that it is.
 
-    Some modules compute other numbers where they are, so that is said second; but then they leave
-    branches by elements out. Some only run in the one way, or in the other.
+    Some modules compute other numbers if they are compiled. So they are told this only if elements
+    decide, as many leave such branches out then, or if they cannot be traced otherwise.
     """
     found: Exception | None = None
     for is_compiled, branches in ((False, False), (True, True), (False, True)):
