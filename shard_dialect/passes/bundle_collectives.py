@@ -23,9 +23,9 @@ bytes:
     %b = shard.all_to_all %a along axes 0, 1  each sends 7/8
     %2 = the slices of %b in their places
 
-Of two permutations that follow on each other, as of a tensor that changes its sharding and is then
-reversed, one is made likewise. Permutations that do not depend on each other share rounds
-(`shared_rounds`), which moves fewer bytes where devices are free in some of them.
+Permutations are joined with what comes after them (`joined_permutations`). Those that do not depend
+on each other share rounds (`shared_rounds`), which moves fewer bytes where devices are free in some
+of them.
 """
 
 from __future__ import annotations
@@ -33,11 +33,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from math import prod
 
-from shard_dialect.collectives import AllToAll, LocalStep, Permute
-from shard_dialect.collectives.step import NOBODY, flat_index
+from shard_dialect.collectives import AllToAll, LocalStep
 from shard_dialect.ir.bindings import ir, spelled
 from shard_dialect.ir.building import build
 from shard_dialect.ir.building.build import replace_op
@@ -46,11 +44,11 @@ from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.ir.numbered_function import itemsize
 from shard_dialect.ir.shard.local_collectives import is_local, read_local, write_local
 from shard_dialect.ir.walk import is_made_by, operations, walk
-from shard_dialect.model import Axes
 from shard_dialect.ops import is_cheap
 from shard_dialect.ops.op_table import traits_of
 from shard_dialect.ops.scalar_functions import Trait
 from shard_dialect.passes.framework.base import Pass, known, needs, ops_of
+from shard_dialect.passes.joined_permutations import PERMUTE, join_permutations
 from shard_dialect.passes.shared_rounds import Group
 
 
@@ -81,8 +79,8 @@ def first_use_at(order: Sequence[ir.Operation]) -> dict[ir.Value, int]:
 
 
 _GATHER, _SCATTER, _REDUCE = "shard.all_gather", "shard.reduce_scatter", "shard.all_reduce"
-_EXCHANGE, _PERMUTE = "shard.all_to_all", "mesh.collective_permute"
-_ALL = (_SCATTER, _REDUCE, _PERMUTE, _EXCHANGE, _GATHER)
+_EXCHANGE = "shard.all_to_all"
+_ALL = (_SCATTER, _REDUCE, PERMUTE, _EXCHANGE, _GATHER)
 """In an order in which what one makes is often the operand of a later one."""
 _ALONG = {
     _GATHER: ("gather_axis",),
@@ -109,11 +107,12 @@ class BundleCollectives(Pass):
         shardings = Shardings.of(module)
         kinds = known(module, ops_of)
         for handle in functions_of(module, "local"):
-            for kind, join in ((_EXCHANGE, _join_exchanges), (_PERMUTE, _join_permutations)):
-                for op in walk(handle) if kind in kinds else ():
-                    if op.name == kind:
-                        join(op, shardings)
-            for block in _blocks_with(handle, _PERMUTE) if _PERMUTE in kinds else ():
+            for op in walk(handle) if _EXCHANGE in kinds else ():
+                if op.name == _EXCHANGE:
+                    _join_exchanges(op, shardings)
+            if PERMUTE in kinds:
+                join_permutations(handle, shardings)
+            for block in _blocks_with(handle, PERMUTE) if PERMUTE in kinds else ():
                 _share_rounds(block)
             most = min(self.bytes, _fitting(handle)) if self.gathers else self.bytes
             joined = _ALL if self.gathers else (_REDUCE,)
@@ -360,7 +359,7 @@ def _bytes(op: ir.Operation) -> int:
 
 def _share_rounds(block: ir.Block) -> None:
     """Let permutations that may be done at once share rounds."""
-    for bundle in list(_bundles(block, _PERMUTE, sys.maxsize, _key_of_rounds)):
+    for bundle in list(_bundles(block, PERMUTE, sys.maxsize, _key_of_rounds)):
         ops = [member.op for member in bundle.members]
         group = Group.of(ops)
         if not group.saves:
@@ -462,44 +461,6 @@ def _in_a_row(second: ir.Operation) -> tuple[ir.Operation, str, LocalStep, Local
     reads = [read_local(op.name, op.attributes) for op in (first, second)]
     (grid, a), (other, b) = (read for read in reads if read is not None)
     return (first, grid, a, b) if grid == other else None
-
-
-def _join_permutations(second: ir.Operation, shardings: Shardings) -> None:
-    """Make one permutation of this one and the one that makes its operand, for it alone."""
-    pair = _in_a_row(second)
-    if pair is None:
-        return
-    first, grid, a, b = pair
-    assert isinstance(a, Permute), "a permutation"
-    assert isinstance(b, Permute), "a permutation"
-    axes = (*a.axes, *(each for each in b.axes if each not in a.axes))
-    sizes = shardings.grid(grid).sizes_along(axes)
-    sent: list[int] = []
-    for place in product(*map(range, sizes)):
-        at: tuple[int, ...] | None = place
-        for step in (a, b):
-            at = None if at is None else _sent_to(at, axes, step, sizes)
-        sent.append(NOBODY if at is None else flat_index(at, sizes))
-    with ir.InsertionPoint(second), ir.Location.fused([first.location, second.location]):
-        step = Permute(axes, tuple(sent))
-        joined = write_local(step, grid, first.operands[0], second.results[0].type)
-    replace_op(second, joined)
-    first.erase()
-
-
-def _sent_to(
-    at: tuple[int, ...], axes: Axes, step: Permute, sizes: Sequence[int]
-) -> tuple[int, ...] | None:
-    """Where along `axes` the device at `at` sends its shard; `None`: nowhere."""
-    places = [axes.index(each) for each in step.axes]
-    own = [sizes[each] for each in places]
-    to = step.permutation[flat_index([at[each] for each in places], own)]
-    if to == NOBODY:
-        return None
-    moved = list(at)
-    for place, size in zip(reversed(places), reversed(own), strict=True):
-        to, moved[place] = divmod(to, size)
-    return tuple(moved)
 
 
 def _join_exchanges(second: ir.Operation, shardings: Shardings) -> None:

@@ -132,3 +132,27 @@ func.func @permutations_apart(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32
   %1 = "mesh.collective_permute"(%0) {cluster = @p, mesh_axis = [0], permutation = [1, 0]} : (tensor<4xf32>) -> tensor<4xf32>
   return %0, %1 : tensor<4xf32>, tensor<4xf32>
 }
+
+// A reversal's permutation is joined with the gather behind it, which then has the shards in another order.
+// CHECK-LABEL: func.func @permutation_and_gather
+// CHECK-NEXT: %[[R:.*]] = stablehlo.reverse %arg0
+// CHECK-NEXT: %[[G:.*]] = shard.all_gather %[[R]]
+// CHECK-NEXT: %[[B:.*]] = tensor.extract_slice %[[G]][4] [4]
+// CHECK-NEXT: %[[A:.*]] = tensor.extract_slice %[[G]][0] [4]
+// CHECK-NEXT: tensor.concat dim(0) %[[B]], %[[A]]
+func.func @permutation_and_gather(%x: tensor<4xf32>) -> tensor<8xf32> attributes {mesh.form = "local"} {
+  %0 = "mesh.collective_permute"(%x) {cluster = @p, mesh_axis = [0], permutation = [1, 0]} : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = stablehlo.reverse %0, dims = [0] : tensor<4xf32>
+  %2 = shard.all_gather %1 on @p grid_axes = [0] gather_axis = 0 : tensor<4xf32> -> tensor<8xf32>
+  return %2 : tensor<8xf32>
+}
+
+// What each device adds is its own.
+// CHECK-LABEL: func.func @permutation_and_own
+// CHECK: "mesh.collective_permute"
+func.func @permutation_and_own(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<8xf32> attributes {mesh.form = "local"} {
+  %0 = "mesh.collective_permute"(%x) {cluster = @p, mesh_axis = [0], permutation = [1, 0]} : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = stablehlo.add %0, %y : tensor<4xf32>
+  %2 = shard.all_gather %1 on @p grid_axes = [0] gather_axis = 0 : tensor<4xf32> -> tensor<8xf32>
+  return %2 : tensor<8xf32>
+}
