@@ -311,3 +311,23 @@ def padded(seed: int) -> str:
 @pytest.mark.parametrize("seed", range(24))
 def test_paddings_at_offsets(seed: int) -> None:
     assert sd.compile(sd.parse(padded(seed))).check().passed, padded(seed)
+
+
+@pytest.mark.parametrize("by", [5, 11, 17])
+def test_a_far_roll_of_what_gets_smaller_and_is_gathered_is_one(by: int) -> None:
+    """The roll moves a shard at most, and what is gathered is every other column."""
+    split = "[], [0, 1]"
+    halved = (
+        "%h = stablehlo.slice %r [0:16, 0:24:2] : (tensor<16x24xf32>) -> tensor<16x12xf32>\n"
+        "return %h : tensor<16x12xf32>"
+    )
+    whole = "{mesh.sharding = #mesh.shard<@g, [[], []]>}"
+    text = (
+        rolled(by, split, split)
+        .replace("return %r : tensor<16x24xf32>", halved)
+        .replace(f"-> (tensor<16x24xf32> {{mesh.sharding = #mesh.shard<@g, [{split}]>}})",
+                 f"-> (tensor<16x12xf32> {whole})")
+    )  # fmt: skip
+    shard, gathered = 16 * 3 * 4, 7 * 16 * 2 * 4
+    assert bytes_moved(text, "spmd") <= shard + gathered, text
+    assert sd.compile(sd.parse(text)).check().passed

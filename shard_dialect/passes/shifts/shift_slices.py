@@ -221,11 +221,7 @@ class _Function:
                     devices = self.shardings.grid(sharding.grid).axes_size(axes)
                     is_far = 4 * devices * each.moved > root.type.shape[dim]
                     rolled[root, devices] += is_far
-        self.far |= {
-            root
-            for (root, devices), count in rolled.items()
-            if count and (count >= devices or root not in self.stays_split)
-        }
+        self.far |= {root for (root, devices), count in rolled.items() if count >= devices}
 
     def _note_what_all_read(self, found: Iterable[_Shifted]) -> None:
         read: dict[ir.Value, set[tuple[Spans, ...]]] = {}
