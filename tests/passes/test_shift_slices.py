@@ -331,3 +331,17 @@ def test_a_far_roll_of_what_gets_smaller_and_is_gathered_is_one(by: int) -> None
     shard, gathered = 16 * 3 * 4, 7 * 16 * 2 * 4
     assert bytes_moved(text, "spmd") <= shard + gathered, text
     assert sd.compile(sd.parse(text)).check().passed
+
+
+@pytest.mark.parametrize("by", [5, 11])
+def test_uneven_pieces_cost_no_more_than_to_gather_first(by: int) -> None:
+    """Half the columns of a roll, of pieces of other sizes than the shards."""
+    split, halved = "[], [1]", "tensor<16x12xf32>"
+    half = f"%h = stablehlo.slice %r [0:16, 0:24:2] : (tensor<16x24xf32>) -> {halved}"
+    text = (
+        rolled(by, split, "[], []")
+        .replace("return %r : tensor<16x24xf32>", f"{half}\nreturn %h : {halved}")
+        .replace("-> (tensor<16x24xf32>", f"-> ({halved}")
+    )
+    assert bytes_moved(text, "spmd") <= 3 * 16 * 6 * 4, text
+    assert sd.compile(sd.parse(text)).check().passed

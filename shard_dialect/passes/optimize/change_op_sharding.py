@@ -389,7 +389,8 @@ class OpShardingFinder:
         def derive() -> OpSharding | None:
             operands = tuple([self._sharding_of(value, grid) for value in op.operands])
             results = tuple([self._sharding_of(value, grid) for value in op.results])
-            return self._with_costs(op, rule, _assignment(op, rule, grid), operands, results, grid)
+            assignment = _assignment(op, rule, grid)
+            return self._with_costs(op, rule, assignment, operands, results, grid, is_now=True)
 
         return self._derived(op, grid, "now", derive)
 
@@ -540,6 +541,8 @@ class OpShardingFinder:
         operands: tuple[Sharding | None, ...],
         results: tuple[Sharding | None, ...],
         grid: Grid,
+        *,
+        is_now: bool = False,
     ) -> OpSharding | None:
         # Halos of operands follow from the windows of the rule; a partial sum has none.
         if any(each is not None and each.halos for each in results) or any(
@@ -552,7 +555,7 @@ class OpShardingFinder:
             if sharding is not None and value is not None:
                 shape = value.kind.shape
                 assert shape is not None, "a sharding rule relates tensors of static shape"
-                if sharding.uneven_dim(shape, grid) is not None:
+                if not is_now and sharding.uneven_dim(shape, grid) is not None:
                     return None
                 if any(isinstance(axis, SubAxis) for axis in sharding.axes):
                     return None  # the distributed form has its sub-axes as grid axes
