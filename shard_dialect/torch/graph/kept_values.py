@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 import functools
 import gc
+import hashlib
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import AbstractContextManager
@@ -24,7 +25,9 @@ import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
 
+from shard_dialect.torch.graph.complex_parts import as_real
 from shard_dialect.torch.graph.exchanged import exchanged
 from shard_dialect.torch.graph.tensor_trees import (
     COLLECTIONS,
@@ -119,6 +122,52 @@ class Before:
         for key in self.path:
             found = found[key]
         return found
+
+
+class Constant:
+    """A tensor that a call leaves, the same in each: later ones may read it as one of the user's.
+
+    It is no dataclass, since it is a leaf of trees.
+    """
+
+    def __init__(self, tensor: Any) -> None:
+        with _disable_current_modes():
+            self.tensor = tensor.clone()
+            elements = as_real(self.tensor).contiguous().view(-1).view(torch.uint8).numpy()
+        self.key = tensor.dtype, tensor.shape, hashlib.sha256(elements.tobytes()).digest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Constant) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Constant:
+        return self
+
+
+class Constants:
+    """The constants that calls of one module leave.
+
+    Each is one tensor, so that one state of the module comes again with it, until somebody has
+    written to that.
+    """
+
+    def __init__(self) -> None:
+        self._given: dict[Constant, tuple[Any, int]] = {}
+
+    def tensors_in(self, tree: Any) -> Any:
+        """The tree with tensors in the places of constants."""
+        return pytree.tree_map(
+            lambda each: self._tensor(each) if isinstance(each, Constant) else each, tree
+        )
+
+    def _tensor(self, constant: Constant) -> Any:
+        tensor, version = self._given.get(constant, (None, 0))
+        if tensor is None or tensor._version != version:
+            tensor = constant.tensor.clone()
+            self._given[constant] = tensor, tensor._version
+        return tensor
 
 
 @dataclass
