@@ -2,6 +2,8 @@
 
 import copy
 import sys
+import threading
+import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -574,6 +576,74 @@ def test_what_calls_before_have_kept_is_not_read() -> None:
         f(x)
     with pytest.raises(sd.ShardError, match="kept in h"):
         both(Carries(torch.ones(4)), x)
+
+
+REGISTERED: dict[str, Any] = {}
+
+
+class Registers:
+    """Knows its subclasses, as mixins of hubs do."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        REGISTERED[cls.__name__] = len(REGISTERED)
+
+
+class Card(Registers):
+    """What a module holds, which is made of another class."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+class Registered(torch.nn.Linear, Registers):
+    def __init__(self, inside: int, outside: int) -> None:
+        super().__init__(inside, outside)
+        self.card = Card(len(REGISTERED))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) * self.card.number
+
+
+def test_what_makes_classes_and_modules_is_of_no_call() -> None:
+    f, module = both(Registered(4, 4), torch.ones(4, 4))
+    names = {name for state in f._engine.programs[0].states for name, _ in state.around}
+    assert names.isdisjoint(("REGISTERED", "__init_subclass__"))
+    type("Another", (Registers,), {})
+    torch.testing.assert_close(f(torch.ones(4, 4)), module(torch.ones(4, 4)))
+    assert len(f._engine.programs[0].states) == 1
+
+
+class Ticking(threading.Thread):
+    """As of another package, which watches bars of progress: it says when it ran."""
+
+    __module__ = "progress"
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.ran, self.ends = 0, threading.Event()
+
+    def run(self) -> None:
+        while not self.ends.is_set():
+            self.ran += 1
+            time.sleep(1e-3)
+
+
+class Watched(torch.nn.Linear):
+    watcher: Any = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if Watched.watcher is None:
+            Watched.watcher = Ticking()
+            Watched.watcher.start()
+        return super().forward(x)
+
+
+def test_threads_that_run_beside_a_trace() -> None:
+    f, module = both(Watched(4, 4), torch.ones(4, 4))
+    torch.testing.assert_close(f(torch.ones(4, 4)), module(torch.ones(4, 4)))
+    Watched.watcher.ends.set()
 
 
 def _masked(size: int, x: Any) -> Any:

@@ -14,6 +14,7 @@ import copy
 import functools
 import gc
 import hashlib
+import operator
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import AbstractContextManager
@@ -222,7 +223,8 @@ pytree.register_pytree_node(
 class AsNumbers(np.lib.mixins.NDArrayOperatorsMixin):
     """What `numpy()`, `item()` or `tolist()` of a tensor of floats is in a trace.
 
-    Of a result of a program, it is what they say. Before, nothing can be computed with it.
+    Of a result of a program, it is what they say. Before, nothing can be computed with it, but a
+    single number can be compared, as in torch, with one of Python: its elements decide.
     """
 
     def __init__(self, tensor: Any, way: str) -> None:
@@ -231,8 +233,43 @@ class AsNumbers(np.lib.mixins.NDArrayOperatorsMixin):
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         raise ReadByPythonError(f"something computes with {self.way}() of a tensor")
 
-    __array_ufunc__ = __getitem__ = __iter__ = __float__ = __int__ = __bool__ = __array__
+    __array_ufunc__ = __getitem__ = __iter__ = __float__ = __int__ = __array__
     __round__ = __format__ = __len__ = __array__
+
+    @property
+    def _number(self) -> Any:
+        """A tensor of Python's number, if it is a single one."""
+        is_single = self.way == "item" or (self.way == "tolist" and not self.shape)
+        is_ordered = is_single and not self.tensor.is_complex()
+        return self.tensor.double() if is_ordered else self.__array__()
+
+    def _decided(self, compare: Callable[[Any, Any], Any], other: Any) -> bool:
+        other = other._number if isinstance(other, AsNumbers) else other
+        is_known = isinstance(other, (int, float, torch.Tensor))
+        return bool(compare(self._number, other)) if is_known else NotImplemented
+
+    def __bool__(self) -> bool:
+        return self._decided(operator.ne, 0)
+
+    def __eq__(self, other: object) -> bool:
+        return self._decided(operator.eq, other)
+
+    def __ne__(self, other: object) -> bool:
+        return self._decided(operator.ne, other)
+
+    def __lt__(self, other: Any) -> bool:
+        return self._decided(operator.lt, other)
+
+    def __le__(self, other: Any) -> bool:
+        return self._decided(operator.le, other)
+
+    def __gt__(self, other: Any) -> bool:
+        return self._decided(operator.gt, other)
+
+    def __ge__(self, other: Any) -> bool:
+        return self._decided(operator.ge, other)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 class ReadByPythonError(TypeError):
