@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import random
+import threading
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -319,6 +320,8 @@ class _Look:
     def _of_object(self, value: Any, kind: Any) -> Any:
         own = attributes_of(value).items()
         if self.near is not None and is_of_others(value, self.near):
+            if isinstance(value, threading.Thread):  # it changes beside a trace
+                return _OPAQUE
             return self._pairs(kind, own, is_read=False)
         return self._pairs(kind, (each for each in own if each[0] in self.names), is_read=True)
 

@@ -48,7 +48,14 @@ from shard_dialect.torch.graph.flat_module import (
     state_of,
 )
 from shard_dialect.torch.graph.forward_and_backward import COTANGENT, SAVED
-from shard_dialect.torch.graph.kept_values import Place, Spaces, held_tensors, holds_numbers, joined
+from shard_dialect.torch.graph.kept_values import (
+    Constants,
+    Place,
+    Spaces,
+    held_tensors,
+    holds_numbers,
+    joined,
+)
 from shard_dialect.torch.graph.random_draws import Rng
 from shard_dialect.torch.graph.tensor_trees import Leaves, Tensor, arguments_of, has_derivative
 from shard_dialect.torch.held_state import HeldState
@@ -130,6 +137,7 @@ class Engine:
         """The names of results that were differentiated."""
         self._kept: dict[Place, bool] = {}
         """Where some call leaves tensors, and whether numbers of some."""
+        self._constants = Constants()
         self._codes: Codes = {}
         self._target_count = len(targets)
         self._gave_whole = False
@@ -187,7 +195,7 @@ class Engine:
         made.module = copy.deepcopy(self.module, memo)
         made.state = copy.deepcopy(self.state, memo)
         made.programs, made._codes, made._of_gradients = list(self.programs), {}, None
-        made._kept = dict(self._kept)
+        made._kept, made._constants = dict(self._kept), Constants()
         made._derived, made._underived = set(self._derived), dict(self._underived)
         return made
 
@@ -432,7 +440,7 @@ class Engine:
         found: Sequence[Tensor],
         themselves: Mapping[str, Tensor],
     ) -> Any:
-        attributes = program.states[state]
+        attributes = self._constants.tensors_in(program.states[state])
         spaces = self.spaces if program.flat.kept or attributes else {}
         return program.flat.returned(found, spaces, attributes, themselves)
 

@@ -38,10 +38,17 @@ PARTS = {
 }
 _LIBRARIES = ("torch", "numpy", "shard_dialect")
 _HOLDING = (*COLLECTIONS, tuple)
-_BY_OTHERS = ("repr", "str", "reduce", "reduce_ex", "getstate", "setstate", "deepcopy", "del")
-"""Of special methods, which are called by no name, those that code in a call does not need."""
+_BY_OTHERS = (
+    *("repr", "str", "reduce", "reduce_ex", "getstate", "setstate", "deepcopy", "del"),
+    *("init_subclass", "set_name"),
+)
+"""Of special methods, which are called by no name, those that code in a call does not need.
+
+The last ones make classes: from there, a mixin of a hub reaches all that loads models.
+"""
 
 
+_MAKING = frozenset(("__init__", "__new__"))
 _ALL_NAMES = ("eval", "exec", "locals", "f_locals", "__closure__", "cell_contents")
 _OF_GLOBALS = ("globals", "f_globals", "__globals__", "sys", "import_module", "__import__")
 _OF_OBJECTS = ("getattr", "vars", "__dict__", "__getattribute__", "attrgetter", "asdict", "astuple")
@@ -127,9 +134,12 @@ class _Reading:
     uses: dict[str, frozenset[Use]] = field(default_factory=dict)
     defaults: list[Any] = field(default_factory=list)
     has_others: bool = False
+    registered: frozenset[type] = frozenset()
+    """The types of modules, which no call makes, though `super().__init__()` of others is read."""
 
     def code(self) -> Code:
         """All that is read."""
+        self.registered = frozenset(self.kinds)
         for kind in self.kinds:
             self._read_special(kind, ("init", "new"))
         while self.waiting:
@@ -185,9 +195,9 @@ class _Reading:
             with suppress(ValueError):
                 self.waiting.append(cell.cell_contents)
                 spaces += self._space(cell.cell_contents)
-        self.waiting += [
-            each for kind in self.kinds for name in own for each in _called(kind, name)
-        ]
+        for kind in self.kinds:
+            called = own - _MAKING if kind in self.registered else own
+            self.waiting += [each for name in called for each in _called(kind, name)]
         while spaces:
             space = spaces.pop()
             for name in own:

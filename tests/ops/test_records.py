@@ -3,7 +3,9 @@
 import subprocess
 import sys
 from dataclasses import fields
+from functools import partial
 from random import Random
+from types import CodeType, FunctionType
 
 import pytest
 
@@ -46,6 +48,41 @@ def test_functions_of_other_modules_are_there() -> None:
     assert len(found) > 100
     for path in found:
         assert callable(loaded(path)), path
+
+
+def _functions_of(value: object, known: set[FunctionType]) -> set[FunctionType]:
+    """Those of `shard_dialect.ops` that a rule calls, by the names in their code."""
+    while isinstance(value, partial):
+        for each in (*value.args, *value.keywords.values()):
+            _functions_of(each, known)
+        value = value.func
+    value = getattr(value, "__wrapped__", value)
+    if not isinstance(value, FunctionType) or value in known:
+        return known
+    if value.__module__.startswith("shard_dialect.ops"):
+        known.add(value)
+        for name in _names_in(value.__code__) & value.__globals__.keys():
+            _functions_of(value.__globals__[name], known)
+        for cell in value.__closure__ or ():
+            _functions_of(cell.cell_contents, known)
+    return known
+
+
+def _names_in(code: CodeType) -> set[str]:
+    inside = [_names_in(each) for each in code.co_consts if isinstance(each, CodeType)]
+    return set(code.co_names).union(*inside)
+
+
+def test_rules_that_look_around_an_op_are_by_neighbours() -> None:
+    """Else equal ops have one rule, that of the first, wherever they stand."""
+    around = {"uses", "owner", "encoding"}
+    found = {
+        name
+        for name, record in RECORDS.items()
+        if any(around & _names_in(each.__code__) for each in _functions_of(record.rule, set()))
+    }
+    assert "stablehlo.slice" in found
+    assert {name for name in found if Trait.BY_NEIGHBOURS not in RECORDS[name].traits} == set()
 
 
 def test_propagation_loads_no_emission_sample_or_reference() -> None:

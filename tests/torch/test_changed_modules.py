@@ -2,8 +2,10 @@
 
 import copy
 import sys
+import threading
+import time
 from collections import OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -574,6 +576,146 @@ def test_what_calls_before_have_kept_is_not_read() -> None:
         f(x)
     with pytest.raises(sd.ShardError, match="kept in h"):
         both(Carries(torch.ones(4)), x)
+
+
+REGISTERED: dict[str, Any] = {}
+
+
+class Registers:
+    """Knows its subclasses, as mixins of hubs do."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        REGISTERED[cls.__name__] = len(REGISTERED)
+
+
+class Card(Registers):
+    """What a module holds, which is made of another class."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+class Registered(torch.nn.Linear, Registers):
+    def __init__(self, inside: int, outside: int) -> None:
+        super().__init__(inside, outside)
+        self.card = Card(len(REGISTERED))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) * self.card.number
+
+
+def test_what_makes_classes_and_modules_is_of_no_call() -> None:
+    f, module = both(Registered(4, 4), torch.ones(4, 4))
+    names = {name for state in f._engine.programs[0].states for name, _ in state.around}
+    assert names.isdisjoint(("REGISTERED", "__init_subclass__"))
+    type("Another", (Registers,), {})
+    torch.testing.assert_close(f(torch.ones(4, 4)), module(torch.ones(4, 4)))
+    assert len(f._engine.programs[0].states) == 1
+
+
+class Ticking(threading.Thread):
+    """As of another package, which watches bars of progress: it says when it ran."""
+
+    __module__ = "progress"
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.ran, self.ends = 0, threading.Event()
+
+    def run(self) -> None:
+        while not self.ends.is_set():
+            self.ran += 1
+            time.sleep(1e-3)
+
+
+class Watched(torch.nn.Linear):
+    watcher: Any = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if Watched.watcher is None:
+            Watched.watcher = Ticking()
+            Watched.watcher.start()
+        return super().forward(x)
+
+
+def test_threads_that_run_beside_a_trace() -> None:
+    f, module = both(Watched(4, 4), torch.ones(4, 4))
+    torch.testing.assert_close(f(torch.ones(4, 4)), module(torch.ones(4, 4)))
+    Watched.watcher.ends.set()
+
+
+def _masked(size: int, x: Any) -> Any:
+    mask = torch.full((size, size), -1.0)
+    mask[0].fill_(2.0)
+    mask[:, 0] += 1.0
+    return mask.triu()
+
+
+def _turned(size: int, x: Any) -> Any:
+    angles = torch.outer(torch.arange(size).float(), 10.0 ** -torch.arange(0, 1, 1 / size))
+    return {"cos": angles.cos(), "pair": (angles.sin(), size)}
+
+
+def _of_input(size: int, x: Any) -> Any:
+    mask = torch.zeros(size, size)
+    mask[0] = x.detach()[0, 0]
+    return mask
+
+
+def _random(size: int, x: Any) -> Any:
+    return torch.ones(size, size) * torch.rand(size)
+
+
+class Remembers(torch.nn.Module):
+    """It keeps what it computes of a length in an attribute, until another length comes."""
+
+    def __init__(self, computed: Callable[[int, Any], Any], is_of_each: bool) -> None:
+        super().__init__()
+        self.linear, self.computed, self.is_of_each = torch.nn.Linear(4, 4), computed, is_of_each
+        self.length, self.table = 0, None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.table is None or (self.is_of_each and self.length != len(x)):
+            self.table, self.length = self.computed(len(x), x), len(x)
+        leaves = torch.utils._pytree.tree_leaves(self.table)
+        return sum(each.mean() for each in leaves if not isinstance(each, int)) * self.linear(x)
+
+
+@pytest.mark.parametrize("computed", [_masked, _turned])
+@pytest.mark.parametrize("is_of_each", [True, False])
+@pytest.mark.parametrize("in_training", [True, False])
+def test_constants_that_calls_keep_are_read_later(
+    computed: Any, is_of_each: bool, in_training: bool
+) -> None:
+    f, plain = both(Remembers(computed, is_of_each).train(in_training), torch.randn(4, 4))
+    for size in (4, 6, 4, 6, 4, 6):
+        x = torch.randn(size, 4)
+        found, expected = f(x), plain(x)
+        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(f.table, plain.table)
+        assert f.length == plain.length
+        for each, y in ((f, found), (plain, expected)):
+            each.zero_grad()
+            y.square().mean().backward()
+        torch.testing.assert_close(f.linear.weight.grad, plain.linear.weight.grad)
+        assert sum(len(each.states) for each in f._engine.programs) <= (3 if in_training else 6)
+    if computed is _masked:
+        for each in (f, plain):
+            each.table[1].fill_(7.0)  # by somebody else
+        torch.testing.assert_close(f(x), plain(x))
+    f.table = plain.table = None
+    for each in (f, copy.deepcopy(f)):
+        torch.testing.assert_close(each(x), plain(x))
+
+
+@pytest.mark.parametrize("computed", [_of_input, _random])
+def test_what_calls_keep_of_arguments_or_at_random_is_not_read(computed: Any) -> None:
+    f, _ = both(Remembers(computed, False), torch.randn(4, 4))
+    f(torch.randn(4, 4))
+    with pytest.raises(sd.ShardError, match="kept in table"):
+        f(torch.randn(4, 4))
 
 
 class Caches(torch.nn.Module):

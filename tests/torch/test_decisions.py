@@ -37,6 +37,41 @@ class Decides(nn.Module):  # type: ignore[misc]
         return y
 
 
+class Compares(nn.Module):  # type: ignore[misc]
+    """Decides by numbers that it has read."""
+
+    def __init__(self, decides: Any) -> None:
+        super().__init__()
+        self.first, self.decides = nn.Linear(4, 4), decides
+
+    def forward(self, x: Any) -> Any:
+        return self.first(x) if self.decides(x) else self.first(x).tanh()
+
+
+@pytest.mark.parametrize(
+    "decides",
+    [
+        lambda x: x.mean().item() > 0.1,
+        lambda x: 0.1 < x.sum(1)[:1].item() <= 9,
+        lambda x: x[0].mean().tolist() != x[1].max().item(),
+        lambda x: x.mean().bfloat16().item() == 0.1,
+        lambda x: x.mean().item() not in (0.1, 5.0),
+        lambda x: x.mean().item(),
+        lambda x: torch.rand(1).item() <= 0.5,
+    ],
+)
+def test_numbers_that_are_compared(decides: Any) -> None:
+    own = Compares(decides)
+    f = sd.torch.partition(copy.deepcopy(own), (batch(0.5),), {"x": BATCH}, MESH, rng="torch")
+    for number, value in enumerate((0.5, 0.1, -1.0, 0.0, 5.0, 0.5)):
+        x = batch(value)
+        torch.manual_seed(number)
+        found = f(x)
+        torch.manual_seed(number)
+        torch.testing.assert_close(found, own(x))
+    assert len(f._engine.programs) <= 4
+
+
 def batch(value: float) -> Any:
     return torch.full((4, 4), value)
 

@@ -352,7 +352,7 @@ def test_arrays_and_counts_are_results() -> None:
         lambda x: x.numpy() + 1,
         lambda x: float(x.mean()),
         lambda x: x.mean().item() * 2,
-        lambda x: 2 if x.mean().item() > 0 else 3,
+        lambda x: 2 if x.numpy() > 0 else 3,
         lambda x: len(f"{x.mean().item():.2f}"),
         lambda x: x.tolist()[0][0],
     ],

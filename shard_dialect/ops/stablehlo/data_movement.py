@@ -353,7 +353,7 @@ RECORDS: dict[str, OpRecord] = {
         partial=moves,
         lowering=expansion("upstream_workarounds:without_elements"),
         python=python("slice_"),
-        traits=Trait.SLICES,
+        traits=Trait.SLICES | Trait.BY_NEIGHBOURS,
     ),
     "transpose": OpRecord(transpose, partial=moves, python=python("transpose"), traits=Trait.MOVES),
 }

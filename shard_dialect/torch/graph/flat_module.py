@@ -23,6 +23,7 @@ from shard_dialect.errors import ShardError
 from shard_dialect.model.reached import reached
 from shard_dialect.torch.graph.complex_parts import as_real
 from shard_dialect.torch.graph.composed_functions import average_from_the_first
+from shard_dialect.torch.graph.constant_nodes import constants_of
 from shard_dialect.torch.graph.decisions import UNKNOWN, Decision, Foreseen
 from shard_dialect.torch.graph.exchanged import exchanged
 from shard_dialect.torch.graph.forward_and_backward import COTANGENT, Part, cotangent
@@ -31,6 +32,7 @@ from shard_dialect.torch.graph.kept_values import (
     CONSTANTS,
     MODULES,
     Before,
+    Constant,
     Filled,
     Place,
     Snapshot,
@@ -98,7 +100,7 @@ class FlatModule:
     written: Sequence[str] = ()
     """The arguments that a call writes to."""
     attributes: Mapping[Place, Any] = field(default_factory=dict)
-    """By place, what a call leaves of numbers and the like."""
+    """By place, what a call leaves of numbers and the like, and of tensors that are constants."""
     kept: Sequence[Place] = ()
     """The places where a call leaves tensors: these are results behind the others."""
     later: Leaves = field(init=False)
@@ -168,7 +170,8 @@ class FlatModule:
         """
         pairs = zip(self.result.tensors, tensors, strict=True)
         found = self.result.with_tensors([themselves.get(name, each) for name, each in pairs])
-        left = copy.deepcopy(dict(attributes))
+        tensors_left = filter(_is_tensor, pytree.tree_leaves(dict(attributes)))
+        left = copy.deepcopy(dict(attributes), {id(each): each for each in tensors_left})
         if self.kept:
             found, values = found
             left |= zip(self.kept, values, strict=True)
@@ -302,7 +305,8 @@ class FlatModule:
             }
             for place in caches:
                 del left[place]
-            kept = {**_with_tensors(left), **new}
+            constant = computed.constants(left)
+            kept = {**_with_tensors({**left, **constant}), **new}
             self.kept = list(kept)
             if kept:
                 values, structure = pytree.tree_flatten((found, [*kept.values()]))
@@ -322,9 +326,10 @@ class FlatModule:
             then = Snapshot(self.spaces)
             gradients = self._gradients(found, [own[name] for name in self.trained])
             behind = then.changes()
-            self.later = Leaves.of(_with_tensors(behind), LATER)
+            constant |= computed.constants(behind)
+            self.later = Leaves.of(_with_tensors({**behind, **constant}), LATER)
             refuse_odd(self.later, Before, *CONSTANTS)
-            self.attributes = _plain({**left, **behind})
+            self.attributes = {**_plain({**left, **behind}), **constant}
         self.cached = computed.kept
         return (*self.result.tensors.values(), *gradients, *self.later.tensors.values(), *after)
 
@@ -564,6 +569,26 @@ class Computed:
         self.kept |= {(name, key, each) for each in new}
         return bool(new)
 
+    def constants(self, left: Mapping[Place, Any]) -> dict[Place, Any]:
+        """Of what a call leaves, the tensors that are the same in each, by their places."""
+        waiting = {
+            place: [_node_of(leaf) for leaf in pytree.tree_leaves(each) if _is_tensor(leaf)]
+            for place, each in left.items()
+            if not isinstance(each, Filled)
+        }
+        waiting = {place: nodes for place, nodes in waiting.items() if nodes and all(nodes)}
+        if not any(_is_computed_of_nothing(nodes) for nodes in waiting.values()):
+            return {}
+        known = constants_of(get_proxy_mode().tracer)
+        return {
+            place: pytree.tree_map(
+                lambda leaf: Constant(known[_node_of(leaf)]) if _is_tensor(leaf) else leaf,
+                left[place],
+            )
+            for place, nodes in waiting.items()
+            if all(isinstance(known.get(node), torch.Tensor) for node in nodes)
+        }
+
     def _is_of_state(self, value: Any) -> bool:
         leaves = pytree.tree_leaves(value)
         waiting = [_node_of(each) for each in leaves if isinstance(each, torch.Tensor)]
@@ -572,6 +597,16 @@ class Computed:
             if node is None or node in self._outside or torch.Tag.nondeterministic_seeded in tags:
                 return False
         return all(isinstance(each, torch.Tensor) or is_plain(each) for each in leaves)
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def _is_computed_of_nothing(nodes: Sequence[Any]) -> bool:
+    """Whether these nodes seem to be of no argument: something else may write to them, too."""
+    behind = reached(nodes, lambda node: node.all_input_nodes)
+    return all(node.op != "placeholder" for node in behind)
 
 
 def _computed_from(node: Any) -> list[Any]:

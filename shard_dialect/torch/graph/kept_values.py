@@ -13,6 +13,8 @@ from __future__ import annotations
 import copy
 import functools
 import gc
+import hashlib
+import operator
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import AbstractContextManager
@@ -24,7 +26,9 @@ import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
 
+from shard_dialect.torch.graph.complex_parts import as_real
 from shard_dialect.torch.graph.exchanged import exchanged
 from shard_dialect.torch.graph.tensor_trees import (
     COLLECTIONS,
@@ -121,6 +125,52 @@ class Before:
         return found
 
 
+class Constant:
+    """A tensor that a call leaves, the same in each: later ones may read it as one of the user's.
+
+    It is no dataclass, since it is a leaf of trees.
+    """
+
+    def __init__(self, tensor: Any) -> None:
+        with _disable_current_modes():
+            self.tensor = tensor.clone()
+            elements = as_real(self.tensor).contiguous().view(-1).view(torch.uint8).numpy()
+        self.key = tensor.dtype, tensor.shape, hashlib.sha256(elements.tobytes()).digest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Constant) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Constant:
+        return self
+
+
+class Constants:
+    """The constants that calls of one module leave.
+
+    Each is one tensor, so that one state of the module comes again with it, until somebody has
+    written to that.
+    """
+
+    def __init__(self) -> None:
+        self._given: dict[Constant, tuple[Any, int]] = {}
+
+    def tensors_in(self, tree: Any) -> Any:
+        """The tree with tensors in the places of constants."""
+        return pytree.tree_map(
+            lambda each: self._tensor(each) if isinstance(each, Constant) else each, tree
+        )
+
+    def _tensor(self, constant: Constant) -> Any:
+        tensor, version = self._given.get(constant, (None, 0))
+        if tensor is None or tensor._version != version:
+            tensor = constant.tensor.clone()
+            self._given[constant] = tensor, tensor._version
+        return tensor
+
+
 @dataclass
 class Filled:
     """What a call does to a list or a dict that was there."""
@@ -173,7 +223,8 @@ pytree.register_pytree_node(
 class AsNumbers(np.lib.mixins.NDArrayOperatorsMixin):
     """What `numpy()`, `item()` or `tolist()` of a tensor of floats is in a trace.
 
-    Of a result of a program, it is what they say. Before, nothing can be computed with it.
+    Of a result of a program, it is what they say. Before, nothing can be computed with it, but a
+    single number can be compared, as in torch, with one of Python: its elements decide.
     """
 
     def __init__(self, tensor: Any, way: str) -> None:
@@ -182,8 +233,43 @@ class AsNumbers(np.lib.mixins.NDArrayOperatorsMixin):
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         raise ReadByPythonError(f"something computes with {self.way}() of a tensor")
 
-    __array_ufunc__ = __getitem__ = __iter__ = __float__ = __int__ = __bool__ = __array__
+    __array_ufunc__ = __getitem__ = __iter__ = __float__ = __int__ = __array__
     __round__ = __format__ = __len__ = __array__
+
+    @property
+    def _number(self) -> Any:
+        """A tensor of Python's number, if it is a single one."""
+        is_single = self.way == "item" or (self.way == "tolist" and not self.shape)
+        is_ordered = is_single and not self.tensor.is_complex()
+        return self.tensor.double() if is_ordered else self.__array__()
+
+    def _decided(self, compare: Callable[[Any, Any], Any], other: Any) -> bool:
+        other = other._number if isinstance(other, AsNumbers) else other
+        is_known = isinstance(other, (int, float, torch.Tensor))
+        return bool(compare(self._number, other)) if is_known else NotImplemented
+
+    def __bool__(self) -> bool:
+        return self._decided(operator.ne, 0)
+
+    def __eq__(self, other: object) -> bool:
+        return self._decided(operator.eq, other)
+
+    def __ne__(self, other: object) -> bool:
+        return self._decided(operator.ne, other)
+
+    def __lt__(self, other: Any) -> bool:
+        return self._decided(operator.lt, other)
+
+    def __le__(self, other: Any) -> bool:
+        return self._decided(operator.le, other)
+
+    def __gt__(self, other: Any) -> bool:
+        return self._decided(operator.gt, other)
+
+    def __ge__(self, other: Any) -> bool:
+        return self._decided(operator.ge, other)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 class ReadByPythonError(TypeError):
