@@ -92,7 +92,7 @@ class DivideIntoStages(StageOptions, Pass):
         self._divide(function, sorted(set(map(int, texts))))
 
     def _divide(self, function: ir.Operation, batched: Sequence[int]) -> None:
-        unroll_loops(function, batched)
+        unroll_loops(function, batched, self.microbatches)
         join_parts(function)
         shardings = Shardings.of(function.parent)
         names = set(shardings.grids)

@@ -18,6 +18,7 @@ integers that follow from counters are folded, so that slices are at known place
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import compress
 from math import prod
 from operator import add
 
@@ -27,9 +28,11 @@ from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import drop_unused, replace_op, replace_values
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.mesh.attributes import SHARDINGS
-from shard_dialect.ir.numbered_function import captured
+from shard_dialect.ir.numbered_function import captured, read_function
 from shard_dialect.ir.reading.constants import Counter, counter_of, divided
 from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.model import Grid
+from shard_dialect.passes.pipelining.batch_types import BatchTypes
 
 _COMPARE: Mapping[str, Callable[[int, int], bool]] = {
     "EQ": lambda a, b: a == b,
@@ -69,6 +72,7 @@ _FOLDED: Mapping[str, Callable[..., int | None]] = {
 """Ops on integers of one type, or that keep a number, with their function of Python's integers."""
 
 
+SLICE = "stablehlo.dynamic_slice"
 UPDATE = "stablehlo.dynamic_update_slice"
 _DROPPED = (UPDATE, "stablehlo.reshape", "stablehlo.slice", "tensor.extract_slice")
 _TO_ROW = ("stablehlo.broadcast_in_dim", "stablehlo.reshape")
@@ -84,7 +88,7 @@ def fold_counters(function: ir.Operation) -> None:
             with ir.InsertionPoint(op), op.location:
                 made = integer_constant(op.results[0].type, number)
             replace_op(op, made)
-        elif op.name == "stablehlo.dynamic_slice":
+        elif op.name == SLICE:
             _to_slice(op)
         elif op.name == "stablehlo.reshape":
             _drop_if_undone(op)
@@ -100,12 +104,24 @@ def integer_constant(type_: ir.Type, value: int) -> ir.Value:
     return build.number(value, type_)
 
 
-def _number(op: ir.Operation) -> int | None:
+def number_in(value: ir.Value, known: Mapping[ir.Value, int]) -> int | None:
+    """The integer that a value is where others are `known`; `None` if these do not decide it."""
+    if value in known:
+        return known[value]
+    number = _constant(value)
+    if number is not None or isinstance(value.owner, ir.Block):
+        return number
+    return _number(value.owner.operation, lambda each: number_in(each, known))
+
+
+def _number(
+    op: ir.Operation, number_of: Callable[[ir.Value], int | None] | None = None
+) -> int | None:
     """The integer that an op makes of constants, if it is a scalar that fits its type."""
     if len(op.results) != 1 or not op.operands or SHARDINGS in op.attributes:
         return None
     bits = _bits(op.results[0].type)
-    known = [_constant(value) for value in op.operands] if bits else []
+    known = [(number_of or _constant)(value) for value in op.operands] if bits else []
     numbers = [each for each in known if each is not None]
     if not numbers or len(numbers) < len(known):
         return None
@@ -232,42 +248,72 @@ MOST = 1024
 """The most trips of one loop that is unrolled: each has a copy in each phase."""
 
 
-def unroll_loops(function: ir.Operation, batched: Collection[int]) -> None:
+def unroll_loops(function: ir.Operation, batched: Collection[int], count: int) -> None:
     """Unroll the loops of a function of one block that read its `batched` arguments, in place.
 
-    A loop of unknown trips stays. Raises a located `ShardError` for one of more than `MOST`.
+    A loop of unknown trips stays, and so does one inside of another, if each of `count`
+    microbatches can run it alone. Raises a located `ShardError` for one of more than `MOST` trips.
     Weights that a barrier orders after a microbatch are taken out of it: they are there before all.
     """
-    block = body(function)
-    depends = {block.arguments[number] for number in batched if number < len(block.arguments)}
-    ops, at, unrolled = operations(block), 0, False
-    while at < len(ops):
-        op = ops[at]
-        if depends.isdisjoint([*op.operands, *captured(op)]):
-            at += 1
-        elif op.name in LOOPS and (counter := counter_of(op)) is not None:
-            unrolled = True
-            _unroll(op, counter)
-            ops = operations(block)  # go on with the first op of its body, which may be a loop
-        elif op.name == BARRIER and not depends.issuperset(op.operands):
-            _narrow(op, depends)
-            ops = operations(block)
-        else:
-            depends.update(op.results)
-            at += 1
-    if unrolled:
+    layers = _narrow_barriers(function, batched)
+    for loop, counter in layers:
+        unroll(loop, counter)
+    if layers:
+        fold_counters(function)
+    while (found := _unsplit_loop(function, batched, count)) is not None:
+        unroll(*found)
         fold_counters(function)
 
 
-def _narrow(barrier: ir.Operation, kept: Collection[ir.Value]) -> None:
+def _narrow_barriers(
+    function: ir.Operation, batched: Collection[int]
+) -> list[tuple[ir.Operation, Counter]]:
+    """Take weights out of barriers; returns the loops of known trips that read the batch."""
+    block = body(function)
+    depends = {block.arguments[number] for number in batched if number < len(block.arguments)}
+    loops = []
+    for op in operations(block):
+        if depends.isdisjoint([*op.operands, *captured(op)]):
+            continue
+        if op.name == BARRIER:
+            kept = [value in depends for value in op.operands]
+            depends.update(compress(op.results, kept))
+            if not all(kept):
+                made = _narrow(op, kept)
+                depends.update(made)
+            continue
+        if op.name in LOOPS and (counter := counter_of(op)) is not None:
+            loops.append((op, counter))
+        depends.update(op.results)
+    return loops
+
+
+def _unsplit_loop(
+    function: ir.Operation, batched: Collection[int], count: int
+) -> tuple[ir.Operation, Counter] | None:
+    """The first loop of known trips that no microbatch can run alone."""
+    types = BatchTypes(read_function(function), Grid("microbatches", (count,)))
+    refused = types.first_refused(batched)
+    if refused is None or refused[0].name not in LOOPS:  # `split_batch` refuses what is no loop
+        return None
+    loop = refused[0].handle
+    counter = counter_of(loop)
+    return None if counter is None else (loop, counter)
+
+
+def _narrow(barrier: ir.Operation, kept: Sequence[bool]) -> Sequence[ir.Value]:
     """Let a barrier order only operands that are `kept`; others are what they were before it."""
-    values = [value for value in barrier.operands if value in kept]
+    values = list(compress(barrier.operands, kept))
     with ir.InsertionPoint(barrier), barrier.location:
-        made = iter(build.create(BARRIER, [each.type for each in values], values).results)
-    replace_op(barrier, *(next(made) if each in kept else each for each in barrier.operands))
+        made = list(build.create(BARRIER, [each.type for each in values], values).results)
+    new = iter(made)
+    both = zip(barrier.operands, kept, strict=True)
+    replace_op(barrier, *(next(new) if is_kept else each for each, is_kept in both))
+    return made
 
 
-def _unroll(loop: ir.Operation, counter: Counter) -> None:
+def unroll(loop: ir.Operation, counter: Counter) -> list[ir.Value]:
+    """Replace a loop by copies of its body, one a trip; the values that it carries then."""
     if counter.trips > MOST:
         raise error_at(
             loop.location,
@@ -291,3 +337,4 @@ def _unroll(loop: ir.Operation, counter: Counter) -> None:
         carried = build.inline_before(loop, inner)
         copy.erase()
     replace_op(loop, *carried)
+    return carried
