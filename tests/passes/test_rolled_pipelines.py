@@ -85,6 +85,17 @@ def test_a_loop_of_any_number_of_trips_stays() -> None:
     assert "mesh.shard<@stage0, [[], [1]]>" in inside
 
 
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+@needs("jax")
+def test_the_text_does_not_grow_with_layers(schedule: str) -> None:
+    lines = {
+        len(pipeline(ScannedDecoder(layers=each, block=2).text(), options).splitlines())
+        for each in (4, 8, 16)
+        if (options := f"{OPTIONS} schedule={schedule}")
+    }
+    assert max(lines) - min(lines) < 20, lines  # shapes that are alike by chance
+
+
 @needs("jax")
 def test_the_text_does_not_grow_with_blocks() -> None:
     lines = {

@@ -33,11 +33,10 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.mesh.attributes import SHARDINGS
 from shard_dialect.ir.numbered_function import Op
 from shard_dialect.ir.reading.constants import constant_integer
-from shard_dialect.model import Grid
 from shard_dialect.model.reached import reached
-from shard_dialect.ops.op_table import OpKinds
 from shard_dialect.ops.stablehlo.attribute_reading import slice_bounds
 from shard_dialect.passes.pipelining.annotations_on_stages import MARK
+from shard_dialect.passes.pipelining.divide_loops import flops_in
 from shard_dialect.passes.pipelining.split_batch import MicrobatchProgram
 from shard_dialect.passes.pipelining.timetable import Kind, Pass
 from shard_dialect.passes.pipelining.unroll_loops import UPDATE, written
@@ -178,7 +177,6 @@ def _rows(
 
 _SLACK = 0.1
 """The part of its work that a stage may have more or less, so that fewer bytes cross."""
-_ONE_DEVICE = Grid("one", ())
 
 
 @dataclass
@@ -329,12 +327,7 @@ class StageChoice:
 
     def _cuts(self, ops: Sequence[Op]) -> list[int]:
         """Where each stage but the first begins: near its share of work, where little crosses."""
-        kinds, values = OpKinds(), self.program.function.values
-        done = [0.0]
-        for op in ops:
-            rule = kinds.kind_in(values, op).rule
-            done.append(done[-1])
-            done[-1] += rule.flops(((),) * len(rule.sizes), _ONE_DEVICE) if rule else 0
+        done = [0.0, *accumulate(flops_in(op.handle) for op in ops)]
         crossing = self._bytes_crossing(ops)
         share, cuts = done[-1] / self._parts, [0]
         for stage in range(1, self._parts):

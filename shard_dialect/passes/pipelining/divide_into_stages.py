@@ -50,13 +50,13 @@ from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.framework.options import StageOptions
 from shard_dialect.passes.pipelining.annotations_on_stages import AnnotationsOnStages
 from shard_dialect.passes.pipelining.choose_stages import LayerStacks, StageChoice
+from shard_dialect.passes.pipelining.divide_loops import divide_loops
 from shard_dialect.passes.pipelining.microbatch_ops import MicrobatchOps
 from shard_dialect.passes.pipelining.split_batch import MicrobatchProgram, is_stablehlo, split_batch
 from shard_dialect.passes.pipelining.timetable import Timetable
 from shard_dialect.passes.pipelining.unroll_loops import (
     UPDATE,
     are_disjoint,
-    unroll_loops,
     written,
 )
 from shard_dialect.passes.pipelining.write_loops import LoopWriter
@@ -92,7 +92,8 @@ class DivideIntoStages(StageOptions, Pass):
         self._divide(function, sorted(set(map(int, texts))))
 
     def _divide(self, function: ir.Operation, batched: Sequence[int]) -> None:
-        unroll_loops(function, batched, self.microbatches)
+        parts = None if self.schedule == "zero-bubble" else self.stages * self.chunks
+        divide_loops(function, batched, self.microbatches, parts)
         join_parts(function)
         shardings = Shardings.of(function.parent)
         names = set(shardings.grids)

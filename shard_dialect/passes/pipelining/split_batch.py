@@ -48,8 +48,8 @@ from shard_dialect.passes.materialize.resharded_values import FRESH
 from shard_dialect.passes.materialize.type_consistency import TypeChecks
 from shard_dialect.passes.partition.partition import partition_function
 from shard_dialect.passes.pipelining.batch_types import AXIS, BatchTypes, Types, ops_in
+from shard_dialect.passes.pipelining.divide_loops import BARRIER
 from shard_dialect.passes.pipelining.microbatch_ops import MicrobatchOps
-from shard_dialect.passes.pipelining.unroll_loops import BARRIER
 
 
 def is_stablehlo(op: ir.Operation) -> bool:

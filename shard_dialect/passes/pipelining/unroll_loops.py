@@ -17,8 +17,7 @@ integers that follow from counters are folded, so that slices are at known place
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import compress
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from operator import add
 
@@ -28,11 +27,8 @@ from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import drop_unused, replace_op, replace_values
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.mesh.attributes import SHARDINGS
-from shard_dialect.ir.numbered_function import captured, read_function
-from shard_dialect.ir.reading.constants import Counter, counter_of, divided
-from shard_dialect.ir.walk import body, operations, walk
-from shard_dialect.model import Grid
-from shard_dialect.passes.pipelining.batch_types import BatchTypes
+from shard_dialect.ir.reading.constants import Counter, divided
+from shard_dialect.ir.walk import walk
 
 _COMPARE: Mapping[str, Callable[[int, int], bool]] = {
     "EQ": lambda a, b: a == b,
@@ -105,13 +101,26 @@ def integer_constant(type_: ir.Type, value: int) -> ir.Value:
 
 
 def number_in(value: ir.Value, known: Mapping[ir.Value, int]) -> int | None:
-    """The integer that a value is where others are `known`; `None` if these do not decide it."""
+    """The integer that a value is where others are `known`; `None` if these do not decide it.
+
+    It may be the one element of a tensor, which a slice has taken of a constant one.
+    """
     if value in known:
         return known[value]
     number = _constant(value)
     if number is not None or isinstance(value.owner, ir.Block):
         return number
-    return _number(value.owner.operation, lambda each: number_in(each, known))
+    op = value.owner.operation
+    if op.name in _TO_ROW:
+        is_one = _count(value.type) == _count(op.operands[0].type) == 1
+        return number_in(op.operands[0], known) if is_one else None
+    if op.name == SLICE and list(value.type.shape) == [1]:
+        elements = build.constant_value(op.operands[0])
+        at = number_in(op.operands[1], known)
+        if at is None or not isinstance(elements, ir.DenseIntElementsAttr):
+            return None
+        return int(elements[min(max(at, 0), len(elements) - 1)])
+    return _number(op, lambda each: number_in(each, known))
 
 
 def _number(
@@ -242,74 +251,8 @@ def are_disjoint(
     )
 
 
-BARRIER = "stablehlo.optimization_barrier"
-LOOPS = ("scf.for", "stablehlo.while")
 MOST = 1024
 """The most trips of one loop that is unrolled: each has a copy in each phase."""
-
-
-def unroll_loops(function: ir.Operation, batched: Collection[int], count: int) -> None:
-    """Unroll the loops of a function of one block that read its `batched` arguments, in place.
-
-    A loop of unknown trips stays, and so does one inside of another, if each of `count`
-    microbatches can run it alone. Raises a located `ShardError` for one of more than `MOST` trips.
-    Weights that a barrier orders after a microbatch are taken out of it: they are there before all.
-    """
-    layers = _narrow_barriers(function, batched)
-    for loop, counter in layers:
-        unroll(loop, counter)
-    if layers:
-        fold_counters(function)
-    while (found := _unsplit_loop(function, batched, count)) is not None:
-        unroll(*found)
-        fold_counters(function)
-
-
-def _narrow_barriers(
-    function: ir.Operation, batched: Collection[int]
-) -> list[tuple[ir.Operation, Counter]]:
-    """Take weights out of barriers; returns the loops of known trips that read the batch."""
-    block = body(function)
-    depends = {block.arguments[number] for number in batched if number < len(block.arguments)}
-    loops = []
-    for op in operations(block):
-        if depends.isdisjoint([*op.operands, *captured(op)]):
-            continue
-        if op.name == BARRIER:
-            kept = [value in depends for value in op.operands]
-            depends.update(compress(op.results, kept))
-            if not all(kept):
-                made = _narrow(op, kept)
-                depends.update(made)
-            continue
-        if op.name in LOOPS and (counter := counter_of(op)) is not None:
-            loops.append((op, counter))
-        depends.update(op.results)
-    return loops
-
-
-def _unsplit_loop(
-    function: ir.Operation, batched: Collection[int], count: int
-) -> tuple[ir.Operation, Counter] | None:
-    """The first loop of known trips that no microbatch can run alone."""
-    types = BatchTypes(read_function(function), Grid("microbatches", (count,)))
-    refused = types.first_refused(batched)
-    if refused is None or refused[0].name not in LOOPS:  # `split_batch` refuses what is no loop
-        return None
-    loop = refused[0].handle
-    counter = counter_of(loop)
-    return None if counter is None else (loop, counter)
-
-
-def _narrow(barrier: ir.Operation, kept: Sequence[bool]) -> Sequence[ir.Value]:
-    """Let a barrier order only operands that are `kept`; others are what they were before it."""
-    values = list(compress(barrier.operands, kept))
-    with ir.InsertionPoint(barrier), barrier.location:
-        made = list(build.create(BARRIER, [each.type for each in values], values).results)
-    new = iter(made)
-    both = zip(barrier.operands, kept, strict=True)
-    replace_op(barrier, *(next(new) if is_kept else each for each, is_kept in both))
-    return made
 
 
 def unroll(loop: ir.Operation, counter: Counter) -> list[ir.Value]:
