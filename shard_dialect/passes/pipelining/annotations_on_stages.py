@@ -80,12 +80,12 @@ class AnnotationsOnStages:
                 else:
                     drop_attributes(op, SHARDINGS)
 
-    def parts_of(self, argument: int) -> int:
-        """The number of devices of a stage among which dimension 0 of an argument is split."""
+    def parts_of(self, argument: int, dim: int) -> int:
+        """The number of devices of a stage among which a dimension of an argument is split."""
         annotation = self.boundary["arg_attrs"][argument]
         if annotation is None or annotation.grid != self.grid.name:
             return 1
-        axes = annotation.sharding.split_axes[0]
+        axes = annotation.sharding.split_axes[dim]
         return self.grid.axes_size(tuple(axis for axis in axes if full_axis(axis) != 0))
 
     def name_of(self, stage: int) -> str:

@@ -39,6 +39,7 @@ from shard_dialect.ops.op_table import OpKinds, carries
 AXIS = 0
 """The axis of the grid of microbatches."""
 _CHEAP = ("broadcast", "elementwise", "pass")
+_ANNOTATE = "mesh.annotate"
 _REPEATS = ("stablehlo.broadcast_in_dim", "stablehlo.reshape")
 Types = dict[int, Sharding]
 """The shardings of the values that depend on the batch, by their numbers."""
@@ -54,6 +55,15 @@ class Needs:
     operands: Mapping[int, Sharding]
     results: Sequence[Sharding]
     inits: Sequence[int] = ()
+
+
+def batch_dim(shape: Sequence[int]) -> int:
+    """The dimension that is the batch: the first of several elements.
+
+    >>> batch_dim([1, 32, 8])
+    1
+    """
+    return next((dim for dim, size in enumerate(shape) if size != 1), 0)
 
 
 def ops_in(op: Op) -> Iterator[Op]:
@@ -120,9 +130,10 @@ class BatchTypes:
         return any(value in self.of for value in read_by(op))
 
     def split(self, value: int) -> None:
-        """Let the batch be dimension 0 of an argument."""
-        rank = len(self.function.values[value].shape or ())
-        self.of[value] = Sharding(self.grid.name, ((AXIS,), *((),) * (rank - 1)))
+        """Let an argument have the batch."""
+        shape = self.function.values[value].shape or (0,)
+        whole = Sharding.replicated(self.grid.name, len(shape))
+        self.of[value] = whole.with_dim(batch_dim(shape), (AXIS,))
 
     def made_by(self, op: Op) -> Types:
         """The shardings of what an op of the first block makes, also in its regions.
@@ -146,6 +157,8 @@ class BatchTypes:
                 f"'{op.name}' op reads a microbatch in its regions: only ops with sharding rules "
                 "can be split into microbatches"
             )
+        if op.name == _ANNOTATE:
+            return Needs({}, [of[op.operands[0]]])
         rule = self.kinds.kind_in(self.function.values, op).rule
         if rule is None:
             raise ShardError(f"'{op.name}' op has no sharding rule: its batch cannot be split")
@@ -251,6 +264,8 @@ class BatchTypes:
         """
         if op.blocks or len(op.results) != 1 or not op.operands:
             return None
+        if op.name == _ANNOTATE:
+            return {0: needed}
         rule = self.kinds.kind_in(self.function.values, op).rule
         if rule is None or (roles and rule.role not in roles) or not rule.results[0]:
             return None
@@ -382,9 +397,10 @@ class _Regions:
         types = self.types
         maker, needs = types.maker.get(value), None
         if value not in types.outer and maker is not None and len(maker.results) == 1:
-            rule = types.kinds.kind_in(types.function.values, maker).rule
-            if rule is not None:
-                one = frozenset({0})
+            one, rule = frozenset({0}), types.kinds.kind_in(types.function.values, maker).rule
+            if maker.name == _ANNOTATE:
+                needs = one
+            elif rule is not None:
                 needs = carries(maker.handle, rule, one, sharding.reduction, narrow=False)
         if needs is None or maker is None:
             raise ShardError(

@@ -49,6 +49,7 @@ from shard_dialect.passes.calls import Calls, callee_of, drop_uncalled, inline_c
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.framework.options import StageOptions
 from shard_dialect.passes.pipelining.annotations_on_stages import AnnotationsOnStages
+from shard_dialect.passes.pipelining.batch_types import batch_dim
 from shard_dialect.passes.pipelining.choose_stages import LayerStacks, StageChoice
 from shard_dialect.passes.pipelining.divide_loops import divide_loops
 from shard_dialect.passes.pipelining.microbatch_ops import MicrobatchOps
@@ -134,14 +135,16 @@ class DivideIntoStages(StageOptions, Pass):
             program.function.arguments,
             program.returned,
             choice.of_value.get,
-            choice.stacks.arguments,
+            choice.stacks.taken,
         )
 
     def _parts(self, annotations: AnnotationsOnStages, batched: Sequence[int]) -> int:
         """The number of devices that share the batch, if these can share every microbatch, or 1."""
-        parts = {annotations.parts_of(number) for number in batched} - {1}
         arguments = body(annotations.function).arguments
-        sizes = [arguments[number].type.shape[0] // self.microbatches for number in batched]
+        shapes = {number: list(arguments[number].type.shape) for number in batched}
+        dims = {number: batch_dim(shape) for number, shape in shapes.items()}
+        parts = {annotations.parts_of(number, dim) for number, dim in dims.items()} - {1}
+        sizes = [shapes[number][dim] // self.microbatches for number, dim in dims.items()]
         count = next(iter(parts), 1)
         return count if len(parts) == 1 and not any(size % count for size in sizes) else 1
 

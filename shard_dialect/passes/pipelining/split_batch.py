@@ -47,7 +47,7 @@ from shard_dialect.model.reached import reached
 from shard_dialect.passes.materialize.resharded_values import FRESH
 from shard_dialect.passes.materialize.type_consistency import TypeChecks
 from shard_dialect.passes.partition.partition import partition_function
-from shard_dialect.passes.pipelining.batch_types import AXIS, BatchTypes, Types, ops_in
+from shard_dialect.passes.pipelining.batch_types import AXIS, BatchTypes, Types, batch_dim, ops_in
 from shard_dialect.passes.pipelining.divide_loops import BARRIER
 from shard_dialect.passes.pipelining.microbatch_ops import MicrobatchOps
 
@@ -62,7 +62,7 @@ def split_batch(
 ) -> tuple[list[int | None], set[int]]:
     """Rewrite a function of one block to the program of one of `count` microbatches, in place.
 
-    `arguments` are the numbers of those whose dimension 0 is the batch. Collectives on the grid
+    `arguments` are the numbers of those that have the batch. Collectives on the grid
     `grid_name` tell where microbatches meet. Returns for each result the dimension that is split,
     or `None`, and the numbers of the arguments that are a microbatch's now: others are read whole,
     too. Raises a located `ShardError` where the function cannot be split.
@@ -163,12 +163,13 @@ class _Splitter:
         value = self.function.arguments[number]
         shape = self.function.values[value].shape
         count = self.grid.size
-        if not shape or shape[0] % count:
-            found = "no size" if not shape else f"size {shape[0]}"
+        dim = batch_dim(shape or ())
+        if not shape or shape[dim] % count:
+            found = "no size" if not shape else f"size {shape[dim]}"
             raise error_at(
                 self.function.handle.location,
                 f"argument {number} of {as_symbol(self.function.name)} has {found} in dimension "
-                f"0: expected a batch that {count} microbatches divide",
+                f"{dim}: expected a batch that {count} microbatches divide",
             )
         self.types.split(value)
         self._retype(value, self.of[value])
