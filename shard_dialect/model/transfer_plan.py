@@ -22,7 +22,7 @@ from math import prod
 
 from shard_dialect.model.grid import Axes, Grid
 from shard_dialect.model.grid_refinement import Refinement
-from shard_dialect.model.message_rounds import in_rounds
+from shard_dialect.model.message_rounds import in_rounds, in_turns
 from shard_dialect.model.sharding import Shape, Sharding
 from shard_dialect.model.sub_cluster import Place
 
@@ -224,7 +224,7 @@ def _in_few_bytes(messages: Sequence[Message]) -> Sequence[Round]:
     for each in messages:
         by_shape[each.shape].append(each)
         by_distance[each.receiver - each.sender].append(each)
-    apart = [Round.of(each) for alike in by_shape.values() for each in in_rounds(alike)]
+    apart = [Round.of(each) for alike in by_shape.values() for each in _in_few_rounds(alike)]
     if len(by_shape) == 1:
         return apart
     along = [Round.of(each) for each in by_distance.values()]
@@ -233,6 +233,12 @@ def _in_few_bytes(messages: Sequence[Message]) -> Sequence[Round]:
         (joined, along, apart),
         key=lambda rounds: (sum(prod(each.shape) for each in rounds), len(rounds)),
     )
+
+
+def _in_few_rounds(messages: Sequence[Message]) -> list[list[Message]]:
+    """As few rounds as the busiest device has messages; of very many, at once where that can be."""
+    found = in_turns(messages) if len(messages) > MAX_IMPROVED else None
+    return in_rounds(messages) if found is None else found
 
 
 def _first_fit(messages: Sequence[Message]) -> list[Round]:
