@@ -1,4 +1,4 @@
-"""Unroll the loops over layers, so that stages can divide their trips.
+"""Unroll loops that cannot be divided, and fold the integers that their counters become.
 
     %r = scf.for %i = %c0 to %c2 step %c1 iter_args(%h = %x) {     %0 = a slice of %w at 0
       %a = tensor.extract_slice %w[%i, 0, 0] ...                   %1 = linalg.matmul %x, %0
@@ -6,8 +6,7 @@
       scf.yield %b                                                 %3 = linalg.matmul %1, %2
     }
 
-A loop is unrolled if it reads the batch, and its number of trips is known. `stablehlo.while` that
-counts, as JAX writes `scan`, is such a loop; its counter becomes a constant in each trip. The
+Its number of trips is known. The counter becomes a constant in each trip. The
 integers that follow from counters are folded, so that slices are at known places:
 
     %i = stablehlo.constant dense<2> : tensor<i32>
