@@ -12,8 +12,8 @@
 
 Reductions over the batch, such as gradients, are added up over the microbatches, on the stage that
 computes them. Results that have the batch as a dimension are concatenated. Calls are inlined, and
-loops over layers divided among the stages. `propagate` goes on from there: the result is in the annotated form, as
-somebody would write it by hand.
+loops over layers divided among the stages. `propagate` goes on from there: the result is in the
+annotated form, as somebody would write it by hand.
 """
 
 from __future__ import annotations

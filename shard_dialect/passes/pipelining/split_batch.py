@@ -107,6 +107,8 @@ class _Splitter:
     """The totals of what microbatches make."""
     parts: dict[tuple[int, Sharding], ir.Value] = field(default_factory=dict)
     """The parts that microbatches have of values that are the same for all."""
+    made_apart: dict[int, ir.Operation] = field(default_factory=dict)
+    """The ops that make values of which parts are made as such, after those that they read."""
     outside: dict[int, ir.Value] = field(default_factory=dict)
     """Copies of values, made outside of the regions that hold them."""
     inits: dict[tuple[int, int], ir.Value] = field(default_factory=dict)
@@ -133,6 +135,9 @@ class _Splitter:
             with located(op.handle):
                 self._type(op)
         self._drop_what_is_early()
+        # Of the whole batch, they may be larger than any device has room for.
+        if not self.early:
+            drop_unused(reversed(self.made_apart.values()))
 
     def _type(self, op: Op) -> None:
         """Type the results of an op by its operands."""
@@ -302,6 +307,7 @@ class _Splitter:
                     copy = copy_onto(maker.handle, own)
                 type_ = self.function.values[value].handle.type
                 copy.results[0].set_type(self.shardings.typed(type_, needed))
+                self.made_apart[value] = maker.handle
                 return copy.results[0]
         whole = self._outside(value)
         (dim,) = (dim for dim, axes in enumerate(needed.split_axes) if axes)
