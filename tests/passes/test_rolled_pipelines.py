@@ -103,3 +103,11 @@ def test_the_text_does_not_grow_with_blocks() -> None:
         for each in (1, 2, 4)
     }
     assert max(lines) - min(lines) < 20, lines  # shapes that are alike by chance
+
+
+@pytest.mark.parametrize("words", [16, 64, 128])
+@needs("jax")
+def test_a_head_of_much_work_leaves_no_stage_idle(words: int) -> None:
+    """What it does in the backward pass is no part of what is divided: else there is a warning."""
+    text = ScannedDecoder(layers=16, words=words, grid="8x1").text()
+    pipeline(text, "stages=8 microbatches=4 arguments='0,1'")

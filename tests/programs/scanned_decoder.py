@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import jax
 
-LENGTH, HIDDEN, HEADS, WORDS = 8, 8, 2, 16
+LENGTH, HIDDEN, HEADS = 8, 8, 2
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class ScannedDecoder:
     optimizer: str = "momentum"
     forward: bool = False  # alone
     scaled: bool = False  # all layers by one vector, whose gradients a loop adds up
+    words: int = 16
     grid: str = "2x2"
     split: str = ""  # annotations along axis 1: "tensor", "data" or none
 
@@ -67,10 +68,10 @@ class ScannedDecoder:
             "a_up": (self.layers, HIDDEN, 16),
             "b_down": (self.layers, 16, HIDDEN),
             "c_mix": (self.layers, HIDDEN, 3 * HIDDEN),
-            "d_embedding": (WORDS, HIDDEN),
+            "d_embedding": (self.words, HIDDEN),
         }
         if not self.tied:
-            made["e_head"] = (HIDDEN, WORDS)
+            made["e_head"] = (HIDDEN, self.words)
         if self.scaled:
             made["f_scale"] = (HIDDEN,)
         return made
@@ -110,7 +111,7 @@ class ScannedDecoder:
 
         def of(x: jax.Array, targets: jax.Array) -> jax.Array:
             logits = x @ self.head(weights)
-            chosen = jnp.sum(logits * jax.nn.one_hot(targets, WORDS), -1)
+            chosen = jnp.sum(logits * jax.nn.one_hot(targets, self.words), -1)
             return jnp.sum(jax.nn.logsumexp(logits, -1) - chosen) / 64
 
         x = self.hidden(tokens, weights)
@@ -136,7 +137,7 @@ class ScannedDecoder:
             return x + jnp.tanh(x @ w["a_up"]) @ w["b_down"]
 
         one = jax.checkpoint(layer) if self.recomputed else layer
-        x = jax.nn.one_hot(tokens, WORDS) @ weights["d_embedding"]
+        x = jax.nn.one_hot(tokens, self.words) @ weights["d_embedding"]
         return jax.lax.scan(lambda x, w: (one(x, w), None), x, rows)[0]
 
     def attention(self, x: jax.Array, mix: jax.Array) -> jax.Array:

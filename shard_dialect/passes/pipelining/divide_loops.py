@@ -415,6 +415,7 @@ def _by_flops(
     )
     ops = operations(body(function))
     ops = ops[: len(ops) if last is None else ops.index(last)]
+    ops = ops if last is None else ops[: _until_all_are_used(ops, body(function).arguments)]
     work = [flops_in(op) for op in ops]
     done = [0.0, *accumulate(work)]
     bounds = [done[-1] * part / parts for part in range(1, parts)]
@@ -434,6 +435,17 @@ def _by_flops(
             )
         found[op] = sorted({0, trips, *at})
     return [found[op] for op in own]
+
+
+def _until_all_are_used(ops: Sequence[ir.Operation], arguments: Sequence[ir.Value]) -> int:
+    """The number of ops until the last argument is used for the first time, as stages have it."""
+    unused, count = set(arguments), 0
+    loops = [op for op in ops if op.name in LOOPS]
+    for number, op in enumerate(ops, 1):
+        new = unused.intersection([*op.operands, *captured(op)])
+        unused -= new
+        count = number if new or op in loops else count
+    return count
 
 
 def _evenly(cuts: list[int], trips: int, before: float, after: float) -> list[int]:
