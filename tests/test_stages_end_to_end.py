@@ -59,6 +59,41 @@ def test_operands_are_passed_on_to_where_a_result_is_annotated(pipelines: tuple[
     assert verdict.passed, verdict.failure
 
 
+COUNTED = """
+"mesh.cluster"() {sym_name = "all", rank = 1 : i64, dim_sizes = [2]} : () -> ()
+"mesh.sub_cluster"() {sym_name = "a", cluster = @all, offsets = [0], sizes = [1]} : () -> ()
+"mesh.sub_cluster"() {sym_name = "b", cluster = @all, offsets = [1], sizes = [1]} : () -> ()
+func.func @main(%x: tensor<4xf32> {mesh.sharding = #mesh.shard<@a, []>}) -> tensor<4xf32> {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %0:3 = stablehlo.while(%i = %zero, %j = %zero, %h = %x) : tensor<i32>, tensor<i32>, tensor<4xf32>
+  cond {
+    %c = stablehlo.constant dense<3> : tensor<i32>
+    %1 = stablehlo.compare LT, %i, %c : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %1 : tensor<i1>
+  } do {
+    %one = stablehlo.constant dense<1> : tensor<i32>
+    %2 = stablehlo.add %i, %one : tensor<i32>
+    %3 = stablehlo.add %j, %i : tensor<i32>
+    %4 = stablehlo.tanh %h : tensor<4xf32>
+    stablehlo.return %2, %3, %4 : tensor<i32>, tensor<i32>, tensor<4xf32>
+  }
+  %5 = stablehlo.negate %0#1 : tensor<i32>
+  %6 = "mesh.collective_permute"(%5) {cluster = @b} : (tensor<i32>) -> tensor<i32>
+  %7 = "mesh.collective_permute"(%0#2) {cluster = @b} : (tensor<4xf32>) -> tensor<4xf32>
+  %8 = stablehlo.convert %6 : (tensor<i32>) -> tensor<f32>
+  %9 = stablehlo.broadcast_in_dim %8, dims = [] : (tensor<f32>) -> tensor<4xf32>
+  %10 = stablehlo.add %9, %7 : tensor<4xf32>
+  return %10 : tensor<4xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("pipelines", PIPELINES)
+def test_what_the_loop_of_a_stage_counts_is_passed_on(pipelines: tuple[str, ...]) -> None:
+    verdict = check_program.run_and_check(COUNTED, *pipelines).verdict
+    assert verdict.passed, verdict.failure
+
+
 def test_programs_have_branches() -> None:
     """And pass tensors on: most of them, else they would test little."""
     staged = 0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 
@@ -41,6 +41,34 @@ def in_rounds(messages: Iterable[M]) -> list[list[M]]:
         for number, message in by_round.items():
             rounds[number].append(message)
     return [sorted(each, key=lambda m: (m.sender, m.receiver)) for each in rounds if each]
+
+
+def in_turns(messages: Sequence[M]) -> list[list[M]] | None:
+    """The same by distance, around a ring of as many devices as send, or receive; `None` if more.
+
+    So devices of two stages, one box after the other, need no search.
+
+    >>> from shard_dialect.model.windows import Box
+    >>> pairs = [(0, 2), (0, 3), (1, 2), (1, 3)]
+    >>> rounds = in_turns([Box(a, b, 0, 0) for a, b in pairs])
+    >>> [[(each.sender, each.receiver) for each in messages] for messages in rounds]
+    [[(0, 2), (1, 3)], [(0, 3), (1, 2)]]
+    """
+    senders = Counter(each.sender for each in messages)
+    receivers = Counter(each.receiver for each in messages)
+    fewest = max((*senders.values(), *receivers.values()), default=0)
+    for size in (len(senders), len(receivers)):
+        turns: dict[int, list[M]] = defaultdict(list)
+        for each in messages:
+            turns[(each.receiver - each.sender) % size].append(each)
+        if len(turns) == fewest and all(map(_is_round, turns.values())):
+            return list(turns.values())
+    return None
+
+
+def _is_round(messages: Sequence[M]) -> bool:
+    ends = [{each.sender for each in messages}, {each.receiver for each in messages}]
+    return all(len(each) == len(messages) for each in ends)
 
 
 def _first_free(rounds: Mapping[int, M]) -> int:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import gcd
 
 from shard_dialect.errors import as_symbol
@@ -47,14 +48,7 @@ class SubCluster:
         >>> SubCluster("a", "g", (2,), (2,)).place(Grid("g", (4,)), Grid("h", (2, 2))).fixed
         {0: 1}
         """
-        at = {fine.coordinates(rank) for rank in range(grid.size) if self.holds(rank, grid)}
-        axes = [
-            axis
-            for axis, size in enumerate(fine.sizes_along(range(fine.rank)))
-            if len({_without(each, axis) for each in at}) * size != len(at)
-        ]
-        indices = {tuple(each[axis] for axis in axes) for each in at}
-        return Place(fine, tuple(axes), frozenset(indices))
+        return _place(self, grid, fine)
 
     def refinement(self, of_grid: Refinement) -> Refinement:
         """The refinement of the sub-cluster's own grid, given that of the grid it is a part of.
@@ -125,6 +119,19 @@ class Place:
         """Whether device `rank` is of the part."""
         at = self.grid.coordinates(rank)
         return tuple(at[axis] for axis in self.axes) in self.indices
+
+
+@lru_cache(maxsize=1024)
+def _place(part: SubCluster, grid: Grid, fine: Grid) -> Place:
+    """As `SubCluster.place`, which goes through all devices of the grid."""
+    at = {fine.coordinates(rank) for rank in range(grid.size) if part.holds(rank, grid)}
+    axes = [
+        axis
+        for axis, size in enumerate(fine.sizes_along(range(fine.rank)))
+        if len({_without(each, axis) for each in at}) * size != len(at)
+    ]
+    indices = {tuple(each[axis] for axis in axes) for each in at}
+    return Place(fine, tuple(axes), frozenset(indices))
 
 
 def refine_for(

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
 from shard_dialect.model.grid import Axes, Grid
 from shard_dialect.model.grid_refinement import Refinement
-from shard_dialect.model.message_rounds import in_rounds
+from shard_dialect.model.message_rounds import in_rounds, in_turns
 from shard_dialect.model.sharding import Shape, Sharding
 from shard_dialect.model.sub_cluster import Place
 
@@ -224,7 +224,7 @@ def _in_few_bytes(messages: Sequence[Message]) -> Sequence[Round]:
     for each in messages:
         by_shape[each.shape].append(each)
         by_distance[each.receiver - each.sender].append(each)
-    apart = [Round.of(each) for alike in by_shape.values() for each in in_rounds(alike)]
+    apart = [Round.of(each) for alike in by_shape.values() for each in _in_few_rounds(alike)]
     if len(by_shape) == 1:
         return apart
     along = [Round.of(each) for each in by_distance.values()]
@@ -233,6 +233,12 @@ def _in_few_bytes(messages: Sequence[Message]) -> Sequence[Round]:
         (joined, along, apart),
         key=lambda rounds: (sum(prod(each.shape) for each in rounds), len(rounds)),
     )
+
+
+def _in_few_rounds(messages: Sequence[Message]) -> list[list[Message]]:
+    """As few rounds as the busiest device has messages; of very many, at once where that can be."""
+    found = in_turns(messages) if len(messages) > MAX_IMPROVED else None
+    return in_rounds(messages) if found is None else found
 
 
 def _first_fit(messages: Sequence[Message]) -> list[Round]:
@@ -352,23 +358,17 @@ def _relieve(
     senders: list[int], choices: Sequence[Sequence[int]], size: int, load: Counter[int]
 ) -> bool:
     """Let a device that sends most send one box less, if others can take over."""
-    if not senders:
+    most = max((load[sender] for sender in senders), default=0)
+    groups = {id(holders): holders for holders in choices}.values()
+    if not any(load[rank] + size < most for holders in groups for rank in holders):
         return False
-    most = max(load[sender] for sender in senders)
-    starts = [rank for rank in dict.fromkeys(senders) if load[rank] == most]
     boxes_of: dict[int, list[int]] = defaultdict(list)
     for box, sender in enumerate(senders):
         boxes_of[sender].append(box)
-    for start in starts:
-        came: dict[int, tuple[int, int]] = {start: (-1, -1)}
-        queue = [start]
-        for rank in queue:
-            for box in boxes_of[rank]:
-                for other in choices[box]:
-                    if other not in came:
-                        came[other] = (rank, box)
-                        queue.append(other)
-        end = next((rank for rank in queue if load[rank] + size < most), None)
+    stuck: set[int] = set()  # from which nobody is reached that could send more
+    for start in [rank for rank in dict.fromkeys(senders) if load[rank] == most]:
+        came = _reached(start, boxes_of, choices, stuck) if start not in stuck else {}
+        end = next((rank for rank in came if load[rank] + size < most), None)
         if end is not None:
             load[start] -= size
             load[end] += size
@@ -376,4 +376,29 @@ def _relieve(
                 before, box = came[end]
                 senders[box], end = end, before
             return True
+        stuck.update(came)
     return False
+
+
+def _reached(
+    start: int,
+    boxes_of: Mapping[int, Sequence[int]],
+    choices: Sequence[Sequence[int]],
+    without: Collection[int],
+) -> dict[int, tuple[int, int]]:
+    """The devices along chains of boxes that both hold, the nearest first.
+
+    Each has the device before it and the box that it could send in its place.
+    """
+    came: dict[int, tuple[int, int]] = {start: (-1, -1)}
+    queue, asked = [start], set[int]()
+    for rank in queue:
+        for box in boxes_of.get(rank, ()):
+            if id(choices[box]) in asked:  # boxes of one part have the same holders
+                continue
+            asked.add(id(choices[box]))
+            for other in choices[box]:
+                if other not in came and other not in without:
+                    came[other] = (rank, box)
+                    queue.append(other)
+    return came

@@ -3,7 +3,7 @@
 A search with `pipelines` tries these beside its plans:
 
     grid 4x2                4 stages of 2 devices each, along axis 0
-    batch                   the arguments that have one in dimension 0, in common
+    batch                   the arguments that have one in common, in their first dimension
     table                   2, 4, 8, ... microbatches that divide it, each schedule, one or more
                             chunks a stage, fewer stages of more devices
     plan                    splits along the other axes: none, and those of the best plan on this
@@ -21,6 +21,7 @@ from typing import get_args
 
 from shard_dialect.model import Grid
 from shard_dialect.model.grid import full_axis
+from shard_dialect.passes.pipelining.batch_types import batch_dim
 from shard_dialect.passes.pipelining.timetable import Schedule
 from shard_dialect.search.decisions import Dimensions
 from shard_dialect.search.plan import Plan, Splits
@@ -40,7 +41,7 @@ class Recipe:
     stages: int
     microbatches: int
     arguments: tuple[int, ...]
-    """The numbers of those whose first dimension is the batch."""
+    """The numbers of those whose first dimension, but for those of size 1, is the batch."""
     schedule: Schedule = "1f1b"
     chunks: int = 1
 
@@ -92,7 +93,8 @@ def first_recipes(
         places = [place for place in group.places if place[0] < dimensions.arguments]
         arguments = tuple(sorted({tensor for tensor, _ in places}))
         sizes = {dimensions.shapes[tensor][dim] for tensor, dim in places}
-        if any(dim for _, dim in places) or len(sizes) != 1 or not kept.isdisjoint(arguments):
+        is_batch = all(dim == batch_dim(dimensions.shapes[tensor]) for tensor, dim in places)
+        if not is_batch or len(sizes) != 1 or not kept.isdisjoint(arguments):
             continue
         (batch,) = sizes
         counts = [4 * stages, 2 * stages, stages, stages // 2]

@@ -89,7 +89,12 @@ def pipeline(text: str, options: str) -> str:
 def test_a_loop_over_layers_is_divided(text: str, grid: str, layers: int, options: str) -> None:
     text = text.format(grid=grid, layers=layers)
     made = pipeline(text, options)
-    assert len(re.findall(r"stablehlo.while\(|= scf.for ", made)) == 1  # over ticks, not layers
+    stages = int(options[len("stages=")])
+    most = -(-layers // stages)
+    several = sum(min(most, layers - most * stage) > 1 for stage in range(stages))
+    inside = several if "stablehlo.while" in text else 0
+    # Over ticks, and over the layers of each stage that has several.
+    assert len(re.findall(r"stablehlo.while\(|= scf.for ", made)) == 1 + inside
     outcome = run_and_check(made, "spmd,lower", reference=reference_of(text))
     assert outcome.verdict.passed, f"{outcome.verdict}\n{made}"
 

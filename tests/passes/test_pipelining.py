@@ -387,34 +387,24 @@ def test_each_microbatch_has_its_own_indices(stages: int) -> None:
         (
             """
 shard.grid @grid(shape = 2)
-func.func @main(%x: tensor<8x4xf32>, %c3: index) -> tensor<8x4xf32> {
-  %c0 = arith.constant 0 : index
-  %k = stablehlo.constant dense<2.0> : tensor<8x4xf32>
-  %0 = scf.for %i = %c0 to %c3 step %c3 iter_args(%a = %k) -> (tensor<8x4xf32>) {
-    %1 = stablehlo.multiply %a, %x : tensor<8x4xf32>
-    scf.yield %1 : tensor<8x4xf32>
-  }
-  return %0 : tensor<8x4xf32>
+func.func @main(%x: tensor<8xi1>, %k: tensor<8x4xf32>) -> tensor<8x4xf32> {
+  %false = stablehlo.constant dense<false> : tensor<i1>
+  %any = stablehlo.reduce(%x init: %false) applies stablehlo.or across dimensions = [0] : (tensor<8xi1>, tensor<i1>) -> tensor<i1>
+  %0 = "stablehlo.if"(%any) ({
+    stablehlo.return %k : tensor<8x4xf32>
+  }, {
+    %1 = stablehlo.negate %k : tensor<8x4xf32>
+    stablehlo.return %1 : tensor<8x4xf32>
+  }) : (tensor<i1>) -> tensor<8x4xf32>
+  %y = stablehlo.convert %x : (tensor<8xi1>) -> tensor<8xf32>
+  %z = stablehlo.broadcast_in_dim %y, dims = [0] : (tensor<8xf32>) -> tensor<8x4xf32>
+  %2 = stablehlo.add %0, %z : tensor<8x4xf32>
+  return %2 : tensor<8x4xf32>
 }
-""",
+""",  # noqa: E501
             "",
-            "'scf.for' op reads a microbatch in its regions",
-        ),
-        (
-            """
-shard.grid @grid(shape = 2)
-func.func @main(%x: tensor<4xf32>, %w: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
-  %c0 = arith.constant 0 : index
-  %c3 = arith.constant 3 : index
-  %0 = scf.for %i = %c0 to %c3 step %c3 iter_args(%a = %w) -> (tensor<4xf32>) {
-    %1 = "mesh.annotate"(%a) {sharding = #mesh.shard<@grid, []>} : (tensor<4xf32>) -> tensor<4xf32>
-    scf.yield %1 : tensor<4xf32>
-  }
-  return %0, %x : tensor<4xf32>, tensor<4xf32>
-}
-""",
-            "",
-            "'mesh.annotate' op is in a region: in a pipeline, annotate the results of ops",
+            "'stablehlo.add' op reads a microbatch, and what all microbatches make together, by a "
+            "'stablehlo.if' op",
         ),
         (
             """

@@ -1,7 +1,9 @@
 """Pipelining: stages, microbatches and a schedule for a function without any.
 
 pipeline               the pass
-unroll_loops           loops over layers, unrolled so that stages can divide their trips
+divide_loops           loops over layers, divided into loops over the layers of each part
+unroll_loops           those unrolled that cannot be divided
+batch_types            how values depend on the batch, also inside of loops
 split_batch            the program of one microbatch, and which of its ops run once
 choose_stages          on which stage each of its ops is
 annotations_on_stages  annotations, moved from the grid to the stages

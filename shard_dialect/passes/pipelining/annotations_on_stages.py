@@ -71,26 +71,21 @@ class AnnotationsOnStages:
             with located(op):
                 annotated = annotation_ops.read_annotation(op, self.shardings)
                 if annotated is not None:
-                    if op.block != block:
-                        raise ShardError(
-                            f"'{op.name}' op is in a region: in a pipeline, annotate the results "
-                            "of ops with regions"
-                        )
                     value = op.operands[0]
                     if value in arguments:
                         self.boundary["arg_attrs"][arguments[value]] = annotated.annotation
                     else:
-                        _mark(value, op.attributes["sharding"])
+                        _mark(_of_op(value), op.attributes["sharding"])
                     replace_op(op, value)
                 else:
                     drop_attributes(op, SHARDINGS)
 
-    def parts_of(self, argument: int) -> int:
-        """The number of devices of a stage among which dimension 0 of an argument is split."""
+    def parts_of(self, argument: int, dim: int) -> int:
+        """The number of devices of a stage among which a dimension of an argument is split."""
         annotation = self.boundary["arg_attrs"][argument]
         if annotation is None or annotation.grid != self.grid.name:
             return 1
-        axes = annotation.sharding.split_axes[0]
+        axes = annotation.sharding.split_axes[dim]
         return self.grid.axes_size(tuple(axis for axis in axes if full_axis(axis) != 0))
 
     def name_of(self, stage: int) -> str:
@@ -172,7 +167,13 @@ class AnnotationsOnStages:
                 build.create("mesh.sub_cluster", [], [], attributes)
 
     def annotate(self, op: ir.Operation, stage: int) -> None:
-        """Write the annotations that the results of a copy of an op had, on the op's stage."""
+        """Write the annotations that a copy of an op had, and the ops in it, on the op's stage."""
+        for each in walk(op) if len(op.regions) else ():
+            with ir.InsertionPoint.after(each), each.location:
+                self._annotate(each, stage)
+        self._annotate(op, stage)
+
+    def _annotate(self, op: ir.Operation, stage: int) -> None:
         if MARK not in op.attributes:
             return
         marks = op.attributes[MARK]
@@ -244,6 +245,20 @@ class AnnotationsOnStages:
                 f"a tensor is annotated {annotation} along the {self.grid.axes_size((0,))} devices "
                 f"of axis 0 of {self.grid}, of which a stage has {self.sizes[0]}: leave it out",
             )
+
+
+def _of_op(value: ir.Value) -> ir.Value:
+    """The result of a loop that has the sharding of what it carries; other values as they are."""
+    if not isinstance(value.owner, ir.Block):
+        return value
+    loop = value.owner.owner.operation
+    place = list(value.owner.arguments).index(value) - len(value.owner.arguments)
+    if len(loop.results) < -place:
+        raise ShardError(
+            f"the value is an argument of a '{loop.name}' op's region: in a pipeline, annotate "
+            "what ops make"
+        )
+    return loop.results[len(loop.results) + place]
 
 
 def _mark(value: ir.Value, annotation: ir.Attribute) -> None:

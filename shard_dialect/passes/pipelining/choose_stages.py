@@ -33,11 +33,10 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.mesh.attributes import SHARDINGS
 from shard_dialect.ir.numbered_function import Op
 from shard_dialect.ir.reading.constants import constant_integer
-from shard_dialect.model import Grid
 from shard_dialect.model.reached import reached
-from shard_dialect.ops.op_table import OpKinds
 from shard_dialect.ops.stablehlo.attribute_reading import slice_bounds
 from shard_dialect.passes.pipelining.annotations_on_stages import MARK
+from shard_dialect.passes.pipelining.divide_loops import flops_in
 from shard_dialect.passes.pipelining.split_batch import MicrobatchProgram
 from shard_dialect.passes.pipelining.timetable import Kind, Pass
 from shard_dialect.passes.pipelining.unroll_loops import UPDATE, written
@@ -67,9 +66,11 @@ class Rows:
 class LayerStacks:
     """The stacks of layers in one microbatch's program."""
 
-    arguments: set[int] = field(default_factory=set)
-    """The arguments that are stacks: for a microbatch, the program only takes rows of them, and
-    takes each."""
+    taken: set[int] = field(default_factory=set)
+    """The stacks among the arguments and what is made of these once: for a microbatch, the program
+    only takes rows of them, and takes each."""
+    makers: set[int] = field(default_factory=set)
+    """The ids of the ops that make these of arguments."""
     takes: dict[int, Rows] = field(default_factory=dict)
     """The rows that ops take of these, by the op's id."""
     puts: dict[int, Rows] = field(default_factory=dict)
@@ -87,14 +88,34 @@ class LayerStacks:
         for op in early:
             for value in program.reads[id(op)]:
                 users.setdefault(value, []).append(op)
-        for value in program.function.arguments:
+        made = [value for op in program.once for value in op.results]
+        for value in (*program.function.arguments, *made):
             rows = {id(op): _taken(op, value) for op in users.get(value, ())}
             known = {key: each for key, each in rows.items() if each is not None}
             if value not in sliced and len(known) == len(rows) and _are_all(known, program, value):
-                stacks.arguments.add(value)
+                stacks.taken.add(value)
                 stacks.takes |= known
+        stacks._find_makers(program)
         stacks._find_puts(program)
         return stacks
+
+    def _find_makers(self, program: MicrobatchProgram) -> None:
+        """A stack that is made of no argument, or of rows of one, is none: any stage makes it."""
+        maker = {value: op for op in program.once for value in op.results}
+        tensors = {v for v in program.function.arguments if program.function.values[v].is_tensor}
+
+        def before(value: int) -> Sequence[int]:
+            return program.reads[id(maker[value])] if value in maker else ()
+
+        for stack in list(self.taken):
+            behind = list(reached([stack], before))
+            makers = {id(maker[value]) for value in behind if value in maker}
+            if tensors.isdisjoint(behind) or not makers.isdisjoint(self.takes):
+                self.taken.discard(stack)
+            else:
+                self.makers |= makers
+        taken = {id(op): op.operands[0] for op in program.once if id(op) in self.takes}
+        self.takes = {key: each for key, each in self.takes.items() if taken[key] in self.taken}
 
     def _find_puts(self, program: MicrobatchProgram) -> None:
         chains: dict[int, list[tuple[Op, Rows]]] = {}
@@ -178,7 +199,6 @@ def _rows(
 
 _SLACK = 0.1
 """The part of its work that a stage may have more or less, so that fewer bytes cross."""
-_ONE_DEVICE = Grid("one", ())
 
 
 @dataclass
@@ -235,8 +255,8 @@ class StageChoice:
         values = self.program.function.values
         tensors = [value for value in self.program.function.arguments if values[value].is_tensor]
         self._roots = {value: {value} for value in tensors}
-        self.of_value |= dict.fromkeys(self.stacks.arguments, self._parts)
         self._find_roots()
+        self._put_stacks()
         count = self._find_forward()
         self._choose_forward(self.program.ops[:count])
         self.forward += self.program.ops[:count]
@@ -261,6 +281,14 @@ class StageChoice:
                 self._put(op, self._latest(op))
         for value in tensors:
             self._use(value, self.of_value.get(value, 0))
+
+    def _put_stacks(self) -> None:
+        """Put the stacks, and what makes them, on all stages."""
+        arguments = self.stacks.taken.intersection(self.program.function.arguments)
+        self.of_value |= dict.fromkeys(arguments, self._parts)
+        for op in self.program.once:
+            if id(op) in self.stacks.makers:
+                self._put(op, self._parts)
 
     def _by_pass(self) -> dict[Pass, list[Op]]:
         late = self._for_no_other() if self.weights else set()
@@ -329,12 +357,7 @@ class StageChoice:
 
     def _cuts(self, ops: Sequence[Op]) -> list[int]:
         """Where each stage but the first begins: near its share of work, where little crosses."""
-        kinds, values = OpKinds(), self.program.function.values
-        done = [0.0]
-        for op in ops:
-            rule = kinds.kind_in(values, op).rule
-            done.append(done[-1])
-            done[-1] += rule.flops(((),) * len(rule.sizes), _ONE_DEVICE) if rule else 0
+        done = [0.0, *accumulate(flops_in(op.handle) for op in ops)]
         crossing = self._bytes_crossing(ops)
         share, cuts = done[-1] / self._parts, [0]
         for stage in range(1, self._parts):

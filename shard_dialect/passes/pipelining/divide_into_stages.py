@@ -12,8 +12,8 @@
 
 Reductions over the batch, such as gradients, are added up over the microbatches, on the stage that
 computes them. Results that have the batch as a dimension are concatenated. Calls are inlined, and
-loops over layers unrolled. `propagate` goes on from there: the result is in the annotated form, as
-somebody would write it by hand.
+loops over layers divided among the stages. `propagate` goes on from there: the result is in the
+annotated form, as somebody would write it by hand.
 """
 
 from __future__ import annotations
@@ -49,14 +49,15 @@ from shard_dialect.passes.calls import Calls, callee_of, drop_uncalled, inline_c
 from shard_dialect.passes.framework.base import Pass
 from shard_dialect.passes.framework.options import StageOptions
 from shard_dialect.passes.pipelining.annotations_on_stages import AnnotationsOnStages
+from shard_dialect.passes.pipelining.batch_types import batch_dim
 from shard_dialect.passes.pipelining.choose_stages import LayerStacks, StageChoice
+from shard_dialect.passes.pipelining.divide_loops import divide_loops
 from shard_dialect.passes.pipelining.microbatch_ops import MicrobatchOps
 from shard_dialect.passes.pipelining.split_batch import MicrobatchProgram, is_stablehlo, split_batch
 from shard_dialect.passes.pipelining.timetable import Timetable
 from shard_dialect.passes.pipelining.unroll_loops import (
     UPDATE,
     are_disjoint,
-    unroll_loops,
     written,
 )
 from shard_dialect.passes.pipelining.write_loops import LoopWriter
@@ -92,7 +93,8 @@ class DivideIntoStages(StageOptions, Pass):
         self._divide(function, sorted(set(map(int, texts))))
 
     def _divide(self, function: ir.Operation, batched: Sequence[int]) -> None:
-        unroll_loops(function, batched)
+        parts = None if self.schedule == "zero-bubble" else self.stages * self.chunks
+        divide_loops(function, batched, self.microbatches, parts)
         join_parts(function)
         shardings = Shardings.of(function.parent)
         names = set(shardings.grids)
@@ -133,14 +135,16 @@ class DivideIntoStages(StageOptions, Pass):
             program.function.arguments,
             program.returned,
             choice.of_value.get,
-            choice.stacks.arguments,
+            choice.stacks.taken,
         )
 
     def _parts(self, annotations: AnnotationsOnStages, batched: Sequence[int]) -> int:
         """The number of devices that share the batch, if these can share every microbatch, or 1."""
-        parts = {annotations.parts_of(number) for number in batched} - {1}
         arguments = body(annotations.function).arguments
-        sizes = [arguments[number].type.shape[0] // self.microbatches for number in batched]
+        shapes = {number: list(arguments[number].type.shape) for number in batched}
+        dims = {number: batch_dim(shape) for number, shape in shapes.items()}
+        parts = {annotations.parts_of(number, dim) for number, dim in dims.items()} - {1}
+        sizes = [shapes[number][dim] // self.microbatches for number, dim in dims.items()]
         count = next(iter(parts), 1)
         return count if len(parts) == 1 and not any(size % count for size in sizes) else 1
 

@@ -30,17 +30,26 @@ from shard_dialect.ir.function import returns_of, set_form, update_type
 from shard_dialect.ir.grids import write_cluster
 from shard_dialect.ir.mesh.mesh_collectives import write_steps
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
-from shard_dialect.ir.numbered_function import Function, Op, read_function, read_values
+from shard_dialect.ir.numbered_function import (
+    ENDS,
+    FLOWS,
+    Function,
+    Op,
+    captured,
+    flows_through,
+    read_function,
+    read_values,
+)
 from shard_dialect.ir.shard.local_collectives import read_local
 from shard_dialect.ir.walk import body, operations
-from shard_dialect.model import Assignment, Grid, Sharding, ShardingRule
+from shard_dialect.model import Grid, Sharding
 from shard_dialect.model.reached import reached
-from shard_dialect.ops.op_table import OpKinds
 from shard_dialect.passes.materialize.resharded_values import FRESH
 from shard_dialect.passes.materialize.type_consistency import TypeChecks
 from shard_dialect.passes.partition.partition import partition_function
+from shard_dialect.passes.pipelining.batch_types import AXIS, BatchTypes, Types, batch_dim, ops_in
+from shard_dialect.passes.pipelining.divide_loops import BARRIER
 from shard_dialect.passes.pipelining.microbatch_ops import MicrobatchOps
-from shard_dialect.passes.pipelining.unroll_loops import BARRIER
 
 
 def is_stablehlo(op: ir.Operation) -> bool:
@@ -48,16 +57,12 @@ def is_stablehlo(op: ir.Operation) -> bool:
     return bool(op.name.startswith("stablehlo."))
 
 
-AXIS = 0
-"""The axis of the grid of microbatches."""
-
-
 def split_batch(
     function: ir.Operation, arguments: Collection[int], count: int, grid_name: str
 ) -> tuple[list[int | None], set[int]]:
     """Rewrite a function of one block to the program of one of `count` microbatches, in place.
 
-    `arguments` are the numbers of those whose dimension 0 is the batch. Collectives on the grid
+    `arguments` are the numbers of those that have the batch. Collectives on the grid
     `grid_name` tell where microbatches meet. Returns for each result the dimension that is split,
     or `None`, and the numbers of the arguments that are a microbatch's now: others are read whole,
     too. Raises a located `ShardError` where the function cannot be split.
@@ -67,7 +72,8 @@ def split_batch(
     with ir.InsertionPoint.at_block_begin(body(module)), function.location:
         write_cluster(grid)
     shardings = Shardings.of(module)
-    splitter = _Splitter(read_function(function), shardings, grid)
+    read = read_function(function)
+    splitter = _Splitter(read, shardings, BatchTypes(read, grid))
     splitter.run(arguments)
     update_type(function)
     set_form(function, "distributed")
@@ -92,19 +98,36 @@ class _Splitter:
 
     function: Function
     shardings: Shardings
-    grid: Grid
-    of: dict[int, Sharding] = field(default_factory=dict)
-    """The shardings of the values that are split."""
+    types: BatchTypes
     late: set[int] = field(default_factory=set)
     """The values that depend on totals of all microbatches."""
     early: dict[int, ir.Value] = field(default_factory=dict)
     """What is known of the whole batch before all microbatches."""
     totals: set[ir.Value] = field(default_factory=set)
     """The totals of what microbatches make."""
-    kinds: OpKinds = field(default_factory=OpKinds)
+    parts: dict[tuple[int, Sharding], ir.Value] = field(default_factory=dict)
+    """The parts that microbatches have of values that are the same for all."""
+    made_apart: dict[int, ir.Operation] = field(default_factory=dict)
+    """The ops that make values of which parts are made as such, after those that they read."""
+    outside: dict[int, ir.Value] = field(default_factory=dict)
+    """Copies of values, made outside of the regions that hold them."""
+    inits: dict[tuple[int, int], ir.Value] = field(default_factory=dict)
+    """What totals start from, by the op's id and the operand's number."""
+
+    @property
+    def grid(self) -> Grid:
+        """The grid of microbatches."""
+        return self.types.grid
+
+    @property
+    def of(self) -> dict[int, Sharding]:
+        """The shardings of the values that are split."""
+        return self.types.of
 
     def run(self, arguments: Collection[int]) -> None:
         """Type all values; raise a located `ShardError` for an op that does not allow it."""
+        self.types.first_refused(arguments)
+        self.of.clear()
         for number in arguments:
             self._split_argument(number)
         self.reads = read_values(self.function)
@@ -112,6 +135,9 @@ class _Splitter:
             with located(op.handle):
                 self._type(op)
         self._drop_what_is_early()
+        # Of the whole batch, they may be larger than any device has room for.
+        if not self.early:
+            drop_unused(reversed(self.made_apart.values()))
 
     def _type(self, op: Op) -> None:
         """Type the results of an op by its operands."""
@@ -122,16 +148,16 @@ class _Splitter:
             return
         self._compute_early(op, self.late.intersection(read))
         if op.name == BARRIER:
-            for value, result in zip(op.operands, op.results, strict=True):
-                if value in self.of:
-                    self._retype(result, self.of[value])
-        elif op.blocks or len(read) > len(op.operands):
-            raise ShardError(
-                f"'{op.name}' op reads a microbatch in its regions: only ops with sharding rules "
-                "can be split into microbatches"
-            )
-        else:
-            self._split(op)
+            self._retype_all(dict(zip(op.results, map(self.of.get, op.operands), strict=True)))
+            return
+        made = self.types.made_by(op)
+        for each in ops_in(op):
+            with located(each.handle):
+                self._bring_operands(each, made)
+        self._retype_all(made)
+        for number, value in enumerate(op.results):
+            if value in made and made[value].partial:
+                self._add_up(op, number)
 
     def _split_argument(self, number: int) -> None:
         if not 0 <= number < len(self.function.arguments):
@@ -142,14 +168,16 @@ class _Splitter:
         value = self.function.arguments[number]
         shape = self.function.values[value].shape
         count = self.grid.size
-        if not shape or shape[0] % count:
-            found = "no size" if not shape else f"size {shape[0]}"
+        dim = batch_dim(shape or ())
+        if not shape or shape[dim] % count:
+            found = "no size" if not shape else f"size {shape[dim]}"
             raise error_at(
                 self.function.handle.location,
                 f"argument {number} of {as_symbol(self.function.name)} has {found} in dimension "
-                f"0: expected a batch that {count} microbatches divide",
+                f"{dim}: expected a batch that {count} microbatches divide",
             )
-        self._retype(value, Sharding(self.grid.name, ((AXIS,), *((),) * (len(shape) - 1))))
+        self.types.split(value)
+        self._retype(value, self.of[value])
 
     def _compute_early(self, op: Op, values: Collection[int]) -> None:
         """Let `op` read totals that are computed of the whole batch, before all microbatches.
@@ -170,9 +198,10 @@ class _Splitter:
         for each in ops:
             if not self.early.keys() >= set(each.results):
                 self._copy_early(each)
-        for number, value in enumerate(op.operands):
-            if value in values:
-                op.handle.operands[number].replace_all_uses_with(self.early[value])
+        handles = [*op.handle.operands, *captured(op.handle)]
+        for value, handle in zip(self.reads[id(op)], handles, strict=True):
+            if value in self.late.intersection(values):
+                handle.replace_all_uses_with(self.early[value])
                 self.late.discard(value)
 
     def _makers(self, values: Collection[int]) -> list[Op]:
@@ -190,7 +219,7 @@ class _Splitter:
         """Whether an op is a product, or has others in it."""
         if op.blocks or len(self.reads[id(op)]) > len(op.operands):
             return True
-        rule = self.kinds.kind_in(self.function.values, op).rule
+        rule = self.types.kinds.kind_in(self.function.values, op).rule
         return rule is not None and rule.is_product
 
     def _copy_early(self, op: Op) -> None:
@@ -227,75 +256,102 @@ class _Splitter:
             ops = reversed(operations(block.handle))
             drop_unused(op for op in ops if not late.isdisjoint(op.results))
 
-    def _split(self, op: Op) -> None:
-        rule = self.kinds.kind_in(self.function.values, op).rule
-        if rule is None:
-            raise ShardError(f"'{op.name}' op has no sharding rule: its batch cannot be split")
-        assignment = self._assignment(op, rule)
-        for number, value in enumerate(op.operands):
-            needed = rule.operand_sharding(number, assignment, self.grid)
-            if needed is not None and number not in rule.inits:
-                self._bring(op, number, value, needed)
-        for number, value in enumerate(op.results):
-            made = rule.result_sharding(number, assignment, self.grid)
-            if made is None or not made.axes:
-                raise ShardError(
-                    f"'{op.name}' op does not pass the batch on to its result {number}"
-                )
-            init = self._bring_init(op, rule.inits[number], made) if rule.inits else None
-            self._retype(value, made)
-            if made.partial:
-                self._add_up(op, value, made, init)
-
-    def _assignment(self, op: Op, rule: ShardingRule) -> Assignment:
-        """The factor of the op's rule that is the batch, assigned to the axis of microbatches."""
-        factors: set[int] = set()
-        for dims, value in zip(rule.operands, op.operands, strict=True):
-            if dims is not None and value in self.of:
-                by_factor = rule.factors_of(dims, self.of[value], self.grid)
-                factors.update(factor for factor, axes in by_factor.items() if axes)
-        if len(factors) != 1:
-            raise ShardError(
-                f"'{op.name}' op reads microbatches along {len(factors)} of its loops, each beside "
-                "all others: no pipeline can do that"
-            )
-        (batch,) = factors
-        if batch in rule.unsplit:
-            raise ShardError(
-                f"'{op.name}' op must not be split along its batch: its rule is {rule}"
-            )
-        if rule.sizes[batch] % self.grid.size:
-            raise ShardError(
-                f"'{op.name}' op cannot split its loop of size {rule.sizes[batch]} into "
-                f"{self.grid.size} microbatches"
-            )
-        return tuple((AXIS,) if factor == batch else () for factor in range(len(rule.sizes)))
-
-    def _bring(self, op: Op, number: int, value: int, needed: Sharding) -> None:
-        """Let operand `number` be the slice of a microbatch, if it is not."""
-        known = self.of.get(value, Sharding.replicated(self.grid.name, needed.rank))
-        if known == needed:
+    def _bring_operands(self, op: Op, made: Types) -> None:
+        """Let an op read parts of what is the same for all microbatches, where it needs these."""
+        of = self.of | made
+        for flow in flows_through(op):
+            target = of.get(flow.targets[0])
+            if target is not None:
+                for source, number in flow.sources:
+                    self._bring(source, number, target, of)
+        if op.name in FLOWS or op.name in ENDS or of.keys().isdisjoint(op.read):
             return
-        if known.axes:
+        needs = self.types.needs(op, of)
+        for number, needed in needs.operands.items():
+            self._bring(op, number, needed, of)
+        for number, needed in zip(needs.inits, needs.results, strict=False):
+            self._bring_init(op, number, needed, of)
+
+    def _bring(self, op: Op, number: int, needed: Sharding, of: Mapping[int, Sharding]) -> None:
+        """Let operand `number` be the part of a microbatch, if it is not."""
+        value = op.operands[number]
+        known = of.get(value)
+        if known == needed or (known is None and not needed.axes):
+            return
+        if known is not None:
             raise ShardError(f"'{op.name}' op needs all microbatches of its operand {number}")
+        if needed.partial:
+            with ir.InsertionPoint(op.handle), op.location:
+                type_ = self.shardings.typed(op.handle.operands[number].type, needed)
+                part = MicrobatchOps(is_stablehlo(op.handle)).identity(needed.reduction, type_)
+        else:
+            part = self._part(value, needed)
+        op.handle.operands[number] = part
+
+    def _part(self, value: int, needed: Sharding) -> ir.Value:
+        """A microbatch's part of a value: made as such, where that is cheap, or a slice."""
+        if (value, needed) not in self.parts:
+            self.parts[value, needed] = self._made_part(value, needed)
+        return self.parts[value, needed]
+
+    def _made_part(self, value: int, needed: Sharding) -> ir.Value:
+        types, maker = self.types, self.types.maker.get(value)
+        parts = None if value in self.early else types.parts(value, needed)
+        if maker is not None and parts is not None:
+            may = self._is_free if value in types.outer else types.may_be_part
+            if all(may(maker.operands[number], each) for number, each in parts.items()):
+                own = list(maker.handle.operands)
+                for number, each in parts.items():
+                    own[number] = self._part(maker.operands[number], each)
+                with ir.InsertionPoint.after(maker.handle), maker.location:
+                    copy = copy_onto(maker.handle, own)
+                type_ = self.function.values[value].handle.type
+                copy.results[0].set_type(self.shardings.typed(type_, needed))
+                self.made_apart[value] = maker.handle
+                return copy.results[0]
+        whole = self._outside(value)
         (dim,) = (dim for dim, axes in enumerate(needed.split_axes) if axes)
-        with ir.InsertionPoint(op.handle), op.location:
-            handle = op.handle.operands[number]
-            sliced = write_steps((AllSlice(dim, (AXIS,)),), handle, known, self.shardings)
-        op.handle.operands[number] = sliced
+        known = Sharding.replicated(self.grid.name, needed.rank)
+        is_argument = isinstance(whole.owner, ir.Block)
+        place = (
+            ir.InsertionPoint(self._first)
+            if is_argument
+            else ir.InsertionPoint.after(whole.owner.operation)
+        )
+        with place, self.function.handle.location:
+            return write_steps((AllSlice(dim, (AXIS,)),), whole, known, self.shardings)
 
-    def _bring_init(self, op: Op, number: int, made: Sharding) -> ir.Value | None:
-        """Let a result start from a microbatch's slice of its init.
+    def _is_free(self, value: int, needed: Sharding) -> bool:
+        """Whether a part of a value is made of constants alone."""
+        parts = self.types.parts(value, needed)
+        operands = self.types.maker[value].operands if parts is not None else ()
+        return parts is not None and all(
+            self._is_free(operands[number], each) for number, each in parts.items()
+        )
 
-        A partial result starts from the identity. Returns the init to add to the total then, unless
-        it changes nothing.
+    def _outside(self, value: int) -> ir.Value:
+        """A value, made before the op of the first block in whose regions it is."""
+        if value in self.types.outer:
+            return self.early.get(value, self.function.values[value].handle)
+        if value not in self.outside:
+            maker = self.types.maker[value]
+            made = [self._outside(each) for each in maker.operands]
+            with ir.InsertionPoint(_outermost(maker.handle, self.function)), maker.location:
+                copy = copy_onto(maker.handle, made)
+            self.outside |= zip(maker.results, copy.results, strict=True)
+        return self.outside[value]
+
+    def _bring_init(self, op: Op, number: int, made: Sharding, of: Mapping[int, Sharding]) -> None:
+        """Let a result start from a microbatch's part of its init.
+
+        A partial result starts from the identity; the init is added to the total then.
         """
         handle = op.handle.operands[number]
         owner = handle.owner
         is_fresh = not isinstance(owner, ir.Block) and owner.name in FRESH
         if not made.partial and not is_fresh:
-            self._bring(op, number, op.operands[number], made)
-            return None
+            self._bring(op, number, made, of)
+            return
         with ir.InsertionPoint(op.handle), op.location:
             type_ = self.shardings.typed(handle.type, made)
             if made.partial:
@@ -307,30 +363,52 @@ class _Splitter:
         op.handle.operands[number] = start
         changes_nothing = is_fresh and owner.name == "tensor.empty"
         if not made.partial or changes_nothing or reductions.is_identity(made.reduction, handle):
-            return None
-        return handle
+            return
+        self.inits[id(op), number] = handle
 
-    def _add_up(self, op: Op, value: int, made: Sharding, init: ir.Value | None) -> None:
+    def _add_up(self, op: Op, number: int) -> None:
         """All-reduce a result over the microbatches, for all of its users."""
-        handle = self.function.values[value].handle
+        value = op.results[number]
+        made, handle = self.of[value], self.function.values[value].handle
         users = [(use.owner.operation, use.operand_number) for use in handle.uses]
         with ir.InsertionPoint.after(op.handle), op.location:
             step = AllReduce(made.partial, made.reduction)
             total = write_steps((step,), handle, made, self.shardings)
         self.totals.add(total)
+        init = self._init_of(op, number)
         if init is not None:
             with ir.InsertionPoint.after(total.owner.operation), op.location:
                 total = MicrobatchOps(is_stablehlo(op.handle)).combined(made.reduction, init, total)
             self.totals.add(total)
-        for user, number in users:
-            user.operands[number] = total
+        for user, at in users:
+            user.operands[at] = total
         del self.of[value]
         self.late.add(value)
+
+    def _init_of(self, op: Op, result: int) -> ir.Value | None:
+        """What the total of a result starts from, unless that changes nothing."""
+        if op.blocks:
+            return None
+        rule = self.types.kinds.kind_in(self.function.values, op).rule
+        return self.inits.get((id(op), rule.inits[result])) if rule and rule.inits else None
+
+    def _retype_all(self, made: Mapping[int, Sharding | None]) -> None:
+        for value, sharding in made.items():
+            if sharding is not None:
+                self._retype(value, sharding)
 
     def _retype(self, value: int, sharding: Sharding) -> None:
         handle = self.function.values[value].handle
         handle.set_type(self.shardings.typed(handle.type, sharding))
         self.of[value] = sharding
+
+
+def _outermost(op: ir.Operation, function: Function) -> ir.Operation:
+    """The op of the function's first block that holds `op`."""
+    block = function.blocks[0].handle
+    while op.block != block:
+        op = op.parent.operation if isinstance(op.parent, ir.OpView) else op.parent
+    return op
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Unroll the loops over layers, so that stages can divide their trips.
+"""Unroll loops that cannot be divided, and fold the integers that their counters become.
 
     %r = scf.for %i = %c0 to %c2 step %c1 iter_args(%h = %x) {     %0 = a slice of %w at 0
       %a = tensor.extract_slice %w[%i, 0, 0] ...                   %1 = linalg.matmul %x, %0
@@ -6,8 +6,7 @@
       scf.yield %b                                                 %3 = linalg.matmul %1, %2
     }
 
-A loop is unrolled if it reads the batch, and its number of trips is known. `stablehlo.while` that
-counts, as JAX writes `scan`, is such a loop; its counter becomes a constant in each trip. The
+Its number of trips is known. The counter becomes a constant in each trip. The
 integers that follow from counters are folded, so that slices are at known places:
 
     %i = stablehlo.constant dense<2> : tensor<i32>
@@ -17,7 +16,7 @@ integers that follow from counters are folded, so that slices are at known place
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from operator import add
 
@@ -27,9 +26,8 @@ from shard_dialect.ir.building import stablehlo as hlo
 from shard_dialect.ir.building.build import drop_unused, replace_op, replace_values
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.ir.mesh.attributes import SHARDINGS
-from shard_dialect.ir.numbered_function import captured
-from shard_dialect.ir.reading.constants import Counter, counter_of, divided
-from shard_dialect.ir.walk import body, operations, walk
+from shard_dialect.ir.reading.constants import Counter, divided
+from shard_dialect.ir.walk import walk
 
 _COMPARE: Mapping[str, Callable[[int, int], bool]] = {
     "EQ": lambda a, b: a == b,
@@ -69,6 +67,7 @@ _FOLDED: Mapping[str, Callable[..., int | None]] = {
 """Ops on integers of one type, or that keep a number, with their function of Python's integers."""
 
 
+SLICE = "stablehlo.dynamic_slice"
 UPDATE = "stablehlo.dynamic_update_slice"
 _DROPPED = (UPDATE, "stablehlo.reshape", "stablehlo.slice", "tensor.extract_slice")
 _TO_ROW = ("stablehlo.broadcast_in_dim", "stablehlo.reshape")
@@ -84,7 +83,7 @@ def fold_counters(function: ir.Operation) -> None:
             with ir.InsertionPoint(op), op.location:
                 made = integer_constant(op.results[0].type, number)
             replace_op(op, made)
-        elif op.name == "stablehlo.dynamic_slice":
+        elif op.name == SLICE:
             _to_slice(op)
         elif op.name == "stablehlo.reshape":
             _drop_if_undone(op)
@@ -100,12 +99,37 @@ def integer_constant(type_: ir.Type, value: int) -> ir.Value:
     return build.number(value, type_)
 
 
-def _number(op: ir.Operation) -> int | None:
+def number_in(value: ir.Value, known: Mapping[ir.Value, int]) -> int | None:
+    """The integer that a value is where others are `known`; `None` if these do not decide it.
+
+    It may be the one element of a tensor, which a slice has taken of a constant one.
+    """
+    if value in known:
+        return known[value]
+    number = _constant(value)
+    if number is not None or isinstance(value.owner, ir.Block):
+        return number
+    op = value.owner.operation
+    if op.name in _TO_ROW:
+        is_one = _count(value.type) == _count(op.operands[0].type) == 1
+        return number_in(op.operands[0], known) if is_one else None
+    if op.name == SLICE and list(value.type.shape) == [1]:
+        elements = build.constant_value(op.operands[0])
+        at = number_in(op.operands[1], known)
+        if at is None or not isinstance(elements, ir.DenseIntElementsAttr):
+            return None
+        return int(elements[min(max(at, 0), len(elements) - 1)])
+    return _number(op, lambda each: number_in(each, known))
+
+
+def _number(
+    op: ir.Operation, number_of: Callable[[ir.Value], int | None] | None = None
+) -> int | None:
     """The integer that an op makes of constants, if it is a scalar that fits its type."""
     if len(op.results) != 1 or not op.operands or SHARDINGS in op.attributes:
         return None
     bits = _bits(op.results[0].type)
-    known = [_constant(value) for value in op.operands] if bits else []
+    known = [(number_of or _constant)(value) for value in op.operands] if bits else []
     numbers = [each for each in known if each is not None]
     if not numbers or len(numbers) < len(known):
         return None
@@ -226,48 +250,12 @@ def are_disjoint(
     )
 
 
-BARRIER = "stablehlo.optimization_barrier"
-LOOPS = ("scf.for", "stablehlo.while")
 MOST = 1024
 """The most trips of one loop that is unrolled: each has a copy in each phase."""
 
 
-def unroll_loops(function: ir.Operation, batched: Collection[int]) -> None:
-    """Unroll the loops of a function of one block that read its `batched` arguments, in place.
-
-    A loop of unknown trips stays. Raises a located `ShardError` for one of more than `MOST`.
-    Weights that a barrier orders after a microbatch are taken out of it: they are there before all.
-    """
-    block = body(function)
-    depends = {block.arguments[number] for number in batched if number < len(block.arguments)}
-    ops, at, unrolled = operations(block), 0, False
-    while at < len(ops):
-        op = ops[at]
-        if depends.isdisjoint([*op.operands, *captured(op)]):
-            at += 1
-        elif op.name in LOOPS and (counter := counter_of(op)) is not None:
-            unrolled = True
-            _unroll(op, counter)
-            ops = operations(block)  # go on with the first op of its body, which may be a loop
-        elif op.name == BARRIER and not depends.issuperset(op.operands):
-            _narrow(op, depends)
-            ops = operations(block)
-        else:
-            depends.update(op.results)
-            at += 1
-    if unrolled:
-        fold_counters(function)
-
-
-def _narrow(barrier: ir.Operation, kept: Collection[ir.Value]) -> None:
-    """Let a barrier order only operands that are `kept`; others are what they were before it."""
-    values = [value for value in barrier.operands if value in kept]
-    with ir.InsertionPoint(barrier), barrier.location:
-        made = iter(build.create(BARRIER, [each.type for each in values], values).results)
-    replace_op(barrier, *(next(made) if each in kept else each for each in barrier.operands))
-
-
-def _unroll(loop: ir.Operation, counter: Counter) -> None:
+def unroll(loop: ir.Operation, counter: Counter) -> list[ir.Value]:
+    """Replace a loop by copies of its body, one a trip; the values that it carries then."""
     if counter.trips > MOST:
         raise error_at(
             loop.location,
@@ -291,3 +279,4 @@ def _unroll(loop: ir.Operation, counter: Counter) -> None:
         carried = build.inline_before(loop, inner)
         copy.erase()
     replace_op(loop, *carried)
+    return carried

@@ -45,6 +45,7 @@ from shard_dialect.ir.numbered_function import Function, Op, replace_captured
 from shard_dialect.ir.walk import operations
 from shard_dialect.model import Reduction
 from shard_dialect.passes.pipelining.annotations_on_stages import MARK, AnnotationsOnStages
+from shard_dialect.passes.pipelining.batch_types import batch_dim
 from shard_dialect.passes.pipelining.choose_stages import Rows, StageChoice
 from shard_dialect.passes.pipelining.microbatch_ops import MicrobatchOps
 from shard_dialect.passes.pipelining.split_batch import MicrobatchProgram
@@ -227,7 +228,10 @@ class LoopWriter:
                 self.made[op.results[0]] = self._put_rows(op, stacks.puts[id(op)])
             else:
                 values = [self._shared(value, stage) for value in self.program.reads[id(op)]]
-                self.made |= zip(op.results, self._copy(op, values, stage), strict=True)
+                made = dict(zip(op.results, self._copy(op, values, stage), strict=True))
+                for value in stacks.taken & made.keys():
+                    made[value] = self.annotations.divided(made[value])
+                self.made |= made
         self._pass_on(op.results)
 
     def _copy(self, op: Op, values: Sequence[ir.Value], stage: int) -> Sequence[ir.Value]:
@@ -522,8 +526,9 @@ class LoopWriter:
             source, step = self.program.slices[value]
             whole = self._shared(source, reader.stage)
             return self._part(whole, step.dim, type_.shape[step.dim], reader)
-        size = type_.shape[0] // self.timetable.microbatches
-        part = self._part(self.numbered.values[value].handle, 0, size, reader)
+        dim = batch_dim(type_.shape)
+        size = type_.shape[dim] // self.timetable.microbatches
+        part = self._part(self.numbered.values[value].handle, dim, size, reader)
         is_there = self.choice.of_value[value] == reader.stage
         return part if is_there else self._transfer(part, reader.stage)
 

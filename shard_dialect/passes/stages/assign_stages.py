@@ -87,7 +87,9 @@ class Stages:
         self._unit = {id(op): count + at for at, op in enumerate(function.ops)}
         self._parent = list(range(count + len(function.ops)))
         self._stage: dict[int, str] = {}
-        self._bound = self._find_bound()
+        self._bound: set[int] = set()
+        self._bind(value for value in function.arguments if function.values[value].is_tensor)
+        self._read = frozenset(value for op in function.ops for value in op.read)
         self._flowing: dict[int, list[tuple[int, int]]] = {}
         """For the end of a block of an open op, by its id: the operands that flow to a value."""
         for value, stage in zip(function.arguments, self.annotations.arguments, strict=True):
@@ -117,11 +119,10 @@ class Stages:
         """Whether the op depends on constants and scalar arguments alone."""
         return self._bound.isdisjoint(_values_at(op))
 
-    def _find_bound(self) -> set[int]:
-        """The values that are not free: they depend on an argument or on an annotated value."""
-        function = self.function
-        bound = {value for value in function.arguments if function.values[value].is_tensor}
-        before = -1
+    def _bind(self, values: Iterable[int]) -> None:
+        """Note values that are not free, and those that depend on these, or on annotated ones."""
+        function, bound, before = self.function, self._bound, -1
+        bound.update(values)
         # A loop's argument is bound by the value that its end yields, which comes after its users.
         while len(bound) != before:
             before = len(bound)
@@ -139,7 +140,6 @@ class Stages:
                     bound.update(block.arguments[number] for number in stages)
                 if self._moves(op):
                     bound.update(op.results)
-        return bound
 
     def _moves(self, op: Op) -> bool:
         return (
@@ -172,6 +172,11 @@ class Stages:
             for op in block.ops:
                 if op.blocks and self._has_several(op):
                     self.open_ops.add(id(op))
+                elif op.blocks and not self.is_free(op):
+                    # Its devices alone know what it makes, be it of constants, as a counter is.
+                    free = [value for value in op.results if value not in self._bound]
+                    if not self._read.isdisjoint(free):
+                        self._bind(free)
                 self._join_op(op, around)
                 self._join(op.blocks, around or (None if id(op) in self.open_ops else op))
 
