@@ -80,6 +80,18 @@ def test_eval_draws_nothing() -> None:
     torch.testing.assert_close(f(X), own(X).detach())
 
 
+class NoRows(nn.Module):  # type: ignore[misc]
+    """Takes a tensor apart of which there is nothing, as a solver does that takes no more steps."""
+
+    def forward(self, x: Any) -> Any:
+        return x + sum(row.sum() for row in x[:0].unbind(0))
+
+
+def test_an_op_without_results_draws_nothing() -> None:
+    f = sd.torch.partition(NoRows(), (X,), {"x": BATCH}, MESHES[1])
+    torch.testing.assert_close(f(X), X)
+
+
 class Draws(nn.Module):  # type: ignore[misc]
     def forward(self, x: Any) -> Any:
         return {

@@ -131,8 +131,10 @@ def drawn_by(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], value:
     `value` is a tensor of the shape and the type of its (first) result.
     """
     name = _READ.get(target)
+    if name is None:
+        return None
     first = value[0] if isinstance(value, (tuple, list)) else value
-    if name is None or first.is_complex():
+    if first.is_complex():
         return None
     given = {each.name: each.default_value for each in target._schema.arguments}
     given |= dict(zip(given, args, strict=False)) | dict(kwargs)
