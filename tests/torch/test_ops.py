@@ -307,3 +307,35 @@ def test_draws_by_counter_have_their_distribution() -> None:
     assert (abs(geometric.mean() - 4) < 0.2, geometric.min()) == (True, 1)
     assert abs(cauchy.median() - 1) < 0.1
     assert abs(normal.log().mean()) < 0.05
+
+
+PRECISE: Mapping[str, Callable[[Any], Any]] = {
+    "number less": lambda x: 0.1 - x,
+    "rsub": lambda x: torch.rsub(x, 0.1, alpha=0.7),
+    "number over": lambda x: 0.1 / (x + 8),
+    "number to the": lambda x: 0.3**x,
+    "remainder of a number": lambda x: x + 0.7 % (x.detach() + 8),
+    "compared": lambda x: torch.where(torch.gt(x, 0.1), x, 0.1),
+    "affine_grid": lambda x: nn.functional.affine_grid(
+        x.view(2, 2, 3), (2, 1, 7, 9), align_corners=False
+    ),
+    "lgamma": torch.lgamma,
+    "lerp": lambda x: torch.lerp(x, 2 * x, 0.3),
+    "softplus": lambda x: nn.functional.softplus(x, 0.3, 0.7),
+    "linspace": lambda x: x + torch.linspace(-1, 1, 6, dtype=torch.float64),
+}
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("name", PRECISE)
+def test_numbers_of_python_keep_their_digits(name: str) -> None:
+    """In float64, also where a number is the first operand."""
+    function = PRECISE[name]
+    x = X.double() / 3
+    found, own = x.clone().requires_grad_(), x.clone().requires_grad_()
+    f = partitioned(function, found)
+    result, expected = f(found), function(own)
+    result.square().sum().backward()
+    expected.square().sum().backward()
+    torch.testing.assert_close(result, expected, rtol=1e-13, atol=1e-13)
+    torch.testing.assert_close(found.grad, own.grad, rtol=1e-12, atol=1e-12)

@@ -124,6 +124,7 @@ def trace(flat: FlatModule, more: Mapping[Any, Any] | None = None) -> Any:
             raise second.failed(error) from error
     flat.checks = [*flat.checks, *second.checks]
     _describe_constants(graph)
+    _type_numbers(graph)
     _drop_copies(graph)
     _drop_unchanged(graph, flat)
     _end_inside(graph)
@@ -539,6 +540,29 @@ def _refuse_random(graph: Any, flat: FlatModule) -> None:
                 "outside and give them to it",
                 location_of(node),
             )
+
+
+def _type_numbers(graph: Any) -> None:
+    """Make tensors of numbers that stand for tensors: torch-mlir would round them to float32.
+
+    So `0.1 - x` of a float64 is `sub(0.1, x)` in a trace.
+    """
+    for node in list(graph.graph.nodes):
+        schema = getattr(node.target, "_schema", None) if node.op == "call_function" else None
+        for number, (value, formal) in enumerate(
+            zip(node.args, schema.arguments if schema else (), strict=False)
+        ):
+            is_number = isinstance(value, (int, float)) and str(formal.type) == "Tensor"
+            others = [each.meta["val"] for each in node.all_input_nodes if "val" in each.meta]
+            if not is_number or not others:
+                continue
+            dtype = torch.result_type(others[0], value)
+            with graph.graph.inserting_before(node):
+                made = graph.graph.call_function(
+                    torch.ops.aten.full.default, ([], value), {"dtype": dtype}
+                )
+            made.meta = {**node.meta, "val": without_elements(torch.full((), value, dtype=dtype))}
+            node.update_arg(number, made)
 
 
 def _drop_copies(graph: Any) -> None:
