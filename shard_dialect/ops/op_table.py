@@ -215,6 +215,10 @@ def sharding_rule(*names: str, **facets: Unpack[Facets]) -> Callable[[_Registere
     return register
 
 
+UNREPEATABLE = ("stablehlo.custom_call", "stablehlo.rng", "func.call", "call")
+"""Ops that may do something else each time, and on each device."""
+
+
 def named(name: str) -> OpRecord | None:
     """The record of a name; `linalg` ops without one get that of structured ops."""
     record = RECORDS.get(name)

@@ -47,14 +47,12 @@ from shard_dialect.ir.shard.local_collectives import (
 )
 from shard_dialect.ir.walk import walk
 from shard_dialect.model import Axes
-from shard_dialect.ops.op_table import named
+from shard_dialect.ops.op_table import UNREPEATABLE, named
 
 PERMUTE = "mesh.collective_permute"
 
 _MOST_BLOCKS = 64
 """A gather of more shards is not put in another order, for which each is an op."""
-_OF_THEIR_OWN = ("stablehlo.custom_call", "stablehlo.rng", "func.call", "call")
-"""Ops that may do something else on each device."""
 
 
 def join_permutations(function: ir.Operation, shardings: Shardings) -> None:
@@ -132,7 +130,7 @@ class _Path:
             grid, step = _read(op)
             if grid != self.grid or {*step.axes} & {*self.step.axes}:
                 return False
-        elif op.name in _OF_THEIR_OWN or named(op.name) is None or captured(op):
+        elif op.name in UNREPEATABLE or named(op.name) is None or captured(op):
             return False
         return all(value in moved or self._is_same(value) for value in op.operands)
 

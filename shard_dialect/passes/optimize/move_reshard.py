@@ -31,6 +31,7 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.function import form_of, functions_of
 from shard_dialect.ir.mesh.sharding_attributes import Shardings
 from shard_dialect.model import Sharding
+from shard_dialect.ops.op_table import UNREPEATABLE
 from shard_dialect.passes.framework.base import Pass, needs
 from shard_dialect.passes.materialize.type_consistency import read_distributed
 from shard_dialect.passes.optimize.change_op_sharding import (
@@ -149,17 +150,13 @@ class _Earlier:
         )
 
 
-_NOT_COPIED = ("stablehlo.custom_call", "stablehlo.rng", "func.call", "call")
-"""What may do something else each time."""
-
-
 def _may_be_copied(op: GraphOp, graph: FunctionGraph) -> bool:
     """Whether a copy in another sharding has the same numbers.
 
     A product of another shape may be summed in another order, so that an element is not equal to
     itself, as where it is compared with the largest ones to choose an expert.
     """
-    if op.blocks or op.handle.regions or op.name in _NOT_COPIED:
+    if op.blocks or op.handle.regions or op.name in UNREPEATABLE:
         return False
     rule = graph.kind_of(op).rule
     return rule is None or not rule.is_product

@@ -385,24 +385,17 @@ def _write_known(loop: ir.Operation, counter: Counter) -> None:
 
 def _cuts(function: ir.Operation, loops: Sequence[_Loop], parts: int) -> list[list[int]]:
     """For each loop, the trips at which parts begin and end."""
-    cuts: list[list[int] | None] = []
-    owners: dict[ir.Value, tuple[_Loop, int]] = {}
+    owners: dict[ir.Value, int] = {}
     linked: list[int | None] = []
     for number, loop in enumerate(loops):
-        before = (owners[each][1] for each in loop.stacks if each in owners)
-        linked.append(min(before, default=None))
+        linked.append(min((owners[each] for each in loop.stacks if each in owners), default=None))
         for each in loop.stacks:
-            owners.setdefault(each, (loop, number))
-    first = [loop.op for loop, link in zip(loops, linked, strict=True) if link is None]
-    by_flops = _by_flops(function, loops, linked, parts)
+            owners.setdefault(each, number)
+    cuts: list[list[int]] = []
+    by_flops = iter(_by_flops(function, loops, linked, parts))
     for loop, link in zip(loops, linked, strict=True):
-        if link is None:
-            cuts.append(by_flops[first.index(loop.op)])
-        else:
-            its = cuts[link]
-            assert its is not None
-            cuts.append(_as_divided(loop, loops[link], its))
-    return [each for each in cuts if each is not None]
+        cuts.append(next(by_flops) if link is None else _as_divided(loop, loops[link], cuts[link]))
+    return cuts
 
 
 def _by_flops(
@@ -410,16 +403,16 @@ def _by_flops(
 ) -> list[list[int]]:
     """The cuts of the loops of the forward pass, by their share of its work."""
     own = {loop.op: loop for loop, link in zip(loops, linked, strict=True) if link is None}
-    last = next(
-        (loop.op for loop, link in zip(loops, linked, strict=True) if link is not None), None
-    )
+    backward = [loop.op for loop, link in zip(loops, linked, strict=True) if link is not None]
     ops = operations(body(function))
-    ops = ops[: len(ops) if last is None else ops.index(last)]
-    ops = ops if last is None else ops[: _until_all_are_used(ops, body(function).arguments)]
+    if backward:
+        ops = ops[: ops.index(backward[0])]
+        ops = ops[: _until_all_are_used(ops, body(function).arguments)]
     work = [flops_in(op) for op in ops]
     done = [0.0, *accumulate(work)]
     bounds = [done[-1] * part / parts for part in range(1, parts)]
-    found = {}
+    # What comes after the backward pass has begun stays whole.
+    found = {op: [0, loop.counter.trips] for op, loop in own.items()}
     for number, op in enumerate(ops):
         if op not in own:
             continue

@@ -48,6 +48,7 @@ from shard_dialect.torch.graph.tensor_trees import (
     Tensor,
     has_derivative,
     is_plain,
+    is_tensor,
     refuse_layout,
     refuse_odd,
 )
@@ -170,7 +171,7 @@ class FlatModule:
         """
         pairs = zip(self.result.tensors, tensors, strict=True)
         found = self.result.with_tensors([themselves.get(name, each) for name, each in pairs])
-        tensors_left = filter(_is_tensor, pytree.tree_leaves(dict(attributes)))
+        tensors_left = filter(is_tensor, pytree.tree_leaves(dict(attributes)))
         left = copy.deepcopy(dict(attributes), {id(each): each for each in tensors_left})
         if self.kept:
             found, values = found
@@ -572,7 +573,7 @@ class Computed:
     def constants(self, left: Mapping[Place, Any]) -> dict[Place, Any]:
         """Of what a call leaves, the tensors that are the same in each, by their places."""
         waiting = {
-            place: [_node_of(leaf) for leaf in pytree.tree_leaves(each) if _is_tensor(leaf)]
+            place: [_node_of(leaf) for leaf in pytree.tree_leaves(each) if is_tensor(leaf)]
             for place, each in left.items()
             if not isinstance(each, Filled)
         }
@@ -582,7 +583,7 @@ class Computed:
         known = constants_of(get_proxy_mode().tracer)
         return {
             place: pytree.tree_map(
-                lambda leaf: Constant(known[_node_of(leaf)]) if _is_tensor(leaf) else leaf,
+                lambda leaf: Constant(known[_node_of(leaf)]) if is_tensor(leaf) else leaf,
                 left[place],
             )
             for place, nodes in waiting.items()
@@ -597,10 +598,6 @@ class Computed:
             if node is None or node in self._outside or torch.Tag.nondeterministic_seeded in tags:
                 return False
         return all(isinstance(each, torch.Tensor) or is_plain(each) for each in leaves)
-
-
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, torch.Tensor)
 
 
 def _is_computed_of_nothing(nodes: Sequence[Any]) -> bool:

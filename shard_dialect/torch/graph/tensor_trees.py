@@ -129,6 +129,11 @@ def _with_parts(values: Sequence[Any], template: _Template) -> Any:
     return made
 
 
+def is_tensor(value: Any) -> bool:
+    """Whether it is a tensor of torch."""
+    return isinstance(value, torch.Tensor)
+
+
 def _is_plain(value: Any) -> bool:
     return isinstance(value, (bool, int, float, str, type(None)))
 

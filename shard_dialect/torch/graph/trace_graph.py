@@ -22,7 +22,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import torch
@@ -71,7 +71,7 @@ from shard_dialect.torch.graph.random_draws import (
 )
 from shard_dialect.torch.graph.repeated_decompositions import traced_once
 from shard_dialect.torch.graph.strided_views import is_written_to, view_owners
-from shard_dialect.torch.graph.tensor_trees import Tensor
+from shard_dialect.torch.graph.tensor_trees import Tensor, is_tensor
 from shard_dialect.torch.graph.torch_calls import torch_call
 
 AUTOCAST_DEVICES = ("cpu", "cuda")
@@ -549,20 +549,27 @@ def _type_numbers(graph: Any) -> None:
     """
     for node in list(graph.graph.nodes):
         schema = getattr(node.target, "_schema", None) if node.op == "call_function" else None
-        for number, (value, formal) in enumerate(
-            zip(node.args, schema.arguments if schema else (), strict=False)
-        ):
-            is_number = isinstance(value, (int, float)) and str(formal.type) == "Tensor"
-            others = [each.meta["val"] for each in node.all_input_nodes if "val" in each.meta]
-            if not is_number or not others:
-                continue
-            dtype = torch.result_type(others[0], value)
-            with graph.graph.inserting_before(node):
-                made = graph.graph.call_function(
-                    torch.ops.aten.full.default, ([], value), {"dtype": dtype}
-                )
-            made.meta = {**node.meta, "val": without_elements(torch.full((), value, dtype=dtype))}
-            node.update_arg(number, made)
+        formals = schema.arguments if schema else ()
+        for number, (value, formal) in enumerate(zip(node.args, formals, strict=False)):
+            if isinstance(value, (int, float)) and str(formal.type) == "Tensor":
+                _type_number(graph.graph, node, number)
+
+
+def _type_number(graph: Any, node: Any, number: int) -> None:
+    """Make a tensor of argument `number`, of the type that all tensors of the op have with it.
+
+    The first one may be a mask of booleans.
+    """
+    value, found = node.args[number], (each.meta.get("val") for each in node.all_input_nodes)
+    types = [each.dtype for each in found if is_tensor(each)]
+    if not types:
+        return
+    like = torch.empty((1,), dtype=reduce(torch.promote_types, types), device="meta")
+    dtype = torch.result_type(like, value)
+    with graph.inserting_before(node):
+        made = graph.call_function(torch.ops.aten.full.default, ([], value), {"dtype": dtype})
+    made.meta = {**node.meta, "val": without_elements(torch.full((), value, dtype=dtype))}
+    node.update_arg(number, made)
 
 
 def _drop_copies(graph: Any) -> None:
@@ -680,8 +687,3 @@ def _before(change: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 
 def _after(change: Callable[[Any], Any]) -> Callable[..., Any]:
     return lambda module, args, result: change(result)
-
-
-def is_tensor(value: Any) -> bool:
-    """Whether it is a tensor, which may be marked."""
-    return isinstance(value, torch.Tensor)

@@ -23,8 +23,8 @@ from shard_dialect.torch.graph.flat_module import (
     FlatModule,
     aliases_of,
 )
-from shard_dialect.torch.graph.tensor_trees import Tensor
-from shard_dialect.torch.graph.trace_graph import is_tensor, mark
+from shard_dialect.torch.graph.tensor_trees import Tensor, is_tensor
+from shard_dialect.torch.graph.trace_graph import mark
 from shard_dialect.torch.plans.placement_lists import (
     ByAxis,
     Placement,
