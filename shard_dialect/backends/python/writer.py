@@ -18,7 +18,8 @@ from shard_dialect.ir.bindings import ir
 from shard_dialect.ir.diagnostics import error_at
 from shard_dialect.model import Grid
 
-WIDTH = 88
+WIDTH = 100
+"""That of what programs import, which is copied from `written`, too."""
 _LONGEST = 60
 """The largest number of characters of a name, without the number that makes it unique."""
 
@@ -29,9 +30,9 @@ def folded(line: str, comment: str = "", after: str = "") -> list[str]:
     `after` follows the last line. The comment may come from the source: whatever it contains, it
     ends with the line.
 
-    >>> print(*folded("y = join(" + "a_long_name, " * 6 + "z)"), sep="\n")
+    >>> print(*folded("y = join(" + "a_long_name, " * 7 + "z)"), sep="\n")
     y = join(
-        a_long_name, a_long_name, a_long_name, a_long_name, a_long_name, a_long_name, z
+        a_long_name, a_long_name, a_long_name, a_long_name, a_long_name, a_long_name, a_long_name, z
     )
     """
     end = after + (f"  # {shown(comment)}" if comment else "")
@@ -45,6 +46,10 @@ def folded(line: str, comment: str = "", after: str = "") -> list[str]:
             *[f"{indent}    {each}," for each in _items(returned)],
             f"{indent})",
         ]
+    target = re.match(r"(\s*\w+\[)(.+)(\] = \w+)$", line)
+    if target:
+        head, inside, tail = target.groups()
+        return [head, *[f"{indent}    {each}," for each in _items(inside)], indent + tail + end]
     opening = _opening(line)
     if opening is None:
         return [line + end]
@@ -248,8 +253,8 @@ class Writer:
             import numpy as np
 
             short = float(str(np.float32(value)))
-            return repr(short if abs(short) <= abs(value) or abs(value) < _LARGE else value)
-        return repr(value)
+            value = short if abs(short) <= abs(value) or abs(value) < _LARGE else value
+        return repr(value).replace("e+", "e")
 
     def full(self, type_: ir.RankedTensorType, number: str, location: ir.Location) -> str:
         """A tensor of one number."""

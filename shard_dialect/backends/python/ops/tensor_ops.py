@@ -68,7 +68,7 @@ def _shaped(op: ir.Operation, text: str) -> str:
     type_ = op.results[0].type
     if len(op.attributes["static_sizes"]) == len(type_.shape):
         return text
-    return f"{text}.reshape({_tuple(type_.shape)})"
+    return f"{text}.reshape({_sizes(type_.shape)})"
 
 
 def insert_slice(w: Writer, op: ir.Operation) -> None:
@@ -82,18 +82,18 @@ def write_slice(w: Writer, op: ir.Operation, into: str) -> None:
     inserted = w.use(op.operands[0])
     sizes = list(op.attributes["static_sizes"])
     if len(sizes) != len(op.operands[0].type.shape):
-        inserted = f"{inserted}.reshape({_tuple(sizes)})"
+        inserted = f"{inserted}.reshape({_sizes(sizes)})"
     w.line(f"{into}[{_ranges(w, op, 2)}] = {inserted}")
 
 
-def _tuple(shape: Sequence[int]) -> str:
+def _sizes(shape: Sequence[int]) -> str:
     return ", ".join(map(str, shape)) or "()"
 
 
 def reshape(w: Writer, op: ir.Operation) -> None:
     """Write a reshape."""
     shape = op.results[0].type.shape
-    w.define(op.results[0], f"{w.use(op.operands[0])}.reshape({_tuple(shape)})", "reshaped")
+    w.define(op.results[0], f"{w.use(op.operands[0])}.reshape({_sizes(shape)})", "reshaped")
 
 
 def same(w: Writer, op: ir.Operation) -> None:
@@ -134,7 +134,7 @@ def from_elements(w: Writer, op: ir.Operation) -> None:
             f"np.array([{elements}], {dtype})", f"torch.tensor([{elements}], device=device)"
         )
     if prod(type_.shape) != len(op.operands) or len(type_.shape) != 1:
-        text = f"{text}.reshape({_tuple(type_.shape)})"
+        text = f"{text}.reshape({_sizes(type_.shape)})"
     w.define(op.results[0], text, "elements")
 
 
