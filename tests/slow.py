@@ -31,16 +31,22 @@ SLOW = {
     "emit/test_corner_cases.py": "runs emitted programs",
     "emit/test_element_types.py": "runs emitted programs",
     "emit/test_emit_python.py": "runs emitted programs on ranks",
+    "emit/test_every_op.py::test_every_op_is_written": "runs emitted programs on ranks",
     "emit/test_files.py": "runs emitted programs on ranks",
+    "emit/test_matrices_and_bodies.py": "runs emitted programs on ranks",
     "emit/test_object_files.py": "compiles C and C++, and starts ranks",
+    "emit/test_order.py": "runs emitted programs on ranks",
     "explorer": "starts Model Explorer",
     "forks": "starts processes",
     "hostile": "starts processes that end in every way",
     "ir/test_fuzz_reader.py": "reads thousands of texts",
     "ir/test_shardy_agreement.py": "asks Shardy, in processes",
     "jax": "compiles by XLA",
+    "ops/test_run_as_others.py": "compiles by XLA, and starts StableHLO's interpreter",
+    "ops/test_stablehlo_pieces.py::test_shards_of_what_only_xla_runs": "compiles by XLA",
     "passes/test_collective_passes.py": "compiles each program after each pass",
     "passes/test_partly_reached.py": "compiles by XLA, in processes",
+    "passes/test_rolled_pipelines.py::test_drawn_decoders_compute_the_same": "compiles large programs",
     "passes/test_random_exports.py": "reads hundreds of programs back from other vocabularies",
     "planner/test_time_plans.py": "enumerates plans",
     "processes": "starts processes",
@@ -61,6 +67,7 @@ SLOW = {
     "runtime/test_messages.py": "starts ranks",
     "runtime/test_profile.py": "starts ranks",
     "runtime/test_reached_apart.py": "starts ranks",
+    "runtime/test_saved_programs.py": "starts processes that share a folder",
     "runtime/test_searches.py": "searches",
     "runtime/test_several_hosts.py": "starts ranks",
     "runtime/test_shard_files.py": "starts ranks",
@@ -68,7 +75,6 @@ SLOW = {
     "runtime/test_torch_compiler.py": "compiles by torch",
     "runtime/test_xla.py": "compiles by XLA",
     "search": "searches for seconds at a time",
-    "testing": "runs random programs and faults in processes",
     "test_children.py": "starts processes",
     "test_communication_benchmark.py": "lowers models of JAX",
     "test_docs.py": "runs the commands of pages",
@@ -78,13 +84,18 @@ SLOW = {
     "test_notebooks.py": "runs notebooks in a kernel",
     "test_packages.py": "builds packages and installs them",
     "test_same_at_every_run.py": "starts processes with other hash seeds",
+    "test_services.py::test_a_process_that_has_compiled_forks": "starts processes",
     "test_shard_maps.py": "compares with JAX",
     "test_stablehlo_oracle.py": "starts StableHLO's interpreter",
+    "test_transfers_between_parts.py::test_it_runs_on_every_backend": "starts ranks",
+    "test_transfers_between_parts.py::test_layers_on_every_backend": "starts ranks",
     "test_typing.py": "runs mypy and pyright",
     "test_upstream_communication.py": "starts upstream's passes in processes",
+    "testing": "runs random programs and faults in processes",
     "torch": "starts torch, also on ranks",
+    "torch.md": "starts torch",
 }
-"""Files and folders of tests, with what makes them slow."""
+"""Files, folders and single functions of tests, with what makes them slow."""
 KEPT = 6
 """The tests of one function that run by default, where it has more parameters."""
 KEPT_OF = {
@@ -93,7 +104,9 @@ KEPT_OF = {
     "ops/test_every_rule.py": 120,
     "ir/test_mesh_pretty.py": 60,
     "model/test_plan.py": 3,
+    "passes/test_rolled_pipelines.py": 3,
     "passes/test_steps.py": 4,
+    "proof/test_python_programs.py": 3,
     "test_packages.py": 2,
 }
 """The same, for the files of which more or fewer tell more."""
@@ -116,10 +129,12 @@ def seed_of(config: pytest.Config) -> int:
 
 
 def mark_slow(items: Iterable[pytest.Item]) -> None:
-    """Mark the tests of the files in `SLOW`."""
+    """Mark the tests that `SLOW` names, or whose files or folders it does."""
     for item in items:
         parts = _parts(item)
-        if any("/".join(parts[:end]) in SLOW for end in range(1, len(parts) + 1)):
+        names = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
+        names.append(f"{names[-1]}::{_function(item)}")
+        if any(name in SLOW for name in names):
             item.add_marker(pytest.mark.slow)
 
 
@@ -127,9 +142,7 @@ def keep_share(items: list[pytest.Item], config: pytest.Config) -> None:
     """Deselect all but a share of tests that differ in their parameters alone."""
     groups: dict[tuple[str, str], list[pytest.Item]] = {}
     for item in items:
-        groups.setdefault((str(item.path), getattr(item, "originalname", item.name)), []).append(
-            item
-        )
+        groups.setdefault((str(item.path), _function(item)), []).append(item)
     left_out = {
         item
         for key, group in groups.items()
@@ -170,6 +183,10 @@ def _kept(group: Sequence[pytest.Item]) -> int:
 
 def _runs_whole(group: Sequence[pytest.Item]) -> bool:
     return group[0].get_closest_marker("whole") is not None
+
+
+def _function(item: pytest.Item) -> str:
+    return str(getattr(item, "originalname", item.name))
 
 
 def _parts(item: pytest.Item) -> tuple[str, ...]:

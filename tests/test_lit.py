@@ -78,7 +78,14 @@ def test_lit_finds_all_files(suite: Suite) -> None:
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # lit's own pipes
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.whole
-@pytest.mark.parametrize("path", FILES, ids=name)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=[pytest.mark.slow] * ("-on-4-ranks" in path.read_text()))
+        for path in FILES
+    ],
+    ids=name,
+)
 def test_a_file_passes(path: Path, suite: Suite) -> None:
     config, tests, start_ranks = suite
     if "%torch-on-4-ranks" in path.read_text() and not extras.missing(["torch"]):

@@ -1,7 +1,7 @@
 """Whatever our devices run of the ops that have records is written in Python, and runs."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -9,11 +9,13 @@ from shard_dialect.model import Grid
 from shard_dialect.testing import SAMPLES, Draws, placed, runnable, sharded_samples
 from shard_dialect.testing.random_draws import EVEN, UNEVEN
 from tests.emit.test_emit_python import FEW, Batch, batch
+from tests.slow import seed_of
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 __all__ = ["batch"]
 _OF_UPSTREAM = {"stablehlo.rng"}
 """Its numbers are the implementation's own."""
+OPS = sorted({*runnable()} - _OF_UPSTREAM)
 
 
 def programs(op: str) -> Iterator[str]:
@@ -25,13 +27,23 @@ def programs(op: str) -> Iterator[str]:
     yield from rng.sample(whole, min(1, len(whole)))
 
 
+def check_each(batch: Batch, ops: Iterable[str]) -> None:
+    for op in ops:
+        for number, text in enumerate(programs(op)):
+            batch.add(f"{op}-{number}", text)
+    assert not batch.refused
+    batch.check()
+
+
 @pytest.mark.filterwarnings("ignore::shard_dialect.errors.ShardWarning")
 @pytest.mark.parametrize(
     "batch", ["mpi4py", pytest.param(FEW, marks=pytest.mark.exhaustive)], indirect=True
 )
 def test_every_op_is_written(batch: Batch) -> None:
-    for op in sorted({*runnable()} - _OF_UPSTREAM):
-        for number, text in enumerate(programs(op)):
-            batch.add(f"{op}-{number}", text)
-    assert not batch.refused
-    batch.check()
+    check_each(batch, OPS)
+
+
+@pytest.mark.filterwarnings("ignore::shard_dialect.errors.ShardWarning")
+@pytest.mark.parametrize("batch", ["mpi4py"], indirect=True)
+def test_ops_are_written(batch: Batch, request: pytest.FixtureRequest) -> None:
+    check_each(batch, random.Random(seed_of(request.config)).sample(OPS, 40))

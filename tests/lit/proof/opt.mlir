@@ -12,22 +12,12 @@
 // RUN: test ! -s %t.out
 // RUN: not shard-opt %t.wrong --prove=%s --emit-python=mpi4py 2>/dev/null > %t.out
 // RUN: test ! -s %t.out
-// RUN: not shard-opt %t.wrong --prove=%s --emit-python=torch 2>/dev/null > %t.out
-// RUN: test ! -s %t.out
-// RUN: not shard-opt %t.wrong --prove=%s --emit-stablehlo 2>/dev/null > %t.out
-// RUN: test ! -s %t.out
-// RUN: not shard-opt %t.wrong --prove=%s --emit-bytecode 2>/dev/null > %t.out
-// RUN: test ! -s %t.out
-// RUN: not shard-opt %t.wrong --prove=%s --report 2>/dev/null > %t.out
-// RUN: test ! -s %t.out
 // RUN: rm -f %t.none
 // RUN: not shard-opt %t.wrong --prove=%s -o %t.none
-// RUN: not shard-opt %t.wrong --prove=%s --emit-python=mpi4py -o %t.none
 // RUN: not shard-opt %t.wrong --prove=%s --emit-python=torch -o %t.none
 // RUN: not shard-opt %t.wrong --prove=%s --emit-stablehlo -o %t.none
 // RUN: not shard-opt %t.wrong --prove=%s --emit-bytecode -o %t.none
 // RUN: test ! -e %t.none
-
 // RUN: not shard-opt %t.local --prove 2>&1 >/dev/null | filecheck %s --check-prefix=LOCAL
 // RUN: not shard-opt %s --spmd --lower --prove 2>&1 | filecheck %s --check-prefix=LOWERED
 // RUN: not shard-opt %s --list-mutations --prove 2>&1 | filecheck %s --check-prefix=MUTATIONS
