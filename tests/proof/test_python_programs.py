@@ -158,7 +158,13 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(change, id=name, marks=[pytest.mark.slow] * ("runs on" in name))
+        for name, change in CHANGES.items()
+    ],
+)
 def test_what_is_written_by_hand(change: "tuple[str, str, str, str]", tmp_path: Path) -> None:
     before, after, answer, said = change
     assert before in BY_HAND
