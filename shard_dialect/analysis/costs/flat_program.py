@@ -235,7 +235,10 @@ class _Flattening:
         self._step(op, reads, writes, overwritten=overwritten)
 
     def _branches(self, op: Op, values: _Values, reads: list[int]) -> None:
-        """The values that branches yield for one result share one memory with it."""
+        """The values that branches yield for one result share one memory with it.
+
+        A result for which all yield one value of before is that value.
+        """
         start = self._now
         self._step(op, reads, ())
         ends = []
@@ -246,13 +249,13 @@ class _Flattening:
             ends.append(self._block(block, values))
         passed, written = [], []
         for number, value in enumerate(op.results):
-            made = [
-                slot
-                for each in ends
-                for slots in each[number : number + 1]
-                for slot in slots
-                if self._flat.slots[slot].first > start
+            yielded = [
+                slot for each in ends for slots in each[number : number + 1] for slot in slots
             ]
+            made = [slot for slot in yielded if self._flat.slots[slot].first > start]
+            if not made and len({*yielded}) == 1 and len(yielded) == len(op.blocks):
+                values[value.number] = (yielded[0],)
+                continue
             for other in made[1:]:
                 self._flat.same[other] = made[0]
             for slot in self._define(value, op.location, values):

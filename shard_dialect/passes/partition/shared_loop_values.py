@@ -118,9 +118,7 @@ class _Sharing:
             return self._selected(place, own, made)
 
     def _selected(self, place: Place, own: ir.Value, other: ir.Value) -> ir.Value:
-        if own == other:
-            return own
-        return build.select(self.is_of(place), own, other)
+        return other if _are_equal(own, other) else build.select(self.is_of(place), own, other)
 
     def rebuild(self) -> None:
         """Write the loop anew, without the values that are carried no more."""
@@ -157,6 +155,15 @@ class _Update:
             for number, operand in enumerate(op.operands):
                 if operand == old:
                     op.operands[number] = new
+
+
+def _are_equal(value: ir.Value, other: ir.Value) -> bool:
+    """Whether the values are one, or equal constants.
+
+    The zeros that loops begin with need no memory; what is selected of them does.
+    """
+    constant, its = build.constant_value(value), build.constant_value(other)
+    return value == other or (constant is not None and its is not None and constant == its)
 
 
 def _yielded(branch: ir.Operation, number: int) -> list[ir.Value]:

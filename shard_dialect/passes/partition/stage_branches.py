@@ -280,7 +280,9 @@ class _Branches:
             is_shared = stage is None and transfer is None and self.of.is_free(op)
             is_open = id(op) in self.of.open_ops
             # An op of no stage may read what a loop of several ends with: its counter, say.
-            if is_shared and not is_open and late.isdisjoint(op.read):
+            is_first = is_shared and not is_open and late.isdisjoint(op.read)
+            # A constant of a stage needs no branch, whose result would have memory of its own.
+            if is_first or build.is_constant(op.handle):
                 shared.ops.append(op)
                 continue
             late.update(op.results)
