@@ -67,7 +67,8 @@ class _Spread:
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         leaves, tree = jax.tree.flatten((arguments, keywords))
-        if not any(isinstance(each, jax.core.Tracer) for each in leaves):
+        # What the test itself has placed, or places by a mesh in context, stays there.
+        if jax.sharding.get_abstract_mesh().empty and not any(map(_is_placed, leaves)):
             placed = [self._placed(number, each) for number, each in enumerate(leaves)]
             arguments, keywords = jax.tree.unflatten(tree, placed)
         return self._jitted(*arguments, **keywords)
@@ -92,6 +93,12 @@ class _Spread:
                 dims[chosen] = (*dims[chosen], name)
         spec = jax.sharding.PartitionSpec(*(each or None for each in dims))
         return jax.device_put(leaf, jax.sharding.NamedSharding(self._mesh, spec))
+
+
+def _is_placed(leaf: Any) -> bool:
+    if isinstance(leaf, jax.core.Tracer):
+        return True
+    return isinstance(leaf, jax.Array) and leaf.committed
 
 
 _names: list[str] = []
