@@ -3,9 +3,12 @@
     git clone --branch jax-v0.10.2 https://github.com/jax-ml/jax
     python -m benchmarks.jax_tests jax
     python -m benchmarks.jax_tests jax --files pjit_test --select test_with_sharding
+    python -m benchmarks.jax_tests jax --files linalg_test nn_test --sample 0.1 --spread
 
 Runs the tests of the checkout by the JAX that is installed, on eight virtual CPU devices: once with
-`jax.jit`, to see which pass and use it, and once with ours. Needs pytest, pytest-xdist, absl-py.
+`jax.jit`, to see which pass and use it, and once with ours. With `--spread` the arguments of jitted
+functions are split over 2x2 devices, so that tests of numbers on one device test partitions, too.
+Needs pytest, pytest-xdist, absl-py.
 """
 
 from __future__ import annotations
@@ -38,6 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--select", help="pytest's -k")
     parser.add_argument("--keep", type=Path, help="a folder for the results, read where they are")
     parser.add_argument("--seconds", type=int, default=4 * 3600, help="a bound for one run")
+    parser.add_argument("--sample", type=float, default=1.0, help="the part of the tests to draw")
+    parser.add_argument("--seed", type=int, default=0, help="what the draw begins with")
+    parser.add_argument("--cases", type=int, default=10, help="of each test that draws its cases")
+    parser.add_argument("--spread", action="store_true", help="split arguments over 2x2 devices")
+    parser.add_argument("--test-seconds", type=int, default=0, help="a bound for one test, or 0")
     parser.add_argument("--errors", type=int, default=20, help="how many causes to print")
     given = parser.parse_args(arguments)
     folder = given.keep or Path(tempfile.mkdtemp())
@@ -88,10 +96,15 @@ def run(given: argparse.Namespace, which: str, folder: Path) -> Results:
             [sys.executable, "-m", "pytest", *options, *tests],
             env={
                 **os.environ,
+                "JAX_NUM_GENERATED_CASES": str(given.cases),
                 "JAX_PLATFORMS": "cpu",
                 "PYTHONPATH": os.pathsep.join([str(_OWN), os.environ.get("PYTHONPATH", "")]),
                 "SHARD_DIALECT_JIT": which,
                 "SHARD_DIALECT_RESULTS": str(results),
+                "SHARD_DIALECT_SAMPLE": str(given.sample),
+                "SHARD_DIALECT_SECONDS": str(given.test_seconds),
+                "SHARD_DIALECT_SEED": str(given.seed),
+                "SHARD_DIALECT_SPREAD": str(int(given.spread)),
                 "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
             },
             stdout=subprocess.DEVNULL,

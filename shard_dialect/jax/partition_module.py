@@ -155,8 +155,7 @@ class _Written:
             with jax_ir.InsertionPoint(block):
                 pairs = zip(tensors_of(block.arguments), types.inputs, strict=not no_elements)
                 arguments = [stablehlo.reshape(type_, each) for each, type_ in pairs] or [
-                    stablehlo.constant(jax_ir.Attribute.parse(f"dense<> : {type_}"))
-                    for type_ in types.inputs
+                    _empty(type_) for type_ in types.inputs
                 ]
                 arguments += tokens_of(block.arguments)
                 call = func.CallOp([*types.results, *kinds], callee, arguments)
@@ -217,6 +216,16 @@ def _line(type_: Any) -> Any:
 
     tensor = jax_ir.RankedTensorType(type_)
     return jax_ir.RankedTensorType.get(tensor.shape[1:], tensor.element_type)
+
+
+def _empty(type_: Any) -> Any:
+    """A constant without elements, as text: bindings have no class for one of complex numbers."""
+    from jaxlib.mlir import ir as jax_ir
+
+    text = f'"stablehlo.constant"() <{{value = dense<> : {type_}}}> : () -> {type_}'
+    constant = jax_ir.Operation.parse(text)
+    jax_ir.InsertionPoint.current.insert(constant)
+    return constant.results[0]
 
 
 def _copy_attributes(source: Any, target: Any) -> None:

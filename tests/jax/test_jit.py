@@ -303,8 +303,9 @@ def test_what_jit_gives_can_be_copied(mesh: Mesh) -> None:
     assert_equal(copy.deepcopy(searched)(x), searched(x))
 
 
-def test_a_function_of_nothing_but_empty_arrays(mesh: Mesh) -> None:
-    empty = np.zeros((8, 0), np.float32), np.zeros((0, 4), np.float32)
+@pytest.mark.parametrize("name", ["float32", "complex64", "bfloat16", "bool", "uint8", "int32"])
+def test_a_function_of_nothing_but_empty_arrays(name: str, mesh: Mesh) -> None:
+    empty = np.zeros((8, 0), jnp.dtype(name)), np.zeros((0, 4), jnp.dtype(name))
     rows = NamedSharding(mesh, P(("a", "b")))
     result = sd.jax.jit(lambda a, b: a @ b + 1, in_shardings=(rows, NamedSharding(mesh, P())))(
         *empty
