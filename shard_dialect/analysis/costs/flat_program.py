@@ -235,10 +235,10 @@ class _Flattening:
         self._step(op, reads, writes, overwritten=overwritten)
 
     def _branches(self, op: Op, values: _Values, reads: list[int]) -> None:
-        """The values that branches yield for one result share one memory with it.
-
-        A result for which all yield one value of before is that value.
-        """
+        """The values that branches yield for one result share one memory with it."""
+        if op.position is not None and len(op.blocks) == 1:
+            self._taken(op, values)
+            return
         start = self._now
         self._step(op, reads, ())
         ends = []
@@ -249,19 +249,29 @@ class _Flattening:
             ends.append(self._block(block, values))
         passed, written = [], []
         for number, value in enumerate(op.results):
-            yielded = [
-                slot for each in ends for slots in each[number : number + 1] for slot in slots
+            made = [
+                slot
+                for each in ends
+                for slots in each[number : number + 1]
+                for slot in slots
+                if self._flat.slots[slot].first > start
             ]
-            made = [slot for slot in yielded if self._flat.slots[slot].first > start]
-            if not made and len({*yielded}) == 1 and len(yielded) == len(op.blocks):
-                values[value.number] = (yielded[0],)
-                continue
             for other in made[1:]:
                 self._flat.same[other] = made[0]
             for slot in self._define(value, op.location, values):
                 written += [] if made else [slot]
                 passed += [(slot, each) for each in made[:1]]
         self._step(op, [source for _, source in passed], written, passed)
+
+    def _taken(self, op: Op, values: _Values) -> None:
+        """Add the only branch that devices at one position take; its results are what it yields."""
+        *ops, end = op.blocks[0].ops
+        for each in ops:
+            self._op(each, values)
+        for value, operand in zip(op.results, end.operands, strict=True):
+            values[value.number] = values[operand.number]
+            if operand.number in values.fused:
+                values.fused.add(value.number)
 
     def _loop(self, op: Op, values: _Values) -> None:
         inits = _carried(op)

@@ -51,7 +51,7 @@ from shard_dialect.ir.mesh.sharding_attributes import (
     stages_named,
 )
 from shard_dialect.ir.numbered_function import Block, Op, read_function
-from shard_dialect.ir.walk import body, walk
+from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Axes, Grid, ShardingError, SubCluster
 from shard_dialect.model.grid import full_axis
 from shard_dialect.model.sub_cluster import Place
@@ -151,6 +151,7 @@ class _Branches:
     def _write_block(self, block: Block) -> None:
         end = block.end.handle
         together: list[_Sent] = []
+        moved: list[ir.Operation] = []  # of all devices, to the front
         for segment in self._segments(block):
             made = {each.op.results[0] for each in together}
             if not all(
@@ -171,7 +172,10 @@ class _Branches:
                         self._write_block(inner)
                     if op.name in SHARING:
                         share_carried(op.handle, self._groups(op), self._is_of)
+                else:
+                    moved.append(op.handle)
         self._send_together(together)
+        _sink(moved, block.handle)
 
     def _groups(self, loop: Op) -> list[list[tuple[int, Place]]]:
         """The results of a loop that stages with other devices have, of one type each."""
@@ -348,15 +352,40 @@ def _fits(sent: _Sent, group: Sequence[_Sent]) -> bool:
     )
 
 
+def _sink(ops: Sequence[ir.Operation], block: ir.Block) -> None:
+    """Move ops to where they are first read, in their order: they need memory from then on.
+
+    %m = multiply %moment, %decay     is made behind the loop over ticks,
+    %0 = stablehlo.while ...
+    %1 = add %m, %0                   where a training step reads it
+    """
+    order = {op: number for number, op in enumerate(operations(block))}
+    reader: dict[ir.Operation, ir.Operation] = {}  # the first that does not move itself
+    for op in reversed(ops):
+        users = [_in_block(use.owner, block) for each in op.results for use in each.uses]
+        found = [reader.get(user, user) for user in users]
+        if found:
+            reader[op] = min(found, key=order.__getitem__)
+    for op in ops:
+        if op in reader:
+            op.move_before(reader[op])
+
+
+def _in_block(op: ir.OpView | ir.Operation, block: ir.Block) -> ir.Operation:
+    """The op of the block that is `op`, or in whose regions it is."""
+    around = op.operation
+    while around.block != block:
+        around = around.parent
+    return around
+
+
 def _uses_outside(
     value: ir.Value, inside: set[ir.Operation], block: ir.Block
 ) -> list[tuple[ir.Operation, int]]:
     values = []
     for use in value.uses:
-        around = user = use.owner.operation
-        while around.block != block:
-            around = around.parent
-        if around not in inside:
+        user = use.owner.operation
+        if _in_block(user, block) not in inside:
             values.append((user, use.operand_number))
     return values
 
