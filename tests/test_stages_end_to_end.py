@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from shard_dialect.analysis.program_report import report
+from shard_dialect import report
 from shard_dialect.errors import ShardWarning
 from shard_dialect.ir.context import make_context
 from shard_dialect.ir.reading.source import Source
@@ -118,7 +118,8 @@ func.func @main(%x: tensor<4xf32> {mesh.sharding = #mesh.shard<@a, []>}, %n: ten
   %of_all = stablehlo.broadcast_in_dim %n, dims = [] : (tensor<f32>) -> tensor<64xf32>
   %zero = stablehlo.constant dense<0> : tensor<i32>
   %z = stablehlo.constant dense<0.0> : tensor<8x4xf32>
-  %kept = "mesh.annotate"(%z) {sharding = #mesh.shard<@a, []>} : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  %kept = "mesh.annotate"(%z) {sharding = #mesh.shard<@a, []>}
+      : (tensor<8x4xf32>) -> tensor<8x4xf32>
   %z2 = stablehlo.constant dense<0.0> : tensor<8x4xf32>
   %kept2 = "mesh.annotate"(%z2) {sharding = #mesh.shard<@b, []>}
       : (tensor<8x4xf32>) -> tensor<8x4xf32>
