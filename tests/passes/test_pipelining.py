@@ -246,6 +246,23 @@ def transfers(layers: int, options: str) -> int:
         return sum(each.times for each in communication(module).entries)
 
 
+@pytest.mark.parametrize("chunks", [1, 2])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_gradients_of_a_split_batch_are_reduced_once(schedule: Schedule, chunks: int) -> None:
+    """Each stage adds up its own parts of them, which it reduces after the last microbatch."""
+    text = training_step(4 * chunks, 64, 8, "4x2")
+    for argument in ("%x", "%y"):
+        plain = f"{argument}: tensor<64x8xf32>"
+        text = text.replace(plain, f"{plain} {{mesh.sharding = #mesh.shard<@grid, [[1]]>}}")
+    options = f"stages=4 chunks={chunks} microbatches=8 arguments='0,1' schedule={schedule}"
+    made = pipeline(text, options)
+    reduced = [each for each in communication(sd.parse(made)).entries if "reduce" in each.kind]
+    assert len(reduced) > 1  # gradients, and the loss
+    assert {each.times for each in reduced} == {1}
+    verdict = run_and_check(made, "spmd,lower", reference=reference_of(text)).verdict
+    assert verdict.passed, verdict
+
+
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_stages_send_to_their_neighbours_at_once(schedule: Schedule) -> None:
     # In each tick of a phase, one permutation forward and one backward.

@@ -323,8 +323,6 @@ class _Sums:
         uses = Counter(node for step in self.steps for node in step.inputs)
         most: dict[Node, Axes] = {}
         for name, each in self.program.targets.items():
-            if each.stages.transfers:
-                continue
             used = each.function.count_uses()
             for value, sharding in each.of.items():
                 if (
