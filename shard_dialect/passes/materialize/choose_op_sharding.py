@@ -476,7 +476,13 @@ def choose_passed(
         for each in (known, *_split_further(_allowed(known, at_target), at_target))
     )
 
-    def price(passed: Passed) -> tuple[int, int, int]:
+    def around(passed: Passed) -> tuple[int, int]:
+        """The costs of the reshards before the transfer, and of those after it."""
+        after = sum(resharded.price(each, passed.target) for each in into)
+        after += resharded.plan(result, passed.target, wanted).cost
+        return resharded.price(value, passed.source), after
+
+    def price(passed: Passed, before: int, after: int) -> tuple[int, int, int]:
         """The cost for the most loaded device, that for all, and the number of permutations."""
         ends = [
             End.on_part(sharding, place, at)
@@ -485,11 +491,6 @@ def choose_passed(
             )
         ]
         plan = plan_transfer(*ends, *shapes)
-        before = resharded.price(value, passed.source)
-        after = (
-            sum(resharded.price(each, passed.target) for each in into)
-            + resharded.plan(result, passed.target, wanted).cost
-        )
         sent = [prod(each.shape) for each in plan.sent]
         most = before + resharded.prices.rounds(sent, itemsize, grid) + after
         messages = [prod(each.shape) * len(each.messages) for each in plan.sent]
@@ -505,7 +506,13 @@ def choose_passed(
         for source in dict.fromkeys((*sources, unsharded))
         for target in dict.fromkeys((*targets, unsharded))
     ]
-    return min(pairs, key=price)
+    costs = [around(each) for each in pairs]
+    # A transfer takes long to plan, and for most pairs the reshards alone cost more than the best.
+    found: list[tuple[tuple[int, int, int], int]] = []
+    for number in sorted(range(len(pairs)), key=lambda number: sum(costs[number])):
+        if not found or sum(costs[number]) <= min(found)[0][0]:
+            found.append((price(pairs[number], *costs[number]), number))
+    return pairs[min(found)[1]]
 
 
 def _allowed(sharding: Sharding, place: Place) -> Sharding:
