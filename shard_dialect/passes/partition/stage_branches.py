@@ -172,7 +172,7 @@ class _Branches:
                         self._write_block(inner)
                     if op.name in SHARING:
                         share_carried(op.handle, self._groups(op), self._is_of)
-                else:
+                elif "has_side_effect" not in op.handle.attributes:  # effects keep their order
                     moved.append(op.handle)
         self._send_together(together)
         _sink(moved, block.handle)
