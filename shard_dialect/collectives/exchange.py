@@ -10,9 +10,16 @@ from typing import Any, ClassVar
 
 from shard_dialect.collectives.collective_record import CollectiveRecord, Round, Spelling
 from shard_dialect.collectives.step import ReshardError, Step
-from shard_dialect.model.grid import Axes, Grid, axes_text, in_order
+from shard_dialect.model.grid import Axes, Grid, axes_text
 from shard_dialect.model.sharding import Shape, Sharding
-from shard_dialect.model.transfer_plan import End, TransferPlan, most_lacked, plan_transfer
+from shard_dialect.model.sub_cluster import Place
+from shard_dialect.model.transfer_plan import (
+    End,
+    Transfer,
+    TransferPlan,
+    most_lacked,
+    plan_transfer,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +32,8 @@ class Exchange(Step):
         rows 0 1 | 2 3 | 4 5 |        [[0, 1]] on a grid of 2x2
         rows 0 1 2 | 0 1 2 | 3 4 5 | 3 4 5        [[0]]: one row to each device, and then another
 
-    `axes` split the dimensions that change. The members of a group along them are numbered in
-    row-major order in `plan`, whose boxes are of a tensor that is local in the other dimensions.
+    The members of a group along `axes` are numbered in row-major order in `plan`, whose boxes are
+    of a tensor that is local along the other axes.
     """
 
     axes: Axes
@@ -69,66 +76,32 @@ MAX_MEMBERS = 1 << 16
 
 @lru_cache(maxsize=4096)
 def _between(source: Sharding, target: Sharding, shape: Shape, grid: Grid) -> Exchange:
-    ends = _Ends.of(source, target, shape, grid)
-    plan = plan_transfer(ends.source, ends.target, ends.shape)
-    return Exchange(ends.axes, source, target, plan, target.local_shape(shape, grid))
+    plan = plan_transfer(_transfer(source, target, shape, grid))
+    return Exchange(plan.axes, source, target, plan, target.local_shape(shape, grid))
 
 
 def fewest_elements(source: Sharding, target: Sharding, shape: Shape, grid: Grid) -> int:
     """The elements that some device gets by any exchange; raises as `Exchange.between` does."""
-    ends = _Ends.of(source, target, shape, grid)
-    return most_lacked(ends.source, ends.target, ends.shape)
+    return most_lacked(_transfer(source, target, shape, grid))
 
 
-@dataclass(frozen=True, slots=True)
-class _Ends:
-    """The shards of a group's members before and after, of a tensor that is local elsewhere."""
-
-    axes: Axes
-    source: End
-    target: End
-    shape: Shape
-
-    @classmethod
-    def of(cls, source: Sharding, target: Sharding, shape: Shape, grid: Grid) -> _Ends:
-        if source.halos or target.halos:
-            raise ReshardError(f"halos are not exchanged so, from {source} to {target}")
-        addends = [
-            [axis for axis in each.partial if grid.axes_size((axis,)) > 1]
-            for each in (source, target)
-        ]
-        if addends[0] != addends[1] or (addends[0] and source.reduction != target.reduction):
-            raise ReshardError(f"{source} and {target} are not partial alike")
-        here = list(source.local_shape(shape, grid))
-        changed = [
-            dim
-            for dim, size in enumerate(shape)
-            if source.split_axes[dim] != target.split_axes[dim]
-            or source.bounds(dim, size, grid) != target.bounds(dim, size, grid)
-        ]
-        used = {axis for each in (source, target) for d in changed for axis in each.split_axes[d]}
-        axes = tuple(sorted(used, key=in_order))
-        if not all(isinstance(axis, int) for axis in axes):
-            raise ReshardError(f"cannot exchange shards of {source} for those of {target}")
-        members = Grid("", grid.sizes_along(axes))
-        if members.size > MAX_MEMBERS:
-            raise ReshardError(f"more than {MAX_MEMBERS} devices would exchange shards")
-        for dim in changed:
-            here[dim] = shape[dim]
-        ranks = tuple(range(members.size))
-        before, after = (
-            End(_of_group(each, changed, axes), members, ranks) for each in (source, target)
-        )
-        return cls(axes, before, after, tuple(here))
-
-
-def _of_group(sharding: Sharding, changed: Sequence[int], axes: Axes) -> Sharding:
-    """The sharding among the members of a group along `axes`, of the dimensions that change."""
-    group = Sharding.replicated("", sharding.rank)
-    for dim in changed:
-        split = tuple(axes.index(axis) for axis in sharding.split_axes[dim])
-        group = group.with_dim(dim, split, sharding.offsets[dim] if sharding.offsets else ())
-    return group
+def _transfer(source: Sharding, target: Sharding, shape: Shape, grid: Grid) -> Transfer:
+    """What the members of each group that exchange shards have, and are to have."""
+    if source.halos or target.halos:
+        raise ReshardError(f"halos are not exchanged so, from {source} to {target}")
+    addends = [
+        [axis for axis in each.partial if grid.axes_size((axis,)) > 1] for each in (source, target)
+    ]
+    if addends[0] != addends[1] or (addends[0] and source.reduction != target.reduction):
+        raise ReshardError(f"{source} and {target} are not partial alike")
+    place = Place(grid)
+    transfer = Transfer.between(End(source, place), End(target, place), shape)
+    inside = (*transfer.source.sharding.axes, *transfer.target.sharding.axes)
+    if not all(isinstance(axis, int) for axis in inside):
+        raise ReshardError(f"cannot exchange shards of {source} for those of {target}")
+    if transfer.source.place.grid.size > MAX_MEMBERS:
+        raise ReshardError(f"more than {MAX_MEMBERS} devices would exchange shards")
+    return transfer
 
 
 def _rounds(step: Exchange, sizes: Sequence[int], shape: Shape, itemsize: int) -> Iterator[Round]:

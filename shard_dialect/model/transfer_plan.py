@@ -16,11 +16,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise, takewhile
 from math import prod
 
-from shard_dialect.model.grid import Axes, Grid
+from shard_dialect.model.grid import Axes, Axis, Grid, SubAxis, full_axis
 from shard_dialect.model.grid_refinement import Refinement
 from shard_dialect.model.message_rounds import in_rounds, in_turns
 from shard_dialect.model.sharding import Shape, Sharding
@@ -28,57 +29,111 @@ from shard_dialect.model.sub_cluster import Place
 
 _Box = tuple[tuple[int, int], ...]
 """The bounds of a box of a tensor: begin and end in each dimension."""
-_Part = tuple[int, _Box]
-"""The box that a device holds, and which addend of the tensor, if that is partial."""
 MAX_IMPROVED = 4096
 """The most boxes of one shape whose senders are chosen anew, which takes quadratic time."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """A tensor before or after a transfer: its sharding, and the ranks of the devices that have it.
+    """A tensor before or after a transfer: its sharding, and the devices that have it.
 
-    `ranks` are by the position in `grid`; a device that is not of the stage has `None`. A tensor
-    that is a part of the other end's begins there at `offsets`.
+    A tensor that is a part of the other end's begins there at `offsets`.
     """
 
     sharding: Sharding
-    grid: Grid
-    ranks: tuple[int | None, ...]
+    place: Place
     offsets: tuple[int, ...] = ()
 
-    @classmethod
-    def on_part(cls, sharding: Sharding, place: Place, offsets: tuple[int, ...] = ()) -> End:
-        """The end on the part of the devices that is at `place`.
+    def boxes(self, shape: Shape) -> dict[int, _Box]:
+        """The box of a tensor of this shape that each device holds, by its position in the grid.
 
-        >>> End.on_part(Sharding("g", ((1,),)), Place(Grid("g", (2, 2)), (0,), {(1,)})).ranks
-        (None, None, 2, 3)
+        >>> End(Sharding("g", ((1,),)), Place(Grid("g", (2, 2)), (0,), {(1,)})).boxes((6,))
+        {2: ((0, 3),), 3: ((3, 6),)}
         """
-        by_position = place.grid.device_ids or range(place.grid.size)
-        ranks = tuple(rank if place.holds(rank) else None for rank in by_position)
-        return cls(sharding, place.grid, ranks, offsets)
-
-    def parts(self, shape: Shape) -> dict[int, _Part]:
-        """The part of a tensor of this shape that each device holds, in the order of ranks."""
-        sharding, grid = self.sharding, Grid(self.grid.name, self.grid.shape)
+        sharding, grid = self.sharding, self.place.grid
         refinement = Refinement.of(grid, sharding.axes)
         if refinement is not None:
             sharding, grid = refinement.refined(sharding), refinement.fine
-        offsets = self.offsets or (0,) * len(shape)
         bounds = [
-            tuple(offset + bound for bound in sharding.bounds(dim, size, grid))
-            for dim, (size, offset) in enumerate(zip(shape, offsets, strict=True))
+            tuple(offset + bound for bound in self.bounds(dim, size))
+            for dim, (size, offset) in enumerate(
+                zip(shape, self.offsets or (0,) * len(shape), strict=True)
+            )
         ]
-        parts = {}
-        for position, rank in enumerate(self.ranks):
-            if rank is None:
-                continue
+        boxes = {}
+        for position in filter(self.place.holds, range(grid.size)):
             indices = [grid.index_along(position, axes) for axes in sharding.split_axes]
-            box = tuple(
+            boxes[position] = tuple(
                 (each[index], each[index + 1]) for each, index in zip(bounds, indices, strict=True)
             )
-            parts[rank] = (grid.index_along(position, sharding.partial), box)
-        return dict(sorted(parts.items()))
+        return boxes
+
+    def bounds(self, dim: int, size: int) -> tuple[int, ...]:
+        """Where each shard of a dimension of this size begins, and where the last one ends."""
+        return self.sharding.bounds(dim, size, self.place.grid)
+
+    def largest(self, dim: int, size: int) -> int:
+        """The size of the largest shard of a dimension of this size."""
+        return max(end - begin for begin, end in pairwise(self.bounds(dim, size)))
+
+    def among(self, axes: Sequence[int], kept: Sequence[Axes]) -> End:
+        """The end on a grid of `axes` alone, in each dimension split along those `kept`."""
+
+        def renumbered(axis: Axis) -> Axis:
+            if isinstance(axis, SubAxis):
+                return replace(axis, axis=axes.index(axis.axis))
+            return axes.index(axis)
+
+        members = Grid("", self.place.grid.sizes_along(axes))
+        split = tuple(tuple(map(renumbered, each)) for each in kept)
+        is_split = zip(split, self.sharding.offsets, strict=False)
+        sharding = Sharding("", split, offsets=tuple(each if dim else () for dim, each in is_split))
+        place = Place(members, tuple(map(axes.index, self.place.axes)), self.place.indices)
+        return End(sharding, place, self.offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """What the members of each group of devices along `axes` have, and are to have.
+
+    Devices in other groups have other parts of the tensor, or the same, and do as these do. So
+    `source`, `target` and their global shapes are those of one group, and its members are a grid.
+    """
+
+    axes: tuple[int, ...]
+    source: End
+    target: End
+    shape: Shape
+    target_shape: Shape
+
+    @classmethod
+    def between(
+        cls, source: End, target: End, shape: Shape, target_shape: Shape | None = None
+    ) -> Transfer:
+        """The transfer of a tensor of `shape`, which is cut among the groups first.
+
+        The target has another shape, `target_shape`, if one of the tensors is a part of the other.
+
+        >>> grid = Grid("g", (2, 64, 8))
+        >>> pipeline = [Place(grid, (0,), frozenset({(stage,)})) for stage in (0, 1)]
+        >>> ends = [End(Sharding("g", ((1,), axes)), at) for axes, at in zip(((), (2,)), pipeline)]
+        >>> found = Transfer.between(*ends, (128, 32))
+        >>> found.axes, found.shape, str(found.source.sharding), str(found.target.sharding)
+        ((0, 2), (2, 32), '[[], []]', '[[], [1]]')
+        """
+        grid = source.place.grid
+        ends, sizes = (source, target), [list(shape), list(target_shape or shape)]
+        kept = [list(each.sharding.split_axes) for each in ends]
+        for dim in range(len(shape)):
+            count = _shared(ends, [each[dim] for each in sizes], dim)
+            for end, split, each in zip(ends, kept, sizes, strict=True) if count else ():
+                split[dim] = split[dim][count:]
+                # The largest shard is a group's, where shards differ: no axes are left to split it.
+                each[dim] = end.largest(dim, each[dim]) * grid.axes_size(split[dim])
+        used = {full_axis(axis) for split in kept for axes in split for axis in axes}
+        axes = tuple(sorted(used.union(*(each.place.axes for each in ends))))
+        inner = [end.among(axes, split) for end, split in zip(ends, kept, strict=True)]
+        return cls(axes, inner[0], inner[1], (*sizes[0],), (*sizes[1],))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +206,13 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class TransferPlan:
-    """The rounds of a transfer: those of boxes that stay, and then those that are sent."""
+    """The rounds of a transfer: those of boxes that stay, and then those that are sent.
 
+    Senders and receivers are the `members` of each group of devices along `axes` of the grid.
+    """
+
+    axes: tuple[int, ...]
+    members: Grid
     rounds: tuple[Round, ...]
 
     @property
@@ -165,39 +225,49 @@ class TransferPlan:
         return sum(prod(each.shape) for each in self.sent) * itemsize
 
 
-@lru_cache(maxsize=4096)
-def plan_transfer(
-    source: End, target: End, shape: Shape, target_shape: Shape | None = None
-) -> TransferPlan:
-    """The rounds by which the devices of `target` get their shards from those of `source`.
+def _shared(ends: tuple[End, End], sizes: Sequence[int], dim: int) -> int:
+    """How many axes, major ones first, split a dimension into the same parts at both ends."""
+    if sizes[0] != sizes[1] or any(any(each.offsets[dim : dim + 1]) for each in ends):
+        return 0
+    splits = [each.sharding.split_axes[dim] for each in ends]
+    bounds = [each.bounds(dim, sizes[0]) for each in ends]
+    # Of a sub-axis, the other parts may be used elsewhere, so that its axis is one of a group's.
+    pairs = zip(*splits, strict=False)
+    count = len([*takewhile(lambda pair: pair[0] == pair[1] == full_axis(pair[0]), pairs)])
+    are_same = bounds[0] == bounds[1] and [count, count] == [*map(len, splits)]
+    are_even = all(len({end - begin for begin, end in pairwise(each)}) == 1 for each in bounds)
+    return count if are_same or are_even else 0
 
-    Both are partial in as many addends. `shape` is the global shape; the target has another one,
-    `target_shape`, if one of the tensors is a part of the other. Elements outside of the source
-    are not sent.
+
+@lru_cache(maxsize=4096)
+def plan_transfer(transfer: Transfer) -> TransferPlan:
+    """The rounds by which the devices of the target get their shards from those of the source.
+
+    Elements outside of the source are not sent.
 
     >>> g, two = Grid("g", (4,)), Sharding("g", ((),))
-    >>> one, all_ = End(two, g, (0, None, None, None)), End(Sharding("g", ((0,),)), g, (0, 1, 2, 3))
-    >>> plan = plan_transfer(one, all_, (8,))
+    >>> one = End(two, Place(g, (0,), frozenset({(0,)})))
+    >>> every = End(Sharding("g", ((0,),)), Place(g))
+    >>> plan = plan_transfer(Transfer.between(one, every, (8,)))
     >>> [(each.shape, len(each.messages)) for each in plan.rounds], plan.bytes_moved(4)
     ([((2,), 1), ((2,), 1), ((2,), 1), ((2,), 1)], 24)
     """
-    held = source.parts(shape)
-    holders: dict[_Part, list[int]] = defaultdict(list)
-    for rank, part in held.items():
-        holders[part].append(rank)
+    held = transfer.source.boxes(transfer.shape)
+    holders: dict[_Box, list[int]] = defaultdict(list)
+    for rank, box in held.items():
+        holders[box].append(rank)
     by_bounds = _ByBounds.of(holders)
     kept: list[Message] = []
-    lacking: dict[Shape, list[tuple[int, _Part, _Box]]] = defaultdict(list)
-    wanted_parts = target.parts(target_shape or shape)
-    for receiver, (addend, wanted) in wanted_parts.items():
-        for part in by_bounds.overlapping(((addend, addend + 1), *wanted)):
-            box = _common(part[1], wanted)
+    lacking: dict[Shape, list[tuple[int, _Box, _Box]]] = defaultdict(list)
+    wanted_by = transfer.target.boxes(transfer.target_shape)
+    for receiver, wanted in wanted_by.items():
+        for part in by_bounds.overlapping(wanted):
+            box = _common(part, wanted)
             size = tuple(end - begin for begin, end in box)
             if held.get(receiver) == part:
-                kept.append(_message(receiver, receiver, box, part[1], wanted))
+                kept.append(_message(receiver, receiver, box, part, wanted))
             else:
                 lacking[size].append((receiver, part, box))
-    wanted_by = {rank: box for rank, (_, box) in wanted_parts.items()}
     load: Counter[int] = Counter()
     sent: list[Message] = []
     # The largest boxes first: the smaller ones can then even out the load.
@@ -205,10 +275,11 @@ def plan_transfer(
         choices = [holders[part] for _, part, _ in boxes]
         senders = _choose_senders(choices, prod(size), load)
         sent += [
-            _message(sender, receiver, box, part[1], wanted_by[receiver])
+            _message(sender, receiver, box, part, wanted_by[receiver])
             for sender, (receiver, part, box) in zip(senders, boxes, strict=True)
         ]
-    return TransferPlan((*_in_few_bytes(kept), *_in_few_bytes(sent)))
+    rounds = (*_in_few_bytes(kept), *_in_few_bytes(sent))
+    return TransferPlan(transfer.axes, transfer.source.place.grid, rounds)
 
 
 def _in_few_bytes(messages: Sequence[Message]) -> Sequence[Round]:
@@ -265,47 +336,47 @@ def _first_fit(messages: Sequence[Message]) -> list[Round]:
     return list(map(Round.of, rounds))
 
 
-def most_lacked(source: End, target: End, shape: Shape) -> int:
-    """The most elements that a device of `target` lacks: no transfer sends fewer."""
-    held = source.parts(shape)
+def most_lacked(transfer: Transfer) -> int:
+    """The most elements that a device of the target lacks: no plan sends fewer."""
+    held = transfer.source.boxes(transfer.shape)
     lacked = [0]
-    for rank, (addend, wanted) in target.parts(shape).items():
+    for rank, wanted in transfer.target.boxes(transfer.target_shape).items():
         kept = 0
-        if rank in held and held[rank][0] == addend:
-            kept = prod(max(0, end - begin) for begin, end in _common(held[rank][1], wanted))
+        if rank in held:
+            kept = prod(max(0, end - begin) for begin, end in _common(held[rank], wanted))
         lacked.append(prod(end - begin for begin, end in wanted) - kept)
     return max(lacked)
 
 
 @dataclass(frozen=True, slots=True)
 class _ByBounds:
-    """Parts by the bounds of their addend, and of their box in each dimension.
+    """Boxes by their bounds in each dimension.
 
     Along a dimension the bounds of one sharding follow one another: their order finds those within.
     """
 
     bounds: list[tuple[int, int]]
     inner: list[_ByBounds]
-    parts: list[_Part]
+    boxes: list[_Box]
 
     @classmethod
-    def of(cls, parts: Iterable[_Part]) -> _ByBounds:
-        return cls._at([(((addend, addend + 1), *box), (addend, box)) for addend, box in parts])
+    def of(cls, boxes: Iterable[_Box]) -> _ByBounds:
+        return cls._at([(box, box) for box in boxes])
 
     @classmethod
-    def _at(cls, parts: Sequence[tuple[_Box, _Part]]) -> _ByBounds:
-        inner: dict[tuple[int, int], list[tuple[_Box, _Part]]] = defaultdict(list)
-        for box, part in parts:
-            if box:
-                inner[box[0]].append((box[1:], part))
+    def _at(cls, boxes: Sequence[tuple[_Box, _Box]]) -> _ByBounds:
+        inner: dict[tuple[int, int], list[tuple[_Box, _Box]]] = defaultdict(list)
+        for rest, box in boxes:
+            if rest:
+                inner[rest[0]].append((rest[1:], box))
         bounds = sorted(inner)
-        here = [part for box, part in parts if not box]
+        here = [box for rest, box in boxes if not rest]
         return cls(bounds, [cls._at(inner[each]) for each in bounds], here)
 
-    def overlapping(self, box: _Box) -> Iterator[_Part]:
-        """The parts that have an element within the box, in their order along each dimension."""
+    def overlapping(self, box: _Box) -> Iterator[_Box]:
+        """The boxes that have an element within the box, in their order along each dimension."""
         if not box:
-            yield from self.parts
+            yield from self.boxes
             return
         (begin, end), *rest = box
         for at in range(

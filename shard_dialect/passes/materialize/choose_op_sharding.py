@@ -45,7 +45,7 @@ from shard_dialect.model.factor_projection import Dims
 from shard_dialect.model.grid import Axes
 from shard_dialect.model.sharding import Sizes
 from shard_dialect.model.sub_cluster import Place
-from shard_dialect.model.transfer_plan import End, plan_transfer
+from shard_dialect.model.transfer_plan import End, Transfer, plan_transfer
 from shard_dialect.ops.op_table import OpKind, OpKinds, carries
 from shard_dialect.ops.uneven_shards import may_be_uneven, may_have_halos, may_have_offsets
 from shard_dialect.passes.materialize.resharded_values import ReshardedValues
@@ -484,16 +484,17 @@ def choose_passed(
 
     def price(passed: Passed, before: int, after: int) -> tuple[int, int, int]:
         """The cost for the most loaded device, that for all, and the number of permutations."""
-        ends = [
-            End.on_part(sharding, place, at)
+        source, target = (
+            End(sharding, place, at)
             for sharding, place, at in zip(
                 (passed.source, passed.target), places, offsets, strict=True
             )
-        ]
-        plan = plan_transfer(*ends, *shapes)
+        )
+        plan = plan_transfer(Transfer.between(source, target, *shapes))
         sent = [prod(each.shape) for each in plan.sent]
         most = before + resharded.prices.rounds(sent, itemsize, grid) + after
-        messages = [prod(each.shape) * len(each.messages) for each in plan.sent]
+        groups = grid.size // plan.members.size
+        messages = [groups * prod(each.shape) * len(each.messages) for each in plan.sent]
         total = (
             before * at_source.size
             + resharded.prices.rounds(messages, itemsize, grid)

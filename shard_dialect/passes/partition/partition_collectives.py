@@ -192,8 +192,7 @@ def _written(
     if isinstance(step, AllSlice) and any(step.halo):
         return _sliced_with_halo(step, grid, value, type_)
     if isinstance(step, Exchange):
-        members = Grid(grid.name, grid.sizes_along(step.axes))
-        return write_transfer(step.plan, value, type_, members, step.axes)
+        return write_transfer(step.plan, value, type_, grid.name)
     if isinstance(step, AllGather) and _few_have_a_part(step, before, grid, value, type_):
         return _added_up(step, grid, value, type_)
     count = grid.axes_size(step.axes)
@@ -297,16 +296,14 @@ def write_transfer(
     plan: TransferPlan,
     value: ir.Value,
     type_: ir.RankedTensorType,
-    members: Grid,
-    axes: Axes,
+    grid: str,
     into: ir.Value | None = None,
 ) -> ir.Value:
     """Write the rounds of `plan` on the shard `value`; returns the new shard, of `type_`.
 
-    The plan is of `members`, the devices of each group along `axes` of the grid. Elements that a
-    device does not get come from its shard `into`; without one, they are zeros.
+    Elements that a device does not get come from its shard `into`; without one, they are zeros.
     """
-    return _Writer(value, type_, members, axes).write(plan, into)
+    return _Writer(value, type_, plan, grid).write(into)
 
 
 def _with_room(
@@ -321,30 +318,29 @@ def _with_room(
 
 @dataclass
 class _Writer:
-    """Writes one transfer of `value` among groups of devices."""
+    """Writes one transfer of `value` among groups of devices of `grid`."""
 
     value: ir.Value
     type_: ir.RankedTensorType
-    grid: Grid
-    """The devices of a group."""
-    axes: Axes
-    """Those of the grid of all devices that the axes of `grid` are."""
+    plan: TransferPlan
+    grid: str
     listed: dict[tuple[Axes, tuple[int, ...]], ir.Value] = field(default_factory=dict)
     """The numbers of this device that were written already."""
 
-    def write(self, plan: TransferPlan, into: ir.Value | None) -> ir.Value:
+    def write(self, into: ir.Value | None) -> ir.Value:
         """Write the rounds after one another; those in which nothing moves come first."""
         shape = tuple(self.type_.shape)
         is_whole = [
-            each.shape == shape and not (each.stays or each.ragged_dims) for each in plan.rounds
+            each.shape == shape and not (each.stays or each.ragged_dims)
+            for each in self.plan.rounds
         ]
         if is_whole == [True] and into is None:
-            return self._sent(plan.rounds[0])  # a device without a sender has zeros already
+            return self._sent(self.plan.rounds[0])  # a device without a sender has zeros already
         # A round's box may be larger than a device's own, and end behind its shard.
-        self.value = _with_room(self.value, plan.rounds, lambda message: message.taken_at)
+        self.value = _with_room(self.value, self.plan.rounds, lambda message: message.taken_at)
         shard = reductions.identity_tensor("sum", self.type_) if into is None else into
-        shard = _with_room(shard, plan.rounds, lambda message: message.put_at)
-        for number, each in enumerate(plan.rounds):
+        shard = _with_room(shard, self.plan.rounds, lambda message: message.put_at)
+        for number, each in enumerate(self.plan.rounds):
             shard = self._put(each, shard, is_first=number == 0 and into is None)
         return extract_box(shard, [0] * len(shape), shape)
 
@@ -353,7 +349,7 @@ class _Writer:
 
         What is more than its own box may stay in the first round: what comes later hides it.
         """
-        axes = round_.varying_axes(self.grid)
+        axes = round_.varying_axes(self.plan.members)
         receivers = {each.receiver: each for each in round_.messages}
 
         offsets = self._offsets(receivers, axes, lambda message: message.put_at)
@@ -368,7 +364,7 @@ class _Writer:
                 own = keep_box(own, before, self._sizes(receivers, axes, round_.ragged_dims))
             return insert_box(shard, own, offsets)
 
-        if len(receivers) == self.grid.size or round_.ragged_dims:
+        if len(receivers) == self.plan.members.size or round_.ragged_dims:
             return inserted()
         takes_part = self._own(dict.fromkeys(receivers, 1), axes)
         is_receiver = build.compare("eq", takes_part, build.index(1))
@@ -389,23 +385,23 @@ class _Writer:
 
     def _sent(self, round_: Round) -> ir.Value:
         """The box that arrives at each device."""
-        axes = round_.varying_axes(self.grid)
-        permutation = [NOBODY] * self.grid.axes_size(axes)
+        axes = round_.varying_axes(self.plan.members)
+        permutation = [NOBODY] * self.plan.members.axes_size(axes)
         for each in round_.messages:
-            to = self.grid.index_along(each.receiver, axes)
-            permutation[self.grid.index_along(each.sender, axes)] = to
+            to = self.plan.members.index_along(each.receiver, axes)
+            permutation[self.plan.members.index_along(each.sender, axes)] = to
         box = extract_box(self.value, self._taken_at(round_), round_.shape)
         step = Permute(self._along(axes), tuple(permutation))
-        return write_local(step, self.grid.name, box, box.type)
+        return write_local(step, self.grid, box, box.type)
 
     def _along(self, axes: Axes) -> Axes:
         """The axes of the grid of all devices."""
-        return tuple(self.axes[full_axis(axis)] for axis in axes)
+        return tuple(self.plan.axes[full_axis(axis)] for axis in axes)
 
     def _taken_at(self, round_: Round) -> list[int | ir.Value]:
         """Where the box that a device sends, or keeps, is in its shard."""
         senders = {each.sender: each for each in round_.messages}
-        axes = round_.varying_axes(self.grid)
+        axes = round_.varying_axes(self.plan.members)
         return self._offsets(senders, axes, lambda message: message.taken_at)
 
     def _offsets(
@@ -425,11 +421,11 @@ class _Writer:
 
     def _own(self, numbers: Mapping[int, int], axes: Axes) -> ir.Value:
         """Of numbers by rank, this device's; 0 of a device without one."""
-        by_position = [0] * self.grid.axes_size(axes)
+        by_position = [0] * self.plan.members.axes_size(axes)
         for rank, number in numbers.items():
-            by_position[self.grid.index_along(rank, axes)] = number
+            by_position[self.plan.members.index_along(rank, axes)] = number
         key = axes, tuple(by_position)
         if key not in self.listed:
-            number = own_number(by_position, self._along(axes), self.grid.name)
+            number = own_number(by_position, self._along(axes), self.grid)
             self.listed[key] = as_index(number)
         return self.listed[key]

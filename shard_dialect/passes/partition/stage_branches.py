@@ -55,7 +55,7 @@ from shard_dialect.ir.walk import body, operations, walk
 from shard_dialect.model import Axes, Grid, ShardingError, SubCluster
 from shard_dialect.model.grid import full_axis
 from shard_dialect.model.sub_cluster import Place
-from shard_dialect.model.transfer_plan import End, plan_transfer
+from shard_dialect.model.transfer_plan import End, Transfer, plan_transfer
 from shard_dialect.ops.partitioned_op import device_indices
 from shard_dialect.passes.partition.partition_collectives import own_number, write_transfer
 from shard_dialect.passes.partition.shared_loop_values import SHARING, share_carried, updated
@@ -234,12 +234,11 @@ class _Branches:
             if source.sharding.partial or target.sharding.partial:
                 partial = [end.sharding for end in (source, target) if end.sharding.partial]
                 raise ShardingError(f"passes on a tensor sharded as {partial[0]}, a partial one")
-            plan = plan_transfer(source, target, *(tuple(each.shape) for each in types))
+            sizes = (tuple(each.shape) for each in types)
+            plan = plan_transfer(Transfer.between(source, target, *sizes))
             value, *into = transfer.operands
-            everywhere = tuple(range(self.grid.rank))
-            moved = write_transfer(
-                plan, value, transfer.results[0].type, self.grid, everywhere, *into
-            )
+            type_ = transfer.results[0].type
+            moved = write_transfer(plan, value, type_, self.grid.name, *into)
         replace_op(transfer, moved)
         is_whole = not into and value != moved and moved.owner.operands[0] == value
         is_sent = is_whole and "permutation" in moved.owner.attributes
@@ -259,7 +258,7 @@ class _Branches:
                 f"{as_symbol(stage)} has not all of axis {barred[0]}" if barred else "it has halos"
             )
             raise ShardingError(f"passes on a tensor sharded as {sharding}, but {why}")
-        return End.on_part(sharding, place, offsets)
+        return End(sharding, place, offsets)
 
     def _note_boundary(self) -> None:
         """Record the stage of each argument and result, for whoever runs the program."""
