@@ -36,9 +36,8 @@ def check_each(batch: Batch, ops: Iterable[str]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::shard_dialect.errors.ShardWarning")
-@pytest.mark.parametrize(
-    "batch", ["mpi4py", pytest.param(FEW, marks=pytest.mark.exhaustive)], indirect=True
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("batch", ["mpi4py", FEW], indirect=True)
 def test_every_op_is_written(batch: Batch) -> None:
     check_each(batch, OPS)
 

@@ -1,4 +1,4 @@
-"""The reader's fuzzer on a few thousand cases, the same at every run; more by hand."""
+"""The reader's fuzzer on a thousand cases, the same at every run; more by hand."""
 
 from pathlib import Path
 
@@ -14,11 +14,11 @@ def test_the_modules_to_start_from_are_in_all_vocabularies() -> None:
 
 
 def test_mutated_modules_end_in_success_or_a_located_error(tmp_path: Path) -> None:
-    counts, wrong = fuzz(2500, 0, tmp_path)
+    counts, wrong = fuzz(1000, 0, tmp_path)
     assert not wrong
-    assert sum(counts.values()) == 2500
-    assert counts["accepted"] > 100
-    assert counts["refused"] > 1000
+    assert sum(counts.values()) == 1000
+    assert counts["accepted"] > 30
+    assert counts["refused"] > 300
 
 
 @needs("jax")

@@ -49,6 +49,7 @@ def test_llama_405b_on_16384_devices(path: Path) -> None:
     assert report.memory.peak < 80e9
 
 
+@pytest.mark.exhaustive
 def test_it_is_proven_by_a_program_of_few_devices(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -31,8 +31,8 @@ PAGE = ROOT / "docs" / "collectives.md"
 
 @pytest.fixture(scope="module")
 def elements(request: pytest.FixtureRequest) -> list[str]:
-    """The element types of this run: a third of them, drawn by its seed."""
-    drawn = random.Random(seed_of(request.config)).sample(sorted(DTYPES), len(DTYPES) // 3)
+    """The element types of this run: a sixth of them, drawn by its seed."""
+    drawn = random.Random(seed_of(request.config)).sample(sorted(DTYPES), len(DTYPES) // 6)
     return list(DTYPES) if request.config.option.all else drawn
 
 

@@ -181,7 +181,7 @@ def test_a_seed_gives_the_same_programs() -> None:
 def test_programs_that_torch_computes(plugin: str, tmp_path: Path) -> None:
     """They run as they are, and what is wrong is found."""
     ops = ["--ops", "math.sin", "math.cos", "arith.mulf", "stablehlo.reduce", "--seconds", "600"]
-    common = [*ops, "--compiler=torch", "--programs", "10"]
+    common = [*ops, "--compiler=torch", "--programs", "4"]
     assert fuzz(plugin, tmp_path / "right", *common) == 0
     assert fuzz(plugin, tmp_path / "wrong", "--pipeline", "spmd,spoil{op=math.sin}", *common) == 1
     text = (tmp_path / "wrong" / "failure-0.mlir").read_text()
