@@ -71,3 +71,44 @@ def test_the_caches_of_an_encoder_and_a_decoder() -> None:
         for each, result in ((f, found), (own, expected))
     ]
     torch.testing.assert_close(*logits, rtol=1e-4, atol=1e-5)
+
+
+class Window(transformers.cache_utils.DynamicLayer):
+    """Keeps tensors beside keys and values: its size, and the last inputs of each convolution."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+        self.states: dict[int, torch.Tensor] = {}
+
+    def widened(self, x: torch.Tensor) -> torch.Tensor:
+        self.limit = torch.tensor(float(self.size))
+        before = self.states.get(0, torch.zeros_like(x[:, :0]))
+        joined = torch.cat([before, x], 1)
+        self.states[0] = joined[:, -self.size :]
+        return joined.sum(1) / self.limit
+
+
+class Windowed(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = torch.nn.Linear(8, 16)
+
+    def forward(self, x: torch.Tensor, cache: Any = None) -> Any:
+        if cache is None:
+            cache = transformers.DynamicCache()
+            cache.layers = [Window(3)]
+        return cache.layers[0].widened(self.up(x)), cache
+
+
+def test_all_tensors_of_a_layer_come_out_and_go_in() -> None:
+    own, x = Windowed(), torch.randn(4, 5, 8)
+    f = sd.torch.partition(own, (x,), {"x": BATCH}, MESH)
+    assert "output.1.layers.0.states.0" in f.plan()
+    calls = [own, f]
+    pairs = [each(x) for each in calls]
+    for _ in range(2):
+        pairs = [each(x[:, :2], cache) for each, (_, cache) in zip(calls, pairs, strict=True)]
+        (expected, cache), (found, other) = pairs
+        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(other.layers[0].states, cache.layers[0].states)

@@ -20,7 +20,6 @@ from torch.utils import _pytree as pytree
 
 from shard_dialect.errors import ShardError
 
-_TENSORS = ("keys", "values")
 _PARTS = ("self_attention_cache", "cross_attention_cache")
 
 
@@ -81,32 +80,38 @@ def _without_keys(flat: Flat) -> Any:
 
 
 def _layers(cache_: Any) -> Flat:
+    """The tensors of all layers: keys, values, states of convolutions, the size of a window."""
     pairs, facts, layers = [], [], []
     for number, layer in enumerate(cache_.layers):
-        own = copy.copy(layer)
-        held = []
-        for name in _TENSORS:
-            value = getattr(layer, name, None)
-            if isinstance(value, torch.Tensor):
-                key = pytree.GetAttrKey(f"layers.{number}.{name}")
-                pairs.append((key, value))
-                held.append(name)
-                setattr(own, name, None)
-        layers.append((own, tuple(held)))
-        plain = {key: each for key, each in vars(own).items() if _is_plain(each)}
-        facts.append((type(layer).__name__, tuple(held), tuple(sorted(plain.items()))))
+        leaves, structure = pytree.tree_flatten_with_path(vars(layer))
+        kept: list[Any] = []  # the other leaves, and where the tensors are
+        plain = []
+        for path, leaf in leaves:
+            name = ".".join(str(getattr(each, "key", getattr(each, "idx", ""))) for each in path)
+            if isinstance(leaf, torch.Tensor):
+                pairs.append((pytree.GetAttrKey(f"layers.{number}.{name}"), leaf))
+                plain.append((name, _Held))
+            elif _is_plain(leaf):
+                plain.append((name, leaf))
+            kept.append(_Held if isinstance(leaf, torch.Tensor) else leaf)
+        layers.append((type(layer), structure, tuple(kept)))
+        facts.append((type(layer).__name__, tuple(plain)))
     empty = copy.copy(cache_)
     empty.layers = layers
     return pairs, _Template(empty, (type(cache_).__name__, tuple(facts)))
 
 
+class _Held:
+    """Stands for a tensor in a layer of a cache."""
+
+
 def _with_layers(values: Sequence[Any], template: _Template) -> Any:
     made, rest = copy.copy(template.cache), iter(values)
     made.layers = []
-    for layer, held in template.cache.layers:
-        own = copy.copy(layer)
-        for name in held:
-            setattr(own, name, next(rest))
+    for kind, structure, kept in template.cache.layers:
+        own = kind.__new__(kind)
+        leaves = [next(rest) if each is _Held else each for each in kept]
+        vars(own).update(pytree.tree_unflatten(leaves, structure))
         made.layers.append(own)
     return made
 
