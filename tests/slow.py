@@ -108,9 +108,12 @@ KEPT_OF = {
     "passes/test_steps.py": 3,
     "proof/test_python_programs.py": 3,
     "jax/test_pipelined_decoder.py": 1,
+    "hostile": 2,
+    "jax": 2,
     "test_packages.py": 1,
+    "torch": 2,
 }
-"""The same, for the files of which more or fewer tell more."""
+"""The same, for the files and folders of which more or fewer tell more, or take long."""
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -132,10 +135,7 @@ def seed_of(config: pytest.Config) -> int:
 def mark_slow(items: Iterable[pytest.Item]) -> None:
     """Mark the tests that `SLOW` names, or whose files or folders it does."""
     for item in items:
-        parts = _parts(item)
-        names = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
-        names.append(f"{names[-1]}::{_function(item)}")
-        if any(name in SLOW for name in names):
+        if any(name in SLOW for name in _names(item)):
             item.add_marker(pytest.mark.slow)
 
 
@@ -179,7 +179,8 @@ def _left_out(group: Sequence[pytest.Item], seed: str) -> list[pytest.Item]:
 
 
 def _kept(group: Sequence[pytest.Item]) -> int:
-    return KEPT_OF.get("/".join(_parts(group[0])), KEPT)
+    names = _names(group[0])
+    return next((KEPT_OF[name] for name in reversed(names) if name in KEPT_OF), KEPT)
 
 
 def _runs_whole(group: Sequence[pytest.Item]) -> bool:
@@ -188,6 +189,13 @@ def _runs_whole(group: Sequence[pytest.Item]) -> bool:
 
 def _function(item: pytest.Item) -> str:
     return str(getattr(item, "originalname", item.name))
+
+
+def _names(item: pytest.Item) -> list[str]:
+    """Its folders, its file and its function, as the tables name them."""
+    parts = _parts(item)
+    names = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
+    return [*names, f"{names[-1]}::{_function(item)}"]
 
 
 def _parts(item: pytest.Item) -> tuple[str, ...]:

@@ -14,7 +14,6 @@ from lit.worker import _execute
 
 from shard_dialect.ir.sdy.sdy_spelling import pretty_edits
 from tests import extras
-from tests.extras import skip_without
 from tests.forks import TORCHRUN, WITH_TORCH, Forks
 from tests.runtime.launching import launches
 
@@ -35,6 +34,12 @@ def required(path: Path) -> list[str]:
 
 def name(path: Path) -> str:
     return str(path.relative_to(ROOT / "tests" / "lit").with_suffix(""))
+
+
+def marks(path: Path) -> list[pytest.MarkDecorator]:
+    """A file that wants an extra runs in an environment that has it, and so once."""
+    starts_ranks = "-on-4-ranks" in path.read_text()
+    return [pytest.mark.slow] * starts_ranks + [pytest.mark.extra] * bool(required(path))
 
 
 Suite = tuple[LitConfig, dict[Path, Test.Test], Callable[[], None]]
@@ -80,10 +85,7 @@ def test_lit_finds_all_files(suite: Suite) -> None:
 @pytest.mark.whole
 @pytest.mark.parametrize(
     "path",
-    [
-        pytest.param(path, marks=[pytest.mark.slow] * ("-on-4-ranks" in path.read_text()))
-        for path in FILES
-    ],
+    [pytest.param(path, marks=marks(path)) for path in FILES],
     ids=name,
 )
 def test_a_file_passes(path: Path, suite: Suite) -> None:
@@ -93,7 +95,7 @@ def test_a_file_passes(path: Path, suite: Suite) -> None:
     result = _execute(tests[path], config)
     if wanted := extras.of_features(required(path)):
         assert result.code is Test.UNSUPPORTED
-        skip_without(wanted)
+        extras.skip_without(wanted)
     assert result.code is Test.PASS, result.output
 
 
