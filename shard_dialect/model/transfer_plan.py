@@ -336,15 +336,17 @@ def _first_fit(messages: Sequence[Message]) -> list[Round]:
     return list(map(Round.of, rounds))
 
 
+@lru_cache(maxsize=4096)
 def most_lacked(transfer: Transfer) -> int:
-    """The most elements that a device of the target lacks: no plan sends fewer."""
+    """The most elements of the source that a device of the target lacks: no plan sends fewer."""
     held = transfer.source.boxes(transfer.shape)
+    offsets = transfer.source.offsets or (0,) * len(transfer.shape)
+    whole = tuple((at, at + size) for at, size in zip(offsets, transfer.shape, strict=True))
     lacked = [0]
-    for rank, wanted in transfer.target.boxes(transfer.target_shape).items():
-        kept = 0
-        if rank in held:
-            kept = prod(max(0, end - begin) for begin, end in _common(held[rank], wanted))
-        lacked.append(prod(end - begin for begin, end in wanted) - kept)
+    for rank, box in transfer.target.boxes(transfer.target_shape).items():
+        wanted = _common(box, whole)
+        kept = _elements(_common(held[rank], wanted)) if rank in held else 0
+        lacked.append(_elements(wanted) - kept)
     return max(lacked)
 
 
@@ -395,6 +397,11 @@ def _common(a: _Box, b: _Box) -> _Box:
         (max(begin, other), min(end, last))
         for (begin, end), (other, last) in zip(a, b, strict=True)
     )
+
+
+def _elements(box: _Box) -> int:
+    """How many elements a box has, which may be empty."""
+    return prod(max(0, end - begin) for begin, end in box)
 
 
 def _message(sender: int, receiver: int, box: _Box, held: _Box, wanted: _Box) -> Message:

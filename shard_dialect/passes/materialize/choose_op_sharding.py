@@ -45,7 +45,7 @@ from shard_dialect.model.factor_projection import Dims
 from shard_dialect.model.grid import Axes
 from shard_dialect.model.sharding import Sizes
 from shard_dialect.model.sub_cluster import Place
-from shard_dialect.model.transfer_plan import End, Transfer, plan_transfer
+from shard_dialect.model.transfer_plan import End, Transfer, most_lacked, plan_transfer
 from shard_dialect.ops.op_table import OpKind, OpKinds, carries
 from shard_dialect.ops.uneven_shards import may_be_uneven, may_have_halos, may_have_offsets
 from shard_dialect.passes.materialize.resharded_values import ReshardedValues
@@ -482,24 +482,16 @@ def choose_passed(
         after += resharded.plan(result, passed.target, wanted).cost
         return resharded.price(value, passed.source), after
 
-    def price(passed: Passed, before: int, after: int) -> tuple[int, int, int]:
+    def sent(elements: Sequence[int]) -> int:
+        return resharded.prices.rounds(elements, itemsize, grid)
+
+    def price(transfer: Transfer, before: int, after: int) -> tuple[int, int, int]:
         """The cost for the most loaded device, that for all, and the number of permutations."""
-        source, target = (
-            End(sharding, place, at)
-            for sharding, place, at in zip(
-                (passed.source, passed.target), places, offsets, strict=True
-            )
-        )
-        plan = plan_transfer(Transfer.between(source, target, *shapes))
-        sent = [prod(each.shape) for each in plan.sent]
-        most = before + resharded.prices.rounds(sent, itemsize, grid) + after
+        plan = plan_transfer(transfer)
+        most = before + sent([prod(each.shape) for each in plan.sent]) + after
         groups = grid.size // plan.members.size
         messages = [groups * prod(each.shape) * len(each.messages) for each in plan.sent]
-        total = (
-            before * at_source.size
-            + resharded.prices.rounds(messages, itemsize, grid)
-            + after * at_target.size
-        )
+        total = before * at_source.size + sent(messages) + after * at_target.size
         return most, total, len(plan.rounds)
 
     pairs = [
@@ -507,12 +499,20 @@ def choose_passed(
         for source in dict.fromkeys((*sources, unsharded))
         for target in dict.fromkeys((*targets, unsharded))
     ]
-    costs = [around(each) for each in pairs]
-    # A transfer takes long to plan, and for most pairs the reshards alone cost more than the best.
+    # A transfer takes long to plan, and for most pairs the reshards alone cost more than the best,
+    # or these and what some device lacks: no plan sends less.
     found: list[tuple[tuple[int, int, int], int]] = []
+    costs = [around(each) for each in pairs]
     for number in sorted(range(len(pairs)), key=lambda number: sum(costs[number])):
-        if not found or sum(costs[number]) <= min(found)[0][0]:
-            found.append((price(pairs[number], *costs[number]), number))
+        best = min(found)[0][0] if found else inf
+        if sum(costs[number]) > best:
+            break
+        shardings = (pairs[number].source, pairs[number].target)
+        source, target = (End(*end) for end in zip(shardings, places, offsets, strict=True))
+        transfer = Transfer.between(source, target, *shapes)
+        lacked = most_lacked(transfer)
+        if sum(costs[number]) + sent([lacked] if lacked else []) <= best:
+            found.append((price(transfer, *costs[number]), number))
     return pairs[min(found)[1]]
 
 
