@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise, takewhile
 from math import prod
+from operator import mul
 
 from shard_dialect.model.grid import Axes, Axis, Grid, SubAxis, full_axis
 from shard_dialect.model.grid_refinement import Refinement
@@ -205,6 +206,16 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
+class Moved:
+    """What the rounds of a transfer move, in elements: a device at most, and all of a group."""
+
+    most: tuple[int, ...] = ()
+    messages: tuple[int, ...] = ()
+    rounds: int = 0
+    """How many rounds there are, with those in which nothing is sent."""
+
+
+@dataclass(frozen=True, slots=True)
 class TransferPlan:
     """The rounds of a transfer: those of boxes that stay, and then those that are sent.
 
@@ -219,6 +230,13 @@ class TransferPlan:
     def sent(self) -> list[Round]:
         """The rounds in which devices send to others."""
         return [each for each in self.rounds if not each.stays]
+
+    @property
+    def moved(self) -> Moved:
+        """What is moved, round by round."""
+        most = tuple(prod(each.shape) for each in self.sent)
+        counts = (len(each.messages) for each in self.sent)
+        return Moved(most, tuple(map(mul, most, counts)), len(self.rounds))
 
     def bytes_moved(self, itemsize: int) -> int:
         """The bytes that the most loaded device sends or receives; elements have `itemsize`."""
@@ -334,6 +352,36 @@ def _first_fit(messages: Sequence[Message]) -> list[Round]:
         busy[number][0].add(message.sender)
         busy[number][1].add(message.receiver)
     return list(map(Round.of, rounds))
+
+
+def moved_at_least(transfer: Transfer) -> Moved:
+    """What no plan of the transfer is below, without a look at each device.
+
+    A device has at most one shard of the source already, and gets at most one in a round.
+
+    >>> place = Place(Grid("g", (4,)))
+    >>> source, target = (End(Sharding("g", (axes,)), place) for axes in ((0,), ()))
+    >>> moved_at_least(Transfer.between(source, target, (8,)))
+    Moved(most=(6,), messages=(24,), rounds=3)
+    """
+    source, target = transfer.source, transfer.target
+    shard = wanted = everywhere = 1
+    for dim, (size, whole) in enumerate(zip(transfer.shape, transfer.target_shape, strict=True)):
+        at, begin = (sum(each.offsets[dim : dim + 1]) for each in (source, target))
+        bounds = [min(max(at, begin + each), at + size) for each in target.bounds(dim, whole)]
+        shard *= source.largest(dim, size)
+        wanted *= max(end - begin for begin, end in pairwise(bounds))
+        everywhere *= bounds[-1] - bounds[0]
+    places = (source.place, target.place)
+    are_apart = places[0].axes == places[1].axes and (
+        places[0].indices.isdisjoint(places[1].indices)
+    )
+    copies = target.place.size // target.place.grid.axes_size(target.sharding.axes)
+    most = wanted - (0 if are_apart else shard)
+    messages = everywhere * copies - (0 if are_apart else shard * source.place.size)
+    if most <= 0:
+        return Moved()
+    return Moved((most,), (max(most, messages),), -(-most // shard))
 
 
 @lru_cache(maxsize=4096)

@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from heapq import heapify, heappop, heappush
 from itertools import product, takewhile
 from math import inf, prod
 
@@ -45,7 +46,13 @@ from shard_dialect.model.factor_projection import Dims
 from shard_dialect.model.grid import Axes
 from shard_dialect.model.sharding import Sizes
 from shard_dialect.model.sub_cluster import Place
-from shard_dialect.model.transfer_plan import End, Transfer, most_lacked, plan_transfer
+from shard_dialect.model.transfer_plan import (
+    End,
+    Moved,
+    Transfer,
+    moved_at_least,
+    plan_transfer,
+)
 from shard_dialect.ops.op_table import OpKind, OpKinds, carries
 from shard_dialect.ops.uneven_shards import may_be_uneven, may_have_halos, may_have_offsets
 from shard_dialect.passes.materialize.resharded_values import ReshardedValues
@@ -485,35 +492,39 @@ def choose_passed(
     def sent(elements: Sequence[int]) -> int:
         return resharded.prices.rounds(elements, itemsize, grid)
 
-    def price(transfer: Transfer, before: int, after: int) -> tuple[int, int, int]:
-        """The cost for the most loaded device, that for all, and the number of permutations."""
-        plan = plan_transfer(transfer)
-        most = before + sent([prod(each.shape) for each in plan.sent]) + after
-        groups = grid.size // plan.members.size
-        messages = [groups * prod(each.shape) * len(each.messages) for each in plan.sent]
-        total = before * at_source.size + sent(messages) + after * at_target.size
-        return most, total, len(plan.rounds)
+    def price(moved: Moved, before: int, after: int) -> Price:
+        most = before + sent(moved.most) + after
+        total = before * at_source.size + sent(moved.messages) + after * at_target.size
+        return most, total, moved.rounds
 
     pairs = [
         Passed(source, target)
         for source in dict.fromkeys((*sources, unsharded))
         for target in dict.fromkeys((*targets, unsharded))
     ]
-    # A transfer takes long to plan, and for most pairs the reshards alone cost more than the best,
-    # or these and what some device lacks: no plan sends less.
-    found: list[tuple[tuple[int, int, int], int]] = []
     costs = [around(each) for each in pairs]
-    for number in sorted(range(len(pairs)), key=lambda number: sum(costs[number])):
-        best = min(found)[0][0] if found else inf
-        if sum(costs[number]) > best:
-            break
+    # The best first, by its price as far as that is known: that of the reshards, then with what a
+    # transfer moves at least, then with that of its plan, which takes long to make.
+    queue = [(price(Moved(), *each), _RESHARDS, number) for number, each in enumerate(costs)]
+    heapify(queue)
+    while True:
+        _, known, number = heappop(queue)
+        if known == _PLAN:
+            return pairs[number]
         shardings = (pairs[number].source, pairs[number].target)
         source, target = (End(*end) for end in zip(shardings, places, offsets, strict=True))
         transfer = Transfer.between(source, target, *shapes)
-        lacked = most_lacked(transfer)
-        if sum(costs[number]) + sent([lacked] if lacked else []) <= best:
-            found.append((price(transfer, *costs[number]), number))
-    return pairs[min(found)[1]]
+        moved = moved_at_least(transfer) if known == _RESHARDS else plan_transfer(transfer).moved
+        groups = grid.size // transfer.source.place.grid.size
+        moved = replace(moved, messages=tuple(groups * each for each in moved.messages))
+        heappush(queue, (price(moved, *costs[number]), known + 1, number))
+
+
+Price = tuple[int, int, int]
+"""The cost for the most loaded device, that for all, and the number of permutations."""
+_RESHARDS, _LEAST, _PLAN = range(3)
+"""What is in the price of a pair of shardings: the reshards, and what the transfer moves at least,
+or by its plan."""
 
 
 def _allowed(sharding: Sharding, place: Place) -> Sharding:
