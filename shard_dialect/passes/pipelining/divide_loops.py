@@ -137,7 +137,8 @@ class _Loop:
                 readers.append((user, number))
                 if user.name == UPDATE and number == 0 and user.block == end.block:
                     chain.append(user.results[0])
-        rows = self.index.rows(argument, readers) if value in chain and len(chain) > 1 else None
+        is_updated = value in chain and len(chain) > 1
+        rows = self.index.rows(argument, readers, chain) if is_updated else None
         if rows is not None:
             result = self.op.results[place]
             self.stacks[result], self.carried[place] = rows, result
@@ -182,16 +183,25 @@ class _Index:
             made = ((each, number_in(end, now)) for each, end in after if each in now)
             now = {each: number for each, number in made if number is not None}
 
-    def rows(self, stack: ir.Value, users: Sequence[tuple[ir.Operation, int]]) -> Rows | None:
-        """By trip, the rows of a tensor that all its users need; `None` if it is not known."""
+    def rows(
+        self,
+        stack: ir.Value,
+        users: Sequence[tuple[ir.Operation, int]],
+        chain: Collection[ir.Value] = (),
+    ) -> Rows | None:
+        """By trip, the rows of a tensor that all its users need; `None` if it is not known.
+
+        Of updates, `chain` has the results. Another one makes a tensor of all rows, so needs them.
+        """
         type_ = stack.type
         if not isinstance(type_, ir.RankedTensorType) or not type_.rank or not users:
             return None
         found: list[list[tuple[int, int]]] = []
         for user, number in users:
-            if number or user.name not in (SLICE, UPDATE):
-                return None
             is_slice = user.name == SLICE
+            is_update = user.name == UPDATE and user.results[0] in chain
+            if number or not (is_slice or is_update):
+                return None
             start = user.operands[1 if is_slice else 2]
             size = (user.results[0] if is_slice else user.operands[1]).type.shape[0]
             numbers = self.numbers(start)
@@ -419,7 +429,7 @@ def _by_flops(
         trips = own[op].counter.trips
         inside = [each for each in bounds if done[number] < each < done[number + 1]]
         at = [round((each - done[number]) / work[number] * trips) for each in inside]
-        if len(inside) == parts - 1:
+        if inside and len(inside) == parts - 1:
             at = _evenly(
                 at,
                 trips,
