@@ -60,6 +60,7 @@ class End:
 
     def parts(self, shape: Shape) -> dict[int, _Part]:
         """The part of a tensor of this shape that each device holds, in the order of ranks."""
+        # Row-major: positions are asked for below, and which device is at each is in `ranks`.
         sharding, grid = self.sharding, Grid(self.grid.name, self.grid.shape)
         refinement = Refinement.of(grid, sharding.axes)
         if refinement is not None:
@@ -141,6 +142,8 @@ class Round:
                 )
                 for begin, end, message in at
             }
+            # No device sends twice, so `others` messages at most are alike, one at each position
+            # along the axes left out: `len(at)` says whether none is missing.
             others = prod(grid.sizes_along([each for each in range(grid.rank) if each not in kept]))
             if all(begin[axis] == end[axis] for begin, end, _ in at) and (
                 len(alike) * others == len(at)

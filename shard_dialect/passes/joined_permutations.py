@@ -77,6 +77,7 @@ def join_permutations(function: ir.Operation, shardings: Shardings) -> None:
                 replace_op(last, value)
             elif not _reorder(last.results[0], then.joined_dim, _sent((step,), axes, sizes)):
                 continue
+        # The ops in between compute on the shards as they are before the permutation.
         replace_op(first, first.operands[0])
 
 
@@ -119,6 +120,7 @@ class _Path:
         """Whether the collective can do the permutation's work."""
         if isinstance(step, Permute):
             return self._sends_all or is_next
+        # If it were among others, too, shards of another group would come in: not those it joins.
         is_ordered = isinstance(step, _ORDERED) and {*self.step.axes} <= {*step.axes}
         return self._sends_all and is_ordered
 

@@ -327,6 +327,8 @@ class _Problem:
             rule.result_sharding(i, assignment, grid, extents) for i in range(len(rule.results))
         )
         if carried is not None:
+            # Where the op sums along an axis, operands are split along it and not partial: the
+            # result is partial along it all the same. They carry the other axes.
             made = {axis for factor in rule.reduction_of for axis in assignment[factor]}
             kept = carried.with_partial([axis for axis in carried.partial if axis not in made])
             results = tuple(with_partial_axes(each, kept) for each in results)

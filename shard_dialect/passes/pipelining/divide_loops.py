@@ -124,6 +124,7 @@ class _Loop:
         value, users = end.operands[place], uses.get(argument, ())
         if not isinstance(value.owner, ir.Block) and value.owner.name == "stablehlo.add":
             maker = value.owner.operation
+            # Each part begins a sum at zero, so no trip may read what those before have added up.
             is_alone = [user for user, _ in users] == [maker] and len(uses[value]) == 1
             if is_alone and maker.block == end.block:
                 self.sums.add(place)
@@ -207,6 +208,7 @@ class _Index:
             numbers = self.numbers(start)
             if numbers is None or size == type_.shape[0]:
                 return None
+            # StableHLO moves a slice back into the tensor: of 4 rows, 2 at 3 are rows 2 and 3.
             firsts = [min(max(each, 0), type_.shape[0] - size) for each in numbers]
             found.append([(first, first + size) for first in firsts])
         return [
@@ -421,7 +423,7 @@ def _by_flops(
     work = [flops_in(op) for op in ops]
     done = [0.0, *accumulate(work)]
     bounds = [done[-1] * part / parts for part in range(1, parts)]
-    # What comes after the backward pass has begun stays whole.
+    # A loop stays whole that comes after the backward pass has begun, or after what is counted.
     found = {op: [0, loop.counter.trips] for op, loop in own.items()}
     for number, op in enumerate(ops):
         if op not in own:
@@ -479,6 +481,7 @@ def _as_divided(loop: _Loop, other: _Loop, cuts: Sequence[int]) -> list[int]:
         inside = (n for n, (a, b) in enumerate(rows) if a <= first and past <= b)
         return next(inside, -1)
 
+    # A trip that needs rows of two parts is in neither, so it becomes a part of its own.
     of_trip = list(map(part, range(loop.counter.trips)))
     changes = [at for at, (a, b) in enumerate(pairwise(of_trip), 1) if a != b]
     return [0, *changes, loop.counter.trips]
@@ -505,6 +508,7 @@ def _part(loop: _Loop, begin: int, end: int, now: Sequence[ir.Value]) -> list[ir
     inits[place] = starts
     for at, result in loop.carried.items():
         inits[at] = _rows_of(now[at], *rows[result])
+    # Other counters begin as constants, too, as from these the rows of trips are found.
     for at, each in loop.known(begin).items():
         inits[at] = integer_constant(now[at].type, each)
     for at in loop.sums:
@@ -556,6 +560,7 @@ def _take_rows(
         firsts[part] = rows[stack][0]
     copies = dict(_both(loop.op, copy))
     for place, chain in loop.chains.items():
+        # An update has the type of the stack that it updates: all in the chain get fewer rows.
         first, past = rows[loop.carried[place]]
         type_ = chain[0].type
         box = build.resized(type_, [past - first, *type_.shape[1:]])

@@ -219,6 +219,7 @@ class _Function:
                 axes = sharding.split_axes[dim]
                 if each.is_rolled and axes:
                     devices = self.shardings.grid(sharding.grid).axes_size(axes)
+                    # More than a quarter of a shard; fewer elements are cheaper to send each time.
                     is_far = 4 * devices * each.moved > root.type.shape[dim]
                     rolled[root, devices] += is_far
         self.far |= {root for (root, devices), count in rolled.items() if count >= devices}

@@ -477,7 +477,11 @@ def _strides(axis: Axis, grid: Grid) -> tuple[int, int]:
 
 
 def _first_devices(whole: Grid, count: int) -> Grid | None:
-    """The first `count` devices as a box, with the rank of `whole`; `None` if they are none."""
+    """The first `count` devices as a box, with the rank of `whole`; `None` if they are none.
+
+    >>> [each and each.shape for each in (_first_devices(Grid("g", (2, 4)), n) for n in (2, 4, 6))]
+    [(1, 2), (1, 4), None]
+    """
     shape, left = [], count
     for size in reversed(whole.sizes_along(range(whole.rank))):
         shape.append(min(size, left))
@@ -492,12 +496,17 @@ def _axes_along(box: Grid, axis: Axis, grid: Grid) -> Axes | None:
 
     Both number their devices alike; an axis counts every `stride`-th of them. `None` if the axes of
     the box count others.
+
+    >>> box = Grid("box", (2, 4))
+    >>> _axes_along(box, 0, Grid("line", (8,))), _axes_along(box, 1, Grid("other", (4, 2)))
+    ((0, 1), (SubAxis(axis=1, pre=2, size=2),))
     """
     low, high = _strides(axis, grid)
     found: list[Axis] = []
     stride = 1
     for number, size in reversed([*enumerate(box.sizes_along(range(box.rank)))]):
         end = stride * size
+        # The axis spans the strides from `low` to `high`, that of the box from `stride` to `end`.
         first, last = max(low, stride), min(high, end)
         if first < last:
             if last % first or end % last or first % stride:
