@@ -456,58 +456,29 @@ def choose_passed(
 ) -> Passed:
     """The shardings for which the transfer and the reshards before and after it move least."""
     (value, *into), (result,) = op.operands, op.results
-    shapes, itemsize = [*map(resharded.shape, (value, result))], resharded.itemsize(value)
-    offsets = part_offsets(op.handle)
     at_source, at_target = places
-    grid = at_source.grid
-    wanted, had = target_of[result], target_of[value]
-    unsharded = Sharding.replicated(grid.name, had.rank)
-    sources = dict.fromkeys(
-        _allowed(each, at_source)
-        for known in (had, *resharded.shardings(value))
-        for each in (known.bare, *_scattered(known.bare))
-    )
-    # The order of the candidates is the tie-break of `min` below: known shardings, unsharded last.
-    targets = dict.fromkeys(
-        _allowed(each, at_target)
-        for known in (
-            wanted.bare,
-            had.bare,
-            *(target_of[each].bare for each in into if each in target_of),
-        )
-        for each in (known, *_split_further(_allowed(known, at_target), at_target))
-    )
 
     def around(passed: Passed) -> tuple[int, int]:
         """The costs of the reshards before the transfer, and of those after it."""
         after = sum(resharded.price(each, passed.target) for each in into)
-        after += resharded.plan(result, passed.target, wanted).cost
+        after += resharded.plan(result, passed.target, target_of[result]).cost
         return resharded.price(value, passed.source), after
 
     def price(passed: Passed, before: int, after: int) -> tuple[int, int, int]:
         """The cost for the most loaded device, that for all, and the number of permutations."""
-        ends = [
-            End.on_part(sharding, place, at)
-            for sharding, place, at in zip(
-                (passed.source, passed.target), places, offsets, strict=True
-            )
-        ]
-        plan = plan_transfer(*ends, *shapes)
-        sent = [prod(each.shape) for each in plan.sent]
-        most = before + resharded.prices.rounds(sent, itemsize, grid) + after
-        messages = [prod(each.shape) * len(each.messages) for each in plan.sent]
-        total = (
-            before * at_source.size
-            + resharded.prices.rounds(messages, itemsize, grid)
-            + after * at_target.size
+        ends = zip((passed.source, passed.target), places, part_offsets(op.handle), strict=True)
+        shapes = map(resharded.shape, (value, result))
+        plan = plan_transfer(*(End.on_part(*each) for each in ends), *shapes)
+        elements = [prod(each.shape) for each in plan.sent]
+        by_all = [prod(each.shape) * len(each.messages) for each in plan.sent]
+        most, total = (
+            resharded.prices.rounds(sent, resharded.itemsize(value), at_source.grid)
+            for sent in (elements, by_all)
         )
-        return most, total, len(plan.rounds)
+        total += before * at_source.size + after * at_target.size
+        return before + most + after, total, len(plan.rounds)
 
-    pairs = [
-        Passed(source, target)
-        for source in dict.fromkeys((*sources, unsharded))
-        for target in dict.fromkeys((*targets, unsharded))
-    ]
+    pairs = list(_may_be_passed(places, resharded, op, target_of))
     costs = [around(each) for each in pairs]
     # A transfer takes long to plan, and for most pairs the reshards alone cost more than the best.
     found: list[tuple[tuple[int, int, int], int]] = []
@@ -515,6 +486,33 @@ def choose_passed(
         if not found or sum(costs[number]) <= min(found)[0][0]:
             found.append((price(pairs[number], *costs[number]), number))
     return pairs[min(found)[1]]
+
+
+def _may_be_passed(
+    places: tuple[Place, Place],
+    resharded: ReshardedValues,
+    op: Op,
+    target_of: Mapping[int, Sharding],
+) -> Iterator[Passed]:
+    """The candidates, of which the first is taken of those that cost as much: unsharded last."""
+    (value, *into), (result,) = op.operands, op.results
+    at_source, at_target = places
+    had = target_of[value]
+    sources = [
+        _allowed(each, at_source)
+        for known in (had, *resharded.shardings(value))
+        for each in (known.bare, *_scattered(known.bare))
+    ]
+    wanted = (result, value, *(each for each in into if each in target_of))
+    targets = [
+        _allowed(each, at_target)
+        for known in (target_of[each].bare for each in wanted)
+        for each in (known, *_split_further(_allowed(known, at_target), at_target))
+    ]
+    unsharded = Sharding.replicated(at_source.grid.name, had.rank)
+    for source in dict.fromkeys((*sources, unsharded)):
+        for target in dict.fromkeys((*targets, unsharded)):
+            yield Passed(source, target)
 
 
 def _allowed(sharding: Sharding, place: Place) -> Sharding:
